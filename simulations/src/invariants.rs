@@ -5,6 +5,7 @@ pub(crate) mod answers_linearize;
 pub(crate) mod attempted_bounds_bits;
 pub(crate) mod checked;
 pub(crate) mod copies_converge;
+pub(crate) mod copies_forget;
 pub(crate) mod copies_hold_what_was_tried;
 pub(crate) mod dedup_matches_reference;
 pub(crate) mod errors_change_nothing;

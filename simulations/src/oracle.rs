@@ -19,10 +19,10 @@
 use crate::history::{Call, FilterFacts};
 use crate::invariants::violation::Violation;
 use crate::invariants::{
-    acked_is_contained, answers_linearize, attempted_bounds_bits, copies_hold_what_was_tried,
-    errors_change_nothing, every_call_returns, flushed_is_everywhere, last_items_stay,
-    majority_finds_majority, merged_is_contained, one_new_per_item, reset_is_atomic,
-    retry_is_first_answer, rotations_forget, windows_forget,
+    acked_is_contained, answers_linearize, attempted_bounds_bits, copies_forget,
+    copies_hold_what_was_tried, errors_change_nothing, every_call_returns, flushed_is_everywhere,
+    last_items_stay, majority_finds_majority, merged_is_contained, one_new_per_item,
+    reset_is_atomic, retry_is_first_answer, rotations_forget, windows_forget,
 };
 
 pub(crate) mod applied;
@@ -87,6 +87,7 @@ pub(crate) fn check_copies(
         (copies_hold_what_was_tried::NAME, copies_hold_what_was_tried::check(calls, generations)),
         (majority_finds_majority::NAME, majority_finds_majority::check(calls, generations)),
         (flushed_is_everywhere::NAME, flushed_is_everywhere::check(calls, generations)),
+        (copies_forget::NAME, copies_forget::check(calls, generations)),
     ];
     checks.into_iter().map(|(name, checked)| (name, checked.count, checked.violations)).collect()
 }

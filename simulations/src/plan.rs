@@ -185,6 +185,10 @@ pub(crate) const WINDOW: WindowRules = WindowRules {
 pub(crate) const MANUAL_WINDOW: WindowRules =
     WindowRules { slice_ms: 0, slice_count: 2, time: WindowTime::Manual, ..WINDOW };
 
+/// How far the wall clock of a node is off where replicated filters forget: twice that is less than a slice, beyond
+/// which nodes do not hear each other.
+pub(crate) const WALL_CLOCK_NEAR_MS: i64 = 1_400;
+
 /// On how many nodes an insert into a replicated filter is durable when it is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -146,7 +146,7 @@ impl Profile {
             Self::Moves => "replicas move to and fro, amid crashes and cuts",
             Self::Clock => "clocks leap and drift, wall clocks are off, nodes stand still",
             Self::Cube => {
-                "replicated filters on 2 to 13 nodes: cuts, heavy losses, crashes, nodes come and go"
+                "replicated filters on 2 to 13 nodes: cuts, heavy losses, crashes, clocks a little off, nodes come and go"
             }
             Self::Jobs => "duplicate-detection jobs: crashes, cuts, losses, full and slow disks",
             Self::Reconcile => {
@@ -213,6 +213,7 @@ impl Profile {
                 "rolling_restart",
                 "crash_storm",
                 "freeze",
+                "wall_clock",
                 "join",
                 "replace",
                 "snapshot",

@@ -159,6 +159,8 @@ planted! {
     StableCountLost = "stable_count_lost",
     /// An insert into a cuckoo filter loses a fingerprint that it moves.
     CuckooLosesMoved = "cuckoo_loses_moved",
+    /// A copy that forgets is asked as if its node's clock were three slices of time further.
+    CopyForgetsEarly = "copy_forgets_early",
     /// A question is answered by a window that has not moved on.
     WindowStandsStill = "window_stands_still",
     /// A session ends well without comparing the digests of the union.
@@ -249,6 +251,7 @@ impl Planted {
             Self::ReplicaClock => &["replicas_agree", FORGET],
             Self::RotationLost => &["rotations_forget", FORGET],
             Self::SliceFreedEarly | Self::WindowStandsStill => &[FORGET],
+            Self::CopyForgetsEarly => &["copies_forget", FLUSHED, MAJORITY],
             Self::AgesEarly | Self::StableForgetsAll => &["last_items_stay", "misses_are_few"],
             Self::CuckooLosesMoved => &[ACKED, "answers_linearize", "one_new_per_item"],
             Self::UnionUnchecked => &[EXACT, BOTH],
@@ -307,6 +310,7 @@ impl Planted {
             | Self::StaleDeltaMerged
             | Self::FirstFrameIsAll
             | Self::MergedNotTold
+            | Self::CopyForgetsEarly
             | Self::CopyLogIgnored => "cube",
             Self::SettledSomewhere
             | Self::CellClosedEarly

@@ -7,6 +7,7 @@ use crate::counters;
 use crate::history::{Call, Outcome};
 use crate::host::Host;
 use crate::invariants::copies_converge::{self, Wanted};
+use crate::invariants::copies_forget::forgets;
 use crate::invariants::copies_hold_what_was_tried::{self, SeenCopy};
 use crate::now::now_us;
 use crate::oracle::generations::{Generations, Life};
@@ -37,7 +38,7 @@ pub(crate) fn look(world: &World) {
                 let copies = copies_of(&world.hosts, life);
                 let of_life: Vec<SeenCopy<'_>> =
                     copies.into_iter().filter(|copy| copy.generation == life.generation).collect();
-                if of_life.is_empty() {
+                if of_life.is_empty() || forgets(&life.settings) {
                     continue;
                 }
                 counters::checked(copies_hold_what_was_tried::NAME, of_life.len() as u64);
@@ -102,7 +103,12 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
         return Ok(());
     }
     // What a flush promises holds when it is answered; else they have some time.
-    let patience_us = if uses_flush { 0 } else { QUIET_MAX_US };
+    // Copies that forget are equal as soon as all of them are in one slice of time.
+    let is_timed = watch::with(|checks| {
+        let mut lives = checks.generations.all().filter_map(|(_, lives)| lives.last());
+        lives.any(|life| forgets(&life.settings))
+    });
+    let patience_us = if uses_flush && !is_timed { 0 } else { QUIET_MAX_US };
     let equal = |world: &mut World| difference(world).is_none();
     if !run_until(world, now_us() + patience_us, equal)?
         && !world.is_violated()

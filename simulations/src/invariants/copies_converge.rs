@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use umbel_filter::Contains;
 
+use super::copies_forget;
 use super::copies_hold_what_was_tried::SeenCopy;
 use crate::history::{Call, Outcome, Verb};
 use crate::oracle::bits::hash_of;
@@ -33,7 +34,8 @@ impl<'a> Wanted<'a> {
     ) -> Self {
         let inserts = calls.iter().filter(|call| call.filter == name);
         let mut items = BTreeSet::new();
-        for call in inserts {
+        // What is left of windows at this moment is for `copies_forget`.
+        for call in inserts.filter(|_| !copies_forget::forgets(&life.settings)) {
             let (Verb::InsertCopy(ack), Outcome::Done(_)) = (call.verb, &call.outcome) else {
                 continue;
             };

@@ -2,7 +2,8 @@
 //! answer says that an item is present that the inserts so far cannot cover: nothing comes out of
 //! nowhere, and what was cleared stays cleared.
 //!
-//! Held against a filter of the same shape and key with all items that were ever tried.
+//! Held against a filter of the same shape and key with all items that were ever tried. Of windows
+//! [`copies_forget`](super::copies_forget) says what is where.
 
 use std::collections::BTreeSet;
 
@@ -10,6 +11,7 @@ use umbel_engine::{FilterId, Generation};
 use umbel_filter::{AnyFilter, Contains, Insert};
 
 use super::checked::Checked;
+use super::copies_forget;
 use super::violation::Violation;
 use crate::history::{Call, Outcome, Verb};
 use crate::oracle::bits::hash_of;
@@ -98,6 +100,9 @@ pub(crate) fn look(
 pub(crate) fn check(calls: &[Call], generations: &Generations) -> Checked {
     let mut checked = Checked::new(NAME);
     for (name, lives) in generations.all() {
+        if lives.iter().any(|life| copies_forget::forgets(&life.settings)) {
+            continue;
+        }
         let of_name = || calls.iter().filter(move |call| call.filter == name);
         let mut questions: Vec<&Call> =
             of_name().filter(|call| is_answered_question(call)).collect();

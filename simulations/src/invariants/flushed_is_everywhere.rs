@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::checked::Checked;
+use super::copies_forget::is_kept;
 use crate::history::{Call, Outcome, Verb};
 use crate::oracle::generations::Generations;
 
@@ -14,21 +15,23 @@ pub(crate) const NAME: &str = "flushed_is_everywhere";
 /// Checks every *absent* of a copy.
 pub(crate) fn check(calls: &[Call], generations: &Generations) -> Checked {
     let mut checked = Checked::new(NAME);
-    for (name, _) in generations.all() {
+    for (name, lives) in generations.all() {
         let of_name = || calls.iter().filter(move |call| call.filter == name);
         let flushes: Vec<(usize, &Call)> = of_name()
             .filter(|call| call.verb == Verb::Flush && call.outcome == Outcome::Done(vec![true]))
             .filter_map(|call| Some((generations.only(call)?, call)))
             .collect();
-        // By generation and item: when the first insert was acknowledged that was not lost.
-        let mut acked: BTreeMap<(usize, u32), u64> = BTreeMap::new();
+        // By generation and item: the first insert that was acknowledged and not lost, when it was, and which place of it.
+        let mut acked: BTreeMap<(usize, u32), (u64, &Call, usize)> = BTreeMap::new();
         for call in of_name().filter(|call| matches!(call.verb, Verb::InsertCopy(_))) {
             let (Outcome::Done(_), Some(end_us)) = (&call.outcome, call.end_us) else { continue };
             let is_lost = call.machine.is_none_or(|one| generations.was_lost(one, call.start_us));
             let Some(place) = generations.only(call).filter(|_| !is_lost) else { continue };
-            for &item in &call.items {
-                let first = acked.entry((place, item)).or_insert(end_us);
-                *first = (*first).min(end_us);
+            for (at, &item) in call.items.iter().enumerate() {
+                let first = acked.entry((place, item)).or_insert((end_us, call, at));
+                if end_us < first.0 {
+                    *first = (end_us, call, at);
+                }
             }
         }
         for call in of_name().filter(|call| call.verb == Verb::ContainsCopy) {
@@ -46,15 +49,17 @@ pub(crate) fn check(calls: &[Call], generations: &Generations) -> Checked {
                 });
             let Some((_, flush)) = flush else { continue };
             for (&item, _) in call.items.iter().zip(bits).filter(|(_, is_present)| !**is_present) {
-                let at_us = acked.get(&(place, item)).filter(|&&at_us| at_us < flush.start_us);
-                let what = |at_us: &u64| {
+                let acked = acked.get(&(place, item)).filter(|&&(at_us, insert, at)| {
+                    at_us < flush.start_us && is_kept(&lives[place].settings, insert, at, end_us)
+                });
+                let what = |(at_us, ..): &(u64, &Call, usize)| {
                     let (id, by) = (call.id, flush.id);
                     format!(
                         "call {id} asked machine {machine} for item {item} of {name} and was told that it is \
                          absent, but it was acknowledged at {at_us} us, and flush {by} missed no node"
                     )
                 };
-                checked.record(end_us, at_us.map(what));
+                checked.record(end_us, acked.map(what));
             }
         }
     }

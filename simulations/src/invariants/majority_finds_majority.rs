@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::checked::Checked;
+use super::copies_forget::is_kept;
 use crate::history::{Call, Outcome, Verb};
 use crate::oracle::generations::Generations;
 use crate::plan::Ack;
@@ -20,7 +21,7 @@ const LOSSES_MAX: usize = 1;
 /// Checks every *absent* of a majority.
 pub(crate) fn check(calls: &[Call], generations: &Generations) -> Checked {
     let mut checked = Checked::new(NAME);
-    for (name, _) in generations.all() {
+    for (name, lives) in generations.all() {
         // By generation and item: inserts that a majority acknowledged.
         let mut acked: BTreeMap<(usize, u32), Vec<&Call>> = BTreeMap::new();
         let of_name = || calls.iter().filter(move |call| call.filter == name);
@@ -37,8 +38,11 @@ pub(crate) fn check(calls: &[Call], generations: &Generations) -> Checked {
             let Some(span) = generations.span(call) else { continue };
             for (&item, _) in call.items.iter().zip(bits).filter(|(_, is_present)| !**is_present) {
                 let acked = acked.get(&(*span.end(), item)).map_or(&[][..], Vec::as_slice);
+                let settings = &lives[*span.end()].settings;
                 let missed = acked.iter().find(|insert| {
-                    insert.end_us.is_some_and(|at_us| at_us < call.start_us)
+                    let at = insert.items.iter().position(|&other| other == item);
+                    at.is_some_and(|at| is_kept(settings, insert, at, end_us))
+                        && insert.end_us.is_some_and(|at_us| at_us < call.start_us)
                         && generations.loss_count(insert.start_us, end_us) <= LOSSES_MAX
                 });
                 let what = |insert: &&Call| {

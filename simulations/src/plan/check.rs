@@ -243,9 +243,10 @@ impl Plan {
             let place = |field: &str| format!("filters[{index}].{field}");
             in_range(place("capacity"), *capacity, &PLAN_LIMITS.capacity)?;
             in_range(place("rate_ppm"), *rate_ppm, &PLAN_LIMITS.rate_ppm)?;
-            let has_copies = matches!(kind, FilterKind::Blocked | FilterKind::SingleShot);
+            let has_copies =
+                matches!(kind, FilterKind::Blocked | FilterKind::SingleShot | FilterKind::Window);
             if *replicated && !has_copies || !*replicated && *kind == FilterKind::SingleShot {
-                let expected = "blocked or single-shot where it is replicated, and else another";
+                let expected = "blocked, single-shot or a window where it is replicated, and else not single-shot";
                 return Err(Misfit::new(place("kind"), expected, format!("{kind:?}")));
             }
             let is_plain = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '_' | '-');

@@ -55,7 +55,7 @@ impl Plan {
         let has_copies = is_cube || profile == Profile::Images;
         if has_copies || !is_jobs && copies.one_in(3) {
             let (counts, calls) = if has_copies { ((1, 3), (10, 60)) } else { ((1, 2), (5, 20)) };
-            let (more, calls) = copies::draw(&mut copies, world, counts, calls, run_ms);
+            let (more, calls) = copies::draw(&mut copies, (world, is_cube), counts, calls, run_ms);
             filters.extend(more);
             ops.extend(calls);
             ops.sort_by_key(|op| op.at_ms);

@@ -15,13 +15,16 @@ use umbel_client::proto::{
 use super::{Clients, REQUEST_TIMEOUT, item_text};
 use crate::channel::NodeChannel;
 use crate::history::Outcome;
-use crate::plan::{Ack, FilterKind, Op};
+use crate::plan::{Ack, FilterKind, Op, WINDOW};
 
 /// How long a node may take for a batch of items.
 const ITEMS_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Pause between two tries to create a filter before the work begins.
 const TRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Many times what a run inserts within a window.
+const WINDOW_CAPACITY_MIN: u64 = 100_000;
 
 /// A client of one node.
 type NodeClient = FiltersClient<NodeChannel>;
@@ -124,7 +127,18 @@ impl Clients {
         let own = own.expect("a plan that was checked names only filters that it has");
         let kind = match own.kind {
             FilterKind::SingleShot => umbel_client::Kind::SingleShot,
+            FilterKind::Window => umbel_client::Kind::Window,
             _ => umbel_client::Kind::Blocked,
+        };
+        let window = (own.kind == FilterKind::Window).then(|| umbel_client::proto::Window {
+            slice_ms: WINDOW.slice_ms,
+            slice_count: WINDOW.slice_count,
+            ..umbel_client::proto::Window::default()
+        });
+        // So that no two items of a window are taken for one.
+        let (rate, capacity) = match &window {
+            Some(_) => (1e-6, own.capacity.max(WINDOW_CAPACITY_MIN)),
+            None => (f64::from(own.rate_ppm) / 1e6, own.capacity),
         };
         let hashing = match own.public {
             true => umbel_client::Hashing::Public,
@@ -133,8 +147,9 @@ impl Clients {
         CreateRequest {
             name: name.to_owned(),
             kind: kind.into(),
-            capacity: own.capacity,
-            false_positive_rate: f64::from(own.rate_ppm) / 1e6,
+            capacity,
+            false_positive_rate: rate,
+            window,
             hashing: hashing.into(),
             distribution: Distribution::Replicated.into(),
             ..CreateRequest::default()

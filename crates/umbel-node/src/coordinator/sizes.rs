@@ -67,8 +67,16 @@ fn planned_ring(
     rules: WindowRules,
 ) -> Result<(SliceShape, f64, u64), CallFailure> {
     check_rate(rate)?;
-    if rules.time == WindowTime::Event {
-        let what = "event_time is set: items of a replicated window come when they arrive";
+    let what = match rules.time {
+        WindowTime::Ingest => None,
+        WindowTime::Event => {
+            Some("event_time is set: items of a replicated window come when they arrive")
+        }
+        WindowTime::Manual => {
+            Some("window.slice_ms is 0: slices of a replicated window end by time")
+        }
+    };
+    if let Some(what) = what {
         return Err(CallFailure::Invalid { what: what.to_owned() });
     }
     let shape =

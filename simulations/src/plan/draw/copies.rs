@@ -6,6 +6,10 @@ use crate::plan::{Ack, FilterKind, FilterPlan, Op, OpPlan, WorldShape};
 /// Kinds that can be replicated.
 const KINDS: [FilterKind; 2] = [FilterKind::Blocked, FilterKind::SingleShot];
 
+/// The same where no wall clock is far off.
+const TIMED_KINDS: [FilterKind; 3] =
+    [FilterKind::Blocked, FilterKind::SingleShot, FilterKind::Window];
+
 /// Rates of false positives, in millionths: low, so that a bit that nobody set shows.
 const RATES_PPM: [u32; 3] = [100, 1_000, 10_000];
 
@@ -33,16 +37,16 @@ struct Habits {
     window_step: u32,
 }
 
-/// So many replicated filters, and calls of all clients, about so many a second, by time.
+/// So many replicated filters, of which some may forget, and calls of all clients, about so many a second, by time.
 pub(super) fn draw(
     dice: &mut Dice,
-    world: WorldShape,
+    (world, is_timed): (WorldShape, bool),
     (least, most): (u32, u32),
     (calls_least, calls_most): (u64, u64),
     run_ms: u64,
 ) -> (Vec<FilterPlan>, Vec<OpPlan>) {
     let count = dice.count(least, most);
-    let filters: Vec<FilterPlan> = (0..count).map(|number| one(dice, number)).collect();
+    let filters: Vec<FilterPlan> = (0..count).map(|number| one(dice, is_timed, number)).collect();
     let calls = dice.between(calls_least, calls_most);
     let window = dice.spread_count(WINDOW.0, WINDOW.1);
     let names = filters.iter().map(|filter| filter.name.clone());
@@ -68,10 +72,10 @@ pub(super) fn draw(
     (filters, ops)
 }
 
-fn one(dice: &mut Dice, number: u32) -> FilterPlan {
+fn one(dice: &mut Dice, is_timed: bool, number: u32) -> FilterPlan {
     FilterPlan {
         name: format!("r{number}"),
-        kind: *dice.pick(&KINDS),
+        kind: if is_timed { *dice.pick(&TIMED_KINDS) } else { *dice.pick(&KINDS) },
         capacity: dice.spread(100, 20_000),
         rate_ppm: *dice.pick(&RATES_PPM),
         public: !dice.one_in(4),

@@ -2,7 +2,7 @@
 
 use super::dice::Dice;
 use super::faults::Scene;
-use crate::plan::{DiskPart, Fault, LossMode};
+use crate::plan::{DiskPart, Fault, LossMode, WALL_CLOCK_NEAR_MS};
 
 /// How a fault of one class is drawn.
 pub(super) struct Recipe {
@@ -182,7 +182,8 @@ pub(super) const RECIPES: &[Recipe] = &[
     Recipe {
         class: "wall_clock",
         make: |scene, dice| {
-            let ms = dice.signed(-3_600_000, 3_600_000);
+            let most = if scene.is_cube { WALL_CLOCK_NEAR_MS } else { 3_600_000 };
+            let ms = dice.signed(-most, most);
             Some((length_ms(dice), Fault::WallClock { who: scene.who(dice), ms }))
         },
     },
