@@ -4,8 +4,11 @@ use crate::arguments::Arguments;
 use crate::reply::Protocol;
 use crate::table::CommandSpec;
 
+pub use self::cuckoo::{CuckooCommand, CuckooInsert};
+
 pub(crate) mod bloom;
 pub(crate) mod connection;
+pub(crate) mod cuckoo;
 pub(crate) mod expiry;
 pub(crate) mod keyspace;
 pub(crate) mod umbel;
@@ -39,6 +42,8 @@ pub enum Command<'a> {
         /// The only field that is wanted.
         field: Option<InfoField>,
     },
+    /// What is about cuckoo filters alone.
+    Cuckoo(CuckooCommand<'a>),
     /// What is about keys, whatever their kind.
     Keys(KeysCommand<'a>),
     /// What is about the time at which a key goes.

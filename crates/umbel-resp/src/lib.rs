@@ -31,9 +31,9 @@ pub mod table;
 pub use arguments::Arguments;
 pub use command::{
     ClientAttribute, ClientCommand, ClusterQuery, Command, CommandQuery, Condition,
-    ConnectionCommand, Credentials, Expiry, ExpiryCommand, Hello, InfoField, Insert, Items,
-    KeysCommand, ListFilter, NewBloom, NewFilter, NewSize, ReplyMode, RequestName, Scan, TimeUnit,
-    Transaction,
+    ConnectionCommand, Credentials, CuckooCommand, CuckooInsert, Expiry, ExpiryCommand, Hello,
+    InfoField, Insert, Items, KeysCommand, ListFilter, NewBloom, NewFilter, NewSize, ReplyMode,
+    RequestName, Scan, TimeUnit, Transaction,
 };
 pub use decode::{Decoder, ProtocolError};
 pub use refusal::Refusal;

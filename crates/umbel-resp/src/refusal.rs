@@ -97,12 +97,40 @@ pub enum Refusal {
     /// BF.INSERT: the expansion is no number, or out of its range.
     #[error("Bad expansion")]
     InsertExpansion,
-    /// BF.INSERT: the capacity is no number, or out of its range.
+    /// BF.INSERT: the capacity is no number, or out of its range. CF.RESERVE, CF.INSERT: it is no number.
     #[error("Bad capacity")]
     InsertCapacity,
-    /// BF.INSERT: no option of this name.
+    /// BF.INSERT, CF.INSERT: no option of this name.
     #[error("Unknown argument received")]
     InsertOption,
+    /// CF.RESERVE: the value of an option is no number.
+    #[error("Couldn't parse {option}")]
+    CuckooOption {
+        /// In capitals.
+        option: &'static str,
+    },
+    /// CF.RESERVE: the value of an option is out of its range.
+    #[error("{option}: value must be in the range [{least}, {most}]")]
+    CuckooOptionRange {
+        /// In capitals.
+        option: &'static str,
+        /// The least value.
+        least: i64,
+        /// The largest.
+        most: i64,
+    },
+    /// CF.RESERVE, CF.INSERT: the capacity is out of its range.
+    #[error("Capacity must be in the range [{least}, 1073741824]")]
+    CuckooCapacity {
+        /// The least one, as RedisBloom names it.
+        least: &'static str,
+    },
+    /// CF.ADD: the filter has no room for the item. Remove some, or make a larger one.
+    #[error("Filter is full")]
+    CuckooFull,
+    /// CF.DEL: there is no cuckoo filter of this name.
+    #[error("Not found")]
+    NoCuckoo,
     /// BF.INFO: no field of this name.
     #[error("Invalid information value")]
     InfoField,
@@ -221,7 +249,7 @@ pub enum Refusal {
     },
     /// UMBEL.CREATE: an option that is none, is there twice, or lacks its value.
     #[error(
-        "ERR a filter is KIND blocked|classic|partitioned|counting|scalable CAPACITY n ERROR p|BYTES n \
+        "ERR a filter is KIND blocked|classic|partitioned|counting|cuckoo|scalable CAPACITY n ERROR p|BYTES n \
          [REPLICATED], or LIKE name"
     )]
     CreateOption,

@@ -5,6 +5,7 @@ use crate::command::Command;
 use crate::refusal::{Refusal, shown, unknown_command};
 
 mod build;
+mod cuckoo;
 mod entries;
 mod subcommands;
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `connection` | bytes to commands and back, within limits |
 //! | `pipeline` | commands in their order, neighbours joined, transactions |
-//! | `filters`, `keys`, `server` | what commands do |
+//! | `filters`, `cuckoo`, `keys`, `server` | what commands do |
 //! | `session` | who a connection is, what it has chosen |
 //! | `needs`, `answers` | rights that commands need; failures as clients know them |
 //! | `shared` | what connections share |
@@ -29,6 +29,7 @@ use crate::ports::{Incoming, Listener};
 
 mod answers;
 mod connection;
+mod cuckoo;
 mod expiry;
 mod filters;
 mod keys;
@@ -38,6 +39,8 @@ mod server;
 mod session;
 mod shared;
 
+#[cfg(test)]
+mod cuckoo_test;
 #[cfg(test)]
 mod resp_test;
 #[cfg(test)]

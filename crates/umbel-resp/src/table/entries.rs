@@ -1,15 +1,15 @@
 //! The entries of the table.
 
-use super::CommandSpec;
 use super::build::{
     ALL_KEYS, ANYTIME, ANYTIME_FAST, BLOOM_READ, BLOOM_WRITE, FAST, FILTER_READ, FILTER_WRITE,
     KEY_READ, KEY_READ_OF, KEY_WRITE, KEY_WRITE_OF, O1, ON, ONE_KEY, SLOW, STRANGERS, bloom,
     container, keyed, plain,
 };
 use super::subcommands::{ACL, CLIENT, CLUSTER, COMMAND, CONFIG, MODULE};
+use super::{CommandSpec, cuckoo};
 use crate::command::{bloom, connection, expiry, keyspace, umbel};
 
-pub(super) static COMMANDS: [CommandSpec; 52] = [
+pub(super) static COMMANDS: [CommandSpec; 61] = [
     bloom(
         "bf.add",
         3,
@@ -78,6 +78,15 @@ pub(super) static COMMANDS: [CommandSpec; 52] = [
         ("Returns the cardinality of a Bloom filter", O1),
         bloom::cardinality,
     ),
+    cuckoo::ADD,
+    cuckoo::ADD_NEW,
+    cuckoo::INSERT,
+    cuckoo::INSERT_NEW,
+    cuckoo::EXISTS,
+    cuckoo::EXIST_MANY,
+    cuckoo::REMOVE,
+    cuckoo::RESERVE,
+    cuckoo::INFO,
     plain(
         "ping",
         -1,

@@ -91,7 +91,10 @@ impl Packed {
 }
 
 /// Asks again, for a while, as long as the filter is being made, emptied or dropped.
-async fn unless_busy<T, F>(deadline: Instant, call: impl Fn() -> F) -> Result<T, CallFailure>
+pub(super) async fn unless_busy<T, F>(
+    deadline: Instant,
+    call: impl Fn() -> F,
+) -> Result<T, CallFailure>
 where
     F: Future<Output = Result<T, CallFailure>>,
 {
@@ -236,7 +239,7 @@ fn plan(session: &Session, new: NewBloom) -> Plan {
 }
 
 /// Makes a filter, if the caller may.
-async fn create(session: &Session, name: &FilterName, new: Plan) -> Result<(), Refusal> {
+pub(super) async fn create(session: &Session, name: &FilterName, new: Plan) -> Result<(), Refusal> {
     let name = session.caller.filter(FilterVerb::Manage, "key", name.as_str().to_owned());
     let name = name.map_err(|_| Refusal::NoKeyPermission)?;
     let (deadline, owner) =
@@ -284,7 +287,10 @@ pub(super) async fn create_any(
 }
 
 /// A filter's numbers, or None if it is not there.
-async fn described(session: &Session, key: &[u8]) -> Result<Option<FilterInfo>, Refusal> {
+pub(super) async fn described(
+    session: &Session,
+    key: &[u8],
+) -> Result<Option<FilterInfo>, Refusal> {
     let deadline = session.shared.deadlines.of_command();
     let name = match session.filter(FilterVerb::Read, key) {
         Ok(name) => name,
@@ -307,7 +313,7 @@ fn new_count(info: &FilterInfo) -> u64 {
     }
 }
 
-fn memory_bytes(info: &FilterInfo) -> u64 {
+pub(super) fn memory_bytes(info: &FilterInfo) -> u64 {
     match &info.copies {
         Some(copies) => copies.own.memory_bytes,
         None => info.sum(|slice| slice.memory_bytes),

@@ -2,6 +2,7 @@
 
 use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterName, FilterState, FilterVerb, MetaState};
+use umbel_filter::Kind;
 use umbel_resp::{Arguments, KeysCommand, Refusal, Reply, Scan, glob};
 
 use super::answers::refusal;
@@ -12,8 +13,16 @@ use crate::gateway::limits::RESP_SCAN_COUNT_MAX;
 /// Keys that are compared with a pattern in a row.
 const KEYS_PER_TURN: usize = 64;
 
-/// What `TYPE` says of every filter: RedisBloom's type, which clients know.
+/// What `TYPE` says of filters of `BF.*`: RedisBloom's type, which clients know.
 const TYPE: &str = "MBbloom--";
+
+/// What it says of cuckoo filters.
+const CUCKOO_TYPE: &str = "MBbloomCF";
+
+/// RedisBloom's type of a filter of this kind.
+fn type_of(kind: u8) -> &'static str {
+    if kind == Kind::Cuckoo.id() { CUCKOO_TYPE } else { TYPE }
+}
 
 pub(super) async fn answer(session: &Session, command: KeysCommand<'_>) -> Result<Reply, Refusal> {
     match command {
@@ -26,15 +35,20 @@ pub(super) async fn answer(session: &Session, command: KeysCommand<'_>) -> Resul
         }
         KeysCommand::Type(key) => {
             let names = named(session, FilterVerb::Read, [key].into_iter())?;
-            let is_there = look(session, |state| names.iter().any(|name| is_there(state, name)));
-            Ok(Reply::Status(if is_there.await? { TYPE.into() } else { "none".into() }))
+            let found = look(session, |state| {
+                names.iter().filter(|name| is_there(state, name)).find_map(|name| {
+                    let (_, record) = state.filter_by_name(name.as_str())?;
+                    Some(type_of(record.settings.kind))
+                })
+            });
+            Ok(Reply::Status(found.await?.unwrap_or("none").into()))
         }
         KeysCommand::List(pattern) => {
-            let keys = listed(session).await?.into_iter().map(|(_, key)| key).collect();
+            let keys = listed(session, None).await?.into_iter().map(|(_, key)| key).collect();
             Ok(Reply::Array(matching(keys, Some(pattern)).await))
         }
-        KeysCommand::Scan(scan) => Ok(scanned(listed(session).await?, &scan).await),
-        KeysCommand::Size => Ok(Reply::number(listed(session).await?.len())),
+        KeysCommand::Scan(scan) => Ok(scanned(listed(session, scan.of_type).await?, &scan).await),
+        KeysCommand::Size => Ok(Reply::number(listed(session, None).await?.len())),
     }
 }
 
@@ -70,12 +84,18 @@ async fn look<T>(session: &Session, read: impl FnOnce(&MetaState) -> T) -> Resul
     read.map_err(|failure| refusal(&failure))
 }
 
-/// The keys of the connection's database that the caller may see, by when they were made.
-async fn listed(session: &Session) -> Result<Vec<(FilterId, String)>, Refusal> {
+/// The keys of the connection's database that the caller may see, of a type if one is named, by when they were made.
+async fn listed(
+    session: &Session,
+    of_type: Option<&[u8]>,
+) -> Result<Vec<(FilterId, String)>, Refusal> {
     let is_visible = session.caller.visible();
+    let is_type =
+        |kind| of_type.is_none_or(|name| name.eq_ignore_ascii_case(type_of(kind).as_bytes()));
     look(session, |state| {
         let filters = state.filters().filter(|(_, record)| record.state != FilterState::Dropping);
-        let shown = filters.filter_map(|(id, record)| {
+        let shown = filters.filter(|(_, record)| is_type(record.settings.kind));
+        let shown = shown.filter_map(|(id, record)| {
             let name = record.name.as_str();
             let key = session.key_of(name).filter(|_| is_visible(name))?;
             Some((id, key.to_owned()))
@@ -104,11 +124,8 @@ async fn scanned(keys: Vec<(FilterId, String)>, scan: &Scan<'_>) -> Reply {
     let looked_at: Vec<_> = behind.by_ref().take(count).collect();
     let last = looked_at.last().map_or(0, |(id, _)| id.0);
     let cursor = if behind.next().is_some() { last } else { 0 };
-    let is_type = scan.of_type.is_none_or(|name| name.eq_ignore_ascii_case(TYPE.as_bytes()));
-    let found = match is_type {
-        true => matching(looked_at.into_iter().map(|(_, key)| key).collect(), scan.pattern).await,
-        false => Vec::new(),
-    };
+    let keys = looked_at.into_iter().map(|(_, key)| key).collect();
+    let found = matching(keys, scan.pattern).await;
     Reply::Array(vec![Reply::bulk(cursor.to_string()), Reply::Array(found)])
 }
 

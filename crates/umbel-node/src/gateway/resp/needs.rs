@@ -8,11 +8,14 @@ use crate::gateway::caller::Need;
 /// administrator's.
 pub(super) fn need_of(name: &str) -> Need {
     match name {
-        "bf.add" | "bf.madd" | "bf.insert" | "umbel.request" => Need::Filter(FilterVerb::Insert),
-        "bf.exists" | "bf.mexists" | "bf.card" | "bf.info" | "umbel.info" | "exists" | "touch"
-        | "type" | "ttl" | "pttl" | "expiretime" | "pexpiretime" => Need::Filter(FilterVerb::Read),
-        "bf.reserve" | "umbel.create" | "del" | "unlink" | "expire" | "pexpire" | "expireat"
-        | "pexpireat" | "persist" => Need::Filter(FilterVerb::Manage),
+        "bf.add" | "bf.madd" | "bf.insert" | "umbel.request" | "cf.add" | "cf.addnx"
+        | "cf.insert" | "cf.insertnx" => Need::Filter(FilterVerb::Insert),
+        "cf.del" => Need::Filter(FilterVerb::Remove),
+        "bf.exists" | "bf.mexists" | "bf.card" | "bf.info" | "cf.exists" | "cf.mexists"
+        | "cf.info" | "umbel.info" | "exists" | "touch" | "type" | "ttl" | "pttl"
+        | "expiretime" | "pexpiretime" => Need::Filter(FilterVerb::Read),
+        "bf.reserve" | "cf.reserve" | "umbel.create" | "del" | "unlink" | "expire" | "pexpire"
+        | "expireat" | "pexpireat" | "persist" => Need::Filter(FilterVerb::Manage),
         "hello" | "auth" | "quit" | "reset" => Need::Nothing,
         // It shows where others come from, and what they are called.
         "client|list" => Need::Cluster(ClusterVerb::Admin),
@@ -51,7 +54,8 @@ mod tests {
                     for_admins.push(spec.name);
                 }
                 assert_eq!(need == Need::Nothing, spec.is_for_strangers(), "{}", spec.name);
-                let changes = [FilterVerb::Insert, FilterVerb::Manage].map(Need::Filter);
+                let changes =
+                    [FilterVerb::Insert, FilterVerb::Remove, FilterVerb::Manage].map(Need::Filter);
                 assert_eq!(changes.contains(&need), spec.is_write(), "{}", spec.name);
                 // What names a filter needs a right on it.
                 let is_about_one = matches!(need, Need::Filter(_));

@@ -14,7 +14,7 @@ use umbel_resp::{
 use super::answers::refusal;
 use super::filters::{self, Packed};
 use super::session::{Executing, Queue, Session};
-use super::{expiry, keys, server};
+use super::{cuckoo, expiry, keys, server};
 
 /// Names of commands that browsers send: somebody has them speak to the port. Such connections are closed.
 const BROWSER_WORDS: [&[u8]; 2] = [b"post", b"host:"];
@@ -205,6 +205,13 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
             }
             return;
         }
+        Ok(Command::Cuckoo(command)) => {
+            let items = cuckoo::items_of(&command);
+            match items.map_or(Ok(()), |items| charged(session, request, items).map(drop)) {
+                Ok(()) => cuckoo::answer(session, command).await,
+                Err(refusal) => Err(refusal),
+            }
+        }
         Ok(command) => answer(session, command).await,
     };
     match answer {
@@ -226,7 +233,10 @@ async fn answer(session: &mut Session, command: Command<'_>) -> Result<Reply, Re
         Command::Connection(command) => server::answer(session, command).await,
         Command::Commands(query) => Ok(query.answer()),
         Command::Cluster(query) => Ok(server::cluster(session, query)),
-        Command::Insert(_) | Command::Contains(_) | Command::Transaction(_) => {
+        Command::Insert(_)
+        | Command::Contains(_)
+        | Command::Cuckoo(_)
+        | Command::Transaction(_) => {
             unreachable!("these have been carried out")
         }
     }

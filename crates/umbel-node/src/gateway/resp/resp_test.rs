@@ -63,19 +63,25 @@ impl Client {
         String::from_utf8_lossy(&rest).into_owned()
     }
 
-    async fn id(&mut self) -> String {
-        self.send(b"CLIENT ID\r\n").await;
+    /// A line of an answer.
+    pub(super) async fn line(&mut self) -> String {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
             line.push(self.stream.read_u8().await.unwrap());
         }
-        String::from_utf8(line[1..line.len() - 2].to_vec()).unwrap()
+        String::from_utf8(line[..line.len() - 2].to_vec()).unwrap()
+    }
+
+    async fn id(&mut self) -> String {
+        self.send(b"CLIENT ID\r\n").await;
+        self.line().await[1..].to_owned()
     }
 }
 
-const TRANSCRIPTS: [(&str, &str); 7] = [
+const TRANSCRIPTS: [(&str, &str); 8] = [
     ("bloom", include_str!("../../../testdata/resp/bloom.txt")),
     ("bloom3", include_str!("../../../testdata/resp/bloom3.txt")),
+    ("cuckoo", include_str!("../../../testdata/resp/cuckoo.txt")),
     ("keys", include_str!("../../../testdata/resp/keys.txt")),
     ("expiry", include_str!("../../../testdata/resp/expiry.txt")),
     ("connection", include_str!("../../../testdata/resp/connection.txt")),

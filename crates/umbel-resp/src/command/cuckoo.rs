@@ -1,0 +1,188 @@
+//! Commands about cuckoo filters, `CF.*`, with arguments read as RedisBloom reads them.
+
+use super::{Command, Items};
+use crate::arguments::{Arguments, is_word};
+use crate::number::integer;
+use crate::refusal::Refusal;
+
+/// Largest capacity: 2^30, as in RedisBloom.
+const CAPACITY_MAX: i64 = 1 << 30;
+
+/// Items that a filter is made for whose first item makes it, RedisBloom's `cf-initial-size`.
+const CAPACITY_DEFAULT: u64 = 1024;
+
+/// Slots of a bucket where none are named, RedisBloom's `cf-bucket-size`.
+const BUCKET_SIZE_DEFAULT: i64 = 2;
+
+/// Where the options of `CF.RESERVE` begin.
+const RESERVE_OPTIONS_AT: usize = 3;
+
+/// A command about a cuckoo filter.
+#[derive(Clone, Copy, Debug)]
+pub enum CuckooCommand<'a> {
+    /// `CF.RESERVE`: makes a filter, which must not be there.
+    Reserve {
+        /// Its name.
+        key: &'a [u8],
+        /// Items that it is made for, from 2 to 2^30.
+        capacity: u64,
+    },
+    /// `CF.ADD`, `CF.ADDNX`, `CF.INSERT`, `CF.INSERTNX`: inserts items.
+    Insert(CuckooInsert<'a>),
+    /// `CF.EXISTS`, `CF.MEXISTS`: asks about items.
+    Contains(Items<'a>),
+    /// `CF.DEL`: takes an item out once.
+    Remove(Items<'a>),
+    /// `CF.INFO`: describes a filter.
+    Info {
+        /// Which one.
+        key: &'a [u8],
+    },
+}
+
+/// Items that shall be in a cuckoo filter.
+#[derive(Clone, Copy, Debug)]
+pub struct CuckooInsert<'a> {
+    /// Which ones.
+    pub items: Items<'a>,
+    /// For how many items the filter is made if it is not there; None if it shall not be made.
+    pub capacity: Option<u64>,
+    /// Whether what is present is left as it is.
+    pub is_new_only: bool,
+}
+
+type Parsed<'a> = Result<Command<'a>, Refusal>;
+
+pub(crate) fn reserve(arguments: Arguments<'_>) -> Parsed<'_> {
+    // Options have values, so that they come in pairs.
+    if arguments.len().is_multiple_of(2) {
+        return Err(Refusal::Arity { command: "cf.reserve" });
+    }
+    let capacity = integer(arguments.at(2)).ok_or(Refusal::InsertCapacity)?;
+    let options = arguments.from(RESERVE_OPTIONS_AT);
+    let option = |option: &'static str, least: i64, most: i64| {
+        let Some(at) = options.iter().position(|word| is_word(word, option)) else {
+            return Ok(None);
+        };
+        let value = options.get(at + 1).and_then(integer);
+        let value = value.ok_or(Refusal::CuckooOption { option })?;
+        match (least..=most).contains(&value) {
+            true => Ok(Some(value)),
+            false => Err(Refusal::CuckooOptionRange { option, least, most }),
+        }
+    };
+    option("MAXITERATIONS", 1, 65_535)?;
+    let bucket_size = option("BUCKETSIZE", 1, 255)?.unwrap_or(BUCKET_SIZE_DEFAULT);
+    option("EXPANSION", 0, 32_768)?;
+    let capacity = capacity_in_range(capacity, bucket_size);
+    let capacity = capacity.ok_or(Refusal::CuckooCapacity { least: "2 * BUCKETSIZE" })?;
+    Ok(Command::Cuckoo(CuckooCommand::Reserve { key: arguments.at(1), capacity }))
+}
+
+fn capacity_in_range(capacity: i64, bucket_size: i64) -> Option<u64> {
+    let is_in = (2 * bucket_size..=CAPACITY_MAX).contains(&capacity);
+    u64::try_from(capacity).ok().filter(|_| is_in)
+}
+
+fn items(arguments: Arguments<'_>, is_list: bool) -> Items<'_> {
+    Items { key: arguments.at(1), items: arguments.from(2), is_list }
+}
+
+fn inserted(items: Items<'_>, capacity: Option<u64>, is_new_only: bool) -> Command<'_> {
+    Command::Cuckoo(CuckooCommand::Insert(CuckooInsert { items, capacity, is_new_only }))
+}
+
+pub(crate) fn add(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(inserted(items(arguments, false), Some(CAPACITY_DEFAULT), false))
+}
+
+pub(crate) fn add_new(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(inserted(items(arguments, false), Some(CAPACITY_DEFAULT), true))
+}
+
+pub(crate) fn insert(arguments: Arguments<'_>) -> Parsed<'_> {
+    inserted_list(arguments, "cf.insert", false)
+}
+
+pub(crate) fn insert_new(arguments: Arguments<'_>) -> Parsed<'_> {
+    inserted_list(arguments, "cf.insertnx", true)
+}
+
+/// RedisBloom looks at the first letter of an option alone.
+fn inserted_list<'a>(
+    arguments: Arguments<'a>,
+    command: &'static str,
+    is_new_only: bool,
+) -> Parsed<'a> {
+    let arity = || Refusal::Arity { command };
+    let (mut capacity, mut is_made, mut at) = (CAPACITY_DEFAULT, true, 2);
+    loop {
+        let word = arguments.get(at).ok_or_else(arity)?;
+        at += 1;
+        match word.first().map(u8::to_ascii_lowercase) {
+            Some(b'i') => break,
+            Some(b'c') => {
+                let value = arguments.get(at).ok_or_else(arity)?;
+                let value = integer(value).ok_or(Refusal::InsertCapacity)?;
+                let value = capacity_in_range(value, BUCKET_SIZE_DEFAULT);
+                capacity = value.ok_or(Refusal::CuckooCapacity { least: "cf-bucket-size * 2" })?;
+                at += 1;
+            }
+            Some(b'n') => is_made = false,
+            _ => return Err(Refusal::InsertOption),
+        }
+    }
+    let items = Items { key: arguments.at(1), items: arguments.from(at), is_list: true };
+    if items.items.is_empty() {
+        return Err(arity());
+    }
+    Ok(inserted(items, is_made.then_some(capacity), is_new_only))
+}
+
+pub(crate) fn exists(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Cuckoo(CuckooCommand::Contains(items(arguments, false))))
+}
+
+pub(crate) fn exist_many(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Cuckoo(CuckooCommand::Contains(items(arguments, true))))
+}
+
+pub(crate) fn remove(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Cuckoo(CuckooCommand::Remove(items(arguments, false))))
+}
+
+pub(crate) fn info(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Cuckoo(CuckooCommand::Info { key: arguments.at(1) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Request;
+    use crate::table;
+
+    fn parsed(line: &str) -> Result<(Option<u64>, bool, usize), Refusal> {
+        let request: Request = line.split(' ').collect();
+        let arguments = Arguments::new(&request);
+        match table::find(arguments)?.parse(arguments)? {
+            Command::Cuckoo(CuckooCommand::Insert(insert)) => {
+                Ok((insert.capacity, insert.is_new_only, insert.items.items.len()))
+            }
+            Command::Cuckoo(CuckooCommand::Reserve { capacity, .. }) => {
+                Ok((Some(capacity), false, 0))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn filters_are_made_for_so_many_items() {
+        assert_eq!(parsed("CF.RESERVE k 4"), Ok((Some(4), false, 0)));
+        let all = "cf.reserve k 1000 expansion 0 BucketSize 4 MAXITERATIONS 65535";
+        assert_eq!(parsed(all), Ok((Some(1_000), false, 0)));
+        assert_eq!(parsed("CF.ADD k x"), Ok((Some(1_024), false, 1)));
+        assert_eq!(parsed("CF.ADDNX k x"), Ok((Some(1_024), true, 1)));
+        assert_eq!(parsed("CF.INSERT k CAPACITY 7 ITEMS a b"), Ok((Some(7), false, 2)));
+        assert_eq!(parsed("CF.INSERTNX k NOCREATE c 7 i items"), Ok((None, true, 1)));
+    }
+}

@@ -1,0 +1,92 @@
+//! The entries of `CF.*`.
+
+use super::CommandSpec;
+use super::build::{FILTER_READ, FILTER_WRITE, Names, bloom};
+use crate::command::cuckoo;
+
+const WRITE: Names = &["@write", "@cuckoo"];
+const READ: Names = &["@read", "@fast", "@cuckoo"];
+
+/// With the parts of a filter that grows; here there is one.
+const PARTS: &str = "O(k + i), where k is the number of sub-filters and i is maxIterations";
+const PARTS_OF_EACH: &str = "O(n * (k + i)), where n is the number of items, k is the number of sub-filters and i is maxIterations";
+const LOOKED_AT: &str = "O(k), where k is the number of sub-filters";
+
+pub(super) const ADD: CommandSpec = bloom(
+    "cf.add",
+    3,
+    (FILTER_WRITE, WRITE),
+    ("Adds an item to a Cuckoo Filter", PARTS),
+    cuckoo::add,
+);
+
+pub(super) const ADD_NEW: CommandSpec = bloom(
+    "cf.addnx",
+    3,
+    (FILTER_WRITE, WRITE),
+    ("Adds an item to a Cuckoo Filter if the item did not exist previously.", PARTS),
+    cuckoo::add_new,
+);
+
+pub(super) const INSERT: CommandSpec = bloom(
+    "cf.insert",
+    -4,
+    (FILTER_WRITE, WRITE),
+    (
+        "Adds one or more items to a Cuckoo Filter. A filter will be created if it does not exist",
+        PARTS_OF_EACH,
+    ),
+    cuckoo::insert,
+);
+
+pub(super) const INSERT_NEW: CommandSpec = bloom(
+    "cf.insertnx",
+    -4,
+    (FILTER_WRITE, WRITE),
+    (
+        "Adds one or more items to a Cuckoo Filter if the items did not exist previously. A filter will be \
+         created if it does not exist",
+        PARTS_OF_EACH,
+    ),
+    cuckoo::insert_new,
+);
+
+pub(super) const EXISTS: CommandSpec = bloom(
+    "cf.exists",
+    3,
+    (FILTER_READ, READ),
+    ("Checks whether an item exists in a Cuckoo Filter", LOOKED_AT),
+    cuckoo::exists,
+);
+
+pub(super) const EXIST_MANY: CommandSpec = bloom(
+    "cf.mexists",
+    -3,
+    (FILTER_READ, READ),
+    ("Checks whether one or more items exist in a Cuckoo Filter", LOOKED_AT),
+    cuckoo::exist_many,
+);
+
+pub(super) const REMOVE: CommandSpec = bloom(
+    "cf.del",
+    3,
+    (FILTER_WRITE, WRITE),
+    ("Deletes an item from a Cuckoo Filter", LOOKED_AT),
+    cuckoo::remove,
+);
+
+pub(super) const RESERVE: CommandSpec = bloom(
+    "cf.reserve",
+    -3,
+    (FILTER_WRITE, WRITE),
+    ("Creates a new Cuckoo Filter", "O(1)"),
+    cuckoo::reserve,
+);
+
+pub(super) const INFO: CommandSpec = bloom(
+    "cf.info",
+    2,
+    (FILTER_READ, READ),
+    ("Returns information about a Cuckoo Filter", "O(1)"),
+    cuckoo::info,
+);
