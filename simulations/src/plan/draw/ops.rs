@@ -29,6 +29,8 @@ struct Habits {
     burst_gap_mean_ms: Option<u64>,
     /// One filter: it alone is cleared, dropped, created anew.
     rewritten: Option<usize>,
+    /// Whether it is only cleared: what a clearing leaves is told apart from what a new filter of its name has.
+    only_clears: bool,
     /// A filter, and the other that is merged into it.
     merged: Option<(usize, usize)>,
     /// How many different items are inserted, filter by filter.
@@ -94,6 +96,7 @@ fn draw_habits(dice: &mut Dice, world: WorldShape, filters: &[FilterPlan]) -> Ha
         gap_mean_ms,
         burst_gap_mean_ms: (!dice.one_in(4)).then(|| dice.between(1_000, 5_000)),
         rewritten,
+        only_clears: dice.one_in(2),
         merged,
         item_spaces: filters.iter().map(|filter| item_space(dice, filter)).collect(),
     }
@@ -120,6 +123,7 @@ fn draw_op(dice: &mut Dice, habits: &Habits, filters: &[FilterPlan]) -> Op {
     if habits.rewritten == Some(index) && dice.one_in(15) {
         // Twice as many creations, for a dropped filter answers nothing.
         return match dice.count(0, 4) {
+            _ if habits.only_clears => Op::Clear { filter },
             0 | 1 => Op::Clear { filter },
             2 => Op::Drop { filter },
             _ => Op::Create { filter },
