@@ -117,7 +117,8 @@ mod tests {
     use super::*;
 
     fn digests(frames: &[&[u8]]) -> FrameDigests {
-        let piece_counts = frames.iter().map(|frame| frame.len().div_ceil(PIECE_BYTES) as u32);
+        let piece_counts =
+            frames.iter().map(|frame| u32::try_from(frame.len().div_ceil(PIECE_BYTES)).unwrap());
         let digests = frames.iter().flat_map(|frame| frame.chunks(PIECE_BYTES)).map(digest_of);
         FrameDigests {
             piece_counts: piece_counts.collect(),

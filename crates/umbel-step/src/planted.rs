@@ -206,14 +206,15 @@ impl Planted {
             Self::CommitHintAhead => {
                 &["committed_on_quorum", "state_machine_safety", "replicas_agree", HEALS]
             }
-            Self::SnapshotShort => &["replicas_agree", ACKED, "answers_linearize"],
+            Self::SnapshotShort | Self::ScrubTrustsLeader => {
+                &["replicas_agree", ACKED, BOUNDS, "answers_linearize"]
+            }
             Self::IdsNotInSnapshot | Self::IdsOnLeaderOnly | Self::StableCountLost => {
                 &["replicas_agree", RETRY, "one_new_per_item"]
             }
             Self::SnapshotNotSynced => &["recovered_prefix", "damage_is_found", HEALS],
-            Self::LocalRead | Self::ReuseReadIndex => &[ACKED, "answers_linearize"],
-            Self::AnyReplicaNo | Self::ForeignShardAbsent => &[ACKED, "answers_linearize"],
-            Self::AckFirstShard => &[ACKED, BOUNDS, "answers_linearize"],
+            Self::LocalRead | Self::ReuseReadIndex => READ_EARLY,
+            Self::AnyReplicaNo | Self::ForeignShardAbsent | Self::AckFirstShard => READ_EARLY,
             Self::PresentUnconfirmed => &[RETRY, BOUNDS, ACKED, "answers_linearize"],
             Self::LeaderRestore => &["one_log_id_one_payload", "state_machine_safety", ACKED],
             Self::LeftForgotten | Self::LostTailVotes => {
@@ -237,7 +238,6 @@ impl Planted {
             | Self::PartsNamedAlike
             | Self::WeightsAlike
             | Self::FinishBeforeAdded => &[DEDUP, "jobs_end"],
-            Self::ScrubTrustsLeader => &["replicas_agree", ACKED, BOUNDS, "answers_linearize"],
             Self::GateLeftOpen | Self::StartUnheard => {
                 &["nothing_ungranted_is_done", "refusals_tell_nothing"]
             }
@@ -249,15 +249,13 @@ impl Planted {
             Self::HelloUnproved => &["identities_hold"],
             Self::FenceSkipped => &["reset_is_atomic", "answers_linearize"],
             Self::ReplicaClock => &["replicas_agree", FORGET],
-            Self::RotationLost => &["rotations_forget", FORGET],
-            Self::SliceFreedEarly | Self::WindowStandsStill => &[FORGET],
+            Self::SliceFreedEarly | Self::WindowStandsStill | Self::RotationLost => FORGOTTEN,
             Self::CopyForgetsEarly => &["copies_forget", FLUSHED, MAJORITY],
             Self::AgesEarly | Self::StableForgetsAll => &["last_items_stay", "misses_are_few"],
             Self::CuckooLosesMoved => &[ACKED, "answers_linearize", "one_new_per_item"],
-            Self::UnionUnchecked => &[EXACT, BOTH],
+            Self::UnionUnchecked | Self::CloseIsConsent => &[EXACT, BOTH],
             Self::ToldUnverified => &["told_when_verified"],
             Self::RetryKeepsKey => &["honest_sessions_succeed"],
-            Self::CloseIsConsent => &[BOTH, EXACT],
             Self::ByteCapIgnored => &["byte_cap_holds"],
             Self::StoredSidesGuessed => &[EXACT],
             Self::ResumeTrustsOffset => &[EXACT, BOTH, "honest_sessions_succeed"],
@@ -273,7 +271,6 @@ impl Planted {
             | Self::IdsOnLeaderOnly
             | Self::ScrubTrustsLeader
             | Self::SliceFreedEarly
-            | Self::RotationLost
             | Self::ReplicaClock
             | Self::AgesEarly
             | Self::StableForgetsAll
@@ -302,7 +299,7 @@ impl Planted {
             | Self::IdsNotInSnapshot
             | Self::SnapshotNotSynced
             | Self::LeaderRestore => "crash",
-            Self::ForeignShardAbsent => "churn",
+            Self::ForeignShardAbsent | Self::RotationLost => "churn",
             Self::LeftForgotten => "moves",
             Self::LostTailVotes | Self::OldImageJoins => "images",
             Self::CopyAckEarly
@@ -360,6 +357,8 @@ impl Planted {
 /// What breaks when a log ends before what it confirmed.
 const END_LOST: &[&str] =
     &["recovered_prefix", "committed_on_quorum", "leader_completeness", ACKED];
+/// What breaks when a question is answered before, or without, what it should see.
+const READ_EARLY: &[&str] = &[ACKED, BOUNDS, "answers_linearize"];
 /// What breaks when damage is read as entries.
 const DAMAGE_READ: &[&str] = &[
     "recovered_prefix",
@@ -371,6 +370,9 @@ const DAMAGE_READ: &[&str] = &[
 /// What breaks when a node goes on without the log that it had.
 const LOG_FORGOTTEN: &[&str] =
     &["identity_holds", "recovered_prefix", "leader_completeness", "committed_on_quorum"];
+
+/// What breaks when windows do not move on as they should.
+const FORGOTTEN: &[&str] = &[FORGET, "rotations_forget"];
 
 const ACKED: &str = "acked_is_contained";
 const CONVERGE: &str = "copies_converge";
