@@ -11,7 +11,7 @@ use umbel_node::ports::observer::GroupReport;
 use crate::history::Outcome;
 use crate::host::Condition;
 use crate::now::now_us;
-use crate::plan::{Op, OpPlan};
+use crate::plan::{HEALING_ITEMS_PER_SHARD, Op, OpPlan};
 use crate::trace;
 use crate::watch;
 use crate::workload::Clients;
@@ -37,7 +37,7 @@ const SETTLE_CALM_MAX_US: u64 = 20_000_000;
 const ROUNDS: u32 = 10;
 
 /// Items a shard in each of them: so many that no shard is left out but by a chance of 3 in 10^4.
-const ITEMS_PER_SHARD: u32 = 8;
+const ITEMS_PER_SHARD: u32 = HEALING_ITEMS_PER_SHARD / ROUNDS;
 
 /// Items of a batch that reads everything back.
 const READ_BACK_ITEMS: usize = 500;

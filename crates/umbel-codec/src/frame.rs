@@ -13,6 +13,7 @@ mod level;
 mod lists;
 mod receiver;
 mod stretch;
+mod tables;
 mod view;
 mod writer;
 

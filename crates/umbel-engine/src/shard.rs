@@ -55,6 +55,7 @@ mod scrub;
 mod scrubber;
 mod slice;
 mod slice_copy;
+mod slice_digest;
 mod slice_plan;
 mod slice_shape;
 mod snapshot;

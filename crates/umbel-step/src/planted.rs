@@ -143,7 +143,7 @@ planted! {
     QuotaByOldCopy = "quota_by_old_copy",
     /// What a hello says counts, whatever the caller's certificate says.
     HelloUnproved = "hello_unproved",
-    /// A shard that was emptied answers questions about the generation before.
+    /// A clearing counts as done before shards have emptied their slices, which answer whatever generation is asked for.
     FenceSkipped = "fence_skipped",
     /// A leader moves windows on by its own clock, and by no entry of the log.
     ReplicaClock = "replica_clock",
@@ -247,7 +247,7 @@ impl Planted {
             Self::QuotaRaced | Self::GrowthUncounted => &["quotas_hold"],
             Self::QuotaByOldCopy => &["room_is_given"],
             Self::HelloUnproved => &["identities_hold"],
-            Self::FenceSkipped => &["reset_is_atomic", "answers_linearize"],
+            Self::FenceSkipped => &["reset_is_atomic", BOUNDS, "answers_linearize"],
             Self::ReplicaClock => &["replicas_agree", FORGET],
             Self::SliceFreedEarly | Self::WindowStandsStill | Self::RotationLost => FORGOTTEN,
             Self::CopyForgetsEarly => &["copies_forget", FLUSHED, MAJORITY],

@@ -2,9 +2,8 @@
 
 use umbel_filter::words::count_ones;
 use umbel_filter::{
-    AnyFilter, BlockProbe, BlockShape, Blocked, Cuckoo, CuckooLoadError, HashRange, Kind,
-    ScalableShape, Shape, ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot, Window,
-    WindowLoadError,
+    AnyFilter, BlockProbe, BlockShape, Blocked, HashRange, Kind, ScalableShape, Shape,
+    ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot,
 };
 
 use super::content::{
@@ -49,13 +48,13 @@ use crate::limits::{FRAME_FILTER_BYTES_MAX, FRAME_PAYLOAD_BYTES_MAX};
 #[derive(Clone, Debug)]
 pub struct FrameView<'a> {
     pub(super) header: Header,
-    fixed: Fixed,
+    pub(super) fixed: Fixed,
     pub(super) codes: Codes<'a>,
 }
 
 /// What a payload begins with.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Fixed {
+pub(super) enum Fixed {
     Nothing,
     Level(FrameLevel, ScalableShape),
     /// The oldest and the newest slice of a window.
@@ -305,47 +304,6 @@ impl<'a> FrameView<'a> {
         };
         self.codes.each_probe(insert).expect("checked before");
         Ok(new_count)
-    }
-
-    fn load_window(
-        &self,
-        window: &mut Window,
-        part: BlockShape,
-        slices: (u64, u64),
-    ) -> Result<u64, FrameMergeError> {
-        let words = self.table_words(part).map_err(FrameError::from)?;
-        window.load_part(part, slices, &words).map_err(|error| match error {
-            WindowLoadError::Shape(mismatch) => mismatch.into(),
-            WindowLoadError::NotEmpty { item_count: position_count } => {
-                FrameMergeError::NotEmpty { position_count }
-            }
-            WindowLoadError::Part(error) => FrameError::from(PayloadError::Window(error)).into(),
-        })
-    }
-
-    fn load_cuckoo(&self, filter: &mut Cuckoo, part: BlockShape) -> Result<u64, FrameMergeError> {
-        let words = self.table_words(part).map_err(FrameError::from)?;
-        filter.load_part(part, &words).map_err(|error| match error {
-            CuckooLoadError::Shape(mismatch) => mismatch.into(),
-            CuckooLoadError::NotEmpty { item_count: position_count } => {
-                FrameMergeError::NotEmpty { position_count }
-            }
-            CuckooLoadError::Part(error) => FrameError::from(PayloadError::Cuckoo(error)).into(),
-        })
-    }
-
-    /// The words of a table of fingerprints, which are as many as came, checked.
-    fn table_words(&self, part: BlockShape) -> Result<Vec<u64>, PayloadError> {
-        self.codes.check_word_count(self.codes.end / 64)?;
-        let words: Vec<u64> = self.codes.each_word().collect();
-        let actual = match self.fixed {
-            Fixed::Slices(oldest, newest) => {
-                Window::check_part(part, (oldest, newest), &words).map_err(PayloadError::Window)?
-            }
-            _ => Cuckoo::check_part(part, &words).map_err(PayloadError::Cuckoo)?,
-        };
-        let expected = self.header.count;
-        if actual == expected { Ok(words) } else { Err(PayloadError::Count { expected, actual }) }
     }
 
     fn merge_positions(

@@ -15,6 +15,8 @@ mod apply_test;
 pub(super) mod drawn;
 #[cfg(test)]
 mod replicated_test;
+#[cfg(test)]
+mod rotated_test;
 
 impl MetaState {
     /// Does what an entry of the log says, the same on every node: total, whatever stands in the

@@ -316,7 +316,12 @@ impl MetaState {
         match record.state {
             FilterState::Live if record.generation > generation => {}
             FilterState::Live if record.is_replicated() => record.generation = to,
-            FilterState::Live => record.state = FilterState::Clearing { to },
+            FilterState::Live => {
+                record.state = FilterState::Clearing { to };
+                if planted::on(Planted::FenceSkipped) {
+                    record.generation = to;
+                }
+            }
             FilterState::Clearing { .. } => {}
             _ => return Err(record.busy()),
         }

@@ -11,7 +11,6 @@ use umbel_filter::{
 
 use super::bitmap::Bitmap;
 use super::command::{KeyName, PartError, SliceSpec};
-use super::digest::Digest;
 use super::slice_shape::{SliceShapeError, level_bytes, level_size, positions_bytes};
 use crate::ids::{FilterId, Generation, ShardId};
 use crate::limits::SLICE_BYTES_MAX;
@@ -359,48 +358,6 @@ impl Slice {
             new_count: self.new_count,
             merged_count: self.merged_count,
             memory_bytes: self.memory_bytes(),
-        }
-    }
-
-    pub(super) fn push_digest(&self, digest: &mut Digest) {
-        digest.push(self.spec.filter.0);
-        digest.push(self.spec.generation.0);
-        digest.push(self.spec.key.function.into());
-        digest.push(self.spec.key.key_id);
-        digest.push_bytes(self.filter.shape().to_string().as_bytes());
-        digest.push(self.generation.0);
-        digest.push(self.new_count);
-        digest.push(self.merged_count);
-        match &self.filter {
-            AnyFilter::SingleShot(filter) => {
-                digest.push(filter.len());
-                filter.positions().for_each(|position| digest.push(position));
-            }
-            AnyFilter::Scalable(filter) => {
-                digest.push(filter.levels().len() as u64);
-                for level in filter.levels() {
-                    digest.push(level.item_count());
-                    digest.push_words(level.filter().words());
-                }
-            }
-            AnyFilter::Blocked(filter) => digest.push_words(filter.words()),
-            AnyFilter::Classic(filter) => digest.push_words(filter.words()),
-            AnyFilter::Partitioned(filter) => digest.push_words(filter.words()),
-            AnyFilter::Counting(filter) => digest.push_words(filter.words()),
-            AnyFilter::Cuckoo(filter) => digest.push_words(filter.words()),
-            AnyFilter::Aging(filter) => {
-                filter.counts().into_iter().for_each(|count| digest.push(count));
-                digest.push_words(filter.words());
-            }
-            AnyFilter::Stable(filter) => {
-                filter.counts().into_iter().for_each(|count| digest.push(count));
-                digest.push_words(filter.words());
-            }
-            AnyFilter::Window(filter) => {
-                digest.push(filter.oldest());
-                digest.push(filter.newest());
-                digest.push_words(filter.words());
-            }
         }
     }
 }

@@ -1,3 +1,5 @@
+//! The laws of joining, a twin that keeps items and their slices, and places that do not change.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;

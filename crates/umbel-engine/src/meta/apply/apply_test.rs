@@ -7,8 +7,6 @@ use super::*;
 use crate::ids::{Epoch, FilterId, Generation};
 use crate::limits::{FILTER_BYTES_MAX, FILTER_COUNT_MAX, SLICE_BYTES_MAX};
 use crate::meta::{FilterName, FilterSettings, FilterState, HashKey, NODE_ADDRESS_BYTES_MAX};
-use crate::shard::{LateItems, SliceShape, WindowRules, WindowTime};
-use umbel_filter::CellCount;
 
 /// A formed cluster that numbers entries from 10.
 pub(super) struct Cluster {
@@ -257,48 +255,6 @@ fn filters_live_and_die() {
     cluster.done(&MetaCommand::DropFilter { filter });
     assert_eq!(cluster.filter_state(filter), None);
     assert_eq!(cluster.state.filter_by_name("a").map(|(id, _)| id), Some(next));
-}
-
-#[test]
-fn windows_by_hand_are_rotated_one_generation_at_a_time() {
-    let mut cluster = Cluster::new(1, 2, 1);
-    let rules = WindowRules {
-        slice_ms: 0,
-        slice_count: 2,
-        time: WindowTime::Manual,
-        late: LateItems::Reject,
-        refresh: false,
-    };
-    let shape = SliceShape::plan_window(1_000, 0.01, CellCount::new(2).unwrap(), rules).unwrap();
-    let MetaCommand::CreateFilter { name, settings, importing, owner } = create("a", 1, false)
-    else {
-        panic!()
-    };
-    let settings = FilterSettings { shape, ..settings };
-    let MetaReply::Filter(filter) =
-        cluster.apply(&MetaCommand::CreateFilter { name, settings, importing, owner })
-    else {
-        panic!()
-    };
-    let rotate = |from| MetaCommand::RotateFilter { filter, generation: Generation(from) };
-    assert!(matches!(cluster.error(&rotate(1)), MetaError::Busy { .. }));
-    cluster.done(&MetaCommand::FilterCreated { filter });
-    cluster.done(&rotate(1));
-    cluster.done(&rotate(1));
-    assert_eq!(cluster.filter_state(filter), Some(FilterState::Rotating { to: Generation(2) }));
-    let clear = MetaCommand::ClearFilter { filter, generation: Generation(1) };
-    let busy = MetaError::Busy { name: "a".to_owned(), state: "being rotated".to_owned() };
-    assert_eq!(cluster.error(&clear), busy);
-    cluster.done(&MetaCommand::FilterCleared { filter, generation: Generation(2) });
-    // The same request, come again.
-    cluster.done(&rotate(1));
-    let record = cluster.state.filter(filter).unwrap();
-    assert_eq!((record.state, record.generation), (FilterState::Live, Generation(2)));
-    // What has no slices is not rotated.
-    let MetaReply::Filter(filter) = cluster.apply(&create("b", 1, false)) else { panic!() };
-    cluster.done(&MetaCommand::FilterCreated { filter });
-    let refused = cluster.error(&MetaCommand::RotateFilter { filter, generation: Generation(1) });
-    assert!(matches!(refused, MetaError::BadSettings { .. }), "{refused:?}");
 }
 
 #[test]

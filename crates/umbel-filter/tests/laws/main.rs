@@ -5,9 +5,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
 
+mod cases;
+
 use std::any::type_name;
 use std::fmt::Debug;
 
+use cases::{Case, cases};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use umbel_filter::{
@@ -426,48 +429,10 @@ fn folding_is_being_smaller<F: Fold>(set: &Case) -> Outcome {
     Ok(())
 }
 
-/// Three sets of items of a range, and some of anywhere.
-#[derive(Debug)]
-struct Case {
-    range: HashRange,
-    shape: usize,
-    items: [Vec<ItemHash>; 3],
-    any: Vec<ItemHash>,
-}
-
 impl Case {
     fn filters<F: Filter>(&self) -> [F; 3] {
         [0, 1, 2].map(|set| filter(self.range, self.shape, &self.items[set]))
     }
-}
-
-fn hash() -> impl Strategy<Value = ItemHash> {
-    // Few different values of both halves, so that sets share items.
-    let few = (0..16u64, 0..4u64).prop_map(|(hi, lo)| ItemHash::new(hi << 60 | hi, lo));
-    prop_oneof![3 => (any::<u64>(), any::<u64>()).prop_map(|(hi, lo)| ItemHash::new(hi, lo)), 1 => few]
-}
-
-fn set(range: HashRange) -> impl Strategy<Value = Vec<ItemHash>> {
-    // By multiply-shift into the range.
-    let inside = move |hash: ItemHash| {
-        let offset = (u128::from(hash.hi()) * (range.width() - 1)) >> 64;
-        ItemHash::new(range.start() + u64::try_from(offset).unwrap(), hash.lo())
-    };
-    prop::collection::vec(hash().prop_map(inside), 0..60)
-}
-
-fn cases() -> impl Strategy<Value = Case> {
-    let middle = HashRange::new(0x3fff_0000_0000_0000, 0xa000_0000_0000_0001).unwrap();
-    let ranges = prop_oneof![Just(HashRange::WHOLE), Just(middle)];
-    (ranges, 0..SHAPE_COUNT).prop_flat_map(|(range, shape)| {
-        let any = prop::collection::vec(hash(), 0..8);
-        (set(range), set(range), set(range), any).prop_map(move |(a, b, c, any)| Case {
-            range,
-            shape,
-            items: [a, b, c],
-            any,
-        })
-    })
 }
 
 proptest! {
