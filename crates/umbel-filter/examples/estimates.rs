@@ -16,12 +16,12 @@ use umbel_filter::{
     Blocked, Classic, HashRange, Insert, ItemHash, ItemHasher, Merge, Sighting, Window,
 };
 
-/// Items of each filter, the most first to be out of memory early.
+/// Items of each filter.
 const ITEM_COUNTS: [u64; 6] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000];
 
 const RATE: f64 = 0.01;
 
-const BATCH_LEN: u64 = 4096;
+const BATCH_LEN: usize = 4096;
 
 /// Most standard errors that an estimate may be away.
 const FAR: f64 = 4.0;
@@ -54,8 +54,8 @@ fn items(numbers: std::ops::Range<u64>) -> Vec<ItemHash> {
 
 fn insert(filter: &mut impl Insert, numbers: std::ops::Range<u64>) {
     let mut outcomes = Vec::new();
-    for first in numbers.clone().step_by(BATCH_LEN as usize) {
-        let batch = items(first..(first + BATCH_LEN).min(numbers.end));
+    for first in numbers.clone().step_by(BATCH_LEN) {
+        let batch = items(first..(first + BATCH_LEN as u64).min(numbers.end));
         filter.insert_batch(&batch, &mut outcomes).expect("the whole range");
     }
 }
@@ -97,6 +97,7 @@ fn end_a_slice(count: u64) {
         let inserted = window.insert_batch_at(&items, slice, Sighting::First, &mut outcomes);
         inserted.expect("as many as planned");
     }
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures")]
     let began = Instant::now();
     window.advance(1, SLICES + 1);
     let took = began.elapsed();
