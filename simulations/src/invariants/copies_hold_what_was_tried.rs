@@ -3,7 +3,7 @@
 //! nowhere, and what was cleared stays cleared.
 //!
 //! Held against a filter of the same shape and key with all items that were ever tried. Of windows
-//! [`copies_forget`](super::copies_forget) says what is where.
+//! [`super::copies_forget`] says what is where.
 
 use std::collections::BTreeSet;
 
