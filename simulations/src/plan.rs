@@ -181,9 +181,6 @@ pub(crate) const WINDOW: WindowRules = WindowRules {
     refresh: false,
 };
 
-/// Items a shard that are inserted when all faults are over, beside those of the plan, to see that it serves.
-pub(crate) const HEALING_ITEMS_PER_SHARD: u32 = 80;
-
 /// How manual windows forget.
 pub(crate) const MANUAL_WINDOW: WindowRules =
     WindowRules { slice_ms: 0, slice_count: 2, time: WindowTime::Manual, ..WINDOW };

@@ -17,9 +17,7 @@ use crate::channel::NodeChannel;
 use crate::history::{Call, Outcome, Verb};
 use crate::net::SimNet;
 use crate::now::now_us;
-use crate::plan::{
-    FilterKind, FilterPlan, HEALING_ITEMS_PER_SHARD, MANUAL_WINDOW, Op, OpPlan, PLAN_LIMITS, WINDOW,
-};
+use crate::plan::{FilterKind, FilterPlan, MANUAL_WINDOW, Op, OpPlan, WINDOW};
 use crate::trace;
 
 mod copies;
@@ -293,10 +291,8 @@ impl Clients {
                 FilterKind::Aging => Kind::Aging,
                 FilterKind::Stable => Kind::Stable,
                 FilterKind::Cuckoo => {
-                    // So that it is never full: every item may come again, up to seven times, and others come when
-                    // all faults are over.
-                    let healing = u64::from(HEALING_ITEMS_PER_SHARD * PLAN_LIMITS.shards.end());
-                    let capacity = (own.capacity + healing) * sizing::CUCKOO_COPIES_MAX;
+                    // So that it is seldom full: every item may come again, up to seven times.
+                    let capacity = own.capacity * sizing::CUCKOO_COPIES_MAX;
                     return NewFilter {
                         kind: Kind::Cuckoo,
                         hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
