@@ -16,15 +16,16 @@ use crate::coordinator::AckLevel;
 use crate::coordinator::catalogue::{FilterPage, Hashing, NewFilter};
 use crate::coordinator::copies::{
     BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportPart, ImportHead, ImportPart,
-    KnownFrames,
 };
 use crate::coordinator::sizes::FilterSize;
 use crate::coordinator::{ClientRequest, ReadLevel};
-use crate::export_change::{DIGEST_BYTES, FrameChange, FrameDigests};
+use crate::export_change::FrameChange;
 use crate::failure::CallFailure;
 
+mod known;
 mod window;
 
+pub(super) use known::known_frames;
 use window::{window_to_proto, with_window};
 
 /// The kind of a number on the wire; None if it is not set.
@@ -243,26 +244,6 @@ pub(super) fn list(page: &FilterPage) -> v1::ListResponse {
 pub(super) fn bits(bitmap: &Bitmap) -> (u32, u32, Bytes) {
     let one_count = bitmap.count_ones();
     (one_count, bitmap.len() - one_count, Bytes::copy_from_slice(bitmap.as_bytes()))
-}
-
-/// The frames that a client has.
-pub(super) fn known_frames(since: v1::ExportSince) -> Result<KnownFrames, CallFailure> {
-    let mut frames = KnownFrames::default();
-    for v1::KnownFrames { shard, piece_counts, digests } in since.known {
-        let shard = ShardId(shard);
-        let piece_count: u64 = piece_counts.iter().copied().map(u64::from).sum();
-        let (got, expected) = (digests.len() as u64, DIGEST_BYTES as u64 * piece_count);
-        if got != expected {
-            let what = format!(
-                "known.digests of {shard} has {got} bytes for {piece_count} pieces, expected {expected}"
-            );
-            return Err(invalid(what));
-        }
-        if !frames.add(shard, FrameDigests { piece_counts, digests }) {
-            return Err(invalid(format!("known names {shard} twice, expected each shard once")));
-        }
-    }
-    Ok(frames)
 }
 
 pub(super) fn export_chunk(part: ExportPart) -> v1::ExportChunk {
