@@ -15,16 +15,31 @@ use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a piece: so few that an item that is new costs little, so many that their digests are 0.2 % of a filter.
-pub(crate) const PIECE_BYTES: usize = 4096;
+const PIECE_BYTES: usize = 4096;
 
 /// Bytes of a piece's digest: a piece that changed has the same by chance with 2^-64.
-pub(crate) const DIGEST_BYTES: usize = 8;
+pub const DIGEST_BYTES: usize = 8;
 
 /// The first bytes of a piece's BLAKE3 hash.
 fn digest_of(piece: &[u8]) -> [u8; DIGEST_BYTES] {
     let mut digest = [0; DIGEST_BYTES];
     digest.copy_from_slice(&blake3::hash(piece).as_bytes()[..DIGEST_BYTES]);
     digest
+}
+
+/// The digests of a frame's pieces, one after the other.
+///
+/// ```
+/// use umbel_node::export_change::{DIGEST_BYTES, piece_digests};
+///
+/// // Two pieces of 4,096 bytes and one of a byte.
+/// let digests = piece_digests(&[7; 8_193]);
+/// assert_eq!(digests.len(), 3 * DIGEST_BYTES);
+/// assert_eq!(digests[..8], digests[8..16]);
+/// ```
+#[must_use]
+pub fn piece_digests(frame: &[u8]) -> Vec<u8> {
+    frame.chunks(PIECE_BYTES).flat_map(digest_of).collect()
 }
 
 /// What somebody has of a shard's frames.
@@ -47,14 +62,77 @@ pub(crate) enum ExportedFrame {
 }
 
 /// A frame without what is known of it.
+///
+/// ```
+/// use umbel_node::export_change::FrameChange;
+///
+/// // Of two pieces the first is known, and the second is of two bytes.
+/// let (kept, others) = (vec![0b01].into(), b"cd".to_vec().into());
+/// let change = FrameChange { byte_count: 4_098, kept, others };
+/// let frame = change.put_together(&[b'a'; 5_000])?;
+/// assert_eq!((frame.len(), &frame[4_095..]), (4_098, &b"acd"[..]));
+/// assert!(change.put_together(b"").is_err());
+/// # Ok::<(), umbel_node::export_change::FrameChangeError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct FrameChange {
+pub struct FrameChange {
     /// Bytes of the frame.
-    pub(crate) byte_count: u32,
+    pub byte_count: u32,
     /// Which pieces are known: bit i mod 8 of byte i / 8.
-    pub(crate) kept: Bytes,
+    pub kept: Bytes,
     /// The others.
-    pub(crate) others: Bytes,
+    pub others: Bytes,
+}
+
+/// A change is of another frame than the one at hand. Nothing was made of it; ask for the frame whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameChangeError {
+    /// A piece that counts as known is not there.
+    #[error("the earlier frame lacks piece {at}")]
+    NotKnown {
+        /// Which one.
+        at: usize,
+    },
+    /// Fewer bytes came than pieces that are not known have.
+    #[error("piece {at} did not come")]
+    Missing {
+        /// The first one that is missing.
+        at: usize,
+    },
+    /// More bytes came.
+    #[error("{byte_count} bytes came behind the last piece")]
+    TooMany {
+        /// How many more.
+        byte_count: usize,
+    },
+}
+
+impl FrameChange {
+    /// The frame, from the earlier one whose pieces were named. Takes memory for what is there, not for what is
+    /// announced.
+    ///
+    /// # Errors
+    /// If it was made for another frame.
+    pub fn put_together(&self, earlier: &[u8]) -> Result<Vec<u8>, FrameChangeError> {
+        let byte_count = usize::try_from(self.byte_count).unwrap_or(usize::MAX);
+        let mut others = &self.others[..];
+        let mut frame = Vec::new();
+        while frame.len() < byte_count {
+            let (start, at) = (frame.len(), frame.len() / PIECE_BYTES);
+            let length = PIECE_BYTES.min(byte_count - start);
+            let is_kept = self.kept.get(at / 8).is_some_and(|bits| bits >> (at % 8) & 1 == 1);
+            let piece = match is_kept {
+                true => earlier.get(start..start + length).ok_or(FrameChangeError::NotKnown { at }),
+                false => others.split_off(..length).ok_or(FrameChangeError::Missing { at }),
+            };
+            frame.extend_from_slice(piece?);
+        }
+        match others.len() {
+            0 => Ok(frame),
+            byte_count => Err(FrameChangeError::TooMany { byte_count }),
+        }
+    }
 }
 
 impl ExportedFrame {
@@ -117,33 +195,10 @@ mod tests {
     use super::*;
 
     fn digests(frames: &[&[u8]]) -> FrameDigests {
-        let piece_counts =
-            frames.iter().map(|frame| u32::try_from(frame.len().div_ceil(PIECE_BYTES)).unwrap());
-        let digests = frames.iter().flat_map(|frame| frame.chunks(PIECE_BYTES)).map(digest_of);
-        FrameDigests {
-            piece_counts: piece_counts.collect(),
-            digests: digests.flatten().collect::<Vec<u8>>().into(),
-        }
-    }
-
-    /// As the other side does it.
-    fn put_together(base: &[u8], change: &FrameChange) -> Vec<u8> {
-        let mut frame = Vec::new();
-        let mut others = &change.others[..];
-        let byte_count = change.byte_count as usize;
-        for at in 0..byte_count.div_ceil(PIECE_BYTES) {
-            let start = at * PIECE_BYTES;
-            let length = PIECE_BYTES.min(byte_count - start);
-            if change.kept[at / 8] >> (at % 8) & 1 == 1 {
-                frame.extend_from_slice(&base[start..start + length]);
-            } else {
-                let (piece, rest) = others.split_at(length);
-                frame.extend_from_slice(piece);
-                others = rest;
-            }
-        }
-        assert!(others.is_empty());
-        frame
+        let digests: Vec<Vec<u8>> = frames.iter().map(|frame| piece_digests(frame)).collect();
+        let count = |digests: &Vec<u8>| u32::try_from(digests.len() / DIGEST_BYTES).unwrap();
+        let piece_counts = digests.iter().map(count).collect();
+        FrameDigests { piece_counts, digests: digests.concat().into() }
     }
 
     #[test]
@@ -161,9 +216,35 @@ mod tests {
             (change.others.len(), &change.kept[..]),
             (PIECE_BYTES, &[0b1101_1111, 0b111][..])
         );
-        assert_eq!(put_together(&base, &change), changed);
+        assert_eq!(change.put_together(&base), Ok(changed));
         // Nothing is known of a third one.
         assert_eq!(known.leave_out(base.clone()), ExportedFrame::Whole(base));
+    }
+
+    #[test]
+    fn what_is_of_another_frame_is_refused() {
+        let base = vec![1; 2 * PIECE_BYTES + 5];
+        let others = [vec![2; PIECE_BYTES], vec![3; 2]].concat();
+        let byte_count = u32::try_from(2 * PIECE_BYTES + 2).unwrap();
+        let change = |kept: u8, others: &[u8]| FrameChange {
+            byte_count,
+            kept: vec![kept].into(),
+            others: others.to_vec().into(),
+        };
+        let expected = [vec![2; PIECE_BYTES], vec![1; PIECE_BYTES], vec![3; 2]].concat();
+        assert_eq!(change(0b010, &others).put_together(&base), Ok(expected));
+        for (kept, others, error) in [
+            (0b010, &others[1..], FrameChangeError::Missing { at: 2 }),
+            (0b110, &others[..], FrameChangeError::TooMany { byte_count: 2 }),
+            (0b000, &others[..], FrameChangeError::Missing { at: 1 }),
+        ] {
+            assert_eq!(change(kept, others).put_together(&base), Err(error));
+        }
+        let lacking = change(0b010, &others).put_together(&base[..PIECE_BYTES]);
+        assert_eq!(lacking, Err(FrameChangeError::NotKnown { at: 1 }));
+        // A size that no message has makes nothing large.
+        let absurd = FrameChange { byte_count: u32::MAX, ..change(0, &[]) };
+        assert_eq!(absurd.put_together(&base), Err(FrameChangeError::Missing { at: 0 }));
     }
 
     proptest! {
@@ -186,7 +267,7 @@ mod tests {
                 ExportedFrame::Whole(whole) => prop_assert_eq!(whole, frame),
                 ExportedFrame::Change(change) => {
                     prop_assert!(change.others.len() < frame.len());
-                    prop_assert_eq!(put_together(&base, &change), frame);
+                    prop_assert_eq!(change.put_together(&base), Ok(frame));
                 }
             }
         }

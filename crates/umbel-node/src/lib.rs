@@ -14,6 +14,7 @@
 //! | `comparisons` | what comparisons of replicas came to last |
 //! | `coordinator` | hash at the edge, cut by shard, follow leaders, join |
 //! | `gateway` | what clients see: gRPC, the Redis protocol, health, metrics |
+//! | [`export_change`] | what changed of exported frames, for who sends exports and who takes them |
 //! | [`jobs`] | workers of duplicate-detection jobs |
 //! | `formation`, `door`, `controller` | how a cluster forms, who may enter, what its leader has done |
 //! | `enrolment`, `renewal` | how a node comes to a certificate from its cluster, and to the next one |
@@ -30,7 +31,7 @@ mod coordinator;
 mod cube;
 mod door;
 mod enrolment;
-mod export_change;
+pub mod export_change;
 mod exports;
 mod failure;
 mod formation;

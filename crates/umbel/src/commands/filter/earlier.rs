@@ -5,12 +5,7 @@ use anyhow::{Result, anyhow};
 use std::path::Path;
 use umbel_client::proto::export_chunk::Part;
 use umbel_client::proto::{ExportChange, ExportChunk, ExportFrame, KnownFrames};
-
-/// Bytes of the pieces that frames are compared by.
-const PIECE_BYTES: usize = 4096;
-
-/// Bytes of a piece's digest.
-const DIGEST_BYTES: usize = 8;
+use umbel_node::export_change::{DIGEST_BYTES, FrameChange, piece_digests};
 
 /// Most bytes of digests that are sent: a message has at most 17 MiB. They are those of 8 GiB; what lies behind
 /// travels whole.
@@ -27,17 +22,17 @@ pub(super) fn known(path: &Path) -> Result<Vec<KnownFrames>> {
     let mut room_bytes = DIGESTS_BYTES_MAX;
     while let Some(ExportChunk { part }) = reader.next()? {
         let Some(Part::Frame(ExportFrame { shard, frame })) = part else { continue };
-        let piece_count = frame.len().div_ceil(PIECE_BYTES);
-        room_bytes = room_bytes.saturating_sub(DIGEST_BYTES * piece_count);
         if room_bytes == 0 {
             continue;
         }
+        let of_frame = piece_digests(&frame);
+        room_bytes = room_bytes.saturating_sub(of_frame.len());
         if known.last().is_none_or(|(last, ..)| *last != shard) {
             known.push((shard, Vec::new(), Vec::new()));
         }
         if let Some((_, piece_counts, digests)) = known.last_mut() {
-            piece_counts.push(u32::try_from(piece_count)?);
-            digests.extend(frame.chunks(PIECE_BYTES).flat_map(digest_of));
+            piece_counts.push(u32::try_from(of_frame.len() / DIGEST_BYTES)?);
+            digests.extend(of_frame);
         }
     }
     let named = known.into_iter().map(|(shard, piece_counts, digests)| KnownFrames {
@@ -46,12 +41,6 @@ pub(super) fn known(path: &Path) -> Result<Vec<KnownFrames>> {
         digests: digests.into(),
     });
     Ok(named.collect())
-}
-
-fn digest_of(piece: &[u8]) -> [u8; DIGEST_BYTES] {
-    let mut digest = [0; DIGEST_BYTES];
-    digest.copy_from_slice(&blake3::hash(piece).as_bytes()[..DIGEST_BYTES]);
-    digest
 }
 
 /// The frames of an earlier export, read along with the new one.
@@ -95,14 +84,14 @@ impl Frames {
     /// If what was left out is not in the earlier file, or what came does not add up.
     pub(super) fn completed(&mut self, chunk: ExportChunk) -> Result<ExportChunk> {
         let part = match chunk.part {
-            Some(Part::Change(change)) => {
-                self.received.add(&change.others);
-                let shard = change.shard;
+            Some(Part::Change(ExportChange { shard, byte_count, kept, others })) => {
+                self.received.add(&others);
                 let place = self.place(shard);
-                let base = self.frame_at(place)?.unwrap_or_default();
-                let frame = put_together(&base, &change).map_err(|said| {
+                let earlier = self.frame_at(place)?.unwrap_or_default();
+                let change = FrameChange { byte_count, kept, others };
+                let frame = change.put_together(&earlier).map_err(|error| {
                     let (shard, number) = place;
-                    anyhow!("{}: frame {number} of shard {shard}: {said}", self.name)
+                    anyhow!("{}: frame {number} of shard {shard}: {error}", self.name)
                 })?;
                 self.written.add(&frame);
                 Some(Part::Frame(ExportFrame { shard, frame: frame.into() }))
@@ -144,57 +133,5 @@ impl Frames {
         }
         let is_there = self.at == Some(place);
         Ok(if is_there { self.ahead.take().map(|frame| frame.frame.to_vec()) } else { None })
-    }
-}
-
-/// The frame that differs so from an earlier one.
-fn put_together(base: &[u8], change: &ExportChange) -> Result<Vec<u8>, String> {
-    let byte_count = usize::try_from(change.byte_count).unwrap_or(usize::MAX);
-    let mut others = &change.others[..];
-    let (mut frame, mut start) = (Vec::new(), 0);
-    while start < byte_count {
-        let (at, length) = (start / PIECE_BYTES, PIECE_BYTES.min(byte_count - start));
-        let is_kept = change.kept.get(at / 8).is_some_and(|bits| bits >> (at % 8) & 1 == 1);
-        let piece = match is_kept {
-            true => base.get(start..start + length),
-            false => others.split_off(..length),
-        };
-        let lacking = if is_kept { "this file" } else { "what the cluster sent" };
-        frame.extend_from_slice(piece.ok_or_else(|| format!("{lacking} lacks piece {at}"))?);
-        start += length;
-    }
-    if others.is_empty() { Ok(frame) } else { Err("the cluster sent too much".to_owned()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_come_from_the_earlier_frame_and_from_the_change() {
-        let base = vec![1; 2 * PIECE_BYTES + 5];
-        let others = [vec![2; PIECE_BYTES], vec![3; 2]].concat();
-        let byte_count = u32::try_from(2 * PIECE_BYTES + 2).unwrap();
-        let change = |kept: u8, others: &[u8]| ExportChange {
-            shard: 0,
-            byte_count,
-            kept: vec![kept].into(),
-            others: others.to_vec().into(),
-        };
-        let frame = put_together(&base, &change(0b010, &others)).unwrap();
-        let expected = [vec![2; PIECE_BYTES], vec![1; PIECE_BYTES], vec![3; 2]].concat();
-        assert_eq!(frame, expected);
-        for (kept, others, said) in [
-            (0b010, &others[1..], "what the cluster sent lacks piece 2"),
-            (0b110, &others[..], "the cluster sent too much"),
-            (0b000, &others[..], "what the cluster sent lacks piece 1"),
-        ] {
-            assert_eq!(put_together(&base, &change(kept, others)), Err(said.to_owned()));
-        }
-        let lacking = put_together(&base[..PIECE_BYTES], &change(0b010, &others));
-        assert_eq!(lacking, Err("this file lacks piece 1".to_owned()));
-        // A size that no message has makes nothing large.
-        let absurd = ExportChange { byte_count: u32::MAX, ..change(0, &[]) };
-        assert!(put_together(&base, &absurd).is_err());
     }
 }
