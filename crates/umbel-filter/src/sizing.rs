@@ -52,8 +52,8 @@ pub use classic::{
     partitioned_false_positive_rate, single_shot_false_positive_rate,
 };
 pub use cuckoo::{
-    CUCKOO_COPIES_MAX, CUCKOO_FINGERPRINT_BITS_MAX, CUCKOO_PAGE_SLOTS_MAX, CuckooSize,
-    cuckoo_false_positive_rate, cuckoo_size,
+    CUCKOO_BUCKETS_LOOKED_AT, CUCKOO_COPIES_MAX, CUCKOO_FINGERPRINT_BITS_MAX,
+    CUCKOO_PAGE_SLOTS_MAX, CuckooSize, cuckoo_false_positive_rate, cuckoo_size,
 };
 pub use explained::{explained_one_count, measured_rate_bounds};
 pub use scalable::{SCALABLE_GROWTH, SCALABLE_TIGHTENING, ScalableLevel, scalable_level};

@@ -9,13 +9,10 @@
 //! nothing has been changed where there is no such row. Li, Andersen, Kaminsky & Freedman 2014,
 //! doi:10.1145/2592798.2592820, search a cuckoo table so.
 
+use crate::sizing::CUCKOO_BUCKETS_LOOKED_AT;
 use crate::slots::{BUCKET_SLOTS, Place, Slots};
 
 use super::places::Places;
-
-/// Most buckets that are looked at for one item. From the two of an item on four times as many a step: five
-/// moves reach them.
-pub(super) const BUCKETS_MAX: usize = 512;
 
 /// A bucket that is full, and whence it was reached.
 #[derive(Clone, Copy)]
@@ -28,14 +25,14 @@ struct Step {
 }
 
 /// Frees a slot in one of the two buckets, both full, and returns it; None, with nothing changed, if no
-/// bucket among the first [`BUCKETS_MAX`] has a free slot.
+/// bucket among the first [`CUCKOO_BUCKETS_LOOKED_AT`] has a free slot.
 pub(super) fn make_room(
     slots: Slots,
     places: Places,
     words: &mut [u64],
     place: Place,
 ) -> Option<usize> {
-    let mut steps: Vec<Step> = Vec::with_capacity(BUCKETS_MAX);
+    let mut steps: Vec<Step> = Vec::with_capacity(CUCKOO_BUCKETS_LOOKED_AT);
     steps.extend(place.buckets.map(|bucket| Step { bucket, from: None }));
     let mut at = 0;
     while let Some(&Step { bucket, .. }) = steps.get(at) {
@@ -44,7 +41,7 @@ pub(super) fn make_room(
             if let Some(free) = slots.find(words, other, 0) {
                 return Some(move_along(slots, words, &steps, (slot, at), free));
             }
-            if steps.len() < BUCKETS_MAX {
+            if steps.len() < CUCKOO_BUCKETS_LOOKED_AT {
                 steps.push(Step { bucket: other, from: Some((slot, at)) });
             }
         }

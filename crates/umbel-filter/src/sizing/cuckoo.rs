@@ -24,6 +24,10 @@ pub const CUCKOO_PAGE_SLOTS_MAX: u32 = 1 << 16;
 /// Most copies of a fingerprint in its two buckets, of eight slots: one stays free of it.
 pub const CUCKOO_COPIES_MAX: u64 = 7;
 
+/// Most buckets that are looked at for one item. From the two of an item on four times as many a step: five
+/// moves reach them.
+pub const CUCKOO_BUCKETS_LOOKED_AT: usize = 512;
+
 /// Share of the slots that is planned for in the mean.
 const LOAD: f64 = 0.93;
 

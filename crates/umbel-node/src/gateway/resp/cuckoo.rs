@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
 use umbel_engine::shard::PartError;
 use umbel_filter::Kind;
-use umbel_filter::sizing::WINDOW_BUCKET_SLOTS;
+use umbel_filter::sizing::{CUCKOO_BUCKETS_LOOKED_AT, WINDOW_BUCKET_SLOTS};
 use umbel_resp::{Arguments, CuckooCommand, CuckooInsert, Items, Protocol, Refusal, Reply};
 
 use super::answers::refusal;
@@ -232,11 +232,8 @@ async fn info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
         ("Bucket size", Reply::number(WINDOW_BUCKET_SLOTS)),
         // It does not grow.
         ("Expansion rate", Reply::Integer(0)),
-        ("Max iterations", Reply::number(MOVES_LOOKED_AT)),
+        ("Max iterations", Reply::number(CUCKOO_BUCKETS_LOOKED_AT)),
     ];
     let pair = |(name, value): (&'static str, Reply)| (Reply::Status(name.into()), value);
     Ok(Reply::Map(rows.into_iter().map(pair).collect()))
 }
-
-/// Buckets that an insert looks at before it is refused.
-const MOVES_LOOKED_AT: u64 = 512;
