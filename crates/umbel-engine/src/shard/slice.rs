@@ -22,7 +22,7 @@ pub(super) struct Slice {
     /// As it was created.
     pub(super) spec: SliceSpec,
     pub(super) generation: Generation,
-    /// Items that were called new since the generation began.
+    /// Items that were called new since it was made or emptied.
     pub(super) new_count: u64,
     /// Positions that merges and loaded frames have set since the generation began.
     pub(super) merged_count: u64,
@@ -54,7 +54,7 @@ pub struct SliceSummary {
     pub spec: SliceSpec,
     /// The generation that it is at.
     pub generation: Generation,
-    /// Number of items that were called new since the generation began. Merged filters and loaded
+    /// Number of items that were called new since the slice was made or emptied. Merged filters and loaded
     /// frames are not counted, and removed items are not subtracted.
     pub new_count: u64,
     /// Number of positions that merged filters and loaded frames have set since the generation began.
