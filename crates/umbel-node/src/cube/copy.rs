@@ -138,6 +138,15 @@ impl Copy {
         self.state.read().expect("no holder of the lock panics")
     }
 
+    /// The same for who tells of all of a copy: one that forgets is in the slice of time that it is. Whoever asks
+    /// goes on meanwhile.
+    pub(super) fn read_now(&self) -> RwLockReadGuard<'_, CopyState> {
+        if self.clock.is_some() {
+            drop(self.write());
+        }
+        self.read()
+    }
+
     /// Whoever changes a copy that forgets, or tells of it, finds it in the slice of time that it is.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, CopyState> {
         let mut state = self.state.write().expect("no holder of the lock panics");

@@ -37,7 +37,7 @@ impl Copy {
         };
         let (mut count, mut counted) = (OnesCount::default(), self.generation());
         // Slices of time that are gone are not counted.
-        drop(self.write());
+        drop(self.read_now());
         let description = loop {
             let piece = {
                 let state = self.read();

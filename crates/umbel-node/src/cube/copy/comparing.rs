@@ -11,13 +11,13 @@ use crate::cube::scrub::SetBits;
 impl Copy {
     /// The bits as they are now, and of a ring the newest slice of time.
     pub(in crate::cube) fn image(&self) -> (Option<u64>, AnyFilter) {
-        let state = self.write();
+        let state = self.read_now();
         (state.replica.newest_slice(), state.replica.filter().clone())
     }
 
     /// The bits, for those who look at the node from outside.
     pub(crate) fn bits(&self) -> (Generation, AnyFilter) {
-        let state = self.write();
+        let state = self.read_now();
         (state.generation(), state.replica.filter().clone())
     }
 
@@ -29,7 +29,7 @@ impl Copy {
         &self,
         generation: Generation,
     ) -> Result<(Coverage, Option<u64>, AnyFilter), CopyFailure> {
-        let state = self.write();
+        let state = self.read_now();
         self.check(&state, generation)?;
         if state.is_withheld() {
             let what = format!("{} is on its way to the disk", self.filter);
