@@ -56,7 +56,7 @@ impl Exports {
         }
         let (sender, frames) = mpsc::channel(FRAMES_AHEAD);
         // Ends with its receiver, and the copy with it.
-        tokio::spawn(make_frames(copy, known.map(Known::new), sender));
+        tokio::spawn(make_frames(copy, known, sender));
         table.last += 1;
         let export = table.last;
         table.running.insert(export, Running { used: now, frames: Some(frames) });
@@ -101,11 +101,13 @@ impl Exports {
 
 async fn make_frames(
     copy: SliceCopy,
-    mut known: Option<Known>,
+    known: Option<FrameDigests>,
     sender: mpsc::Sender<Result<ExportedFrame, String>>,
 ) {
+    let is_raw = known.is_some();
+    let mut known = Known::new(known.unwrap_or_default());
     let frames = match copy.frames(EXPORT_FRAME_PAYLOAD_BYTES_MAX) {
-        Ok(frames) if known.is_some() => frames.raw(),
+        Ok(frames) if is_raw => frames.raw(),
         Ok(frames) => frames,
         Err(error) => {
             // Whoever asked may have gone.
@@ -114,10 +116,7 @@ async fn make_frames(
         }
     };
     for frame in frames {
-        let frame = frame.map(|frame| match &mut known {
-            Some(known) => known.leave_out(frame.into()),
-            None => ExportedFrame::Whole(frame.into()),
-        });
+        let frame = frame.map(|frame| known.leave_out(frame.into()));
         let frame = frame.map_err(|error| error.to_string());
         // Nobody may come again to sweep the table, and the copy shall not wait for that.
         if !matches!(timeout(EXPORT_IDLE_MAX, sender.send(frame)).await, Ok(Ok(()))) {

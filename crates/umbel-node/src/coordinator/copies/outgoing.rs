@@ -210,12 +210,11 @@ struct FilterFrames {
     filter: FilterId,
     generation: Generation,
     cells: CellCount,
-    /// Frames of this node's copy, if the filter is replicated: they count as those of one shard.
-    copy: Option<CopyFrames>,
+    /// Frames of this node's copy, if the filter is replicated, and what whoever asked has of them: they count
+    /// as those of one shard.
+    copy: Option<(CopyFrames, Known)>,
     /// What whoever asked has of frames that are written as words, if that is asked for.
     known: Option<KnownFrames>,
-    /// What it has of the copy of a replicated filter.
-    known_of_copy: Option<Known>,
     /// The shard whose slice is being copied.
     shard: ShardId,
     /// The shard's leader's number for it, once it has begun.
@@ -232,13 +231,14 @@ impl FilterFrames {
     async fn begin(
         coordinator: &Arc<Coordinator>,
         filter: LiveFilter,
-        known: Option<KnownFrames>,
+        mut known: Option<KnownFrames>,
         deadline: Instant,
     ) -> Result<(LiveFilter, Self), CallFailure> {
         let (filter, copy) = if filter.record.is_replicated() {
             let is_raw = known.is_some();
             let (filter, frames) = coordinator.copy_frames(filter, is_raw, deadline).await?;
-            (filter, Some(frames))
+            let known = known.as_mut().map(|known| known.take(ShardId(0)));
+            (filter, Some((frames, Known::new(known.unwrap_or_default()))))
         } else {
             (filter, None)
         };
@@ -249,7 +249,6 @@ impl FilterFrames {
             cells: filter.cells,
             copy,
             known,
-            known_of_copy: None,
             shard: ShardId(0),
             export: None,
             waiting: VecDeque::new(),
@@ -298,19 +297,11 @@ impl FilterFrames {
     /// One step with the shard's leader. If another one leads in the middle of a slice, the copy
     /// fails: the rest of another replica's frames need not fit those that were sent.
     async fn fetch(&mut self) -> Result<(), CallFailure> {
-        if let Some(copy) = &mut self.copy {
-            match copy.recv().await {
+        if let Some((frames, known)) = &mut self.copy {
+            match frames.recv().await {
                 Some(frame) => {
                     let frame = frame.map_err(|what| CallFailure::Storage { what })?;
-                    let shard = self.shard;
-                    let known = self.known.as_mut().map(|known| {
-                        let of_copy = &mut self.known_of_copy;
-                        of_copy.get_or_insert_with(|| Known::new(known.take(shard)))
-                    });
-                    self.waiting.push_back(match known {
-                        Some(known) => known.leave_out(frame),
-                        None => ExportedFrame::Whole(frame),
-                    });
+                    self.waiting.push_back(known.leave_out(frame));
                 }
                 None => self.is_shard_done = true,
             }
