@@ -30,7 +30,7 @@ use std::ops::Range;
 use crate::bits::{BitArray, index, wide};
 use crate::capability::{
     Contains, Describe, Description, Insert, InsertError, Insertion, OutOfRange, Removal, Remove,
-    check_all_in_range, check_in_range, contains_each,
+    check_all_in_range, check_in_range,
 };
 use crate::hash::ItemHash;
 use crate::kind::Kind;
@@ -302,13 +302,14 @@ fn taken_count(slots: Slots, words: &[u64], range: Range<usize>) -> u64 {
 impl Contains for Cuckoo {
     #[inline]
     fn contains(&self, hash: ItemHash) -> bool {
-        self.shape.range().contains(hash.hi()) && self.find(self.place(hash)).is_some()
+        self.shape.range().contains(hash.hi()) && self.slots.holds(self.words(), self.place(hash))
     }
 
     fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
-        contains_each(hashes, present, |at, hash| {
-            self.prefetch_ahead(hashes, at);
-            self.contains(hash)
+        let (words, is_far) = (self.words(), wide::is_far(self.bits.lines()));
+        let range = self.shape.range();
+        self.slots.contains_batch(words, is_far, hashes, present, |hash| {
+            range.contains(hash.hi()).then(|| self.place(hash))
         });
     }
 }

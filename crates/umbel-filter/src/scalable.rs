@@ -38,6 +38,7 @@ use crate::scalable_shape::ScalableShape;
 use crate::shape::{BlockShape, CreateError, Shape};
 use crate::sizing::{self, Estimate};
 
+mod load;
 #[cfg(test)]
 mod scalable_test;
 

@@ -1,9 +1,15 @@
 //! Slots of a table of fingerprints, four a bucket, packed without gaps.
 
+use crate::bits::wide;
+use crate::hash::ItemHash;
 use crate::sizing::WINDOW_BUCKET_SLOTS;
 
 /// Slots of a bucket.
 pub(crate) const BUCKET_SLOTS: usize = WINDOW_BUCKET_SLOTS as usize;
+
+/// Items of a batch whose places are worked out, and asked for, before the first is looked at: as many lines of
+/// memory are on their way at once as a processor keeps track of, and the places fit its first cache.
+const ASKED_TOGETHER: usize = 16;
 
 /// The buckets of an item, by their first slots, and its fingerprint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +80,44 @@ impl Slots {
         (equal != 0).then(|| first + equal.trailing_zeros() as usize / self.slot_bits)
     }
 
+    /// Whether a fingerprint is in one of its buckets.
+    #[inline]
+    pub(crate) fn holds(self, words: &[u64], Place { buckets, fingerprint }: Place) -> bool {
+        if self.lowest_bits == 0 {
+            let find = |first| self.find_one_by_one(words, first, fingerprint);
+            return buckets.into_iter().any(|first| find(first).is_some());
+        }
+        // Both at once: which of the two it is in cannot be foreseen.
+        let [first, other] = buckets.map(|first| self.equal(words, first, fingerprint));
+        first | other != 0
+    }
+
+    /// Asks for items, in a table that lies in these words; those without a place are absent.
+    pub(crate) fn contains_batch(
+        self,
+        words: &[u64],
+        is_far: bool,
+        hashes: &[ItemHash],
+        present: &mut Vec<bool>,
+        place: impl Fn(ItemHash) -> Option<Place>,
+    ) {
+        present.clear();
+        present.reserve(hashes.len());
+        let mut places = [None; ASKED_TOGETHER];
+        for hashes in hashes.chunks(ASKED_TOGETHER) {
+            for (at, &hash) in places.iter_mut().zip(hashes) {
+                *at = place(hash);
+                if let (true, Some(Place { buckets, .. })) = (is_far, *at) {
+                    for first in buckets {
+                        wide::prefetch_far(words, self.word_of(first));
+                    }
+                }
+            }
+            let holds = |place: &Option<Place>| place.is_some_and(|place| self.holds(words, place));
+            present.extend(places[..hashes.len()].iter().map(holds));
+        }
+    }
+
     /// How many slots of a bucket of 128 bits at most have this fingerprint.
     #[inline]
     pub(crate) fn count(self, words: &[u64], first: usize, fingerprint: u64) -> u64 {
@@ -81,21 +125,50 @@ impl Slots {
     }
 
     /// The highest bit of each fingerprint of a bucket that is equal to this one.
-    ///
-    /// All four are compared at once. Where the lower f − 1 bits differ, 2^(f − 1) − 1 more carry into the
-    /// highest bit of the fingerprint, and no further; where that one differs, it is set itself.
     #[inline]
     fn equal(self, words: &[u64], first: usize, fingerprint: u64) -> u128 {
+        self.fields(0, self.fingerprint_bits, fingerprint).equal(self.bucket(words, first))
+    }
+
+    /// Frees those of the first so many slots that have this tag, in buckets of 128 bits at most.
+    pub(crate) fn free_tagged(self, words: &mut [u64], slot_count: usize, tag: u64) {
+        let tags = self.fields(self.fingerprint_bits, self.tag_bits(), tag);
+        for first in (0..slot_count).step_by(BUCKET_SLOTS) {
+            let mut equal = tags.equal(self.bucket(words, first));
+            while equal != 0 {
+                let at = first + equal.trailing_zeros() as usize / self.slot_bits;
+                self.set(words, at, Slot::FREE);
+                equal &= equal - 1;
+            }
+        }
+    }
+
+    /// Whether a bucket has 128 bits at most, so that its slots are compared at once.
+    pub(crate) const fn are_compared_at_once(self) -> bool {
+        self.lowest_bits != 0
+    }
+
+    /// The bits of a bucket of 128 bits at most, and above them any.
+    #[inline]
+    fn bucket(self, words: &[u64], first: usize) -> u128 {
         let bit = first * self.slot_bits;
         let (word, shift) = (bit / 64, bit % 64);
-        let at = |word| words.get(word).copied().unwrap_or_default();
-        let low = u128::from(words[word]) | u128::from(at(word + 1)) << 64;
+        let words = words.get(word..).unwrap_or_default();
+        let [first, second, third] = match words.first_chunk() {
+            Some(three) => *three,
+            None => std::array::from_fn(|at| words.get(at).copied().unwrap_or_default()),
+        };
+        let low = u128::from(first) | u128::from(second) << 64;
         // What is shifted out above is shifted twice, for a shift by all bits is none.
-        let bucket = low >> shift | u128::from(at(word + 2)) << 64 << (63 - shift) << 1;
-        let highest = self.lowest_bits << (self.fingerprint_bits - 1);
-        let lower = u128::from((1_u64 << (self.fingerprint_bits - 1)) - 1) * self.lowest_bits;
-        let differs = bucket ^ (u128::from(fingerprint) * self.lowest_bits);
-        !(((differs & lower) + lower) | differs) & highest
+        low >> shift | u128::from(third) << 64 << (63 - shift) << 1
+    }
+
+    /// The fields of so many bits, from this bit of each slot of a bucket on, that have this value.
+    #[inline]
+    fn fields(self, from: u32, bits: u32, value: u64) -> Fields {
+        let ones = self.lowest_bits << from;
+        let lower = u128::from((1_u64 << (bits - 1)) - 1) * ones;
+        Fields { value: u128::from(value) * ones, highest: ones << (bits - 1), lower }
     }
 
     /// The same, slot by slot.
@@ -120,8 +193,36 @@ impl Slots {
     const fn split(self, bits: u128) -> Slot {
         let (low, _) = halves(bits);
         let fingerprint = low & ((1 << self.fingerprint_bits) - 1);
-        let tag_bits = self.slot_bits - self.fingerprint_bits as usize;
-        Slot { fingerprint, tag: low >> self.fingerprint_bits & ((1 << tag_bits) - 1) }
+        Slot { fingerprint, tag: low >> self.fingerprint_bits & ((1 << self.tag_bits()) - 1) }
+    }
+
+    /// Bits of a slot behind its fingerprint.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "a slot has 64 bits at most")]
+    const fn tag_bits(self) -> u32 {
+        self.slot_bits as u32 - self.fingerprint_bits
+    }
+}
+
+/// A value that fields of a bucket are compared with, all four at once.
+#[derive(Clone, Copy)]
+struct Fields {
+    /// The value in each of them.
+    value: u128,
+    /// Their highest bits, and all their others.
+    highest: u128,
+    lower: u128,
+}
+
+impl Fields {
+    /// The highest bit of each field that has the value.
+    ///
+    /// Where the lower n − 1 of n bits differ, 2^(n − 1) − 1 more carry into the highest bit of the field,
+    /// and no further; where that one differs, it is set itself.
+    #[inline]
+    const fn equal(self, bucket: u128) -> u128 {
+        let differs = bucket ^ self.value;
+        !(((differs & self.lower) + self.lower) | differs) & self.highest
     }
 }
 
@@ -190,6 +291,30 @@ mod tests {
             let is_equal = |at: &usize| slots.get(&words, *at).fingerprint == wanted;
             let count = (first..first + 4).filter(is_equal).count() as u64;
             prop_assert_eq!(slots.count(&words, first, wanted), count);
+        }
+
+        /// The slots of a tag are freed, and no bit of another one changes.
+        #[test]
+        fn slots_of_a_tag_are_freed(
+            bits in 1..=26_u32, bucket in 0..256_usize, seeds: [u64; 8], tags: [u64; 4],
+        ) {
+            let slots = Slots::new(bits, 6);
+            let words_len = 1024 * slots.slot_bits / 64;
+            let mut words: Vec<u64> =
+                (0..words_len).map(|at| seeds[at % 8].wrapping_mul(at as u64 | 1)).collect();
+            let first = 4 * bucket;
+            for (at, tag) in (first..).zip(tags) {
+                let fingerprint = slots.get(&words, at).fingerprint;
+                slots.set(&mut words, at, Slot { fingerprint, tag: tag % 3 * 31 });
+            }
+            let mut expected = words.clone();
+            for at in 0..first + 4 {
+                if slots.get(&words, at).tag == 31 {
+                    slots.set(&mut expected, at, Slot::FREE);
+                }
+            }
+            slots.free_tagged(&mut words, first + 4, 31);
+            prop_assert_eq!(words, expected);
         }
     }
 }

@@ -28,7 +28,7 @@
 use crate::bits::{BitArray, wide};
 use crate::capability::{
     Contains, Describe, Description, Insert, InsertError, Insertion, check_all_in_range,
-    check_in_range, contains_each,
+    check_in_range,
 };
 use crate::hash::ItemHash;
 use crate::kind::Kind;
@@ -55,6 +55,10 @@ const TAGS: usize = 64;
 /// Most items that are moved to make room for one. Fan et al. 2014 move as many; a table at its
 /// planned load needs a few.
 const MOVES_MAX: usize = 500;
+
+/// Most passes over the table, one a slice, that are quicker than one that looks at each slot by itself:
+/// that one takes five times as long as a pass.
+const PASSES_MAX: usize = 4;
 
 /// How many items ahead of the one at work a batch prefetches.
 const PREFETCH_DISTANCE: usize = 16;
@@ -319,18 +323,33 @@ impl Window {
     }
 
     /// Frees the slots of slices.
+    ///
+    /// As a rule one slice ends, whose tag is compared with all slots of a bucket at once; where others
+    /// end with it, the table is passed over once for each, up to a few.
     fn take_out(&mut self, is_out: impl Fn(u64) -> bool) {
         let gone: [bool; TAGS] = std::array::from_fn(|tag| is_out(self.slice(tag as u64)));
+        let ended = |tag: &usize| gone[*tag] && self.counts[*tag] > 0;
+        let ended: Vec<usize> = (0..TAGS).filter(ended).collect();
+        for &tag in &ended {
+            self.counts[tag] = 0;
+        }
+        if self.item_count() == 0 {
+            self.bits.words_mut().fill(0);
+            return;
+        }
         let slot_count = crate::bits::index(self.shape.position_count());
         let (slots, words) = (self.slots, self.bits.words_mut());
+        if slots.are_compared_at_once() && ended.len() <= PASSES_MAX {
+            for tag in ended {
+                slots.free_tagged(words, slot_count, tag as u64);
+            }
+            return;
+        }
         for at in 0..slot_count {
             let slot = slots.get(words, at);
             if !slot.is_free() && gone[tag_index(slot.tag)] {
                 slots.set(words, at, Slot::FREE);
             }
-        }
-        for (count, gone) in self.counts.iter_mut().zip(gone) {
-            *count = if gone { 0 } else { *count };
         }
     }
 
@@ -370,13 +389,14 @@ const fn tag_index(slice: u64) -> usize {
 impl Contains for Window {
     #[inline]
     fn contains(&self, hash: ItemHash) -> bool {
-        self.shape.range().contains(hash.hi()) && self.find(self.place(hash)).is_some()
+        self.shape.range().contains(hash.hi()) && self.slots.holds(self.words(), self.place(hash))
     }
 
     fn contains_batch(&self, hashes: &[ItemHash], present: &mut Vec<bool>) {
-        contains_each(hashes, present, |at, hash| {
-            self.prefetch_ahead(hashes, at);
-            self.contains(hash)
+        let (words, is_far) = (self.words(), wide::is_far(self.bits.lines()));
+        let range = self.shape.range();
+        self.slots.contains_batch(words, is_far, hashes, present, |hash| {
+            range.contains(hash.hi()).then(|| self.place(hash))
         });
     }
 }
