@@ -10,7 +10,9 @@ use libfuzzer_sys::fuzz_target;
 use umbel_codec::{
     FRAME_HEADER_BYTES, FilterAssembler, FrameError, FrameMergeError, FrameView, crc32c,
 };
-use umbel_filter::{AnyFilter, Blocked, HashRange, Kind, Shape};
+use umbel_filter::{
+    AnyFilter, BlockShape, Blocked, Describe, HashRange, Kind, Scalable, Shape, sizing,
+};
 
 /// Most memory that a frame's filter may take here: enough for every encoding to have its say.
 const FILTER_BYTES_MAX: u64 = 1 << 20;
@@ -32,6 +34,7 @@ fn decode(bytes: &[u8]) {
             }
             merge(&view);
             assemble(&view);
+            load(&view);
         }
         // The stream's reader must come to the same end as the decoder.
         Err(FrameError::Truncated { needed, available }) => {
@@ -48,7 +51,7 @@ fn merge(view: &FrameView<'_>) {
     let Ok(mut filter) = view.to_filter(key, FILTER_BYTES_MAX) else { return };
     match view.merge_into(&mut filter, key) {
         Ok(new_count) => assert_eq!(new_count, 0),
-        Err(FrameMergeError::NotEmpty { .. }) => assert_eq!(view.kind(), Kind::Counting),
+        Err(FrameMergeError::NotEmpty { .. }) => assert!(!view.kind().merges_by_or()),
         Err(_) => assert_eq!(view.kind(), Kind::Scalable),
     }
     if let Shape::Blocks(shape) = view.shape()
@@ -71,6 +74,24 @@ fn assemble(view: &FrameView<'_>) {
     if assembler.push(view).is_ok() {
         let filter = assembler.finish();
         assert!(view.kind() == Kind::Scalable || filter.is_ok());
+    }
+}
+
+/// Into an empty scalable filter, of which it may be the first frame.
+fn load(view: &FrameView<'_>) {
+    let Shape::Scalable(shape) = view.shape() else { return };
+    let (capacity, rate) = (shape.first_capacity(), shape.false_positive_rate());
+    let level = sizing::scalable_level(capacity, rate, 0).expect("the shape has a first level");
+    let (items, level_rate) = (level.capacity, level.false_positive_rate);
+    match BlockShape::for_rate(Kind::Blocked, shape.range(), items, level_rate) {
+        Ok(level) if level.memory_bytes() <= FILTER_BYTES_MAX => {}
+        _ => return,
+    }
+    let mut filter = Scalable::new(shape.range(), capacity, rate).expect("a small filter");
+    let before = filter.clone();
+    match view.merge_into(&mut filter, view.key()) {
+        Ok(new_count) => assert_eq!(new_count, filter.describe().one_count),
+        Err(_) => assert!(filter == before, "a frame that was refused changed the filter"),
     }
 }
 

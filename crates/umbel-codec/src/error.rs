@@ -4,8 +4,8 @@ use thiserror::Error;
 use umbel_bits::CodeError;
 use umbel_filter::sizing::SizingError;
 use umbel_filter::{
-    BlockProbe, CreateError, CuckooPartError, HashRangeError, Kind, ShapeError, ShapeMismatch,
-    WindowPartError,
+    BlockProbe, CreateError, CuckooPartError, HashRangeError, Kind, LevelsError, ShapeError,
+    ShapeMismatch, WindowPartError,
 };
 
 use crate::frame::{FRAME_MAGIC, FRAME_VERSION, FrameKey};
@@ -221,6 +221,9 @@ pub enum FrameMergeError {
         /// Number of counters above 0, or of items of a window or a cuckoo filter, in our filter.
         position_count: u64,
     },
+    /// Load the levels of a scalable filter in their order, into an empty one.
+    #[error(transparent)]
+    Levels(Box<LevelsError>),
 }
 
 impl From<ShapeMismatch> for FrameMergeError {

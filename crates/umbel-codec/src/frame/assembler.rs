@@ -7,14 +7,13 @@
 //! ```
 
 use thiserror::Error;
-use umbel_filter::sizing::scalable_level;
 use umbel_filter::{
-    AnyFilter, BlockShape, Blocked, CreateError, Kind, LevelsError, Scalable, ScalableShape, Shape,
-    ShapeMismatch, SingleShotShape, StoredSingleShot,
+    AnyFilter, Blocked, CreateError, LevelsError, Scalable, ScalableShape, Shape, SingleShotShape,
+    StoredSingleShot,
 };
 
 use super::FrameKey;
-use super::level::FrameLevel;
+use super::level::{FrameLevel, level_shape};
 use super::receiver::empty_array;
 use super::stretch::Stretch;
 use super::view::FrameView;
@@ -169,7 +168,7 @@ impl FilterAssembler {
                 stretches.push(stretch);
             }
             Building::Scalable { shape, level_count, levels } => {
-                let level = level_of(*shape, frame)?;
+                let level = frame.level_of(*shape)?;
                 let (expected, start) =
                     if self.next_start == shape.range().end() || levels.is_empty() {
                         (levels.len(), shape.range().start().into())
@@ -245,20 +244,6 @@ fn joined(shape: SingleShotShape, stretches: &[Stretch]) -> StoredSingleShot {
     filter.expect("positions increase in a stretch, and from one to the next")
 }
 
-/// The frame's level, if it is one of a filter of this shape.
-fn level_of(shape: ScalableShape, frame: &FrameView<'_>) -> Result<FrameLevel, FrameMergeError> {
-    match (frame.level(), frame.shape()) {
-        (Some(level), Shape::Scalable(theirs))
-            if theirs.first_capacity() == shape.first_capacity()
-                && theirs.false_positive_rate().to_bits()
-                    == shape.false_positive_rate().to_bits() =>
-        {
-            Ok(level)
-        }
-        (_, theirs) => Err(ShapeMismatch { ours: shape.into(), theirs }.into()),
-    }
-}
-
 /// Merges a frame into its level, which it may begin.
 fn push_level(
     shape: ScalableShape,
@@ -283,13 +268,6 @@ fn push_level(
     frame.merge_level_into(&mut filter)?;
     levels.push((filter, level.item_count));
     Ok(())
-}
-
-/// The filter of a level, as the scalable filter itself would make it.
-fn level_shape(shape: ScalableShape, level: u32) -> Result<BlockShape, CreateError> {
-    let size = scalable_level(shape.first_capacity(), shape.false_positive_rate(), level)?;
-    let (capacity, rate) = (size.capacity, size.false_positive_rate);
-    BlockShape::for_rate(Kind::Blocked, shape.range(), capacity, rate)
 }
 
 fn check_border(expected: u128, frame: &FrameView<'_>) -> Result<(), AssembleError> {

@@ -1,9 +1,13 @@
 //! What stands before the codes of a level of a scalable filter, before the words of a window, and before
 //! the codes of a filter that forgets by what comes, as [`crate::layout`] has it.
 
-use umbel_filter::{HashRange, Scalable, ScalableShape};
+use umbel_filter::sizing::scalable_level;
+use umbel_filter::{
+    BlockShape, CreateError, HashRange, Kind, Scalable, ScalableShape, Shape, ShapeMismatch,
+};
 
-use crate::error::PayloadError;
+use super::FrameView;
+use crate::error::{FrameError, FrameMergeError, PayloadError};
 use crate::limits::FRAME_LEVEL_COUNT_MAX;
 
 /// Bytes before the codes.
@@ -116,5 +120,48 @@ impl FrameLevel {
         let shape = shape.map_err(PayloadError::Scalable)?;
         let false_positive_rate = rate;
         Ok((Self { level, level_count, false_positive_rate, first_capacity, item_count }, shape))
+    }
+}
+
+/// The filter of a level, as the scalable filter itself would make it.
+pub(super) fn level_shape(shape: ScalableShape, level: u32) -> Result<BlockShape, CreateError> {
+    let size = scalable_level(shape.first_capacity(), shape.false_positive_rate(), level)?;
+    let (capacity, rate) = (size.capacity, size.false_positive_rate);
+    BlockShape::for_rate(Kind::Blocked, shape.range(), capacity, rate)
+}
+
+impl FrameView<'_> {
+    /// The frame's level, if it is one of a filter of this shape.
+    pub(super) fn level_of(&self, shape: ScalableShape) -> Result<FrameLevel, FrameMergeError> {
+        match (self.level(), self.shape()) {
+            (Some(level), Shape::Scalable(theirs))
+                if theirs.first_capacity() == shape.first_capacity()
+                    && theirs.false_positive_rate().to_bits()
+                        == shape.false_positive_rate().to_bits() =>
+            {
+                Ok(level)
+            }
+            (_, theirs) => Err(ShapeMismatch { ours: shape.into(), theirs }.into()),
+        }
+    }
+
+    /// Loads a part of a level into a scalable filter, whose levels come in their order.
+    pub(super) fn load_level(
+        &self,
+        filter: &mut Scalable,
+        part: BlockShape,
+    ) -> Result<u64, FrameMergeError> {
+        let shape = filter.scalable_shape();
+        let level = self.level_of(shape)?;
+        // All that can be wrong is looked at before a level opens.
+        let level_shape = level_shape(shape, level.level).map_err(FrameError::from)?;
+        if level_shape.offset_of(part).is_none() {
+            return Err(ShapeMismatch { ours: level_shape.into(), theirs: part.into() }.into());
+        }
+        self.check_codes().map_err(FrameError::from)?;
+        let blocks = filter
+            .level_to_load(level.level, level.item_count)
+            .map_err(|error| FrameMergeError::Levels(Box::new(error)))?;
+        self.merge_level_into(blocks)
     }
 }

@@ -2,12 +2,12 @@
 
 use umbel_filter::{
     Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Cuckoo, Kind, Merge,
-    Partitioned, ScalableShape, Shape, ShapeMismatch, SingleShot, SingleShotShape, Stable,
+    Partitioned, Scalable, Shape, ShapeMismatch, SingleShot, SingleShotShape, Stable,
     StoredSingleShot, Window,
 };
 
 /// A filter to merge frames into; every kind converts into it. Scalable filters do not merge: their
-/// frames go to a [`FilterAssembler`](crate::FilterAssembler).
+/// frames are loaded level by level.
 ///
 /// ```
 /// use umbel_codec::FilterMut;
@@ -27,7 +27,7 @@ pub(super) enum Receiver<'a> {
     Array(BlockShape, &'a mut [u64]),
     SingleShot(&'a mut SingleShot),
     Stored(&'a mut StoredSingleShot),
-    Scalable(ScalableShape),
+    Scalable(&'a mut Scalable),
     Window(&'a mut Window),
     Cuckoo(&'a mut Cuckoo),
     /// A filter that forgets by what comes, and what it has counted.
@@ -70,6 +70,12 @@ impl<'a> From<&'a mut StoredSingleShot> for FilterMut<'a> {
     }
 }
 
+impl<'a> From<&'a mut Scalable> for FilterMut<'a> {
+    fn from(filter: &'a mut Scalable) -> Self {
+        Self(Receiver::Scalable(filter))
+    }
+}
+
 impl<'a> From<&'a mut Window> for FilterMut<'a> {
     fn from(filter: &'a mut Window) -> Self {
         Self(Receiver::Window(filter))
@@ -106,7 +112,7 @@ impl<'a> From<&'a mut AnyFilter> for FilterMut<'a> {
             AnyFilter::Classic(filter) => filter.into(),
             AnyFilter::Partitioned(filter) => filter.into(),
             AnyFilter::Counting(filter) => filter.into(),
-            AnyFilter::Scalable(filter) => Self(Receiver::Scalable(filter.scalable_shape())),
+            AnyFilter::Scalable(filter) => filter.into(),
             AnyFilter::Window(filter) => filter.into(),
             AnyFilter::Aging(filter) => filter.into(),
             AnyFilter::Stable(filter) => filter.into(),
@@ -122,7 +128,7 @@ impl Receiver<'_> {
             Self::Array(shape, _) | Self::Paced(shape, ..) => (*shape).into(),
             Self::SingleShot(filter) => filter.shape().into(),
             Self::Stored(filter) => filter.single_shot_shape().into(),
-            Self::Scalable(shape) => (*shape).into(),
+            Self::Scalable(filter) => filter.scalable_shape().into(),
             Self::Window(filter) => filter.block_shape().into(),
             Self::Cuckoo(filter) => filter.block_shape().into(),
         }

@@ -197,15 +197,15 @@ impl<'a> FrameView<'a> {
 
     /// ORs the frame into a filter over the frame's hash range or a larger one, and returns how
     /// many positions it newly set. Frames of filters that count or forget are *loaded*: their blocks
-    /// must be empty.
+    /// must be empty; those of scalable filters too, level by level
+    /// ([`Scalable::level_to_load`](umbel_filter::Scalable::level_to_load)).
     ///
     /// Reads the payload twice, first to check it from end to end. Allocates nothing, but for
     /// single-shot filters, whose positions are a list, and the words of windows and cuckoo filters.
     ///
     /// # Errors
-    /// If the frame's key is not `key`, the filter is of another shape (a scalable filter's levels
-    /// are none of it, see [`FilterAssembler`](crate::FilterAssembler)), or the payload is not
-    /// valid. Nothing was changed.
+    /// If the frame's key is not `key`, the filter is of another shape, the level is not the next one, or
+    /// the payload is not valid. Nothing was changed.
     pub fn merge_into<'f>(
         &self,
         filter: impl Into<FilterMut<'f>>,
@@ -216,6 +216,10 @@ impl<'a> FrameView<'a> {
         match (self.shape(), self.header.body) {
             (Shape::SingleShot(shape), _) => self.merge_positions(&mut receiver, shape),
             (_, Body::Blocks(shape)) => self.merge_blocks(&mut receiver, shape),
+            (theirs, Body::Level(shape)) => match receiver {
+                Receiver::Scalable(filter) => self.load_level(filter, shape),
+                receiver => Err(ShapeMismatch { ours: receiver.shape(), theirs }.into()),
+            },
             (theirs, _) => Err(ShapeMismatch { ours: receiver.shape(), theirs }.into()),
         }
     }

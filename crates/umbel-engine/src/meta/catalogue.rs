@@ -236,7 +236,8 @@ impl MetaState {
     ) -> Result<(), MetaError> {
         let record = self.filters.get(&filter).ok_or(MetaError::UnknownFilter { filter })?;
         match record.state {
-            FilterState::Live if record.generation == generation => {}
+            // One that is imported grows as its levels come.
+            FilterState::Live | FilterState::Importing if record.generation == generation => {}
             FilterState::Dropping => return Err(MetaError::UnknownFilter { filter }),
             _ => return Err(record.busy()),
         }

@@ -4,9 +4,9 @@ use std::alloc::{Layout, handle_alloc_error};
 
 use umbel_codec::{FrameKey, FrameMergeError, FrameView, Frames, frames};
 use umbel_filter::{
-    AnyFilter, Contains, CreateError, Describe, Description, HashFunction, HashRange, Insert,
-    InsertError, Insertion, ItemHash, Kind, MergeError, Removal, RemoveError, Scalable,
-    StoredSingleShot,
+    AnyFilter, Contains, CreateError, Describe, Description, FilterLevel, HashFunction, HashRange,
+    Insert, InsertError, Insertion, ItemHash, Kind, LevelsError, MergeError, Removal, RemoveError,
+    Scalable, StoredSingleShot,
 };
 
 use super::bitmap::Bitmap;
@@ -309,25 +309,36 @@ impl Slice {
     /// ORs a frame in.
     pub(super) fn load(&mut self, frame: &[u8]) -> Result<u64, PartError> {
         let bad = |what: String| PartError::BadFrame { what };
-        if self.kind() == Kind::Scalable {
-            let what = "frames are not loaded into scalable filters".to_owned();
-            return Err(PartError::WrongKind { what });
-        }
         let (view, consumed) = FrameView::parse(frame).map_err(|error| bad(error.to_string()))?;
         if consumed != frame.len() {
             return Err(bad(format!("{} bytes, the frame has {consumed}", frame.len())));
         }
-        if let AnyFilter::SingleShot(filter) = &self.filter {
-            room_for(self.spec.filter, filter, view.count())?;
+        match &self.filter {
+            AnyFilter::SingleShot(filter) => {
+                room_for(self.spec.filter, filter, view.count())?;
+            }
+            AnyFilter::Scalable(filter) if opens_level(filter, &view) => {
+                check_growth(self.spec.filter, filter, SLICE_BYTES_MAX)?;
+            }
+            _ => {}
         }
         let key = frame_key(self.spec.key)?;
+        let items_before = level_items(&self.filter);
         let set = view.merge_into(&mut self.filter, key).map_err(|error| match error {
             FrameMergeError::Key(_) | FrameMergeError::Shape(_) => {
                 PartError::ShapeMismatch { what: error.to_string() }
             }
+            FrameMergeError::Levels(error) => match *error {
+                LevelsError::Create { source: CreateError::OutOfMemory { bytes }, .. } => {
+                    stop(bytes)
+                }
+                error => bad(error.to_string()),
+            },
             _ => bad(error.to_string()),
         })?;
         self.merged_count = self.merged_count.saturating_add(set);
+        // Levels say how many items they took.
+        self.new_count += level_items(&self.filter) - items_before;
         Ok(set)
     }
 
@@ -400,6 +411,17 @@ fn check_growth(id: FilterId, filter: &Scalable, slice_bytes_max: u64) -> Result
         )));
     }
     Ok(())
+}
+
+/// Items that the levels of a scalable filter took; 0 for other kinds.
+fn level_items(filter: &AnyFilter) -> u64 {
+    let AnyFilter::Scalable(filter) = filter else { return 0 };
+    filter.levels().iter().map(FilterLevel::item_count).sum()
+}
+
+/// Whether a frame begins a level that the filter does not have yet.
+fn opens_level(filter: &Scalable, frame: &FrameView<'_>) -> bool {
+    frame.level().is_some_and(|level| level.level as usize >= filter.levels().len())
 }
 
 fn memory_of(filter: &Scalable) -> u64 {

@@ -239,6 +239,29 @@ impl SliceShape {
         })
     }
 
+    /// Bytes that a scalable slice takes beyond its first level when it has this one, of all levels counted from
+    /// 0 on; 0 for a slice of another kind, which does not grow by levels.
+    ///
+    /// # Errors
+    /// If no filter has such numbers or such a level.
+    ///
+    /// ```
+    /// use umbel_engine::shard::SliceShape;
+    /// use umbel_filter::HashRange;
+    ///
+    /// let shape = SliceShape::Scalable { item_count: 1_000, false_positive_rate: 0.01 };
+    /// let bytes = |level| shape.growth_bytes(HashRange::WHOLE, level);
+    /// assert_eq!(bytes(0)?, 0);
+    /// // Levels 1 and 2 are for twice and four times as many items, and err half as often each.
+    /// assert!(bytes(2)? > 3 * bytes(1)?);
+    /// # Ok::<(), umbel_engine::shard::SliceShapeError>(())
+    /// ```
+    pub fn growth_bytes(&self, range: HashRange, level: u32) -> Result<u64, SliceShapeError> {
+        let Shape::Scalable(shape) = self.shape(range)? else { return Ok(0) };
+        (1..=level)
+            .try_fold(0_u64, |bytes, level| Ok(bytes.saturating_add(level_bytes(shape, level)?)))
+    }
+
     /// The empty slice for a hash range.
     ///
     /// # Errors

@@ -3,13 +3,15 @@
 //!
 //! A leader says how far its slice must grow for what comes, and proposes nothing before it is allowed that. What was
 //! refused goes on as far as there is room: of a batch the items are inserted that come before the next level.
-//! Nothing but inserts makes such a filter grow: it takes neither merges nor imports.
+//! What is imported is asked for too, as each level of a slice comes ([`Coordinator::grow_for_frame`]); merges
+//! make no filter grow.
 
 use tokio::time::Instant;
+use umbel_codec::FrameView;
 use umbel_engine::meta::{FilterRecord, MetaCommand, MetaError, MetaReply, MetaState};
-use umbel_engine::shard::{HashList, PartError};
+use umbel_engine::shard::{HashList, PartError, SliceShape};
 use umbel_engine::{FilterId, Generation, ShardId};
-use umbel_filter::Kind;
+use umbel_filter::{HashRange, Kind};
 use umbel_step::planted::{self, Planted};
 
 use super::items::Operation;
@@ -62,6 +64,25 @@ impl Coordinator {
         Err(unexpected(&growth))
     }
 
+    /// Lets a slice of a filter that is imported grow for a frame which begins a level beyond its first. A
+    /// frame that is none is left to the shard, which refuses it.
+    pub(super) async fn grow_for_frame(
+        &self,
+        (filter, generation): (FilterId, Generation),
+        (shard, range): (ShardId, HashRange),
+        frame: &[u8],
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let Some(growth_bytes) = frame_growth_bytes(range, frame) else { return Ok(()) };
+        let allowed = self.read_meta(|state| {
+            state.filter(filter).is_some_and(|record| record.growth_bytes(shard) >= growth_bytes)
+        })?;
+        if allowed {
+            return Ok(());
+        }
+        self.propose_growth((filter, generation), shard, growth_bytes, deadline).await
+    }
+
     /// Has the meta group let a slice grow by so many bytes beyond its plan.
     async fn allow_growth(
         &self,
@@ -101,4 +122,17 @@ impl Coordinator {
             other => Err(unexpected(&other)),
         }
     }
+}
+
+/// Bytes beyond the first level that a slice over this range takes with the level that a frame is of; None if that
+/// is its first one, or the frame is no level of any filter.
+fn frame_growth_bytes(range: HashRange, frame: &[u8]) -> Option<u64> {
+    let (view, _) = FrameView::parse(frame).ok()?;
+    let level = view.level().filter(|level| level.level > 0)?;
+    SliceShape::Scalable {
+        item_count: level.first_capacity,
+        false_positive_rate: level.false_positive_rate,
+    }
+    .growth_bytes(range, level.level)
+    .ok()
 }

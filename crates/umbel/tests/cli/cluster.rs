@@ -241,3 +241,51 @@ fn a_backup_is_restored_after_all_is_lost() {
     sandbox.write("cut.umbel", &bytes);
     umbel("cluster restore --file cut.umbel").refused(1, &["cut.umbel", "at byte"]);
 }
+
+/// Those that grow as far as they had grown.
+#[test]
+fn a_backup_holds_filters_of_every_kind() {
+    const KINDS: [&str; 9] = [
+        "blocked",
+        "classic",
+        "partitioned",
+        "single-shot",
+        "counting",
+        "cuckoo",
+        "scalable",
+        "aging",
+        "stable",
+    ];
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let umbel = |args: &str| server.run(&sandbox, args);
+    let items: String = (0..5_000).map(|item| format!("{item}\n")).collect();
+    sandbox.write("items", items);
+    for kind in KINDS {
+        // Of a scalable filter those of its first levels.
+        let capacity = if kind == "scalable" { 300 } else { 6_000 };
+        umbel(&format!("filter create {kind} --kind {kind} --capacity {capacity}")).kept();
+        umbel(&format!("filter insert {kind} --file items")).kept();
+    }
+    umbel("filter create window --window 1h --capacity 6e3").kept();
+    umbel("filter insert window --file items").kept();
+    let names = || KINDS.into_iter().chain(["window"]);
+    let count =
+        |name: &str| umbel(&format!("filter contains {name} --file items --count")).kept_text();
+    // A stable filter misses some.
+    let counted: Vec<String> = names().map(count).collect();
+    umbel("cluster backup --out all.umbel").kept();
+    for name in names() {
+        umbel(&format!("filter drop {name}")).kept();
+    }
+    umbel("cluster restore --file all.umbel").kept();
+    for (name, before) in names().zip(counted) {
+        assert_eq!(count(name), before, "{name}");
+        let is_certain = name != "stable";
+        assert!(!is_certain || before.starts_with("present\t5000\nabsent\t0\n"), "{before}");
+    }
+    // It goes on where it was.
+    umbel("filter insert scalable 5000 5001").kept();
+    let tally = umbel("filter contains scalable 0 5000 5001 --count").kept_text();
+    assert!(tally.starts_with("present\t3\n"), "{tally}");
+}

@@ -11,6 +11,7 @@ use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterSettings, FilterState, MetaCommand, MetaError,
     PrincipalName,
 };
+use umbel_engine::routing::range_of;
 use umbel_engine::shard::{PartError, ShardCommand, SliceShape};
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::{CellCount, Kind};
@@ -319,6 +320,10 @@ impl Loading {
         }
         let coordinator = Arc::clone(&self.coordinator);
         let (filter, generation) = (self.filter, self.generation);
+        if let Some(range) = range_of(shard, self.cells) {
+            let part = (shard, range);
+            coordinator.grow_for_frame((filter, generation), part, &frame, step_deadline()).await?;
+        }
         self.in_flight.spawn(load_frame(coordinator, shard, filter, generation, frame));
         Ok(())
     }

@@ -338,10 +338,28 @@ fn level_count(info: &FilterInfo) -> u32 {
     counts.max().unwrap_or(1)
 }
 
+/// Items of a filter: those that were called new; where none was, because all came with a copy or a merge, as
+/// many as its bits tell of.
+fn item_count(info: &FilterInfo) -> u64 {
+    let estimate = || match &info.copies {
+        Some(copies) => copies.own.item_count,
+        None => info.item_count(),
+    };
+    match new_count(info) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and a cast from float saturates"
+        )]
+        0 => estimate().unwrap_or(0.0).round() as u64,
+        count => count,
+    }
+}
+
 /// `BF.CARD`.
 pub(super) async fn cardinality(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     let info = described(session, key).await?;
-    Ok(Reply::number(info.as_ref().map_or(0, new_count)))
+    Ok(Reply::number(info.as_ref().map_or(0, item_count)))
 }
 
 /// `BF.INFO`.
@@ -359,7 +377,7 @@ pub(super) async fn bloom_info(
         (InfoField::Capacity, "Capacity", Reply::number(capacity)),
         (InfoField::Size, "Size", Reply::number(memory_bytes(&info))),
         (InfoField::Filters, "Number of filters", Reply::number(levels)),
-        (InfoField::Items, "Number of items inserted", Reply::number(new_count(&info))),
+        (InfoField::Items, "Number of items inserted", Reply::number(item_count(&info))),
         (
             InfoField::Expansion,
             "Expansion rate",
