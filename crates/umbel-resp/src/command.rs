@@ -5,6 +5,9 @@ use crate::reply::Protocol;
 use crate::table::CommandSpec;
 
 pub use self::cuckoo::{CuckooCommand, CuckooInsert};
+pub use self::umbel::{
+    LateItems, NewFilter, NewSize, NewWindow, SetEstimate, UmbelCommand, WindowEnd,
+};
 
 pub(crate) mod bloom;
 pub(crate) mod connection;
@@ -56,18 +59,8 @@ pub enum Command<'a> {
     Transaction(Transaction),
     /// `CLUSTER`.
     Cluster(ClusterQuery<'a>),
-    /// `UMBEL.CREATE`: makes a filter of any kind.
-    Create {
-        /// Its name.
-        key: &'a [u8],
-        /// What it shall be.
-        new: NewFilter<'a>,
-    },
-    /// `UMBEL.INFO`: describes a filter with all its numbers.
-    FilterInfo {
-        /// Which one.
-        key: &'a [u8],
-    },
+    /// Umbel's own words, but for sessions and requests.
+    Umbel(UmbelCommand<'a>),
     /// `UMBEL.SESSION`: opens a session, whose requests may be repeated.
     Session,
 }
@@ -137,33 +130,6 @@ pub enum InfoField {
     Expansion,
 }
 
-/// What `UMBEL.CREATE` makes.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum NewFilter<'a> {
-    /// By numbers.
-    Planned {
-        /// The kind's name.
-        kind: &'a [u8],
-        /// Items that it is made for.
-        capacity: u64,
-        /// How large it shall be.
-        size: NewSize,
-        /// Whether every node shall have a whole copy.
-        is_replicated: bool,
-    },
-    /// With shape and key of the filter of this name.
-    Like(&'a [u8]),
-}
-
-/// How large a filter shall be.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum NewSize {
-    /// As large as this error rate needs, above 0 and below 1.
-    ErrorRate(f64),
-    /// So many bytes over all shards.
-    Bytes(u64),
-}
-
 /// A command about keys.
 #[derive(Clone, Copy, Debug)]
 pub enum KeysCommand<'a> {
@@ -179,6 +145,11 @@ pub enum KeysCommand<'a> {
     Scan(Scan<'a>),
     /// `DBSIZE`: how many there are.
     Size,
+    /// `FLUSHDB`, `FLUSHALL`: drops all filters.
+    DropAll {
+        /// Of every database, and not of the connection's alone.
+        of_all_databases: bool,
+    },
 }
 
 /// A command about the time at which a key goes.

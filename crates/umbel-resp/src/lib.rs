@@ -32,8 +32,9 @@ pub use arguments::Arguments;
 pub use command::{
     ClientAttribute, ClientCommand, ClusterQuery, Command, CommandQuery, Condition,
     ConnectionCommand, Credentials, CuckooCommand, CuckooInsert, Expiry, ExpiryCommand, Hello,
-    InfoField, Insert, Items, KeysCommand, ListFilter, NewBloom, NewFilter, NewSize, ReplyMode,
-    RequestName, Scan, TimeUnit, Transaction,
+    InfoField, Insert, Items, KeysCommand, LateItems, ListFilter, NewBloom, NewFilter, NewSize,
+    NewWindow, ReplyMode, RequestName, Scan, SetEstimate, TimeUnit, Transaction, UmbelCommand,
+    WindowEnd,
 };
 pub use decode::{Decoder, ProtocolError};
 pub use refusal::Refusal;

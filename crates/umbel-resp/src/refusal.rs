@@ -249,10 +249,14 @@ pub enum Refusal {
     },
     /// UMBEL.CREATE: an option that is none, is there twice, or lacks its value.
     #[error(
-        "ERR a filter is KIND blocked|classic|partitioned|counting|cuckoo|scalable CAPACITY n ERROR p|BYTES n \
-         [REPLICATED], or LIKE name"
+        "ERR a filter is KIND blocked|classic|partitioned|counting|cuckoo|scalable|aging|stable CAPACITY n ERROR \
+         p|BYTES n [REPLICATED], or CAPACITY n ERROR p WINDOW ms|MANUAL [SLICES n, which divides ms] [TIME EVENT \
+         [LATE REJECT|DROP|OLDEST]] [REFRESH] [REPLICATED], or LIKE name"
     )]
     CreateOption,
+    /// UMBEL.ESTIMATE: what is no number about two filters.
+    #[error("ERR an estimate is UNION, INTERSECTION or JACCARD")]
+    EstimateOption,
     /// The commands of other connections take all the room that requests have. Send again later.
     #[error(
         "TRYAGAIN requests of clients take all the room that they have on this node: send again"

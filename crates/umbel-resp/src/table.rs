@@ -8,6 +8,7 @@ mod build;
 mod cuckoo;
 mod entries;
 mod subcommands;
+mod umbel;
 
 #[cfg(test)]
 mod table_test;

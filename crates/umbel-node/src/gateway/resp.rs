@@ -38,6 +38,7 @@ mod pipeline;
 mod server;
 mod session;
 mod shared;
+mod umbel;
 
 #[cfg(test)]
 mod cuckoo_test;
@@ -45,6 +46,8 @@ mod cuckoo_test;
 mod resp_test;
 #[cfg(test)]
 mod rights_test;
+#[cfg(test)]
+mod umbel_test;
 
 /// Pause after a connection could not be taken.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -155,15 +155,74 @@ fn scan_reads_its_options() {
 #[test]
 fn a_filter_of_any_kind_is_described() {
     let request = line("UMBEL.CREATE k CAPACITY 5 KIND blocked REPLICATED BYTES 64");
-    let Ok(Command::Create { key: b"k", new }) = parsed(&request) else { panic!("create") };
+    let Ok(Command::Umbel(UmbelCommand::Create { key: b"k", new })) = parsed(&request) else {
+        panic!("create")
+    };
     let size = NewSize::Bytes(64);
     assert_eq!(
         new,
         NewFilter::Planned { kind: b"blocked", capacity: 5, size, is_replicated: true }
     );
-    let request = line("UMBEL.CREATE k LIKE other");
-    let Ok(Command::Create { new, .. }) = parsed(&request) else { panic!("create") };
-    assert_eq!(new, NewFilter::Like(b"other"));
+    assert_eq!(created("LIKE other"), Ok(NewFilter::Like(b"other")));
+}
+
+/// What `UMBEL.CREATE k` makes of options. The name of another filter is `other`.
+fn created(options: &str) -> Result<NewFilter<'static>, Refusal> {
+    let request = line(&format!("UMBEL.CREATE k {options}"));
+    match parsed(&request)? {
+        Command::Umbel(UmbelCommand::Create { new: NewFilter::Like(b"other"), .. }) => {
+            Ok(NewFilter::Like(b"other"))
+        }
+        Command::Umbel(UmbelCommand::Create {
+            new: NewFilter::Window { capacity, error_rate, window, is_replicated },
+            ..
+        }) => Ok(NewFilter::Window { capacity, error_rate, window, is_replicated }),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_window_is_described() {
+    let window = |options: &str| match created(&format!("CAPACITY 9 ERROR 0.5 {options}")) {
+        Ok(NewFilter::Window { capacity: 9, error_rate: 0.5, window, is_replicated }) => {
+            (window, is_replicated)
+        }
+        other => panic!("{other:?}"),
+    };
+    let time = |slice_ms, is_of_event| WindowEnd::Time { slice_ms, is_of_event };
+    let late = LateItems::Reject;
+    let of = |slice_count, end| NewWindow { slice_count, end, late, refresh: false };
+    // A day has 24 hours.
+    assert_eq!(window("WINDOW 86400000"), (of(24, time(3_600_000, false)), false));
+    assert_eq!(window("window manual replicated"), (of(1, WindowEnd::Rotation), true));
+    assert_eq!(window("SLICES 7 WINDOW MANUAL"), (of(7, WindowEnd::Rotation), false));
+    let events = NewWindow { late: LateItems::Oldest, refresh: true, ..of(2, time(5, true)) };
+    assert_eq!(window("WINDOW 10 SLICES 2 TIME event LATE oldest REFRESH"), (events, false));
+}
+
+#[test]
+fn windows_that_are_none_are_refused() {
+    for options in [
+        "WINDOW 10",
+        "WINDOW 24 KIND blocked",
+        "WINDOW 24 BYTES 64",
+        "WINDOW 24 TIME ingest",
+        "WINDOW 24 TIME EVENT TIME EVENT",
+        "WINDOW 24 LATE DROP",
+        "WINDOW 24 TIME EVENT LATE never",
+        "WINDOW MANUAL TIME EVENT",
+        "WINDOW MANUAL SLICES 4294967296",
+        "WINDOW 24 WINDOW 24",
+    ] {
+        let refused = created(&format!("CAPACITY 9 ERROR 0.5 {options}"));
+        assert_eq!(refused, Err(Refusal::CreateOption), "{options}");
+    }
+    for options in ["SLICES 2", "REFRESH", "TIME EVENT", "LATE DROP"] {
+        let refused = created(&format!("KIND blocked CAPACITY 9 ERROR 0.5 {options}"));
+        assert_eq!(refused, Err(Refusal::CreateOption), "{options}");
+        assert_eq!(created(&format!("LIKE x {options}")), Err(Refusal::CreateOption), "{options}");
+    }
+    assert_eq!(created("CAPACITY 9 ERROR 0.5 WINDOW 0"), Err(Refusal::NotInteger));
 }
 
 #[test]

@@ -44,6 +44,25 @@ pub(crate) fn size(_arguments: Arguments<'_>) -> Parsed<'_> {
     Ok(Command::Keys(KeysCommand::Size))
 }
 
+pub(crate) fn drop_database(arguments: Arguments<'_>) -> Parsed<'_> {
+    drop_all(arguments, false)
+}
+
+pub(crate) fn drop_databases(arguments: Arguments<'_>) -> Parsed<'_> {
+    drop_all(arguments, true)
+}
+
+/// With `SYNC` or `ASYNC`, which are alike: the answer comes when all are dropped.
+fn drop_all(arguments: Arguments<'_>, of_all_databases: bool) -> Parsed<'_> {
+    let is_mode = |word: &[u8]| is_word(word, "SYNC") || is_word(word, "ASYNC");
+    match (arguments.get(1), arguments.len()) {
+        (None, _) => {}
+        (Some(mode), 2) if is_mode(mode) => {}
+        _ => return Err(Refusal::Syntax),
+    }
+    Ok(Command::Keys(KeysCommand::DropAll { of_all_databases }))
+}
+
 pub(crate) fn scan(arguments: Arguments<'_>) -> Parsed<'_> {
     let cursor = natural(arguments.at(1)).ok_or(Refusal::Cursor)?;
     let mut scan = Scan { cursor, pattern: None, count: SCAN_COUNT_DEFAULT, of_type: None };

@@ -1,19 +1,202 @@
 //! Arguments of Umbel's own words.
 
-use super::{Command, NewFilter, NewSize, RequestName};
+use super::{Command, Items, RequestName};
 use crate::arguments::{Arguments, is_word};
+use crate::limits::KEYS_MAX;
 use crate::number::{float, integer, natural};
 use crate::refusal::Refusal;
 use crate::table;
 
 type Parsed<'a> = Result<Command<'a>, Refusal>;
 
+/// Slices of a window of time if nobody says.
+const SLICES_DEFAULT: u32 = 24;
+
+/// Slices of a window that goes by hand if nobody says: what came before the last rotation is kept, and what came
+/// before the one before it is gone.
+const MANUAL_SLICES_DEFAULT: u32 = 1;
+
+/// A command that Redis has no word for.
+#[derive(Clone, Copy, Debug)]
+pub enum UmbelCommand<'a> {
+    /// `UMBEL.CREATE`: makes a filter of any kind.
+    Create {
+        /// Its name.
+        key: &'a [u8],
+        /// What it shall be.
+        new: NewFilter<'a>,
+    },
+    /// `UMBEL.INFO`: describes a filter with all its numbers.
+    Info {
+        /// Which one.
+        key: &'a [u8],
+    },
+    /// `UMBEL.ADDAT`: inserts items that came at this time, in milliseconds since 1970, into a window.
+    InsertAt {
+        /// Which ones.
+        items: Items<'a>,
+        /// When.
+        at_ms: u64,
+    },
+    /// `UMBEL.MERGE`, `UMBEL.INTERSECT`: puts what other filters have into one of their shape and key.
+    PutTogether {
+        /// The one that takes.
+        target: &'a [u8],
+        /// The others; at least one.
+        sources: Arguments<'a>,
+        /// Whether only what all of them have is taken.
+        is_intersection: bool,
+    },
+    /// `UMBEL.ESTIMATE`: about how many items two filters have.
+    Estimate {
+        /// Which number.
+        of: SetEstimate,
+        /// One filter.
+        ours: &'a [u8],
+        /// The other one.
+        theirs: &'a [u8],
+    },
+    /// `UMBEL.RESET`: empties a filter, in all its shards at once.
+    Reset(&'a [u8]),
+    /// `UMBEL.ROTATE`: ends the slice at hand of a window that goes by hand, in all its shards at once.
+    Rotate(&'a [u8]),
+}
+
+/// A number about two sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetEstimate {
+    /// Items that either has.
+    Union,
+    /// Items that both have.
+    Intersection,
+    /// The second by the first, from 0 to 1.
+    Jaccard,
+}
+
+/// What `UMBEL.CREATE` makes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum NewFilter<'a> {
+    /// By numbers.
+    Planned {
+        /// The kind's name.
+        kind: &'a [u8],
+        /// Items that it is made for.
+        capacity: u64,
+        /// How large it shall be.
+        size: NewSize,
+        /// Whether every node shall have a whole copy.
+        is_replicated: bool,
+    },
+    /// One that forgets.
+    Window {
+        /// Items of all of the window.
+        capacity: u64,
+        /// Probability that an absent item is called present, above 0 and below 1.
+        error_rate: f64,
+        /// What it remembers.
+        window: NewWindow,
+        /// Whether every node shall have a whole copy.
+        is_replicated: bool,
+    },
+    /// With shape and key of the filter of this name.
+    Like(&'a [u8]),
+}
+
+/// What a window remembers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewWindow {
+    /// Slices that it has beside the one at hand.
+    pub slice_count: u32,
+    /// What ends a slice.
+    pub end: WindowEnd,
+    /// What becomes of items whose time is before the window.
+    pub late: LateItems,
+    /// Whether an item that comes again is kept from then on.
+    pub refresh: bool,
+}
+
+/// What ends a slice of a window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WindowEnd {
+    /// `UMBEL.ROTATE`.
+    Rotation,
+    /// Time.
+    Time {
+        /// Milliseconds of a slice; at least 1.
+        slice_ms: u64,
+        /// Whether items say when they came.
+        is_of_event: bool,
+    },
+}
+
+/// What becomes of items whose time is before the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LateItems {
+    /// They are refused.
+    Reject,
+    /// They are called present and left out.
+    Drop,
+    /// They go into the oldest slice.
+    Oldest,
+}
+
+/// How large a filter shall be.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum NewSize {
+    /// As large as this error rate needs, above 0 and below 1.
+    ErrorRate(f64),
+    /// So many bytes over all shards.
+    Bytes(u64),
+}
+
 pub(crate) fn session(_arguments: Arguments<'_>) -> Parsed<'_> {
     Ok(Command::Session)
 }
 
 pub(crate) fn info(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::FilterInfo { key: arguments.at(1) })
+    Ok(Command::Umbel(UmbelCommand::Info { key: arguments.at(1) }))
+}
+
+pub(crate) fn reset(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Umbel(UmbelCommand::Reset(arguments.at(1))))
+}
+
+pub(crate) fn rotate(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Umbel(UmbelCommand::Rotate(arguments.at(1))))
+}
+
+pub(crate) fn insert_at(arguments: Arguments<'_>) -> Parsed<'_> {
+    let at_ms = natural(arguments.at(2)).ok_or(Refusal::NotInteger)?;
+    let items = Items { key: arguments.at(1), items: arguments.from(3), is_list: true };
+    Ok(Command::Umbel(UmbelCommand::InsertAt { items, at_ms }))
+}
+
+pub(crate) fn merge(arguments: Arguments<'_>) -> Parsed<'_> {
+    put_together(arguments, false)
+}
+
+pub(crate) fn intersect(arguments: Arguments<'_>) -> Parsed<'_> {
+    put_together(arguments, true)
+}
+
+fn put_together(arguments: Arguments<'_>, is_intersection: bool) -> Parsed<'_> {
+    let (target, sources) = (arguments.at(1), arguments.from(2).at_most(KEYS_MAX, "keys")?);
+    Ok(Command::Umbel(UmbelCommand::PutTogether { target, sources, is_intersection }))
+}
+
+pub(crate) fn estimate(arguments: Arguments<'_>) -> Parsed<'_> {
+    let name = arguments.at(1);
+    let of = if is_word(name, "UNION") {
+        SetEstimate::Union
+    } else if is_word(name, "INTERSECTION") {
+        SetEstimate::Intersection
+    } else if is_word(name, "JACCARD") {
+        SetEstimate::Jaccard
+    } else {
+        return Err(Refusal::EstimateOption);
+    };
+    let (ours, theirs) = (arguments.at(2), arguments.at(3));
+    Ok(Command::Umbel(UmbelCommand::Estimate { of, ours, theirs }))
 }
 
 pub(crate) fn request(arguments: Arguments<'_>) -> Parsed<'_> {
@@ -47,45 +230,122 @@ fn request_name(text: &[u8]) -> Option<RequestName> {
 }
 
 pub(crate) fn create(arguments: Arguments<'_>) -> Parsed<'_> {
-    let key = arguments.at(1);
-    let (mut kind, mut capacity, mut size, mut like) = (None, None, None, None);
-    let mut is_replicated = false;
-    let mut at = 2;
-    while let Some(option) = arguments.get(at) {
-        if is_word(option, "REPLICATED") {
-            is_replicated = true;
-            at += 1;
-            continue;
+    let options = CreateOptions::read(arguments.from(2))?;
+    let new = options.filter().ok_or(Refusal::CreateOption)?;
+    Ok(Command::Umbel(UmbelCommand::Create { key: arguments.at(1), new }))
+}
+
+/// Options of `UMBEL.CREATE`, each as it came.
+#[derive(Clone, Copy, Default)]
+struct CreateOptions<'a> {
+    kind: Option<&'a [u8]>,
+    capacity: Option<u64>,
+    size: Option<NewSize>,
+    like: Option<&'a [u8]>,
+    is_replicated: bool,
+    /// Milliseconds, or none if it goes by hand.
+    window: Option<Option<u64>>,
+    slices: Option<u64>,
+    is_of_event: bool,
+    late: Option<LateItems>,
+    refresh: bool,
+}
+
+impl<'a> CreateOptions<'a> {
+    fn read(arguments: Arguments<'a>) -> Result<Self, Refusal> {
+        let mut options = Self::default();
+        let mut at = 0;
+        while let Some(option) = arguments.get(at) {
+            if is_word(option, "REPLICATED") {
+                options.is_replicated = true;
+                at += 1;
+            } else if is_word(option, "REFRESH") {
+                options.refresh = true;
+                at += 1;
+            } else {
+                let value = arguments.get(at + 1).ok_or(Refusal::CreateOption)?;
+                if options.read_value(option, value)? {
+                    return Err(Refusal::CreateOption);
+                }
+                at += 2;
+            }
         }
-        let value = arguments.get(at + 1).ok_or(Refusal::CreateOption)?;
-        let is_second = if is_word(option, "KIND") {
-            kind.replace(value).is_some()
+        Ok(options)
+    }
+
+    /// Reads an option with a value. True if there is none of this name, or it has come before.
+    fn read_value(&mut self, option: &[u8], value: &'a [u8]) -> Result<bool, Refusal> {
+        Ok(if is_word(option, "KIND") {
+            self.kind.replace(value).is_some()
         } else if is_word(option, "CAPACITY") {
-            capacity.replace(count(value)?).is_some()
+            self.capacity.replace(count(value)?).is_some()
         } else if is_word(option, "ERROR") {
             let rate = float(value).filter(|&rate| rate > 0.0 && rate < 1.0);
             let rate = rate.ok_or(Refusal::ErrorRateRange)?;
-            size.replace(NewSize::ErrorRate(rate)).is_some()
+            self.size.replace(NewSize::ErrorRate(rate)).is_some()
         } else if is_word(option, "BYTES") {
-            size.replace(NewSize::Bytes(count(value)?)).is_some()
+            self.size.replace(NewSize::Bytes(count(value)?)).is_some()
         } else if is_word(option, "LIKE") {
-            like.replace(value).is_some()
+            self.like.replace(value).is_some()
+        } else if is_word(option, "WINDOW") {
+            let window = if is_word(value, "MANUAL") { None } else { Some(count(value)?) };
+            self.window.replace(window).is_some()
+        } else if is_word(option, "SLICES") {
+            self.slices.replace(count(value)?).is_some()
+        } else if is_word(option, "TIME") {
+            !is_word(value, "EVENT") || std::mem::replace(&mut self.is_of_event, true)
+        } else if is_word(option, "LATE") {
+            self.late.replace(late_items(value).ok_or(Refusal::CreateOption)?).is_some()
         } else {
             true
-        };
-        if is_second {
-            return Err(Refusal::CreateOption);
-        }
-        at += 2;
+        })
     }
-    let new = match (kind, capacity, size, like) {
-        (Some(kind), Some(capacity), Some(size), None) => {
-            NewFilter::Planned { kind, capacity, size, is_replicated }
+
+    /// What they ask for; None if they do not go together.
+    fn filter(self) -> Option<NewFilter<'a>> {
+        let Self { kind, capacity, size, like, is_replicated, .. } = self;
+        let is_plain = self.slices.is_none() && !self.is_of_event && self.late.is_none();
+        match (kind, capacity, size, like, self.window) {
+            (Some(kind), Some(capacity), Some(size), None, None) if is_plain && !self.refresh => {
+                Some(NewFilter::Planned { kind, capacity, size, is_replicated })
+            }
+            (None, Some(capacity), Some(NewSize::ErrorRate(error_rate)), None, Some(window_ms)) => {
+                let window = self.window(window_ms)?;
+                Some(NewFilter::Window { capacity, error_rate, window, is_replicated })
+            }
+            (None, None, None, Some(like), None) if is_plain && !self.refresh && !is_replicated => {
+                Some(NewFilter::Like(like))
+            }
+            _ => None,
         }
-        (None, None, None, Some(like)) if !is_replicated => NewFilter::Like(like),
-        _ => return Err(Refusal::CreateOption),
-    };
-    Ok(Command::Create { key, new })
+    }
+
+    fn window(self, window_ms: Option<u64>) -> Option<NewWindow> {
+        let Self { slices, is_of_event, late, refresh, .. } = self;
+        let slices = slices.map(u32::try_from).transpose().ok()?;
+        let (slice_count, end) = match window_ms {
+            None if is_of_event => return None,
+            None => (slices.unwrap_or(MANUAL_SLICES_DEFAULT), WindowEnd::Rotation),
+            Some(window_ms) => {
+                let slice_count = slices.unwrap_or(SLICES_DEFAULT);
+                if !window_ms.is_multiple_of(slice_count.into()) {
+                    return None;
+                }
+                let slice_ms = window_ms / u64::from(slice_count);
+                (slice_count, WindowEnd::Time { slice_ms, is_of_event })
+            }
+        };
+        if late.is_some() && !is_of_event {
+            return None;
+        }
+        Some(NewWindow { slice_count, end, late: late.unwrap_or(LateItems::Reject), refresh })
+    }
+}
+
+fn late_items(name: &[u8]) -> Option<LateItems> {
+    let all =
+        [("REJECT", LateItems::Reject), ("DROP", LateItems::Drop), ("OLDEST", LateItems::Oldest)];
+    all.into_iter().find(|(known, _)| is_word(name, known)).map(|(_, late)| late)
 }
 
 /// A number from 1 on.

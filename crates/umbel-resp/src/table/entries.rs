@@ -6,10 +6,10 @@ use super::build::{
     container, keyed, plain,
 };
 use super::subcommands::{ACL, CLIENT, CLUSTER, COMMAND, CONFIG, MODULE};
-use super::{CommandSpec, cuckoo};
-use crate::command::{bloom, connection, expiry, keyspace, umbel};
+use super::{CommandSpec, cuckoo, umbel};
+use crate::command::{bloom, connection, expiry, keyspace};
 
-pub(super) static COMMANDS: [CommandSpec; 61] = [
+pub(super) static COMMANDS: [CommandSpec; 69] = [
     bloom(
         "bf.add",
         3,
@@ -265,6 +265,20 @@ pub(super) static COMMANDS: [CommandSpec; 61] = [
         keyspace::size,
     ),
     keyed(
+        "flushdb",
+        (-1, None),
+        (&["write"], &["@keyspace", "@write", "@slow", "@dangerous"]),
+        ("Removes all keys from the current database.", "O(N) where N is the number of filters"),
+        keyspace::drop_database,
+    ),
+    keyed(
+        "flushall",
+        (-1, None),
+        (&["write"], &["@keyspace", "@write", "@slow", "@dangerous"]),
+        ("Removes all keys from all databases.", "O(N) where N is the number of filters"),
+        keyspace::drop_databases,
+    ),
+    keyed(
         "expire",
         (-3, ONE_KEY),
         (KEY_WRITE, KEY_WRITE_OF),
@@ -349,39 +363,14 @@ pub(super) static COMMANDS: [CommandSpec; 61] = [
         connection::discard,
     ),
     container("cluster", &CLUSTER, ("A container for Redis Cluster commands.", "3.0.0", "cluster")),
-    plain(
-        "umbel.session",
-        1,
-        (&["fast"], &["@fast", "@bloom"]),
-        ("Opens a session, whose requests may be repeated.", "0.1.0", "module"),
-        umbel::session,
-    ),
-    CommandSpec {
-        // The key of the command inside: it stands two or four arguments behind.
-        keys: None,
-        ..bloom(
-            "umbel.request",
-            -4,
-            (FILTER_WRITE, BLOOM_WRITE),
-            (
-                "Runs an insert under a name of the client, so that it may be repeated.",
-                "As the command inside.",
-            ),
-            umbel::request,
-        )
-    },
-    bloom(
-        "umbel.create",
-        -4,
-        (FILTER_WRITE, BLOOM_WRITE),
-        ("Creates a filter of any kind.", O1),
-        umbel::create,
-    ),
-    bloom(
-        "umbel.info",
-        2,
-        (FILTER_READ, BLOOM_READ),
-        ("Returns every number about a filter.", "O(N) where N is the number of shards"),
-        umbel::info,
-    ),
+    umbel::SESSION,
+    umbel::REQUEST,
+    umbel::CREATE,
+    umbel::INFO,
+    umbel::INSERT_AT,
+    umbel::MERGE,
+    umbel::INTERSECT,
+    umbel::ESTIMATE,
+    umbel::RESET,
+    umbel::ROTATE,
 ];

@@ -33,6 +33,15 @@ impl Overlap {
     }
 }
 
+impl Overlap {
+    /// What they have in common by what they have together, from 0 to 1; None where that cannot be told, or
+    /// neither has any.
+    pub(crate) fn jaccard(&self) -> Option<f64> {
+        let (both, either) = (self.both?.item_count, self.either?.item_count);
+        (either > 0.0).then(|| (both / either).clamp(0.0, 1.0))
+    }
+}
+
 impl Coordinator {
     /// Estimates how many items two filters of one shape and key have, each, together and in common. What
     /// is inserted meanwhile may be counted or not; of replicated filters this node's copies are counted.

@@ -10,7 +10,7 @@ use umbel_engine::meta::{Distribution, FilterName, FilterVerb, MetaError};
 use umbel_engine::shard::{Bitmap, SliceShape};
 use umbel_engine::{OwnerId, RequestId, SessionId};
 use umbel_filter::Kind;
-use umbel_resp::{InfoField, NewBloom, NewFilter, NewSize, Refusal, Reply, RequestName};
+use umbel_resp::{InfoField, NewBloom, Refusal, Reply, RequestName};
 
 use super::answers::refusal;
 use super::session::{NoFilter, Session};
@@ -76,7 +76,7 @@ impl Answered {
 
 impl Packed {
     /// In batches that the service takes.
-    fn batches(self) -> impl Iterator<Item = ItemBatch> {
+    pub(super) fn batches(self) -> impl Iterator<Item = ItemBatch> {
         let mut data = Bytes::from(self.data);
         let lengths = self.lengths;
         let mut at = 0;
@@ -259,33 +259,6 @@ pub(super) async fn reserve(
     Ok(Reply::OK)
 }
 
-/// `UMBEL.CREATE`.
-pub(super) async fn create_any(
-    session: &Session,
-    key: &[u8],
-    new: NewFilter<'_>,
-) -> Result<Reply, Refusal> {
-    let name = session.filter(FilterVerb::Manage, key)?;
-    let plan = match new {
-        NewFilter::Like(other) => Plan::Like(session.filter(FilterVerb::Read, other)?),
-        NewFilter::Planned { kind, capacity, size, is_replicated } => {
-            let name = std::str::from_utf8(kind).ok();
-            let kind = name.and_then(|name| name.parse().ok()).ok_or(Refusal::CreateOption)?;
-            let size = match size {
-                NewSize::ErrorRate(rate) => FilterSize::Rate(rate),
-                NewSize::Bytes(bytes) => FilterSize::Bytes(bytes),
-            };
-            let distribution = match is_replicated {
-                true => Distribution::Replicated,
-                false => Distribution::Partitioned,
-            };
-            Plan::Planned { kind, distribution, capacity, size, hashing: Hashing::Keyed }
-        }
-    };
-    create(session, &name, plan).await?;
-    Ok(Reply::OK)
-}
-
 /// A filter's numbers, or None if it is not there.
 pub(super) async fn described(
     session: &Session,
@@ -306,7 +279,7 @@ pub(super) async fn described(
     }
 }
 
-fn new_count(info: &FilterInfo) -> u64 {
+pub(super) fn new_count(info: &FilterInfo) -> u64 {
     match &info.copies {
         Some(copies) => copies.own.new_count,
         None => info.sum(|slice| slice.new_count),
@@ -393,55 +366,6 @@ pub(super) async fn bloom_info(
         umbel_resp::Protocol::Two => Reply::Array(vec![value]),
         umbel_resp::Protocol::Three => Reply::Map(vec![(name, value)]),
     })
-}
-
-/// `UMBEL.INFO`.
-pub(super) async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
-    let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
-    let settings = &info.record.settings;
-    let kind = Kind::from_id(settings.kind).map_or_else(|| "unknown".to_owned(), |k| k.to_string());
-    let distribution = match info.record.is_replicated() {
-        true => "replicated",
-        false => "partitioned",
-    };
-    let (positions, ones, estimate, rate) = match &info.copies {
-        Some(copies) => {
-            let own = &copies.own;
-            (own.position_count, own.one_count, own.item_count, own.false_positive_rate)
-        }
-        None => (
-            info.sum(|slice| slice.position_count),
-            info.sum(|slice| slice.one_count),
-            info.item_count(),
-            info.false_positive_rate(),
-        ),
-    };
-    let (probes, outlook) = (info.probes(), info.outlook());
-    let number = |number: Option<f64>| number.map_or(Reply::Null, Reply::Double);
-    let rows = vec![
-        ("id", Reply::number(info.id.0)),
-        ("kind", Reply::bulk(kind)),
-        ("distribution", Reply::bulk(distribution)),
-        ("state", Reply::bulk(info.record.state.to_string())),
-        ("generation", Reply::number(info.record.generation.0)),
-        ("capacity", Reply::number(settings.capacity)),
-        ("false_positive_rate", Reply::Double(settings.false_positive_rate)),
-        ("false_positive_rate_now", Reply::Double(rate)),
-        ("new_count", Reply::number(new_count(&info))),
-        ("item_count", estimate.map_or(Reply::Null, Reply::Double)),
-        ("position_count", Reply::number(positions)),
-        ("one_count", Reply::number(ones)),
-        ("memory_bytes", Reply::number(memory_bytes(&info))),
-        ("shards", Reply::number(info.slices.len() as u64)),
-        ("false_positive_rate_measured", number(probes.rate())),
-        ("probe_count", Reply::number(probes.probe_count)),
-        ("new_per_second", number(outlook.new_per_second)),
-        ("seconds_to_capacity", number(outlook.seconds_to_capacity)),
-        ("seconds_to_rate", number(outlook.seconds_to_rate)),
-        ("seconds_to_growth", number(outlook.seconds_to_growth)),
-        ("unexplained_one_count", info.unexplained_one_count().map_or(Reply::Null, Reply::number)),
-    ];
-    Ok(Reply::Map(rows.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect()))
 }
 
 /// `UMBEL.SESSION`.

@@ -48,6 +48,7 @@ pub(super) async fn answer(session: &Session, command: KeysCommand<'_>) -> Resul
             Ok(Reply::Array(matching(keys, Some(pattern)).await))
         }
         KeysCommand::Scan(scan) => Ok(scanned(listed(session, scan.of_type).await?, &scan).await),
+        KeysCommand::DropAll { of_all_databases } => drop_all(session, of_all_databases).await,
         KeysCommand::Size => Ok(Reply::number(listed(session, None).await?.len())),
     }
 }
@@ -131,16 +132,34 @@ async fn scanned(keys: Vec<(FilterId, String)>, scan: &Scan<'_>) -> Reply {
 
 async fn drop_filters(session: &Session, keys: Arguments<'_>) -> Result<Reply, Refusal> {
     let names = named(session, FilterVerb::Manage, keys.iter())?;
+    Ok(Reply::number(drop_each(session, &names).await?))
+}
+
+/// Drops the filters of the connection's database, or of all, that were there when the command came.
+async fn drop_all(session: &Session, of_all_databases: bool) -> Result<Reply, Refusal> {
+    let names = look(session, |state| {
+        let filters = state.filters().filter(|(_, record)| record.state != FilterState::Dropping);
+        let names = filters.map(|(_, record)| record.name.clone());
+        let is_meant =
+            |name: &FilterName| of_all_databases || session.key_of(name.as_str()).is_some();
+        names.filter(is_meant).collect::<Vec<_>>()
+    });
+    drop_each(session, &names.await?).await?;
+    Ok(Reply::OK)
+}
+
+/// Drops filters, and counts those that were there.
+async fn drop_each(session: &Session, names: &[FilterName]) -> Result<u64, Refusal> {
     let deadline = session.shared.deadlines.of_long_command();
     let mut count = 0;
-    for name in &names {
+    for name in names {
         match session.shared.coordinator.drop_filter(name, None, deadline).await {
             Ok(_) => count += 1,
             Err(CallFailure::UnknownFilter { .. }) => {}
             Err(failure) => return Err(refusal(&failure)),
         }
     }
-    Ok(Reply::number(count))
+    Ok(count)
 }
 
 #[cfg(test)]

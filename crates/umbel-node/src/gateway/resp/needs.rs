@@ -9,13 +9,17 @@ use crate::gateway::caller::Need;
 pub(super) fn need_of(name: &str) -> Need {
     match name {
         "bf.add" | "bf.madd" | "bf.insert" | "umbel.request" | "cf.add" | "cf.addnx"
-        | "cf.insert" | "cf.insertnx" => Need::Filter(FilterVerb::Insert),
+        | "cf.insert" | "cf.insertnx" | "umbel.addat" | "umbel.merge" | "umbel.intersect" => {
+            Need::Filter(FilterVerb::Insert)
+        }
         "cf.del" => Need::Filter(FilterVerb::Remove),
         "bf.exists" | "bf.mexists" | "bf.card" | "bf.info" | "cf.exists" | "cf.mexists"
-        | "cf.info" | "umbel.info" | "exists" | "touch" | "type" | "ttl" | "pttl"
-        | "expiretime" | "pexpiretime" => Need::Filter(FilterVerb::Read),
-        "bf.reserve" | "cf.reserve" | "umbel.create" | "del" | "unlink" | "expire" | "pexpire"
-        | "expireat" | "pexpireat" | "persist" => Need::Filter(FilterVerb::Manage),
+        | "cf.info" | "umbel.info" | "umbel.estimate" | "exists" | "touch" | "type" | "ttl"
+        | "pttl" | "expiretime" | "pexpiretime" => Need::Filter(FilterVerb::Read),
+        "bf.reserve" | "cf.reserve" | "umbel.create" | "umbel.reset" | "umbel.rotate" | "del"
+        | "unlink" | "expire" | "pexpire" | "expireat" | "pexpireat" | "persist" => {
+            Need::Filter(FilterVerb::Manage)
+        }
         "hello" | "auth" | "quit" | "reset" => Need::Nothing,
         // It shows where others come from, and what they are called.
         "client|list" => Need::Cluster(ClusterVerb::Admin),
@@ -56,7 +60,8 @@ mod tests {
                 assert_eq!(need == Need::Nothing, spec.is_for_strangers(), "{}", spec.name);
                 let changes =
                     [FilterVerb::Insert, FilterVerb::Remove, FilterVerb::Manage].map(Need::Filter);
-                assert_eq!(changes.contains(&need), spec.is_write(), "{}", spec.name);
+                let is_flush = spec.name.starts_with("flush");
+                assert_eq!(changes.contains(&need) || is_flush, spec.is_write(), "{}", spec.name);
                 // What names a filter needs a right on it.
                 let is_about_one = matches!(need, Need::Filter(_));
                 assert_eq!(
@@ -67,7 +72,7 @@ mod tests {
                 );
             }
         }
-        assert_eq!(for_admins, ["client|list"]);
+        assert_eq!(for_admins, ["client|list", "flushdb", "flushall"]);
         assert_eq!(need_of("flushall"), Need::Cluster(ClusterVerb::Admin));
     }
 }

@@ -14,7 +14,7 @@ use umbel_resp::{
 use super::answers::refusal;
 use super::filters::{self, Packed};
 use super::session::{Executing, Queue, Session};
-use super::{cuckoo, expiry, keys, server};
+use super::{cuckoo, expiry, keys, server, umbel};
 
 /// Names of commands that browsers send: somebody has them speak to the port. Such connections are closed.
 const BROWSER_WORDS: [&[u8]; 2] = [b"post", b"host:"];
@@ -212,6 +212,13 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
                 Err(refusal) => Err(refusal),
             }
         }
+        Ok(Command::Umbel(command)) => {
+            let items = umbel::items_of(&command);
+            match items.map_or(Ok(()), |items| charged(session, request, items).map(drop)) {
+                Ok(()) => umbel::answer(session, command).await,
+                Err(refusal) => Err(refusal),
+            }
+        }
         Ok(command) => answer(session, command).await,
     };
     match answer {
@@ -223,10 +230,8 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
 async fn answer(session: &mut Session, command: Command<'_>) -> Result<Reply, Refusal> {
     match command {
         Command::Reserve { key, new } => filters::reserve(session, key, new).await,
-        Command::Create { key, new } => filters::create_any(session, key, new).await,
         Command::Cardinality { key } => filters::cardinality(session, key).await,
         Command::BloomInfo { key, field } => filters::bloom_info(session, key, field).await,
-        Command::FilterInfo { key } => filters::filter_info(session, key).await,
         Command::Session => filters::open_session(session).await,
         Command::Keys(command) => keys::answer(session, command).await,
         Command::Expiry(command) => expiry::answer(session, command).await,
@@ -236,6 +241,7 @@ async fn answer(session: &mut Session, command: Command<'_>) -> Result<Reply, Re
         Command::Insert(_)
         | Command::Contains(_)
         | Command::Cuckoo(_)
+        | Command::Umbel(_)
         | Command::Transaction(_) => {
             unreachable!("these have been carried out")
         }

@@ -1,0 +1,91 @@
+//! Umbel's own words about several filters, and commands that drop them all.
+
+use super::resp_test::{Client, node};
+
+/// A number of an answer: an integer, or a text in two lines.
+async fn number(client: &mut Client, request: &str) -> f64 {
+    client.send(format!("{request}\r\n").as_bytes()).await;
+    let line = client.line().await;
+    match line.strip_prefix(':') {
+        Some(number) => number.parse().unwrap(),
+        None => client.line().await.parse().unwrap(),
+    }
+}
+
+async fn filters(client: &mut Client, items: [&str; 2]) {
+    client.ask("UMBEL.CREATE s KIND classic CAPACITY 10000 ERROR 0.000001", "+OK\r\n").await;
+    for (like, items) in ["t", "u", "v"].into_iter().zip([items[1], "", ""]) {
+        client.ask(&format!("UMBEL.CREATE {like} LIKE s"), "+OK\r\n").await;
+        if !items.is_empty() {
+            number_of_list(client, &format!("BF.MADD {like} {items}")).await;
+        }
+    }
+    number_of_list(client, &format!("BF.MADD s {}", items[0])).await;
+}
+
+/// How many ones a list of them has.
+async fn number_of_list(client: &mut Client, request: &str) -> usize {
+    client.send(format!("{request}\r\n").as_bytes()).await;
+    let count: usize = client.line().await[1..].parse().unwrap();
+    let mut ones = 0;
+    for _ in 0..count {
+        ones += usize::from(client.line().await == ":1");
+    }
+    ones
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn filters_are_put_together_and_compared() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    let items = |range: std::ops::Range<u32>| {
+        range.map(|item| item.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    filters(&mut client, [&items(0..300), &items(200..400)]).await;
+    // Few of 20 positions an item are shared: estimates are exact within a few items.
+    let union = number(&mut client, "UMBEL.ESTIMATE union s t").await;
+    assert!((395.0..405.0).contains(&union), "{union}");
+    let both = number(&mut client, "UMBEL.ESTIMATE INTERSECTION s t").await;
+    assert!((95.0..105.0).contains(&both), "{both}");
+    let jaccard = number(&mut client, "UMBEL.ESTIMATE JACCARD s t").await;
+    assert!((jaccard - both / union).abs() < 1e-9, "{jaccard}");
+    client.ask("UMBEL.ESTIMATE JACCARD u v", "$-1\r\n").await;
+    client.ask("UMBEL.ESTIMATE UNION s missing", "-ERR not found\r\n").await;
+
+    let set = number(&mut client, "UMBEL.MERGE u s t").await;
+    assert!((7_000.0..8_001.0).contains(&set), "{set}");
+    client.ask("UMBEL.MERGE u s t", ":0\r\n").await;
+    assert!(number(&mut client, "UMBEL.INTERSECT v s t").await > 1_900.0);
+    let asked = items(0..400);
+    assert_eq!(number_of_list(&mut client, &format!("BF.MEXISTS u {asked}")).await, 400);
+    let common = items(200..300);
+    assert_eq!(number_of_list(&mut client, &format!("BF.MEXISTS v {common}")).await, 100);
+    client.ask("UMBEL.MERGE u missing", "-ERR not found\r\n").await;
+    client.ask("BF.RESERVE other 0.01 10", "+OK\r\n").await;
+    let refused = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+    client.ask("UMBEL.MERGE u other", refused).await;
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_is_emptied_and_all_of_them() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    for database in [0, 1, 2] {
+        client.ask(&format!("SELECT {database}"), "+OK\r\n").await;
+        client.ask("BF.ADD k x", ":1\r\n").await;
+        client.ask("CF.ADD c x", ":1\r\n").await;
+    }
+    client.ask("SELECT 1", "+OK\r\n").await;
+    client.ask("FLUSHDB", "+OK\r\n").await;
+    for (database, count) in [(0, 2), (1, 0), (2, 2)] {
+        client.ask(&format!("SELECT {database}"), "+OK\r\n").await;
+        client.ask("DBSIZE", &format!(":{count}\r\n")).await;
+    }
+    client.ask("FLUSHALL ASYNC", "+OK\r\n").await;
+    for database in [0, 1, 2] {
+        client.ask(&format!("SELECT {database}"), "+OK\r\n").await;
+        client.ask("DBSIZE", ":0\r\n").await;
+    }
+    node.shutdown().await;
+}
