@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 /// Bytes of a piece: so few that an item that is new costs little, so many that their digests are 0.2 % of a filter.
 const PIECE_BYTES: usize = 4096;
 
+/// What a file of an export begins with.
+pub const EXPORT_FILE_MAGIC: [u8; 8] = *b"UMBLEXP1";
+
 /// Bytes of a piece's digest: a piece that changed has the same by chance with 2^-64.
 pub const DIGEST_BYTES: usize = 8;
 

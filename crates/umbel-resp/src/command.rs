@@ -5,6 +5,7 @@ use crate::reply::Protocol;
 use crate::table::CommandSpec;
 
 pub use self::cuckoo::{CuckooCommand, CuckooInsert};
+pub use self::dump::DumpCommand;
 pub use self::umbel::{
     LateItems, NewFilter, NewSize, NewWindow, SetEstimate, UmbelCommand, WindowEnd,
 };
@@ -12,6 +13,7 @@ pub use self::umbel::{
 pub(crate) mod bloom;
 pub(crate) mod connection;
 pub(crate) mod cuckoo;
+pub(crate) mod dump;
 pub(crate) mod expiry;
 pub(crate) mod keyspace;
 pub(crate) mod umbel;
@@ -47,6 +49,8 @@ pub enum Command<'a> {
     },
     /// What is about cuckoo filters alone.
     Cuckoo(CuckooCommand<'a>),
+    /// What copies a filter out, or in.
+    Dump(DumpCommand<'a>),
     /// What is about keys, whatever their kind.
     Keys(KeysCommand<'a>),
     /// What is about the time at which a key goes.

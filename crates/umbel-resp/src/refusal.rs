@@ -131,6 +131,18 @@ pub enum Refusal {
     /// CF.DEL: there is no cuckoo filter of this name.
     #[error("Not found")]
     NoCuckoo,
+    /// BF.SCANDUMP: the iterator is no number.
+    #[error("Second argument must be numeric")]
+    DumpIterator,
+    /// BF.LOADCHUNK: the iterator is no number.
+    #[error("ERR Second argument must be numeric")]
+    LoadIterator,
+    /// CF.SCANDUMP, CF.LOADCHUNK: the iterator is no number.
+    #[error("Invalid position")]
+    CuckooIterator,
+    /// BF.LOADCHUNK, CF.LOADCHUNK: no piece of a copy, or not the next one; or the filter is there.
+    #[error("ERR received bad data")]
+    BadData,
     /// BF.INFO: no field of this name.
     #[error("Invalid information value")]
     InfoField,

@@ -33,7 +33,7 @@ mod incoming;
 mod outgoing;
 mod whole;
 
-pub(crate) use outgoing::KnownFrames;
+pub(crate) use outgoing::{ExportParts, KnownFrames};
 
 /// Version of the layout of backups.
 const BACKUP_FORMAT: u32 = 1;
@@ -43,7 +43,7 @@ const SETTINGS_BYTES_MAX: usize = 1024;
 
 /// Largest frame that is taken in: twice what an export makes, so that later releases may make
 /// somewhat larger ones. A frame is one entry of a shard's log.
-const FRAME_BYTES_MAX: usize = 2 * EXPORT_FRAME_PAYLOAD_BYTES_MAX + FRAME_HEADER_BYTES;
+pub(crate) const FRAME_BYTES_MAX: usize = 2 * EXPORT_FRAME_PAYLOAD_BYTES_MAX + FRAME_HEADER_BYTES;
 
 /// Frames of one copy that are on their way to shards at once: 16 MiB at most.
 const LOADS_IN_FLIGHT_MAX: usize = 8;

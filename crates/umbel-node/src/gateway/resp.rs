@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use umbel_filter::Kind;
 
+use self::dumps::Dumps;
 use self::shared::{Clients, Counts, Shared};
 use super::admission::Budget;
 use super::deadlines::Deadlines;
@@ -30,6 +31,8 @@ use crate::ports::{Incoming, Listener};
 mod answers;
 mod connection;
 mod cuckoo;
+mod dump_bytes;
+mod dumps;
 mod expiry;
 mod filters;
 mod keys;
@@ -42,6 +45,8 @@ mod umbel;
 
 #[cfg(test)]
 mod cuckoo_test;
+#[cfg(test)]
+mod dumps_test;
 #[cfg(test)]
 mod resp_test;
 #[cfg(test)]
@@ -113,6 +118,7 @@ pub(crate) async fn serve(
         started,
         clients,
         counts,
+        dumps: Dumps::default(),
     });
     let (stopping, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();

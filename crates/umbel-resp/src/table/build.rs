@@ -18,6 +18,8 @@ pub(super) const O1: &str = "O(1)";
 
 pub(super) const ON: &str = "O(N) where N is the number of arguments";
 
+pub(super) const DUMPED: &str = "O(n), where n is the capacity";
+
 pub(super) const FILTER_WRITE: Names = &["write", "denyoom", "module"];
 pub(super) const FILTER_READ: Names = &["readonly", "module", "fast"];
 pub(super) const ANYTIME: Names = &["loading", "stale"];

@@ -1,8 +1,8 @@
 //! The entries of `CF.*`.
 
 use super::CommandSpec;
-use super::build::{FILTER_READ, FILTER_WRITE, Names, bloom};
-use crate::command::cuckoo;
+use super::build::{DUMPED, FILTER_READ, FILTER_WRITE, Names, bloom};
+use crate::command::{cuckoo, dump};
 
 const WRITE: Names = &["@write", "@cuckoo"];
 const READ: Names = &["@read", "@fast", "@cuckoo"];
@@ -89,4 +89,20 @@ pub(super) const INFO: CommandSpec = bloom(
     (FILTER_READ, READ),
     ("Returns information about a Cuckoo Filter", "O(1)"),
     cuckoo::info,
+);
+
+pub(super) const NEXT: CommandSpec = bloom(
+    "cf.scandump",
+    3,
+    (FILTER_READ, READ),
+    ("Begins an incremental save of the cuckoo filter", DUMPED),
+    dump::next_of_cuckoo,
+);
+
+pub(super) const LOAD: CommandSpec = bloom(
+    "cf.loadchunk",
+    4,
+    (FILTER_WRITE, WRITE),
+    ("Restores a filter previously saved using SCANDUMP", DUMPED),
+    dump::load_cuckoo,
 );

@@ -1,15 +1,15 @@
 //! The entries of the table.
 
 use super::build::{
-    ALL_KEYS, ANYTIME, ANYTIME_FAST, BLOOM_READ, BLOOM_WRITE, FAST, FILTER_READ, FILTER_WRITE,
-    KEY_READ, KEY_READ_OF, KEY_WRITE, KEY_WRITE_OF, O1, ON, ONE_KEY, SLOW, STRANGERS, bloom,
-    container, keyed, plain,
+    ALL_KEYS, ANYTIME, ANYTIME_FAST, BLOOM_READ, BLOOM_WRITE, DUMPED, FAST, FILTER_READ,
+    FILTER_WRITE, KEY_READ, KEY_READ_OF, KEY_WRITE, KEY_WRITE_OF, O1, ON, ONE_KEY, SLOW, STRANGERS,
+    bloom, container, keyed, plain,
 };
 use super::subcommands::{ACL, CLIENT, CLUSTER, COMMAND, CONFIG, MODULE};
 use super::{CommandSpec, cuckoo, umbel};
-use crate::command::{bloom, connection, expiry, keyspace};
+use crate::command::{bloom, connection, dump, expiry, keyspace};
 
-pub(super) static COMMANDS: [CommandSpec; 69] = [
+pub(super) static COMMANDS: [CommandSpec; 73] = [
     bloom(
         "bf.add",
         3,
@@ -78,6 +78,20 @@ pub(super) static COMMANDS: [CommandSpec; 69] = [
         ("Returns the cardinality of a Bloom filter", O1),
         bloom::cardinality,
     ),
+    bloom(
+        "bf.scandump",
+        3,
+        (FILTER_READ, BLOOM_READ),
+        ("Begins an incremental save of the bloom filter", DUMPED),
+        dump::next,
+    ),
+    bloom(
+        "bf.loadchunk",
+        4,
+        (FILTER_WRITE, BLOOM_WRITE),
+        ("Restores a filter previously saved using SCANDUMP", DUMPED),
+        dump::load,
+    ),
     cuckoo::ADD,
     cuckoo::ADD_NEW,
     cuckoo::INSERT,
@@ -87,6 +101,8 @@ pub(super) static COMMANDS: [CommandSpec; 69] = [
     cuckoo::REMOVE,
     cuckoo::RESERVE,
     cuckoo::INFO,
+    cuckoo::NEXT,
+    cuckoo::LOAD,
     plain(
         "ping",
         -1,

@@ -100,6 +100,42 @@ assert cluster.execute_command("BF.EXISTS", "c", "x") == 1
 print("done")
 "#;
 
+/// The pieces of a dump are the file of an export: either side takes what the other wrote.
+#[test]
+fn a_dump_is_an_export() {
+    let sandbox = Sandbox::new();
+    let (server, address) = Server::start_with_redis(&sandbox);
+    let mut client = connect(&address);
+    ask(&mut client, "BF.ADD seen alice\r\n", ":1\r\n");
+    client.write_all(b"BF.SCANDUMP seen 0\r\n").unwrap();
+    let mut line = || {
+        let mut line = Vec::new();
+        let mut byte = [0];
+        while !line.ends_with(b"\r\n") {
+            client.read_exact(&mut byte).unwrap();
+            line.extend(byte);
+        }
+        String::from_utf8(line).unwrap()
+    };
+    assert_eq!(line(), "*2\r\n");
+    let iterator = line();
+    let length: usize = line()[1..].trim().parse().unwrap();
+    let mut piece = vec![0; length + 2];
+    client.read_exact(&mut piece).unwrap();
+    let next = format!("BF.SCANDUMP seen {}\r\n", iterator[1..].trim());
+    ask(&mut client, &next, "*2\r\n:0\r\n$0\r\n\r\n");
+    sandbox.write("seen.umbel", &piece[..length]);
+    server.run(&sandbox, "filter import copy --file seen.umbel").ended_with(0);
+    ask(&mut client, "BF.MEXISTS copy alice bob\r\n", "*2\r\n:1\r\n:0\r\n");
+
+    server.run(&sandbox, "filter export copy --out copy.umbel").ended_with(0);
+    let written = std::fs::read(sandbox.path("copy.umbel")).unwrap();
+    let head =
+        format!("*4\r\n$12\r\nBF.LOADCHUNK\r\n$5\r\nthird\r\n$1\r\n1\r\n${}\r\n", written.len());
+    client.write_all(&[head.as_bytes(), &written, b"\r\n"].concat()).unwrap();
+    ask(&mut client, "BF.MEXISTS third alice bob\r\n", "+OK\r\n*2\r\n:1\r\n:0\r\n");
+}
+
 #[test]
 fn redis_py_is_at_home() {
     let is_there =

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use umbel_engine::meta::{FilterName, FilterState};
 use umbel_engine::shard::PartError;
 use umbel_engine::{FilterId, Generation, ShardId};
-use umbel_filter::CellCount;
+use umbel_filter::{CellCount, Kind};
 
 use super::whole::CopyFrames;
 use super::{
@@ -96,6 +96,11 @@ pub(crate) struct ExportParts {
 }
 
 impl ExportParts {
+    /// The filter's kind, before the first part is taken; None behind it, or if no release knows it.
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        Kind::from_id(self.head.as_ref()?.record.settings.kind)
+    }
+
     /// The next part, None behind the end.
     pub(crate) async fn next(&mut self) -> Result<Option<ExportPart>, CallFailure> {
         if let Some(head) = self.head.take() {

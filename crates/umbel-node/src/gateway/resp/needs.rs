@@ -12,14 +12,14 @@ pub(super) fn need_of(name: &str) -> Need {
         | "cf.insert" | "cf.insertnx" | "umbel.addat" | "umbel.merge" | "umbel.intersect" => {
             Need::Filter(FilterVerb::Insert)
         }
+        "bf.scandump" | "cf.scandump" => Need::Filter(FilterVerb::Export),
         "cf.del" => Need::Filter(FilterVerb::Remove),
         "bf.exists" | "bf.mexists" | "bf.card" | "bf.info" | "cf.exists" | "cf.mexists"
         | "cf.info" | "umbel.info" | "umbel.estimate" | "exists" | "touch" | "type" | "ttl"
         | "pttl" | "expiretime" | "pexpiretime" => Need::Filter(FilterVerb::Read),
-        "bf.reserve" | "cf.reserve" | "umbel.create" | "umbel.reset" | "umbel.rotate" | "del"
-        | "unlink" | "expire" | "pexpire" | "expireat" | "pexpireat" | "persist" => {
-            Need::Filter(FilterVerb::Manage)
-        }
+        "bf.reserve" | "cf.reserve" | "bf.loadchunk" | "cf.loadchunk" | "umbel.create"
+        | "umbel.reset" | "umbel.rotate" | "del" | "unlink" | "expire" | "pexpire" | "expireat"
+        | "pexpireat" | "persist" => Need::Filter(FilterVerb::Manage),
         "hello" | "auth" | "quit" | "reset" => Need::Nothing,
         // It shows where others come from, and what they are called.
         "client|list" => Need::Cluster(ClusterVerb::Admin),

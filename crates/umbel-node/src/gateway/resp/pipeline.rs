@@ -14,7 +14,7 @@ use umbel_resp::{
 use super::answers::refusal;
 use super::filters::{self, Packed};
 use super::session::{Executing, Queue, Session};
-use super::{cuckoo, expiry, keys, server, umbel};
+use super::{cuckoo, dumps, expiry, keys, server, umbel};
 
 /// Names of commands that browsers send: somebody has them speak to the port. Such connections are closed.
 const BROWSER_WORDS: [&[u8]; 2] = [b"post", b"host:"];
@@ -233,6 +233,7 @@ async fn answer(session: &mut Session, command: Command<'_>) -> Result<Reply, Re
         Command::Cardinality { key } => filters::cardinality(session, key).await,
         Command::BloomInfo { key, field } => filters::bloom_info(session, key, field).await,
         Command::Session => filters::open_session(session).await,
+        Command::Dump(command) => dumps::answer(session, command).await,
         Command::Keys(command) => keys::answer(session, command).await,
         Command::Expiry(command) => expiry::answer(session, command).await,
         Command::Connection(command) => server::answer(session, command).await,

@@ -18,7 +18,7 @@ pub(super) async fn node() -> (TempDir, Node) {
 }
 
 pub(super) struct Client {
-    stream: Box<dyn Stream>,
+    pub(super) stream: Box<dyn Stream>,
 }
 
 impl Client {

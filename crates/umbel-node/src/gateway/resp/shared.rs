@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use umbel_filter::Kind;
 use umbel_resp::Protocol;
 
+use super::dumps::Dumps;
 use crate::coordinator::Coordinator;
 use crate::gateway::admission::Budget;
 use crate::gateway::deadlines::Deadlines;
@@ -26,6 +27,7 @@ pub(super) struct Shared {
     pub(super) started: Instant,
     pub(super) clients: Clients,
     pub(super) counts: Counts,
+    pub(super) dumps: Dumps,
 }
 
 /// What `INFO` counts.

@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use umbel_client::MESSAGE_BYTES_MAX;
 use umbel_client::proto::{BackupChunk, ExportChunk, ExportEnd, backup_chunk, export_chunk};
+use umbel_node::export_change::EXPORT_FILE_MAGIC;
 use umbel_node::ports::{WRAPPED_EXTRA_BYTES, WrappingKey};
 
 /// A kind of file.
@@ -87,7 +88,7 @@ impl Frames {
 pub(crate) struct ExportCheck(Option<Frames>);
 
 impl Chunk for ExportChunk {
-    const MAGIC: [u8; 8] = *b"UMBLEXP1";
+    const MAGIC: [u8; 8] = EXPORT_FILE_MAGIC;
     const KIND: &'static str = "export";
     type Check = ExportCheck;
 

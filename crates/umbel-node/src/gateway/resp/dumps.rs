@@ -1,0 +1,313 @@
+//! Copies of filters in pieces: `BF.SCANDUMP`, `BF.LOADCHUNK` and those of `CF.*`.
+//!
+//! ```text
+//! SCANDUMP k 0 → [i₁, piece]   SCANDUMP k i₁ → [i₂, piece]   …   SCANDUMP k iₙ → [0, ""]
+//! LOADCHUNK k i₁ piece         LOADCHUNK k i₂ piece          …   the filter is there with the last one
+//! ```
+//!
+//! An iterator is the number of a copy, which its node keeps while it is read, and of a piece. Any connection to
+//! the node may go on, and ask for the last piece once more. A copy that nobody reads, or writes, is given up.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_stream::wrappers::ReceiverStream;
+use umbel_engine::meta::{FilterName, FilterVerb};
+use umbel_filter::Kind;
+use umbel_resp::{DumpCommand, Refusal, Reply};
+
+use super::answers::refusal;
+use super::dump_bytes::{NoCopy, PartReader, write_part};
+use super::session::Session;
+use super::shared::Shared;
+use crate::coordinator::copies::{ExportParts, ImportPart};
+use crate::failure::CallFailure;
+use crate::gateway::limits::RESP_BUSY_WAIT_MAX;
+use crate::limits::RETRY_WAIT_MIN;
+
+/// Bytes of a piece: an argument of a command may have some more.
+const PIECE_BYTES: usize = 384 << 10;
+
+/// Bits of an iterator that number the piece: 2^20 pieces are 384 GiB.
+const PIECE_NUMBER_BITS: u32 = 20;
+
+/// Copies that a node keeps, of either direction: each holds some megabytes, and a slice at the node that it is read from.
+const COPIES_MAX: usize = 16;
+
+/// A copy that nobody has asked for so long is given up.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// Copies under way.
+#[derive(Default)]
+pub(super) struct Dumps {
+    last: AtomicU64,
+    read: Mutex<BTreeMap<u64, Arc<Reading>>>,
+    /// By the names of the filters to be.
+    written: Mutex<BTreeMap<FilterName, Arc<tokio::sync::Mutex<Writing>>>>,
+}
+
+/// A copy that is read.
+struct Reading {
+    name: FilterName,
+    used: Mutex<Instant>,
+    state: tokio::sync::Mutex<Pieces>,
+}
+
+/// Pieces of a copy.
+struct Pieces {
+    parts: ExportParts,
+    /// Bytes that are no piece yet.
+    ahead: Vec<u8>,
+    has_ended: bool,
+    /// Number of the piece that was answered last, and the piece.
+    number: u64,
+    piece: Bytes,
+}
+
+/// A copy that comes.
+struct Writing {
+    reader: PartReader,
+    /// Number of the piece that was taken last.
+    number: u64,
+    parts: mpsc::Sender<Result<ImportPart, CallFailure>>,
+    import: JoinHandle<Result<(), CallFailure>>,
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        // What is half loaded is dropped with the call that loads it.
+        self.import.abort();
+    }
+}
+
+pub(super) async fn answer(session: &Session, command: DumpCommand<'_>) -> Result<Reply, Refusal> {
+    match command {
+        DumpCommand::Next { key, iterator, is_cuckoo } => {
+            let name = session.filter(FilterVerb::Export, key)?;
+            let piece = match iterator {
+                0 => Some(begin(session, name, is_cuckoo).await?),
+                iterator => next(session, &name, iterator).await?,
+            };
+            let (iterator, piece) = match piece {
+                Some((iterator, piece)) => (iterator, Reply::Bulk(piece.to_vec())),
+                None if is_cuckoo => (0, Reply::Null),
+                None => (0, Reply::Bulk(Vec::new())),
+            };
+            Ok(Reply::Array(vec![Reply::number(iterator), piece]))
+        }
+        DumpCommand::Load { key, iterator, data } => {
+            let name = session.filter(FilterVerb::Manage, key)?;
+            let number = split(iterator).map(|(_, number)| number).ok_or(Refusal::BadData)?;
+            load(session, name, number, data).await.map(|()| Reply::OK)
+        }
+    }
+}
+
+/// The numbers of a copy and a piece.
+fn split(iterator: i64) -> Option<(u64, u64)> {
+    let iterator = u64::try_from(iterator).ok()?;
+    let number = iterator & ((1 << PIECE_NUMBER_BITS) - 1);
+    (number > 0).then_some((iterator >> PIECE_NUMBER_BITS, number))
+}
+
+/// Begins a copy: its first piece.
+async fn begin(
+    session: &Session,
+    name: FilterName,
+    is_cuckoo: bool,
+) -> Result<(u64, Bytes), Refusal> {
+    let (coordinator, dumps) = (&session.shared.coordinator, &session.shared.dumps);
+    let deadline = session.shared.deadlines.of_long_command();
+    let parts = coordinator.export(&name, None, deadline).await.map_err(|f| refusal(&f))?;
+    if is_cuckoo && parts.kind() != Some(Kind::Cuckoo) {
+        return Err(Refusal::WrongType);
+    }
+    let (ahead, piece) = (Vec::new(), Bytes::new());
+    let pieces = Pieces { parts, ahead, has_ended: false, number: 0, piece };
+    let (used, state) = (Mutex::new(Instant::now()), tokio::sync::Mutex::new(pieces));
+    let reading = Arc::new(Reading { name, used, state });
+    let id = dumps.last.fetch_add(1, Ordering::Relaxed) + 1;
+    {
+        let mut read = lock(&dumps.read);
+        while read.len() >= COPIES_MAX {
+            let longest = read.iter().min_by_key(|(_, reading)| *lock(&reading.used));
+            let Some((&longest, _)) = longest else { break };
+            read.remove(&longest);
+        }
+        read.insert(id, Arc::clone(&reading));
+    }
+    tokio::spawn(give_up_idle(Arc::clone(&session.shared), id));
+    let piece = reading.state.lock().await.next().await?;
+    let piece = piece.ok_or_else(gone)?;
+    Ok((id << PIECE_NUMBER_BITS | 1, piece))
+}
+
+/// Lets go of a copy that nobody asks for.
+async fn give_up_idle(shared: Arc<Shared>, id: u64) {
+    loop {
+        let used = lock(&shared.dumps.read).get(&id).map(|reading| *lock(&reading.used));
+        let Some(used) = used else { return };
+        if used.elapsed() >= IDLE_MAX {
+            lock(&shared.dumps.read).remove(&id);
+            return;
+        }
+        sleep_until(used + IDLE_MAX).await;
+    }
+}
+
+/// The piece behind the one that an iterator names, or the same one again; None behind the last.
+async fn next(
+    session: &Session,
+    name: &FilterName,
+    iterator: i64,
+) -> Result<Option<(u64, Bytes)>, Refusal> {
+    let Some((id, number)) = split(iterator) else { return Ok(None) };
+    let dumps = &session.shared.dumps;
+    let reading = lock(&dumps.read).get(&id).filter(|reading| reading.name == *name).cloned();
+    let reading = reading.ok_or_else(gone)?;
+    *lock(&reading.used) = Instant::now();
+    let mut pieces = reading.state.lock().await;
+    if number + 1 == pieces.number {
+        return Ok(Some((id << PIECE_NUMBER_BITS | pieces.number, pieces.piece.clone())));
+    }
+    if number != pieces.number {
+        return Err(gone());
+    }
+    let piece = pieces.next().await?;
+    Ok(piece.map(|piece| (id << PIECE_NUMBER_BITS | pieces.number, piece)))
+}
+
+/// The copy is another node's, or was given up.
+fn gone() -> Refusal {
+    Refusal::Other("ERR this node holds no such copy any more: begin again with iterator 0".into())
+}
+
+impl Pieces {
+    /// The next piece; None behind the last.
+    async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
+        while self.ahead.len() < PIECE_BYTES && !self.has_ended {
+            match self.parts.next().await.map_err(|failure| refusal(&failure))? {
+                Some(part) => write_part(part, &mut self.ahead),
+                None => self.has_ended = true,
+            }
+        }
+        if self.ahead.is_empty() {
+            return Ok(None);
+        }
+        let rest = self.ahead.split_off(self.ahead.len().min(PIECE_BYTES));
+        self.piece = std::mem::replace(&mut self.ahead, rest).into();
+        self.number += 1;
+        Ok(Some(self.piece.clone()))
+    }
+}
+
+/// Takes a piece in.
+async fn load(
+    session: &Session,
+    name: FilterName,
+    number: u64,
+    data: &[u8],
+) -> Result<(), Refusal> {
+    let dumps = &session.shared.dumps;
+    let writing = match number {
+        1 => begin_load(session, &name).await?,
+        _ => lock(&dumps.written).get(&name).cloned().ok_or(Refusal::NotFound)?,
+    };
+    let outcome = writing.lock().await.take(&name, number, data).await;
+    if !matches!(outcome, Ok(false)) {
+        let mut written = lock(&dumps.written);
+        if written.get(&name).is_some_and(|ours| Arc::ptr_eq(ours, &writing)) {
+            written.remove(&name);
+        }
+    }
+    outcome.map(drop)
+}
+
+/// Begins to load a copy; one of the same name that has not come as a whole is given up.
+async fn begin_load(
+    session: &Session,
+    name: &FilterName,
+) -> Result<Arc<tokio::sync::Mutex<Writing>>, Refusal> {
+    let coordinator = Arc::clone(&session.shared.coordinator);
+    let deadline = session.shared.deadlines.of_command();
+    let given_up = lock(&session.shared.dumps.written).remove(name).is_some();
+    let patience = Instant::now() + if given_up { RESP_BUSY_WAIT_MAX } else { Duration::ZERO };
+    loop {
+        coordinator.meta_refresh(deadline).await.map_err(|failure| refusal(&failure))?;
+        let is_there = coordinator.read_meta(|state| state.filter_by_name(name.as_str()).is_some());
+        if !is_there.map_err(|failure| refusal(&failure))? {
+            break;
+        }
+        if Instant::now() >= patience {
+            return Err(Refusal::BadData);
+        }
+        sleep(RETRY_WAIT_MIN).await;
+    }
+    let mut written = lock(&session.shared.dumps.written);
+    // Those whose import has ended, as it does when no piece comes for a while.
+    written.retain(|_, writing| {
+        writing.try_lock().map_or(true, |writing| !writing.import.is_finished())
+    });
+    if written.len() >= COPIES_MAX {
+        let what = format!("TRYAGAIN {COPIES_MAX} copies are being loaded on this node");
+        return Err(Refusal::Other(what.into()));
+    }
+    let (parts, coming) = mpsc::channel(1);
+    let owner = session.caller.principal_name();
+    let import = tokio::spawn(async move {
+        coordinator.import(ReceiverStream::new(coming), owner).await.map(drop)
+    });
+    let writing = Writing { reader: PartReader::default(), number: 0, parts, import };
+    let writing = Arc::new(tokio::sync::Mutex::new(writing));
+    written.insert(name.clone(), Arc::clone(&writing));
+    Ok(writing)
+}
+
+impl Writing {
+    /// Takes a piece: whether it was the last one.
+    async fn take(&mut self, name: &FilterName, number: u64, data: &[u8]) -> Result<bool, Refusal> {
+        if number == self.number {
+            // It comes again.
+            return Ok(false);
+        }
+        if number != self.number + 1 {
+            return Err(Refusal::BadData);
+        }
+        self.reader.push(data);
+        self.number = number;
+        loop {
+            match self.reader.next(name) {
+                Err(NoCopy) => return Err(Refusal::BadData),
+                Ok(None) => break,
+                Ok(Some(part)) => {
+                    if self.parts.send(Ok(part)).await.is_err() {
+                        return self.ended().await.map(|()| true);
+                    }
+                }
+            }
+        }
+        if !self.reader.is_complete() {
+            return Ok(false);
+        }
+        self.ended().await.map(|()| true)
+    }
+
+    /// What has become of the import.
+    async fn ended(&mut self) -> Result<(), Refusal> {
+        match (&mut self.import).await {
+            Ok(outcome) => outcome.map_err(|failure| refusal(&failure)),
+            Err(error) => Err(Refusal::Other(format!("ERR {error}").into())),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it holds one of these.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
