@@ -91,8 +91,18 @@ for protocol in (2, 3):
     for item in range(200):
         pipe.execute_command("BF.EXISTS", "k", item)
     assert all(pipe.execute())
+    chunks, at = [], 0
+    while True:
+        at, data = bf.scandump("k", at)
+        if at == 0:
+            break
+        chunks.append((at, data))
+    assert all(bf.loadchunk("copy", at, data) for at, data in chunks)
+    assert bf.mexists("copy", "a", 199) == [1, 1] and bf.card("copy") == bf.card("k")
+    assert r.delete("copy") == 1
     assert r.exists("k") == 1 and r.keys("*") == [b"k"] and list(r.scan_iter()) == [b"k"]
     assert r.type("k") == b"MBbloom--" and r.delete("k") == 1 and r.dbsize() == 0
+    assert bf.add("k", "a") == 1 and r.flushdb() and r.dbsize() == 0
     assert r.info()["redis_mode"] == "standalone" and r.client_id() > 0 and r.time()
 cluster = redis.RedisCluster(host=host, port=int(port))
 assert cluster.execute_command("BF.ADD", "c", "x") == 1
