@@ -4,8 +4,8 @@ use thiserror::Error;
 use umbel_codec::FrameKey;
 use umbel_filter::ItemHash;
 
+use crate::STATIC_VERSION;
 use crate::limits::{CELL_BITS_MAX, CHUNK_KEYS_MAX, FORM_BYTES_MAX, KEY_COUNT_MAX, SEED_COUNT_MAX};
-use crate::{STATIC_MAGIC, STATIC_VERSION};
 
 /// Why there is no file of such a shape. Ask for another one; nothing was built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -134,8 +134,10 @@ pub enum FileError {
         actual: u64,
     },
     /// Something else begins here. Name another file.
-    #[error("no static file: begins with {actual:02x?}, expected {STATIC_MAGIC:02x?}")]
+    #[error("no static file: begins with {actual:02x?}, expected {expected:02x?}")]
     Magic {
+        /// What a file of the kind begins with.
+        expected: [u8; 4],
         /// The first bytes.
         actual: [u8; 4],
     },
@@ -179,6 +181,16 @@ pub enum FileError {
         /// Number of the chunk.
         chunk: usize,
         /// What the directory names.
+        expected: u32,
+        /// That of the bytes.
+        actual: u32,
+    },
+    /// A page of rows was damaged. Copy the file again.
+    #[error("checksum of page {page} {actual:#010x}, expected {expected:#010x}")]
+    PageChecksum {
+        /// Number of the page.
+        page: u64,
+        /// What the head names.
         expected: u32,
         /// That of the bytes.
         actual: u32,

@@ -75,7 +75,7 @@ impl Header {
         let mut fields = Fields::new(bytes);
         let magic = fields.bytes()?;
         if magic != STATIC_MAGIC {
-            return Err(FileError::Magic { actual: magic });
+            return Err(FileError::Magic { expected: STATIC_MAGIC, actual: magic });
         }
         let version = fields.u8()?;
         if version != STATIC_VERSION {

@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | is it among the keys? | [`build_filter`] with w bits | 1.13 · w | present with 2^-w |
 //! | which value has it? | [`build_map`] with v + c bits | 1.13 · (v + c) | a value with 2^-c |
+//! | which of many sets may hold it? | [`sliced::build_sliced`] | 2.80 at 0.3, 12.36 at 0.01 | a set with the rate |
 //! | is it one of R members among S others? | [`build_exact`] | 9.68 a member for S = 100 R | outside of both: anything |
 //!
 //! A filter that changes is `umbel-filter`'s. This one takes less, 1.13 · log2(1/p) bits a key at a false-positive rate
@@ -68,6 +69,7 @@ mod peel;
 mod placement;
 mod retrieval;
 mod shape;
+pub mod sliced;
 
 pub use build::{build_exact, build_filter, build_map};
 pub use chunk::{BuiltChunk, Chunk, ExactChunk};
