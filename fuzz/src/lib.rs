@@ -10,6 +10,7 @@ pub mod saved;
 pub mod seeds;
 pub mod sessions;
 pub mod sketches;
+pub mod sliced_files;
 pub mod static_files;
 
 /// Panics unless two slices begin with the same `bit_len` bits.

@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::slice::Iter;
 
 use crate::exchange::recorded;
-use crate::{saved, sessions, sketches, static_files};
+use crate::{saved, sessions, sketches, sliced_files, static_files};
 use umbel_bits::{AnsGapCode, BitWriter, GolombCode, RiceCode, encode_indexes, encode_positions};
 use umbel_codec::{FrameKey, frames};
 use umbel_filter::{HashFunction, HashRange, SingleShot, SingleShotShape};
@@ -102,6 +102,8 @@ pub fn all() -> Vec<Seed> {
     let saved = saved::seeds().into_iter().map(|(name, bytes)| ("saved_filter", name, bytes));
     let statics =
         static_files::seeds().into_iter().map(|(name, bytes)| ("static_file", name, bytes));
+    let sliced =
+        sliced_files::seeds().into_iter().map(|(name, bytes)| ("sliced_file", name, bytes));
     let commands = [
         ("pipeline", "BF.ADD k a\r\n*3\r\n$9\r\nBF.EXISTS\r\n$1\r\nk\r\n$1\r\na\r\nPING\r\n"),
         (
@@ -125,6 +127,7 @@ pub fn all() -> Vec<Seed> {
         .chain(made)
         .chain(saved)
         .chain(statics)
+        .chain(sliced)
         .chain(sketches)
         .chain(files)
         .chain(sessions)
