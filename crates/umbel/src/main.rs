@@ -38,7 +38,7 @@ struct Cli {
 enum Command {
     /// Find and drop duplicate records in files, exactly.
     Dedup(Box<commands::dedup::DedupArgs>),
-    /// Join and describe indexes of what jobs have kept.
+    /// Join indexes of what jobs have kept; build and ask indexes of many files.
     Index(commands::index::IndexArgs),
     /// Run a node of a cluster.
     Serve(Box<commands::serve::ServeArgs>),

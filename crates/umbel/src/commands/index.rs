@@ -1,25 +1,38 @@
-//! `umbel index`: indexes of what duplicate-detection jobs have kept, joined and described.
+//! `umbel index`: indexes of what duplicate-detection jobs have kept, joined and described; and indexes of many files, asked
+//! which of them have an item.
+
+mod ask;
+mod asked;
+mod build;
+mod columns;
+mod info;
+mod items;
 
 use super::dedup::parse_index_bits;
 use crate::exit::Exit;
 use crate::say::say_line;
-use anyhow::{Context, Result};
+use anyhow::Result;
+use ask::AskArgs;
+use build::BuildArgs;
 use clap::{Args, Subcommand};
-use std::io::Write;
+use info::InfoArgs;
 use std::path::PathBuf;
-use umbel_dedup::{index_facts, join_indexes};
+use umbel_dedup::join_indexes;
 use umbel_dedup_engine::IndexBits;
 
 /// Arguments of `umbel index`.
 #[derive(Args)]
 #[command(
-    after_help = "Indexes are made by `umbel dedup --save-index FILE`, and used by `umbel dedup --reference FILE`.\n\n\
+    after_help = "There are two kinds. F.umbi has the hashes of all that jobs have kept: made by `umbel dedup --save-index`, \
+    used by `umbel dedup --reference`, joined by `merge`. F.umbx has a Bloom filter for each of many files: made by \
+    `build`, asked by `ask` which of the files may hold an item. `info` describes both.\n\n\
     Examples:\n  \
-      umbel index info seen.umbi\n  \
       umbel index merge monday.umbi tuesday.umbi -o seen.umbi\n  \
-      umbel index merge s3://crawl/seen.umbi new.umbi -o all.umbi --index-bits 64\n\n\
-    docs/dedup.md has every detail.\n\
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."
+      umbel index build logs/*.txt -o logs.umbx --items words\n  \
+      umbel index ask logs.umbx timeout refused\n\n\
+    docs/dedup.md has every detail of F.umbi, docs/static.md of F.umbx.\n\
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. `ask` is like grep: 0 if a file may hold the items, 1 if \
+    none does, 2 if it failed."
 )]
 pub(crate) struct IndexArgs {
     #[command(subcommand)]
@@ -28,10 +41,14 @@ pub(crate) struct IndexArgs {
 
 #[derive(Subcommand)]
 enum IndexCommand {
-    /// Write one index of all that several hold, which were made with one seed and of items alike.
+    /// Write one index of all that several hold, which were made with one seed and of items alike (F.umbi).
     Merge(MergeArgs),
-    /// Say of each index how many hashes it has, and what must be alike in those that go together.
+    /// Say of each index what it holds, and what must be alike in those that go together (F.umbi, F.umbx).
     Info(InfoArgs),
+    /// Build an index of many files, each a set of items (F.umbx).
+    Build(Box<BuildArgs>),
+    /// Ask which of the files of an index may hold some items (F.umbx).
+    Ask(AskArgs),
 }
 
 #[derive(Args)]
@@ -56,18 +73,12 @@ struct MergeArgs {
     quiet: bool,
 }
 
-#[derive(Args)]
-struct InfoArgs {
-    /// The indexes, files or objects
-    #[arg(required = true, value_name = "INDEX")]
-    inputs: Vec<PathBuf>,
-}
-
 /// Runs the command.
 ///
 /// # Errors
 ///
-/// Names the index that cannot be read, or does not go with the others.
+/// Names the file that cannot be read or written, or an index that does not go with the others. `ask` reports its failures
+/// itself, because its exit codes differ.
 pub(crate) fn run(args: &IndexArgs) -> Result<Exit> {
     match &args.command {
         IndexCommand::Merge(args) => {
@@ -77,17 +88,13 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Exit> {
             if !quiet {
                 say_line(format_args!("{}: {count} hashes", output.display()));
             }
+            Ok(Exit::Done)
         }
-        IndexCommand::Info(args) => {
-            let mut text = String::from("index\thashes\tbits\tseed\titems\n");
-            for index in index_facts(&args.inputs)? {
-                let (seed, digest, bits) =
-                    (index.spec.seed, index.spec.digest, index.spec.bits.get());
-                text +=
-                    &format!("{}\t{}\t{bits}\t{seed:#018x}\t{digest}\n", index.name, index.count);
-            }
-            std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
-        }
+        IndexCommand::Info(args) => args.run(),
+        IndexCommand::Build(args) => args.run(),
+        IndexCommand::Ask(args) => args.run().or_else(|error| {
+            say_line(format_args!("{error:#}"));
+            Ok(Exit::Usage)
+        }),
     }
-    Ok(Exit::Done)
 }

@@ -4,8 +4,8 @@ mod ask;
 mod asked;
 mod build;
 mod chunks;
-mod form;
-mod hash_key;
+pub(crate) mod form;
+pub(crate) mod hash_key;
 mod info;
 
 use crate::exit::Exit;

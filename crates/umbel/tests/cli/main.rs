@@ -13,6 +13,7 @@ mod cluster;
 mod damaged;
 mod dialects;
 mod duplicates;
+mod file_index;
 mod file_roles;
 mod filter;
 mod found_files;

@@ -115,7 +115,7 @@ impl ItemForm {
 }
 
 /// A text of a file that anybody may have made, for a terminal: control characters are escaped.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let escaped = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
         false => c.to_string(),

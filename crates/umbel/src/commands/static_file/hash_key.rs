@@ -16,14 +16,14 @@ const KEY_FILE_BYTES_MAX: u64 = 64;
 
 /// A hasher, and what a file says of it.
 #[derive(Clone, Copy)]
-pub(super) struct Hashing {
-    pub(super) hasher: ItemHasher,
-    pub(super) key: FrameKey,
+pub(crate) struct Hashing {
+    pub(crate) hasher: ItemHasher,
+    pub(crate) key: FrameKey,
 }
 
 impl Hashing {
     /// Under a seed, which is no secret.
-    pub(super) fn seeded(seed: u64) -> Self {
+    pub(crate) fn seeded(seed: u64) -> Self {
         let key = FrameKey { function: HashFunction::Xxh3Seeded, key_id: seed };
         Self { hasher: ItemHasher::Xxh3 { seed }, key }
     }
@@ -33,7 +33,7 @@ impl Hashing {
     /// # Errors
     ///
     /// If the file cannot be read, or holds anything else than [`KEY_DIGITS`] hexadecimal digits.
-    pub(super) fn read(path: &Path) -> Result<Self> {
+    pub(crate) fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
         let file = File::open(path).with_context(|| format!("{shown}: cannot read"))?;
         let mut text = String::new();
@@ -54,7 +54,7 @@ impl Hashing {
     /// # Errors
     ///
     /// If a secret key is needed and none was named, or the other way round.
-    pub(super) fn of_file(key: FrameKey, path: Option<&Path>) -> Result<Self> {
+    pub(crate) fn of_file(key: FrameKey, path: Option<&Path>) -> Result<Self> {
         match (key.function, path) {
             (HashFunction::Xxh3Seeded, None) => Ok(Self::seeded(key.key_id)),
             (HashFunction::SipHash13Keyed, Some(path)) => Self::read(path),

@@ -1,0 +1,103 @@
+//! `umbel index build`: files to an index that says which of them may hold an item.
+
+use super::columns::Columns;
+use super::info::show;
+use super::items::ItemRule;
+use crate::commands::dedup::parse_seed;
+use crate::commands::filter::create::parse_rate;
+use crate::commands::static_file::hash_key::Hashing;
+use crate::exit::Exit;
+use crate::interrupt::PartialFile;
+use anyhow::{Context, Result};
+use clap::Args;
+use std::path::PathBuf;
+use umbel_dedup::refuse_existing_file;
+use umbel_files::{ANY_NEW_FILE, FileRoles};
+use umbel_static::sliced::{SLICED_PROBES_MAX, SlicedShape};
+
+/// Rates from here on need no second row: one probe is within a fifth of the fewest bits, at 0.1 it takes twice as many.
+const ONE_PROBE_RATE: f64 = 0.25;
+
+/// Probes at lower rates: of each item and group a row is read for each.
+const PROBES: u32 = 3;
+
+/// Arguments of `umbel index build`.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  \
+      umbel index build logs/*.txt -o logs.umbx --items words\n  \
+      umbel index build tables/*.csv -o rows.umbx --rate 0.001 -k 4\n  \
+      umbel index build genomes/*.fa.gz -o genomes.umbx --items kmers:31\n\n\
+    docs/static.md has every detail.")]
+pub(super) struct BuildArgs {
+    /// The files, plain or packed; each is a set, and its name what `ask` says
+    #[arg(required = true, value_name = "FILES")]
+    files: Vec<PathBuf>,
+    /// The index
+    #[arg(short, long, value_name = "F.umbx")]
+    output: PathBuf,
+    /// What is an item: a line; a word, in lower case; trigrams, for pieces of lines; K bases, of FASTA, FASTQ or plain
+    #[arg(long, value_name = "lines|words|trigrams|kmers:K", default_value = "lines")]
+    items: ItemRule,
+    /// False-positive rate of one item and one file [default: 0.01; trigrams and k-mers 0.3]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    rate: Option<f64>,
+    /// Probes an item: more take less room at low rates, and more time [default: 1 at rates from 0.25, else 3]
+    #[arg(short = 'k', long, value_name = "K",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(SLICED_PROBES_MAX)))]
+    probes: Option<u32>,
+    /// Hash under the secret key of this file, where strangers choose items: 48 hexadecimal digits
+    #[arg(long, value_name = "FILE")]
+    hash_key: Option<PathBuf>,
+    /// Of the hash, if it has no key [default: 0]
+    #[arg(long, value_name = "N", value_parser = parse_seed, conflicts_with = "hash_key")]
+    seed: Option<u64>,
+    /// For a scratch file, which takes as much as the index [default: the system's]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+    /// Replace the index if it exists
+    #[arg(long)]
+    overwrite: bool,
+    /// Say nothing of the index
+    #[arg(long, short)]
+    quiet: bool,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl BuildArgs {
+    /// Runs the command.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read or is an output, too; if the index cannot be written. There is none then.
+    pub(super) fn run(&self) -> Result<Exit> {
+        let hashing = match &self.hash_key {
+            Some(path) => Hashing::read(path)?,
+            None => Hashing::seeded(self.seed.unwrap_or(0)),
+        };
+        if !self.overwrite {
+            refuse_existing_file(&self.output)?;
+        }
+        let mut roles = FileRoles::default();
+        for path in &self.files {
+            roles.add_input(&path.display().to_string(), path);
+        }
+        roles.add_output("--output", &self.output)?;
+        let rate = self.rate.unwrap_or(self.items.default_rate());
+        let probes = self.probes.unwrap_or(if rate >= ONE_PROBE_RATE { 1 } else { PROBES });
+        let shape =
+            SlicedShape::new(hashing.key, probes, rate)?.with_form(self.items.to_string())?;
+        let scratch = self.scratch.clone().unwrap_or_else(std::env::temp_dir);
+        let columns = Columns::read(&self.files, self.items, &shape, hashing.hasher, &scratch)?;
+        let cannot = || format!("{}: cannot write", self.output.display());
+        let (aside, file) = PartialFile::beside(&self.output, ANY_NEW_FILE).with_context(cannot)?;
+        let head = columns.write(shape, &file).with_context(cannot)?;
+        file.sync_all().with_context(cannot)?;
+        aside.rename(&self.output).with_context(cannot)?;
+        if !self.quiet {
+            show(&head, self.json)?;
+        }
+        Ok(Exit::Done)
+    }
+}

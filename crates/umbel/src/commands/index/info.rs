@@ -1,0 +1,118 @@
+//! `umbel index info`: what indexes hold.
+
+use super::asked::{Asked, is_sliced};
+use crate::commands::cluster::show::{facts, print};
+use crate::commands::static_file::form::printable;
+use crate::exit::Exit;
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::PathBuf;
+use umbel_dedup::index_facts;
+use umbel_static::sliced::SlicedHead;
+
+/// Arguments of `umbel index info`.
+#[derive(Args)]
+pub(super) struct InfoArgs {
+    /// The indexes, files or objects
+    #[arg(required = true, value_name = "INDEX")]
+    inputs: Vec<PathBuf>,
+}
+
+impl InfoArgs {
+    /// Runs the command.
+    ///
+    /// # Errors
+    ///
+    /// Names the index that cannot be read, or is damaged.
+    pub(super) fn run(&self) -> Result<Exit> {
+        let (sliced, kept): (Vec<PathBuf>, Vec<PathBuf>) =
+            self.inputs.iter().cloned().partition(|path| is_sliced(path));
+        let mut text = String::new();
+        if !kept.is_empty() {
+            text += "index\thashes\tbits\tseed\titems\n";
+            for index in index_facts(&kept)? {
+                let (seed, digest, bits) =
+                    (index.spec.seed, index.spec.digest, index.spec.bits.get());
+                text +=
+                    &format!("{}\t{}\t{bits}\t{seed:#018x}\t{digest}\n", index.name, index.count);
+            }
+        }
+        if !sliced.is_empty() {
+            text += "index\tfiles\titems\tkind\tprobes\trate\tbytes\tbits an item\tseed\n";
+            for path in sliced {
+                let asked = Asked::open(&path)?;
+                asked.check()?;
+                let (head, name) = (asked.head(), path.display());
+                let (shape, kind) = (head.shape(), printable(head.shape().form()));
+                text += &format!(
+                    "{name}\t{}\t{}\t{kind}\t{}\t{}\t{}\t{}\t{:#018x}\n",
+                    head.sets().len(),
+                    item_count(head),
+                    shape.probe_count(),
+                    shape.rate(),
+                    head.file_bytes(),
+                    bits_per_item(head).map_or("-".into(), |bits| format!("{bits:.2}")),
+                    shape.key().key_id
+                );
+            }
+        }
+        std::io::stdout().write_all(text.as_bytes()).context("standard output")?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Items of all files, each file's own once.
+fn item_count(head: &SlicedHead) -> u64 {
+    head.sets().iter().map(|set| set.item_count).fold(0, u64::saturating_add)
+}
+
+/// Bits of the index an item; of an index without items none.
+fn bits_per_item(head: &SlicedHead) -> Option<f64> {
+    let items = item_count(head);
+    (items > 0).then(|| head.file_bytes() as f64 * 8.0 / items as f64)
+}
+
+/// Prints what an index is that was built.
+///
+/// # Errors
+///
+/// If standard output cannot be written.
+pub(super) fn show(head: &SlicedHead, as_json: bool) -> Result<()> {
+    print(as_json, &as_value(head), || text(head))
+}
+
+fn as_value(head: &SlicedHead) -> Value {
+    let shape = head.shape();
+    json!({
+        "items": shape.form(),
+        "files": head.sets().len(),
+        "item_count": item_count(head),
+        "groups": head.groups().len(),
+        "probes": shape.probe_count(),
+        "false_positive_rate": shape.rate(),
+        "bytes": head.file_bytes(),
+        "bits_per_item": bits_per_item(head),
+        "hash": shape.key().function.to_string(),
+        "key_id": format!("{:016x}", shape.key().key_id),
+    })
+}
+
+fn text(head: &SlicedHead) -> String {
+    let (shape, key) = (head.shape(), head.shape().key());
+    let mut lines = vec![
+        ("kind of items", shape.form().to_owned()),
+        ("files", head.sets().len().to_string()),
+        ("items", item_count(head).to_string()),
+        ("groups", head.groups().len().to_string()),
+        ("probes", shape.probe_count().to_string()),
+        ("false-positive rate", shape.rate().to_string()),
+        ("bytes", head.file_bytes().to_string()),
+    ];
+    if let Some(bits) = bits_per_item(head) {
+        lines.push(("bits an item", format!("{bits:.2}")));
+    }
+    lines.push(("hash", format!("{}, key id {:016x}", key.function, key.key_id)));
+    facts(&lines)
+}
