@@ -17,6 +17,7 @@
 //! | the same in replicas that merge by OR | [`SliceRing`] of 24 + 2 slices | 19.6 | 27.3 | 36.3 |
 //! | the last so many items, without a clock | [`Aging`] | 23.2 | 34.8 | 48.7 |
 //! | what came lately, at a constant rate of errors | [`Stable`] | 97.8 | 207 | 376 |
+//! | which set, how often, how far; copies that merge | [`Lattice`] | 39.6 | 62.4 | 88.6 |
 //! | no idea how many will come | [`Scalable`], after ten doublings | 18.0 | 25.0 | 33.3 |
 //! | a few new items on their way to a filter | [`SparseBlocked`] | | | |
 //! | positions as a plain list | [`SingleShot`] | | | |
@@ -100,6 +101,7 @@ mod hash_state;
 mod hashed;
 mod kind;
 mod lanes;
+mod lattice;
 mod ones_count;
 mod operators;
 mod partitioned;
@@ -138,6 +140,7 @@ pub use hash_state::HashState;
 pub use hashed::HashedFilter;
 pub use kind::{Kind, UnknownKind};
 pub use lanes::BLOCK_PROBE_COUNT_MAX;
+pub use lattice::{Join, JoinError, LATTICE_MAX, Lattice, LatticeMismatch, RaiseError};
 pub use ones_count::OnesCount;
 pub use partitioned::Partitioned;
 pub use range::{

@@ -31,6 +31,7 @@ mod classic;
 mod cuckoo;
 mod explained;
 mod scalable;
+mod spatial;
 mod stream;
 mod window;
 
@@ -57,6 +58,7 @@ pub use cuckoo::{
 };
 pub use explained::{explained_one_count, measured_rate_bounds};
 pub use scalable::{SCALABLE_GROWTH, SCALABLE_TIGHTENING, ScalableLevel, scalable_level};
+pub use spatial::spatial_false_positive_rates;
 pub use stream::{
     StableSize, aging_generation_rate, stable_crowding, stable_missed_rate, stable_size,
     stable_zeros,
