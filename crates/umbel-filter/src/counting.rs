@@ -172,6 +172,29 @@ impl Counting {
         Ok(blocked)
     }
 
+    /// Whether an item may have been inserted so many times more often than removed: whether all of its counters have
+    /// reached `count`, 1 to [`COUNTER_MAX`]. False is certain as long as counts are below 15; how often true errs, and
+    /// which k errs least, says [`counting_threshold_probes`](crate::sizing::counting_threshold_probes); as some blocks are
+    /// fuller than others, twice as often at t = 2 and k = 5. An item outside the range never was inserted.
+    ///
+    /// ```
+    /// use umbel_filter::{Counting, HashRange, Insert, ItemHash};
+    ///
+    /// let (mut seen, hash) = (Counting::new(HashRange::WHOLE, 10, 6)?, ItemHash::new(1, 2));
+    /// seen.insert(hash)?;
+    /// seen.insert(hash)?;
+    /// assert!(seen.contains_at_least(hash, 2) && !seen.contains_at_least(hash, 3));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn contains_at_least(&self, hash: ItemHash, count: u64) -> bool {
+        let mut positions = lanes::positions(&self.sets, scalar::probe_seed(hash));
+        self.shape.range().contains(hash.hi()) && {
+            let block = self.block(hash);
+            positions.all(|position| counter(block, position) >= count)
+        }
+    }
+
     /// The block of an item, which must lie in the range.
     #[inline]
     fn block(&self, hash: ItemHash) -> &[u64] {

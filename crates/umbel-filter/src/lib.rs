@@ -13,6 +13,8 @@
 //! | close to the floor, mostly read | [`StoredSingleShot`] | 8.6 | 12.0 | 15.3 |
 //! | to take items out again | [`Counting`] | 39.6 | 62.4 | 88.6 |
 //! | the same, in a table that fills up | [`Cuckoo`] | 11.1 | 14.5 | 18.9 |
+//! | the same, an insert touches four places | [`DLeft`] | 16.5 | 20.0 | 24.7 |
+//! | the same, counters that tell items apart | [`VariableCounting`] | 29.2 | 44.7 | 61.0 |
 //! | what came in the last slices of time | [`Window`] | 17.4 | 20.7 | 25.0 |
 //! | the same in replicas that merge by OR | [`SliceRing`] of 24 + 2 slices | 19.6 | 27.3 | 36.3 |
 //! | the last so many items, without a clock | [`Aging`] | 23.2 | 34.8 | 48.7 |
@@ -96,6 +98,7 @@ mod capability;
 mod classic;
 mod counting;
 mod cuckoo;
+mod dleft;
 mod hash;
 mod hash_state;
 mod hashed;
@@ -121,6 +124,7 @@ mod spread;
 mod stable;
 mod stable_pace;
 mod stored_single_shot;
+mod variable_counting;
 mod window;
 pub mod words;
 
@@ -135,6 +139,7 @@ pub use capability::{
 pub use classic::Classic;
 pub use counting::{COUNTER_MAX, Counting};
 pub use cuckoo::{Cuckoo, CuckooAbsorbError, CuckooLoadError, CuckooPartError};
+pub use dleft::DLeft;
 pub use hash::{HashFunction, ItemHash, ItemHasher, RunningHash};
 pub use hash_state::HashState;
 pub use hashed::HashedFilter;
@@ -160,4 +165,5 @@ pub use sparse_blocked::{BlockProbe, ProbesError, SparseBlocked};
 pub use stable::Stable;
 pub use stable_pace::{STABLE_LOWERED_MAX, StablePace};
 pub use stored_single_shot::StoredSingleShot;
+pub use variable_counting::{VARIABLE_BASE_MAX, VariableCounting};
 pub use window::{Sighting, WINDOW_SLICES_MAX, Window, WindowLoadError, WindowPartError};

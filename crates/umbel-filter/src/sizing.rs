@@ -13,6 +13,9 @@
 //! | scalable | Σ p·(1 − r)·r^i over the levels | Almeida et al. 2007, doi:10.1016/j.ipl.2006.10.007 |
 //! | window | 1 − (1 − 1/(2^f − 1))^(8·α), f bits of fingerprint, load α | Fan et al. 2014, doi:10.1145/2674005.2674994 |
 //! | cuckoo | the same | the same |
+//! | d-left | 32 · load · 2^−r, r bits of remainder | Bonomi et al. 2006, doi:10.1007/11841036_61 |
+//! | counting, variable increments | (1 − e^−a (1 + a (L−1)/L + a² (L²−1)/(12 L²)))^k, a = k·n/m | Rottenstreich et al. 2014, doi:10.1109/TNET.2013.2272604 |
+//! | counting, t times and more | (1 − Σ_(l<t) C(n·k, l) m^−l (1 − 1/m)^(n·k−l))^k | Kim et al. 2019, doi:10.3390/electronics8070779 |
 //! | aging | 1 − (1 − p₁)·(1 − p₂), the blocked rates of two generations | Yoon 2010, doi:10.1109/TKDE.2009.136 |
 //! | stable | in the limit (1 − (1 + k/P)^−Max)^k, P cells lowered by an insert | Deng & Rafiei 2006, doi:10.1145/1142473.1142477 |
 //!
@@ -29,10 +32,13 @@ mod blocked_free;
 mod cardinality;
 mod classic;
 mod cuckoo;
+mod dleft;
 mod explained;
 mod scalable;
 mod spatial;
 mod stream;
+mod threshold;
+mod variable_counting;
 mod window;
 
 use thiserror::Error;
@@ -56,12 +62,20 @@ pub use cuckoo::{
     CUCKOO_BUCKETS_LOOKED_AT, CUCKOO_COPIES_MAX, CUCKOO_FINGERPRINT_BITS_MAX,
     CUCKOO_PAGE_SLOTS_MAX, CuckooSize, cuckoo_false_positive_rate, cuckoo_size,
 };
+pub use dleft::{
+    DLEFT_BUCKET_CELLS, DLEFT_PAGE_CELLS_MAX, DLEFT_PAGE_CELLS_MIN, DLEFT_REMAINDER_BITS_MAX,
+    DLEFT_SUBTABLES, DLeftSize, dleft_false_positive_rate, dleft_size,
+};
 pub use explained::{explained_one_count, measured_rate_bounds};
 pub use scalable::{SCALABLE_GROWTH, SCALABLE_TIGHTENING, ScalableLevel, scalable_level};
 pub use spatial::spatial_false_positive_rates;
 pub use stream::{
     StableSize, aging_generation_rate, stable_crowding, stable_missed_rate, stable_size,
     stable_zeros,
+};
+pub use threshold::{counting_threshold_probes, counting_threshold_rate};
+pub use variable_counting::{
+    variable_counting_blocked_rate, variable_counting_false_positive_rate, variable_counting_size,
 };
 pub use window::{
     FINGERPRINT_BITS_MAX, SLICE_BITS, WINDOW_BLOCK_SLOTS_MAX, WINDOW_BUCKET_SLOTS, WindowSize,

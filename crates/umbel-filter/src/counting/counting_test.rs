@@ -330,3 +330,32 @@ fn shapes_of_other_kinds_are_refused() {
         Err(CreateError::Shape(ShapeError::TooLarge { .. }))
     ));
 }
+
+/// Items that came twice are told from others at the rate of the formula, over the Poisson number of a block's items.
+#[test]
+fn thresholds_err_at_the_rate() {
+    let (block_count, item_count) = (100, 8_000u64);
+    for (probe_count, threshold) in [(6, 1), (5, 2), (8, 2)] {
+        let mut filter = Counting::new(HashRange::WHOLE, block_count, probe_count).unwrap();
+        let hash = |number: u64| ItemHasher::Xxh3 { seed: 3 }.hash(&number.to_le_bytes());
+        (0..item_count).for_each(|number| {
+            filter.insert(hash(number)).unwrap();
+        });
+        let asked = 1_000_000;
+        let found = (1 << 32..(1 << 32) + asked)
+            .filter(|number| filter.contains_at_least(hash(*number), threshold.into()))
+            .count() as f64;
+        let mean = item_count as f64 / block_count as f64;
+        let (mut rate, mut chance) = (0.0, (-mean).exp());
+        for items in 0..300 {
+            let in_block =
+                crate::sizing::counting_threshold_rate(512, probe_count, items, threshold);
+            rate += chance * in_block.unwrap();
+            chance *= mean / (items + 1) as f64;
+        }
+        let expected = rate * asked as f64;
+        // A hundred blocks are not quite a Poisson number of items full, and lanes are no free probes.
+        let is_near = found > 0.7 * expected && found < 1.3 * expected;
+        assert!(expected > 200.0 && is_near, "k = {probe_count}: {found}, not {expected}");
+    }
+}
