@@ -70,6 +70,7 @@ mod placement;
 mod retrieval;
 mod shape;
 pub mod sliced;
+mod zone;
 
 pub use build::{build_exact, build_filter, build_map};
 pub use chunk::{BuiltChunk, Chunk, ExactChunk};
@@ -83,3 +84,4 @@ pub use limits::{
 };
 pub use placement::chunk_of;
 pub use shape::{Role, StaticShape, check_bits_for};
+pub use zone::{ZONE_COUNT_MAX, ZONE_UNIVERSE_MAX, Zone, ZoneError};
