@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use fastbloom::{AtomicBloomFilter, BloomFilter};
 use umbel_filter::{
-    Blocked, Classic, Counting, Cuckoo, Partitioned, Scalable, SharedBlocked, StoredSingleShot,
+    Blocked, Classic, Counting, Cuckoo, DLeft, Lattice, Partitioned, Scalable, SharedBlocked,
+    StoredSingleShot, VariableCounting,
 };
 use umbel_kernel_benchmark::limit::{Lines, random_read, random_write};
 use umbel_kernel_benchmark::measure::{Contestant, Facts, Sample, THREADS_MAX};
@@ -41,6 +42,9 @@ fn contestants() -> Vec<Contestant> {
         Contestant::of::<Partitioned>(),
         Contestant::of::<Counting>(),
         Contestant::of::<Cuckoo>(),
+        Contestant::of::<DLeft>(),
+        Contestant::of::<VariableCounting>(),
+        Contestant::of::<Lattice>(),
         Contestant::of::<Scalable>(),
         Contestant::of::<StoredSingleShot>(),
         Contestant::of::<StaticFilter<0>>(),

@@ -30,6 +30,7 @@
 pub mod bulk;
 pub mod clock;
 pub mod keys;
+pub mod library_types;
 pub mod limit;
 pub mod measure;
 pub mod ours;
