@@ -22,6 +22,7 @@ pub const fn kind_in_messages(kind: umbel_filter::Kind) -> Kind {
         Known::Aging => Kind::Aging,
         Known::Stable => Kind::Stable,
         Known::Cuckoo => Kind::Cuckoo,
+        Known::Quotient => Kind::Quotient,
     }
 }
 

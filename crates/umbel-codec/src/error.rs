@@ -4,7 +4,8 @@ use thiserror::Error;
 use umbel_bits::CodeError;
 use umbel_filter::sizing::SizingError;
 use umbel_filter::{
-    BlockProbe, CreateError, CuckooPartError, HashRangeError, Kind, LevelsError, ShapeError,
+    BlockProbe, CreateError, CuckooPartError, HashRangeError, Kind, LevelsError, QuotientPartError,
+    ShapeError,
     ShapeMismatch, WindowPartError,
 };
 
@@ -199,6 +200,9 @@ pub enum PayloadError {
     /// The words are no cuckoo filter's: the encoder has a bug, or somebody forged it. Drop the frame.
     #[error(transparent)]
     Cuckoo(CuckooPartError),
+    /// The words are no quotient filter's: the encoder has a bug, or somebody forged it. Drop the frame.
+    #[error(transparent)]
+    Quotient(QuotientPartError),
 }
 
 /// Why a frame was not merged into a filter. The filter is as it was.
@@ -218,7 +222,7 @@ pub enum FrameMergeError {
     /// Load such frames into an empty filter, each once; a counting filter merges then.
     #[error("{position_count} positions of the frame's blocks are set already, expected none")]
     NotEmpty {
-        /// Number of counters above 0, or of items of a window or a cuckoo filter, in our filter.
+        /// Number of counters above 0, or of items of a table, in our filter.
         position_count: u64,
     },
     /// Load the levels of a scalable filter in their order, into an empty one.

@@ -3,13 +3,13 @@
 //! The kinds are a closed set, so they are an enum and not a trait object: whoever handles all of
 //! them is told by the compiler when one is added. What a kind cannot do is an error that names it:
 //!
-//! | operation | single-shot | blocked | classic | partitioned | counting | scalable | window, aging, stable | cuckoo |
-//! |---|---|---|---|---|---|---|---|---|
-//! | [`insert`](Insert::insert), [`contains`](Contains::contains) | ● | ● | ● | ● | ● | ● | ● | ● |
-//! | [`merge`](AnyFilter::merge) | ● | ● | ● | ● | ● | | | |
-//! | [`merge_shared`](AnyFilter::merge_shared) | | ● | ● | ● | | | | |
-//! | [`remove`](AnyFilter::remove) | | | | | ● | | | ● |
-//! | [`seal`](AnyFilter::seal), [`clear`](AnyFilter::clear) | ● | ● | ● | ● | ● | ● | ● | ● |
+//! | operation | single-shot | blocked | classic | partitioned | counting | scalable | window, aging, stable | cuckoo | quotient |
+//! |---|---|---|---|---|---|---|---|---|---|
+//! | [`insert`](Insert::insert), [`contains`](Contains::contains) | ● | ● | ● | ● | ● | ● | ● | ● | ● |
+//! | [`merge`](AnyFilter::merge) | ● | ● | ● | ● | ● | | | | ● |
+//! | [`merge_shared`](AnyFilter::merge_shared) | | ● | ● | ● | | | | | |
+//! | [`remove`](AnyFilter::remove) | | | | | ● | | | ● | ● |
+//! | [`seal`](AnyFilter::seal), [`clear`](AnyFilter::clear) | ● | ● | ● | ● | ● | ● | ● | ● | ● |
 
 use thiserror::Error;
 
@@ -25,6 +25,7 @@ use crate::cuckoo::Cuckoo;
 use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::partitioned::Partitioned;
+use crate::quotient::{Quotient, QuotientMergeError};
 use crate::range::HashRange;
 use crate::scalable::Scalable;
 use crate::shape::{CreateError, Shape, ShapeMismatch};
@@ -81,6 +82,8 @@ pub enum AnyFilter {
     Stable(Stable),
     /// Fingerprints that can be taken out.
     Cuckoo(Cuckoo),
+    /// Remainders in order, with counts.
+    Quotient(Quotient),
 }
 
 /// What a new filter is asked to do.
@@ -119,12 +122,13 @@ pub enum RemoveError {
     /// Send the item to the filter of its hash range.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
-    /// The kind cannot take items out: their positions may be other items' too. Build a counting or a cuckoo
-    /// filter, which can.
+    /// The kind cannot take items out: their positions may be other items' too. Build a counting, a cuckoo or a
+    /// quotient filter, which can.
     #[error(
-        "a {kind} filter cannot remove items, a {} or a {} filter can",
+        "a {kind} filter cannot remove items, a {}, a {} or a {} filter can",
         Kind::Counting,
-        Kind::Cuckoo
+        Kind::Cuckoo,
+        Kind::Quotient
     )]
     Unsupported {
         /// The filter's kind.
@@ -140,6 +144,12 @@ pub enum MergeError {
     /// other's shape.
     #[error(transparent)]
     Shape(#[from] ShapeMismatch),
+    /// There is no room for what both hold. Keep both and ask both, or build a larger one of all items.
+    #[error(transparent)]
+    Full(InsertError),
+    /// There is no memory to build the union in. Free some.
+    #[error(transparent)]
+    Create(#[from] CreateError),
     /// The kind does not merge. Keep both filters and ask both, or build one of all items.
     #[error("{kind} filters do not merge")]
     Unsupported {
@@ -162,6 +172,7 @@ macro_rules! each {
             AnyFilter::Aging($filter) => $result,
             AnyFilter::Stable($filter) => $result,
             AnyFilter::Cuckoo($filter) => $result,
+            AnyFilter::Quotient($filter) => $result,
         }
     };
 }
@@ -186,6 +197,7 @@ impl AnyFilter {
             Kind::Aging => Aging::for_rate(range, item_count, false_positive_rate)?.into(),
             Kind::Stable => Stable::for_rate(range, item_count, false_positive_rate)?.into(),
             Kind::Cuckoo => Cuckoo::for_rate(range, item_count, false_positive_rate)?.into(),
+            Kind::Quotient => Quotient::for_rate(range, item_count, false_positive_rate)?.into(),
         })
     }
 
@@ -203,6 +215,7 @@ impl AnyFilter {
             Self::Aging(_) => Kind::Aging,
             Self::Stable(_) => Kind::Stable,
             Self::Cuckoo(_) => Kind::Cuckoo,
+            Self::Quotient(_) => Kind::Quotient,
         }
     }
 
@@ -214,6 +227,7 @@ impl AnyFilter {
         match self {
             Self::Counting(filter) => Ok(filter.remove(hash)?),
             Self::Cuckoo(filter) => Ok(filter.remove(hash)?),
+            Self::Quotient(filter) => Ok(filter.remove(hash)?),
             _ => Err(RemoveError::Unsupported { kind: self.kind() }),
         }
     }
@@ -243,15 +257,16 @@ impl AnyFilter {
             Self::Aging(filter) => filter.clear(),
             Self::Stable(filter) => filter.clear(),
             Self::Cuckoo(filter) => filter.clear(),
+            Self::Quotient(filter) => filter.clear(),
         }
     }
 
     /// Merges another filter into this one and returns how many positions it set that were not set
-    /// before. Merging twice is merging once, but for counting filters, which add.
+    /// before. Merging twice is merging once, but for counting and quotient filters, which add.
     ///
     /// # Errors
-    /// If this filter's kind does not merge, or the shapes, which include the kind, differ. Nothing
-    /// was changed.
+    /// If this filter's kind does not merge, the shapes, which include the kind, differ, or a quotient
+    /// filter has no room for both. Nothing was changed.
     pub fn merge(&mut self, other: &Self) -> Result<u64, MergeError> {
         Ok(match (&mut *self, other) {
             (Self::SingleShot(ours), Self::SingleShot(theirs)) => ours.merge(theirs)?,
@@ -259,6 +274,7 @@ impl AnyFilter {
             (Self::Classic(ours), Self::Classic(theirs)) => ours.merge(theirs)?,
             (Self::Partitioned(ours), Self::Partitioned(theirs)) => ours.merge(theirs)?,
             (Self::Counting(ours), Self::Counting(theirs)) => ours.merge(theirs)?,
+            (Self::Quotient(ours), Self::Quotient(theirs)) => ours.merge(theirs)?,
             (
                 Self::Scalable(_)
                 | Self::Window(_)
@@ -392,5 +408,21 @@ impl From<Window> for AnyFilter {
 impl From<Cuckoo> for AnyFilter {
     fn from(filter: Cuckoo) -> Self {
         Self::Cuckoo(filter)
+    }
+}
+
+impl From<Quotient> for AnyFilter {
+    fn from(filter: Quotient) -> Self {
+        Self::Quotient(filter)
+    }
+}
+
+impl From<QuotientMergeError> for MergeError {
+    fn from(error: QuotientMergeError) -> Self {
+        match error {
+            QuotientMergeError::Shape(mismatch) => Self::Shape(mismatch),
+            QuotientMergeError::Full(error) => Self::Full(error),
+            QuotientMergeError::Create(error) => Self::Create(error),
+        }
     }
 }

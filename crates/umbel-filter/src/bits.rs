@@ -17,6 +17,22 @@ pub(crate) const LINE_WORDS: usize = 8;
 #[repr(C, align(64))]
 pub(crate) struct Line(pub(crate) [u64; LINE_WORDS]);
 
+/// A loop that counts and selects ones of words, compiled for each set of instructions.
+pub(crate) trait BitLoop {
+    /// What comes of it.
+    type Output;
+
+    /// Runs it. To be inlined, with all that it calls and that shall be compiled so.
+    fn run(self, select: impl Select) -> Self::Output;
+}
+
+/// Finds ones in words.
+pub(crate) trait Select: Copy {
+    /// The number of the bit that is the `rank`-th one of the word, `rank` from 0 to 63; 64 where there are not
+    /// so many.
+    fn select(self, word: u64, rank: u32) -> u32;
+}
+
 /// A fixed number of lines, all zeros at first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct BitArray {

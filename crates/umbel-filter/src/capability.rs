@@ -1,10 +1,10 @@
 //! What a filter can do, one small trait a capability.
 //!
-//! | trait | classic | partitioned | blocked | single-shot | counting | scalable | window | aging | stable | cuckoo |
-//! |---|---|---|---|---|---|---|---|---|---|---|
-//! | [`Contains`], [`Insert`], [`Describe`] | ● | ● | ● | ● | ● | ● | ● | ● | ● | ● |
-//! | [`Merge`] | OR | OR | OR | OR | sum | | | | | |
-//! | [`Remove`] | | | | | ● | | | | | ● |
+//! | trait | classic | partitioned | blocked | single-shot | counting | scalable | window | aging | stable | cuckoo | quotient |
+//! |---|---|---|---|---|---|---|---|---|---|---|---|
+//! | [`Contains`], [`Insert`], [`Describe`] | ● | ● | ● | ● | ● | ● | ● | ● | ● | ● | ● |
+//! | [`Merge`] | OR | OR | OR | OR | sum | | | | | | |
+//! | [`Remove`] | | | | | ● | | | | | ● | ● |
 
 use thiserror::Error;
 
@@ -130,7 +130,7 @@ pub enum Insertion {
     /// The item was certainly not inserted before; it is now.
     New,
     /// The item, or others on all its positions, was inserted before; nothing changed, but that a
-    /// counting or cuckoo filter has counted once more.
+    /// counting, cuckoo or quotient filter has counted once more.
     Present,
 }
 
@@ -170,7 +170,7 @@ pub enum InsertError {
     #[error("filter cannot grow")]
     Grow(#[source] CreateError),
     /// The table is full. Insert again when the oldest slice of a window has ended, or items were removed from
-    /// a cuckoo filter, or make a larger one.
+    /// a cuckoo or quotient filter, or make a larger one.
     #[error("the filter holds {item_count} items and has no room for more")]
     Full {
         /// Items that it holds.

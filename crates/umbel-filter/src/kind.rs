@@ -37,11 +37,13 @@ pub enum Kind {
     Stable = 9,
     /// A table of fingerprints, from which items can be taken out.
     Cuckoo = 10,
+    /// A sorted table of remainders with counts: items can be taken out, and filters merge.
+    Quotient = 11,
 }
 
 impl Kind {
     /// Every kind, by ascending number.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::SingleShot,
         Self::Blocked,
         Self::Classic,
@@ -52,6 +54,7 @@ impl Kind {
         Self::Aging,
         Self::Stable,
         Self::Cuckoo,
+        Self::Quotient,
     ];
 
     /// The kind with this stored number, or None if no release knows it.
@@ -80,6 +83,7 @@ impl Kind {
             Self::Aging => "aging",
             Self::Stable => "stable",
             Self::Cuckoo => "cuckoo",
+            Self::Quotient => "quotient",
         }
     }
 
@@ -87,19 +91,19 @@ impl Kind {
     /// nothing is forgotten.
     #[must_use]
     pub const fn is_monotone(self) -> bool {
-        !matches!(self, Self::Counting | Self::Window | Self::Aging | Self::Stable | Self::Cuckoo)
+        !matches!(self, Self::Window | Self::Aging | Self::Stable) && !self.removes()
     }
 
     /// Whether every insert changes it, also one of what is present.
     #[must_use]
     pub const fn counts_every_insert(self) -> bool {
-        matches!(self, Self::Counting | Self::Stable | Self::Cuckoo)
+        matches!(self, Self::Counting | Self::Stable | Self::Cuckoo | Self::Quotient)
     }
 
     /// Whether items can be taken out one by one.
     #[must_use]
     pub const fn removes(self) -> bool {
-        matches!(self, Self::Counting | Self::Cuckoo)
+        matches!(self, Self::Counting | Self::Cuckoo | Self::Quotient)
     }
 
     /// Whether its positions are counters of four bits.
@@ -108,11 +112,11 @@ impl Kind {
         matches!(self, Self::Counting | Self::Stable)
     }
 
-    /// Whether it is a table of fingerprints: what is set in its words is no position of an item, and at some
+    /// Whether it is a table of fingerprints or remainders: what is set in its words is no position of an item, and at some
     /// point it is full.
     #[must_use]
     pub const fn has_fingerprints(self) -> bool {
-        matches!(self, Self::Window | Self::Cuckoo)
+        matches!(self, Self::Window | Self::Cuckoo | Self::Quotient)
     }
 
     /// Whether it forgets by what comes, at a [pace](crate::BlockShape::with_pace).
@@ -126,6 +130,12 @@ impl Kind {
     #[must_use]
     pub const fn is_bit_array(self) -> bool {
         matches!(self, Self::Blocked | Self::Classic | Self::Partitioned)
+    }
+
+    /// Whether two filters of one shape merge, by OR or by the sum of what they count.
+    #[must_use]
+    pub const fn merges(self) -> bool {
+        self.merges_by_or() || matches!(self, Self::Counting | Self::Quotient)
     }
 
     /// Whether two filters of one shape merge by the OR of their positions, so that a merge that is
@@ -176,7 +186,7 @@ mod tests {
             assert_eq!(kind.name().parse(), Ok(kind));
             assert_eq!(kind.name().to_uppercase().parse(), Ok(kind));
         }
-        for name in ["", "quotient", "single_shot", " blocked"] {
+        for name in ["", "ribbon", "single_shot", " blocked"] {
             assert_eq!(name.parse::<Kind>(), Err(UnknownKind { name: name.to_owned() }));
         }
         let said = "ä".repeat(1 << 20).parse::<Kind>().unwrap_err().to_string();

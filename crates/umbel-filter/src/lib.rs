@@ -15,6 +15,7 @@
 //! | the same, in a table that fills up | [`Cuckoo`] | 11.1 | 14.5 | 18.9 |
 //! | the same, an insert touches four places | [`DLeft`] | 16.5 | 20.0 | 24.7 |
 //! | the same, counters that tell items apart | [`VariableCounting`] | 29.2 | 44.7 | 61.0 |
+//! | the same, and to merge, cut or grow it | [`Quotient`] | 12.1 | 15.4 | 19.8 |
 //! | what came in the last slices of time | [`Window`] | 17.4 | 20.7 | 25.0 |
 //! | the same in replicas that merge by OR | [`SliceRing`] of 24 + 2 slices | 19.6 | 27.3 | 36.3 |
 //! | the last so many items, without a clock | [`Aging`] | 23.2 | 34.8 | 48.7 |
@@ -78,6 +79,8 @@
 //! cuckoo                     2^s buckets in a page, fingerprints of f bits:
 //!                            bucket lo mod 2^s, fingerprint 1 + ⌊⌊lo / 2^32⌋ · (2^f − 1) / 2^32⌋,
 //!                            the other one bucket XOR (⌊(fingerprint · 0x9e3779b1) / 2^(32 − s)⌋ OR 1)
+//! quotient                   p pages of 2^s quotients, remainders of r bits: ⌊hi · p / 2^64⌋ is the page, behind which
+//!                            hi · p mod 2^64 has s bits of quotient and r of remainder
 //!
 //! A = 0xd1342543de82ef95, C = 0x9e3779b97f4a7c15
 //! SALT  e220a839 6e789e6b 06c45d19 f88bb8a9 1b39896b 53cb9f0d 2c829abf c584133b
@@ -109,6 +112,7 @@ mod ones_count;
 mod operators;
 mod partitioned;
 mod plan;
+mod quotient;
 mod range;
 mod scalable;
 mod scalable_shape;
@@ -148,6 +152,10 @@ pub use lanes::BLOCK_PROBE_COUNT_MAX;
 pub use lattice::{Join, JoinError, LATTICE_MAX, Lattice, LatticeMismatch, RaiseError};
 pub use ones_count::OnesCount;
 pub use partitioned::Partitioned;
+pub use quotient::{
+    Quotient, QuotientGrowError, QuotientLoadError, QuotientMergeError, QuotientPartError,
+    QuotientSliceError,
+};
 pub use range::{
     CELL_COUNT_MAX, CellCount, CellCountOutOfRange, GRAIN_BITS, HashRange, HashRangeError,
 };

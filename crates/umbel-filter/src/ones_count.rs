@@ -83,6 +83,7 @@ impl OnesCount {
             AnyFilter::SingleShot(filter) => filter.describe(),
             AnyFilter::Window(filter) => filter.describe(),
             AnyFilter::Cuckoo(filter) => filter.describe(),
+            AnyFilter::Quotient(filter) => filter.describe(),
             AnyFilter::Blocked(filter) => filter.block_shape().describe(ones),
             AnyFilter::Classic(filter) => filter.block_shape().describe(ones),
             AnyFilter::Partitioned(filter) => filter.block_shape().describe(ones),
@@ -98,7 +99,10 @@ impl OnesCount {
 fn words_of(filter: &AnyFilter, index: usize) -> Option<&[u64]> {
     let only = |words| (index == 0).then_some(words);
     match filter {
-        AnyFilter::SingleShot(_) | AnyFilter::Window(_) | AnyFilter::Cuckoo(_) => None,
+        AnyFilter::SingleShot(_)
+        | AnyFilter::Window(_)
+        | AnyFilter::Cuckoo(_)
+        | AnyFilter::Quotient(_) => None,
         AnyFilter::Blocked(filter) => only(filter.words()),
         AnyFilter::Classic(filter) => only(filter.words()),
         AnyFilter::Partitioned(filter) => only(filter.words()),

@@ -14,6 +14,7 @@ use crate::counting::Counting;
 use crate::cuckoo::Cuckoo;
 use crate::hash::ItemHash;
 use crate::partitioned::Partitioned;
+use crate::quotient::Quotient;
 use crate::range::HashRange;
 use crate::scalable::Scalable;
 use crate::shared_blocked::SharedBlocked;
@@ -67,6 +68,7 @@ extended!(
     Counting,
     Cuckoo,
     Partitioned,
+    Quotient,
     Scalable,
     SharedBlocked,
     SingleShot,
@@ -158,8 +160,8 @@ mod tests {
             let new = empty(kind, HashRange::WHOLE);
             let mut filter = new.clone();
             let count = match kind {
-                // A window and a cuckoo filter take in what they were made for, and little more; an aging filter keeps that.
-                Kind::Window | Kind::Aging | Kind::Cuckoo => 5_000,
+                // Tables take in what they were made for, and little more; an aging filter keeps that.
+                Kind::Window | Kind::Aging | Kind::Cuckoo | Kind::Quotient => 5_000,
                 // It misses some of as many.
                 Kind::Stable => 500,
                 _ => 20_000,

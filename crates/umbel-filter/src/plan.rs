@@ -63,6 +63,12 @@ impl BlockShape {
                 let page_count = over_the_space(range, size.page_count);
                 Ok(Self::new(kind, range, page_count, size.page_slots, size.fingerprint_bits)?)
             }
+            Kind::Quotient => {
+                let most = sizing::QUOTIENT_PAGE_SLOTS_MAX;
+                let size = sizing::quotient_size(item_count, false_positive_rate, most)?;
+                let page_count = over_the_space(range, size.page_count);
+                Ok(Self::new(kind, range, page_count, size.page_slots, size.remainder_bits)?)
+            }
             Kind::Aging => {
                 let rate = sizing::aging_generation_rate(false_positive_rate)?;
                 let size = sizing::blocked_block_count(item_count, rate)?;
@@ -113,12 +119,20 @@ impl BlockShape {
                 let slots = blocks.saturating_mul(block_bits.into());
                 sizing::window_false_positive_rate(slots, probes, item_count)
             }
+            Kind::Quotient => {
+                sizing::single_shot_false_positive_rate(self.quotient_positions(), item_count)
+            }
             Kind::Stable => sizing::blocked_false_positive_rate(blocks, probes, item_count)
                 .map(|rate| (rate * sizing::stable_crowding(probes)).min(1.0)),
             Kind::Aging => return self.aging_false_positive_rate([item_count; 2]),
             _ => sizing::blocked_free_false_positive_rate(block_bits, blocks, probes, item_count),
         };
         rate.expect("a shape has blocks and probes within the formula's limits")
+    }
+
+    /// Positions of a quotient filter in the range, m.
+    pub(crate) fn quotient_positions(self) -> u64 {
+        (self.whole_block_count() * u64::from(self.block_bits())) << self.probe_count()
     }
 
     /// Number of blocks in the range, where the parts of a block at both ends count as parts, and

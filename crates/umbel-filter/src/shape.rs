@@ -7,12 +7,14 @@ use thiserror::Error;
 use crate::block_map::{BLOCK_COUNT_MAX, BlockMap};
 use crate::kind::Kind;
 use crate::lanes::BLOCK_PROBE_COUNT_MAX;
+use crate::quotient::layout::Layout;
 use crate::range::HashRange;
 use crate::scalable_shape::ScalableShape;
 use crate::single_shot_shape::{POSITION_COUNT_MAX, SingleShotShape};
 use crate::sizing::{
-    CUCKOO_FINGERPRINT_BITS_MAX, CUCKOO_PAGE_SLOTS_MAX, FINGERPRINT_BITS_MAX, SLICE_BITS,
-    SizingError, WINDOW_BLOCK_SLOTS_MAX,
+    CUCKOO_FINGERPRINT_BITS_MAX, CUCKOO_PAGE_SLOTS_MAX, FINGERPRINT_BITS_MAX, QUOTIENT_COUNT_BITS,
+    QUOTIENT_COUNT_BITS_MAX, QUOTIENT_PAGE_SLOTS_MAX, QUOTIENT_PAGE_SLOTS_MIN,
+    QUOTIENT_REMAINDER_BITS_MAX, SLICE_BITS, SizingError, WINDOW_BLOCK_SLOTS_MAX,
 };
 use crate::stable_pace::StablePace;
 
@@ -37,7 +39,8 @@ pub const FILTER_BYTES_MAX: u64 = 1 << 42;
 
 /// Shape of the kinds that are an array of blocks: [`Kind::Blocked`], [`Kind::Classic`],
 /// [`Kind::Partitioned`], [`Kind::Counting`], [`Kind::Aging`], [`Kind::Stable`]; and [`Kind::Window`] and
-/// [`Kind::Cuckoo`], where a position is a slot and the number of probes is that of bits of a fingerprint.
+/// [`Kind::Cuckoo`], where a position is a slot and the number of probes is that of bits of a fingerprint; and
+/// [`Kind::Quotient`], where it is a quotient and that of bits of a remainder.
 ///
 /// ```
 /// use umbel_filter::{BlockShape, HashRange, Kind};
@@ -54,6 +57,8 @@ pub struct BlockShape {
     block_bits: u32,
     /// A byte, so that two shapes fit into an error.
     probe_count: u8,
+    /// Of quotient filters, else 0.
+    count_bits: u8,
     pace: u64,
 }
 
@@ -62,7 +67,8 @@ impl BlockShape {
     /// positions (512 for blocked, counting and stable, [`AGING_BLOCK_BITS`] for aging, else a multiple of 512 up
     /// to [`BLOCK_BITS_MAX`]), k = `probe_count` from 1 to [`BLOCK_PROBE_COUNT_MAX`] or [`PROBE_COUNT_MAX`], of a window 1 to
     /// [`FINGERPRINT_BITS_MAX`], of a cuckoo filter 1 to [`CUCKOO_FINGERPRINT_BITS_MAX`] and a power of two of
-    /// positions.
+    /// positions; of a quotient filter a power of two of quotients from [`QUOTIENT_PAGE_SLOTS_MIN`] to
+    /// [`QUOTIENT_PAGE_SLOTS_MAX`], and 1 to [`QUOTIENT_REMAINDER_BITS_MAX`].
     ///
     /// # Errors
     /// If the kind is no array of blocks, a number is out of its range, or the filter would be
@@ -82,12 +88,15 @@ impl BlockShape {
             Kind::Classic | Kind::Partitioned => (LINE_BITS, BLOCK_BITS_MAX, PROBE_COUNT_MAX),
             Kind::Window => (LINE_BITS, WINDOW_BLOCK_SLOTS_MAX, FINGERPRINT_BITS_MAX),
             Kind::Cuckoo => (LINE_BITS, CUCKOO_PAGE_SLOTS_MAX, CUCKOO_FINGERPRINT_BITS_MAX),
+            Kind::Quotient => {
+                (QUOTIENT_PAGE_SLOTS_MIN, QUOTIENT_PAGE_SLOTS_MAX, QUOTIENT_REMAINDER_BITS_MAX)
+            }
             Kind::SingleShot | Kind::Scalable => return Err(ShapeError::Kind { kind }),
         };
         if block_bits == 0 || !block_bits.is_multiple_of(step) || block_bits > block_bits_max {
             return Err(ShapeError::BlockBits { block_bits, step, block_bits_max });
         }
-        if kind == Kind::Cuckoo && !block_bits.is_power_of_two() {
+        if matches!(kind, Kind::Cuckoo | Kind::Quotient) && !block_bits.is_power_of_two() {
             return Err(ShapeError::PageSlots { page_slots: block_bits });
         }
         let stored = u8::try_from(probe_count);
@@ -97,7 +106,15 @@ impl BlockShape {
             return Err(ShapeError::ProbeCount { probe_count, probe_count_max });
         };
         let map = BlockMap::new(range, block_count)?;
-        let shape = Self { kind, map, block_bits, probe_count, pace: 0 };
+        let mut shape = Self { kind, map, block_bits, probe_count, count_bits: 0, pace: 0 };
+        if kind == Kind::Quotient {
+            shape = shape.with_count_bits(QUOTIENT_COUNT_BITS)?;
+            let positions = (u128::from(block_count) * u128::from(block_bits)) << probe_count;
+            if positions > POSITION_COUNT_MAX.into() {
+                let position_count = u64::try_from(positions).unwrap_or(u64::MAX);
+                return Err(ShapeError::PositionCount { position_count });
+            }
+        }
         let bytes = u128::from(map.len()) * u128::from(shape.block_lines()) * 64;
         if bytes > FILTER_BYTES_MAX.into() {
             return Err(ShapeError::TooLarge { bytes });
@@ -137,6 +154,42 @@ impl BlockShape {
     #[must_use]
     pub const fn pace(self) -> u64 {
         self.pace
+    }
+
+    /// The same pages of a quotient filter, whose slots count with so many bits (v), 0 to
+    /// [`QUOTIENT_COUNT_BITS_MAX`]: 1 to 2^v copies of an item. Without this there are [`QUOTIENT_COUNT_BITS`].
+    ///
+    /// # Errors
+    /// If there are more, or any in another kind.
+    ///
+    /// ```
+    /// use umbel_filter::{BlockShape, HashRange, Kind};
+    ///
+    /// let shape = BlockShape::new(Kind::Quotient, HashRange::WHOLE, 1, 1 << 16, 7)?;
+    /// assert_eq!(shape.count_bits(), 2);
+    /// // Two bits of each of 1,028 blocks of 64 slots.
+    /// let set = shape.with_count_bits(0)?;
+    /// assert_eq!(shape.memory_bytes() - set.memory_bytes(), 1_028 * 16);
+    /// # Ok::<(), umbel_filter::ShapeError>(())
+    /// ```
+    pub const fn with_count_bits(self, count_bits: u32) -> Result<Self, ShapeError> {
+        let is_one = match self.kind {
+            Kind::Quotient => count_bits <= QUOTIENT_COUNT_BITS_MAX,
+            _ => count_bits == 0,
+        };
+        if is_one {
+            #[expect(clippy::cast_possible_truncation, reason = "checked")]
+            let count_bits = count_bits as u8;
+            Ok(Self { count_bits, ..self })
+        } else {
+            Err(ShapeError::CountBits { kind: self.kind, count_bits })
+        }
+    }
+
+    /// Bits of a count of a quotient filter, v, as [`with_count_bits`](Self::with_count_bits) has it; else 0.
+    #[must_use]
+    pub const fn count_bits(self) -> u32 {
+        self.count_bits as u32
     }
 
     /// The kind.
@@ -179,6 +232,24 @@ impl BlockShape {
         self.map.len() * self.block_bits as u64
     }
 
+    /// Number of places for items in the range's blocks: of a quotient filter its spare slots too, of all other
+    /// kinds the positions.
+    ///
+    /// ```
+    /// use umbel_filter::{BlockShape, HashRange, Kind};
+    ///
+    /// let shape = BlockShape::new(Kind::Quotient, HashRange::WHOLE, 3, 1 << 16, 7)?;
+    /// assert_eq!(shape.slot_count(), 3 * (65_536 + 256));
+    /// # Ok::<(), umbel_filter::ShapeError>(())
+    /// ```
+    #[must_use]
+    pub const fn slot_count(self) -> u64 {
+        match self.kind {
+            Kind::Quotient => self.map.len() * Layout::new(self).slot_count() as u64,
+            _ => self.position_count(),
+        }
+    }
+
     /// How many blocks a part of these blocks lies from their first one; None if it leaves the range, or
     /// its kind, blocks, probes or pace are others.
     ///
@@ -196,6 +267,7 @@ impl BlockShape {
         let is_alike = self.kind == part.kind
             && self.block_bits == part.block_bits
             && self.probe_count == part.probe_count
+            && self.count_bits == part.count_bits
             && self.pace == part.pace;
         self.map.offset_of(part.map).filter(|_| is_alike)
     }
@@ -211,9 +283,9 @@ impl BlockShape {
     /// # Errors
     /// None for a part of the range; a larger range may be too large.
     pub fn with_range(self, range: HashRange) -> Result<Self, ShapeError> {
-        let Self { kind, map, block_bits, probe_count, pace } = self;
+        let Self { kind, map, block_bits, probe_count, count_bits, pace } = self;
         let shape = Self::new(kind, range, map.block_count(), block_bits, probe_count.into())?;
-        Ok(Self { pace, ..shape })
+        Ok(Self { count_bits, pace, ..shape })
     }
 
     /// Cache lines of a block: a counter takes four bits, a slot its fingerprint, and of a window its slice.
@@ -224,6 +296,7 @@ impl BlockShape {
             Kind::Counting | Kind::Stable => 4 * lines,
             Kind::Window => (self.probe_count() + SLICE_BITS) as u64 * lines,
             Kind::Cuckoo => self.probe_count() as u64 * lines,
+            Kind::Quotient => Layout::page_lines(self),
             _ => lines,
         }
     }
@@ -240,6 +313,9 @@ impl fmt::Display for BlockShape {
             self.block_bits,
             self.probe_count
         )?;
+        if self.kind == Kind::Quotient {
+            write!(f, " and counts of {} bits", self.count_bits)?;
+        }
         if self.pace == 0 { Ok(()) } else { write!(f, " at a pace of {}", self.pace) }
     }
 }
@@ -362,6 +438,16 @@ pub enum ShapeError {
         kind: Kind,
         /// The pace that was asked for.
         pace: u64,
+    },
+    /// Name a count that the kind has.
+    #[error(
+        "counts of {count_bits} bits in a {kind} filter, expected at most {QUOTIENT_COUNT_BITS_MAX} in a quotient filter"
+    )]
+    CountBits {
+        /// The kind.
+        kind: Kind,
+        /// The bits that were asked for.
+        count_bits: u32,
     },
     /// The kind has a shape of its own.
     #[error("a {kind} filter is no array of blocks")]

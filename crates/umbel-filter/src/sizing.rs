@@ -16,6 +16,7 @@
 //! | d-left | 32 · load · 2^−r, r bits of remainder | Bonomi et al. 2006, doi:10.1007/11841036_61 |
 //! | counting, variable increments | (1 − e^−a (1 + a (L−1)/L + a² (L²−1)/(12 L²)))^k, a = k·n/m | Rottenstreich et al. 2014, doi:10.1109/TNET.2013.2272604 |
 //! | counting, t times and more | (1 − Σ_(l<t) C(n·k, l) m^−l (1 − 1/m)^(n·k−l))^k | Kim et al. 2019, doi:10.3390/electronics8070779 |
+//! | quotient | 1 − (1 − 1/m)^n of m = Q·2^r positions | Bender et al. 2012, doi:10.14778/2350229.2350275 |
 //! | aging | 1 − (1 − p₁)·(1 − p₂), the blocked rates of two generations | Yoon 2010, doi:10.1109/TKDE.2009.136 |
 //! | stable | in the limit (1 − (1 + k/P)^−Max)^k, P cells lowered by an insert | Deng & Rafiei 2006, doi:10.1145/1142473.1142477 |
 //!
@@ -34,6 +35,7 @@ mod classic;
 mod cuckoo;
 mod dleft;
 mod explained;
+mod quotient;
 mod scalable;
 mod spatial;
 mod stream;
@@ -67,6 +69,10 @@ pub use dleft::{
     DLEFT_SUBTABLES, DLeftSize, dleft_false_positive_rate, dleft_size,
 };
 pub use explained::{explained_one_count, measured_rate_bounds};
+pub use quotient::{
+    QUOTIENT_COUNT_BITS, QUOTIENT_COUNT_BITS_MAX, QUOTIENT_PAGE_SLOTS_MAX, QUOTIENT_PAGE_SLOTS_MIN,
+    QUOTIENT_REMAINDER_BITS_MAX, QuotientSize, quotient_size,
+};
 pub use scalable::{SCALABLE_GROWTH, SCALABLE_TIGHTENING, ScalableLevel, scalable_level};
 pub use spatial::spatial_false_positive_rates;
 pub use stream::{
@@ -135,6 +141,15 @@ pub enum SizingError {
          {CUCKOO_FINGERPRINT_BITS_MAX} bits"
     )]
     CuckooRate {
+        /// The rate that was asked for.
+        rate: f64,
+    },
+    /// So few false positives need longer remainders than a quotient filter has: name a higher rate.
+    #[error(
+        "false-positive rate {rate} of a quotient filter, whose remainders have up to \
+         {QUOTIENT_REMAINDER_BITS_MAX} bits"
+    )]
+    QuotientRate {
         /// The rate that was asked for.
         rate: f64,
     },

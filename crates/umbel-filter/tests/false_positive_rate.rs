@@ -15,8 +15,8 @@
 use umbel_filter::sizing::single_shot_false_positive_rate;
 use umbel_filter::{
     Aging, BlockShape, Blocked, Classic, Contains, Counting, CreateError, Cuckoo, Describe,
-    HashRange, Insert, InsertError, Insertion, ItemHash, ItemHasher, Kind, Partitioned, Scalable,
-    SingleShot, SingleShotShape, StoredSingleShot, Window,
+    HashRange, Insert, InsertError, Insertion, ItemHash, ItemHasher, Kind, Partitioned, Quotient,
+    Scalable, SingleShot, SingleShotShape, StoredSingleShot, Window,
 };
 
 /// Items per capacity, in halves.
@@ -142,6 +142,7 @@ at_every_rate! {
     scalable: check_scalable,
     window: |rate| check_table(Kind::Window, Window::with_shape, rate),
     cuckoo: |rate| check_table(Kind::Cuckoo, Cuckoo::with_shape, rate),
+    quotient: |rate| check_table(Kind::Quotient, Quotient::with_shape, rate),
     aging: check_aging,
 }
 

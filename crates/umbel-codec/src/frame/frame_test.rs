@@ -139,7 +139,7 @@ fn every_kind_has_its_encodings() {
                 Kind::SingleShot => [1, 5, 6, 8].contains(&encoding),
                 Kind::Blocked => [1, 2, 3, 4, 6, 7].contains(&encoding),
                 Kind::Counting | Kind::Stable => [1, 4].contains(&encoding),
-                Kind::Window | Kind::Cuckoo => encoding == 4,
+                Kind::Window | Kind::Cuckoo | Kind::Quotient => encoding == 4,
                 _ => [1, 3, 4, 6, 7].contains(&encoding),
             };
             let frame = forged(GOLDEN, 5, &[kind.id(), encoding]);

@@ -1,6 +1,7 @@
 //! The header of a frame: 60 bytes in, fields that are each valid by themselves out.
 
 use umbel_bits::RiceCode;
+use umbel_filter::sizing::QUOTIENT_PAGE_SLOTS_MIN;
 use umbel_filter::{BlockShape, HashFunction, HashRange, Kind, LINE_BITS, SingleShotShape};
 
 use super::encoding::Encoding;
@@ -8,6 +9,9 @@ use super::gap_code::GapCode;
 use super::{CHECKED_HEADER_BYTES, FRAME_HEADER_BYTES, FRAME_MAGIC, FRAME_VERSION, FrameKey};
 use crate::error::{FrameError, HeaderError};
 use crate::limits::{FRAME_PAYLOAD_BYTES_MAX, FRAME_POSITION_COUNT_MAX};
+
+/// Above the size of a page in its field: the largest is 1,024 blocks of 64 quotients.
+const QUOTIENT_LINES_END: u16 = 2_048;
 
 /// What the frame holds, over the frame's hash range.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -112,7 +116,7 @@ impl Header {
             (_, Encoding::Probes | Encoding::Part) => Ok(()),
             (Body::SingleShot(shape), _) => check_single_shot_count(self.count, shape.width()),
             (Body::Blocks(shape) | Body::Level(shape), _) => {
-                check_at_most(self.count, shape.position_count())
+                check_at_most(self.count, shape.slot_count())
             }
         }
     }
@@ -123,7 +127,7 @@ impl Header {
         let (m, probe_count, block_lines) = match self.body {
             Body::SingleShot(shape) => (shape.position_count(), 0, 0),
             Body::Blocks(shape) | Body::Level(shape) => {
-                (shape.map().block_count(), shape.probe_count(), shape.block_bits() / LINE_BITS)
+                (shape.map().block_count(), shape.probe_count(), lines_of(shape))
             }
         };
         let low_bits = u8::try_from(self.low_bits).expect("at most 63");
@@ -148,6 +152,17 @@ impl Header {
     }
 }
 
+/// The field for the size of a block: of a quotient filter blocks of 64 quotients, and above them the bits of a count.
+fn lines_of(shape: BlockShape) -> u32 {
+    match shape.kind() {
+        Kind::Quotient => {
+            let lines = shape.block_bits() / QUOTIENT_PAGE_SLOTS_MIN;
+            lines + shape.count_bits() * u32::from(QUOTIENT_LINES_END)
+        }
+        _ => shape.block_bits() / LINE_BITS,
+    }
+}
+
 fn body(
     kind: Kind,
     range: HashRange,
@@ -155,6 +170,13 @@ fn body(
     probe_count: u8,
     block_lines: u16,
 ) -> Result<Body, HeaderError> {
+    if kind == Kind::Quotient {
+        let block_bits = u32::from(block_lines % QUOTIENT_LINES_END) * QUOTIENT_PAGE_SLOTS_MIN;
+        let shape = BlockShape::new(kind, range, m, block_bits, probe_count.into());
+        let shape = shape
+            .and_then(|shape| shape.with_count_bits((block_lines / QUOTIENT_LINES_END).into()));
+        return shape.map(Body::Blocks).map_err(HeaderError::Shape);
+    }
     let block_bits = u32::from(block_lines) * LINE_BITS;
     let blocks = |kind| BlockShape::new(kind, range, m, block_bits, probe_count.into());
     let body = match kind {

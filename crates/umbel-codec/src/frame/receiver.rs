@@ -2,7 +2,7 @@
 
 use umbel_filter::{
     Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Cuckoo, Kind, Merge,
-    Partitioned, Scalable, Shape, ShapeMismatch, SingleShot, SingleShotShape, Stable,
+    Partitioned, Quotient, Scalable, Shape, ShapeMismatch, SingleShot, SingleShotShape, Stable,
     StoredSingleShot, Window,
 };
 
@@ -30,6 +30,7 @@ pub(super) enum Receiver<'a> {
     Scalable(&'a mut Scalable),
     Window(&'a mut Window),
     Cuckoo(&'a mut Cuckoo),
+    Quotient(&'a mut Quotient),
     /// A filter that forgets by what comes, and what it has counted.
     Paced(BlockShape, &'a mut [u64], &'a mut [u64; 2]),
 }
@@ -88,6 +89,12 @@ impl<'a> From<&'a mut Cuckoo> for FilterMut<'a> {
     }
 }
 
+impl<'a> From<&'a mut Quotient> for FilterMut<'a> {
+    fn from(filter: &'a mut Quotient) -> Self {
+        Self(Receiver::Quotient(filter))
+    }
+}
+
 impl<'a> From<&'a mut Aging> for FilterMut<'a> {
     fn from(filter: &'a mut Aging) -> Self {
         let shape = filter.block_shape();
@@ -117,6 +124,7 @@ impl<'a> From<&'a mut AnyFilter> for FilterMut<'a> {
             AnyFilter::Aging(filter) => filter.into(),
             AnyFilter::Stable(filter) => filter.into(),
             AnyFilter::Cuckoo(filter) => filter.into(),
+            AnyFilter::Quotient(filter) => filter.into(),
         }
     }
 }
@@ -131,6 +139,7 @@ impl Receiver<'_> {
             Self::Scalable(filter) => filter.scalable_shape().into(),
             Self::Window(filter) => filter.block_shape().into(),
             Self::Cuckoo(filter) => filter.block_shape().into(),
+            Self::Quotient(filter) => filter.block_shape().into(),
         }
     }
 
@@ -193,6 +202,7 @@ pub(super) fn empty_array(shape: BlockShape) -> Result<AnyFilter, CreateError> {
         Kind::Aging => Aging::with_shape(shape)?.into(),
         Kind::Stable => Stable::with_shape(shape)?.into(),
         Kind::Cuckoo => Cuckoo::with_shape(shape)?.into(),
+        Kind::Quotient => Quotient::with_shape(shape)?.into(),
         _ => Blocked::with_shape(shape)?.into(),
     })
 }

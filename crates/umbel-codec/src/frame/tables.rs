@@ -1,6 +1,8 @@
 //! Frames of tables of fingerprints: their words, which are loaded into empty pages and never ORed.
 
-use umbel_filter::{BlockShape, Cuckoo, CuckooLoadError, Window, WindowLoadError};
+use umbel_filter::{
+    BlockShape, Cuckoo, CuckooLoadError, Kind, Quotient, QuotientLoadError, Window, WindowLoadError,
+};
 
 use super::FrameView;
 use super::view::Fixed;
@@ -38,6 +40,23 @@ impl FrameView<'_> {
         })
     }
 
+    pub(super) fn load_quotient(
+        &self,
+        filter: &mut Quotient,
+        part: BlockShape,
+    ) -> Result<u64, FrameMergeError> {
+        let words = self.table_words(part).map_err(FrameError::from)?;
+        filter.load_part(part, &words).map_err(|error| match error {
+            QuotientLoadError::Shape(mismatch) => mismatch.into(),
+            QuotientLoadError::NotEmpty { taken_count: position_count } => {
+                FrameMergeError::NotEmpty { position_count }
+            }
+            QuotientLoadError::Part(error) => {
+                FrameError::from(PayloadError::Quotient(error)).into()
+            }
+        })
+    }
+
     /// The words of a table of fingerprints, which are as many as came, checked.
     pub(super) fn table_words(&self, part: BlockShape) -> Result<Vec<u64>, PayloadError> {
         self.codes.check_word_count(self.codes.end / 64)?;
@@ -45,6 +64,9 @@ impl FrameView<'_> {
         let actual = match self.fixed {
             Fixed::Slices(oldest, newest) => {
                 Window::check_part(part, (oldest, newest), &words).map_err(PayloadError::Window)?
+            }
+            _ if part.kind() == Kind::Quotient => {
+                Quotient::check_part(part, &words).map_err(PayloadError::Quotient)?
             }
             _ => Cuckoo::check_part(part, &words).map_err(PayloadError::Cuckoo)?,
         };

@@ -135,7 +135,7 @@ impl<'a> FrameView<'a> {
                 header.body = Body::Blocks(shape);
                 (Fixed::Counts(counts), bytes, shape.position_count())
             }
-            (Body::Blocks(shape), _) if shape.kind() == Kind::Cuckoo => {
+            (Body::Blocks(shape), _) if matches!(shape.kind(), Kind::Cuckoo | Kind::Quotient) => {
                 (Fixed::Nothing, payload, shape.memory_bytes() * 8)
             }
             (Body::Blocks(shape), Encoding::Probes) => (Fixed::Nothing, payload, shape.map().len()),
@@ -201,7 +201,7 @@ impl<'a> FrameView<'a> {
     /// ([`Scalable::level_to_load`](umbel_filter::Scalable::level_to_load)).
     ///
     /// Reads the payload twice, first to check it from end to end. Allocates nothing, but for
-    /// single-shot filters, whose positions are a list, and the words of windows and cuckoo filters.
+    /// single-shot filters, whose positions are a list, and the words of tables of fingerprints.
     ///
     /// # Errors
     /// If the frame's key is not `key`, the filter is of another shape, the level is not the next one, or
@@ -278,6 +278,9 @@ impl<'a> FrameView<'a> {
         }
         if let Receiver::Cuckoo(filter) = receiver {
             return self.load_cuckoo(filter, part);
+        }
+        if let Receiver::Quotient(filter) = receiver {
+            return self.load_quotient(filter, part);
         }
         let words = receiver.words_of(part)?;
         self.check_codes().map_err(FrameError::from)?;

@@ -10,8 +10,8 @@
 
 use umbel_bits::RiceCode;
 use umbel_filter::{
-    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Cuckoo, Kind, Partitioned, Scalable,
-    SingleShot, SparseBlocked, Stable, StoredSingleShot, Window,
+    Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Cuckoo, Kind, Partitioned, Quotient,
+    Scalable, SingleShot, SparseBlocked, Stable, StoredSingleShot, Window,
 };
 
 use super::content::{Content, cheapest};
@@ -46,7 +46,8 @@ enum Source<'a> {
     Positions(PositionCursor<'a>),
     Probes(ProbeCursor<'a>),
     Window(ArrayCursor<'a>, (u64, u64)),
-    Cuckoo(ArrayCursor<'a>),
+    /// Of a cuckoo or a quotient filter.
+    Table(ArrayCursor<'a>),
     Paced(ArrayCursor<'a>, [u64; 2]),
 }
 
@@ -115,7 +116,17 @@ impl<'a> From<&'a Window> for FilterRef<'a> {
 
 impl<'a> From<&'a Cuckoo> for FilterRef<'a> {
     fn from(filter: &'a Cuckoo) -> Self {
-        Self(Source::Cuckoo(ArrayCursor {
+        Self(Source::Table(ArrayCursor {
+            shape: filter.block_shape(),
+            words: filter.words(),
+            next: 0,
+        }))
+    }
+}
+
+impl<'a> From<&'a Quotient> for FilterRef<'a> {
+    fn from(filter: &'a Quotient) -> Self {
+        Self(Source::Table(ArrayCursor {
             shape: filter.block_shape(),
             words: filter.words(),
             next: 0,
@@ -150,6 +161,7 @@ impl<'a> From<&'a AnyFilter> for FilterRef<'a> {
             AnyFilter::Aging(filter) => filter.into(),
             AnyFilter::Stable(filter) => filter.into(),
             AnyFilter::Cuckoo(filter) => filter.into(),
+            AnyFilter::Quotient(filter) => filter.into(),
         }
     }
 }
@@ -235,7 +247,7 @@ impl Iterator for Frames<'_> {
             Source::Levels(cursor) => cursor.next(self.budget),
             Source::Positions(cursor) => cursor.next(self.budget),
             Source::Probes(cursor) => cursor.next(self.budget),
-            Source::Cuckoo(cursor) => cursor.next_of_cuckoo(self.budget),
+            Source::Table(cursor) => cursor.next_of_table(self.budget),
             Source::Window(cursor, slices) => cursor.next_of_window(self.budget, *slices),
             Source::Paced(cursor, counts) => cursor.next_paced(self.budget, *counts),
         };
@@ -257,12 +269,15 @@ impl<'a> ArrayCursor<'a> {
         Ok((seal_array(budget, Body::Blocks(slice), &[], words)?, self.is_done()))
     }
 
-    /// The next pages of a cuckoo filter: its words, which no code makes shorter.
-    fn next_of_cuckoo(&mut self, budget: Budget) -> Next {
+    /// The next pages of a cuckoo or a quotient filter: its words, which no code makes shorter.
+    fn next_of_table(&mut self, budget: Budget) -> Next {
         let (slice, words) = self.cut(budget.payload_bytes_max)?;
-        let count = Cuckoo::check_part(slice, words).map_err(PayloadError::Cuckoo)?;
+        let count = match slice.kind() {
+            Kind::Quotient => Quotient::check_part(slice, words).map_err(PayloadError::Quotient)?,
+            _ => Cuckoo::check_part(slice, words).map_err(PayloadError::Cuckoo)?,
+        };
         let header = Header::new(budget.key, Body::Blocks(slice), Encoding::Raw, no_code(), count);
-        let content = Content::array(Kind::Cuckoo, words);
+        let content = Content::array(slice.kind(), words);
         let frame = seal(header, no_code(), &[], content, FRAME_PAYLOAD_BYTES_MAX as u64)?;
         Ok((frame, self.is_done()))
     }

@@ -5,7 +5,7 @@ use umbel_codec::{FrameKey, FrameView, frames};
 use umbel_filter::words::count_ones;
 use umbel_filter::{
     AGING_BLOCK_BITS, Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Cuckoo, Describe,
-    HashFunction, HashRange, Insert, ItemHash, ItemHasher, Kind, Partitioned, Scalable,
+    HashFunction, HashRange, Insert, ItemHash, ItemHasher, Kind, Partitioned, Quotient, Scalable,
     ScalableShape, Shape, Sighting, SingleShotShape, Stable, StoredSingleShot, Window,
 };
 
@@ -44,6 +44,7 @@ pub(crate) fn array(shape: BlockShape) -> AnyFilter {
         Kind::Aging => Aging::with_shape(shape).unwrap().into(),
         Kind::Stable => Stable::with_shape(shape).unwrap().into(),
         Kind::Cuckoo => Cuckoo::with_shape(shape).unwrap().into(),
+        Kind::Quotient => Quotient::with_shape(shape).unwrap().into(),
         _ => Blocked::with_shape(shape).unwrap().into(),
     }
 }
@@ -75,7 +76,8 @@ impl Recipe {
                     window.advance(5, 9);
                     let _ = window.insert_at(item, 5 + at % 6, Sighting::First);
                 }
-                // So may a cuckoo filter.
+                // So may these.
+                AnyFilter::Quotient(filter) => drop(filter.insert(item)),
                 AnyFilter::Cuckoo(filter) => drop(filter.insert(item)),
                 filter => drop(filter.insert(item).unwrap()),
             }
@@ -90,18 +92,25 @@ fn array_shapes() -> impl Strategy<Value = BlockShape> {
         Just(Kind::Window.id()),
         Just(Kind::Aging.id()),
         Just(Kind::Stable.id()),
-        Just(Kind::Cuckoo.id())
+        Just(Kind::Cuckoo.id()),
+        Just(Kind::Quotient.id())
     ];
     let numbers = (ranges(), kinds, 1..60u64, 1..4u32, 1..=16u32, 1..1_000u64);
     numbers.prop_map(|(range, kind, blocks, lines, k, pace)| {
         let kind = Kind::from_id(kind).unwrap();
-        let lines = if matches!(kind, Kind::Classic | Kind::Partitioned) { lines } else { 1 };
+        let spreads = matches!(kind, Kind::Classic | Kind::Partitioned | Kind::Quotient);
+        let lines = if spreads { lines } else { 1 };
         // A block fits into the smallest frames of the tests.
         let k = match kind {
             Kind::Window => k.min(5),
             Kind::Cuckoo => k.min(11),
+            Kind::Quotient => k.min(8),
             _ => k,
         };
+        if kind == Kind::Quotient {
+            let shape = BlockShape::new(kind, range, blocks, 64 << (lines - 1), k).unwrap();
+            return shape.with_count_bits(u32::try_from(pace % 8).unwrap()).unwrap();
+        }
         if kind == Kind::Aging {
             let shape = BlockShape::new(kind, range, blocks, AGING_BLOCK_BITS, k).unwrap();
             return shape.with_pace(pace).unwrap();

@@ -37,6 +37,7 @@ impl Slice {
             AnyFilter::Aging(filter) => vec![filter.words()],
             AnyFilter::Stable(filter) => vec![filter.words()],
             AnyFilter::Cuckoo(filter) => vec![filter.words()],
+            AnyFilter::Quotient(filter) => vec![filter.words()],
             AnyFilter::Scalable(filter) => {
                 filter.levels().iter().map(|level| level.filter().words()).collect()
             }
@@ -47,7 +48,10 @@ impl Slice {
     fn array_mut(&mut self, array: usize) -> Option<&mut [u64]> {
         match &mut self.filter {
             // Tables count what their words hold: `write_blocks` changes them through them.
-            AnyFilter::SingleShot(_) | AnyFilter::Window(_) | AnyFilter::Cuckoo(_) => None,
+            AnyFilter::SingleShot(_)
+            | AnyFilter::Window(_)
+            | AnyFilter::Cuckoo(_)
+            | AnyFilter::Quotient(_) => None,
             AnyFilter::Scalable(filter) => filter.level_words_mut(array),
             _ if array > 0 => None,
             AnyFilter::Blocked(filter) => Some(filter.words_mut()),
@@ -155,6 +159,7 @@ impl Slice {
         match &mut self.filter {
             AnyFilter::Window(filter) => filter.rewrite(write),
             AnyFilter::Cuckoo(filter) => filter.rewrite(write),
+            AnyFilter::Quotient(filter) => filter.rewrite(write),
             _ => {
                 for (block, content) in contents {
                     write_block(self.block_mut(*block), content, only_adds);

@@ -177,8 +177,8 @@ proptest! {
     ) {
         let block_count = block_count >> shift;
         for shape in [
-            SliceShape::Blocks { kind: kind % 11, block_count, block_bits, probe_count },
-            SliceShape::Blocks { kind: kind % 11, block_count, block_bits: 512, probe_count: 3 },
+            SliceShape::Blocks { kind: kind % 12, block_count, block_bits, probe_count },
+            SliceShape::Blocks { kind: kind % 12, block_count, block_bits: 512, probe_count: 3 },
             SliceShape::Window {
                 block_count,
                 block_slots: block_bits,

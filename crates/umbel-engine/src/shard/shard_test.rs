@@ -77,7 +77,7 @@ pub(super) fn insert_of(state: &ShardState, part: InsertPart) -> ShardCommand {
 pub(super) fn spec(kind: Kind, number: u64) -> SliceSpec {
     let capacity = match kind {
         // Tables take no more than they were made for, and an aging filter keeps no more.
-        Kind::Window | Kind::Cuckoo | Kind::Aging => 30_000,
+        Kind::Window | Kind::Cuckoo | Kind::Quotient | Kind::Aging => 30_000,
         // So that what the tests insert is not forgotten, and one frame holds it.
         Kind::Stable => 3_000,
         _ => 60,
@@ -230,8 +230,8 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
         prop_oneof![
             8 => (kind.clone(), items(), request())
                 .prop_map(|(kind, items, request)| Step::Insert { kind, items, request }),
-            3 => (any::<bool>(), items(), request()).prop_map(|(is_cuckoo, items, request)| {
-                let kind = if is_cuckoo { Kind::Cuckoo } else { Kind::Counting };
+            3 => (0..3_usize, items(), request()).prop_map(|(kind, items, request)| {
+                let kind = [Kind::Counting, Kind::Cuckoo, Kind::Quotient][kind];
                 Step::Remove { kind, items, request }
             }),
             1 => kind.clone().prop_map(|kind| Step::Remove { kind, items: vec![1], request: None }),
@@ -370,7 +370,7 @@ fn hostile_part() -> impl Strategy<Value = InsertPart> {
     ];
     let request = proptest::option::of((0..3u64, any::<u64>(), any::<u64>(), 0..2u64));
     (
-        prop_oneof![0..110u64, (1..11u64).prop_map(|kind| 10 * kind)],
+        prop_oneof![0..120u64, (1..12u64).prop_map(|kind| 10 * kind)],
         0..3u64,
         request,
         bitmap,

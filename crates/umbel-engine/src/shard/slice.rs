@@ -148,16 +148,11 @@ impl Slice {
                             .for_each(|word| *word = 0);
                     });
                 }
-                outcome.map_err(|error| match error {
-                    InsertError::Full { item_count } => PartError::Full {
-                        filter: id,
-                        what: format!(
-                            "its slice holds {item_count} items and has no room for these; remove \
-                             some, or create it for more"
-                        ),
-                    },
-                    error => refused(error),
-                })
+                outcome.map_err(|error| no_room(id, error))
+            }
+            AnyFilter::Quotient(filter) => {
+                let outcome = filter.insert_all(hashes, &mut outcomes);
+                outcome.map_err(|error| no_room(id, error))
             }
             filter => {
                 if let AnyFilter::Aging(aging) = filter
@@ -359,6 +354,7 @@ impl Slice {
             AnyFilter::Aging(filter) => filter.block_shape().memory_bytes(),
             AnyFilter::Stable(filter) => filter.block_shape().memory_bytes(),
             AnyFilter::Cuckoo(filter) => filter.block_shape().memory_bytes(),
+            AnyFilter::Quotient(filter) => filter.block_shape().memory_bytes(),
         }
     }
 
@@ -460,6 +456,20 @@ fn refused(error: InsertError) -> PartError {
 fn stop(bytes: u64) -> ! {
     let bytes = usize::try_from(bytes).ok().and_then(|bytes| Layout::array::<u8>(bytes).ok());
     handle_alloc_error(bytes.unwrap_or(Layout::new::<u64>()))
+}
+
+/// A table that has no room for all items of a part has taken none.
+fn no_room(id: FilterId, error: InsertError) -> PartError {
+    match error {
+        InsertError::Full { item_count } => PartError::Full {
+            filter: id,
+            what: format!(
+                "its slice holds {item_count} items and has no room for these; remove some, or \
+                 create it for more"
+            ),
+        },
+        error => refused(error),
+    }
 }
 
 pub(super) fn no_removal(kind: Kind) -> PartError {

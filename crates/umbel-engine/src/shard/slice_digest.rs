@@ -33,6 +33,7 @@ impl Slice {
             AnyFilter::Partitioned(filter) => digest.push_words(filter.words()),
             AnyFilter::Counting(filter) => digest.push_words(filter.words()),
             AnyFilter::Cuckoo(filter) => digest.push_words(filter.words()),
+            AnyFilter::Quotient(filter) => digest.push_words(filter.words()),
             AnyFilter::Aging(filter) => {
                 filter.counts().into_iter().for_each(|count| digest.push(count));
                 digest.push_words(filter.words());

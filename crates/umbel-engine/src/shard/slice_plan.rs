@@ -157,6 +157,14 @@ impl SliceShape {
                 let (block_bits, probe_count) = (page_slots, fingerprint_bits);
                 Self::Blocks { kind: kind.id(), block_count, block_bits, probe_count }
             }
+            Kind::Quotient => {
+                let most = block_bits_max(item_count, shard_count);
+                let size = sizing::quotient_size(item_count, false_positive_rate, most)?;
+                let sizing::QuotientSize { page_count, page_slots, remainder_bits } = size;
+                let block_count = over_all(page_count, shard_count);
+                let (block_bits, probe_count) = (page_slots, remainder_bits);
+                Self::Blocks { kind: kind.id(), block_count, block_bits, probe_count }
+            }
             Kind::Aging | Kind::Stable => {
                 // Of what came last a shard gets its share, so it has to keep so much.
                 let range = HashRange::WHOLE;
@@ -213,7 +221,8 @@ impl SliceShape {
             | Kind::Window
             | Kind::Aging
             | Kind::Stable
-            | Kind::Cuckoo => return Err(PlanError::NoFixedSize { kind }),
+            | Kind::Cuckoo
+            | Kind::Quotient => return Err(PlanError::NoFixedSize { kind }),
         };
         let block_count = over_all(block_count.max(1), shard_count);
         let block_bits = u32::try_from(block_lines).unwrap_or(u32::MAX).saturating_mul(LINE_BITS);

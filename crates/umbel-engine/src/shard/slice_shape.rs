@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use umbel_filter::{
     Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Cuckoo, HashRange, Kind,
-    Partitioned, Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, SliceRing, Stable,
-    StoredSingleShot, Window, sizing,
+    Partitioned, Quotient, Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, SliceRing,
+    Stable, StoredSingleShot, Window, sizing,
 };
 
 use super::windowed::{WindowRules, WindowTime};
@@ -14,15 +14,15 @@ use crate::limits::SLICE_BYTES_MAX;
 /// What every replica builds alike, over the shard's hash range.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub enum SliceShape {
-    /// Blocked, classic, partitioned, counting or cuckoo.
+    /// Blocked, classic, partitioned, counting, cuckoo or quotient.
     Blocks {
         /// [`Kind::id`](umbel_filter::Kind::id).
         kind: u8,
         /// Blocks over the whole hash space.
         block_count: u64,
-        /// Positions of a block; of a cuckoo filter slots.
+        /// Positions of a block; of a cuckoo filter slots, of a quotient filter quotients.
         block_bits: u32,
-        /// Probes an item; of a cuckoo filter bits of a fingerprint.
+        /// Probes an item; of a cuckoo filter bits of a fingerprint, of a quotient filter those of a remainder.
         probe_count: u32,
     },
     /// Single-shot.
@@ -304,6 +304,7 @@ impl SliceShape {
                 Kind::Aging => Aging::with_shape(shape)?.into(),
                 Kind::Stable => Stable::with_shape(shape)?.into(),
                 Kind::Cuckoo => Cuckoo::with_shape(shape)?.into(),
+                Kind::Quotient => Quotient::with_shape(shape)?.into(),
                 kind => return Err(CreateError::from(ShapeError::Kind { kind }).into()),
             },
             Shape::SingleShot(shape) => StoredSingleShot::new(shape).into(),

@@ -95,7 +95,7 @@ fn items_of_other_ranges_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn only_counting_and_cuckoo_filters_remove() {
+fn only_counting_and_table_filters_remove() {
     let hashes = items(0, 10);
     for kind in Kind::ALL {
         let mut filter = filter_of(kind, &hashes);
@@ -112,7 +112,7 @@ fn only_counting_and_cuckoo_filters_remove() {
     let error = RemoveError::Unsupported { kind: Kind::SingleShot };
     assert_eq!(
         error.to_string(),
-        "a single-shot filter cannot remove items, a counting or a cuckoo filter can"
+        "a single-shot filter cannot remove items, a counting, a cuckoo or a quotient filter can"
     );
 }
 
@@ -123,7 +123,7 @@ fn filters_of_one_shape_merge_but_those_that_grow_or_forget() {
         let mut filter = filter_of(kind, &ours);
         let before = filter.clone();
         let outcome = filter.merge(&filter_of(kind, &theirs));
-        if !kind.merges_by_or() && kind != Kind::Counting {
+        if !kind.merges() {
             assert_eq!(outcome, Err(MergeError::Unsupported { kind }));
             assert_eq!(filter, before);
             assert_eq!(outcome.unwrap_err().to_string(), format!("{kind} filters do not merge"));
@@ -143,7 +143,7 @@ fn filters_of_different_kinds_or_sizes_do_not_merge() {
         let larger = FilterPlan { item_count: 9_000, ..plan(kind) };
         let others = Kind::ALL.into_iter().filter(|&other| other != kind).map(empty);
         for other in others.chain([AnyFilter::create(&larger).unwrap()]) {
-            let expected = if !kind.merges_by_or() && kind != Kind::Counting {
+            let expected = if !kind.merges() {
                 MergeError::Unsupported { kind }
             } else {
                 ShapeMismatch { ours: filter.shape(), theirs: other.shape() }.into()

@@ -16,7 +16,7 @@
 use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 use std::mem::MaybeUninit;
 
-use super::{LINE_WORDS, Line, scalar};
+use super::{BitLoop, LINE_WORDS, Line, scalar};
 use crate::block_map::BlockMap;
 use crate::capability::Insertion;
 use crate::hash::ItemHash;
@@ -115,6 +115,12 @@ pub(crate) fn or(ours: &mut [u64], theirs: &[u64]) -> u64 {
 /// ANDs the second slice into the first, as far as both go, and returns how many bits it cleared.
 pub(crate) fn and(ours: &mut [u64], theirs: &[u64]) -> u64 {
     widest!(and(ours, theirs))
+}
+
+/// Runs a loop with the processor's instructions for bits, where it has them.
+#[inline]
+pub(crate) fn with_bits<L: BitLoop>(bit_loop: L) -> L::Output {
+    widest!(with_bits(bit_loop))
 }
 
 /// Whether an array is so large that prefetching pays.

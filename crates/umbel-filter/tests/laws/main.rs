@@ -15,8 +15,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use umbel_filter::{
     Aging, BlockShape, Blocked, Classic, Counting, Cuckoo, Describe, FoldError, HashRange, Insert,
-    InsertError, Insertion, ItemHash, Kind, Merge, OutOfRange, Partitioned, Scalable, Shape,
-    ShapeMismatch, SingleShot, SingleShotShape, Stable, StoredSingleShot, Window,
+    InsertError, Insertion, ItemHash, Kind, Merge, OutOfRange, Partitioned, Quotient, Scalable,
+    Shape, ShapeMismatch, SingleShot, SingleShotShape, Stable, StoredSingleShot, Window,
 };
 
 /// A kind under test.
@@ -196,11 +196,23 @@ impl Filter for Cuckoo {
     }
 }
 
+impl Filter for Quotient {
+    fn empty(range: HashRange, shape: usize) -> Self {
+        let (pages, slots, bits) = [(4, 256, 32), (1, 128, 6), (7, 64, 13)][shape];
+        let shape = BlockShape::new(Kind::Quotient, range, pages, slots, bits).unwrap();
+        Self::with_shape(shape).unwrap()
+    }
+
+    fn one_count(&self) -> u64 {
+        self.taken_count()
+    }
+}
+
 /// Applies a law to every kind.
 macro_rules! every_kind {
     ($law:ident $arguments:tt) => {
         every_merging_kind!($law $arguments);
-        of_kinds!($law $arguments: Scalable, Window, Aging, Stable, Cuckoo);
+        of_kinds!($law $arguments: Scalable, Window, Aging, Stable, Cuckoo, Quotient);
     };
 }
 

@@ -291,6 +291,7 @@ mod tests {
                 Kind::Stable => 90.0..105.0,
                 // Pages of 2^16 slots, of which a shard has whole ones.
                 Kind::Cuckoo => 10.7..12.5,
+                Kind::Quotient => 11.7..13.5,
                 _ => 9.5..10.3,
             };
             assert!(expected.contains(&bits), "{kind}: {bits} bits an item");

@@ -44,6 +44,7 @@ fn kind_of(number: i32) -> Result<Option<Kind>, CallFailure> {
         v1::Kind::Aging => Some(Kind::Aging),
         v1::Kind::Stable => Some(Kind::Stable),
         v1::Kind::Cuckoo => Some(Kind::Cuckoo),
+        v1::Kind::Quotient => Some(Kind::Quotient),
     })
 }
 
@@ -60,6 +61,7 @@ pub(super) fn kind_to_proto(id: u8) -> v1::Kind {
         Some(Kind::Aging) => v1::Kind::Aging,
         Some(Kind::Stable) => v1::Kind::Stable,
         Some(Kind::Cuckoo) => v1::Kind::Cuckoo,
+        Some(Kind::Quotient) => v1::Kind::Quotient,
     }
 }
 

@@ -5,15 +5,19 @@ use std::arch::x86_64::{
     _mm256_or_si256, _mm256_set1_epi32, _mm256_setr_epi32, _mm256_sllv_epi32, _mm256_srli_epi32,
     _mm256_store_si256, _mm256_testc_si256, _mm512_load_si512, _mm512_maskz_sllv_epi32,
     _mm512_mullo_epi32, _mm512_or_si512, _mm512_set1_epi32, _mm512_srli_epi32, _mm512_store_si512,
-    _mm512_test_epi32_mask,
+    _mm512_test_epi32_mask, _pdep_u64,
 };
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::{FAR_DISTANCE, Line, NEAR_DISTANCE, is_far, prefetch_far, prefetch_near, scalar};
+use super::{
+    BitLoop, FAR_DISTANCE, Line, NEAR_DISTANCE, is_far, prefetch_far, prefetch_near, scalar,
+};
 use crate::block_map::BlockMap;
 use crate::capability::Insertion;
 use crate::hash::ItemHash;
 use crate::lanes::{LaneSets, SALTS};
+
+use super::super::Select;
 
 /// Bits of a multiplied seed below the five that choose a bit of a lane.
 const LANE_SHIFT: u32 = 27;
@@ -41,10 +45,15 @@ impl Level {
 
     #[cold]
     fn ask() -> Self {
+        // What every processor with AVX2 has.
+        let has_bits = is_x86_feature_detected!("popcnt")
+            && is_x86_feature_detected!("lzcnt")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2");
         let has_avx512 = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512vpopcntdq")
-            && is_x86_feature_detected!("bmi2");
-        let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt");
+            && has_bits;
+        let has_avx2 = is_x86_feature_detected!("avx2") && has_bits;
         let (known, level) = match (has_avx512, has_avx2) {
             (true, _) => (AVX512, Self::Avx512),
             (false, true) => (AVX2, Self::Avx2),
@@ -300,6 +309,18 @@ unsafe fn insert_all(
     }
 }
 
+/// Selects by depositing a bit. Only functions of a level make one.
+#[derive(Clone, Copy)]
+pub(super) struct Deposit(());
+
+impl Select for Deposit {
+    #[inline(always)]
+    fn select(self, word: u64, rank: u32) -> u32 {
+        // SAFETY: every level has the instruction.
+        unsafe { _pdep_u64(1 << rank, word) }.trailing_zeros()
+    }
+}
+
 /// The functions of one level. Each is safe to call on a processor with these features. The last
 /// three are the scalar loops, which the compiler turns into vector code by itself.
 macro_rules! level {
@@ -354,6 +375,11 @@ macro_rules! level {
             }
 
             #[target_feature(enable = $features)]
+            pub(in super::super) fn with_bits<L: BitLoop>(bit_loop: L) -> L::Output {
+                bit_loop.run(Deposit(()))
+            }
+
+            #[target_feature(enable = $features)]
             pub(in super::super) fn count_ones(words: &[u64]) -> u64 {
                 scalar::count_ones(words)
             }
@@ -371,5 +397,5 @@ macro_rules! level {
     };
 }
 
-level!(avx512, Lanes16, "avx512f,avx512vpopcntdq,bmi2,popcnt");
-level!(avx2, Lanes8, "avx2,popcnt");
+level!(avx512, Lanes16, "avx512f,avx512vpopcntdq,bmi1,bmi2,lzcnt,popcnt");
+level!(avx2, Lanes8, "avx2,bmi1,bmi2,lzcnt,popcnt");

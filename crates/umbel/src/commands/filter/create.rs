@@ -29,8 +29,8 @@ pub(super) struct CreateArgs {
     /// Size of one copy in place of a rate, like 64M or 2G (powers of 1,024)
     #[arg(long, value_name = "SIZE", value_parser = parse_memory, conflicts_with = "rate")]
     memory: Option<u64>,
-    /// blocked, classic, partitioned, single-shot, counting, cuckoo, scalable, aging or stable; docs/filters.md
-    /// says which when
+    /// blocked, classic, partitioned, single-shot, counting, cuckoo, quotient, scalable, aging or stable;
+    /// docs/filters.md says which when
     #[arg(long, value_name = "KIND", value_parser = parse_kind, default_value_t = FilterKind::Blocked)]
     kind: FilterKind,
     /// Hash with a public seed, faster: only for items that no adversary chooses
@@ -176,7 +176,7 @@ mod tests {
             "seen --capacity 1 --rate NaN",
             "seen --capacity 1 --rate 0.1 --memory 1M",
             "seen --capacity 1 --memory 0",
-            "seen --capacity 1 --kind quotient",
+            "seen --capacity 1 --kind ribbon",
             "seen --capacity 1 --kind window",
             "seen --like a --capacity 1",
             "seen --like a --kind blocked",
@@ -219,8 +219,10 @@ mod tests {
             let wanted = settings(&format!("near --capacity 1 --replicated --kind {kind}"));
             assert_eq!(wanted.unwrap().distribution, Distribution::Replicated);
         }
-        for kind in ["classic", "partitioned", "counting", "cuckoo", "scalable", "aging", "stable"]
-        {
+        let kinds =
+            FilterKind::ALL.into_iter().filter(|kind| !kind.merges_by_or() || kind.is_bit_array());
+        let kinds = kinds.filter(|kind| !matches!(kind, FilterKind::Blocked | FilterKind::Window));
+        for kind in kinds {
             let refused = settings(&format!("near --capacity 1 --replicated --kind {kind}"));
             let said = refused.unwrap_err();
             assert!(said.is::<UsageError>(), "{said}");

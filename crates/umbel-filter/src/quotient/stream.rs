@@ -1,0 +1,112 @@
+//! A page as a sorted stream: what it holds by ascending position, and a page of such a stream.
+//!
+//! Where an item lies depends on what else is in the page and not on what came first, so a page that is
+//! filled in order is the page that inserts in any order make. That makes merging two streams and growing
+//! one pass each.
+
+use super::layout::{BLOCK_SLOTS, Layout, OFFSET_MAX};
+use super::page::Place;
+
+/// What a page holds: places, and copies less one, ascending.
+pub(super) struct PageItems<'a> {
+    layout: Layout,
+    words: &'a [u64],
+    /// The block whose quotients come next, and those of them that have not come.
+    block: usize,
+    occupieds: u64,
+    quotient: usize,
+    /// Slots of the run that have not come, and behind them the slot where the next one may begin.
+    slot: usize,
+    end: usize,
+}
+
+impl<'a> PageItems<'a> {
+    pub(super) fn new(layout: Layout, words: &'a [u64]) -> Self {
+        let occupieds = layout.occupieds(words, 0);
+        Self { layout, words, block: 0, occupieds, quotient: 0, slot: 0, end: 0 }
+    }
+
+    /// Goes on to the next quotient that has a run.
+    fn next_run(&mut self) -> Option<()> {
+        while self.occupieds == 0 {
+            self.block += 1;
+            // Spare blocks have no quotients.
+            if self.block * BLOCK_SLOTS >= self.layout.quotient_count {
+                return None;
+            }
+            self.occupieds = self.layout.occupieds(self.words, self.block);
+        }
+        self.quotient = self.block * BLOCK_SLOTS + self.occupieds.trailing_zeros() as usize;
+        self.occupieds &= self.occupieds - 1;
+        self.slot = self.end.max(self.quotient);
+        let mut keep = u64::MAX << (self.slot % 64);
+        for block in self.slot / 64..self.layout.block_count {
+            let ends = self.layout.runends(self.words, block) & keep;
+            if ends != 0 {
+                self.end = block * 64 + ends.trailing_zeros() as usize + 1;
+                return Some(());
+            }
+            keep = u64::MAX;
+        }
+        None
+    }
+}
+
+impl Iterator for PageItems<'_> {
+    type Item = (Place, u64);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.slot == self.end && self.next_run().is_none() {
+            // Words of no filter: nothing comes any more.
+            (self.block, self.occupieds) = (self.layout.block_count, 0);
+            (self.slot, self.end) = (0, 0);
+            return None;
+        }
+        let value = self.layout.get(self.words, self.slot);
+        self.slot += 1;
+        let remainder = value >> self.layout.count_bits;
+        let place = Place { quotient: self.quotient, remainder };
+        Some((place, value & self.layout.count_mask()))
+    }
+}
+
+/// An empty page that is filled in order.
+pub(super) struct PageBuilder<'a> {
+    layout: Layout,
+    words: &'a mut [u64],
+    /// The slot behind the last item.
+    next: usize,
+    last_quotient: Option<usize>,
+}
+
+impl<'a> PageBuilder<'a> {
+    /// Of words that are zeros.
+    pub(super) fn new(layout: Layout, words: &'a mut [u64]) -> Self {
+        Self { layout, words, next: 0, last_quotient: None }
+    }
+
+    /// Puts an item behind all that came, with its copies less one; None if there is no room.
+    pub(super) fn push(&mut self, place: Place, count: u64) -> Option<()> {
+        let Self { layout, next, .. } = *self;
+        let Place { quotient, remainder } = place;
+        let slot = next.max(quotient);
+        if slot >= layout.slot_count() {
+            return None;
+        }
+        if self.last_quotient == Some(quotient) {
+            layout.set_runend(self.words, slot - 1, false);
+        } else {
+            layout.set_occupied(self.words, quotient, true);
+        }
+        layout.set(self.words, slot, remainder << layout.count_bits | count);
+        layout.set_runend(self.words, slot, true);
+        for block in quotient / 64 + 1..=slot / 64 {
+            if layout.offset(self.words, block) == OFFSET_MAX {
+                return None;
+            }
+            layout.raise_offset(self.words, block);
+        }
+        (self.next, self.last_quotient) = (slot + 1, Some(quotient));
+        Some(())
+    }
+}
