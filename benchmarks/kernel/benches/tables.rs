@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use fastbloom::{AtomicBloomFilter, BloomFilter};
 use umbel_filter::{
-    Blocked, Classic, Counting, Cuckoo, DLeft, Lattice, Partitioned, Scalable, SharedBlocked,
-    StoredSingleShot, VariableCounting,
+    Blocked, Classic, Counting, Cuckoo, DLeft, Lattice, Partitioned, Quotient, Scalable,
+    SharedBlocked, StoredSingleShot, VariableCounting,
 };
 use umbel_kernel_benchmark::limit::{Lines, random_read, random_write};
 use umbel_kernel_benchmark::measure::{Contestant, Facts, Sample, THREADS_MAX};
@@ -45,6 +45,7 @@ fn contestants() -> Vec<Contestant> {
         Contestant::of::<DLeft>(),
         Contestant::of::<VariableCounting>(),
         Contestant::of::<Lattice>(),
+        Contestant::of::<Quotient>(),
         Contestant::of::<Scalable>(),
         Contestant::of::<StoredSingleShot>(),
         Contestant::of::<StaticFilter<0>>(),
@@ -58,6 +59,7 @@ fn contestants() -> Vec<Contestant> {
         Contestant::of::<BinaryFuse8>(),
         Contestant::of::<BinaryFuse16>(),
         Contestant::of::<peers::Cuckoo>(),
+        Contestant::of::<qfilter::Filter>(),
     ]
 }
 

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 
 use umbel_filter::{
     BlockShape, Blocked, Classic, Contains, Counting, Cuckoo, HashRange, Insert, Insertion,
-    ItemHash, Kind, Partitioned, Scalable, SharedBlocked, SingleShotShape, StoredSingleShot,
+    ItemHash, Kind, Partitioned, Quotient, Scalable, SharedBlocked, SingleShotShape,
+    StoredSingleShot,
 };
 
 use crate::structure::{Case, Structure};
@@ -84,6 +85,45 @@ impl Structure for Cuckoo {
     fn create(case: Case) -> Self {
         let filter = Self::for_rate(HashRange::WHOLE, case.items, case.rate);
         let mut filter = filter.expect(MEMORY);
+        filter.clear();
+        filter
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.block_shape().memory_bytes()
+    }
+
+    #[inline]
+    fn contains(&self, key: ItemHash) -> bool {
+        Contains::contains(self, key)
+    }
+
+    #[inline]
+    fn insert(&mut self, key: ItemHash) -> bool {
+        is_present(Insert::insert(self, key))
+    }
+
+    fn insert_batch(&mut self, keys: &[ItemHash], outcomes: &mut Vec<Insertion>) {
+        Insert::insert_batch(self, keys, outcomes).expect(WHOLE);
+    }
+
+    fn contains_batch(&self, keys: &[ItemHash], present: &mut Vec<bool>) {
+        Contains::contains_batch(self, keys, present);
+    }
+}
+
+/// Without counts, as its peer has none beside the items.
+impl Structure for Quotient {
+    const NAME: &'static str = "umbel-quotient";
+    const HAS_BATCHES: bool = true;
+    type Key = ItemHash;
+    type Outcome = Insertion;
+
+    fn create(case: Case) -> Self {
+        let whole = HashRange::WHOLE;
+        let shape = BlockShape::for_rate(Kind::Quotient, whole, case.items, case.rate);
+        let set = shape.expect(MEMORY).with_count_bits(0).expect("a quotient filter");
+        let mut filter = Self::with_shape(set).expect(MEMORY);
         filter.clear();
         filter
     }

@@ -5,6 +5,7 @@
 //! | fastbloom, fastbloom-atomic | fastbloom | `insert_hash`, `contains_hash`: no hasher at all |
 //! | sbbf | sbbf-rs-safe (split blocks of 256 bits, AVX2) | `insert_hash`, `contains_hash` |
 //! | xorf-fuse8, xorf-fuse16 | xorf (binary fuse filters, static) | `try_from`, `contains` |
+//! | qfilter | qfilter (rank-and-select quotient filter) | `insert_fingerprint`, `contains_fingerprint` |
 //! | cuckoofilter | cuckoofilter (8-bit fingerprints) | `add`, `contains` with [`HashedKey`] |
 
 use std::hash::Hasher;
@@ -193,6 +194,34 @@ impl Structure for BinaryFuse16 {
     #[inline]
     fn contains(&self, key: u64) -> bool {
         Filter::contains(self, &key)
+    }
+}
+
+impl Structure for qfilter::Filter {
+    const NAME: &'static str = "qfilter";
+    type Key = u64;
+    type Outcome = bool;
+
+    /// Its table is a power of two: the case tells how much of that is used.
+    fn create(case: Case) -> Self {
+        let mut filter = Self::new(case.items, case.rate).expect("items in memory");
+        filter.clear();
+        filter
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory_usage() as u64
+    }
+
+    #[inline]
+    fn contains(&self, key: u64) -> bool {
+        self.contains_fingerprint(key)
+    }
+
+    #[inline]
+    fn insert(&mut self, key: u64) -> bool {
+        // What does not fit would be missed: the check for false negatives tells.
+        self.insert_fingerprint(false, key).is_ok_and(|is_new| !is_new)
     }
 }
 
