@@ -12,11 +12,11 @@
 //! ver     1                                    count   codes in the payload; raw: set positions
 //! kind    1 single-shot, 2 blocked, 3 classic  B       low bits of the payload's code; raw: 0
 //!         4 partitioned, 5 counting, 6 level,  k       probes an item; single-shot: 0; window, cuckoo:
-//!         7 window, 8 aging, 9 stable,                 bits of a fingerprint
-//!         10 cuckoo
-//! enc     1 gaps, 2 probes, 3 holes, 4 raw,    lines   positions of a block / 512; single-shot: 0
-//!         5 part, 6 ans gaps, 7 ans holes      length  bytes of payload
-//!         8 ans part
+//!         7 window, 8 aging, 9 stable,                 bits of a fingerprint; quotient: of a remainder
+//!         10 cuckoo, 11 quotient
+//! enc     1 gaps, 2 probes, 3 holes, 4 raw,    lines   positions of a block / 512; single-shot: 0;
+//!         5 part, 6 ans gaps, 7 ans holes              quotient: quotients of a page / 64 + 2048 · bits of a count
+//!         8 ans part                           length  bytes of payload
 //! hash    1 XXH3-128, 2 SipHash-1-3-128        crc32c  over bytes 0..56 and the payload
 //! key id  seed of XXH3, name of a SipHash key
 //! start   first hash of the frame's range      last    last hash of the range, inclusive
@@ -39,6 +39,7 @@
 //! ans …     as gaps, holes or part, but the gaps are │ ratio, u8 │ ANS list of all of them │
 //! window    │ oldest slice, u64 │ newest, u64 │ the words          count: slots that are taken
 //! cuckoo    the words                                             count: slots that are taken
+//! quotient  the words                                             count: slots that are taken
 //! aging     │ pace, u64 │ count, u64 │ count, u64 │ gaps, holes, ans gaps, ans holes or raw
 //!           items of a generation; those that the newer took, and those of the older
 //! stable    │ pace, u64 │ count, u64 │ 0, u64 │ as counting has: gaps or raw
@@ -52,7 +53,7 @@
 //! | blocked | gaps, probes, holes, raw, ans gaps, ans holes |
 //! | classic, partitioned, level, aging | gaps, holes, raw, ans gaps, ans holes |
 //! | counting, stable | gaps, raw |
-//! | window, cuckoo | raw |
+//! | window, cuckoo, quotient | raw |
 //!
 //! *ANS.* A list of positions, without anything in between, may be an `umbel_bits::AnsGapCode` of B
 //! low bits: shorter than the Rice codes of long lists. Its ratio stands behind the fixed part of

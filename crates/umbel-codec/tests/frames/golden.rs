@@ -49,6 +49,7 @@ fn files() -> Vec<(&'static str, AnyFilter, usize, usize, Encoding)> {
     let counting = |block_count| blocks(Kind::Counting, quarter(), block_count, 512, 6);
     let window = blocks(Kind::Window, quarter(), 4, 512, 13);
     let cuckoo = blocks(Kind::Cuckoo, quarter(), 4, 512, 13);
+    let quotient = blocks(Kind::Quotient, quarter(), 4, 256, 13);
     let aging = BlockShape::new(Kind::Aging, quarter(), 16, AGING_BLOCK_BITS, 7).unwrap();
     let aging = array(aging.with_pace(50).unwrap());
     let stable = |block_count| {
@@ -73,6 +74,7 @@ fn files() -> Vec<(&'static str, AnyFilter, usize, usize, Encoding)> {
         ("counting_raw", with_numbers(counting(4), 3_000), 0, large, Encoding::Raw),
         ("window", with_numbers(window, 300), 0, large, Encoding::Raw),
         ("cuckoo", with_numbers(cuckoo, 300), 0, large, Encoding::Raw),
+        ("quotient", with_numbers(quotient, 200), 0, large, Encoding::Raw),
         ("aging", with_numbers(aging, 300), 0, large, Encoding::Gaps),
         ("stable_gaps", with_numbers(stable(64), 100), 0, large, Encoding::Gaps),
         ("stable_raw", with_numbers(stable(9), 3_000), 0, large, Encoding::Raw),
