@@ -25,7 +25,7 @@ macro_rules! golden_frames {
     };
 }
 
-const GOLDEN_FRAMES: [(&str, &[u8]); 21] = golden_frames![
+const GOLDEN_FRAMES: [(&str, &[u8]); 22] = golden_frames![
     "aging",
     "blocked_ans_gaps",
     "blocked_ans_holes",
@@ -38,6 +38,7 @@ const GOLDEN_FRAMES: [(&str, &[u8]); 21] = golden_frames![
     "counting_raw",
     "cuckoo",
     "partitioned",
+    "quotient",
     "scalable_ans_level",
     "scalable_level",
     "single_shot",

@@ -225,7 +225,7 @@ impl Filter {
         self.run(Verb::Contains(level), batch).await.map(Answers::new)
     }
 
-    /// Takes items out of a counting or cuckoo filter: only ones that were inserted, or others go missing.
+    /// Takes items out of a counting, cuckoo or quotient filter: only ones that were inserted, or others go missing.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -239,7 +239,7 @@ impl Filter {
         async move { filter.remove_packed(batch?).await }
     }
 
-    /// Takes a batch out of a counting or cuckoo filter.
+    /// Takes a batch out of a counting, cuckoo or quotient filter.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).

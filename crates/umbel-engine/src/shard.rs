@@ -70,6 +70,8 @@ mod growth_test;
 #[cfg(test)]
 mod paced_test;
 #[cfg(test)]
+mod quotient_test;
+#[cfg(test)]
 mod replay_test;
 #[cfg(test)]
 mod scrub_test;

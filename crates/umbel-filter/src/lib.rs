@@ -13,9 +13,9 @@
 //! | close to the floor, mostly read | [`StoredSingleShot`] | 8.6 | 12.0 | 15.3 |
 //! | to take items out again | [`Counting`] | 39.6 | 62.4 | 88.6 |
 //! | the same, in a table that fills up | [`Cuckoo`] | 11.1 | 14.5 | 18.9 |
+//! | the same, and to merge, cut or grow it | [`Quotient`] | 12.1 | 15.4 | 19.8 |
 //! | the same, an insert touches four places | [`DLeft`] | 16.5 | 20.0 | 24.7 |
 //! | the same, counters that tell items apart | [`VariableCounting`] | 29.2 | 44.7 | 61.0 |
-//! | the same, and to merge, cut or grow it | [`Quotient`] | 12.1 | 15.4 | 19.8 |
 //! | what came in the last slices of time | [`Window`] | 17.4 | 20.7 | 25.0 |
 //! | the same in replicas that merge by OR | [`SliceRing`] of 24 + 2 slices | 19.6 | 27.3 | 36.3 |
 //! | the last so many items, without a clock | [`Aging`] | 23.2 | 34.8 | 48.7 |

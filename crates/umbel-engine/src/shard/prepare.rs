@@ -1,12 +1,12 @@
 //! What a leader does with a request before it proposes, and what readers ask.
 //!
-//! *Left out.* In all kinds but counting and cuckoo, bits only rise within a generation. So what the leader
+//! *Left out.* In all kinds but counting, cuckoo and quotient, bits only rise within a generation. So what the leader
 //! finds present is present when the entry is applied, on every replica, and need not travel: the
 //! answer *present* is safe once the leader has made sure that it still is one. What it finds
 //! absent may be present by then; applying tells. (A dropped slice is never created anew: the meta
 //! group does not use a filter's number twice.)
 //!
-//! In a counting or cuckoo filter every insert counts and removals take it back, so everything is proposed. What a
+//! In a counting, cuckoo or quotient filter every insert counts and removals take it back, so everything is proposed. What a
 //! window has is present now; where the last time counts, what an earlier slice has is proposed too. What
 //! the newer generation of an aging filter has now stays for as many others as if it came now; what only
 //! the older one has is proposed, so that it stays as long. A stable filter counts from the last time

@@ -57,7 +57,7 @@ enum FilterVerb {
     Contains(ContainsArgs),
     /// Ask several filters which of them is the first that has each item
     ContainsAny(ContainsAnyArgs),
-    /// Take items out of a counting or cuckoo filter: only ones that were inserted, or others go missing
+    /// Take items out of a counting, cuckoo or quotient filter: only ones that were inserted, or others go missing
     Remove(ItemsArgs),
     /// Describe a filter: shape, load, error rate; of a replicated one also each node's copy
     Info {
