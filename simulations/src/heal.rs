@@ -11,7 +11,7 @@ use umbel_node::ports::observer::GroupReport;
 use crate::history::Outcome;
 use crate::host::Condition;
 use crate::now::now_us;
-use crate::plan::{FilterKind, FilterPlan, Op, OpPlan};
+use crate::plan::{FilterPlan, Op, OpPlan};
 use crate::trace;
 use crate::watch;
 use crate::workload::Clients;
@@ -137,8 +137,8 @@ fn steady_filter(world: &World) -> Option<String> {
             _ => false,
         })
     };
-    // A cuckoo filter that is full refuses items, and some that come again and again fill their buckets early.
-    let is_open = |filter: &&FilterPlan| !filter.replicated && filter.kind != FilterKind::Cuckoo;
+    // A table that is full refuses items, and in a cuckoo filter some that come again and again fill their buckets early.
+    let is_open = |filter: &&FilterPlan| !filter.replicated && !filter.kind.can_be_full();
     let partitioned = world.plan.filters.iter().filter(is_open);
     let names = partitioned.map(|filter| filter.name.clone());
     names.into_iter().find(|name| is_steady(name))

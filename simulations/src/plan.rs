@@ -158,6 +158,8 @@ pub(crate) enum FilterKind {
     Stable,
     /// A table of fingerprints, from which items can be removed.
     Cuckoo,
+    /// A sorted table of remainders, from which items can be removed.
+    Quotient,
 }
 
 impl FilterKind {
@@ -168,7 +170,12 @@ impl FilterKind {
 
     /// Whether items can be removed from it.
     pub(crate) const fn removes(self) -> bool {
-        matches!(self, Self::Counting | Self::Cuckoo)
+        matches!(self, Self::Counting | Self::Cuckoo | Self::Quotient)
+    }
+
+    /// Whether it refuses items when it is full.
+    pub(crate) const fn can_be_full(self) -> bool {
+        matches!(self, Self::Cuckoo | Self::Quotient)
     }
 }
 

@@ -299,6 +299,14 @@ impl Clients {
                         ..NewFilter::for_rate(capacity, f64::from(own.rate_ppm) / 1e6)
                     };
                 }
+                FilterKind::Quotient => {
+                    // Other items than were planned for may come, too.
+                    return NewFilter {
+                        kind: Kind::Quotient,
+                        hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
+                        ..NewFilter::for_rate(2 * own.capacity, f64::from(own.rate_ppm) / 1e6)
+                    };
+                }
                 FilterKind::Window | FilterKind::ManualWindow => {
                     return NewFilter {
                         hashing: if own.public { Hashing::Public } else { Hashing::Keyed },

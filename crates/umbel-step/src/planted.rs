@@ -159,6 +159,8 @@ planted! {
     StableCountLost = "stable_count_lost",
     /// An insert into a cuckoo filter loses a fingerprint that it moves.
     CuckooLosesMoved = "cuckoo_loses_moved",
+    /// An insert into a quotient filter that shifts others leaves a quotient without its run.
+    QuotientShiftsShort = "quotient_shifts_short",
     /// A copy that forgets is asked as if its node's clock were three slices of time further.
     CopyForgetsEarly = "copy_forgets_early",
     /// A question is answered by a window that has not moved on.
@@ -252,7 +254,7 @@ impl Planted {
             Self::SliceFreedEarly | Self::WindowStandsStill | Self::RotationLost => FORGOTTEN,
             Self::CopyForgetsEarly => &["copies_forget", FLUSHED, MAJORITY],
             Self::AgesEarly | Self::StableForgetsAll => &["last_items_stay", "misses_are_few"],
-            Self::CuckooLosesMoved => &[ACKED, "answers_linearize", "one_new_per_item"],
+            Self::CuckooLosesMoved | Self::QuotientShiftsShort => ITEM_LOST,
             Self::UnionUnchecked | Self::CloseIsConsent => &[EXACT, BOTH],
             Self::ToldUnverified => &["told_when_verified"],
             Self::RetryKeepsKey => &["honest_sessions_succeed"],
@@ -273,9 +275,8 @@ impl Planted {
             | Self::SliceFreedEarly
             | Self::ReplicaClock
             | Self::AgesEarly
-            | Self::StableForgetsAll
-            | Self::CuckooLosesMoved
-            | Self::WindowStandsStill => "calm",
+            | Self::StableForgetsAll => "calm",
+            Self::CuckooLosesMoved | Self::QuotientShiftsShort | Self::WindowStandsStill => "calm",
             Self::LocalRead
             | Self::ReuseReadIndex
             | Self::PresentUnconfirmed
@@ -354,6 +355,8 @@ impl Planted {
     }
 }
 
+/// A table of an item less.
+const ITEM_LOST: &[&str] = &[ACKED, "answers_linearize", "one_new_per_item"];
 /// What breaks when a log ends before what it confirmed.
 const END_LOST: &[&str] =
     &["recovered_prefix", "committed_on_quorum", "leader_completeness", ACKED];

@@ -33,6 +33,7 @@ pub(crate) fn settings(kind: FilterKind, capacity: u64, shards: CellCount) -> Fi
         FilterKind::Aging => Kind::Aging,
         FilterKind::Stable => Kind::Stable,
         FilterKind::Cuckoo => Kind::Cuckoo,
+        FilterKind::Quotient => Kind::Quotient,
     };
     let shape = match kind {
         Kind::Window => SliceShape::plan_window(capacity, 1e-12, shards, rules),

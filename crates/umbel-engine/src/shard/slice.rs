@@ -152,6 +152,12 @@ impl Slice {
             }
             AnyFilter::Quotient(filter) => {
                 let outcome = filter.insert_all(hashes, &mut outcomes);
+                if planted::on(Planted::QuotientShiftsShort) {
+                    filter.rewrite(|words| {
+                        let first = words.iter_mut().find(|word| **word != 0);
+                        first.into_iter().for_each(|word| *word &= *word - 1);
+                    });
+                }
                 outcome.map_err(|error| no_room(id, error))
             }
             filter => {

@@ -7,7 +7,7 @@ use crate::plan::{FilterKind, FilterPlan};
 const RATES_PPM: [u32; 5] = [100, 300, 1_000, 3_000, 10_000];
 
 /// Kinds; half of the windows are manual.
-const KINDS: [FilterKind; 8] = [
+const KINDS: [FilterKind; 9] = [
     FilterKind::Classic,
     FilterKind::Blocked,
     FilterKind::Counting,
@@ -16,6 +16,7 @@ const KINDS: [FilterKind; 8] = [
     FilterKind::Aging,
     FilterKind::Stable,
     FilterKind::Cuckoo,
+    FilterKind::Quotient,
 ];
 
 /// Kinds that merge.
