@@ -5,8 +5,7 @@ use umbel_bits::CodeError;
 use umbel_filter::sizing::SizingError;
 use umbel_filter::{
     BlockProbe, CreateError, CuckooPartError, HashRangeError, Kind, LevelsError, QuotientPartError,
-    ShapeError,
-    ShapeMismatch, WindowPartError,
+    ShapeError, ShapeMismatch, WindowPartError,
 };
 
 use crate::frame::{FRAME_MAGIC, FRAME_VERSION, FrameKey};

@@ -245,13 +245,14 @@ fn a_backup_is_restored_after_all_is_lost() {
 /// Those that grow as far as they had grown.
 #[test]
 fn a_backup_holds_filters_of_every_kind() {
-    const KINDS: [&str; 9] = [
+    const KINDS: [&str; 10] = [
         "blocked",
         "classic",
         "partitioned",
         "single-shot",
         "counting",
         "cuckoo",
+        "quotient",
         "scalable",
         "aging",
         "stable",
