@@ -183,7 +183,22 @@ async fn what_a_scalable_filter_grows_by_is_in_the_quota() {
     root.create("other", &scalable).await.unwrap();
     set(&root, "writer", Quota { memory_bytes: Some(3 * most), ..Quota::default() }).await;
     writer.filter("q.grows").insert((0..500).map(|item| format!("more {item}"))).await.unwrap();
+    // A copy grows by as much. Where that has no room, nothing of it stays.
+    let grown = used().await;
+    let memory_bytes = Some(grown + planned);
+    set(&root, "writer", Quota { memory_bytes, ..Quota::default() }).await;
+    let text = refusal(copy(&writer, "q.grows", "q.copy").await);
+    assert!(text.contains("principal writer has a quota of"), "{text}");
+    until("the copy is gone", || async { (used().await == grown).then_some(()) }).await;
+    set(&root, "writer", Quota { memory_bytes: Some(2 * grown), ..Quota::default() }).await;
+    copy(&writer, "q.grows", "q.copy").await.unwrap();
+    let holds = writer.info("q.grows").await.unwrap().memory_bytes;
+    assert_eq!(writer.info("q.copy").await.unwrap().memory_bytes, holds);
+    assert!((grown + 3 * holds..=2 * grown).contains(&used().await));
+    let found = writer.filter("q.copy").contains(&acknowledged, ReadLevel::Linearizable).await;
+    assert!(found.unwrap().iter().all(|is_present| is_present));
     // Cleared, it begins anew as it was planned.
+    writer.drop_filter("q.copy").await.unwrap();
     writer.clear("q.grows").await.unwrap();
-    assert_eq!(used().await, planned);
+    until("the plan is left", || async { (used().await == planned).then_some(()) }).await;
 }
