@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -142,21 +142,25 @@ async fn begin(
         }
         read.insert(id, Arc::clone(&reading));
     }
-    tokio::spawn(give_up_idle(Arc::clone(&session.shared), id));
+    tokio::spawn(give_up_idle(Arc::downgrade(&session.shared), id));
     let piece = reading.state.lock().await.next().await?;
     let piece = piece.ok_or_else(gone)?;
     Ok((id << PIECE_NUMBER_BITS | 1, piece))
 }
 
-/// Lets go of a copy that nobody asks for.
-async fn give_up_idle(shared: Arc<Shared>, id: u64) {
+/// Lets go of a copy that nobody asks for. Holds nothing of a node that stops.
+async fn give_up_idle(shared: Weak<Shared>, id: u64) {
     loop {
-        let used = lock(&shared.dumps.read).get(&id).map(|reading| *lock(&reading.used));
-        let Some(used) = used else { return };
-        if used.elapsed() >= IDLE_MAX {
-            lock(&shared.dumps.read).remove(&id);
-            return;
-        }
+        let used = {
+            let Some(shared) = shared.upgrade() else { return };
+            let mut read = lock(&shared.dumps.read);
+            let Some(used) = read.get(&id).map(|reading| *lock(&reading.used)) else { return };
+            if used.elapsed() >= IDLE_MAX {
+                read.remove(&id);
+                return;
+            }
+            used
+        };
         sleep_until(used + IDLE_MAX).await;
     }
 }
