@@ -10,9 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use umbel_codec::{
     FRAME_HEADER_BYTES, FilterAssembler, FrameError, FrameMergeError, FrameView, crc32c,
 };
-use umbel_filter::{
-    AnyFilter, BlockShape, Blocked, Describe, HashRange, Kind, Scalable, Shape, sizing,
-};
+use umbel_filter::{AnyFilter, Blocked, Describe, HashRange, Kind, Scalable, Shape};
 
 /// Most memory that a frame's filter may take here: enough for every encoding to have its say.
 const FILTER_BYTES_MAX: u64 = 1 << 20;
@@ -80,13 +78,11 @@ fn assemble(view: &FrameView<'_>) {
 /// Into an empty scalable filter, of which it may be the first frame.
 fn load(view: &FrameView<'_>) {
     let Shape::Scalable(shape) = view.shape() else { return };
-    let (capacity, rate) = (shape.first_capacity(), shape.false_positive_rate());
-    let level = sizing::scalable_level(capacity, rate, 0).expect("the shape has a first level");
-    let (items, level_rate) = (level.capacity, level.false_positive_rate);
-    match BlockShape::for_rate(Kind::Blocked, shape.range(), items, level_rate) {
-        Ok(level) if level.memory_bytes() <= FILTER_BYTES_MAX => {}
+    match shape.level(0) {
+        Ok((_, level)) if level.memory_bytes() <= FILTER_BYTES_MAX => {}
         _ => return,
     }
+    let (capacity, rate) = (shape.first_capacity(), shape.false_positive_rate());
     let mut filter = Scalable::new(shape.range(), capacity, rate).expect("a small filter");
     let before = filter.clone();
     match view.merge_into(&mut filter, view.key()) {

@@ -185,7 +185,7 @@ impl FilterLevel {
 
     /// The empty level of this number.
     fn new(shape: ScalableShape, level: u32) -> Result<Self, CreateError> {
-        let (capacity, block_shape) = level_shape(shape, level)?;
+        let (capacity, block_shape) = shape.level(level)?;
         Ok(Self { filter: Blocked::with_shape(block_shape)?, capacity, item_count: 0 })
     }
 
@@ -221,12 +221,28 @@ impl FilterLevel {
     }
 }
 
-/// Capacity and shape of a level.
-fn level_shape(shape: ScalableShape, level: u32) -> Result<(u64, BlockShape), CreateError> {
-    let (first_capacity, rate) = (shape.first_capacity(), shape.false_positive_rate());
-    let size = sizing::scalable_level(first_capacity, rate, level)?;
-    let (capacity, rate) = (size.capacity, size.false_positive_rate);
-    Ok((capacity, BlockShape::for_rate(Kind::Blocked, shape.range(), capacity, rate)?))
+impl ScalableShape {
+    /// Number of items that a level is made for, and the shape of its blocked filter; levels count from 0 on.
+    ///
+    /// ```
+    /// use umbel_filter::{HashRange, ScalableShape};
+    ///
+    /// let shape = ScalableShape::new(HashRange::WHOLE, 1_000, 0.01)?;
+    /// let (capacity, level) = shape.level(1)?;
+    /// assert_eq!(capacity, 2_000);
+    /// // A quarter of the rate of all: half of what the first level has.
+    /// assert!(level.false_positive_rate(capacity) <= 0.0025);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If no filter has such a level.
+    pub fn level(self, level: u32) -> Result<(u64, BlockShape), CreateError> {
+        let (first_capacity, rate) = (self.first_capacity(), self.false_positive_rate());
+        let size = sizing::scalable_level(first_capacity, rate, level)?;
+        let (capacity, rate) = (size.capacity, size.false_positive_rate);
+        Ok((capacity, BlockShape::for_rate(Kind::Blocked, self.range(), capacity, rate)?))
+    }
 }
 
 impl Scalable {

@@ -13,7 +13,7 @@ use umbel_filter::{
 };
 
 use super::FrameKey;
-use super::level::{FrameLevel, level_shape};
+use super::level::FrameLevel;
 use super::receiver::empty_array;
 use super::stretch::Stretch;
 use super::view::FrameView;
@@ -261,7 +261,7 @@ fn push_level(
         frame.merge_level_into(filter)?;
         return Ok(());
     }
-    let level_shape = level_shape(shape, level.level)?;
+    let (_, level_shape) = shape.level(level.level)?;
     let bytes: u64 = levels.iter().map(|(filter, _)| filter.block_shape().memory_bytes()).sum();
     check_bytes(bytes.saturating_add(level_shape.memory_bytes()), filter_bytes_max)?;
     let mut filter = Blocked::with_shape(level_shape)?;

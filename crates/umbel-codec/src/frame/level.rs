@@ -1,10 +1,7 @@
 //! What stands before the codes of a level of a scalable filter, before the words of a window, and before
 //! the codes of a filter that forgets by what comes, as [`crate::layout`] has it.
 
-use umbel_filter::sizing::scalable_level;
-use umbel_filter::{
-    BlockShape, CreateError, HashRange, Kind, Scalable, ScalableShape, Shape, ShapeMismatch,
-};
+use umbel_filter::{BlockShape, HashRange, Scalable, ScalableShape, Shape, ShapeMismatch};
 
 use super::FrameView;
 use crate::error::{FrameError, FrameMergeError, PayloadError};
@@ -123,13 +120,6 @@ impl FrameLevel {
     }
 }
 
-/// The filter of a level, as the scalable filter itself would make it.
-pub(super) fn level_shape(shape: ScalableShape, level: u32) -> Result<BlockShape, CreateError> {
-    let size = scalable_level(shape.first_capacity(), shape.false_positive_rate(), level)?;
-    let (capacity, rate) = (size.capacity, size.false_positive_rate);
-    BlockShape::for_rate(Kind::Blocked, shape.range(), capacity, rate)
-}
-
 impl FrameView<'_> {
     /// The frame's level, if it is one of a filter of this shape.
     pub(super) fn level_of(&self, shape: ScalableShape) -> Result<FrameLevel, FrameMergeError> {
@@ -154,7 +144,7 @@ impl FrameView<'_> {
         let shape = filter.scalable_shape();
         let level = self.level_of(shape)?;
         // All that can be wrong is looked at before a level opens.
-        let level_shape = level_shape(shape, level.level).map_err(FrameError::from)?;
+        let (_, level_shape) = shape.level(level.level).map_err(FrameError::from)?;
         if level_shape.offset_of(part).is_none() {
             return Err(ShapeMismatch { ours: level_shape.into(), theirs: part.into() }.into());
         }

@@ -11,7 +11,7 @@ use umbel_filter::{
 
 use super::bitmap::Bitmap;
 use super::command::{KeyName, PartError, SliceSpec};
-use super::slice_shape::{SliceShapeError, level_bytes, level_size, positions_bytes};
+use super::slice_shape::{SliceShapeError, level_bytes, positions_bytes};
 use crate::ids::{FilterId, Generation, ShardId};
 use crate::limits::SLICE_BYTES_MAX;
 use umbel_step::planted::{self, Planted};
@@ -210,8 +210,8 @@ impl Slice {
         let (shape, now_bytes) = (filter.scalable_shape(), memory_of(filter));
         let mut bytes = now_bytes;
         for level in u32::try_from(filter.levels().len()).ok()?.. {
-            let (next_bytes, capacity) = level_size(shape, level).ok()?;
-            bytes = bytes.saturating_add(next_bytes);
+            let (capacity, blocks) = shape.level(level).ok()?;
+            bytes = bytes.saturating_add(blocks.memory_bytes());
             room = room.saturating_add(capacity);
             // What is too large is refused for that, whatever a quota says.
             if bytes > SLICE_BYTES_MAX {

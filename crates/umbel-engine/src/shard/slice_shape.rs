@@ -5,7 +5,7 @@ use thiserror::Error;
 use umbel_filter::{
     Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Cuckoo, HashRange, Kind,
     Partitioned, Quotient, Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, SliceRing,
-    Stable, StoredSingleShot, Window, sizing,
+    Stable, StoredSingleShot, Window,
 };
 
 use super::windowed::{WindowRules, WindowTime};
@@ -315,18 +315,9 @@ impl SliceShape {
     }
 }
 
-/// Bytes of a level of a scalable slice, as the filter itself would make it.
+/// Bytes of a level of a scalable slice.
 pub(super) fn level_bytes(shape: ScalableShape, level: u32) -> Result<u64, CreateError> {
-    level_size(shape, level).map(|(bytes, _)| bytes)
-}
-
-/// The same, and the items that the level is made for.
-pub(super) fn level_size(shape: ScalableShape, level: u32) -> Result<(u64, u64), CreateError> {
-    let (first_capacity, rate) = (shape.first_capacity(), shape.false_positive_rate());
-    let size = sizing::scalable_level(first_capacity, rate, level)?;
-    let (capacity, rate) = (size.capacity, size.false_positive_rate);
-    let shape = BlockShape::for_rate(Kind::Blocked, shape.range(), capacity, rate)?;
-    Ok((shape.memory_bytes(), capacity))
+    shape.level(level).map(|(_, blocks)| blocks.memory_bytes())
 }
 
 /// Bound of the bytes that so many positions of a single-shot slice take, about two bits a position
