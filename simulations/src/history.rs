@@ -20,6 +20,8 @@ pub(crate) struct Call {
     pub(crate) items: Vec<u32>,
     /// What gives to the filter, of merges and intersections.
     pub(crate) sources: Vec<String>,
+    /// What was copied out, of snapshots: frames, each with its shard.
+    pub(crate) frames: Vec<(u32, Vec<u8>)>,
     /// Calls with an equal number are copies of one request, under one request id.
     pub(crate) request: Option<u32>,
     /// When the call began.
@@ -51,6 +53,8 @@ pub(crate) enum Verb {
     Clear,
     /// End the slice at hand of its window.
     Rotate,
+    /// Copy it out, as it was at one moment.
+    Snapshot,
     /// OR another filter into it.
     Merge,
     /// OR what others have in common into it.
@@ -81,6 +85,7 @@ impl Verb {
             | Self::Drop
             | Self::Clear
             | Self::Rotate
+            | Self::Snapshot
             | Self::Merge
             | Self::Intersect => 0,
         }

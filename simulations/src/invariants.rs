@@ -24,6 +24,7 @@ pub(crate) mod reset_is_atomic;
 pub(crate) mod retry_is_first_answer;
 pub(crate) mod rotations_forget;
 pub(crate) mod sessions_are_their_owners;
+pub(crate) mod snapshots_are_one_moment;
 pub(crate) mod violation;
 mod window_answers;
 pub(crate) mod windows_forget;

@@ -22,7 +22,8 @@ use crate::invariants::{
     acked_is_contained, answers_linearize, attempted_bounds_bits, copies_forget,
     copies_hold_what_was_tried, errors_change_nothing, every_call_returns, flushed_is_everywhere,
     last_items_stay, majority_finds_majority, merged_is_contained, one_new_per_item,
-    reset_is_atomic, retry_is_first_answer, rotations_forget, windows_forget,
+    reset_is_atomic, retry_is_first_answer, rotations_forget, snapshots_are_one_moment,
+    windows_forget,
 };
 
 pub(crate) mod applied;
@@ -74,6 +75,7 @@ pub(crate) fn check_history(
         (rotations_forget::NAME, rotations_forget::check(&view)),
         (last_items_stay::NAME, last_items_stay::check(&view)),
         (reset_is_atomic::NAME, reset_is_atomic::check(&view)),
+        (snapshots_are_one_moment::NAME, snapshots_are_one_moment::check(&view)),
     ];
     checks.into_iter().map(|(name, checked)| (name, checked.count, checked.violations)).collect()
 }

@@ -233,6 +233,8 @@ pub(crate) enum Op {
     Contains { filter: String, items: Vec<u32>, any: bool },
     /// Takes items out of a counting filter.
     Remove { filter: String, items: Vec<u32> },
+    /// Copies a filter out, all shards as they were at one moment.
+    Snapshot { filter: String },
     /// Empties a filter.
     Clear { filter: String },
     /// Ends the slice at hand of a manual window.

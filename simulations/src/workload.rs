@@ -22,6 +22,7 @@ use crate::trace;
 
 mod copies;
 mod replicated;
+mod snapshots;
 
 /// How long a client tries one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
@@ -115,9 +116,16 @@ impl Clients {
         let id = self.begin(client, machine, &filter, verb, &items, None);
         let sources = op.filter_names().skip(1).map(|(_, name)| name.to_owned());
         self.calls.borrow_mut()[id as usize].sources = sources.collect();
-        let outcome = match machine {
-            Some(machine) => self.call_copy(machine, &op).await,
-            None => self.carry_out(client, via, &op).await,
+        let outcome = match (machine, &op) {
+            (None, Op::Snapshot { filter }) => {
+                let copied = self.snapshot(client, via, filter).await;
+                copied.map_or_else(Outcome::NotApplied, |frames| {
+                    self.calls.borrow_mut()[id as usize].frames = frames;
+                    Outcome::Done(Vec::new())
+                })
+            }
+            (Some(machine), op) => self.call_copy(machine, op).await,
+            (None, op) => self.carry_out(client, via, op).await,
         };
         self.end(id, outcome.clone());
         outcome
@@ -145,6 +153,7 @@ impl Clients {
             machine,
             items: items.to_vec(),
             sources: Vec::new(),
+            frames: Vec::new(),
             request,
             start_us,
             end_us: None,
@@ -238,6 +247,7 @@ impl Clients {
                 let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
                 change(client.intersect(filter, &sources).await, |_| Vec::new())
             }
+            Op::Snapshot { .. } => unreachable!("its caller takes it"),
             Op::InsertCopy { .. } | Op::ContainsCopy { .. } | Op::Flush { .. } => {
                 unreachable!("a plan that was checked has it for replicated filters only")
             }
@@ -380,6 +390,7 @@ fn subject(op: &Op) -> (String, Vec<u32>, Verb) {
         Op::Remove { filter, items } => (filter.clone(), items.clone(), Verb::Remove),
         Op::Clear { filter } => (filter.clone(), Vec::new(), Verb::Clear),
         Op::Rotate { filter } => (filter.clone(), Vec::new(), Verb::Rotate),
+        Op::Snapshot { filter } => (filter.clone(), Vec::new(), Verb::Snapshot),
         Op::Create { filter } => (filter.clone(), Vec::new(), Verb::Create),
         Op::Drop { filter } => (filter.clone(), Vec::new(), Verb::Drop),
         Op::Merge { filter, .. } => (filter.clone(), Vec::new(), Verb::Merge),

@@ -111,7 +111,7 @@ pub use packed_batch::PackedBatch;
 pub use tls::TlsConnector;
 pub use token::{Token, TokenError};
 pub use tonic::Code;
-pub use transfer::Chunks;
+pub use transfer::{Chunks, ExportOptions};
 /// Messages as they travel: chunks of exports and backups, what status and info say.
 pub use umbel_proto::v1 as proto;
 pub use umbel_proto::v1::{

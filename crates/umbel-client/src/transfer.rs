@@ -64,6 +64,24 @@ impl IsEnd for ScrubReport {
     }
 }
 
+/// How a filter is copied out.
+///
+/// ```
+/// let options = umbel_client::ExportOptions::default();
+/// assert!(options.known.is_none() && !options.snapshot);
+/// ```
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ExportOptions {
+    /// Frames of an earlier export that whoever asks has, named by digests, as the message says: in place of a frame may come
+    /// how it differs from the known one at its place. Whatever is known, the copy is whole. Its arrays are written as
+    /// words then, so that a later one finds much that is the same.
+    pub known: Option<Vec<KnownFrames>>,
+    /// Whether the slices of all shards are copied as they were at one moment of the call: what was inserted and answered
+    /// before is in the copy, what was inserted after it is not. Else each is copied when its turn comes. Writes
+    /// wait while slices are copied, and nodes hold the copies in memory until they are sent.
+    pub snapshot: bool,
+}
+
 #[expect(private_bounds, reason = "chunks are those of this crate only")]
 impl<T: IsEnd> Chunks<T> {
     /// The next chunk; None behind the end.
@@ -109,30 +127,22 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn export(&self, name: &str) -> Result<Chunks<ExportChunk>, ClientError> {
-        self.export_as(name, None).await
+        self.export_with(name, ExportOptions::default()).await
     }
 
-    /// Copies a filter out for somebody who has frames of an earlier export: in place of a frame may come how it
-    /// differs from the known one at its place. What is known is named by digests, as the message says; whatever it
-    /// is, the copy is whole. Its arrays are written as words, so that a later one finds much that is the same.
+    /// Copies a filter out, with options.
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
-    pub async fn export_since(
+    pub async fn export_with(
         &self,
         name: &str,
-        known: Vec<KnownFrames>,
-    ) -> Result<Chunks<ExportChunk>, ClientError> {
-        self.export_as(name, Some(ExportSince { known })).await
-    }
-
-    async fn export_as(
-        &self,
-        name: &str,
-        since: Option<ExportSince>,
+        options: ExportOptions,
     ) -> Result<Chunks<ExportChunk>, ClientError> {
         let target = format!("filter {name:?}");
-        let message = ExportRequest { name: name.to_owned(), since };
+        let ExportOptions { known, snapshot } = options;
+        let since = known.map(|known| ExportSince { known });
+        let message = ExportRequest { name: name.to_owned(), since, snapshot };
         self.download(target, |node| {
             let message = message.clone();
             async move { node.filters().export(long(message)).await }
@@ -162,10 +172,21 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn backup(&self) -> Result<Chunks<BackupChunk>, ClientError> {
-        self.download("backup".to_owned(), |node| async move {
-            node.admin().backup(BackupRequest {}).await
-        })
-        .await
+        self.backup_as(BackupRequest { snapshot: false }).await
+    }
+
+    /// The same, each filter as all its shards were at one moment (see [`ExportOptions::snapshot`]); two filters are not
+    /// of the same moment.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing is changed.
+    pub async fn backup_snapshots(&self) -> Result<Chunks<BackupChunk>, ClientError> {
+        self.backup_as(BackupRequest { snapshot: true }).await
+    }
+
+    async fn backup_as(&self, message: BackupRequest) -> Result<Chunks<BackupChunk>, ClientError> {
+        self.download("backup".to_owned(), |node| async move { node.admin().backup(message).await })
+            .await
     }
 
     /// Copies filters of a backup in and returns their names.

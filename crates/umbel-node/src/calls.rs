@@ -49,7 +49,16 @@ pub(crate) enum ShardRequest {
         /// What whoever asks has of frames that are written as words; None where those that are coded
         /// the shortest way are wanted.
         known: Option<FrameDigests>,
+        /// Whether the shard's writes wait from before the copy until it is settled, or
+        /// [`SNAPSHOT_HOLD_MAX`](crate::limits::SNAPSHOT_HOLD_MAX) is over: as one of a snapshot.
+        snapshot: Option<SnapshotId>,
     },
+    /// Let the shard's writes go on that wait for an export, and say whether the slice is as it was copied.
+    ExportSettle { export: u64 },
+    /// Keep an export that waits for its turn.
+    ExportKeep { export: u64 },
+    /// Give an export up.
+    ExportEnd { export: u64 },
     /// Count what the slices of two filters have in common.
     Overlap { ours: (FilterId, Generation), theirs: (FilterId, Generation) },
     /// The next frames of an export.
@@ -67,11 +76,15 @@ impl ShardRequest {
     pub(crate) fn is_repeatable(&self) -> bool {
         match self {
             Self::Insert { request, .. } | Self::Remove { request, .. } => request.is_some(),
+            // Each try of a copy that holds writes would wait for the one before.
+            Self::ExportBegin { snapshot, .. } => snapshot.is_none(),
             Self::Contains { .. }
             | Self::Command(_)
             | Self::Describe { .. }
             | Self::Overlap { .. }
-            | Self::ExportBegin { .. }
+            | Self::ExportSettle { .. }
+            | Self::ExportKeep { .. }
+            | Self::ExportEnd { .. }
             | Self::Compare { .. }
             | Self::Scrub { .. }
             | Self::Status => true,
@@ -84,6 +97,9 @@ impl ShardRequest {
         matches!(self, Self::Scrub { .. })
     }
 }
+
+/// What the copies of one snapshot have in common: a random number.
+pub(crate) type SnapshotId = u64;
 
 /// How far a slice may grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -108,8 +124,8 @@ pub(crate) enum ShardAnswer {
     Slice(SliceLoad),
     /// What they have in common.
     Overlap(OverlapCount),
-    /// An export began.
-    Export { export: u64 },
+    /// An export began on this node, of what the slice was after this entry of the log.
+    Export { holder: NodeId, export: u64, written_index: u64 },
     /// Frames, and whether they are the last.
     Frames { frames: Vec<ExportedFrame>, is_last: bool },
     /// How the replica is.
@@ -192,6 +208,9 @@ pub(crate) enum ShardFailure {
     /// As many exports as a node serves are running; nothing was done.
     #[error("too many exports are running on the node")]
     TooManyExports,
+    /// The slice was written since it was copied, or writes that are on their way do not end; the export is given up.
+    #[error("the slice was written while it was copied")]
+    NotSettled,
     /// The comparison was given up; what was mended stays. Ask again later.
     #[error("the comparison was given up: {0}")]
     NotCompared(String),

@@ -47,6 +47,17 @@ pub const EXPORT_FRAME_PAYLOAD_BYTES_MAX: usize = 1 << 20;
 /// Exports that a node serves at once: each holds a copy of one filter's slice.
 pub const EXPORTS_MAX: usize = 4;
 
+/// Snapshots that a node has copies for at once: each copies the slices of a filter in all shards that the node leads, which
+/// may be as much memory as the filter takes there.
+pub const SNAPSHOTS_MAX: usize = 1;
+
+/// How long a shard's writes wait for a snapshot at most, and so how long a node may take to copy its slices: a
+/// gigabyte in each second, at least. Less than clients wait for an insert.
+pub const SNAPSHOT_HOLD_MAX: Duration = Duration::from_secs(4);
+
+/// Tries of a snapshot: each that fails may have held writes back for so long.
+pub(crate) const SNAPSHOT_TRIES_MAX: usize = 4;
+
 /// Replicated filters that a node puts together from an import at once: each is a whole filter in
 /// memory, up to 1 GiB, beside the copy that it goes into.
 pub const WHOLE_IMPORTS_MAX: usize = 2;

@@ -232,6 +232,8 @@ pub enum Purpose {
     Wrapping,
     /// Random items that filters are asked for, to measure their rate.
     RateProbes,
+    /// Numbers of snapshots.
+    Snapshot,
 }
 
 /// A choice that a node makes seldom and a simulation often, because bugs hide behind it.

@@ -14,7 +14,6 @@ use umbel_step::planted::{self, Planted};
 
 use crate::arrivals::Arrivals;
 use crate::calls::{AllowedGrowth, ReplicaStatus, ShardAnswer, ShardFailure, ShardRequest};
-use crate::export_change::FrameDigests;
 use crate::exports::Exports;
 use crate::limits::{PROPOSAL_ITEMS_MAX, PROPOSAL_QUEUE_MAX, PROPOSALS_IN_FLIGHT_MAX};
 use crate::metrics;
@@ -24,6 +23,7 @@ use crate::raft::group::{Group, ProposeError};
 use crate::raft::types::{Command, Reply};
 use crate::space::Space;
 
+mod export;
 mod growing;
 mod load;
 mod scrub;
@@ -127,8 +127,16 @@ impl ShardLeader {
             ShardRequest::Overlap { ours, theirs } => {
                 self.overlap(ours, theirs).await.map(ShardAnswer::Overlap)
             }
-            ShardRequest::ExportBegin { filter, generation, known } => {
-                self.export(filter, generation, known).await
+            ShardRequest::ExportBegin { filter, generation, known, snapshot } => {
+                self.export_begin(filter, generation, known, snapshot).await
+            }
+            ShardRequest::ExportSettle { export } => self.export_settle(export).await,
+            ShardRequest::ExportKeep { export } => {
+                self.exports.keep(export).map(|()| ShardAnswer::Done(0))
+            }
+            ShardRequest::ExportEnd { export } => {
+                self.exports.end(export);
+                Ok(ShardAnswer::Done(0))
             }
             ShardRequest::ExportNext { export } => self
                 .exports
@@ -284,19 +292,6 @@ impl ShardLeader {
             ShardReply::Done(outcome) => Ok(outcome.map(|()| 0)?),
             other => Err(unexpected(&other)),
         }
-    }
-
-    async fn export(
-        &self,
-        filter: FilterId,
-        generation: Generation,
-        known: Option<FrameDigests>,
-    ) -> Result<ShardAnswer, ShardFailure> {
-        self.confirm().await?;
-        self.check_slice(filter, generation)?;
-        let copy = self.group.replica().read_shard(|state| state.copy_slice(filter, generation))?;
-        let export = self.exports.begin(copy, known)?;
-        Ok(ShardAnswer::Export { export })
     }
 
     /// How this replica is.

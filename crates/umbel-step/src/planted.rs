@@ -145,6 +145,8 @@ planted! {
     HelloUnproved = "hello_unproved",
     /// A clearing counts as done before shards have emptied their slices, which answer whatever generation is asked for.
     FenceSkipped = "fence_skipped",
+    /// A snapshot copies each slice by itself, and nobody looks whether they are of one moment.
+    SnapshotUnsettled = "snapshot_unsettled",
     /// A leader moves windows on by its own clock, and by no entry of the log.
     ReplicaClock = "replica_clock",
     /// A shard that has rotated stays in the slice that it was in.
@@ -250,6 +252,7 @@ impl Planted {
             Self::QuotaByOldCopy => &["room_is_given"],
             Self::HelloUnproved => &["identities_hold"],
             Self::FenceSkipped => &["reset_is_atomic", BOUNDS, "answers_linearize"],
+            Self::SnapshotUnsettled => &["snapshots_are_one_moment"],
             Self::ReplicaClock => &["replicas_agree", FORGET],
             Self::SliceFreedEarly | Self::WindowStandsStill | Self::RotationLost => FORGOTTEN,
             Self::CopyForgetsEarly => &["copies_forget", FLUSHED, MAJORITY],
@@ -283,6 +286,7 @@ impl Planted {
             | Self::RetryNewId
             | Self::AckFirstShard
             | Self::FenceSkipped
+            | Self::SnapshotUnsettled
             | Self::OpenForgotten => "network",
 
             Self::SyncErrorIgnored

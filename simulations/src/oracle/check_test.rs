@@ -113,6 +113,7 @@ fn apply(
         | Verb::ContainsMajority
         | Verb::Flush
         | Verb::Rotate
+        | Verb::Snapshot
         | Verb::Intersect => unreachable!("nobody draws it"),
     }
     Some(Vec::new())

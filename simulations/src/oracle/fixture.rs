@@ -252,6 +252,7 @@ impl History {
             machine: None,
             items: items.to_vec(),
             sources: Vec::new(),
+            frames: Vec::new(),
             request: None,
             start_us,
             end_us: Some(end_us),

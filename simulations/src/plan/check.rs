@@ -341,6 +341,7 @@ impl Op {
             | Self::Contains { .. }
             | Self::Remove { .. }
             | Self::Rotate { .. }
+            | Self::Snapshot { .. }
             | Self::Merge { .. }
             | Self::Intersect { .. } => Some(false),
         }
@@ -355,6 +356,7 @@ impl Op {
             | Self::Remove { filter, .. }
             | Self::Clear { filter }
             | Self::Rotate { filter }
+            | Self::Snapshot { filter }
             | Self::Create { filter }
             | Self::Drop { filter }
             | Self::InsertCopy { filter, .. }

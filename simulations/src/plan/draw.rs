@@ -51,6 +51,10 @@ impl Plan {
         } else if !is_cube || copies.one_in(4) {
             filters = filters::draw(&mut Dice::new(seed, Stream::Filters));
             ops = ops::draw(&mut Dice::new(seed, Stream::Ops), world, &filters, run_ms);
+            let mut dice = Dice::new(seed, Stream::Snapshots);
+            ops.extend(ops::draw_snapshots(&mut dice, world, &filters, run_ms));
+            ops.sort_by_key(|op| op.at_ms);
+            ops.truncate(*PLAN_LIMITS.ops.end());
         }
         let has_copies = is_cube || profile == Profile::Images;
         if has_copies || !is_jobs && copies.one_in(3) {

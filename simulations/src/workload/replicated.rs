@@ -103,6 +103,7 @@ impl Clients {
             | Op::Contains { .. }
             | Op::Remove { .. }
             | Op::Rotate { .. }
+            | Op::Snapshot { .. }
             | Op::Merge { .. }
             | Op::Intersect { .. } => {
                 unreachable!("a plan that was checked has it for partitioned filters only")

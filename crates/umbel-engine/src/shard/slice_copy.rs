@@ -21,6 +21,19 @@ impl SliceCopy {
 }
 
 impl ShardState {
+    /// Index of the last entry of the log that may have changed a slice. Two equal answers say that nothing changed it
+    /// in between; a replica that was loaded meanwhile may name a higher index though nothing did.
+    ///
+    /// # Errors
+    /// If there is no such slice, or it is at another generation.
+    pub fn written_index(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+    ) -> Result<u64, PartError> {
+        Ok(self.slice(filter, generation)?.written_index)
+    }
+
     /// Whether there is a slice of this filter at this generation.
     ///
     /// # Errors

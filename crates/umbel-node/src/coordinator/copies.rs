@@ -31,9 +31,10 @@ use crate::raft::encoding::{decode, encode};
 
 mod incoming;
 mod outgoing;
+mod snapshot;
 mod whole;
 
-pub(crate) use outgoing::{ExportParts, KnownFrames};
+pub(crate) use outgoing::{ExportParts, ExportWish, KnownFrames};
 
 /// Version of the layout of backups.
 const BACKUP_FORMAT: u32 = 1;
@@ -62,6 +63,8 @@ pub(crate) struct ExportHead {
     pub(crate) shard_count: u32,
     /// Kind, numbers and the key's name.
     pub(crate) settings: Bytes,
+    /// Of a snapshot, by shard: the last entry of its log that may have changed the slice before. Else empty.
+    pub(crate) log_indexes: Vec<u64>,
 }
 
 /// A part of an export.

@@ -196,8 +196,9 @@ impl Admin for AdminService {
         request: Request<v1::BackupRequest>,
     ) -> Result<Response<Self::BackupStream>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
+        let is_snapshot = request.get_ref().snapshot;
         measured("backup", async {
-            let parts = self.coordinator.backup(deadline).await?.into_stream();
+            let parts = self.coordinator.backup(is_snapshot, deadline).await?.into_stream();
             let chunks = parts
                 .map(|part| part.map(convert::backup_chunk).map_err(|failure| status(&failure)));
             Ok(Box::pin(chunks) as Self::BackupStream)

@@ -256,6 +256,7 @@ pub(super) fn export_chunk(part: ExportPart) -> v1::ExportChunk {
             shard_count: head.shard_count,
             settings: head.settings,
             version: VERSION.to_owned(),
+            log_indexes: head.log_indexes,
         }),
         ExportPart::Frame(CopyFrame { shard, frame }) => {
             Part::Frame(v1::ExportFrame { shard: shard.0, frame })
@@ -278,7 +279,7 @@ pub(super) fn import_part(
     use v1::import_chunk::Part;
     Ok(match chunk.map_err(|status| broken(&status))?.part {
         Some(Part::Header(v1::ImportHeader { name, exported: Some(exported) })) => {
-            let v1::ExportHeader { filter: _, shard_count, settings, version: _ } = exported;
+            let v1::ExportHeader { shard_count, settings, .. } = exported;
             let name = caller.filter(FilterVerb::Manage, "header.name", name)?;
             ImportPart::Head(ImportHead { name, shard_count, settings })
         }

@@ -21,6 +21,7 @@ use super::measure::measured;
 use crate::coordinator::Coordinator;
 use crate::coordinator::any_of::check_filter_count;
 use crate::coordinator::catalogue::Seen;
+use crate::coordinator::copies::ExportWish;
 use crate::failure::CallFailure;
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
 
@@ -343,10 +344,11 @@ impl Filters for FiltersService {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("export", async {
             let caller = Caller::of(&request)?;
-            let v1::ExportRequest { name, since } = request.into_inner();
+            let v1::ExportRequest { name, since, snapshot: is_snapshot } = request.into_inner();
             let name = caller.filter(FilterVerb::Export, "name", name)?;
             let known = since.map(convert::known_frames).transpose()?;
-            let parts = self.coordinator.export(&name, known, deadline).await?.into_stream();
+            let wish = ExportWish { known, is_snapshot };
+            let parts = self.coordinator.export(&name, wish, deadline).await?.into_stream();
             let chunks = parts
                 .map(|part| part.map(convert::export_chunk).map_err(|failure| status(&failure)));
             Ok(Box::pin(chunks) as Self::ExportStream)

@@ -11,7 +11,7 @@ use super::replicated_test::{KINDS, create, flush_all, insert, name, present, st
 use super::*;
 use crate::coordinator::ReadLevel;
 use crate::coordinator::catalogue::{Hashing, NewFilter};
-use crate::coordinator::copies::{BackupPart, ExportPart, ImportHead, ImportPart};
+use crate::coordinator::copies::{BackupPart, ExportPart, ExportWish, ImportHead, ImportPart};
 use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
 use crate::limits::WHOLE_IMPORTS_MAX;
@@ -24,7 +24,7 @@ pub(super) async fn exported(
     filter: &str,
     to: &str,
 ) -> Vec<ImportPart> {
-    let parts = coordinator.export(&name(filter), None, deadline()).await.unwrap();
+    let parts = coordinator.export(&name(filter), ExportWish::default(), deadline()).await.unwrap();
     let imported = |part| match part {
         ExportPart::Head(head) => {
             assert_eq!(head.shard_count, 1);
@@ -246,7 +246,7 @@ async fn a_backup_holds_filters_of_both_distributions() {
         create(&asked, &kind.to_string(), kind).await;
         insert(&asked, &kind.to_string(), 0..1000).await;
     }
-    let backup = asked.backup(deadline()).await.unwrap().into_stream();
+    let backup = asked.backup(true, deadline()).await.unwrap().into_stream();
     let backup: Vec<BackupPart> = backup.try_collect().await.unwrap();
     drop(asked);
     stop(nodes).await;

@@ -29,9 +29,9 @@ use show::{facts, print};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use umbel_client::Client;
 use umbel_client::proto::backup_chunk::Part;
 use umbel_client::proto::{BackupChunk, NodeStatus};
+use umbel_client::{Chunks, Client};
 use umbel_node::ports::WrappingKey;
 
 /// How often the cluster is asked while a command waits for it.
@@ -121,6 +121,9 @@ enum AdminVerb {
         /// Replace the file if it exists
         #[arg(long)]
         overwrite: bool,
+        /// Copy each filter as all its shards were at one moment; writes wait while they are copied, in memory
+        #[arg(long)]
+        snapshot: bool,
         /// Encrypt it by the key in this file: 32 bytes, or 64 hexadecimal digits (openssl rand -hex 32)
         #[arg(long, value_name = "FILE")]
         key_file: Option<PathBuf>,
@@ -199,9 +202,14 @@ impl AdminArgs {
                 client.move_shard(*shard, *from, *to).await?;
                 print(json, &json!({ "shard": shard, "from": from, "to": to }), String::new)
             }
-            AdminVerb::Backup { out, overwrite, key_file } => {
+            AdminVerb::Backup { out, overwrite, snapshot, key_file } => {
                 let key = key_of(key_file.as_deref())?;
-                backup(&client, (out, *overwrite), key, json).await
+                let file = ChunkWriter::<BackupChunk>::create(out, *overwrite, key)?;
+                let chunks = match snapshot {
+                    true => client.backup_snapshots().await?,
+                    false => client.backup().await?,
+                };
+                backup(chunks, file, out, json).await
             }
             AdminVerb::Restore { file, key_file } => {
                 restore(&client, file, key_of(key_file.as_deref())?, json).await
@@ -271,13 +279,11 @@ fn key_of(file: Option<&Path>) -> Result<Option<Arc<WrappingKey>>> {
 }
 
 async fn backup(
-    client: &Client,
-    (out, overwrite): (&Path, bool),
-    key: Option<Arc<WrappingKey>>,
+    mut chunks: Chunks<BackupChunk>,
+    mut file: ChunkWriter<BackupChunk>,
+    out: &Path,
     json: bool,
 ) -> Result<()> {
-    let mut file = ChunkWriter::<BackupChunk>::create(out, overwrite, key)?;
-    let mut chunks = client.backup().await?;
     while let Some(chunk) = chunks.next().await? {
         file.write(&chunk)?;
     }

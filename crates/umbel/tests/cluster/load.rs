@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use umbel_client::proto::import_chunk::Part;
+use umbel_client::proto::{ImportChunk, ImportHeader, export_chunk};
 use umbel_client::{
-    Client, ClientError, ClientOptions, Filter, Inserted, Kind, NewFilter, Outcome, ReadLevel,
+    Client, ClientError, ClientOptions, ExportOptions, Filter, Inserted, Kind, NewFilter, Outcome,
+    ReadLevel,
 };
 
 use crate::history::History;
@@ -82,6 +85,34 @@ pub(crate) async fn contains(filter: &Filter, numbers: &[u64], level: ReadLevel)
         }
     })
     .await
+}
+
+/// Imports a copy of a filter under another name.
+pub(crate) async fn copy(client: &Client, from: &str, to: &str) -> Result<(), ClientError> {
+    copy_with(client, from, to, ExportOptions::default()).await
+}
+
+/// The same, of a copy that is made so.
+pub(crate) async fn copy_with(
+    client: &Client,
+    from: &str,
+    to: &str,
+    options: ExportOptions,
+) -> Result<(), ClientError> {
+    let mut chunks = Vec::new();
+    let mut export = client.export_with(from, options).await?;
+    while let Some(chunk) = export.next().await? {
+        let part = match chunk.part.unwrap() {
+            export_chunk::Part::Header(exported) => {
+                Part::Header(ImportHeader { name: to.to_owned(), exported: Some(exported) })
+            }
+            export_chunk::Part::Frame(frame) => Part::Frame(frame),
+            export_chunk::Part::End(end) => Part::End(end),
+            export_chunk::Part::Change(_) => panic!("nothing was known"),
+        };
+        chunks.push(ImportChunk { part: Some(part) });
+    }
+    client.import(tokio_stream::iter(chunks)).await.map(drop)
 }
 
 /// What all tasks share.

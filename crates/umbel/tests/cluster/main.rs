@@ -38,6 +38,7 @@ mod secure;
 #[allow(dead_code, reason = "shared with the hostile suite")]
 #[path = "../support/servers.rs"]
 mod servers;
+mod snapshots;
 
 /// Of the room for clusters all of it: most tests wait for what takes its time.
 const fn room_of_a_test() -> u32 {

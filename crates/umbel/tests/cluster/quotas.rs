@@ -1,16 +1,13 @@
 //! Quotas: nobody exceeds them by asking several nodes at once or by another call; rates say when to come again.
 
 use tokio::task::JoinSet;
-use umbel_client::proto::import_chunk::Part;
-use umbel_client::proto::{
-    FilterVerb, ImportChunk, ImportHeader, Quota, SetQuotaRequest, SetQuotaResponse, export_chunk,
-};
+use umbel_client::proto::{FilterVerb, Quota, SetQuotaRequest, SetQuotaResponse};
 use umbel_client::{
     Applied, Client, ClientError, ClientOptions, ErrorCode, Kind, NewFilter, ReadLevel,
 };
 
 use crate::access::{add, guarded, principal, with_token, with_token_and};
-use crate::load::sharp_filter;
+use crate::load::{copy, sharp_filter};
 use crate::servers::{options, until};
 
 const ALL: [FilterVerb; 5] = [
@@ -32,24 +29,6 @@ fn refusal(outcome: Result<(), ClientError>) -> String {
     let failure = error.failure().expect("a node has refused it");
     assert_eq!(failure.cause, ErrorCode::Quota, "{error}");
     failure.message.clone()
-}
-
-/// Imports a copy of a filter under another name.
-async fn copy(client: &Client, from: &str, to: &str) -> Result<(), ClientError> {
-    let mut chunks = Vec::new();
-    let mut export = client.export(from).await.unwrap();
-    while let Some(chunk) = export.next().await.unwrap() {
-        let part = match chunk.part.unwrap() {
-            export_chunk::Part::Header(exported) => {
-                Part::Header(ImportHeader { name: to.to_owned(), exported: Some(exported) })
-            }
-            export_chunk::Part::Frame(frame) => Part::Frame(frame),
-            export_chunk::Part::End(end) => Part::End(end),
-            export_chunk::Part::Change(_) => panic!("nothing was known"),
-        };
-        chunks.push(ImportChunk { part: Some(part) });
-    }
-    client.import(tokio_stream::iter(chunks)).await.map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -67,9 +67,12 @@ async fn unread_copies(siege: &Siege) -> (Vec<Caller>, Vec<RecvStream>) {
     for _ in 0..scaled(4) {
         let caller = Caller::open(&siege.address()).await;
         for _ in 0..4 {
-            let export = ExportRequest { name: LARGE.to_owned(), since: None };
-            held.extend(unread(&caller, "/umbel.v1.Filters/Export", &export).await);
-            held.extend(unread(&caller, "/umbel.v1.Admin/Backup", &BackupRequest {}).await);
+            for snapshot in [false, true] {
+                let export = ExportRequest { name: LARGE.to_owned(), since: None, snapshot };
+                held.extend(unread(&caller, "/umbel.v1.Filters/Export", &export).await);
+                let backup = BackupRequest { snapshot };
+                held.extend(unread(&caller, "/umbel.v1.Admin/Backup", &backup).await);
+            }
         }
         callers.push(caller);
     }

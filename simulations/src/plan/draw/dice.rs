@@ -29,6 +29,8 @@ pub(super) enum Stream {
     Quotas = 10,
     /// Certificates, and callers who show wrong ones.
     Identities = 11,
+    /// Filters that are copied out.
+    Snapshots = 12,
 }
 
 /// Random numbers of one stream.

@@ -74,6 +74,30 @@ pub(super) fn draw(
     ops
 }
 
+/// Snapshots in every second plan, most of them of the filter that is left whole. They have a stream of their own, so that
+/// plans without them stay what they were.
+pub(super) fn draw_snapshots(
+    dice: &mut Dice,
+    world: WorldShape,
+    filters: &[FilterPlan],
+    run_ms: u64,
+) -> Vec<OpPlan> {
+    if filters.is_empty() || dice.one_in(2) {
+        return Vec::new();
+    }
+    let mean_ms = dice.between(500, 4_000);
+    let mut ops = Vec::new();
+    let mut at_ms = dice.gap(mean_ms);
+    while at_ms < run_ms {
+        let index = if dice.one_in(4) { draw_index(dice, filters) } else { 0 };
+        let (client, via) = (dice.count(0, world.clients - 1), dice.count(1, world.nodes));
+        let filter = filters[index].name.clone();
+        ops.push(OpPlan { at_ms, client, via, op: Op::Snapshot { filter } });
+        at_ms += dice.gap(mean_ms).max(1);
+    }
+    ops
+}
+
 fn draw_habits(dice: &mut Dice, world: WorldShape, filters: &[FilterPlan]) -> Habits {
     let clients = u64::from(world.clients);
     // Together they make 10 to 100 calls a second.

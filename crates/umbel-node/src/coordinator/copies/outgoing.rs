@@ -10,6 +10,7 @@ use umbel_engine::shard::PartError;
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::{CellCount, Kind};
 
+use super::snapshot::{SliceExport, Snapshot};
 use super::whole::CopyFrames;
 use super::{
     BACKUP_FORMAT, BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportHead,
@@ -24,33 +25,37 @@ use crate::raft::encoding::encode;
 
 impl Coordinator {
     /// Copies a filter out. It may be written meanwhile: each shard's slice is copied as it is when
-    /// its turn comes. Of a replicated filter this node's copy is copied as it is when the call comes. What
-    /// whoever asks has of the frames is not sent.
+    /// its turn comes, or, of a snapshot, as all were at one moment of the call. Of a replicated filter this node's copy is
+    /// copied as it is when the call comes. What whoever asks has of the frames is not sent.
     ///
     /// # Errors
-    /// If there is no such filter, or it is not live.
+    /// If there is no such filter, or it is not live; of a snapshot, also if a shard does not answer.
     pub(crate) async fn export(
         self: &Arc<Self>,
         name: &FilterName,
-        known: Option<KnownFrames>,
+        wish: ExportWish,
         deadline: Instant,
     ) -> Result<ExportParts, CallFailure> {
         // An old copy of the catalogue may name a generation that is gone.
         self.meta_refresh(deadline).await?;
         let filter = self.live_filter(name.as_str(), deadline).await?;
-        let (filter, frames) = FilterFrames::begin(self, filter, known, deadline).await?;
+        let (filter, frames) = FilterFrames::begin(self, filter, wish, deadline).await?;
         let LiveFilter { id, record, cells } = filter;
         let settings = encode_exported(&record.settings);
-        let head = ExportHead { filter: id, record, shard_count: cells.get(), settings };
+        let log_indexes = frames.snapshot.as_ref().map_or_else(Vec::new, Snapshot::log_indexes);
+        let head =
+            ExportHead { filter: id, record, shard_count: cells.get(), settings, log_indexes };
         Ok(ExportParts { head: Some(Box::new(head)), frames, is_ended: false })
     }
 
-    /// Copies all filters out that are live now, in order of their names.
+    /// Copies all filters out that are live now, in order of their names: each by itself as
+    /// [`export`](Self::export) does.
     ///
     /// # Errors
     /// If the catalogue cannot be brought up to date.
     pub(crate) async fn backup(
         self: &Arc<Self>,
+        is_snapshot: bool,
         deadline: Instant,
     ) -> Result<BackupParts, CallFailure> {
         self.meta_refresh(deadline).await?;
@@ -68,8 +73,18 @@ impl Coordinator {
         };
         let coordinator = Arc::clone(self);
         let (names, step) = (names.into(), BackupStep::Head(head));
-        Ok(BackupParts { coordinator, names, step, filter_count: 0 })
+        Ok(BackupParts { coordinator, is_snapshot, names, step, filter_count: 0 })
     }
+}
+
+/// How a filter is to be copied out.
+#[derive(Default)]
+pub(crate) struct ExportWish {
+    /// What whoever asks has of frames that are written as words; None where those that are coded the shortest way are
+    /// wanted.
+    pub(crate) known: Option<KnownFrames>,
+    /// Whether slices are copied as all were at one moment.
+    pub(crate) is_snapshot: bool,
 }
 
 /// Frames that a client has, by their shards.
@@ -80,6 +95,11 @@ impl KnownFrames {
     /// Adds those of a shard; false if it has been named before.
     pub(crate) fn add(&mut self, shard: ShardId, frames: FrameDigests) -> bool {
         self.0.insert(shard, frames).is_none()
+    }
+
+    /// Those of a shard.
+    pub(super) fn of(&self, shard: ShardId) -> FrameDigests {
+        self.0.get(&shard).cloned().unwrap_or_default()
     }
 
     /// Those of a shard, which is not asked again.
@@ -130,6 +150,7 @@ impl ExportParts {
 /// The parts of a backup that are to come.
 pub(crate) struct BackupParts {
     coordinator: Arc<Coordinator>,
+    is_snapshot: bool,
     /// Filters that are yet to be copied.
     names: VecDeque<FilterName>,
     step: BackupStep,
@@ -170,18 +191,10 @@ impl BackupParts {
     async fn next_filter(&mut self) -> Result<BackupPart, CallFailure> {
         while let Some(name) = self.names.pop_front() {
             let deadline = step_deadline();
-            let begun = match self.coordinator.live_filter(name.as_str(), deadline).await {
-                Ok(filter) => FilterFrames::begin(&self.coordinator, filter, None, deadline).await,
-                Err(error) => Err(error),
-            };
-            let (LiveFilter { record, .. }, mut frames) = match begun {
+            let (LiveFilter { record, .. }, frames) = match self.begin(&name, deadline).await {
                 Ok(begun) => begun,
                 // It was dropped since the backup began.
                 Err(CallFailure::UnknownFilter { .. }) => continue,
-                Err(error) => return Err(error),
-            };
-            match frames.fill().await {
-                Ok(()) => {}
                 // It was dropped or cleared just now, or this node's copy of the catalogue is old.
                 Err(CallFailure::Part(
                     PartError::UnknownSlice { .. } | PartError::StaleGeneration { .. },
@@ -191,7 +204,7 @@ impl BackupParts {
                     continue;
                 }
                 Err(error) => return Err(error),
-            }
+            };
             self.filter_count += 1;
             self.step = BackupStep::Frames(Box::new(frames));
             let (name, settings) = (name.into(), encode(&record.settings));
@@ -199,6 +212,20 @@ impl BackupParts {
         }
         self.step = BackupStep::Ended;
         Ok(BackupPart::End { filter_count: self.filter_count })
+    }
+
+    /// Begins to copy a filter, up to its first frame.
+    async fn begin(
+        &self,
+        name: &FilterName,
+        deadline: Instant,
+    ) -> Result<(LiveFilter, FilterFrames), CallFailure> {
+        let filter = self.coordinator.live_filter(name.as_str(), deadline).await?;
+        let wish = ExportWish { known: None, is_snapshot: self.is_snapshot };
+        let (filter, mut frames) =
+            FilterFrames::begin(&self.coordinator, filter, wish, deadline).await?;
+        frames.fill().await?;
+        Ok((filter, frames))
     }
 
     /// The parts as a stream, which ends after an error.
@@ -222,8 +249,10 @@ struct FilterFrames {
     known: Option<KnownFrames>,
     /// The shard whose slice is being copied.
     shard: ShardId,
-    /// The shard's leader's number for it, once it has begun.
-    export: Option<u64>,
+    /// Copies of all slices, if they are of one moment.
+    snapshot: Option<Snapshot>,
+    /// The copy of that slice, once there is one.
+    export: Option<SliceExport>,
     /// Frames of the shard that have come.
     waiting: VecDeque<ExportedFrame>,
     /// Whether none of the shard will come any more.
@@ -236,9 +265,10 @@ impl FilterFrames {
     async fn begin(
         coordinator: &Arc<Coordinator>,
         filter: LiveFilter,
-        mut known: Option<KnownFrames>,
+        wish: ExportWish,
         deadline: Instant,
     ) -> Result<(LiveFilter, Self), CallFailure> {
+        let ExportWish { mut known, is_snapshot } = wish;
         let (filter, copy) = if filter.record.is_replicated() {
             let is_raw = known.is_some();
             let (filter, frames) = coordinator.copy_frames(filter, is_raw, deadline).await?;
@@ -246,6 +276,12 @@ impl FilterFrames {
             (filter, Some((frames, Known::new(known.unwrap_or_default()))))
         } else {
             (filter, None)
+        };
+        let snapshot = if is_snapshot && copy.is_none() {
+            let slices = (filter.id, filter.record.generation);
+            Some(coordinator.snapshot(slices, filter.cells, known.as_ref(), deadline).await?)
+        } else {
+            None
         };
         let frames = Self {
             coordinator: Arc::clone(coordinator),
@@ -255,6 +291,7 @@ impl FilterFrames {
             copy,
             known,
             shard: ShardId(0),
+            snapshot,
             export: None,
             waiting: VecDeque::new(),
             is_shard_done: false,
@@ -299,8 +336,7 @@ impl FilterFrames {
         Ok(())
     }
 
-    /// One step with the shard's leader. If another one leads in the middle of a slice, the copy
-    /// fails: the rest of another replica's frames need not fit those that were sent.
+    /// One step with the node that copies the slice.
     async fn fetch(&mut self) -> Result<(), CallFailure> {
         if let Some((frames, known)) = &mut self.copy {
             match frames.recv().await {
@@ -312,16 +348,24 @@ impl FilterFrames {
             }
             return Ok(());
         }
-        let (filter, generation) = (self.filter, self.generation);
-        let request = match self.export {
-            None => {
-                let known = self.known.as_mut().map(|known| known.take(self.shard));
-                ShardRequest::ExportBegin { filter, generation, known }
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.keep().await;
+            self.export = snapshot.turn_of(self.shard);
+        }
+        let Some(export) = &self.export else {
+            let (filter, generation, shard) = (self.filter, self.generation, self.shard);
+            let known = self.known.as_mut().map(|known| known.take(shard));
+            let request = ShardRequest::ExportBegin { filter, generation, known, snapshot: None };
+            match self.coordinator.shard_call(shard, request, step_deadline()).await? {
+                ShardAnswer::Export { holder, export, written_index } => {
+                    self.export = Some(SliceExport { shard, holder, export, written_index });
+                }
+                other => return Err(unexpected(&other)),
             }
-            Some(export) => ShardRequest::ExportNext { export },
+            return Ok(());
         };
-        match self.coordinator.shard_call(self.shard, request, step_deadline()).await? {
-            ShardAnswer::Export { export } => self.export = Some(export),
+        let request = ShardRequest::ExportNext { export: export.export };
+        match self.coordinator.ask_holder(export, request, step_deadline()).await? {
             ShardAnswer::Frames { frames, is_last } if is_last || !frames.is_empty() => {
                 self.waiting = frames.into();
                 self.is_shard_done = is_last;

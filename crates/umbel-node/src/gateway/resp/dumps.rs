@@ -26,7 +26,7 @@ use super::answers::refusal;
 use super::dump_bytes::{NoCopy, PartReader, write_part};
 use super::session::Session;
 use super::shared::Shared;
-use crate::coordinator::copies::{ExportParts, ImportPart};
+use crate::coordinator::copies::{ExportParts, ExportWish, ImportPart};
 use crate::failure::CallFailure;
 use crate::gateway::limits::RESP_BUSY_WAIT_MAX;
 use crate::limits::RETRY_WAIT_MIN;
@@ -124,7 +124,10 @@ async fn begin(
 ) -> Result<(u64, Bytes), Refusal> {
     let (coordinator, dumps) = (&session.shared.coordinator, &session.shared.dumps);
     let deadline = session.shared.deadlines.of_long_command();
-    let parts = coordinator.export(&name, None, deadline).await.map_err(|f| refusal(&f))?;
+    let parts = coordinator
+        .export(&name, ExportWish::default(), deadline)
+        .await
+        .map_err(|f| refusal(&f))?;
     if is_cuckoo && parts.kind() != Some(Kind::Cuckoo) {
         return Err(Refusal::WrongType);
     }

@@ -10,8 +10,8 @@ use clap::Args;
 use prost::Message;
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use umbel_client::Client;
 use umbel_client::proto::{ExportChunk, ImportChunk, ImportHeader, export_chunk, import_chunk};
+use umbel_client::{Client, ExportOptions};
 
 /// Where a filter is copied to.
 #[derive(Args)]
@@ -24,6 +24,9 @@ pub(crate) struct ExportArgs {
     /// A file of an earlier export: only pieces of 4 KiB that differ from it travel, the new file is whole
     #[arg(long, value_name = "FILE")]
     since: Option<PathBuf>,
+    /// Copy all shards as they were at one moment; writes wait while they are copied, in memory
+    #[arg(long)]
+    snapshot: bool,
     /// Replace the file if it exists
     #[arg(long)]
     overwrite: bool,
@@ -35,14 +38,12 @@ pub(crate) struct ExportArgs {
 ///
 /// As the cluster; if a file cannot be read or written. There is no new file then.
 pub(crate) async fn export(client: &Client, args: &ExportArgs, json: bool) -> Result<()> {
-    let ExportArgs { name, out, since, overwrite } = args;
+    let ExportArgs { name, out, since, snapshot, overwrite } = args;
     let known = since.as_deref().map(earlier::known).transpose()?;
     let mut earlier = since.as_deref().map(earlier::Frames::open).transpose()?;
     let mut file = ChunkWriter::<ExportChunk>::create(out, *overwrite, None)?;
-    let mut chunks = match known {
-        Some(known) => client.export_since(name, known).await?,
-        None => client.export(name).await?,
-    };
+    let options = ExportOptions { known, snapshot: *snapshot };
+    let mut chunks = client.export_with(name, options).await?;
     let mut received_bytes = 0;
     while let Some(chunk) = chunks.next().await? {
         received_bytes += chunk.encoded_len() as u64;

@@ -1,0 +1,113 @@
+//! Exports of a node: how long they are kept, and how many.
+
+use std::time::Duration;
+
+use tokio::sync::RwLock;
+use tokio::time::{advance, timeout};
+use umbel_engine::ShardId;
+use umbel_engine::shard::{KeyName, ShardCommand, ShardState, SliceShape, SliceSpec};
+use umbel_filter::{CellCount, HashFunction, HashRange, Kind};
+
+use super::*;
+
+const FILTER: FilterId = FilterId(1);
+const COPIED: Copied = Copied { filter: FILTER, generation: Generation(1), written_index: 7 };
+
+/// A copy of a slice of 2.4 MB, which is cut into several frames.
+fn copy() -> SliceCopy {
+    let one = CellCount::new(1).unwrap();
+    let shape = SliceShape::plan(Kind::Blocked, 1_500_000, 0.01, one).unwrap();
+    let key = KeyName { function: HashFunction::Xxh3Seeded.id(), key_id: 7 };
+    let spec = SliceSpec { filter: FILTER, generation: Generation(1), shape, key };
+    let mut state = ShardState::new(ShardId(0), HashRange::WHOLE);
+    state.apply(&ShardCommand::CreateSlice(spec));
+    state.copy_slice(FILTER, Generation(1)).unwrap()
+}
+
+/// Begins one of a snapshot, which holds writes.
+async fn begin(
+    exports: &Arc<Exports>,
+    snapshot: SnapshotId,
+    writes: &Arc<RwLock<()>>,
+) -> Result<u64, ShardFailure> {
+    let writes = Arc::clone(writes).write_owned().await;
+    exports.begin(COPIED, copy(), None, Some(Hold { snapshot, writes }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_wait_until_it_is_settled_and_no_longer_than_they_may() {
+    let (exports, writes) = (Exports::new(), Arc::new(RwLock::new(())));
+    let export = begin(&exports, 1, &writes).await.unwrap();
+    assert_eq!(exports.copied(export).unwrap().written_index, 7);
+    assert!(writes.try_read().is_err());
+    exports.release(export).unwrap();
+    assert!(writes.try_read().is_ok());
+    // What is settled stays, and what is not is given up.
+    let unsettled = begin(&exports, 1, &writes).await.unwrap();
+    let began = Instant::now();
+    drop(writes.read().await);
+    assert_eq!(began.elapsed(), SNAPSHOT_HOLD_MAX);
+    assert!(matches!(exports.release(unsettled), Err(ShardFailure::NoExport)));
+    exports.release(export).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_waits_for_its_turn_as_long_as_it_is_kept() {
+    let (exports, writes) = (Exports::new(), Arc::new(RwLock::new(())));
+    let (kept, left) = (begin(&exports, 1, &writes).await.unwrap(), async {
+        begin(&exports, 1, &Arc::new(RwLock::new(()))).await.unwrap()
+    });
+    let left = left.await;
+    exports.release(kept).unwrap();
+    exports.release(left).unwrap();
+    for _ in 0..4 {
+        advance(EXPORT_IDLE_MAX / 2).await;
+        exports.keep(kept).unwrap();
+        // Whoever makes its frames is told.
+        tokio::task::yield_now().await;
+    }
+    let mut is_last = false;
+    while !is_last {
+        (_, is_last) = exports.next(kept).await.unwrap();
+    }
+    // The other one's copy was let go; the table is swept with the next that begins.
+    let (frames, is_last) = exports.next(left).await.unwrap();
+    assert!(frames.is_empty() && is_last);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_snapshot_has_a_copy_of_many_slices_and_another_waits() {
+    let exports = Exports::new();
+    let lock = || Arc::new(RwLock::new(()));
+    let mut begun = Vec::new();
+    for _ in 0..2 * EXPORTS_MAX {
+        begun.push(begin(&exports, 1, &lock()).await.unwrap());
+    }
+    let refused = begin(&exports, 2, &lock()).await;
+    assert!(matches!(refused, Err(ShardFailure::TooManyExports)));
+    // Copies by themselves are counted by themselves.
+    for _ in 0..EXPORTS_MAX {
+        exports.begin(COPIED, copy(), None, None).unwrap();
+    }
+    let refused = exports.begin(COPIED, copy(), None, None);
+    assert!(matches!(refused, Err(ShardFailure::TooManyExports)));
+    for export in begun {
+        exports.end(export);
+    }
+    begin(&exports, 2, &lock()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_frame_is_made_before_it_is_asked_for() {
+    let (exports, writes) = (Exports::new(), Arc::new(RwLock::new(())));
+    let export = begin(&exports, 1, &writes).await.unwrap();
+    exports.release(export).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let count = |exports: &Exports| {
+        exports.lock().running[&export].frames.as_ref().map(mpsc::Receiver::len)
+    };
+    assert_eq!(count(&exports), Some(0));
+    let next = timeout(Duration::from_secs(1), exports.next(export));
+    let (frames, is_last) = next.await.unwrap().unwrap();
+    assert!(is_last && frames.len() > 1, "{} frames", frames.len());
+}

@@ -1,0 +1,58 @@
+//! Copies of slices, as the shard's leader begins them.
+
+use std::sync::Arc;
+
+use tokio::time::timeout;
+use umbel_engine::{FilterId, Generation};
+use umbel_step::planted::{self, Planted};
+
+use super::ShardLeader;
+use crate::calls::{ShardAnswer, ShardFailure, SnapshotId};
+use crate::export_change::FrameDigests;
+use crate::exports::{Copied, Hold};
+use crate::limits::SNAPSHOT_HOLD_MAX;
+
+impl ShardLeader {
+    /// Copies a slice as it is now. For a snapshot, writes that are on their way end before, and others wait until it is
+    /// settled.
+    pub(super) async fn export_begin(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+        known: Option<FrameDigests>,
+        snapshot: Option<SnapshotId>,
+    ) -> Result<ShardAnswer, ShardFailure> {
+        self.check_leader()?;
+        let hold = match snapshot {
+            Some(snapshot) if !planted::on(Planted::SnapshotUnsettled) => {
+                let writes = timeout(SNAPSHOT_HOLD_MAX, Arc::clone(&self.writes).write_owned());
+                let writes = writes.await.map_err(|_| ShardFailure::NotSettled)?;
+                Some(Hold { snapshot, writes })
+            }
+            _ => None,
+        };
+        self.confirm().await?;
+        let (copy, written_index) = self.group.replica().read_shard(|state| {
+            let copy = state.copy_slice(filter, generation)?;
+            Ok::<_, ShardFailure>((copy, state.written_index(filter, generation)?))
+        })?;
+        let copied = Copied { filter, generation, written_index };
+        let export = self.exports.begin(copied, copy, known, hold)?;
+        Ok(ShardAnswer::Export { holder: self.node, export, written_index })
+    }
+
+    /// Says whether a slice is still as it was copied, once this node has confirmed that it leads, and lets its writes go
+    /// on.
+    pub(super) async fn export_settle(&self, export: u64) -> Result<ShardAnswer, ShardFailure> {
+        let Copied { filter, generation, written_index } = self.exports.copied(export)?;
+        self.confirm().await?;
+        let state = self.group.replica();
+        let now = state.read_shard(|state| state.written_index(filter, generation))?;
+        if now != written_index && !planted::on(Planted::SnapshotUnsettled) {
+            self.exports.end(export);
+            return Err(ShardFailure::NotSettled);
+        }
+        self.exports.release(export)?;
+        Ok(ShardAnswer::Done(0))
+    }
+}
