@@ -55,6 +55,8 @@ pub(crate) enum Verb {
     Rotate,
     /// Copy it out, as it was at one moment.
     Snapshot,
+    /// Give it another name for a while.
+    Rename,
     /// OR another filter into it.
     Merge,
     /// OR what others have in common into it.
@@ -86,6 +88,7 @@ impl Verb {
             | Self::Clear
             | Self::Rotate
             | Self::Snapshot
+            | Self::Rename
             | Self::Merge
             | Self::Intersect => 0,
         }

@@ -235,6 +235,8 @@ pub(crate) enum Op {
     Remove { filter: String, items: Vec<u32> },
     /// Copies a filter out, all shards as they were at one moment.
     Snapshot { filter: String },
+    /// Gives a filter another name, and its own again.
+    Rename { filter: String },
     /// Empties a filter.
     Clear { filter: String },
     /// Ends the slice at hand of a manual window.

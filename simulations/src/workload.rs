@@ -199,8 +199,8 @@ impl Clients {
         made.clone()
     }
 
-    async fn carry_out(&self, client: u32, via: u32, op: &Op) -> Outcome {
-        let client = self.client(client, via);
+    async fn carry_out(&self, number: u32, via: u32, op: &Op) -> Outcome {
+        let client = self.client(number, via);
         let texts = |items: &[u32]| items.iter().map(|&item| item_text(item)).collect::<Vec<_>>();
         match op {
             Op::Insert { filter, items, .. } => {
@@ -247,9 +247,34 @@ impl Clients {
                 let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
                 change(client.intersect(filter, &sources).await, |_| Vec::new())
             }
+            Op::Rename { filter } => {
+                let renamed = self.rename(client, filter);
+                let patience = request_timeout(number);
+                let renamed = tokio::time::timeout(patience, renamed).await;
+                renamed.unwrap_or_else(|_| Outcome::Unknown("it has another name".to_owned()))
+            }
             Op::Snapshot { .. } => unreachable!("its caller takes it"),
             Op::InsertCopy { .. } | Op::ContainsCopy { .. } | Op::Flush { .. } => {
                 unreachable!("a plan that was checked has it for replicated filters only")
+            }
+        }
+    }
+
+    /// Gives a filter another name, and its own again, until that has worked.
+    async fn rename(&self, client: Client, filter: &str) -> Outcome {
+        let other = format!("{filter}.renamed");
+        let changed = change(client.rename(filter, &other).await, |_| Vec::new());
+        if let Outcome::NotApplied(_) = changed {
+            return changed;
+        }
+        loop {
+            match client.rename(&other, filter).await {
+                Ok(_) => return Outcome::Done(Vec::new()),
+                // Its first change did not happen, or its second one did.
+                Err(ClientError::Refused(failure)) if failure.cause == ErrorCode::UnknownFilter => {
+                    return changed;
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
         }
     }
@@ -391,6 +416,7 @@ fn subject(op: &Op) -> (String, Vec<u32>, Verb) {
         Op::Clear { filter } => (filter.clone(), Vec::new(), Verb::Clear),
         Op::Rotate { filter } => (filter.clone(), Vec::new(), Verb::Rotate),
         Op::Snapshot { filter } => (filter.clone(), Vec::new(), Verb::Snapshot),
+        Op::Rename { filter } => (filter.clone(), Vec::new(), Verb::Rename),
         Op::Create { filter } => (filter.clone(), Vec::new(), Verb::Create),
         Op::Drop { filter } => (filter.clone(), Vec::new(), Verb::Drop),
         Op::Merge { filter, .. } => (filter.clone(), Vec::new(), Verb::Merge),

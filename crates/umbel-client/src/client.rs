@@ -6,7 +6,7 @@ use std::time::Duration;
 use umbel_proto::v1::{
     ClearRequest, ClearResponse, CreateRequest, Distribution, DropRequest, ExpireRequest,
     FilterSummary, FlushRequest, FlushResponse, Hashing, InfoRequest, InfoResponse, Kind,
-    ListRequest, RotateRequest, Window,
+    ListRequest, RenameRequest, RotateRequest, Window,
 };
 
 use crate::caller::{Ask, Caller, First, Repeat};
@@ -337,6 +337,50 @@ impl Client {
                 })
                 .await?;
         Ok(answer.generation)
+    }
+
+    /// Gives a filter another name, which must be free. Once this returns, it answers under that name and is refused under the
+    /// one before.
+    ///
+    /// It is sent again only if nothing was changed.
+    ///
+    /// # Errors
+    /// [`ClientError`]; `Refused` if the name is taken; `ChangeUnknown` if it may have been renamed: [`info`](Self::info)
+    /// tells.
+    pub async fn rename(&self, name: &str, new_name: &str) -> Result<FilterSummary, ClientError> {
+        self.rename_as(name, new_name, false).await
+    }
+
+    /// The same, in place of the filter that has the name, if there is one, which is dropped. Whoever asks by the name is
+    /// answered by one of the two, first by the one and then by the other.
+    ///
+    /// # Errors
+    /// As [`rename`](Self::rename).
+    pub async fn rename_over(
+        &self,
+        name: &str,
+        new_name: &str,
+    ) -> Result<FilterSummary, ClientError> {
+        self.rename_as(name, new_name, true).await
+    }
+
+    async fn rename_as(
+        &self,
+        name: &str,
+        new_name: &str,
+        replace: bool,
+    ) -> Result<FilterSummary, ClientError> {
+        let target = format!("filter {name:?}");
+        let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
+        let (name, new_name) = (name.to_owned(), new_name.to_owned());
+        let message = RenameRequest { name, new_name, replace };
+        let answer =
+            self.caller
+                .simple(&ask, message, |node, request| async move {
+                    node.filters().rename(request).await
+                })
+                .await?;
+        answer.filter.ok_or_else(|| missing("the filter", "rename"))
     }
 
     /// Has the copies of a replicated filter exchange what they have, and returns once every node

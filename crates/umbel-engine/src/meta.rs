@@ -20,6 +20,7 @@ mod join_tokens;
 mod nodes;
 mod quota;
 mod quota_check;
+mod rename;
 mod sessions;
 mod settings;
 mod state;

@@ -266,6 +266,10 @@ async fn carry_out(local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Tas
             let command = ShardCommand::ClearSlice { filter, generation };
             (shard, command, filter, SliceDone::Begun(generation))
         }
+        Task::RenewSlice { shard, filter, generation } => {
+            let command = ShardCommand::RenewSlice { filter, generation };
+            (shard, command, filter, SliceDone::Begun(generation))
+        }
         Task::RotateSlice { shard, filter, generation } => {
             let command = ShardCommand::RotateSlice { filter, generation };
             (shard, command, filter, SliceDone::Begun(generation))

@@ -30,6 +30,7 @@ impl Before {
             }
             ShardCommand::ClearSlice { filter, .. }
             | ShardCommand::RotateSlice { filter, .. }
+            | ShardCommand::RenewSlice { filter, .. }
             | ShardCommand::DropSlice(filter)
             | ShardCommand::LoadFrame { filter, .. }
             | ShardCommand::Scrub(ScrubPart { filter, .. })

@@ -114,6 +114,7 @@ fn apply(
         | Verb::Flush
         | Verb::Rotate
         | Verb::Snapshot
+        | Verb::Rename
         | Verb::Intersect => unreachable!("nobody draws it"),
     }
     Some(Vec::new())

@@ -63,6 +63,11 @@ impl<M: SliceModel> SliceModels<M> {
                     model.clear();
                 }
             }
+            (ShardCommand::RenewSlice { filter, generation }, ShardReply::Done(Ok(()))) => {
+                if let Some((ours, _)) = self.slices.get_mut(filter) {
+                    *ours = (*ours).max(*generation);
+                }
+            }
             (ShardCommand::RotateSlice { filter, generation }, ShardReply::Done(Ok(()))) => {
                 if let Some((ours, model)) = self.slices.get_mut(filter)
                     && *generation > *ours

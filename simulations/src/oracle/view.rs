@@ -125,7 +125,10 @@ impl View<'_> {
         let shard = self.reference.meta().shard_map().shard_of(hash.hi());
         let state = shard.and_then(|shard| self.reference.shard(shard));
         let list = HashList::from_hashes(&[hash]);
-        let found = state.map(|state| state.contains(life.id, record.generation, &list));
+        // A filter that has had another name for a while is at another generation.
+        let now = self.reference.meta().filter(life.id).map(|record| record.generation);
+        let generation = now.unwrap_or(record.generation);
+        let found = state.map(|state| state.contains(life.id, generation, &list));
         found.is_some_and(|found| found.is_ok_and(|found| found.get(0)))
     }
 }

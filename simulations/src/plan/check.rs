@@ -342,6 +342,7 @@ impl Op {
             | Self::Remove { .. }
             | Self::Rotate { .. }
             | Self::Snapshot { .. }
+            | Self::Rename { .. }
             | Self::Merge { .. }
             | Self::Intersect { .. } => Some(false),
         }
@@ -357,6 +358,7 @@ impl Op {
             | Self::Clear { filter }
             | Self::Rotate { filter }
             | Self::Snapshot { filter }
+            | Self::Rename { filter }
             | Self::Create { filter }
             | Self::Drop { filter }
             | Self::InsertCopy { filter, .. }

@@ -104,6 +104,7 @@ impl Clients {
             | Op::Remove { .. }
             | Op::Rotate { .. }
             | Op::Snapshot { .. }
+            | Op::Rename { .. }
             | Op::Merge { .. }
             | Op::Intersect { .. } => {
                 unreachable!("a plan that was checked has it for partitioned filters only")

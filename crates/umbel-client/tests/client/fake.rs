@@ -381,6 +381,18 @@ impl Filters for Node {
         }
     }
 
+    async fn rename(&self, request: Request<RenameRequest>) -> Answer<RenameResponse> {
+        let mut world = self.count("rename");
+        match world.faults.pop_front() {
+            Some(Fault::Refuse(code, detail)) => Err(status(code, &detail)),
+            _ => {
+                let name = request.into_inner().new_name;
+                let filter = Some(FilterSummary { name, ..FilterSummary::default() });
+                Ok(Response::new(RenameResponse { filter }))
+            }
+        }
+    }
+
     async fn expire(&self, request: Request<ExpireRequest>) -> Answer<ExpireResponse> {
         Ok(Response::new(ExpireResponse { expires_ms: request.into_inner().after_ms }))
     }

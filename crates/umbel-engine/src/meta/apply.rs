@@ -14,6 +14,8 @@ mod apply_test;
 #[cfg(test)]
 pub(super) mod drawn;
 #[cfg(test)]
+mod renamed_test;
+#[cfg(test)]
 mod replicated_test;
 #[cfg(test)]
 mod rotated_test;
@@ -77,6 +79,9 @@ impl MetaState {
             }
             MetaCommand::RotateFilter { filter, generation } => {
                 self.rotate_filter(*filter, *generation)
+            }
+            MetaCommand::RenameFilter { filter, generation, name, replaced } => {
+                self.rename_filter((*filter, *generation), name, *replaced)
             }
             MetaCommand::FilterCleared { filter, generation } => {
                 self.filter_cleared(*filter, *generation)

@@ -1,7 +1,7 @@
 //! The catalogue: every filter of the cluster and what becomes of it.
 //!
 //! ```text
-//! CreateFilter -> Creating -> Live <-> Clearing
+//! CreateFilter -> Creating -> Live <-> Clearing, Rotating, Renaming
 //!                        \-> Importing -> Live
 //! any -> Dropping -> gone
 //! ```
@@ -75,6 +75,11 @@ pub enum FilterState {
         /// The generation that starts when all have.
         to: Generation,
     },
+    /// It has another name since, and shards are refusing who still asks by the one before.
+    Renaming {
+        /// The generation that starts when all do.
+        to: Generation,
+    },
 }
 
 impl FilterState {
@@ -89,7 +94,7 @@ impl FilterState {
     #[must_use]
     pub const fn next_generation(self) -> Option<Generation> {
         match self {
-            Self::Clearing { to } | Self::Rotating { to } => Some(to),
+            Self::Clearing { to } | Self::Rotating { to } | Self::Renaming { to } => Some(to),
             Self::Creating { .. } | Self::Importing | Self::Live | Self::Dropping => None,
         }
     }
@@ -104,6 +109,7 @@ impl fmt::Display for FilterState {
             Self::Clearing { .. } => "being cleared",
             Self::Dropping => "being dropped",
             Self::Rotating { .. } => "being rotated",
+            Self::Renaming { .. } => "being renamed",
         })
     }
 }
@@ -133,7 +139,7 @@ impl FilterRecord {
         SliceSpec { filter, generation: self.generation, shape, key }
     }
 
-    fn busy(&self) -> MetaError {
+    pub(super) fn busy(&self) -> MetaError {
         let (name, state) = (self.name.as_str().to_owned(), self.state.to_string());
         MetaError::Busy { name, state }
     }
@@ -144,9 +150,10 @@ impl FilterRecord {
         let was_importing = match self.state {
             FilterState::Creating { importing } => importing,
             FilterState::Importing => true,
-            FilterState::Live | FilterState::Clearing { .. } | FilterState::Rotating { .. } => {
-                false
-            }
+            FilterState::Live
+            | FilterState::Clearing { .. }
+            | FilterState::Rotating { .. }
+            | FilterState::Renaming { .. } => false,
             FilterState::Dropping => return false,
         };
         was_importing == importing && self.settings == *settings
@@ -258,7 +265,7 @@ impl MetaState {
     }
 
     /// The filter if it is not being dropped.
-    fn named(&mut self, filter: FilterId) -> Result<&mut FilterRecord, MetaError> {
+    pub(super) fn named(&mut self, filter: FilterId) -> Result<&mut FilterRecord, MetaError> {
         match self.filters.get_mut(&filter) {
             Some(record) if record.state != FilterState::Dropping => Ok(record),
             _ => Err(MetaError::UnknownFilter { filter }),
@@ -281,6 +288,7 @@ impl MetaState {
             FilterState::Live
             | FilterState::Clearing { .. }
             | FilterState::Rotating { .. }
+            | FilterState::Renaming { .. }
             | FilterState::Dropping => {}
         }
         Ok(MetaReply::Done)
@@ -360,9 +368,11 @@ impl MetaState {
         let record = self.named(filter)?;
         if record.state.next_generation() == Some(generation) {
             record.generation = generation;
+            // Else its slices begin anew as they were planned.
+            if !matches!(record.state, FilterState::Renaming { .. }) {
+                record.growth.clear();
+            }
             record.state = FilterState::Live;
-            // Its slices begin anew as they were planned.
-            record.growth.clear();
         } else if generation > record.generation {
             return Err(record.busy());
         }

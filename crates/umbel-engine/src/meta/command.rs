@@ -234,6 +234,18 @@ pub enum MetaCommand {
         /// The generation that ends.
         generation: Generation,
     },
+    /// Gives a filter another name and, for whoever asks by the name before, another generation. A request that comes
+    /// again changes nothing: the filter is then called otherwise, or at another generation.
+    RenameFilter {
+        /// The filter.
+        filter: FilterId,
+        /// The generation that ends.
+        generation: Generation,
+        /// The new name.
+        name: FilterName,
+        /// The filter of that name, which is dropped; None if there is to be none.
+        replaced: Option<FilterId>,
+    },
 }
 
 /// What applying a [`MetaCommand`] answers.

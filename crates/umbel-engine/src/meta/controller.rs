@@ -108,6 +108,15 @@ pub enum Task {
         /// The generation that starts.
         generation: Generation,
     },
+    /// Have a shard raise the generation of a slice; answered by [`SliceDone::Begun`].
+    RenewSlice {
+        /// The shard.
+        shard: ShardId,
+        /// The filter.
+        filter: FilterId,
+        /// The generation that starts.
+        generation: Generation,
+    },
     /// Have a shard end the slice at hand of a filter's window; answered by [`SliceDone::Begun`].
     RotateSlice {
         /// The shard.
@@ -289,7 +298,9 @@ fn filter_tasks(
             FilterState::Creating { .. } => {
                 (SliceDone::Created, MetaCommand::FilterCreated { filter })
             }
-            FilterState::Clearing { to: generation } | FilterState::Rotating { to: generation } => {
+            FilterState::Clearing { to: generation }
+            | FilterState::Rotating { to: generation }
+            | FilterState::Renaming { to: generation } => {
                 let when_done = MetaCommand::FilterCleared { filter, generation };
                 (SliceDone::Begun(generation), when_done)
             }
@@ -311,6 +322,9 @@ fn filter_tasks(
                     SliceDone::Begun(generation) => match record.state {
                         FilterState::Rotating { .. } => {
                             Task::RotateSlice { shard, filter, generation }
+                        }
+                        FilterState::Renaming { .. } => {
+                            Task::RenewSlice { shard, filter, generation }
                         }
                         _ => Task::ClearSlice { shard, filter, generation },
                     },

@@ -79,6 +79,14 @@ pub enum ShardCommand {
         /// The new generation.
         generation: Generation,
     },
+    /// Raises the generation of a slice and leaves what it has, so that who asks by the old one looks into the
+    /// catalogue again.
+    RenewSlice {
+        /// Whose slice.
+        filter: FilterId,
+        /// The new generation.
+        generation: Generation,
+    },
 }
 
 /// What of several filters goes into another one. Either way bits only rise there.

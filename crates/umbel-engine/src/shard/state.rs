@@ -106,6 +106,9 @@ impl ShardState {
             ShardCommand::RotateSlice { filter, generation } => {
                 ShardReply::Done(self.rotate(*filter, *generation))
             }
+            ShardCommand::RenewSlice { filter, generation } => {
+                ShardReply::Done(self.renew(*filter, *generation))
+            }
         }
     }
 
@@ -121,6 +124,7 @@ impl ShardState {
             ShardCommand::Remove(part) => note(&part.filter),
             ShardCommand::ClearSlice { filter, .. }
             | ShardCommand::RotateSlice { filter, .. }
+            | ShardCommand::RenewSlice { filter, .. }
             | ShardCommand::MergeSlices { target: filter, .. }
             | ShardCommand::LoadFrame { filter, .. } => note(filter),
             ShardCommand::InsertTimed { inserts, .. } => {
@@ -234,6 +238,13 @@ impl ShardState {
         } else {
             slice.check_generation(generation)
         }
+    }
+
+    fn renew(&mut self, filter: FilterId, generation: Generation) -> Result<(), PartError> {
+        let unknown = PartError::UnknownSlice { filter, shard: self.shard };
+        let slice = self.slices.get_mut(&filter).ok_or(unknown)?;
+        slice.generation = slice.generation.max(generation);
+        slice.check_generation(generation)
     }
 
     fn merge(

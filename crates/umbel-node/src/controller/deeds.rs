@@ -32,6 +32,7 @@ impl Subject {
             Task::EnsureSlice { shard, filter }
             | Task::DropSlice { shard, filter }
             | Task::ClearSlice { shard, filter, .. }
+            | Task::RenewSlice { shard, filter, .. }
             | Task::RotateSlice { shard, filter, .. } => Some(Self::Slice(shard, filter)),
         }
     }

@@ -24,6 +24,7 @@ pub(crate) mod expiry;
 mod merge;
 pub(crate) mod outlook;
 pub(crate) mod overlap;
+mod rename;
 mod unfinished;
 
 /// Shards that one call asks at once: enough that 1,024 shards take a few round trips.

@@ -214,6 +214,7 @@ pub(super) fn summary(id: FilterId, record: &FilterRecord) -> v1::FilterSummary 
         FilterState::Live => "live",
         FilterState::Clearing { .. } => "clearing",
         FilterState::Rotating { .. } => "rotating",
+        FilterState::Renaming { .. } => "renaming",
         FilterState::Dropping => "dropping",
     };
     let distribution = match settings.distribution {

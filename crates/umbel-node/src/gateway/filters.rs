@@ -271,6 +271,22 @@ impl Filters for FiltersService {
         .await
     }
 
+    async fn rename(
+        &self,
+        request: Request<v1::RenameRequest>,
+    ) -> Result<Response<v1::RenameResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("rename", async {
+            let caller = Caller::of(&request)?;
+            let v1::RenameRequest { name, new_name, replace } = request.into_inner();
+            let name = caller.filter(FilterVerb::Manage, "name", name)?;
+            let new_name = caller.filter(FilterVerb::Manage, "new_name", new_name)?;
+            let renamed = self.coordinator.rename(&name, &new_name, replace, deadline).await?;
+            Ok(v1::RenameResponse { filter: Some(convert::summary(renamed.0, &renamed.1)) })
+        })
+        .await
+    }
+
     async fn merge(
         &self,
         request: Request<v1::MergeRequest>,

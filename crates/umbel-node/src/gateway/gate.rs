@@ -56,7 +56,7 @@ impl Need {
             "Info" | "Contains" | "ContainsAny" | "Overlap" => Self::Filter(FilterVerb::Read),
             "Insert" | "Flush" | "Merge" | "Intersect" => Self::Filter(FilterVerb::Insert),
             "Remove" => Self::Filter(FilterVerb::Remove),
-            "Create" | "Drop" | "Clear" | "Rotate" | "Import" | "Expire" => {
+            "Create" | "Drop" | "Clear" | "Rotate" | "Rename" | "Import" | "Expire" => {
                 Self::Filter(FilterVerb::Manage)
             }
             "Export" => Self::Filter(FilterVerb::Export),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     /// A call that is added must be thought of here.
-    const NEEDS: [(&str, Need); 47] = [
+    const NEEDS: [(&str, Need); 48] = [
         ("Access/Put", Cluster(Admin)),
         ("Access/Revoke", Cluster(Admin)),
         ("Access/SetQuota", Cluster(Admin)),
@@ -267,6 +267,7 @@ mod tests {
         ("Filters/Expire", Filter(Manage)),
         ("Filters/Clear", Filter(Manage)),
         ("Filters/Rotate", Filter(Manage)),
+        ("Filters/Rename", Filter(Manage)),
         ("Filters/Merge", Filter(Insert)),
         ("Filters/Intersect", Filter(Insert)),
         ("Filters/Overlap", Filter(Read)),

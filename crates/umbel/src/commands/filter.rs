@@ -127,6 +127,16 @@ enum FilterVerb {
         /// Its name
         name: String,
     },
+    /// Give a filter another name; once that is done it is refused under the one before
+    Rename {
+        /// Its name
+        name: String,
+        /// The name that it shall have
+        new_name: String,
+        /// Drop the filter that has the name; who asks by it is answered by the one, then by the other
+        #[arg(long)]
+        replace: bool,
+    },
     /// Drop a filter
     Drop {
         /// Its name
@@ -249,6 +259,13 @@ impl FilterArgs {
                 print(json, &json!({ "generation": generation }), || {
                     facts(&[("generation", generation.to_string())])
                 })?;
+            }
+            FilterVerb::Rename { name, new_name, replace } => {
+                let renamed = match replace {
+                    true => client.rename_over(name, new_name).await?,
+                    false => client.rename(name, new_name).await?,
+                };
+                show::print_summary(json, &renamed)?;
             }
             FilterVerb::Drop { name } => {
                 let Dropped { unconfirmed_nodes } = client.drop_filter(name).await?;

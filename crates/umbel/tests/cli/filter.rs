@@ -259,6 +259,30 @@ fn an_export_since_another_one_is_the_same_file_for_fewer_bytes() {
 }
 
 #[test]
+fn a_filter_gets_another_name_and_takes_anothers_place() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let filter = |args: &str| server.run(&sandbox, &format!("filter {args}"));
+    filter("rename old new").refused(1, &["there is no filter named \"old\""]);
+    for name in ["old", "new"] {
+        filter(&format!("create {name} --capacity 1e4")).kept();
+        filter(&format!("insert {name} {name}")).kept();
+    }
+    filter("rename new old").refused(1, &["\"old\" exists already"]);
+    assert_eq!(filter("contains old old new --count").kept_text(), tally(1, 1));
+    let told = filter("rename new old --replace").kept_text();
+    assert!(told.contains("old"), "{told}");
+    assert_eq!(filter("contains old new --count").kept_text(), tally(1, 0));
+    assert_eq!(filter("contains old new old --count").kept_text(), tally(1, 1));
+    filter("contains new new").refused(2, &["there is no filter named \"new\""]);
+    filter("rename old \u{1}").refused(1, &["new_name"]);
+    filter("snapshot old").refused(2, &["snapshot"]);
+    filter("export old --out copy --snapshot").kept();
+    filter("import again --file copy").kept();
+    assert_eq!(filter("contains again new --count").kept_text(), tally(1, 0));
+}
+
+#[test]
 fn a_manual_window_is_rotated() {
     let sandbox = Sandbox::new();
     let server = Server::start(&sandbox);

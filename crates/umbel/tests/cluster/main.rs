@@ -32,6 +32,7 @@ mod namespaces;
 mod partition;
 mod quotas;
 mod refusals;
+mod renames;
 mod replicated;
 mod scrub;
 mod secure;

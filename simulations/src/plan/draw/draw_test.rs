@@ -179,6 +179,7 @@ fn every_feature_is_drawn_and_left_out() {
         op(|op| matches!(op, Op::Rotate { .. })) && op(|op| matches!(op, Op::Intersect { .. }))
     );
     assert!(op(|op| matches!(op, Op::Snapshot { .. })));
+    assert!(op(|op| matches!(op, Op::Rename { .. })));
     assert!(op(|op| matches!(op, Op::Create { .. })));
     assert!(op(|op| matches!(op, Op::Drop { .. })));
     assert!(op(|op| matches!(op, Op::Merge { .. })));

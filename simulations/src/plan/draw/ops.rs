@@ -74,8 +74,8 @@ pub(super) fn draw(
     ops
 }
 
-/// Snapshots in every second plan, most of them of the filter that is left whole. They have a stream of their own, so that
-/// plans without them stay what they were.
+/// Snapshots, and names that change for a while, in every second plan, most of them of a filter whose items stay. They have
+/// a stream of their own, so that plans without them stay what they were.
 pub(super) fn draw_snapshots(
     dice: &mut Dice,
     world: WorldShape,
@@ -85,14 +85,21 @@ pub(super) fn draw_snapshots(
     if filters.is_empty() || dice.one_in(2) {
         return Vec::new();
     }
-    let mean_ms = dice.between(500, 4_000);
+    let keeps = |filter: &FilterPlan| !filter.kind.forgets() && !filter.kind.removes();
+    let lasting = filters.iter().position(keeps);
+    let (mean_ms, renames) = (dice.between(200, 1_500), dice.one_in(2));
     let mut ops = Vec::new();
     let mut at_ms = dice.gap(mean_ms);
     while at_ms < run_ms {
-        let index = if dice.one_in(4) { draw_index(dice, filters) } else { 0 };
+        let any = draw_index(dice, filters);
+        let index = if dice.one_in(4) { any } else { lasting.unwrap_or(any) };
         let (client, via) = (dice.count(0, world.clients - 1), dice.count(1, world.nodes));
         let filter = filters[index].name.clone();
-        ops.push(OpPlan { at_ms, client, via, op: Op::Snapshot { filter } });
+        let op = match renames && dice.one_in(8) {
+            true => Op::Rename { filter },
+            false => Op::Snapshot { filter },
+        };
+        ops.push(OpPlan { at_ms, client, via, op });
         at_ms += dice.gap(mean_ms).max(1);
     }
     ops

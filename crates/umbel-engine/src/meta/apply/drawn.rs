@@ -94,6 +94,12 @@ pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
             filter,
             generation: Generation(g),
         }),
+        2 => (filter(), 0_u64..4, 0..4_u64, proptest::option::of(filter())).prop_map(
+            |(filter, g, name, replaced)| {
+                let name = FilterName::new(&format!("filter {name}")).unwrap();
+                MetaCommand::RenameFilter { filter, generation: Generation(g), name, replaced }
+            },
+        ),
         2 => (filter(), 0_u64..4).prop_map(|(filter, g)| MetaCommand::FilterCleared {
             filter,
             generation: Generation(g),

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::meta::apply::drawn;
-use crate::meta::{MetaReply, NodeRecord};
+use crate::meta::{FilterName, MetaReply, NodeRecord};
 
 /// A Raft group from outside.
 #[derive(Clone, Debug, Default)]
@@ -137,7 +137,11 @@ impl World {
             5 => MetaCommand::ActivateImport { filter },
             6 => {
                 let generation = self.state.filter(filter).map_or(Generation(1), |f| f.generation);
-                MetaCommand::ClearFilter { filter, generation }
+                let name = FilterName::new(&format!("filter {}", dice >> 20 & 3)).unwrap();
+                match dice & 0x10 {
+                    0 => MetaCommand::ClearFilter { filter, generation },
+                    _ => MetaCommand::RenameFilter { filter, generation, name, replaced: None },
+                }
             }
             _ => MetaCommand::DropFilter { filter },
         };
@@ -167,6 +171,7 @@ impl World {
                 self.slice(*shard, *filter, None, SliceDone::Dropped);
             }
             Task::ClearSlice { shard, filter, generation }
+            | Task::RenewSlice { shard, filter, generation }
             | Task::RotateSlice { shard, filter, generation } => {
                 // A slice's generation only rises.
                 if let Some(&old) = self.slices.get(&(*filter, *shard)) {

@@ -91,7 +91,9 @@ impl Part {
     fn of(record: &FilterRecord) -> Option<(Generation, Self)> {
         match record.state {
             FilterState::Creating { .. } => Some((record.generation, Self::Have)),
-            FilterState::Clearing { to } | FilterState::Rotating { to } => Some((to, Self::Have)),
+            FilterState::Clearing { to }
+            | FilterState::Rotating { to }
+            | FilterState::Renaming { to } => Some((to, Self::Have)),
             FilterState::Dropping => Some((record.generation, Self::Forget)),
             FilterState::Importing | FilterState::Live => None,
         }

@@ -1,0 +1,67 @@
+//! Names that change in the catalogue: at once, and once for each request.
+
+use super::apply_test::Cluster;
+use super::drawn::create;
+use super::*;
+use crate::ids::{FilterId, Generation};
+use crate::meta::{FilterName, FilterState};
+
+fn made(cluster: &mut Cluster, name: &str) -> FilterId {
+    let MetaReply::Filter(filter) = cluster.apply(&create(name, 1, false)) else { panic!() };
+    cluster.done(&MetaCommand::FilterCreated { filter });
+    filter
+}
+
+fn rename(filter: FilterId, to: &str, replaced: Option<FilterId>) -> MetaCommand {
+    let name = FilterName::new(to).unwrap();
+    MetaCommand::RenameFilter { filter, generation: Generation(1), name, replaced }
+}
+
+fn id_of(cluster: &Cluster, name: &str) -> Option<FilterId> {
+    cluster.state.filter_by_name(name).map(|(id, _)| id)
+}
+
+#[test]
+fn a_name_changes_at_once_and_shards_follow() {
+    let mut cluster = Cluster::new(1, 2, 1);
+    let MetaReply::Filter(early) = cluster.apply(&create("early", 1, false)) else { panic!() };
+    assert!(matches!(cluster.error(&rename(early, "b", None)), MetaError::Busy { .. }));
+    let filter = made(&mut cluster, "a");
+    cluster.done(&rename(filter, "b", None));
+    assert_eq!((id_of(&cluster, "a"), id_of(&cluster, "b")), (None, Some(filter)));
+    assert_eq!(cluster.filter_state(filter), Some(FilterState::Renaming { to: Generation(2) }));
+    let clear = MetaCommand::ClearFilter { filter, generation: Generation(1) };
+    let busy = MetaError::Busy { name: "b".to_owned(), state: "being renamed".to_owned() };
+    assert_eq!(cluster.error(&clear), busy);
+    // The same request, come again, also when all is done, and when the name is the old one once more.
+    cluster.done(&rename(filter, "b", None));
+    cluster.done(&MetaCommand::FilterCleared { filter, generation: Generation(2) });
+    assert_eq!(cluster.filter_state(filter), Some(FilterState::Live));
+    cluster.done(&rename(filter, "b", None));
+    let name = FilterName::new("a").unwrap();
+    let back =
+        MetaCommand::RenameFilter { filter, generation: Generation(2), name, replaced: None };
+    cluster.done(&back);
+    cluster.done(&rename(filter, "b", None));
+    assert_eq!((id_of(&cluster, "a"), id_of(&cluster, "b")), (Some(filter), None));
+}
+
+#[test]
+fn a_name_that_is_taken_is_refused_unless_its_filter_is_named() {
+    let mut cluster = Cluster::new(1, 2, 1);
+    let [one, two, three] = ["one", "two", "three"].map(|name| made(&mut cluster, name));
+    let taken = MetaError::NameTaken { name: "two".to_owned() };
+    assert_eq!(cluster.error(&rename(one, "two", None)), taken);
+    // Another one has come under that name since.
+    assert_eq!(cluster.error(&rename(one, "two", Some(three))), taken);
+    cluster.done(&rename(one, "two", Some(two)));
+    assert_eq!((id_of(&cluster, "two"), id_of(&cluster, "one")), (Some(one), None));
+    assert_eq!(cluster.filter_state(two), Some(FilterState::Dropping));
+    // What was to be replaced is gone already.
+    cluster.done(&MetaCommand::DropFilter { filter: three });
+    cluster.done(&MetaCommand::FilterCleared { filter: one, generation: Generation(2) });
+    let name = FilterName::new("three").unwrap();
+    let (filter, generation, replaced) = (one, Generation(2), Some(three));
+    cluster.done(&MetaCommand::RenameFilter { filter, generation, name, replaced });
+    assert_eq!(id_of(&cluster, "three"), Some(one));
+}

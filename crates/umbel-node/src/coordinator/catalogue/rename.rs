@@ -1,0 +1,82 @@
+//! Filters that get another name.
+
+use tokio::time::Instant;
+use umbel_engine::meta::{
+    FilterName, FilterRecord, FilterState, MetaCommand, MetaError, MetaState,
+};
+use umbel_engine::{FilterId, Generation};
+
+use crate::coordinator::Coordinator;
+use crate::failure::CallFailure;
+
+/// Tries to replace the filter of a name, where others give that name to other filters meanwhile.
+const REPLACE_TRIES_MAX: u32 = 8;
+
+impl Coordinator {
+    /// Gives a filter another name, and returns it once it answers under that name and is refused under the one before. A filter that
+    /// has the name is dropped if `replaces` says so: whoever asks by the name is answered by the one until then, and by the
+    /// other from then on.
+    ///
+    /// # Errors
+    /// If there is no such filter, or the name is taken.
+    pub(crate) async fn rename(
+        &self,
+        name: &FilterName,
+        new: &FilterName,
+        replaces: bool,
+        deadline: Instant,
+    ) -> Result<(FilterId, FilterRecord), CallFailure> {
+        let (id, record) = self.filter_in_any_state(name, deadline).await?;
+        if name == new {
+            return Ok((id, record));
+        }
+        for tried in 1_u32.. {
+            let other =
+                self.read_meta(|state| state.filter_by_name(new.as_str()).map(|(id, _)| id))?;
+            let replaced = other.filter(|_| replaces);
+            let (generation, new) = (record.generation, new.clone());
+            let command = MetaCommand::RenameFilter { filter: id, generation, name: new, replaced };
+            match self.meta_propose(command, deadline).await {
+                Ok(_) => return self.wait_renamed((id, &record), (name, replaced), deadline).await,
+                // Another filter has come under that name since this node looked.
+                Err(CallFailure::Meta(MetaError::NameTaken { .. }))
+                    if replaces && tried < REPLACE_TRIES_MAX =>
+                {
+                    self.meta_refresh(deadline).await?;
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        unreachable!("the last try returns")
+    }
+
+    async fn wait_renamed(
+        &self,
+        (id, before): (FilterId, &FilterRecord),
+        (old, replaced): (&FilterName, Option<FilterId>),
+        deadline: Instant,
+    ) -> Result<(FilterId, FilterRecord), CallFailure> {
+        let is_gone =
+            |state: &MetaState| replaced.is_none_or(|other| state.filter(other).is_none());
+        let is_next =
+            |generation: Generation| generation > before.generation || before.is_replicated();
+        let look = |state: &MetaState| match state.filter(id) {
+            None => Some(Err(MetaError::UnknownFilter { filter: id }.into())),
+            // It was emptied before the command came, which did nothing then.
+            Some(record) if record.name == *old && record.generation > before.generation => {
+                Some(Err(CallFailure::Changed { name: old.as_str().to_owned() }))
+            }
+            Some(record) => {
+                let is_done = record.name != *old && record.state == FilterState::Live;
+                (is_done && is_next(record.generation) && is_gone(state))
+                    .then(|| Ok((id, record.clone())))
+            }
+        };
+        match self.wait_meta(Self::patience_until(deadline), look).await {
+            Err(CallFailure::NoQuorum { within, .. }) => {
+                Err(self.unfinished(id, within, deadline).await)
+            }
+            outcome => outcome?,
+        }
+    }
+}

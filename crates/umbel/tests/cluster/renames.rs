@@ -1,0 +1,68 @@
+//! Names that change while clients ask by them through every node.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::task::JoinSet;
+use umbel_client::{Client, ClientError, ErrorCode, ReadLevel};
+
+use crate::load::{insert, item, sharp_filter};
+use crate::servers::Cluster;
+
+/// How often a new filter takes the place of the one before.
+const ROUNDS: u64 = 6;
+
+/// Asks by the name until it is told to end. Each round's filter has the item of the round alone, so the answers tell
+/// which one was asked; none may be of an earlier round than what somebody was told before.
+async fn watch(client: Client, newest: Arc<AtomicU64>, is_over: Arc<AtomicBool>) -> u64 {
+    let mut answered = 0;
+    while !is_over.load(Ordering::SeqCst) {
+        let before = newest.load(Ordering::SeqCst);
+        let items = (0..=ROUNDS).map(item);
+        let filter = client.filter("current");
+        let found = match filter.contains(items, ReadLevel::Linearizable).await {
+            Ok(found) => found,
+            // It has just got the name, and comes in a moment.
+            Err(ClientError::Unavailable(_)) => continue,
+            Err(error) => panic!("{error}"),
+        };
+        let rounds: Vec<u64> =
+            (0..).zip(found.iter()).filter(|(_, found)| *found).map(|(round, _)| round).collect();
+        let [round] = rounds[..] else { panic!("an answer is of the filters {rounds:?}") };
+        assert!(round >= before, "round {round} was answered after round {before}");
+        newest.fetch_max(round, Ordering::SeqCst);
+        answered += 1;
+    }
+    answered
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_takes_the_place_of_another_and_nobody_meets_neither() {
+    let cluster = Cluster::form(3).await;
+    let client = cluster.client();
+    client.create("current", &sharp_filter()).await.unwrap();
+    insert(&client.filter("current"), &[0]).await;
+    let (newest, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut watching = JoinSet::new();
+    for node in &cluster.nodes {
+        watching.spawn(watch(node.patient_client(), Arc::clone(&newest), Arc::clone(&is_over)));
+    }
+    for round in 1..=ROUNDS {
+        client.create("next", &sharp_filter()).await.unwrap();
+        insert(&client.filter("next"), &[round]).await;
+        let renamed = client.rename_over("next", "current").await.unwrap();
+        assert_eq!((renamed.name.as_str(), renamed.state.as_str()), ("current", "live"));
+        newest.fetch_max(round, Ordering::SeqCst);
+        // By its old name it is nobody's, whichever node is asked.
+        for node in &cluster.nodes {
+            let error = node.client().filter("next").insert([item(9)]).await.unwrap_err();
+            let cause = error.failure().map(|failure| failure.cause);
+            assert_eq!(cause, Some(ErrorCode::UnknownFilter), "{error}");
+        }
+    }
+    is_over.store(true, Ordering::SeqCst);
+    for answered in watching.join_all().await {
+        assert!(answered > 0);
+    }
+    assert_eq!(client.list("").await.unwrap().len(), 1);
+}
