@@ -149,6 +149,26 @@ pub enum KeysCommand<'a> {
     Scan(Scan<'a>),
     /// `DBSIZE`: how many there are.
     Size,
+    /// `RENAME`, `RENAMENX`: gives a filter another name.
+    Rename {
+        /// Which one.
+        key: &'a [u8],
+        /// The new name.
+        new_key: &'a [u8],
+        /// Whether a filter of that name is dropped, and the answer is not a number.
+        replaces: bool,
+    },
+    /// `COPY`: makes a filter that has what another one has.
+    Copy {
+        /// Which one.
+        key: &'a [u8],
+        /// The name of the copy.
+        new_key: &'a [u8],
+        /// The copy's database; None for that of the connection.
+        database: Option<u8>,
+        /// Whether a filter of that name is replaced.
+        replaces: bool,
+    },
     /// `FLUSHDB`, `FLUSHALL`: drops all filters.
     DropAll {
         /// Of every database, and not of the connection's alone.

@@ -221,6 +221,12 @@ pub enum Refusal {
     /// SELECT: there is no such database.
     #[error("ERR DB index is out of range")]
     DatabaseRange,
+    /// There is no filter to be renamed.
+    #[error("ERR no such key")]
+    NoSuchKey,
+    /// A filter is no copy of itself.
+    #[error("ERR source and destination objects are the same")]
+    SameKey,
     /// SCAN: the cursor is none.
     #[error("ERR invalid cursor")]
     Cursor,

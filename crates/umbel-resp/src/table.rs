@@ -7,6 +7,7 @@ use crate::refusal::{Refusal, shown, unknown_command};
 mod build;
 mod cuckoo;
 mod entries;
+mod keyspace;
 mod subcommands;
 mod umbel;
 

@@ -36,6 +36,7 @@ mod dumps;
 mod expiry;
 mod filters;
 mod keys;
+mod names;
 mod needs;
 mod pipeline;
 mod server;
@@ -47,6 +48,8 @@ mod umbel;
 mod cuckoo_test;
 #[cfg(test)]
 mod dumps_test;
+#[cfg(test)]
+mod names_test;
 #[cfg(test)]
 mod resp_test;
 #[cfg(test)]

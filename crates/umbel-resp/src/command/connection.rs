@@ -41,9 +41,14 @@ pub(crate) fn reset(_arguments: Arguments<'_>) -> Parsed<'_> {
 }
 
 pub(crate) fn select(arguments: Arguments<'_>) -> Parsed<'_> {
-    let number = integer(arguments.at(1)).ok_or(Refusal::NotInteger)?;
+    done(ConnectionCommand::Select(database(arguments.at(1))?))
+}
+
+/// The number of a database.
+pub(super) fn database(argument: &[u8]) -> Result<u8, Refusal> {
+    let number = integer(argument).ok_or(Refusal::NotInteger)?;
     let number = u8::try_from(number).ok().filter(|&number| i64::from(number) < DATABASE_COUNT);
-    done(ConnectionCommand::Select(number.ok_or(Refusal::DatabaseRange)?))
+    number.ok_or(Refusal::DatabaseRange)
 }
 
 pub(crate) fn hello(arguments: Arguments<'_>) -> Parsed<'_> {

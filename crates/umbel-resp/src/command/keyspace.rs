@@ -1,5 +1,6 @@
 //! Arguments of commands about keys.
 
+use super::connection::database;
 use super::{Command, KeysCommand, Scan};
 use crate::arguments::{Arguments, is_word};
 use crate::limits::{KEYS_MAX, PATTERN_BYTES_MAX};
@@ -61,6 +62,36 @@ fn drop_all(arguments: Arguments<'_>, of_all_databases: bool) -> Parsed<'_> {
         _ => return Err(Refusal::Syntax),
     }
     Ok(Command::Keys(KeysCommand::DropAll { of_all_databases }))
+}
+
+pub(crate) fn rename(arguments: Arguments<'_>) -> Parsed<'_> {
+    renamed(arguments, true)
+}
+
+pub(crate) fn rename_to_free(arguments: Arguments<'_>) -> Parsed<'_> {
+    renamed(arguments, false)
+}
+
+fn renamed(arguments: Arguments<'_>, replaces: bool) -> Parsed<'_> {
+    let (key, new_key) = (arguments.at(1), arguments.at(2));
+    Ok(Command::Keys(KeysCommand::Rename { key, new_key, replaces }))
+}
+
+pub(crate) fn copy(arguments: Arguments<'_>) -> Parsed<'_> {
+    let (key, new_key) = (arguments.at(1), arguments.at(2));
+    let (mut in_database, mut replaces, mut at) = (None, false, 3);
+    while let Some(option) = arguments.get(at) {
+        if is_word(option, "REPLACE") {
+            replaces = true;
+        } else if is_word(option, "DB") {
+            at += 1;
+            in_database = Some(database(arguments.get(at).ok_or(Refusal::Syntax)?)?);
+        } else {
+            return Err(Refusal::Syntax);
+        }
+        at += 1;
+    }
+    Ok(Command::Keys(KeysCommand::Copy { key, new_key, database: in_database, replaces }))
 }
 
 pub(crate) fn scan(arguments: Arguments<'_>) -> Parsed<'_> {

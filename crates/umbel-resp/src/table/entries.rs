@@ -6,10 +6,10 @@ use super::build::{
     bloom, container, keyed, plain,
 };
 use super::subcommands::{ACL, CLIENT, CLUSTER, COMMAND, CONFIG, MODULE};
-use super::{CommandSpec, cuckoo, umbel};
+use super::{CommandSpec, cuckoo, keyspace as names, umbel};
 use crate::command::{bloom, connection, dump, expiry, keyspace};
 
-pub(super) static COMMANDS: [CommandSpec; 73] = [
+pub(super) static COMMANDS: [CommandSpec; 76] = [
     bloom(
         "bf.add",
         3,
@@ -103,6 +103,9 @@ pub(super) static COMMANDS: [CommandSpec; 73] = [
     cuckoo::INFO,
     cuckoo::NEXT,
     cuckoo::LOAD,
+    names::RENAME,
+    names::RENAME_TO_FREE,
+    names::COPY,
     plain(
         "ping",
         -1,

@@ -6,6 +6,7 @@ use umbel_filter::Kind;
 use umbel_resp::{Arguments, KeysCommand, Refusal, Reply, Scan, glob};
 
 use super::answers::refusal;
+use super::names;
 use super::session::{NoFilter, Session};
 use crate::failure::CallFailure;
 use crate::gateway::limits::RESP_SCAN_COUNT_MAX;
@@ -48,6 +49,12 @@ pub(super) async fn answer(session: &Session, command: KeysCommand<'_>) -> Resul
             Ok(Reply::Array(matching(keys, Some(pattern)).await))
         }
         KeysCommand::Scan(scan) => Ok(scanned(listed(session, scan.of_type).await?, &scan).await),
+        KeysCommand::Rename { key, new_key, replaces } => {
+            names::rename(session, (key, new_key), replaces).await
+        }
+        KeysCommand::Copy { key, new_key, database, replaces } => {
+            names::copy(session, (key, new_key), database, replaces).await
+        }
         KeysCommand::DropAll { of_all_databases } => drop_all(session, of_all_databases).await,
         KeysCommand::Size => Ok(Reply::number(listed(session, None).await?.len())),
     }

@@ -19,7 +19,9 @@ pub(super) fn need_of(name: &str) -> Need {
         | "pttl" | "expiretime" | "pexpiretime" => Need::Filter(FilterVerb::Read),
         "bf.reserve" | "cf.reserve" | "bf.loadchunk" | "cf.loadchunk" | "umbel.create"
         | "umbel.reset" | "umbel.rotate" | "del" | "unlink" | "expire" | "pexpire" | "expireat"
-        | "pexpireat" | "persist" => Need::Filter(FilterVerb::Manage),
+        | "pexpireat" | "persist" | "rename" | "renamenx" | "copy" => {
+            Need::Filter(FilterVerb::Manage)
+        }
         "hello" | "auth" | "quit" | "reset" => Need::Nothing,
         // It shows where others come from, and what they are called.
         "client|list" => Need::Cluster(ClusterVerb::Admin),

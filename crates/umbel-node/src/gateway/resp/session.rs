@@ -179,9 +179,19 @@ impl Session {
 
     /// The filter that a key stands for, if the caller may do that with it.
     pub(super) fn filter(&self, verb: FilterVerb, key: &[u8]) -> Result<FilterName, NoFilter> {
+        self.filter_of(self.database, verb, key)
+    }
+
+    /// The same in a database.
+    pub(super) fn filter_of(
+        &self,
+        database: u8,
+        verb: FilterVerb,
+        key: &[u8],
+    ) -> Result<FilterName, NoFilter> {
         let text = std::str::from_utf8(key).ok().filter(|text| !text.is_empty());
         let text = text.ok_or(NoFilter::NoName)?;
-        let name = match self.database {
+        let name = match database {
             0 => text.to_owned(),
             number => format!("{}{text}", prefix(number)),
         };
