@@ -128,6 +128,11 @@ impl Clients {
             (None, op) => self.carry_out(client, via, op).await,
         };
         self.end(id, outcome.clone());
+        if let Op::Rename { filter } = &op
+            && !matches!(outcome, Outcome::NotApplied(_))
+        {
+            self.rename_back(client, via, filter).await;
+        }
         outcome
     }
 
@@ -199,8 +204,8 @@ impl Clients {
         made.clone()
     }
 
-    async fn carry_out(&self, number: u32, via: u32, op: &Op) -> Outcome {
-        let client = self.client(number, via);
+    async fn carry_out(&self, client: u32, via: u32, op: &Op) -> Outcome {
+        let client = self.client(client, via);
         let texts = |items: &[u32]| items.iter().map(|&item| item_text(item)).collect::<Vec<_>>();
         match op {
             Op::Insert { filter, items, .. } => {
@@ -248,10 +253,7 @@ impl Clients {
                 change(client.intersect(filter, &sources).await, |_| Vec::new())
             }
             Op::Rename { filter } => {
-                let renamed = self.rename(client, filter);
-                let patience = request_timeout(number);
-                let renamed = tokio::time::timeout(patience, renamed).await;
-                renamed.unwrap_or_else(|_| Outcome::Unknown("it has another name".to_owned()))
+                change(client.rename(filter, &other_name(filter)).await, |_| Vec::new())
             }
             Op::Snapshot { .. } => unreachable!("its caller takes it"),
             Op::InsertCopy { .. } | Op::ContainsCopy { .. } | Op::Flush { .. } => {
@@ -260,19 +262,15 @@ impl Clients {
         }
     }
 
-    /// Gives a filter another name, and its own again, until that has worked.
-    async fn rename(&self, client: Client, filter: &str) -> Outcome {
-        let other = format!("{filter}.renamed");
-        let changed = change(client.rename(filter, &other).await, |_| Vec::new());
-        if let Outcome::NotApplied(_) = changed {
-            return changed;
-        }
+    /// Gives a filter its own name again, which it may not have, as soon as somebody can.
+    async fn rename_back(&self, number: u32, via: u32, filter: &str) {
+        let client = self.client(number, via);
         loop {
-            match client.rename(&other, filter).await {
-                Ok(_) => return Outcome::Done(Vec::new()),
-                // Its first change did not happen, or its second one did.
+            match client.rename(&other_name(filter), filter).await {
+                Ok(_) => return,
+                // It has kept it, or has it again.
                 Err(ClientError::Refused(failure)) if failure.cause == ErrorCode::UnknownFilter => {
-                    return changed;
+                    return;
                 }
                 Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
@@ -382,6 +380,11 @@ impl Clients {
 /// Half of the stubborn clients are impatient.
 const fn request_timeout(client: u32) -> Duration {
     if client % 4 == 3 { IMPATIENT_TIMEOUT } else { REQUEST_TIMEOUT }
+}
+
+/// What a filter is called for a while.
+fn other_name(filter: &str) -> String {
+    format!("{filter}.renamed")
 }
 
 /// What all simulated clients have in common.

@@ -52,7 +52,8 @@ impl Plan {
             filters = filters::draw(&mut Dice::new(seed, Stream::Filters));
             ops = ops::draw(&mut Dice::new(seed, Stream::Ops), world, &filters, run_ms);
             let mut dice = Dice::new(seed, Stream::Snapshots);
-            ops.extend(ops::draw_snapshots(&mut dice, world, &filters, run_ms));
+            let more = ops::draw_snapshots(&mut dice, world, &filters, &ops, run_ms);
+            ops.extend(more);
             ops.sort_by_key(|op| op.at_ms);
             ops.truncate(*PLAN_LIMITS.ops.end());
         }

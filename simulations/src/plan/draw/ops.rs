@@ -80,6 +80,7 @@ pub(super) fn draw_snapshots(
     dice: &mut Dice,
     world: WorldShape,
     filters: &[FilterPlan],
+    others: &[OpPlan],
     run_ms: u64,
 ) -> Vec<OpPlan> {
     if filters.is_empty() || dice.one_in(2) {
@@ -95,7 +96,10 @@ pub(super) fn draw_snapshots(
         let index = if dice.one_in(4) { any } else { lasting.unwrap_or(any) };
         let (client, via) = (dice.count(0, world.clients - 1), dice.count(1, world.nodes));
         let filter = filters[index].name.clone();
-        let op = match renames && dice.one_in(8) {
+        // While it has another name, its own one is free for whoever creates it anew.
+        let creates =
+            |plan: &OpPlan| matches!(&plan.op, Op::Create { filter: own } if *own == filter);
+        let op = match renames && dice.one_in(8) && !others.iter().any(creates) {
             true => Op::Rename { filter },
             false => Op::Snapshot { filter },
         };
