@@ -241,6 +241,35 @@ impl AnyFilter {
         }
     }
 
+    /// Number of new items that a filter of a kind that [grows](Kind::grows) has room for before it does; None of
+    /// the other kinds, and of a quotient filter whose remainders have one bit.
+    ///
+    /// ```
+    /// use umbel_filter::{AnyFilter, FilterPlan, HashRange, Insert, ItemHash, Kind};
+    ///
+    /// let (kind, range) = (Kind::Scalable, HashRange::WHOLE);
+    /// let plan = FilterPlan { kind, range, item_count: 10, false_positive_rate: 0.01 };
+    /// let mut filter = AnyFilter::create(&plan)?;
+    /// filter.insert(ItemHash::new(1, 2))?;
+    /// assert_eq!(filter.room(), Some(9));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn room(&self) -> Option<u64> {
+        match self {
+            Self::Scalable(filter) => {
+                let newest = filter.levels().last()?;
+                Some(newest.capacity().saturating_sub(newest.item_count()))
+            }
+            Self::Quotient(filter) => {
+                let shape = filter.block_shape();
+                let room = shape.quotient_capacity().saturating_sub(filter.taken_count());
+                shape.grown().is_ok().then_some(room)
+            }
+            _ => None,
+        }
+    }
+
     /// Takes all items out, of any kind. The shape stays, and so does the memory of the kinds that
     /// are arrays; a scalable filter keeps its first level, a single-shot filter nothing.
     pub fn clear(&mut self) {

@@ -119,6 +119,13 @@ impl Kind {
         matches!(self, Self::Window | Self::Cuckoo | Self::Quotient)
     }
 
+    /// Whether it makes room for more items than it was made for, in steps: a scalable filter opens a level, a quotient
+    /// filter [doubles its quotients](crate::Quotient::grow).
+    #[must_use]
+    pub const fn grows(self) -> bool {
+        matches!(self, Self::Scalable | Self::Quotient)
+    }
+
     /// Whether it forgets by what comes, at a [pace](crate::BlockShape::with_pace).
     #[must_use]
     pub const fn has_pace(self) -> bool {

@@ -29,6 +29,7 @@ use crate::range::HashRange;
 use crate::shape::{BlockShape, CreateError, Shape, ShapeError};
 use crate::sizing;
 
+mod grow;
 pub(crate) mod layout;
 mod load;
 mod loops;
@@ -41,8 +42,9 @@ mod quotient_test;
 mod stream;
 mod walk;
 
+pub use grow::QuotientGrowError;
 pub use load::{QuotientLoadError, QuotientPartError, QuotientSliceError};
-pub use merge::{QuotientGrowError, QuotientMergeError};
+pub use merge::QuotientMergeError;
 
 use layout::Layout;
 use page::Place;

@@ -71,7 +71,7 @@ pub use dleft::{
 pub use explained::{explained_one_count, measured_rate_bounds};
 pub use quotient::{
     QUOTIENT_COUNT_BITS, QUOTIENT_COUNT_BITS_MAX, QUOTIENT_PAGE_SLOTS_MAX, QUOTIENT_PAGE_SLOTS_MIN,
-    QUOTIENT_REMAINDER_BITS_MAX, QuotientSize, quotient_size,
+    QUOTIENT_REMAINDER_BITS_MAX, QuotientSize, quotient_capacity, quotient_size,
 };
 pub use scalable::{SCALABLE_GROWTH, SCALABLE_TIGHTENING, ScalableLevel, scalable_level};
 pub use spatial::spatial_false_positive_rates;

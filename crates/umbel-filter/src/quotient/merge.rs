@@ -1,14 +1,12 @@
-//! Two filters in one, and one in twice the quotients: passes over sorted streams.
+//! Two filters in one: a pass over two sorted streams.
 
 use thiserror::Error;
 
 use super::Quotient;
 use super::page::Place;
 use super::stream::{PageBuilder, PageItems};
-use crate::bits::index;
 use crate::capability::InsertError;
-use crate::shape::{BlockShape, CreateError, ShapeMismatch};
-use crate::sizing::QUOTIENT_PAGE_SLOTS_MAX;
+use crate::shape::{CreateError, ShapeMismatch};
 
 /// Why a filter was not merged in. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
@@ -21,22 +19,6 @@ pub enum QuotientMergeError {
     #[error(transparent)]
     Full(#[from] InsertError),
     /// Free memory: the union is built beside both.
-    #[error(transparent)]
-    Create(#[from] CreateError),
-}
-
-/// Why a filter did not grow. Nothing was changed.
-#[derive(Clone, Copy, PartialEq, Debug, Error)]
-#[non_exhaustive]
-pub enum QuotientGrowError {
-    /// Its remainders have one bit. Build a larger filter of all items.
-    #[error("remainders of one bit, and growing takes one")]
-    NoRemainder,
-    /// So many items lie on neighbouring quotients, by chance never: somebody chose them, or the words have rotted.
-    /// Build a filter with another seed.
-    #[error("some 250 items that are neighbours by choice")]
-    Crowded,
-    /// Free memory, or cut the filter by hash range.
     #[error(transparent)]
     Create(#[from] CreateError),
 }
@@ -82,72 +64,6 @@ impl Quotient {
         *self = union;
         Ok(new_count)
     }
-
-    /// Doubles the quotients: every remainder gives its upper bit to its quotient. Positions, counts and
-    /// answers stay as they are, the rate with them; there is room for as many items again, which add as much to the rate.
-    ///
-    /// Pages double up to 65,536 quotients, and then in number.
-    ///
-    /// # Errors
-    /// If remainders have one bit, items are crowded by choice, or there is no memory. Nothing was changed.
-    ///
-    /// ```
-    /// use umbel_filter::{BlockShape, HashRange, Insert, ItemHash, Kind, Quotient};
-    ///
-    /// let mut filter = Quotient::for_rate(HashRange::WHOLE, 60, 0.01)?;
-    /// filter.extend((0..60).map(|item| ItemHash::new(item << 58 | item << 40, 0)));
-    /// let before: Vec<u64> = filter.positions().collect();
-    /// filter.grow()?;
-    /// assert!(filter.positions().eq(before));
-    /// assert_eq!(filter.block_shape().position_count(), 128);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn grow(&mut self) -> Result<(), QuotientGrowError> {
-        let shape = grown_shape(self.shape)?;
-        let mut grown = Self::with_shape(shape)?;
-        let (ours, theirs) = (self.layout, grown.layout);
-        let first_pages = (self.shape.map().first_block(), shape.map().first_block());
-        let mut items = (first_pages.0..).zip(self.pages()).flat_map(|(page, words)| {
-            PageItems::new(ours, words).map(move |(place, count)| {
-                let quotient = page * ours.quotient_count as u64 + place.quotient as u64;
-                let upper = place.remainder >> theirs.remainder_bits & 1;
-                let remainder = place.remainder & ((1 << theirs.remainder_bits) - 1);
-                (2 * quotient + upper, remainder, count)
-            })
-        });
-        let mut next = items.next();
-        let pages = grown.bits.words_mut().chunks_exact_mut(theirs.page_words);
-        for (page, words) in (first_pages.1..).zip(pages) {
-            let first = page * theirs.quotient_count as u64;
-            let mut builder = PageBuilder::new(theirs, words);
-            while let Some((quotient, remainder, count)) = next
-                && quotient < first + theirs.quotient_count as u64
-            {
-                let quotient = index(quotient.saturating_sub(first));
-                let pushed = builder.push(Place { quotient, remainder }, count);
-                pushed.ok_or(QuotientGrowError::Crowded)?;
-                grown.taken_count += 1;
-                next = items.next();
-            }
-        }
-        drop(items);
-        *self = grown;
-        Ok(())
-    }
-}
-
-/// The shape with twice the quotients.
-fn grown_shape(shape: BlockShape) -> Result<BlockShape, QuotientGrowError> {
-    let remainder_bits = shape.probe_count() - 1;
-    if remainder_bits == 0 {
-        return Err(QuotientGrowError::NoRemainder);
-    }
-    let (pages, slots) = (shape.map().block_count(), shape.block_bits());
-    let (pages, slots) =
-        if slots < QUOTIENT_PAGE_SLOTS_MAX { (pages, 2 * slots) } else { (2 * pages, slots) };
-    let grown = BlockShape::new(shape.kind(), shape.range(), pages, slots, remainder_bits)
-        .and_then(|grown| grown.with_count_bits(shape.count_bits()));
-    Ok(grown.map_err(CreateError::from)?)
 }
 
 /// Two sorted streams in one, where equal places have the sum of their copies, at most `mask` + 1.

@@ -159,6 +159,7 @@ proptest! {
             prop_assert_eq!(grown.probe_count(), remainder_bits);
             prop_assert!(filter.positions().eq(before.positions()));
             prop_assert_eq!(&filter, &filled(grown, &numbers));
+            prop_assert!(shape.growths().any(|growth| growth == grown));
             if remainder_bits < shape.probe_count().saturating_sub(4) {
                 break;
             }

@@ -118,6 +118,33 @@ fn page_count(item_count: u64, page_slots: u32) -> u64 {
     low
 }
 
+/// The most items that so many quotients are planned for, in pages of `page_slots`: a page takes its share give or
+/// take six deviations, of which a single page knows nothing.
+///
+/// Sums, products and a square root, which are the same on every processor, so that replicas may decide by it.
+///
+/// ```
+/// use umbel_filter::sizing::quotient_capacity;
+///
+/// // 94 % of a page.
+/// assert_eq!(quotient_capacity(64, 64), 60);
+/// // (9 + 0.97 · 4,096)^½ − 3 is 60.10, and its square, 3,612.5, is below 0.94 · 4,096.
+/// assert_eq!(quotient_capacity(2 * 4_096, 4_096), 7_224);
+/// ```
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "not negative, and a cast from float saturates"
+)]
+#[must_use]
+pub fn quotient_capacity(quotient_count: u64, page_slots: u32) -> u64 {
+    let slots = f64::from(page_slots);
+    let half = SPREAD / 2.0;
+    let deviation = (half * half + PAGE_LOAD_MAX * slots).sqrt() - half;
+    let most = if quotient_count > page_slots.into() { deviation * deviation } else { slots };
+    (quotient_count as f64 * most.min(LOAD * slots) / slots) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,6 +170,22 @@ mod tests {
                 assert!(rate(remainder_bits - 1).unwrap() > 0.001);
             }
         }
+    }
+
+    /// What pages are planned for is what so many pages are the least for.
+    #[test]
+    fn the_capacity_is_the_most_that_pages_are_planned_for() {
+        for page_slots in [512, 4_096, 1 << 16] {
+            for pages in [1, 2, 3, 7, 100, 54_321] {
+                let most = quotient_capacity(pages * u64::from(page_slots), page_slots);
+                assert_eq!(page_count(most, page_slots), pages, "{pages} of {page_slots}");
+                assert!(page_count(most + 1, page_slots) > pages, "{pages} of {page_slots}");
+            }
+        }
+        // What two pages of 64 are planned for goes into one, which needs no room for a spread.
+        assert_eq!((quotient_capacity(64, 64), quotient_capacity(128, 64)), (60, 58));
+        assert_eq!((quotient_capacity(0, 64), quotient_capacity(16, 64)), (0, 15));
+        assert!(quotient_capacity(u64::MAX, 1 << 16) > 1 << 63);
     }
 
     /// The table of the module.
