@@ -6,6 +6,7 @@
 //! | `state` | the state of a replica: slices and replay table; `apply` |
 //! | `prepare` | what a leader does before it proposes: answers what it can, leaves out what is there |
 //! | `slice` | one filter's share and what its kind can do |
+//! | `slice_growth` | how it makes room for more items than it was made for |
 //! | `slice_shape`, `slice_plan` | numbers of a slice, and how to find them |
 //! | `replay` | requests that come again |
 //! | `overlap` | what two slices have in common |
@@ -56,6 +57,7 @@ mod scrubber;
 mod slice;
 mod slice_copy;
 mod slice_digest;
+mod slice_growth;
 mod slice_plan;
 mod slice_shape;
 mod snapshot;

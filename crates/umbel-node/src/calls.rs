@@ -148,6 +148,8 @@ pub(crate) struct SliceLoad {
     pub(crate) false_positive_rate: f64,
     pub(crate) new_count: u64,
     pub(crate) memory_bytes: u64,
+    /// Number of new items that there is room for before it grows; None of kinds that do not.
+    pub(crate) room: Option<u64>,
     pub(crate) probes: RateProbes,
     /// Set positions that no chance explains, if the kind tells that.
     pub(crate) unexplained_one_count: Option<u64>,

@@ -243,14 +243,14 @@ impl MetaState {
     ) -> Result<(), MetaError> {
         let record = self.filters.get(&filter).ok_or(MetaError::UnknownFilter { filter })?;
         match record.state {
-            // One that is imported grows as its levels come.
+            // One that is imported grows as its frames come.
             FilterState::Live | FilterState::Importing if record.generation == generation => {}
             FilterState::Dropping => return Err(MetaError::UnknownFilter { filter }),
             _ => return Err(record.busy()),
         }
         let bad = |what: String| Err(MetaError::BadSettings { what });
-        if record.settings.kind != Kind::Scalable.id() {
-            return bad(format!("{filter} does not grow: only scalable filters do"));
+        if !Kind::from_id(record.settings.kind).is_some_and(Kind::grows) {
+            return bad(format!("{filter} does not grow: only scalable and quotient filters do"));
         }
         if self.shard(shard).is_none() {
             return bad(format!("there is no {shard}"));

@@ -134,7 +134,7 @@ pub struct InsertPart {
     pub proposed: Bitmap,
     /// The hashes, as many as `proposed` has ones.
     pub hashes: HashList,
-    /// Bytes that a slice which grows may take beyond its first level; the same on every replica,
+    /// Bytes that a slice which grows may take beyond those that it began with; the same on every replica,
     /// whatever they know of quotas.
     pub growth_bytes: u64,
 }

@@ -36,7 +36,7 @@ pub enum PreparedInsert {
     },
     /// To be proposed.
     Propose(InsertPart),
-    /// The slice may have to grow for it, to so many bytes beyond its first level, and may not yet: it is to be
+    /// The slice may have to grow for it, to so many bytes beyond those that it began with, and may not yet: it is to be
     /// allowed first, and the request prepared again. Nothing is proposed.
     Growing {
         /// What is to be allowed.
@@ -44,7 +44,7 @@ pub enum PreparedInsert {
     },
 }
 
-/// How far a slice of levels may grow for an insert.
+/// How far a slice of a kind that grows may do so for an insert.
 ///
 /// ```
 /// use umbel_engine::shard::SliceGrowth;
@@ -53,7 +53,7 @@ pub enum PreparedInsert {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SliceGrowth {
-    /// Bytes beyond its first level.
+    /// Bytes beyond those that it began with.
     pub allowed_bytes: u64,
     /// Whether more was refused already: what has no room then is refused when it is applied.
     pub is_final: bool,

@@ -34,11 +34,16 @@ impl World {
     }
 
     fn insert(&mut self, filter: FilterId, numbers: &[u64]) {
+        self.insert_within(filter, numbers, 0);
+    }
+
+    /// Inserts into a slice that may take so many bytes more than it was made with.
+    fn insert_within(&mut self, filter: FilterId, numbers: &[u64], growth_bytes: u64) {
         let hashes = list(numbers);
         let count = u32::try_from(hashes.len()).unwrap();
         let proposed = Bitmap::from_ones(count, 0..numbers.len());
-        let (generation, growth_bytes) = (FIRST, 0);
-        let part = InsertPart { filter, generation, request: None, proposed, hashes, growth_bytes };
+        let (generation, request) = (FIRST, None);
+        let part = InsertPart { filter, generation, request, proposed, hashes, growth_bytes };
         let command = insert_of(&self.twin, part);
         self.apply(&command);
     }
@@ -175,6 +180,20 @@ fn counters_of_a_rotten_replica_follow_the_majority() {
         assert_eq!(report.left_blocks, 0, "{kind} {report:?}");
         assert!(world.are_equal(), "{kind}");
     }
+}
+
+/// Replicas that have grown are compared in the words of the grown slice, and one that has rotted is mended.
+#[test]
+fn a_slice_that_has_grown_is_mended() {
+    let mut world = World::new(3);
+    let filter = filter_of(Kind::Quotient, 0);
+    let planned_bytes = world.twin.summary(filter).unwrap().memory_bytes;
+    world.insert_within(filter, &(0..20_000).collect::<Vec<_>>(), u64::MAX);
+    assert!(world.twin.summary(filter).unwrap().memory_bytes > planned_bytes);
+    world.replicas.get_mut(&NodeId(2)).unwrap().rot(filter, 5_000, false);
+    assert!(!world.are_equal());
+    let report = world.scrub(filter, &[], |_, _| {}).unwrap();
+    assert!(report.left_blocks == 0 && world.are_equal(), "{report:?}");
 }
 
 #[test]

@@ -4,14 +4,17 @@ use std::alloc::{Layout, handle_alloc_error};
 
 use umbel_codec::{FrameKey, FrameMergeError, FrameView, Frames, frames};
 use umbel_filter::{
-    AnyFilter, Contains, CreateError, Describe, Description, FilterLevel, HashFunction, HashRange,
-    Insert, InsertError, Insertion, ItemHash, Kind, LevelsError, MergeError, Removal, RemoveError,
-    Scalable, StoredSingleShot,
+    AnyFilter, Contains, CreateError, Describe, Description, HashFunction, HashRange, Insert,
+    InsertError, Insertion, ItemHash, Kind, LevelsError, MergeError, Removal, RemoveError,
+    StoredSingleShot,
 };
 
 use super::bitmap::Bitmap;
 use super::command::{KeyName, PartError, SliceSpec};
-use super::slice_shape::{SliceShapeError, level_bytes, positions_bytes};
+use super::slice_growth::{
+    check_growth, grown_for, insert_quotient, insert_scalable, level_items, memory_of, opens_level,
+};
+use super::slice_shape::{SliceShapeError, positions_bytes};
 use crate::ids::{FilterId, Generation, ShardId};
 use crate::limits::SLICE_BYTES_MAX;
 use umbel_step::planted::{self, Planted};
@@ -61,6 +64,8 @@ pub struct SliceSummary {
     pub merged_count: u64,
     /// Bytes of memory for the positions.
     pub memory_bytes: u64,
+    /// Number of new items that there is room for before the slice grows; None of kinds that do not.
+    pub room: Option<u64>,
 }
 
 /// What a slice is and how full: reading all of it.
@@ -115,19 +120,20 @@ impl Slice {
         }
     }
 
-    /// Inserts hashes of the range and returns one outcome for each. A slice of levels may take so many
-    /// bytes beyond its first one.
+    /// Inserts hashes of the range and returns one outcome for each. A slice that grows may take so many
+    /// bytes beyond those that it began with.
     pub(super) fn insert(
         &mut self,
         hashes: &[ItemHash],
         growth_bytes: u64,
     ) -> Result<Vec<Insertion>, PartError> {
         let id = self.spec.filter;
+        let planned_bytes = if self.kind().grows() { self.planned_bytes() } else { 0 };
+        let slice_bytes_max = planned_bytes.saturating_add(growth_bytes).min(SLICE_BYTES_MAX);
         let mut outcomes = Vec::with_capacity(hashes.len());
         let outcome = match &mut self.filter {
             AnyFilter::Scalable(filter) => {
-                let most = first_level_bytes(filter).saturating_add(growth_bytes);
-                insert_scalable(id, filter, hashes, &mut outcomes, most.min(SLICE_BYTES_MAX))
+                insert_scalable(id, filter, hashes, &mut outcomes, slice_bytes_max)
             }
             AnyFilter::SingleShot(filter) => room_for(id, filter, 0)
                 .and_then(|()| filter.insert_batch(hashes, &mut outcomes).map_err(refused)),
@@ -151,14 +157,14 @@ impl Slice {
                 outcome.map_err(|error| no_room(id, error))
             }
             AnyFilter::Quotient(filter) => {
-                let outcome = filter.insert_all(hashes, &mut outcomes);
+                let outcome = insert_quotient(id, filter, hashes, &mut outcomes, slice_bytes_max);
                 if planted::on(Planted::QuotientShiftsShort) {
                     filter.rewrite(|words| {
                         let first = words.iter_mut().find(|word| **word != 0);
                         first.into_iter().for_each(|word| *word &= *word - 1);
                     });
                 }
-                outcome.map_err(|error| no_room(id, error))
+                outcome
             }
             filter => {
                 if let AnyFilter::Aging(aging) = filter
@@ -196,32 +202,6 @@ impl Slice {
             },
             error => refused(error),
         }
-    }
-
-    /// Bytes beyond its first level that a slice of levels takes when so many items more have come, at most
-    /// those of the largest slice; None where that is no more than it takes now.
-    pub(super) fn growth_with(&self, item_count: u64) -> Option<u64> {
-        let AnyFilter::Scalable(filter) = &self.filter else { return None };
-        let newest = filter.levels().last()?;
-        let mut room = newest.capacity().saturating_sub(newest.item_count());
-        if room >= item_count {
-            return None;
-        }
-        let (shape, now_bytes) = (filter.scalable_shape(), memory_of(filter));
-        let mut bytes = now_bytes;
-        for level in u32::try_from(filter.levels().len()).ok()?.. {
-            let (capacity, blocks) = shape.level(level).ok()?;
-            bytes = bytes.saturating_add(blocks.memory_bytes());
-            room = room.saturating_add(capacity);
-            // What is too large is refused for that, whatever a quota says.
-            if bytes > SLICE_BYTES_MAX {
-                return None;
-            }
-            if room >= item_count {
-                break;
-            }
-        }
-        Some(bytes - first_level_bytes(filter))
     }
 
     /// Removes hashes of the range; a one says that the item was taken out.
@@ -325,7 +305,9 @@ impl Slice {
         }
         let key = frame_key(self.spec.key)?;
         let items_before = level_items(&self.filter);
-        let set = view.merge_into(&mut self.filter, key).map_err(|error| match error {
+        let mut grown = grown_for(&self.filter, &view)?;
+        let receiver = grown.as_mut().unwrap_or(&mut self.filter);
+        let set = view.merge_into(receiver, key).map_err(|error| match error {
             FrameMergeError::Key(_) | FrameMergeError::Shape(_) => {
                 PartError::ShapeMismatch { what: error.to_string() }
             }
@@ -337,6 +319,9 @@ impl Slice {
             },
             _ => bad(error.to_string()),
         })?;
+        if let Some(grown) = grown {
+            self.filter = grown;
+        }
         self.merged_count = self.merged_count.saturating_add(set);
         // Levels say how many items they took.
         self.new_count += level_items(&self.filter) - items_before;
@@ -371,67 +356,9 @@ impl Slice {
             new_count: self.new_count,
             merged_count: self.merged_count,
             memory_bytes: self.memory_bytes(),
+            room: self.filter.room(),
         }
     }
-}
-
-/// Inserts up to where the newest level is full, and opens the next one only if the slice stays
-/// within its limit.
-fn insert_scalable(
-    id: FilterId,
-    filter: &mut Scalable,
-    hashes: &[ItemHash],
-    outcomes: &mut Vec<Insertion>,
-    slice_bytes_max: u64,
-) -> Result<(), PartError> {
-    let mut rest = hashes;
-    let mut batch = Vec::new();
-    while let Some(&next) = rest.first() {
-        let newest = filter.levels().last();
-        let room = newest.map_or(0, |level| level.capacity() - level.item_count());
-        if room == 0 && !filter.contains(next) {
-            check_growth(id, filter, slice_bytes_max)?;
-        }
-        let count = usize::try_from(room).unwrap_or(usize::MAX).clamp(1, rest.len());
-        let (now, later) = rest.split_at(count);
-        filter.insert_batch(now, &mut batch).map_err(refused)?;
-        outcomes.append(&mut batch);
-        rest = later;
-    }
-    Ok(())
-}
-
-fn check_growth(id: FilterId, filter: &Scalable, slice_bytes_max: u64) -> Result<(), PartError> {
-    let full = |what: String| PartError::Full { filter: id, what };
-    let level = u32::try_from(filter.levels().len()).unwrap_or(u32::MAX);
-    let next =
-        level_bytes(filter.scalable_shape(), level).map_err(|error| full(error.to_string()))?;
-    let slice_bytes = memory_of(filter).saturating_add(next);
-    if slice_bytes > slice_bytes_max {
-        return Err(full(format!(
-            "its slice would take {slice_bytes} bytes, expected at most {slice_bytes_max}"
-        )));
-    }
-    Ok(())
-}
-
-/// Items that the levels of a scalable filter took; 0 for other kinds.
-fn level_items(filter: &AnyFilter) -> u64 {
-    let AnyFilter::Scalable(filter) = filter else { return 0 };
-    filter.levels().iter().map(FilterLevel::item_count).sum()
-}
-
-/// Whether a frame begins a level that the filter does not have yet.
-fn opens_level(filter: &Scalable, frame: &FrameView<'_>) -> bool {
-    frame.level().is_some_and(|level| level.level as usize >= filter.levels().len())
-}
-
-fn memory_of(filter: &Scalable) -> u64 {
-    filter.levels().iter().map(|level| level.filter().block_shape().memory_bytes()).sum()
-}
-
-fn first_level_bytes(filter: &Scalable) -> u64 {
-    filter.levels().first().map_or(0, |level| level.filter().block_shape().memory_bytes())
 }
 
 /// Refuses to make a single-shot slice larger that has its limit, or would have with so many
@@ -450,7 +377,7 @@ fn room_for(id: FilterId, filter: &StoredSingleShot, more: u64) -> Result<(), Pa
 }
 
 /// Ranges were checked and growth too, so only memory is left.
-fn refused(error: InsertError) -> PartError {
+pub(super) fn refused(error: InsertError) -> PartError {
     match error {
         InsertError::Grow(CreateError::OutOfMemory { bytes }) => stop(bytes),
         error => PartError::Malformed { what: error.to_string() },
@@ -459,7 +386,7 @@ fn refused(error: InsertError) -> PartError {
 
 /// A replica without memory stops like at any other allocation. To refuse the command instead would
 /// make it differ from those that had enough.
-fn stop(bytes: u64) -> ! {
+pub(super) fn stop(bytes: u64) -> ! {
     let bytes = usize::try_from(bytes).ok().and_then(|bytes| Layout::array::<u8>(bytes).ok());
     handle_alloc_error(bytes.unwrap_or(Layout::new::<u64>()))
 }
@@ -499,33 +426,5 @@ pub(super) fn check_range(
     match hashes.find(|hash| !range.contains(hash.hi())) {
         Some(hash) => Err(PartError::ForeignHash { hi: hash.hi(), shard }),
         None => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use umbel_filter::{Contains, HashRange, Insert, Insertion, ItemHasher, Scalable};
-
-    use super::*;
-
-    /// In batches that cross levels it does what the filter does item by item, until the next level
-    /// would pass the limit; then exactly the items before are in.
-    #[test]
-    fn a_scalable_slice_stops_at_its_limit() {
-        let hash = |number: u64| ItemHasher::Xxh3 { seed: 5 }.hash(&number.to_le_bytes());
-        let items: Vec<ItemHash> = (0..2_000).map(|number| hash(number % 1_500)).collect();
-        let new = || Scalable::new(HashRange::WHOLE, 10, 0.01).unwrap();
-        let (mut twin, mut slice, mut outcomes) = (new(), new(), Vec::new());
-        insert_scalable(FilterId(1), &mut slice, &items, &mut outcomes, 1 << 20).unwrap();
-        let expected: Vec<Insertion> =
-            items.iter().map(|&hash| twin.insert(hash).unwrap()).collect();
-        assert_eq!((outcomes, &slice), (expected, &twin));
-
-        let (mut slice, mut outcomes) = (new(), Vec::new());
-        let refused = insert_scalable(FilterId(1), &mut slice, &items, &mut outcomes, 1_000);
-        assert!(matches!(refused, Err(PartError::Full { .. })));
-        assert!(memory_of(&slice) <= 1_000 && !outcomes.is_empty());
-        assert!(items[..outcomes.len()].iter().all(|&hash| slice.contains(hash)));
-        assert!(!slice.contains(items[outcomes.len()]));
     }
 }

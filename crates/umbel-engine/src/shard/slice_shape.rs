@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use umbel_codec::FrameView;
 use umbel_filter::{
     Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Cuckoo, HashRange, Kind,
     Partitioned, Quotient, Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, SliceRing,
@@ -92,6 +93,12 @@ pub enum SliceShapeError {
         /// What was expected and what came.
         what: String,
     },
+    /// Create a filter for more items.
+    #[error("a slice that grew {times} times, and no remainder is left of that")]
+    NoGrowth {
+        /// The number that was asked for.
+        times: u32,
+    },
     /// Plan a smaller filter, or more shards.
     #[error("slice of {slice_bytes} bytes, expected at most {SLICE_BYTES_MAX}")]
     TooLarge {
@@ -181,6 +188,22 @@ impl SliceShape {
         })
     }
 
+    /// The shape of the slice for a hash range of which this is a frame: of a quotient filter as it has grown.
+    pub(super) fn shape_of_frame(
+        &self,
+        range: HashRange,
+        frame: &FrameView<'_>,
+    ) -> Result<Shape, SliceShapeError> {
+        let planned = self.shape(range)?;
+        let grown = match (planned, frame.shape()) {
+            (Shape::Blocks(planned), Shape::Blocks(part)) => {
+                planned.growths_to(part).and_then(|times| planned.growths().nth(times as usize))
+            }
+            _ => None,
+        };
+        Ok(grown.map_or(planned, Shape::from))
+    }
+
     /// Which slices of time the blocks of a replicated filter are of, if they are of any.
     ///
     /// ```
@@ -214,9 +237,9 @@ impl SliceShape {
         }
     }
 
-    /// Bytes that an empty slice takes. A slice of blocks stays at that; a scalable one begins with
-    /// its first level, a single-shot one with nothing worth counting, and both grow up to
-    /// [`SLICE_BYTES_MAX`].
+    /// Bytes that an empty slice takes. A slice of blocks stays at that, unless it is a quotient filter's; a scalable
+    /// one begins with its first level, a single-shot one with nothing worth counting; these three grow up
+    /// to [`SLICE_BYTES_MAX`].
     ///
     /// # Errors
     /// If no filter has such numbers.
@@ -239,27 +262,52 @@ impl SliceShape {
         })
     }
 
-    /// Bytes that a scalable slice takes beyond its first level when it has this one, of all levels counted from
-    /// 0 on; 0 for a slice of another kind, which does not grow by levels.
+    /// Bytes beyond those of an empty slice that one which grows takes when it has grown so often: a scalable one to this
+    /// level, of all levels counted from 0 on, a quotient filter's to 2^`times` times the quotients; 0 for a
+    /// slice of another kind.
     ///
     /// # Errors
-    /// If no filter has such numbers or such a level.
+    /// If no filter has such numbers, or does not grow so often.
     ///
     /// ```
     /// use umbel_engine::shard::SliceShape;
-    /// use umbel_filter::HashRange;
+    /// use umbel_filter::{HashRange, Kind};
     ///
-    /// let shape = SliceShape::Scalable { item_count: 1_000, false_positive_rate: 0.01 };
-    /// let bytes = |level| shape.growth_bytes(HashRange::WHOLE, level);
-    /// assert_eq!(bytes(0)?, 0);
+    /// let bytes = |shape: SliceShape, times| shape.growth_bytes(HashRange::WHOLE, times);
+    /// let scalable = SliceShape::Scalable { item_count: 1_000, false_positive_rate: 0.01 };
+    /// assert_eq!(bytes(scalable, 0)?, 0);
     /// // Levels 1 and 2 are for twice and four times as many items, and err half as often each.
-    /// assert!(bytes(2)? > 3 * bytes(1)?);
+    /// assert!(bytes(scalable, 2)? > 3 * bytes(scalable, 1)?);
+    ///
+    /// let (kind, block_count) = (Kind::Quotient.id(), 1);
+    /// let quotient = SliceShape::Blocks { kind, block_count, block_bits: 1 << 16, probe_count: 6 };
+    /// // Slots of 8 bits and 2 more, then twice as many of 7 and 2 more.
+    /// assert_eq!((quotient.memory_bytes(HashRange::WHOLE)?, bytes(quotient, 1)?), (83_328, 66_688));
+    /// assert!(bytes(quotient, 6).is_err(), "a remainder has a bit at least");
     /// # Ok::<(), umbel_engine::shard::SliceShapeError>(())
     /// ```
-    pub fn growth_bytes(&self, range: HashRange, level: u32) -> Result<u64, SliceShapeError> {
-        let Shape::Scalable(shape) = self.shape(range)? else { return Ok(0) };
-        (1..=level)
-            .try_fold(0_u64, |bytes, level| Ok(bytes.saturating_add(level_bytes(shape, level)?)))
+    pub fn growth_bytes(&self, range: HashRange, times: u32) -> Result<u64, SliceShapeError> {
+        match self.shape(range)? {
+            Shape::Scalable(shape) => (1..=times).try_fold(0_u64, |bytes, level| {
+                Ok(bytes.saturating_add(level_bytes(shape, level)?))
+            }),
+            Shape::Blocks(shape) if shape.kind() == Kind::Quotient => {
+                let grown = shape.growths().nth(times as usize);
+                let grown = grown.ok_or(SliceShapeError::NoGrowth { times })?;
+                Ok(grown.memory_bytes() - shape.memory_bytes())
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// How often a slice over this range has grown of which this is a frame, or its part; None of a frame of
+    /// another filter.
+    #[must_use]
+    pub fn growths_of_frame(&self, range: HashRange, frame: &FrameView<'_>) -> Option<u32> {
+        match (self.shape(range).ok()?, frame.shape()) {
+            (Shape::Blocks(shape), Shape::Blocks(part)) => shape.growths_to(part),
+            _ => Some(frame.level()?.level),
+        }
     }
 
     /// The empty slice for a hash range.

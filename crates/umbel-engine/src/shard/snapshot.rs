@@ -247,7 +247,7 @@ impl SnapshotLoader {
         let mut assembler = match self.assembler.take() {
             Some(assembler) => assembler,
             None => {
-                let shape = head.spec.shape.shape(self.state.range)?;
+                let shape = head.spec.shape.shape_of_frame(self.state.range, &view)?;
                 let key = frame_key(head.spec.key).map_err(|error| in_head(&error))?;
                 FilterAssembler::new(shape, key, LOADING_BYTES_MAX).map_err(wrong)?
             }

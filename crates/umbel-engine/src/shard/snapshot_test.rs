@@ -15,7 +15,7 @@ fn load(snapshot: &ShardSnapshot) -> Result<ShardState, SnapshotError> {
     loader.finish()
 }
 
-/// Slices that take several frames, and scalable ones of several levels.
+/// Slices that take several frames, scalable ones of several levels, and quotient filters that have grown.
 #[test]
 fn large_slices_travel_in_pieces() {
     let mut state = state();
@@ -26,6 +26,13 @@ fn large_slices_travel_in_pieces() {
             insert(&mut state, filter, None, list(&items)).unwrap();
         }
     }
+    let grown = filter_of(Kind::Quotient, 1);
+    let planned_bytes = state.summary(grown).unwrap().memory_bytes;
+    for first in (0..40_000).step_by(10_000) {
+        let items: Vec<u64> = (first..first + 10_000).collect();
+        insert(&mut state, grown, None, list(&items)).unwrap();
+    }
+    assert!(state.summary(grown).unwrap().memory_bytes > 2 * planned_bytes);
     let mut large = spec(Kind::Blocked, 5);
     let (kind, probe_count) = (Kind::Blocked.id(), 6);
     large.shape = SliceShape::Blocks { kind, block_count: 3 << 16, block_bits: 512, probe_count };

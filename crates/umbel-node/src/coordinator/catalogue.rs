@@ -470,6 +470,7 @@ mod tests {
             false_positive_rate,
             new_count,
             memory_bytes: 64,
+            room: None,
             probes: RateProbes { probe_count: 100, hit_count: 2 },
             unexplained_one_count: Some(3),
             new_per_second: item_count,

@@ -2,9 +2,9 @@
 //! of its owner and of the cluster have room for that, in all of its replicas.
 //!
 //! A leader says how far its slice must grow for what comes, and proposes nothing before it is allowed that. What was
-//! refused goes on as far as there is room: of a batch the items are inserted that come before the next level.
-//! What is imported is asked for too, as each level of a slice comes ([`Coordinator::grow_for_frame`]); merges
-//! make no filter grow.
+//! refused goes on as far as there is room: of a batch the items are inserted that come before the next level; of a batch
+//! for a quotient filter all or none. What is imported is asked for too, as each level of a slice comes, or the
+//! first frame of a slice that has grown ([`Coordinator::grow_for_frame`]); merges make no filter grow.
 
 use tokio::time::Instant;
 use umbel_codec::FrameView;
@@ -24,7 +24,8 @@ const TIMES_ALLOWED_MAX: u32 = 4;
 
 /// Whether slices of a filter grow, and count as they do.
 fn grows(record: &FilterRecord) -> bool {
-    record.settings.kind == Kind::Scalable.id() && !planted::on(Planted::GrowthUncounted)
+    let kind = Kind::from_id(record.settings.kind);
+    kind.is_some_and(Kind::grows) && !planted::on(Planted::GrowthUncounted)
 }
 
 impl Coordinator {
@@ -64,7 +65,7 @@ impl Coordinator {
         Err(unexpected(&growth))
     }
 
-    /// Lets a slice of a filter that is imported grow for a frame which begins a level beyond its first. A
+    /// Lets a slice of a filter that is imported grow as far as the one had grown of which this is a frame. A
     /// frame that is none is left to the shard, which refuses it.
     pub(super) async fn grow_for_frame(
         &self,
@@ -73,11 +74,13 @@ impl Coordinator {
         frame: &[u8],
         deadline: Instant,
     ) -> Result<(), CallFailure> {
-        let Some(growth_bytes) = frame_growth_bytes(range, frame) else { return Ok(()) };
-        let allowed = self.read_meta(|state| {
-            state.filter(filter).is_some_and(|record| record.growth_bytes(shard) >= growth_bytes)
+        let planned = self.read_meta(|state| {
+            let record = state.filter(filter)?;
+            Some((record.settings.shape, record.growth_bytes(shard)))
         })?;
-        if allowed {
+        let Some((shape, allowed_bytes)) = planned else { return Ok(()) };
+        let growth_bytes = frame_growth_bytes(&shape, range, frame).unwrap_or(0);
+        if growth_bytes <= allowed_bytes {
             return Ok(());
         }
         self.propose_growth((filter, generation), shard, growth_bytes, deadline).await
@@ -124,15 +127,9 @@ impl Coordinator {
     }
 }
 
-/// Bytes beyond the first level that a slice over this range takes with the level that a frame is of; None if that
-/// is its first one, or the frame is no level of any filter.
-fn frame_growth_bytes(range: HashRange, frame: &[u8]) -> Option<u64> {
+/// Bytes beyond its plan that a slice of this shape takes over this range with what a frame is of; None if the frame
+/// is of no such filter.
+fn frame_growth_bytes(shape: &SliceShape, range: HashRange, frame: &[u8]) -> Option<u64> {
     let (view, _) = FrameView::parse(frame).ok()?;
-    let level = view.level().filter(|level| level.level > 0)?;
-    SliceShape::Scalable {
-        item_count: level.first_capacity,
-        false_positive_rate: level.false_positive_rate,
-    }
-    .growth_bytes(range, level.level)
-    .ok()
+    shape.growth_bytes(range, shape.growths_of_frame(range, &view)?).ok()
 }

@@ -123,7 +123,7 @@ const SERIES: [Series; 13] = [
     },
     Series {
         name: "umbel_filter_growth_eta_seconds",
-        help: "Seconds until one of these shards opens its next level, at that rate.",
+        help: "Seconds until one of these shards grows, at that rate.",
         value: |row| row.held.outlook.seconds_to_growth,
     },
     Series {
@@ -274,7 +274,7 @@ async fn slices(local: &Local, id: FilterId, record: &FilterRecord) -> Option<He
     let shard_count = local.meta().replica().read_meta(MetaState::shard_count);
     let here = room.share(count, shard_count);
     let rate = new_per_second(loads.iter());
-    let seconds_to_growth = seconds_to_growth(&settings.shape, loads.iter(), rate);
+    let seconds_to_growth = seconds_to_growth(loads.iter(), rate);
     sum.outlook = Outlook { seconds_to_growth, ..here.outlook(sum.items, rate) };
     (count > 0).then_some(sum)
 }

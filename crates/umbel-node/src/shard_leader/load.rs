@@ -107,6 +107,7 @@ impl ShardLeader {
             false_positive_rate: description.false_positive_rate,
             new_count: slice.summary.new_count,
             memory_bytes: description.memory_bytes,
+            room: slice.summary.room,
             probes,
             unexplained_one_count: unexplained_one_count(&slice),
             new_per_second: self.arrivals.per_second((filter, generation)),

@@ -263,8 +263,8 @@ fn a_backup_holds_filters_of_every_kind() {
     let items: String = (0..5_000).map(|item| format!("{item}\n")).collect();
     sandbox.write("items", items);
     for kind in KINDS {
-        // Of a scalable filter those of its first levels.
-        let capacity = if kind == "scalable" { 300 } else { 6_000 };
+        // Of those that grow what they begin with.
+        let capacity = if matches!(kind, "scalable" | "quotient") { 300 } else { 6_000 };
         umbel(&format!("filter create {kind} --kind {kind} --capacity {capacity}")).kept();
         umbel(&format!("filter insert {kind} --file items")).kept();
     }
@@ -286,7 +286,9 @@ fn a_backup_holds_filters_of_every_kind() {
         assert!(!is_certain || before.starts_with("present\t5000\nabsent\t0\n"), "{before}");
     }
     // It goes on where it was.
-    umbel("filter insert scalable 5000 5001").kept();
-    let tally = umbel("filter contains scalable 0 5000 5001 --count").kept_text();
-    assert!(tally.starts_with("present\t3\n"), "{tally}");
+    for kind in ["scalable", "quotient"] {
+        umbel(&format!("filter insert {kind} 5000 5001")).kept();
+        let tally = umbel(&format!("filter contains {kind} 0 5000 5001 --count")).kept_text();
+        assert!(tally.starts_with("present\t3\n"), "{tally}");
+    }
 }

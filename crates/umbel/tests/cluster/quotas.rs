@@ -131,11 +131,22 @@ async fn fill(clients: &[Client], filter: &str, most: usize) -> (Vec<String>, Cl
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_scalable_filter_grows_by_is_in_the_quota() {
+    what_grows_is_in_the_quota(Kind::Scalable).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_quotient_filter_grows_by_is_in_the_quota() {
+    what_grows_is_in_the_quota(Kind::Quotient).await;
+}
+
+async fn what_grows_is_in_the_quota(kind: Kind) {
     let (cluster, addresses, root) = guarded().await;
     add(&root, principal("writer", vec![("q.*", &ALL)], &[])).await;
     let writer = with_token(&addresses, "writer");
-    let scalable = NewFilter { kind: Kind::Scalable, ..NewFilter::for_rate(200, 0.01) };
-    writer.create("q.grows", &scalable).await.unwrap();
+    // A quotient filter has remainders for all of that growth.
+    let rate = if kind == Kind::Quotient { 1e-6 } else { 0.01 };
+    let growing = NewFilter { kind, ..NewFilter::for_rate(200, rate) };
+    writer.create("q.grows", &growing).await.unwrap();
     let used = || async {
         let who = writer.who_am_i().await.unwrap().principal.unwrap();
         who.usage.unwrap().memory_bytes
@@ -159,7 +170,7 @@ async fn what_a_scalable_filter_grows_by_is_in_the_quota() {
     // Nothing of it is lost, and nobody else is held up.
     let found = writer.filter("q.grows").contains(&acknowledged, ReadLevel::Linearizable).await;
     assert!(acknowledged.len() > 500 && found.unwrap().iter().all(|is_present| is_present));
-    root.create("other", &scalable).await.unwrap();
+    root.create("other", &growing).await.unwrap();
     set(&root, "writer", Quota { memory_bytes: Some(3 * most), ..Quota::default() }).await;
     writer.filter("q.grows").insert((0..500).map(|item| format!("more {item}"))).await.unwrap();
     // A copy grows by as much. Where that has no room, nothing of it stays.

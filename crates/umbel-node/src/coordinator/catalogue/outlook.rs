@@ -2,7 +2,7 @@
 //! planned, and when it grows.
 
 use umbel_engine::shard::SliceShape;
-use umbel_filter::sizing::{SCALABLE_GROWTH, seconds_until};
+use umbel_filter::sizing::seconds_until;
 
 use super::{CopiesInfo, FilterInfo};
 use crate::calls::{RateProbes, SliceLoad};
@@ -20,7 +20,7 @@ pub(crate) struct Outlook {
     pub(crate) seconds_to_capacity: Option<f64>,
     /// Seconds until it errs as often as planned.
     pub(crate) seconds_to_rate: Option<f64>,
-    /// Seconds until a shard of a filter that grows opens its next level, the first of them to do so.
+    /// Seconds until a shard of a filter that grows does so again, the first of them to do so.
     pub(crate) seconds_to_growth: Option<f64>,
 }
 
@@ -76,29 +76,17 @@ pub(crate) fn new_per_second<'a>(slices: impl Iterator<Item = &'a SliceLoad>) ->
     (known_count > 0.0).then(|| sum * count / known_count)
 }
 
-/// Seconds until the first of these slices has the last item that its levels have room for; None of kinds that
-/// do not grow, and where that is not in sight. `new_per_second` is that of all of them, which take equal parts.
+/// Seconds until the first of these slices has the last item that there is room for before it grows; None of kinds
+/// that do not grow, and where that is not in sight. `new_per_second` is that of all of them, which take equal
+/// parts.
 #[expect(clippy::cast_precision_loss, reason = "a forecast")]
 pub(crate) fn seconds_to_growth<'a>(
-    shape: &SliceShape,
     slices: impl ExactSizeIterator<Item = &'a SliceLoad>,
     new_per_second: Option<f64>,
 ) -> Option<f64> {
-    let SliceShape::Scalable { item_count: first, .. } = *shape else { return None };
     let per_slice = new_per_second? / slices.len().max(1) as f64;
-    let until = slices.map(|slice| seconds_until(level_room(first, slice.new_count), per_slice));
+    let until = slices.map(|slice| seconds_until(slice.room? as f64, per_slice));
     until.flatten().min_by(f64::total_cmp)
-}
-
-/// Items that fit into the open level of a slice: levels have room for n, 2n, 4n, ... items.
-#[expect(clippy::cast_precision_loss, reason = "a forecast")]
-fn level_room(first: u64, new_count: u64) -> f64 {
-    let (mut level, mut room) = (u128::from(first.max(1)), u128::from(first.max(1)));
-    while room < u128::from(new_count) {
-        level *= u128::from(SCALABLE_GROWTH);
-        room += level;
-    }
-    (room - u128::from(new_count)) as f64
 }
 
 impl CopiesInfo {
@@ -122,7 +110,7 @@ impl FilterInfo {
         }
         let slices = || self.slices.iter().map(|(_, slice)| slice);
         let rate = new_per_second(slices());
-        let seconds_to_growth = seconds_to_growth(&settings.shape, slices(), rate);
+        let seconds_to_growth = seconds_to_growth(slices(), rate);
         Outlook { seconds_to_growth, ..room.outlook(self.item_count(), rate) }
     }
 

@@ -343,7 +343,7 @@ pub(super) async fn bloom_info(
 ) -> Result<Reply, Refusal> {
     let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
     let levels = level_count(&info);
-    let is_growing = matches!(info.record.settings.shape, SliceShape::Scalable { .. });
+    let is_growing = Kind::from_id(info.record.settings.kind).is_some_and(Kind::grows);
     let capacity = info.record.settings.capacity;
     let capacity = capacity.saturating_mul(1_u64.checked_shl(levels).unwrap_or(u64::MAX) - 1);
     let rows = [

@@ -19,7 +19,7 @@ pub(super) fn rows(info: &InfoResponse) -> Vec<(&'static str, String)> {
             ("at capacity", until(info.seconds_to_capacity)),
             ("at planned rate", until(info.seconds_to_rate)),
         ]);
-        rows.extend(info.seconds_to_growth.map(|seconds| ("next level", until(Some(seconds)))));
+        rows.extend(info.seconds_to_growth.map(|seconds| ("grows", until(Some(seconds)))));
     }
     rows.extend(info.unexplained_one_count.map(|count| ("ones beyond chance", count.to_string())));
     rows
@@ -85,7 +85,7 @@ mod tests {
             ("new a second", "12.3"),
             ("at capacity", "in 100 s"),
             ("at planned rate", "not in sight"),
-            ("next level", "in 60 s"),
+            ("grows", "in 60 s"),
             ("ones beyond chance", "7"),
         ];
         assert_eq!(rows(&info), expected.map(|(name, text)| (name, text.to_owned())));

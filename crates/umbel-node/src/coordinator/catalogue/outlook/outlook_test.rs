@@ -88,6 +88,7 @@ impl Steady {
                 false_positive_rate: described.false_positive_rate,
                 new_count: *new_count,
                 memory_bytes: described.memory_bytes,
+                room: filter.room(),
                 probes: RateProbes::default(),
                 unexplained_one_count: None,
                 new_per_second: arrivals.per_second(self.second * 1_000),
@@ -101,7 +102,7 @@ impl Steady {
         let per_second = new_per_second(slices.iter());
         let items = slices.iter().map(|slice| slice.item_count).sum();
         let room = Room::of(&self.shape, CAPACITY, RATE);
-        let seconds_to_growth = seconds_to_growth(&self.shape, slices.iter(), per_second);
+        let seconds_to_growth = seconds_to_growth(slices.iter(), per_second);
         Outlook { seconds_to_growth, ..room.outlook(items, per_second) }
     }
 

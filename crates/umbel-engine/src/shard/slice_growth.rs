@@ -1,0 +1,256 @@
+//! How slices grow: a scalable one by levels, a quotient filter's by doubling its quotients.
+//!
+//! Both do it when an entry is applied, by what is in the slice and in the entry alone, so that all replicas do the same:
+//! the entry says how many bytes the slice may come to ([`InsertPart`](super::command::InsertPart)).
+
+use umbel_codec::FrameView;
+use umbel_filter::{
+    AnyFilter, Contains, CreateError, Describe, FilterLevel, Insert, InsertError, Insertion,
+    ItemHash, Quotient, QuotientGrowError, Scalable, Shape,
+};
+
+use super::command::PartError;
+use super::slice::{Slice, refused, stop};
+use super::slice_shape::level_bytes;
+use crate::ids::FilterId;
+use crate::limits::SLICE_BYTES_MAX;
+
+impl Slice {
+    /// Bytes that it took when it was created.
+    pub(super) fn planned_bytes(&self) -> u64 {
+        match &self.filter {
+            AnyFilter::Scalable(filter) => filter
+                .levels()
+                .first()
+                .map_or(0, |level| level.filter().block_shape().memory_bytes()),
+            // A slice of this shape was made.
+            filter => self.spec.shape.memory_bytes(filter.shape().range()).unwrap_or(0),
+        }
+    }
+
+    /// Bytes beyond those that it began with that a slice which grows takes when so many items more have come, at
+    /// most those of the largest slice; None where that is no more than it takes now.
+    pub(super) fn growth_with(&self, item_count: u64) -> Option<u64> {
+        if self.filter.room()? >= item_count {
+            return None;
+        }
+        let bytes = match &self.filter {
+            AnyFilter::Scalable(filter) => levels_with(filter, item_count),
+            AnyFilter::Quotient(filter) => growth_with(filter, item_count),
+            _ => None,
+        };
+        Some(bytes? - self.planned_bytes())
+    }
+}
+
+/// Bytes of a slice of levels that has room for so many items more.
+fn levels_with(filter: &Scalable, item_count: u64) -> Option<u64> {
+    let newest = filter.levels().last()?;
+    let mut room = newest.capacity().saturating_sub(newest.item_count());
+    let (shape, mut bytes) = (filter.scalable_shape(), memory_of(filter));
+    for level in u32::try_from(filter.levels().len()).ok()?.. {
+        let (capacity, blocks) = shape.level(level).ok()?;
+        bytes = bytes.saturating_add(blocks.memory_bytes());
+        room = room.saturating_add(capacity);
+        // What is too large is refused for that, whatever a quota says.
+        if bytes > SLICE_BYTES_MAX {
+            return None;
+        }
+        if room >= item_count {
+            break;
+        }
+    }
+    Some(bytes)
+}
+
+/// Bytes of a quotient filter that is planned for so many items more, or of the largest that it grows to: some of
+/// the items may be there.
+fn growth_with(filter: &Quotient, item_count: u64) -> Option<u64> {
+    let items = filter.taken_count().saturating_add(item_count);
+    let mut bytes = None;
+    for shape in filter.block_shape().growths().skip(1) {
+        if shape.memory_bytes() > SLICE_BYTES_MAX {
+            break;
+        }
+        bytes = Some(shape.memory_bytes());
+        if shape.quotient_capacity() >= items {
+            break;
+        }
+    }
+    bytes
+}
+
+/// Inserts all items or none, and doubles the quotients where these have no room for them, or more items than they
+/// are planned for, as long as the slice stays within its limit.
+pub(super) fn insert_quotient(
+    id: FilterId,
+    filter: &mut Quotient,
+    hashes: &[ItemHash],
+    outcomes: &mut Vec<Insertion>,
+    slice_bytes_max: u64,
+) -> Result<(), PartError> {
+    match filter.insert_all(hashes, outcomes) {
+        Err(InsertError::Full { item_count }) => {
+            let full = |why: String| PartError::Full {
+                filter: id,
+                what: format!(
+                    "its slice holds {item_count} items, has no room for these, and does not \
+                     grow: {why}; remove some, or create it for more"
+                ),
+            };
+            let items = item_count.saturating_add(hashes.len() as u64);
+            let mut grown = grown_for_items(filter, items, slice_bytes_max).map_err(full)?;
+            while let Err(error) = grown.insert_all(hashes, outcomes) {
+                let InsertError::Full { .. } = error else { return Err(refused(error)) };
+                grown = grown_for_items(&grown, items, slice_bytes_max).map_err(full)?;
+            }
+            *filter = grown;
+        }
+        inserted => inserted.map_err(refused)?,
+    }
+    while filter.taken_count() > filter.block_shape().quotient_capacity()
+        && let Ok(grown) = grown_within(filter, slice_bytes_max)
+    {
+        *filter = grown;
+    }
+    Ok(())
+}
+
+/// The filter in twice the quotients, if it is made for fewer items than so many; or why there is none. What is full
+/// with fewer was filled at one place by somebody who chose the items, and would grow as often as it can.
+fn grown_for_items(
+    filter: &Quotient,
+    items: u64,
+    slice_bytes_max: u64,
+) -> Result<Quotient, String> {
+    let capacity = filter.block_shape().quotient_capacity();
+    if items <= capacity {
+        return Err(format!(
+            "it is made for {capacity}, and only one place of it is full, as with chosen items"
+        ));
+    }
+    grown_within(filter, slice_bytes_max)
+}
+
+/// The filter in twice the quotients; or why there is none.
+fn grown_within(filter: &Quotient, slice_bytes_max: u64) -> Result<Quotient, String> {
+    let said = |error: QuotientGrowError| match error {
+        QuotientGrowError::NoRemainder => "its remainders are used up".to_owned(),
+        QuotientGrowError::Create(CreateError::OutOfMemory { bytes }) => stop(bytes),
+        error => error.to_string(),
+    };
+    let slice_bytes = filter.block_shape().grown().map_err(said)?.memory_bytes();
+    if slice_bytes > slice_bytes_max {
+        return Err(format!(
+            "it would take {slice_bytes} bytes, expected at most {slice_bytes_max}"
+        ));
+    }
+    filter.grown().map_err(said)
+}
+
+/// A quotient filter, grown as often as the one of which this is a frame; None of others, and where it has
+/// already.
+pub(super) fn grown_for(
+    filter: &AnyFilter,
+    frame: &FrameView<'_>,
+) -> Result<Option<AnyFilter>, PartError> {
+    let (AnyFilter::Quotient(filter), Shape::Blocks(part)) = (filter, frame.shape()) else {
+        return Ok(None);
+    };
+    let Some(times) = filter.block_shape().growths_to(part).filter(|&times| times > 0) else {
+        return Ok(None);
+    };
+    let bad = |what: String| PartError::BadFrame { what };
+    let mut grown = grown_within(filter, SLICE_BYTES_MAX).map_err(bad)?;
+    for _ in 1..times {
+        grown = grown_within(&grown, SLICE_BYTES_MAX).map_err(bad)?;
+    }
+    Ok(Some(grown.into()))
+}
+
+/// Inserts up to where the newest level is full, and opens the next one only if the slice stays
+/// within its limit.
+pub(super) fn insert_scalable(
+    id: FilterId,
+    filter: &mut Scalable,
+    hashes: &[ItemHash],
+    outcomes: &mut Vec<Insertion>,
+    slice_bytes_max: u64,
+) -> Result<(), PartError> {
+    let mut rest = hashes;
+    let mut batch = Vec::new();
+    while let Some(&next) = rest.first() {
+        let newest = filter.levels().last();
+        let room = newest.map_or(0, |level| level.capacity() - level.item_count());
+        if room == 0 && !filter.contains(next) {
+            check_growth(id, filter, slice_bytes_max)?;
+        }
+        let count = usize::try_from(room).unwrap_or(usize::MAX).clamp(1, rest.len());
+        let (now, later) = rest.split_at(count);
+        filter.insert_batch(now, &mut batch).map_err(refused)?;
+        outcomes.append(&mut batch);
+        rest = later;
+    }
+    Ok(())
+}
+
+pub(super) fn check_growth(
+    id: FilterId,
+    filter: &Scalable,
+    slice_bytes_max: u64,
+) -> Result<(), PartError> {
+    let full = |what: String| PartError::Full { filter: id, what };
+    let level = u32::try_from(filter.levels().len()).unwrap_or(u32::MAX);
+    let next =
+        level_bytes(filter.scalable_shape(), level).map_err(|error| full(error.to_string()))?;
+    let slice_bytes = memory_of(filter).saturating_add(next);
+    if slice_bytes > slice_bytes_max {
+        return Err(full(format!(
+            "its slice would take {slice_bytes} bytes, expected at most {slice_bytes_max}"
+        )));
+    }
+    Ok(())
+}
+
+/// Items that the levels of a scalable filter took; 0 for other kinds.
+pub(super) fn level_items(filter: &AnyFilter) -> u64 {
+    let AnyFilter::Scalable(filter) = filter else { return 0 };
+    filter.levels().iter().map(FilterLevel::item_count).sum()
+}
+
+/// Whether a frame begins a level that the filter does not have yet.
+pub(super) fn opens_level(filter: &Scalable, frame: &FrameView<'_>) -> bool {
+    frame.level().is_some_and(|level| level.level as usize >= filter.levels().len())
+}
+
+pub(super) fn memory_of(filter: &Scalable) -> u64 {
+    filter.levels().iter().map(|level| level.filter().block_shape().memory_bytes()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_filter::{Contains, HashRange, Insert, Insertion, ItemHasher, Scalable};
+
+    use super::*;
+
+    /// In batches that cross levels it does what the filter does item by item, until the next level
+    /// would pass the limit; then exactly the items before are in.
+    #[test]
+    fn a_scalable_slice_stops_at_its_limit() {
+        let hash = |number: u64| ItemHasher::Xxh3 { seed: 5 }.hash(&number.to_le_bytes());
+        let items: Vec<ItemHash> = (0..2_000).map(|number| hash(number % 1_500)).collect();
+        let new = || Scalable::new(HashRange::WHOLE, 10, 0.01).unwrap();
+        let (mut twin, mut slice, mut outcomes) = (new(), new(), Vec::new());
+        insert_scalable(FilterId(1), &mut slice, &items, &mut outcomes, 1 << 20).unwrap();
+        let expected: Vec<Insertion> =
+            items.iter().map(|&hash| twin.insert(hash).unwrap()).collect();
+        assert_eq!((outcomes, &slice), (expected, &twin));
+
+        let (mut slice, mut outcomes) = (new(), Vec::new());
+        let refused = insert_scalable(FilterId(1), &mut slice, &items, &mut outcomes, 1_000);
+        assert!(matches!(refused, Err(PartError::Full { .. })));
+        assert!(memory_of(&slice) <= 1_000 && !outcomes.is_empty());
+        assert!(items[..outcomes.len()].iter().all(|&hash| slice.contains(hash)));
+        assert!(!slice.contains(items[outcomes.len()]));
+    }
+}
