@@ -42,6 +42,10 @@ const ANSWER_GRACE: Duration = Duration::from_millis(250);
 /// the outcome was unknown.
 const REQUESTS_PER_CALL: u32 = 2 + 2 * 3 * 2;
 
+/// One part of so many of the items and of the rate is what quotient filters are made for: a slice begins with one
+/// page for 60 items, and has several times that when some hundred have come.
+const QUOTIENT_SHARE: u64 = 64;
+
 /// What all clients share.
 pub(crate) struct Clients {
     net: SimNet,
@@ -333,11 +337,13 @@ impl Clients {
                     };
                 }
                 FilterKind::Quotient => {
-                    // Other items than were planned for may come, too.
+                    // So that it grows; with each growth it errs twice as often.
+                    let capacity = (own.capacity / QUOTIENT_SHARE).max(1);
+                    let rate = f64::from(own.rate_ppm) / 1e6 / QUOTIENT_SHARE as f64;
                     return NewFilter {
                         kind: Kind::Quotient,
                         hashing: if own.public { Hashing::Public } else { Hashing::Keyed },
-                        ..NewFilter::for_rate(2 * own.capacity, f64::from(own.rate_ppm) / 1e6)
+                        ..NewFilter::for_rate(capacity, rate)
                     };
                 }
                 FilterKind::Window | FilterKind::ManualWindow => {
