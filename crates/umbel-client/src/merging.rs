@@ -1,23 +1,43 @@
 //! Filters into another one.
 
 use tonic::{Request, Response, Status};
-use umbel_proto::v1::{MergeRequest, MergeResponse, OverlapRequest, OverlapResponse};
+use umbel_proto::v1::{
+    Applied, MergeRequest, MergeResponse, OverlapRequest, OverlapResponse, RequestId,
+};
 
-use crate::caller::{Ask, First, Repeat};
+use crate::caller::{Ask, First, Repeat, is_session_lost};
 use crate::client::Client;
 use crate::error::ClientError;
 use crate::nodes::Node;
 
 impl Client {
     /// `ORs` filters of equal shape and key into another one and returns how many positions that
-    /// set. After a repeated attempt that number may leave out what the first one set.
+    /// set; of counting and quotient filters it adds up what they count, once, however often that is sent. After
+    /// a repeated attempt that number may leave out what the first one set.
     /// Of replicated filters what the node has heard of them is merged: flush them first.
     ///
     /// # Errors
-    /// [`ClientError`]; some shards may be merged already, which does no harm.
+    /// [`ClientError`]; some shards may be merged already, which does no harm; but of filters that count a second
+    /// call counts there twice.
     pub async fn merge(&self, target: &str, sources: &[&str]) -> Result<u64, ClientError> {
-        let merge = |node: Node, request| async move { node.filters().merge(request).await };
-        self.put_together(target, sources, merge).await
+        let mut expired = None;
+        loop {
+            let ticket = self.caller.ticket(expired.as_ref()).await;
+            let ticket = ticket.map_err(|failed| failed.into_error(Repeat::Freely))?;
+            let merge = |node: Node, request| async move { node.filters().merge(request).await };
+            let request = Some(ticket.request_id());
+            match self.put_together(target, sources, request, merge).await {
+                // A session is forgotten where others are opened; a fresh one is known everywhere.
+                Err(ClientError::Refused(failure))
+                    if expired.is_none()
+                        && is_session_lost(&failure)
+                        && failure.applied == Applied::No =>
+                {
+                    expired = Some(ticket);
+                }
+                answer => return answer,
+            }
+        }
     }
 
     /// `ORs` what all of these filters have in common into another one, and returns how many positions that set:
@@ -31,14 +51,15 @@ impl Client {
     pub async fn intersect(&self, target: &str, sources: &[&str]) -> Result<u64, ClientError> {
         let intersect =
             |node: Node, request| async move { node.filters().intersect(request).await };
-        self.put_together(target, sources, intersect).await
+        self.put_together(target, sources, None, intersect).await
     }
 
-    /// ORs what the call makes of the sources into the target.
+    /// Puts what the call makes of the sources into the target.
     async fn put_together<F, A>(
         &self,
         target: &str,
         sources: &[&str],
+        request: Option<RequestId>,
         call: F,
     ) -> Result<u64, ClientError>
     where
@@ -48,7 +69,7 @@ impl Client {
         let named = format!("filter {target:?}");
         let ask = Ask { target: &named, repeat: Repeat::Freely, first: First::InTurn };
         let sources = sources.iter().map(ToString::to_string).collect();
-        let message = MergeRequest { target: target.to_owned(), sources };
+        let message = MergeRequest { target: target.to_owned(), sources, request };
         Ok(self.caller.simple(&ask, message, call).await?.new_position_count)
     }
 

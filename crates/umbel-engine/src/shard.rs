@@ -9,6 +9,7 @@
 //! | `slice_growth` | how it makes room for more items than it was made for |
 //! | `slice_shape`, `slice_plan` | numbers of a slice, and how to find them |
 //! | `replay` | requests that come again |
+//! | `sum` | counts of slices that are added to another one's |
 //! | `overlap` | what two slices have in common |
 //! | `windowed` | filters that forget, by the times of entries |
 //! | `blocks`, `scrub` | a slice block by block: what a replica does to be compared and mended |
@@ -62,6 +63,7 @@ mod slice_plan;
 mod slice_shape;
 mod snapshot;
 mod state;
+mod sum;
 mod vote;
 mod windowed;
 
@@ -86,12 +88,14 @@ mod slices_test;
 #[cfg(test)]
 mod snapshot_test;
 #[cfg(test)]
+mod sum_test;
+#[cfg(test)]
 mod windowed_test;
 
 pub use bitmap::{Bitmap, BitmapError};
 pub use command::{
     InsertPart, KeyName, PartError, RemovePart, RequestStamp, SetOperation, ShardCommand,
-    ShardReply, SliceSpec,
+    ShardReply, SliceSpec, SumTerms,
 };
 pub(crate) use hash_list::{HASH_BYTES, to_bytes as hash_to_bytes};
 pub use hash_list::{HashList, HashListError};
@@ -110,6 +114,7 @@ pub use slice_plan::PlanError;
 pub use slice_shape::{SliceShape, SliceShapeError};
 pub use snapshot::{ShardSnapshot, ShardSnapshotHead, SnapshotError, SnapshotLoader};
 pub use state::ShardState;
+pub use sum::PreparedSum;
 pub use windowed::{
     LateItems, SLICE_MS_MAX, SLICE_MS_MIN, TimedInsert, WINDOW_SLICE_COUNT_MAX, WindowRules,
     WindowTime,

@@ -142,7 +142,14 @@ impl Kind {
     /// Whether two filters of one shape merge, by OR or by the sum of what they count.
     #[must_use]
     pub const fn merges(self) -> bool {
-        self.merges_by_or() || matches!(self, Self::Counting | Self::Quotient)
+        self.merges_by_or() || self.merges_by_sum()
+    }
+
+    /// Whether two filters of one shape merge by the sum of what they count, so that a merge that is
+    /// done twice counts twice.
+    #[must_use]
+    pub const fn merges_by_sum(self) -> bool {
+        matches!(self, Self::Counting | Self::Quotient)
     }
 
     /// Whether two filters of one shape merge by the OR of their positions, so that a merge that is

@@ -38,6 +38,13 @@ pub(crate) enum ShardRequest {
     /// Say which are present. With `confirmed`, only the leader may answer; otherwise any replica
     /// may, and only its "present" is final.
     Contains { filter: FilterId, generation: Generation, hashes: HashList, confirmed: bool },
+    /// Add what slices of other filters count to a slice; as far as it may grow.
+    Sum {
+        target: (FilterId, Generation),
+        sources: Vec<(FilterId, Generation)>,
+        request: Option<RequestStamp>,
+        growth: Option<AllowedGrowth>,
+    },
     /// Change slices: only commands that do no harm when they come twice.
     Command(ShardCommand),
     /// Say how full a slice is.
@@ -75,7 +82,9 @@ impl ShardRequest {
     /// Whether sending it twice does no harm: a reply that was lost may be asked for again.
     pub(crate) fn is_repeatable(&self) -> bool {
         match self {
-            Self::Insert { request, .. } | Self::Remove { request, .. } => request.is_some(),
+            Self::Insert { request, .. }
+            | Self::Remove { request, .. }
+            | Self::Sum { request, .. } => request.is_some(),
             // Each try of a copy that holds writes would wait for the one before.
             Self::ExportBegin { snapshot, .. } => snapshot.is_none(),
             Self::Contains { .. }

@@ -56,6 +56,8 @@ mod sessions_test;
 #[cfg(test)]
 mod shard_scrub_test;
 #[cfg(test)]
+mod sum_test;
+#[cfg(test)]
 mod unreachable_test;
 #[cfg(test)]
 mod windowed_copies_test;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{RwLock, Semaphore, mpsc, oneshot};
 use umbel_engine::shard::{
     Bitmap, HashList, InsertPart, PartError, PreparedInsert, PreparedRemove, RequestStamp,
-    ShardCommand, ShardReply, ShardState, SliceGrowth,
+    ShardCommand, ShardReply, ShardState,
 };
 use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_step::planted::{self, Planted};
@@ -28,6 +28,7 @@ mod growing;
 mod load;
 mod scrub;
 mod scrub_turns;
+mod sum;
 mod windowed;
 
 pub(crate) use scrub_turns::take_turns;
@@ -120,6 +121,9 @@ impl ShardLeader {
             ShardRequest::Contains { filter, generation, hashes, confirmed } => {
                 self.contains(filter, generation, &hashes, confirmed).await.map(ShardAnswer::Bits)
             }
+            ShardRequest::Sum { target, sources, request, growth } => {
+                self.sum(target, sources, request, growth).await
+            }
             ShardRequest::Command(command) => self.change(command).await.map(ShardAnswer::Done),
             ShardRequest::Describe { filter, generation } => {
                 self.describe(filter, generation).await.map(ShardAnswer::Slice)
@@ -166,10 +170,7 @@ impl ShardLeader {
         self.check_leader()?;
         self.keep_up(filter).await?;
         let others = growth.map(|_| self.growing.enter(filter, hashes.len() as u64));
-        let growth = growth.map_or(SliceGrowth::ANY, |AllowedGrowth { bytes, is_final }| {
-            let waiting_items = others.as_ref().map_or(0, |others| others.before);
-            SliceGrowth { allowed_bytes: bytes, is_final, waiting_items }
-        });
+        let growth = growing::slice_growth(growth, others.as_ref());
         let prepared = self.group.replica().read_shard(|state| {
             state.prepare_insert(filter, generation, request, hashes, growth)
         })?;

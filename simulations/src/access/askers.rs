@@ -136,7 +136,8 @@ async fn call(channel: NodeChannel, plan: &AskPlan) -> Result<Vec<String>, Statu
         Ask::Clear { filter } => nameless(filters.clear(ClearRequest { name: name(filter) }).await),
         Ask::Drop { filter } => nameless(filters.drop(DropRequest { name: name(filter) }).await),
         Ask::Merge { filter, source } => {
-            let request = MergeRequest { target: name(filter), sources: vec![name(source)] };
+            let request =
+                MergeRequest { target: name(filter), sources: vec![name(source)], request: None };
             nameless(filters.merge(request).await)
         }
         Ask::List => {

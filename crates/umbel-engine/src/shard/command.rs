@@ -33,7 +33,7 @@ pub enum ShardCommand {
         /// The new generation.
         generation: Generation,
     },
-    /// ORs what slices of other filters of the same shard have into a slice.
+    /// ORs what slices of other filters of the same shard have into a slice, or adds it up.
     MergeSlices {
         /// The filter that takes.
         target: FilterId,
@@ -89,13 +89,24 @@ pub enum ShardCommand {
     },
 }
 
-/// What of several filters goes into another one. Either way bits only rise there.
+/// What of several filters goes into another one. Bits only rise there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SetOperation {
     /// What any of them has.
     Union,
     /// What all of them have.
     Intersection,
+    /// What all of them count together, of a kind that counts; once for each request.
+    Sum(SumTerms),
+}
+
+/// What a sum needs beside its filters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SumTerms {
+    /// Under which name the answer is remembered, if it is; its digest is not looked at.
+    pub request: Option<RequestStamp>,
+    /// As [`InsertPart::growth_bytes`].
+    pub growth_bytes: u64,
 }
 
 /// A filter's share of a shard, as it is created.
@@ -299,6 +310,7 @@ impl ShardCommand {
                 inserts.iter_mut().for_each(|insert| insert.part.request = None);
             }
             Self::Remove(part) => part.request = None,
+            Self::MergeSlices { operation: SetOperation::Sum(terms), .. } => terms.request = None,
             _ => {}
         }
     }

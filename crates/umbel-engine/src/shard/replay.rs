@@ -6,7 +6,7 @@
 //! forgotten through session 6 of A, session 8 of B, session 2 of all others
 //! ```
 //!
-//! A stamped part, insert or removal, meets these rules in this order:
+//! A stamped part, insert, removal or sum, meets these rules in this order:
 //!
 //! 1. The session is not known and not above what is forgotten of its owner: *session expired*.
 //! 2. The sequence number is below the session's `expired_below`: *request expired*.
@@ -80,6 +80,8 @@ impl ReplayLimits {
 pub(super) enum Operation {
     Insert,
     Remove,
+    /// Answered by a number, as 64 bits.
+    Sum,
 }
 
 /// What a stamped part asks for, as far as the table is concerned.

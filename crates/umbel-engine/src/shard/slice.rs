@@ -243,10 +243,12 @@ impl Slice {
         }
     }
 
-    /// Refuses a slice whose positions mean other items.
+    /// Refuses a slice whose positions mean other items. Those of quotient filters are the same however often each
+    /// has grown.
     pub(super) fn check_alike(&self, other: &Self) -> Result<(), PartError> {
         let (ours, theirs) = (self.filter.shape(), other.filter.shape());
-        if ours != theirs {
+        let is_grown = self.kind() == Kind::Quotient && self.spec.shape == other.spec.shape;
+        if ours != theirs && !is_grown {
             let what = format!("ours is {ours}; that of {} {theirs}", other.spec.filter);
             return Err(PartError::ShapeMismatch { what });
         }
@@ -281,7 +283,10 @@ impl Slice {
         self.count_merged(merged)
     }
 
-    fn count_merged(&mut self, merged: Result<u64, MergeError>) -> Result<u64, PartError> {
+    pub(super) fn count_merged(
+        &mut self,
+        merged: Result<u64, MergeError>,
+    ) -> Result<u64, PartError> {
         let set = merged.map_err(|error| PartError::ShapeMismatch { what: error.to_string() })?;
         self.merged_count = self.merged_count.saturating_add(set);
         Ok(set)

@@ -108,17 +108,22 @@ pub(super) fn insert_quotient(
         }
         inserted => inserted.map_err(refused)?,
     }
+    grow_to_plan(filter, slice_bytes_max);
+    Ok(())
+}
+
+/// Doubles the quotients until they are planned for what is in them, as long as the slice stays within its limit.
+pub(super) fn grow_to_plan(filter: &mut Quotient, slice_bytes_max: u64) {
     while filter.taken_count() > filter.block_shape().quotient_capacity()
         && let Ok(grown) = grown_within(filter, slice_bytes_max)
     {
         *filter = grown;
     }
-    Ok(())
 }
 
 /// The filter in twice the quotients, if it is made for fewer items than so many; or why there is none. What is full
 /// with fewer was filled at one place by somebody who chose the items, and would grow as often as it can.
-fn grown_for_items(
+pub(super) fn grown_for_items(
     filter: &Quotient,
     items: u64,
     slice_bytes_max: u64,
@@ -133,7 +138,7 @@ fn grown_for_items(
 }
 
 /// The filter in twice the quotients; or why there is none.
-fn grown_within(filter: &Quotient, slice_bytes_max: u64) -> Result<Quotient, String> {
+pub(super) fn grown_within(filter: &Quotient, slice_bytes_max: u64) -> Result<Quotient, String> {
     let said = |error: QuotientGrowError| match error {
         QuotientGrowError::NoRemainder => "its remainders are used up".to_owned(),
         QuotientGrowError::Create(CreateError::OutOfMemory { bytes }) => stop(bytes),

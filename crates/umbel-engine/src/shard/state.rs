@@ -88,7 +88,11 @@ impl ShardState {
                 ShardReply::Done(self.clear(*filter, *generation))
             }
             ShardCommand::MergeSlices { target, generation, sources, operation } => {
-                ShardReply::Merged(self.merge((*target, *generation), sources, *operation))
+                let target = (*target, *generation);
+                ShardReply::Merged(match *operation {
+                    SetOperation::Sum(terms) => self.sum(target, sources, terms),
+                    operation => self.merge(target, sources, operation),
+                })
             }
             ShardCommand::LoadFrame { filter, generation, frame } => {
                 let slice = self.slice_mut(*filter, *generation);
@@ -203,7 +207,7 @@ impl ShardState {
         asked.map_or(Ok(None), |asked| self.replay.look_up(asked))
     }
 
-    fn remember(&mut self, asked: Option<&Asked>, answer: &Bitmap) {
+    pub(super) fn remember(&mut self, asked: Option<&Asked>, answer: &Bitmap) {
         if let Some(asked) = asked {
             self.replay.record(asked, answer.clone());
         }
@@ -254,11 +258,10 @@ impl ShardState {
         operation: SetOperation,
     ) -> Result<u64, PartError> {
         let slice = self.slice(target, generation)?;
-        let given = sources.iter().map(|&(filter, generation)| self.slice(filter, generation));
-        let given: Vec<&Slice> = given.collect::<Result<_, _>>()?;
+        let given = self.given(sources)?;
         match operation {
-            SetOperation::Union => slice.check_merge(&given)?,
             SetOperation::Intersection => slice.check_merge_shared(&given)?,
+            _ => slice.check_merge(&given)?,
         }
         let gives_itself = sources.iter().any(|&(source, _)| source == target);
         if operation == SetOperation::Intersection && gives_itself {
@@ -271,13 +274,19 @@ impl ShardState {
         let mut slice = self.slices.remove(&target).ok_or(unknown)?;
         let given = sources.iter().filter_map(|(source, _)| self.slices.get(source));
         let set = match operation {
-            SetOperation::Union => {
-                given.map(|source| slice.merge(source)).sum::<Result<u64, PartError>>()
-            }
             SetOperation::Intersection => slice.merge_shared(&given.collect::<Vec<_>>()),
+            _ => given.map(|source| slice.merge(source)).sum::<Result<u64, PartError>>(),
         };
         self.slices.insert(target, slice);
         set
+    }
+
+    /// The slices of several filters, each at its generation.
+    pub(super) fn given(
+        &self,
+        sources: &[(FilterId, Generation)],
+    ) -> Result<Vec<&Slice>, PartError> {
+        sources.iter().map(|&(filter, generation)| self.slice(filter, generation)).collect()
     }
 
     /// The slice of a filter at a generation.

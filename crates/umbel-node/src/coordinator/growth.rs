@@ -4,19 +4,18 @@
 //! A leader says how far its slice must grow for what comes, and proposes nothing before it is allowed that. What was
 //! refused goes on as far as there is room: of a batch the items are inserted that come before the next level; of a batch
 //! for a quotient filter all or none. What is imported is asked for too, as each level of a slice comes, or the
-//! first frame of a slice that has grown ([`Coordinator::grow_for_frame`]); merges make no filter grow.
+//! first frame of a slice that has grown ([`Coordinator::grow_for_frame`]), and what is added up.
 
 use tokio::time::Instant;
 use umbel_codec::FrameView;
 use umbel_engine::meta::{FilterRecord, MetaCommand, MetaError, MetaReply, MetaState};
-use umbel_engine::shard::{HashList, PartError, SliceShape};
+use umbel_engine::shard::{PartError, SliceShape};
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::{HashRange, Kind};
 use umbel_step::planted::{self, Planted};
 
-use super::items::Operation;
 use super::{Coordinator, LiveFilter, unexpected};
-use crate::calls::{AllowedGrowth, ShardAnswer};
+use crate::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use crate::failure::CallFailure;
 
 /// How often a part is allowed more: others may take what it was allowed, and then the slice has doubled.
@@ -29,20 +28,20 @@ fn grows(record: &FilterRecord) -> bool {
 }
 
 impl Coordinator {
-    /// Asks a shard for its part, and lets its slice grow for it as far as quotas have room.
+    /// Asks a shard for its part, by a request that says how far it may grow, and lets its slice grow for it as far as
+    /// quotas have room.
     pub(super) async fn part_call(
         &self,
         filter: &LiveFilter,
-        (shard, hashes): (ShardId, &HashList),
-        operation: Operation,
+        shard: ShardId,
+        request: impl Fn(Option<AllowedGrowth>) -> ShardRequest + Send + Sync,
         deadline: Instant,
     ) -> Result<ShardAnswer, CallFailure> {
         let bytes = filter.record.growth_bytes(shard);
         let mut growth = grows(&filter.record).then_some(AllowedGrowth { bytes, is_final: false });
         let mut refusal = None;
         for time in 0..=TIMES_ALLOWED_MAX {
-            let request = operation.request(filter, hashes.clone(), growth);
-            match (self.shard_call(shard, request, deadline).await, &mut growth) {
+            match (self.shard_call(shard, request(growth), deadline).await, &mut growth) {
                 (Ok(ShardAnswer::Growing { growth_bytes }), Some(allowed)) => {
                     match self.allow_growth(filter, shard, growth_bytes, deadline).await {
                         Ok(()) => allowed.bytes = allowed.bytes.max(growth_bytes),

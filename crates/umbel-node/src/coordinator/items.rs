@@ -277,7 +277,8 @@ impl Coordinator {
         answered: &mut Vec<(ShardId, Bitmap)>,
     ) -> Result<Vec<(ShardId, HashList)>, CallFailure> {
         let ask = |(shard, hashes): (ShardId, HashList)| async move {
-            let outcome = self.part_call(filter, (shard, &hashes), operation, deadline).await;
+            let request = |growth| operation.request(filter, hashes.clone(), growth);
+            let outcome = self.part_call(filter, shard, request, deadline).await;
             (shard, hashes, outcome)
         };
         // A single item has one part, and most requests are single items: it needs no room for several.
@@ -318,7 +319,7 @@ fn is_final_anywhere(kind: u8) -> bool {
 }
 
 /// The error of two that says less about what was changed.
-fn graver(one: Option<CallFailure>, other: CallFailure) -> CallFailure {
+pub(super) fn graver(one: Option<CallFailure>, other: CallFailure) -> CallFailure {
     match one {
         Some(unknown @ CallFailure::OutcomeUnknown { .. }) => unknown,
         Some(full @ CallFailure::Part(PartError::Full { .. }))

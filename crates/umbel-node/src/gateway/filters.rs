@@ -87,10 +87,12 @@ impl FiltersService {
     ) -> Result<v1::MergeResponse, CallFailure> {
         let deadline = self.deadlines.of_all_shards(request.metadata());
         let caller = Caller::of(&request)?;
-        let v1::MergeRequest { target, sources } = request.into_inner();
+        let v1::MergeRequest { target, sources, request } = request.into_inner();
         let target = caller.filter(FilterVerb::Insert, "target", target)?;
         let sources = caller.filters(FilterVerb::Export, "sources", sources)?;
-        let merged = self.coordinator.merge(&target, &sources, operation, deadline);
+        let request = convert::client_request(request)?;
+        let request = self.coordinator.check_session(request, &caller.owner(), deadline).await?;
+        let merged = self.coordinator.merge(&target, &sources, (operation, request), deadline);
         Ok(v1::MergeResponse { new_position_count: merged.await? })
     }
 

@@ -218,10 +218,12 @@ async fn merges_take_the_room_of_imports() {
         rooms.push(nodes[0].local.copies().import_room().await);
     }
     let soon = Instant::now() + Duration::from_millis(20);
-    let error = asked.merge(&name("into"), &[name("from")], UNION, soon).await.unwrap_err();
+    let error = asked.merge(&name("into"), &[name("from")], (UNION, None), soon).await.unwrap_err();
     assert!(error.to_string().contains("try again later"), "{error}");
     rooms.pop();
-    assert!(asked.merge(&name("into"), &[name("from")], UNION, deadline()).await.unwrap() > 0);
+    assert!(
+        asked.merge(&name("into"), &[name("from")], (UNION, None), deadline()).await.unwrap() > 0
+    );
     // The merge has given its room back.
     let room = tokio::time::timeout_at(deadline(), nodes[0].local.copies().import_room()).await;
     drop((room.unwrap(), rooms, asked));
@@ -289,14 +291,15 @@ async fn what_this_node_has_of_filters_is_merged_on_all() {
         insert(&two, &c, 200..300).await;
         flush_all(&two, &c).await;
         let sources = [name(&b), name(&c)];
-        assert!(one.merge(&name(&a), &sources, UNION, deadline()).await.unwrap() > 0);
+        assert!(one.merge(&name(&a), &sources, (UNION, None), deadline()).await.unwrap() > 0);
         assert_eq!(present_everywhere(&nodes, &a, 0..300).await, [300; 2]);
         assert!(present(&two, &a, 300..1000, ReadLevel::Local).await < 5);
-        assert_eq!(one.merge(&name(&a), &sources, UNION, deadline()).await.unwrap(), 0);
+        assert_eq!(one.merge(&name(&a), &sources, (UNION, None), deadline()).await.unwrap(), 0);
         // Equal numbers, but another key.
         let other = format!("{kind} d");
         create(&one, &other, kind).await;
-        let error = one.merge(&name(&a), &[name(&other)], UNION, deadline()).await.unwrap_err();
+        let error =
+            one.merge(&name(&a), &[name(&other)], (UNION, None), deadline()).await.unwrap_err();
         assert!(error.to_string().contains("hash items differently"), "{error}");
     }
     drop((one, two));

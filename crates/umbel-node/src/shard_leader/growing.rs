@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use umbel_engine::FilterId;
+use umbel_engine::shard::SliceGrowth;
+
+use crate::calls::AllowedGrowth;
 
 /// How many items are on their way, by filter.
 #[derive(Default)]
@@ -44,6 +47,17 @@ impl Drop for OnTheirWay<'_> {
             left => counts.insert(self.filter, left),
         };
     }
+}
+
+/// How far a slice may grow, beside what is on its way to it.
+pub(super) fn slice_growth(
+    growth: Option<AllowedGrowth>,
+    others: Option<&OnTheirWay<'_>>,
+) -> SliceGrowth {
+    growth.map_or(SliceGrowth::ANY, |AllowedGrowth { bytes, is_final }| {
+        let waiting_items = others.map_or(0, |others| others.before);
+        SliceGrowth { allowed_bytes: bytes, is_final, waiting_items }
+    })
 }
 
 #[cfg(test)]

@@ -80,7 +80,8 @@ enum FilterVerb {
         #[arg(long, value_name = "FILE")]
         file: PathBuf,
     },
-    /// OR filters into another one; all must have been created with --like; flush replicated ones first
+    /// OR filters into another one, or add up what they count if they are counting or quotient filters; all must have been created with --like;
+    /// flush replicated ones first
     Merge {
         /// The filter that takes
         target: String,

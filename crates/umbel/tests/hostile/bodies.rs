@@ -168,7 +168,7 @@ async fn names_and_numbers_that_are_none_are_refused() {
         assert!(matches!(answer.grpc(), Some(3 | 8)), "{create:?}: {answer:?}");
     }
     let sources = vec![FILTER.to_owned(); 100_000];
-    let merge = MergeRequest { target: FILTER.to_owned(), sources };
+    let merge = MergeRequest { target: FILTER.to_owned(), sources, request: None };
     let answer = caller.call("/umbel.v1.Filters/Merge", &merge).await;
     assert!(!answer.is_success(), "{answer:?}");
     // Markup is a name like others: whoever shows it must mask it.

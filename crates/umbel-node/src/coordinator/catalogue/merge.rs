@@ -1,27 +1,31 @@
 //! Filters into another one: shard by shard, or this node's copies, which then tell the others.
 
+use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 use umbel_engine::meta::{FilterName, FilterRecord};
-use umbel_engine::shard::{PartError, SetOperation, ShardCommand};
+use umbel_engine::shard::{PartError, RequestStamp, SetOperation, ShardCommand};
+use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::Kind;
 
+use super::SHARD_CALLS_MAX;
 use crate::calls::{ShardAnswer, ShardRequest};
+use crate::coordinator::items::graver;
 use crate::coordinator::replicated::of_copy;
-use crate::coordinator::{Coordinator, LiveFilter, unexpected};
+use crate::coordinator::{ClientRequest, Coordinator, LiveFilter, unexpected};
 use crate::failure::CallFailure;
 
 /// Most filters that one call merges into another.
 const MERGE_SOURCES_MAX: usize = 64;
 
 impl Coordinator {
-    /// ORs what any, or all, of several filters have into another one; answers the number of positions that
-    /// were newly set. Doing it again does no harm. Of replicated filters only what this node has heard of
-    /// is merged.
+    /// ORs what any, or all, of several filters have into another one, or adds it up if they count; answers the number
+    /// of positions that were newly set. Doing it again does no harm, of filters that count if it is the same
+    /// request. Of replicated filters only what this node has heard of is merged.
     pub(crate) async fn merge(
         &self,
         target: &FilterName,
         sources: &[FilterName],
-        operation: SetOperation,
+        (operation, request): (SetOperation, Option<ClientRequest>),
         deadline: Instant,
     ) -> Result<u64, CallFailure> {
         check_sources(target, sources, operation)?;
@@ -45,6 +49,9 @@ impl Coordinator {
             }
         }
         let from = from.iter().map(|source| (source.id, source.record.generation)).collect();
+        if !merges_by_or(&into.record) {
+            return self.add_up(&into, from, request, deadline).await;
+        }
         let command = ShardCommand::MergeSlices {
             target: into.id,
             generation: into.record.generation,
@@ -53,28 +60,36 @@ impl Coordinator {
         };
         let request = |_| ShardRequest::Command(command.clone());
         let answers = self.ask_every_shard(into.cells, request, deadline).await;
-        let (shard_count, mut done_count, mut new_count) = (answers.len(), 0, 0_u64);
-        let mut failure = None;
-        for (_, answer) in answers {
-            match answer {
-                Ok(ShardAnswer::Done(count)) => {
-                    done_count += 1;
-                    new_count = new_count.saturating_add(count);
-                }
-                Ok(other) => failure = Some(unexpected(&other)),
-                Err(error) => failure = Some(error),
-            }
-        }
-        match failure {
-            None => Ok(new_count),
-            Some(error) if done_count == 0 => Err(error),
-            Some(error) => Err(CallFailure::OutcomeUnknown {
-                what: format!(
-                    "{done_count} of {shard_count} shards have merged, and merging again does no \
-                     harm: {error}"
-                ),
-            }),
-        }
+        let answers = answers.into_iter().map(|(_, answer)| answer);
+        new_count_of(answers.collect(), "merging again does no harm")
+    }
+
+    /// Adds what filters count to another one, shard by shard.
+    async fn add_up(
+        &self,
+        into: &LiveFilter,
+        sources: Vec<(FilterId, Generation)>,
+        request: Option<ClientRequest>,
+        deadline: Instant,
+    ) -> Result<u64, CallFailure> {
+        let target = (into.id, into.record.generation);
+        let request = request.map(|request| RequestStamp {
+            id: request.id,
+            acknowledged_below: request.acknowledged_below,
+            digest: 0,
+            owner: request.owner,
+        });
+        let sources = &sources;
+        let ask = |shard| async move {
+            let sum = |growth| {
+                let sources = sources.clone();
+                ShardRequest::Sum { target, sources, request, growth }
+            };
+            self.part_call(into, shard, sum, deadline).await
+        };
+        let shards = stream::iter((0..into.cells.get()).map(ShardId));
+        let answers: Vec<_> = shards.map(ask).buffered(SHARD_CALLS_MAX).collect().await;
+        new_count_of(answers, "the same request, sent again, adds up in the others alone")
     }
 
     /// Refuses a filter of which a shard has every position set: it says nothing of what others have.
@@ -138,6 +153,48 @@ impl Coordinator {
     }
 }
 
+/// Newly set positions of all shards. If only some have done it, `again` says what another try does.
+fn new_count_of(
+    answers: Vec<Result<ShardAnswer, CallFailure>>,
+    again: &str,
+) -> Result<u64, CallFailure> {
+    let (shard_count, mut done_count, mut new_count) = (answers.len(), 0, 0_u64);
+    let mut failure = None;
+    for answer in answers {
+        match answer {
+            Ok(ShardAnswer::Done(count)) => {
+                done_count += 1;
+                new_count = new_count.saturating_add(count);
+            }
+            Ok(other) => failure = Some(graver(failure, unexpected(&other))),
+            Err(error) => failure = Some(graver(failure, error)),
+        }
+    }
+    match failure {
+        None => Ok(new_count),
+        Some(error) if done_count == 0 => Err(error),
+        Some(error) => Err(CallFailure::OutcomeUnknown {
+            what: format!("{done_count} of {shard_count} shards have merged, and {again}: {error}"),
+        }),
+    }
+}
+
+fn merges_by_or(record: &FilterRecord) -> bool {
+    Kind::from_id(record.settings.kind).is_some_and(Kind::merges_by_or)
+}
+
+/// Refuses a kind whose positions are not compared.
+pub(super) fn check_ored(record: &FilterRecord) -> Result<(), CallFailure> {
+    match Kind::from_id(record.settings.kind) {
+        Some(kind) if !kind.merges_by_or() => {
+            let name = record.name.as_str();
+            let what = format!("filter {name:?} is {kind}, whose positions are not compared");
+            Err(PartError::WrongKind { what }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
 fn check_sources(
     target: &FilterName,
     sources: &[FilterName],
@@ -147,7 +204,7 @@ fn check_sources(
     let count = sources.len();
     // What one filter has in common with itself is a union.
     let least = match operation {
-        SetOperation::Union => 1,
+        SetOperation::Union | SetOperation::Sum(_) => 1,
         SetOperation::Intersection => 2,
     };
     if !(least..=MERGE_SOURCES_MAX).contains(&count) {
@@ -182,7 +239,7 @@ pub(super) fn check_mergeable(into: &FilterRecord, from: &FilterRecord) -> Resul
     let (ours, theirs) = (&into.settings, &from.settings);
     for record in [into, from] {
         let kind = Kind::from_id(record.settings.kind);
-        if let Some(kind) = kind.filter(|kind| !kind.merges_by_or()) {
+        if let Some(kind) = kind.filter(|kind| !kind.merges()) {
             let what = format!("filter {:?} is {kind}, which does not merge", record.name.as_str());
             return Err(PartError::WrongKind { what }.into());
         }
@@ -275,10 +332,12 @@ mod tests {
              distribution merge"
         );
         assert_eq!(check_mergeable(&copy, &copy), Ok(()));
-        for kind in Kind::ALL.into_iter().filter(|kind| !kind.merges_by_or()) {
+        for kind in Kind::ALL {
             let same = record("b", kind, 1000, KEY);
-            let error = check_mergeable(&same, &same).unwrap_err();
-            assert!(matches!(error, CallFailure::Part(PartError::WrongKind { .. })));
+            let is_refused =
+                |checked| matches!(checked, Err(CallFailure::Part(PartError::WrongKind { .. })));
+            assert_eq!(is_refused(check_mergeable(&same, &same)), !kind.merges(), "{kind}");
+            assert_eq!(is_refused(check_ored(&same)), !kind.merges_by_or(), "{kind}");
         }
     }
 

@@ -5,7 +5,7 @@ use umbel_engine::meta::FilterName;
 use umbel_engine::shard::{OverlapCount, PartError, SliceShape};
 use umbel_filter::sizing::{self, Estimate, SizingError};
 
-use super::merge::check_mergeable;
+use super::merge::{check_mergeable, check_ored};
 use crate::calls::{ShardAnswer, ShardRequest};
 use crate::coordinator::replicated::of_copy;
 use crate::coordinator::{Coordinator, LiveFilter, unexpected};
@@ -54,6 +54,7 @@ impl Coordinator {
         self.meta_refresh(deadline).await?;
         let one = self.live_filter(ours.as_str(), deadline).await?;
         let other = self.live_filter(theirs.as_str(), deadline).await?;
+        check_ored(&one.record)?;
         check_mergeable(&one.record, &other.record)?;
         let probe_count = probes_of(&one.record.settings.shape);
         if one.record.is_replicated() {

@@ -134,7 +134,8 @@ async fn put_together(
         false => SetOperation::Union,
     };
     let deadline = session.shared.deadlines.of_long_command();
-    let merged = session.shared.coordinator.merge(&target, &names, operation, deadline).await;
+    let merged =
+        session.shared.coordinator.merge(&target, &names, (operation, None), deadline).await;
     merged.map(Reply::number).map_err(|failure| refusal(&failure))
 }
 

@@ -1,0 +1,64 @@
+//! Filters that count, added up by requests that come again.
+
+use umbel_engine::meta::{Distribution, FilterName};
+use umbel_engine::shard::SetOperation;
+use umbel_engine::{OwnerId, RequestId};
+use umbel_filter::Kind;
+
+use super::node_test::{deadline, items, start_alone};
+use crate::coordinator::ClientRequest;
+use crate::coordinator::catalogue::{Hashing, NewFilter};
+use crate::coordinator::sizes::FilterSize;
+
+fn name(text: &str) -> FilterName {
+    FilterName::new(text).unwrap()
+}
+
+/// A filter that is planned for few items takes those of two others, grows for them if it is one that does, and takes them
+/// once, so that each leaves when it is taken out once.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_filters_count_is_added_up_once_for_each_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+    for (kind, capacity) in [(Kind::Counting, 20_000), (Kind::Quotient, 200)] {
+        let [target, one, other] = ["target", "one", "other"].map(|name| format!("{kind} {name}"));
+        let new = NewFilter::Planned {
+            kind,
+            distribution: Distribution::Partitioned,
+            capacity,
+            size: FilterSize::Rate(1e-6),
+            hashing: Hashing::Keyed,
+        };
+        asked.create(&name(&target), &new, None, deadline()).await.unwrap();
+        for (filter, range) in [(&one, 0..2_000), (&other, 1_000..3_000)] {
+            let like = NewFilter::Like(name(&target));
+            asked.create(&name(filter), &like, None, deadline()).await.unwrap();
+            asked.insert(filter, &items(range), None, None, deadline()).await.unwrap();
+        }
+        let sources = [name(&one), name(&other)];
+        let id = RequestId { session, sequence: u64::from(kind.id()) };
+        let request = Some(ClientRequest { id, acknowledged_below: 1, owner: OwnerId::default() });
+        let merge = async || {
+            let operation = (SetOperation::Union, request);
+            asked.merge(&name(&target), &sources, operation, deadline()).await
+        };
+        let new_count = merge().await.unwrap();
+        assert!(new_count >= 2_990, "{kind}: {new_count}");
+        assert_eq!(merge().await, Ok(new_count), "{kind}");
+        let present = async |range: std::ops::Range<u32>| {
+            let answer = asked.contains(&target, &items(range), None, deadline()).await;
+            answer.unwrap().0.count_ones()
+        };
+        assert_eq!(present(0..3_000).await, 3_000, "{kind}");
+        asked.remove(&target, &items(0..3_000), None, deadline()).await.unwrap();
+        let left =
+            (present(0..1_000).await, present(1_000..2_000).await, present(2_000..3_000).await);
+        assert_eq!(left, (0, 1_000, 0), "{kind}: what both had was there twice");
+        let refused = asked.overlap(&name(&one), &name(&other), deadline()).await.unwrap_err();
+        assert!(refused.to_string().contains("whose positions are not compared"), "{refused}");
+    }
+    drop(asked);
+    node.shutdown().await;
+}
