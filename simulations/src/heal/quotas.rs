@@ -113,7 +113,9 @@ async fn grow(clerk: &Clerk, net: &SimNet, addresses: &[String], holder: u32) {
     let (owner, name) = (holder_name(holder), format!("{}s-grows", holder_name(holder)));
     let used = || watch::with(|checks| checks.quotas.now().usage(&owner).1);
     set(clerk, &owner, Quota::default()).await;
-    make_growing(net, &addresses[0], &token_of(holder), &name).await;
+    // Both kinds that grow have their turn.
+    let kind = if addresses.len() % 2 == 0 { Kind::Quotient } else { Kind::Scalable };
+    make_growing(net, &addresses[0], (&token_of(holder), &name), kind).await;
     let planned = used();
     let most = planned + GROWTH_BYTES;
     set(clerk, &owner, Quota { memory_bytes: Some(most), ..Quota::default() }).await;
@@ -147,11 +149,11 @@ async fn grow(clerk: &Clerk, net: &SimNet, addresses: &[String], holder: u32) {
 }
 
 /// Makes the filter that grows, in its owner's name.
-async fn make_growing(net: &SimNet, address: &str, token: &str, name: &str) {
+async fn make_growing(net: &SimNet, address: &str, (token, name): (&str, &str), kind: Kind) {
     loop {
         let request = CreateRequest {
             name: name.to_owned(),
-            kind: Kind::Scalable.into(),
+            kind: kind.into(),
             capacity: GROWING_ITEMS,
             false_positive_rate: RATE,
             hashing: Hashing::Public.into(),
