@@ -114,7 +114,7 @@ async fn grow(clerk: &Clerk, net: &SimNet, addresses: &[String], holder: u32) {
     let used = || watch::with(|checks| checks.quotas.now().usage(&owner).1);
     set(clerk, &owner, Quota::default()).await;
     // Both kinds that grow have their turn.
-    let kind = if addresses.len() % 2 == 0 { Kind::Quotient } else { Kind::Scalable };
+    let kind = if addresses.len().is_multiple_of(2) { Kind::Quotient } else { Kind::Scalable };
     make_growing(net, &addresses[0], (&token_of(holder), &name), kind).await;
     let planned = used();
     let most = planned + GROWTH_BYTES;

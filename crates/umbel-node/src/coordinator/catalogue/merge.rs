@@ -31,14 +31,14 @@ impl Coordinator {
         check_sources(target, sources, operation)?;
         self.meta_refresh(deadline).await?;
         let into = self.live_filter(target.as_str(), deadline).await?;
+        if operation == SetOperation::Intersection {
+            check_bits(&into.record)?;
+        }
         let mut from = Vec::with_capacity(sources.len());
         for name in sources {
             let source = self.live_filter(name.as_str(), deadline).await?;
             check_mergeable(&into.record, &source.record)?;
             from.push(source);
-        }
-        if operation == SetOperation::Intersection {
-            check_bits(&into.record)?;
         }
         if into.record.is_replicated() {
             return self.merge_copies(into, from, operation, deadline).await;
