@@ -270,13 +270,26 @@ fn plant(plan: &Plan) -> anyhow::Result<()> {
     let Some(name) = &plan.planted else { return Ok(()) };
     let bug = crate::bugs::named(name)?;
     #[cfg(feature = "planted")]
-    umbel_step::planted::plant(Some(bug));
+    plant_everywhere(bug);
     anyhow::ensure!(
         umbel_step::planted::PLANTED,
         "the bug {} is not in this build: it needs the feature `planted`",
         bug.name()
     );
     Ok(())
+}
+
+/// Those of tables have a switch beside the tables.
+#[cfg(feature = "planted")]
+fn plant_everywhere(bug: umbel_step::planted::Planted) {
+    use umbel_filter::planted::TableBug;
+    use umbel_step::planted::Planted;
+    umbel_step::planted::plant(Some(bug));
+    umbel_filter::planted::plant(match bug {
+        Planted::QuotientShiftsShort => Some(TableBug::ShiftsShort),
+        Planted::CuckooLosesMoved => Some(TableBug::LosesMoved),
+        _ => None,
+    });
 }
 
 /// On Linux the file that this process runs, even after a build has put another one in its place.

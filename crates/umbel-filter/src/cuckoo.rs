@@ -34,6 +34,7 @@ use crate::capability::{
 };
 use crate::hash::ItemHash;
 use crate::kind::Kind;
+use crate::planted::{self, TableBug};
 use crate::range::HashRange;
 use crate::shape::{BlockShape, CreateError, Shape, ShapeError, ShapeMismatch};
 use crate::sizing::{CUCKOO_COPIES_MAX, Estimate};
@@ -246,7 +247,11 @@ impl Cuckoo {
             return Ok(Insertion::Present);
         }
         let words = self.bits.words_mut();
-        let free = place.buckets.into_iter().find_map(|first| self.slots.find(words, first, 0));
+        let has_room = |first: &usize| {
+            !planted::on(TableBug::LosesMoved) || self.slots.get(words, *first).fingerprint == 0
+        };
+        let mut roomy = place.buckets.into_iter().filter(has_room);
+        let free = roomy.find_map(|first| self.slots.find(words, first, 0));
         let free = free.or_else(|| paths::make_room(self.slots, self.places, words, place));
         let at = free.ok_or(InsertError::Full { item_count: self.item_count })?;
         self.slots.set(words, at, Slot { fingerprint: place.fingerprint, tag: 0 });

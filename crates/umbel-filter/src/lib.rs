@@ -112,6 +112,7 @@ mod ones_count;
 mod operators;
 mod partitioned;
 mod plan;
+pub mod planted;
 mod quotient;
 mod range;
 mod scalable;

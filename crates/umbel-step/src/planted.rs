@@ -161,7 +161,7 @@ planted! {
     StableCountLost = "stable_count_lost",
     /// An insert into a cuckoo filter loses a fingerprint that it moves.
     CuckooLosesMoved = "cuckoo_loses_moved",
-    /// An insert into a quotient filter that shifts others leaves a quotient without its run.
+    /// What an insert into a quotient filter shifts ends a slot early, and an item is overwritten.
     QuotientShiftsShort = "quotient_shifts_short",
     /// A copy that forgets is asked as if its node's clock were three slices of time further.
     CopyForgetsEarly = "copy_forgets_early",

@@ -143,28 +143,10 @@ impl Slice {
             }
             // All or none, so that who is refused can try again: a second insert would count twice.
             AnyFilter::Cuckoo(filter) => {
-                let outcome = filter.insert_all(hashes, &mut outcomes);
-                if planted::on(Planted::CuckooLosesMoved) {
-                    // As if one of the first fingerprints had been on its way to its other bucket.
-                    filter.rewrite(|words| {
-                        words
-                            .iter_mut()
-                            .find(|word| **word != 0)
-                            .into_iter()
-                            .for_each(|word| *word = 0);
-                    });
-                }
-                outcome.map_err(|error| no_room(id, error))
+                filter.insert_all(hashes, &mut outcomes).map_err(|error| no_room(id, error))
             }
             AnyFilter::Quotient(filter) => {
-                let outcome = insert_quotient(id, filter, hashes, &mut outcomes, slice_bytes_max);
-                if planted::on(Planted::QuotientShiftsShort) {
-                    filter.rewrite(|words| {
-                        let first = words.iter_mut().find(|word| **word != 0);
-                        first.into_iter().for_each(|word| *word &= *word - 1);
-                    });
-                }
-                outcome
+                insert_quotient(id, filter, hashes, &mut outcomes, slice_bytes_max)
             }
             filter => {
                 if let AnyFilter::Aging(aging) = filter

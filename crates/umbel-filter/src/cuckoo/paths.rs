@@ -9,6 +9,7 @@
 //! nothing has been changed where there is no such row. Li, Andersen, Kaminsky & Freedman 2014,
 //! doi:10.1145/2592798.2592820, search a cuckoo table so.
 
+use crate::planted::{self, TableBug};
 use crate::sizing::CUCKOO_BUCKETS_LOOKED_AT;
 use crate::slots::{BUCKET_SLOTS, Place, Slots};
 
@@ -62,7 +63,9 @@ fn move_along(
     let (mut free, mut next) = (free, Some(last));
     while let Some((slot, step)) = next {
         let moved = slots.get(words, slot);
-        slots.set(words, free, moved);
+        if !planted::on(TableBug::LosesMoved) {
+            slots.set(words, free, moved);
+        }
         (free, next) = (slot, steps[step].from);
     }
     free
