@@ -145,7 +145,7 @@ planted! {
     HelloUnproved = "hello_unproved",
     /// A clearing counts as done before shards have emptied their slices, which answer whatever generation is asked for.
     FenceSkipped = "fence_skipped",
-    /// A snapshot copies each slice by itself, and nobody looks whether they are of one moment.
+    /// A snapshot copies each slice when its turn comes, and nobody looks whether they are of one moment.
     SnapshotUnsettled = "snapshot_unsettled",
     /// A leader moves windows on by its own clock, and by no entry of the log.
     ReplicaClock = "replica_clock",

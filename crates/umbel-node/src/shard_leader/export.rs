@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 use umbel_engine::{FilterId, Generation};
-use umbel_step::planted::{self, Planted};
 
 use super::ShardLeader;
 use crate::calls::{ShardAnswer, ShardFailure, SnapshotId};
@@ -24,12 +23,12 @@ impl ShardLeader {
     ) -> Result<ShardAnswer, ShardFailure> {
         self.check_leader()?;
         let hold = match snapshot {
-            Some(snapshot) if !planted::on(Planted::SnapshotUnsettled) => {
+            Some(snapshot) => {
                 let writes = timeout(SNAPSHOT_HOLD_MAX, Arc::clone(&self.writes).write_owned());
                 let writes = writes.await.map_err(|_| ShardFailure::NotSettled)?;
                 Some(Hold { snapshot, writes })
             }
-            _ => None,
+            None => None,
         };
         self.confirm().await?;
         let (copy, written_index) = self.group.replica().read_shard(|state| {
@@ -48,7 +47,7 @@ impl ShardLeader {
         self.confirm().await?;
         let state = self.group.replica();
         let now = state.read_shard(|state| state.written_index(filter, generation))?;
-        if now != written_index && !planted::on(Planted::SnapshotUnsettled) {
+        if now != written_index {
             self.exports.end(export);
             return Err(ShardFailure::NotSettled);
         }

@@ -9,6 +9,7 @@ use umbel_engine::meta::{FilterName, FilterState};
 use umbel_engine::shard::PartError;
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::{CellCount, Kind};
+use umbel_step::planted::{self, Planted};
 
 use super::snapshot::{SliceExport, Snapshot};
 use super::whole::CopyFrames;
@@ -277,6 +278,7 @@ impl FilterFrames {
         } else {
             (filter, None)
         };
+        let is_snapshot = is_snapshot && !planted::on(Planted::SnapshotUnsettled);
         let snapshot = if is_snapshot && copy.is_none() {
             let slices = (filter.id, filter.record.generation);
             Some(coordinator.snapshot(slices, filter.cells, known.as_ref(), deadline).await?)
