@@ -4,6 +4,7 @@
 #[expect(
     missing_docs,
     unused_qualifications,
+    clippy::large_enum_variant,
     clippy::missing_errors_doc,
     clippy::too_many_lines,
     reason = "generated code; its documentation is that of the .proto files"

@@ -242,9 +242,7 @@ impl Planted {
             | Self::PartsNamedAlike
             | Self::WeightsAlike
             | Self::FinishBeforeAdded => &[DEDUP, "jobs_end"],
-            Self::GateLeftOpen | Self::StartUnheard => {
-                &["nothing_ungranted_is_done", "refusals_tell_nothing"]
-            }
+            Self::GateLeftOpen | Self::StartUnheard => STRANGERS,
             Self::ForeignSessionAccepted => &["sessions_are_their_owners"],
             Self::RemovedNodeAdmitted => &["removed_stay_out"],
             Self::NewTokenUnasked => &["new_tokens_count_at_once"],
@@ -359,6 +357,8 @@ impl Planted {
     }
 }
 
+/// What strangers may not hear.
+const STRANGERS: &[&str] = &["nothing_ungranted_is_done", "refusals_tell_nothing"];
 /// A table of an item less.
 const ITEM_LOST: &[&str] = &[ACKED, "answers_linearize", "one_new_per_item"];
 /// What breaks when a log ends before what it confirmed.

@@ -1,6 +1,7 @@
 //! `umbel filter`: named filters of a cluster.
 
 mod bulk;
+mod changes;
 mod contains_any;
 pub(crate) mod count;
 pub(crate) mod create;
@@ -25,11 +26,10 @@ use contains_any::ContainsAnyArgs;
 use create::CreateArgs;
 use items::ItemArgs;
 use levels::{AckArg, LevelArg};
-use replicated::say_unconfirmed;
 use serde_json::{Map, json};
 use std::path::PathBuf;
 use std::time::SystemTime;
-use umbel_client::{AckLevel, Cleared, Client, Dropped, ReadLevel};
+use umbel_client::{AckLevel, Client, ReadLevel};
 
 /// Arguments of `umbel filter`.
 #[derive(Args)]
@@ -242,42 +242,12 @@ impl FilterArgs {
                 overlap::run(&client, first, second, json).await?;
             }
             FilterVerb::Flush { name } => return replicated::flush(&client, name, json).await,
-            FilterVerb::Clear { name } => {
-                let Cleared { generation, unconfirmed_nodes } = client.clear(name).await?;
-                let value = json!({
-                    "generation": generation,
-                    "unconfirmed_nodes": unconfirmed_nodes,
-                });
-                print(json, &value, || facts(&[("generation", generation.to_string())]))?;
-                say_unconfirmed(
-                    &unconfirmed_nodes,
-                    "each empties its copy as soon as it hears of it, and answers from the old \
-                     items until then",
-                );
-            }
-            FilterVerb::Rotate { name } => {
-                let generation = client.rotate(name).await?;
-                print(json, &json!({ "generation": generation }), || {
-                    facts(&[("generation", generation.to_string())])
-                })?;
-            }
+            FilterVerb::Clear { name } => changes::clear(&client, name, json).await?,
+            FilterVerb::Rotate { name } => changes::rotate(&client, name, json).await?,
             FilterVerb::Rename { name, new_name, replace } => {
-                let renamed = match replace {
-                    true => client.rename_over(name, new_name).await?,
-                    false => client.rename(name, new_name).await?,
-                };
-                show::print_summary(json, &renamed)?;
+                changes::rename(&client, (name, new_name), *replace, json).await?;
             }
-            FilterVerb::Drop { name } => {
-                let Dropped { unconfirmed_nodes } = client.drop_filter(name).await?;
-                let value = json!({ "dropped": name, "unconfirmed_nodes": unconfirmed_nodes });
-                print(json, &value, String::new)?;
-                say_unconfirmed(
-                    &unconfirmed_nodes,
-                    "each drops its copy as soon as it hears of it, and may answer from it until \
-                     then",
-                );
-            }
+            FilterVerb::Drop { name } => changes::drop_filter(&client, name, json).await?,
         }
         Ok(Exit::Done)
     }

@@ -52,6 +52,13 @@ pub(in crate::meta) fn create_replicated(name: &str, key_id: u64, importing: boo
     MetaCommand::CreateFilter { name, settings, importing, owner: None }
 }
 
+fn rename(
+    (filter, generation, name, replaced): (FilterId, u64, u64, Option<FilterId>),
+) -> MetaCommand {
+    let name = FilterName::new(format!("filter {name}")).unwrap();
+    MetaCommand::RenameFilter { filter, generation: Generation(generation), name, replaced }
+}
+
 /// Any command, mostly about things that may exist.
 pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
     let node = || (1_u64..14).prop_map(NodeId);
@@ -94,12 +101,7 @@ pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
             filter,
             generation: Generation(g),
         }),
-        2 => (filter(), 0_u64..4, 0..4_u64, proptest::option::of(filter())).prop_map(
-            |(filter, g, name, replaced)| {
-                let name = FilterName::new(&format!("filter {name}")).unwrap();
-                MetaCommand::RenameFilter { filter, generation: Generation(g), name, replaced }
-            },
-        ),
+        2 => (filter(), 0_u64..4, 0..4_u64, prop::option::of(filter())).prop_map(rename),
         2 => (filter(), 0_u64..4).prop_map(|(filter, g)| MetaCommand::FilterCleared {
             filter,
             generation: Generation(g),

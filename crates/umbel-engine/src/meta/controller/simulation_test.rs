@@ -137,7 +137,7 @@ impl World {
             5 => MetaCommand::ActivateImport { filter },
             6 => {
                 let generation = self.state.filter(filter).map_or(Generation(1), |f| f.generation);
-                let name = FilterName::new(&format!("filter {}", dice >> 20 & 3)).unwrap();
+                let name = FilterName::new(format!("filter {}", dice >> 20 & 3)).unwrap();
                 match dice & 0x10 {
                     0 => MetaCommand::ClearFilter { filter, generation },
                     _ => MetaCommand::RenameFilter { filter, generation, name, replaced: None },

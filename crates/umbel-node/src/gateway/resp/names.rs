@@ -71,7 +71,7 @@ async fn copy_over(
 ) -> Result<(), CallFailure> {
     let coordinator = &session.shared.coordinator;
     let number = coordinator.seed().number(Purpose::Snapshot);
-    let beside = FilterName::new(&format!("copying-{number:016x}"));
+    let beside = FilterName::new(format!("copying-{number:016x}"));
     let beside = beside.map_err(|error| CallFailure::Invalid { what: error.to_string() })?;
     copy_in(session, name, &beside).await?;
     let deadline = session.shared.deadlines.of_long_command();
