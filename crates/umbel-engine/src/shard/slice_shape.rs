@@ -281,8 +281,8 @@ impl SliceShape {
     ///
     /// let (kind, block_count) = (Kind::Quotient.id(), 1);
     /// let quotient = SliceShape::Blocks { kind, block_count, block_bits: 1 << 16, probe_count: 6 };
-    /// // Slots of 8 bits and 2 more, then twice as many of 7 and 2 more.
-    /// assert_eq!((quotient.memory_bytes(HashRange::WHOLE)?, bytes(quotient, 1)?), (83_328, 66_688));
+    /// // 65,792 slots of 8 bits and 2 more and 1,028 offsets, then two pages of 7 and 2 more, each in whole lines.
+    /// assert_eq!((quotient.memory_bytes(HashRange::WHOLE)?, bytes(quotient, 1)?), (83_328, 2 * 75_072 - 83_328));
     /// assert!(bytes(quotient, 6).is_err(), "a remainder has a bit at least");
     /// # Ok::<(), umbel_engine::shard::SliceShapeError>(())
     /// ```
