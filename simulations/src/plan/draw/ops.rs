@@ -15,15 +15,6 @@ const CALL_ITEMS_MAX: u32 = 64;
 /// The first of the items that only one burst inserts, into whatever filter.
 const FRESH_ITEM: u32 = 1_000_000;
 
-/// The first of the items that follow each other while a filter is copied.
-const TRAIL_ITEM: u32 = 1_500_000;
-
-/// How many of them follow each other.
-const TRAIL_ITEMS: u32 = 12;
-
-/// Milliseconds from one of them to the next: about as long as an insert takes.
-const TRAIL_STEP_MS: u64 = 25;
-
 /// Where one plan differs from another.
 struct Habits {
     /// Chances of each verb, relative to each other.
@@ -95,55 +86,27 @@ pub(super) fn draw_snapshots(
     if filters.is_empty() || dice.one_in(2) {
         return Vec::new();
     }
-    let keeps = |filter: &FilterPlan| {
-        let kind = filter.kind;
-        !kind.forgets() && !kind.removes() && !others.iter().any(|plan| rewrites(&plan.op, filter))
-    };
+    let keeps = |filter: &FilterPlan| !filter.kind.forgets() && !filter.kind.removes();
     let lasting = filters.iter().position(keeps);
     let (mean_ms, renames) = (dice.between(200, 1_500), dice.one_in(2));
     let mut ops = Vec::new();
     let mut at_ms = dice.gap(mean_ms);
-    let mut fresh = TRAIL_ITEM;
     while at_ms < run_ms {
         let any = draw_index(dice, filters);
         let index = if dice.one_in(4) { any } else { lasting.unwrap_or(any) };
-        let filter = &filters[index];
-        let mut push = |dice: &mut Dice, at_ms, op| {
-            let (client, via) = (dice.count(0, world.clients - 1), dice.count(1, world.nodes));
-            ops.push(OpPlan { at_ms, client, via, op });
-        };
-        let name = || filter.name.clone();
+        let (client, via) = (dice.count(0, world.clients - 1), dice.count(1, world.nodes));
+        let filter = filters[index].name.clone();
         // While it has another name, its own one is free for whoever creates it anew.
-        let is_renamed =
-            renames && dice.one_in(8) && !others.iter().any(|plan| rewrites(&plan.op, filter));
-        if is_renamed {
-            push(dice, at_ms, Op::Rename { filter: name() });
-        } else {
-            push(dice, at_ms, Op::Snapshot { filter: name() });
-        }
-        if !is_renamed && dice.one_in(2) {
-            // Items that follow each other, so that a copy may have one and lack the one before.
-            for step in 0..TRAIL_ITEMS {
-                let op = Op::Insert { filter: name(), items: vec![fresh], copies: 1 };
-                push(dice, at_ms + u64::from(step) * TRAIL_STEP_MS, op);
-                fresh += 1;
-            }
-        }
+        let creates =
+            |plan: &OpPlan| matches!(&plan.op, Op::Create { filter: own } if *own == filter);
+        let op = match renames && dice.one_in(8) && !others.iter().any(creates) {
+            true => Op::Rename { filter },
+            false => Op::Snapshot { filter },
+        };
+        ops.push(OpPlan { at_ms, client, via, op });
         at_ms += dice.gap(mean_ms).max(1);
     }
-    ops.retain(|op| op.at_ms < run_ms);
     ops
-}
-
-/// Whether an operation takes items out of a filter, or brings some that nobody inserts there.
-fn rewrites(op: &Op, filter: &FilterPlan) -> bool {
-    match op {
-        Op::Clear { filter: own } | Op::Drop { filter: own } | Op::Create { filter: own } => {
-            *own == filter.name
-        }
-        Op::Merge { filter: own, .. } | Op::Intersect { filter: own, .. } => *own == filter.name,
-        _ => false,
-    }
 }
 
 fn draw_habits(dice: &mut Dice, world: WorldShape, filters: &[FilterPlan]) -> Habits {
