@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::{OwnedRwLockWriteGuard, mpsc, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 use umbel_engine::shard::SliceCopy;
 use umbel_engine::{FilterId, Generation};
 
@@ -15,7 +15,7 @@ use crate::calls::{ShardFailure, SnapshotId};
 use crate::export_change::{ExportedFrame, FrameDigests, Known};
 use crate::limits::{
     EXPORT_ANSWER_BYTES, EXPORT_FRAME_PAYLOAD_BYTES_MAX, EXPORT_IDLE_MAX, EXPORTS_MAX,
-    SNAPSHOT_HOLD_MAX, SNAPSHOTS_MAX,
+    SNAPSHOTS_MAX,
 };
 
 /// Frames of an answer at most: those that did not change are so small that their number is what makes an answer long.
@@ -60,6 +60,8 @@ pub(crate) struct Copied {
 pub(crate) struct Hold {
     pub(crate) snapshot: SnapshotId,
     pub(crate) writes: OwnedRwLockWriteGuard<()>,
+    /// When they go on at the latest.
+    pub(crate) until: Instant,
 }
 
 impl Exports {
@@ -78,7 +80,7 @@ impl Exports {
         let mut table = self.lock();
         let now = Instant::now();
         table.running.retain(|_, export| now - export.used < EXPORT_IDLE_MAX);
-        let (snapshot, held) = hold.map(|Hold { snapshot, writes }| (snapshot, writes)).unzip();
+        let snapshot = hold.as_ref().map(|hold| hold.snapshot);
         if !table.has_room(snapshot) {
             return Err(ShardFailure::TooManyExports);
         }
@@ -88,9 +90,10 @@ impl Exports {
         tokio::spawn(make_frames(copy, known, sender, asks));
         table.last += 1;
         let export = table.last;
-        if held.is_some() {
-            tokio::spawn(end_unsettled(Arc::downgrade(self), export));
-        }
+        let held = hold.map(|Hold { writes, until, .. }| {
+            tokio::spawn(end_unsettled(Arc::downgrade(self), export, until));
+            writes
+        });
         let frames = Some(frames);
         let running = Running { copied, used: now, frames, asked, snapshot, held };
         table.running.insert(export, running);
@@ -180,8 +183,8 @@ impl Table {
 }
 
 /// Ends an export of a snapshot that nobody settles, so that no write waits longer.
-async fn end_unsettled(exports: Weak<Exports>, export: u64) {
-    sleep(SNAPSHOT_HOLD_MAX).await;
+async fn end_unsettled(exports: Weak<Exports>, export: u64, until: Instant) {
+    sleep_until(until).await;
     let Some(exports) = exports.upgrade() else { return };
     let mut table = exports.lock();
     if table.running.get(&export).is_some_and(|export| export.held.is_some()) {

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use tokio::sync::RwLock;
-use tokio::time::{advance, timeout};
+use tokio::time::{advance, sleep, timeout};
 use umbel_engine::ShardId;
 use umbel_engine::shard::{KeyName, ShardCommand, ShardState, SliceShape, SliceSpec};
 use umbel_filter::{CellCount, HashFunction, HashRange, Kind};
 
 use super::*;
+use crate::limits::SNAPSHOT_HOLD_MAX;
 
 const FILTER: FilterId = FilterId(1);
 const COPIED: Copied = Copied { filter: FILTER, generation: Generation(1), written_index: 7 };
@@ -31,7 +32,8 @@ async fn begin(
     writes: &Arc<RwLock<()>>,
 ) -> Result<u64, ShardFailure> {
     let writes = Arc::clone(writes).write_owned().await;
-    exports.begin(COPIED, copy(), None, Some(Hold { snapshot, writes }))
+    let until = Instant::now() + SNAPSHOT_HOLD_MAX;
+    exports.begin(COPIED, copy(), None, Some(Hold { snapshot, writes, until }))
 }
 
 #[tokio::test(start_paused = true)]

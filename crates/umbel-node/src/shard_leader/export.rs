@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use umbel_engine::{FilterId, Generation};
 
 use super::ShardLeader;
@@ -24,13 +24,20 @@ impl ShardLeader {
         self.check_leader()?;
         let hold = match snapshot {
             Some(snapshot) => {
-                let writes = timeout(SNAPSHOT_HOLD_MAX, Arc::clone(&self.writes).write_owned());
-                let writes = writes.await.map_err(|_| ShardFailure::NotSettled)?;
-                Some(Hold { snapshot, writes })
+                // Others wait from here on, also while this one does.
+                let until = Instant::now() + SNAPSHOT_HOLD_MAX;
+                let held = async {
+                    let writes = Arc::clone(&self.writes).write_owned().await;
+                    self.confirm().await.map(|()| Hold { snapshot, writes, until })
+                };
+                let held = timeout_at(until, held).await;
+                Some(held.map_err(|_| ShardFailure::NotSettled)??)
             }
-            None => None,
+            None => {
+                self.confirm().await?;
+                None
+            }
         };
-        self.confirm().await?;
         let (copy, written_index) = self.group.replica().read_shard(|state| {
             let copy = state.copy_slice(filter, generation)?;
             Ok::<_, ShardFailure>((copy, state.written_index(filter, generation)?))
