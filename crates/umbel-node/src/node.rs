@@ -46,6 +46,8 @@ pub(crate) mod node_test;
 #[cfg(test)]
 mod overlap_test;
 #[cfg(test)]
+mod renamed_test;
+#[cfg(test)]
 mod replicated_copies_test;
 #[cfg(test)]
 pub(crate) mod replicated_test;

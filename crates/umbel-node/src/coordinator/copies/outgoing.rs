@@ -60,12 +60,12 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<BackupParts, CallFailure> {
         self.meta_refresh(deadline).await?;
-        let (cells, mut names) = self.read_meta(|state| {
+        let (cells, mut filters) = self.read_meta(|state| {
             let live = state.filters().filter(|(_, record)| record.state == FilterState::Live);
-            let names: Vec<_> = live.map(|(_, record)| record.name.clone()).collect();
-            (cells_of(state), names)
+            let filters: Vec<_> = live.map(|(id, record)| (record.name.clone(), id)).collect();
+            (cells_of(state), filters)
         })?;
-        names.sort_unstable();
+        filters.sort_unstable();
         let head = BackupHead {
             format: BACKUP_FORMAT,
             cluster: self.cluster_id(),
@@ -73,8 +73,8 @@ impl Coordinator {
             begun_ms: self.seed().wall_ms(),
         };
         let coordinator = Arc::clone(self);
-        let (names, step) = (names.into(), BackupStep::Head(head));
-        Ok(BackupParts { coordinator, is_snapshot, names, step, filter_count: 0 })
+        let (filters, step) = (filters.into(), BackupStep::Head(head));
+        Ok(BackupParts { coordinator, is_snapshot, filters, step, filter_count: 0 })
     }
 }
 
@@ -152,8 +152,9 @@ impl ExportParts {
 pub(crate) struct BackupParts {
     coordinator: Arc<Coordinator>,
     is_snapshot: bool,
-    /// Filters that are yet to be copied.
-    names: VecDeque<FilterName>,
+    /// Filters that are yet to be copied, and their names when the backup began: one that has another name since is
+    /// copied under the one that it had.
+    filters: VecDeque<(FilterName, FilterId)>,
     step: BackupStep,
     filter_count: u64,
 }
@@ -190,18 +191,22 @@ impl BackupParts {
 
     /// The beginning of the next filter that is still there, or the end of the backup.
     async fn next_filter(&mut self) -> Result<BackupPart, CallFailure> {
-        while let Some(name) = self.names.pop_front() {
+        while let Some((name, id)) = self.filters.pop_front() {
             let deadline = step_deadline();
-            let (LiveFilter { record, .. }, frames) = match self.begin(&name, deadline).await {
-                Ok(begun) => begun,
+            let (LiveFilter { record, .. }, frames) = match self.begin(id, deadline).await {
+                Ok(Some(begun)) => begun,
                 // It was dropped since the backup began.
-                Err(CallFailure::UnknownFilter { .. }) => continue,
-                // It was dropped or cleared just now, or this node's copy of the catalogue is old.
-                Err(CallFailure::Part(
-                    PartError::UnknownSlice { .. } | PartError::StaleGeneration { .. },
-                )) => {
+                Ok(None) => continue,
+                // It was dropped, cleared or renamed just now, or this node's copy of the catalogue is old.
+                Err(
+                    CallFailure::UnknownFilter { .. }
+                    | CallFailure::Changed { .. }
+                    | CallFailure::Part(
+                        PartError::UnknownSlice { .. } | PartError::StaleGeneration { .. },
+                    ),
+                ) => {
                     self.coordinator.meta_refresh(deadline).await?;
-                    self.names.push_front(name);
+                    self.filters.push_front((name, id));
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -215,18 +220,26 @@ impl BackupParts {
         Ok(BackupPart::End { filter_count: self.filter_count })
     }
 
-    /// Begins to copy a filter, up to its first frame.
+    /// Begins to copy a filter, up to its first frame; None if it was dropped.
     async fn begin(
         &self,
-        name: &FilterName,
+        id: FilterId,
         deadline: Instant,
-    ) -> Result<(LiveFilter, FilterFrames), CallFailure> {
+    ) -> Result<Option<(LiveFilter, FilterFrames)>, CallFailure> {
+        let name = self.coordinator.read_meta(|state| {
+            let record = state.filter(id).filter(|record| record.state != FilterState::Dropping)?;
+            Some(record.name.clone())
+        })?;
+        let Some(name) = name else { return Ok(None) };
         let filter = self.coordinator.live_filter(name.as_str(), deadline).await?;
+        if filter.id != id {
+            return Err(CallFailure::Changed { name: name.into() });
+        }
         let wish = ExportWish { known: None, is_snapshot: self.is_snapshot };
         let (filter, mut frames) =
             FilterFrames::begin(&self.coordinator, filter, wish, deadline).await?;
         frames.fill().await?;
-        Ok((filter, frames))
+        Ok(Some((filter, frames)))
     }
 
     /// The parts as a stream, which ends after an error.
