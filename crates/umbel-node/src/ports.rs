@@ -232,7 +232,7 @@ pub enum Purpose {
     Wrapping,
     /// Random items that filters are asked for, to measure their rate.
     RateProbes,
-    /// Numbers of snapshots.
+    /// Numbers of snapshots, and of copies that are made beside a filter.
     Snapshot,
 }
 

@@ -30,6 +30,7 @@ use crate::limits::{CALL_TIMEOUT_DEFAULT, EXPORT_FRAME_PAYLOAD_BYTES_MAX};
 use crate::raft::encoding::{decode, encode};
 
 mod incoming;
+mod inside;
 mod outgoing;
 mod snapshot;
 mod whole;

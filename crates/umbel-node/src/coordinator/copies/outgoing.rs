@@ -250,6 +250,11 @@ impl BackupParts {
     }
 }
 
+/// A change came in place of a frame, where nothing is known to whoever asked: a bug.
+pub(super) fn unknown_change(shard: ShardId) -> CallFailure {
+    CallFailure::Storage { what: format!("a change of a frame of {shard} that nobody has") }
+}
+
 /// The frames of a filter that are to come, shard by shard.
 struct FilterFrames {
     coordinator: Arc<Coordinator>,
@@ -319,10 +324,7 @@ impl FilterFrames {
     async fn next(&mut self) -> Result<Option<CopyFrame>, CallFailure> {
         match self.next_or_change().await? {
             Some((shard, ExportedFrame::Whole(frame))) => Ok(Some(CopyFrame { shard, frame })),
-            Some((shard, ExportedFrame::Change(_))) => {
-                let what = format!("a change of a frame of {shard} that nobody has");
-                Err(CallFailure::Storage { what })
-            }
+            Some((shard, ExportedFrame::Change(_))) => Err(unknown_change(shard)),
             None => Ok(None),
         }
     }
