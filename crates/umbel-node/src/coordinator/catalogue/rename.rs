@@ -30,7 +30,8 @@ impl Coordinator {
         if name == new {
             return Ok((id, record));
         }
-        for tried in 1_u32.. {
+        let mut try_count = 1;
+        loop {
             let other =
                 self.read_meta(|state| state.filter_by_name(new.as_str()).map(|(id, _)| id))?;
             let replaced = other.filter(|_| replaces);
@@ -40,14 +41,14 @@ impl Coordinator {
                 Ok(_) => return self.wait_renamed((id, &record), (name, replaced), deadline).await,
                 // Another filter has come under that name since this node looked.
                 Err(CallFailure::Meta(MetaError::NameTaken { .. }))
-                    if replaces && tried < REPLACE_TRIES_MAX =>
+                    if replaces && try_count < REPLACE_TRIES_MAX =>
                 {
+                    try_count += 1;
                     self.meta_refresh(deadline).await?;
                 }
                 Err(failure) => return Err(failure),
             }
         }
-        unreachable!("the last try returns")
     }
 
     async fn wait_renamed(
