@@ -31,11 +31,12 @@ impl Slice {
     /// Bytes beyond those that it began with that a slice which grows takes when so many items more have come, at
     /// most those of the largest slice; None where that is no more than it takes now.
     pub(super) fn growth_with(&self, item_count: u64) -> Option<u64> {
-        if self.filter.room()? >= item_count {
+        let room = self.filter.room()?;
+        if room >= item_count {
             return None;
         }
         let bytes = match &self.filter {
-            AnyFilter::Scalable(filter) => levels_with(filter, item_count),
+            AnyFilter::Scalable(filter) => levels_with(filter, room, item_count),
             AnyFilter::Quotient(filter) => growth_with(filter, item_count),
             _ => None,
         };
@@ -43,10 +44,8 @@ impl Slice {
     }
 }
 
-/// Bytes of a slice of levels that has room for so many items more.
-fn levels_with(filter: &Scalable, item_count: u64) -> Option<u64> {
-    let newest = filter.levels().last()?;
-    let mut room = newest.capacity().saturating_sub(newest.item_count());
+/// Bytes of a slice of levels, whose newest one has some room, that has room for so many items more.
+fn levels_with(filter: &Scalable, mut room: u64, item_count: u64) -> Option<u64> {
     let (shape, mut bytes) = (filter.scalable_shape(), memory_of(filter));
     for level in u32::try_from(filter.levels().len()).ok()?.. {
         let (capacity, blocks) = shape.level(level).ok()?;
