@@ -53,12 +53,19 @@ pub(super) struct Caller {
 enum Standing {
     /// A node, or a client of a cluster without principals.
     Unlimited,
-    /// Whatever its rights are when they are asked for.
-    Principal(PrincipalName),
+    /// Whatever its rights are when they are asked for, while it is proved by what it has shown.
+    Principal(Proved),
     /// Nobody, and why; what else the connection might prove does not count.
     Nobody(&'static str),
     /// This node does not know the cluster's principals yet.
     Unknown,
+}
+
+/// A principal, and what proved it. Its name alone is not enough: with another token, its rights may be others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Proved {
+    name: PrincipalName,
+    proof: Proof,
 }
 
 /// A token is not right: nothing tells whether there is a principal of its name.
@@ -81,14 +88,31 @@ const NO_MEMBER: &str = "that node was removed from the cluster, or never was in
 
 const OTHER_CLUSTER: &str = "its certificate is for another cluster than this one";
 
-/// The principal that a credential proves.
-fn of_token(state: &MetaState, now_ms: u64, shown: Credential<'_>) -> Option<PrincipalName> {
-    let Credential::Token { name, secret } = shown else { return None };
-    let Principal { proof: Proof::Token { digest }, .. } = valid(state, now_ms, name)? else {
-        return None;
-    };
-    // Hashes are compared in constant time.
-    (blake3::hash(secret.as_bytes()) == *digest).then(|| PrincipalName::new(name)).flatten()
+impl Proved {
+    /// The principal that a credential proves.
+    fn by_token(state: &MetaState, now_ms: u64, shown: Credential<'_>) -> Option<Self> {
+        let Credential::Token { name, secret } = shown else { return None };
+        let &Principal { proof: Proof::Token { digest }, .. } = valid(state, now_ms, name)? else {
+            return None;
+        };
+        // Hashes are compared in constant time.
+        let is_right = blake3::hash(secret.as_bytes()) == digest;
+        let name = is_right.then(|| PrincipalName::new(name)).flatten()?;
+        Some(Self { name, proof: Proof::Token { digest } })
+    }
+
+    /// The principal that a client's certificate with this name proves.
+    fn by_certificate(state: &MetaState, now_ms: u64, name: &str) -> Option<Self> {
+        let principal = valid(state, now_ms, name)?;
+        let name = (principal.proof == Proof::Certificate).then(|| PrincipalName::new(name))??;
+        Some(Self { name, proof: Proof::Certificate })
+    }
+
+    /// The principal as it is now; None if it is gone, has expired, or proves itself otherwise.
+    fn find<'a>(&self, state: &'a MetaState, now_ms: u64) -> Option<&'a Principal> {
+        let found = valid(state, now_ms, self.name.as_str())?;
+        (found.proof == self.proof).then_some(found)
+    }
 }
 
 /// Without TLS nodes prove nothing, and whoever reaches the port may speak as one.
@@ -127,7 +151,8 @@ impl Standing {
             (PeerIdentity::Node, ..) => Self::Unlimited,
             (PeerIdentity::Member(member), ..) => Self::of_member(*member, state),
             (_, shown, Some(true), Some(state)) if shown != Nothing => {
-                of_token(state, now_ms, shown).map_or(Self::Nobody(BAD_TOKEN), Self::Principal)
+                let proved = Proved::by_token(state, now_ms, shown);
+                proved.map_or(Self::Nobody(BAD_TOKEN), Self::Principal)
             }
             (PeerIdentity::Unchecked | PeerIdentity::Client(_), Nothing, None, _) => {
                 Self::Unlimited
@@ -136,10 +161,8 @@ impl Standing {
             (PeerIdentity::Anonymous, ..) => Self::Nobody(NO_PROOF),
             (PeerIdentity::Unchecked, _, Some(true), _) => Self::Nobody(NO_TOKEN),
             (PeerIdentity::Client(name), _, Some(true), Some(state)) => {
-                let is_known = valid(state, now_ms, name)
-                    .is_some_and(|principal| principal.proof == Proof::Certificate);
-                let name = is_known.then(|| PrincipalName::new(&**name)).flatten();
-                name.map_or(Self::Nobody(NO_PRINCIPAL), Self::Principal)
+                let proved = Proved::by_certificate(state, now_ms, name);
+                proved.map_or(Self::Nobody(NO_PRINCIPAL), Self::Principal)
             }
             // Nobody has been named yet who may do less.
             (PeerIdentity::Unchecked | PeerIdentity::Client(_), ..) => Self::Unlimited,
@@ -221,7 +244,7 @@ impl Caller {
     /// If it has used them up.
     pub(super) fn take(&self, amounts: Amounts) -> Result<(), CallFailure> {
         match &self.standing {
-            Standing::Principal(name) => self.coordinator.take(name, amounts),
+            Standing::Principal(proved) => self.coordinator.take(&proved.name, amounts),
             _ => Ok(()),
         }
     }
@@ -282,7 +305,15 @@ impl Caller {
     /// Whose sessions are the caller's: empty where it is no principal.
     pub(super) fn owner(&self) -> String {
         match &self.standing {
-            Standing::Principal(name) => name.as_str().to_owned(),
+            Standing::Principal(proved) => proved.name.as_str().to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    /// Tells callers apart that may see different things, also those of one name with different tokens.
+    pub(super) fn viewer(&self) -> String {
+        match &self.standing {
+            Standing::Principal(Proved { name, proof }) => format!("{name} {proof:?}"),
             _ => String::new(),
         }
     }
@@ -290,26 +321,27 @@ impl Caller {
     /// Whose the filters are that the caller makes; None where it is no principal.
     pub(super) fn principal_name(&self) -> Option<PrincipalName> {
         match &self.standing {
-            Standing::Principal(name) => Some(name.clone()),
+            Standing::Principal(proved) => Some(proved.name.clone()),
             _ => None,
         }
     }
 
     /// The principal whose rights the caller has.
     pub(super) fn principal(&self) -> Option<(PrincipalName, Principal)> {
-        let Standing::Principal(name) = &self.standing else { return None };
-        let found = |state: &MetaState| state.principal(name.as_str()).cloned();
-        Some((name.clone(), self.coordinator.read_meta(found).ok()??))
+        let Standing::Principal(proved) = &self.standing else { return None };
+        let now_ms = self.coordinator.seed().wall_ms();
+        let found = |state: &MetaState| proved.find(state, now_ms).cloned();
+        Some((proved.name.clone(), self.coordinator.read_meta(found).ok()??))
     }
 
     /// Asks the rights that the caller has now, which may have been taken since it passed the gate.
     fn has(&self, is_granted: impl FnOnce(&Rights) -> bool) -> bool {
         match &self.standing {
             Standing::Unlimited => true,
-            Standing::Principal(name) => {
+            Standing::Principal(proved) => {
                 let now_ms = self.coordinator.seed().wall_ms();
                 let found = self.coordinator.read_meta(|state| {
-                    valid(state, now_ms, name.as_str()).is_some_and(|p| is_granted(&p.rights))
+                    proved.find(state, now_ms).is_some_and(|found| is_granted(&found.rights))
                 });
                 found.unwrap_or(false)
             }
@@ -428,7 +460,7 @@ impl Caller {
 impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.standing {
-            Standing::Principal(name) => write!(f, "principal {name}"),
+            Standing::Principal(proved) => write!(f, "principal {}", proved.name),
             _ => write!(f, "{}", self.connection),
         }
     }

@@ -216,7 +216,7 @@ impl Console {
         let caller = request.extensions().get::<Caller>().ok_or(WatchError::NotGated)?;
         let owner = caller.owner();
         let place = self.places.take(&owner)?;
-        let topic = view.topic(page, owner.clone());
+        let topic = view.topic(page, caller.viewer());
         let (console, asked, asker) = (Arc::clone(self), topic.clone(), caller.clone());
         let latest = self.topics.watch(topic.clone(), move |depth| {
             let (console, asked, asker) = (Arc::clone(&console), asked.clone(), asker.clone());

@@ -30,8 +30,10 @@ fn standing(connection: &PeerIdentity, token: Option<&str>, state: Option<&MetaS
     Standing::of(connection, Credential::of_header(token.as_ref()), state, 5)
 }
 
+/// One of the principals of [`guarded`], as it proves itself there.
 fn named(name: &str) -> Standing {
-    Standing::Principal(PrincipalName::new(name).unwrap())
+    let proof = guarded().principal(name).unwrap().proof;
+    Standing::Principal(Proved { name: PrincipalName::new(name).unwrap(), proof })
 }
 
 #[test]
@@ -43,6 +45,23 @@ fn a_token_proves_a_principal_on_every_connection() {
         let proved = standing(&connection, Some(&token), Some(&state));
         assert_eq!(proved, named("root.a"), "{connection}");
     }
+}
+
+/// Found by a simulation: a call whose token was replaced on its way had the rights of the new one.
+#[test]
+fn what_proved_somebody_has_no_rights_of_what_took_its_place() {
+    let mut state = guarded();
+    let Standing::Principal(proved) = named("root.a") else { panic!("it is a principal") };
+    assert!(proved.find(&state, 5).is_some());
+    let before = state.principal("root.a").unwrap().clone();
+    for proof in [Proof::Token { digest: [7; 32] }, Proof::Certificate] {
+        let (name, principal) = (proved.name.clone(), Principal { proof, ..before.clone() });
+        state.apply(3, &MetaCommand::PutPrincipal { name, principal, replace: true });
+        assert_eq!(state.principal("root.a").unwrap().proof, proof);
+        assert!(proved.find(&state, 5).is_none(), "{proof:?}");
+    }
+    let Standing::Principal(alice) = named("alice") else { panic!("it is a principal") };
+    assert!(alice.find(&state, 9).is_some() && alice.find(&state, 10).is_none(), "it expires");
 }
 
 #[test]
