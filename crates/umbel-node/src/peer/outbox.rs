@@ -1,4 +1,5 @@
-//! What waits to be sent on a link, taken in batches. No timer: whatever waits goes together.
+//! What waits to be sent on a link, taken in batches. No timer: whatever waits goes together, once all tasks that can
+//! run have had their turn, which may have more to send.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -38,6 +39,8 @@ struct State<T> {
     bulk: Queue<T>,
     /// The last batch was full before bulk had anything in it.
     bulk_is_due: bool,
+    /// The reader has let other tasks run since something waits.
+    has_yielded: bool,
     is_closed: bool,
     reader: Option<Waker>,
 }
@@ -72,7 +75,8 @@ impl<T> Queue<T> {
 impl<T> Outbox<T> {
     pub(super) fn new() -> Self {
         let (raft, bulk) = (Queue::new(), Queue::new());
-        let state = State { raft, bulk, bulk_is_due: false, is_closed: false, reader: None };
+        let (bulk_is_due, has_yielded, is_closed) = (false, false, false);
+        let state = State { raft, bulk, bulk_is_due, has_yielded, is_closed, reader: None };
         Self { state: Mutex::new(state), room: Notify::new() }
     }
 
@@ -108,6 +112,13 @@ impl<T> Outbox<T> {
     /// nothing is left. There is one reader; a second one would take the first one's wake-ups.
     pub(super) fn poll_batch(&self, cx: &Context<'_>) -> Poll<Option<Vec<T>>> {
         let mut state = self.lock();
+        if state.is_worth_a_turn() {
+            state.has_yielded = true;
+            // Woken while it runs, a task has its next turn behind all that can run.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        state.has_yielded = false;
         let (mut batch, mut bytes) = (Vec::new(), 0);
         if state.bulk_is_due {
             state.bulk.take_into(&mut batch, &mut bytes);
@@ -164,6 +175,13 @@ impl<T> Outbox<T> {
 }
 
 impl<T> State<T> {
+    /// Whether something waits, less than a batch, and no turn was left to others for it.
+    fn is_worth_a_turn(&self) -> bool {
+        let is_empty = self.raft.items.is_empty() && self.bulk.items.is_empty();
+        let byte_count = self.raft.byte_count + self.bulk.byte_count;
+        !self.has_yielded && !self.is_closed && !is_empty && byte_count < LINK_BATCH_BYTES
+    }
+
     fn queue(&mut self, lane: Lane) -> &mut Queue<T> {
         match lane {
             Lane::Raft => &mut self.raft,
@@ -178,8 +196,35 @@ mod tests {
 
     const ROOMY: (usize, usize) = (1000, 100 * LINK_BATCH_BYTES);
 
+    /// What the reader gets, once it has let others run.
     fn batch(outbox: &Outbox<u32>) -> Poll<Option<Vec<u32>>> {
-        outbox.poll_batch(&Context::from_waker(Waker::noop()))
+        let cx = Context::from_waker(Waker::noop());
+        match outbox.poll_batch(&cx) {
+            Poll::Pending => outbox.poll_batch(&cx),
+            ready => ready,
+        }
+    }
+
+    #[test]
+    fn a_small_batch_waits_for_one_turn_of_the_others() {
+        let outbox = Outbox::new();
+        let cx = Context::from_waker(Waker::noop());
+        assert_eq!(outbox.poll_batch(&cx), Poll::Pending);
+        for round in 0..2 {
+            outbox.push(Lane::Bulk, round, 10, ROOMY).unwrap();
+            assert_eq!(outbox.poll_batch(&cx), Poll::Pending, "others may have more to send");
+            outbox.push(Lane::Raft, 10 + round, 10, ROOMY).unwrap();
+            assert_eq!(outbox.poll_batch(&cx), Poll::Ready(Some(vec![10 + round, round])));
+            assert_eq!(outbox.poll_batch(&cx), Poll::Pending);
+        }
+        // A whole batch goes at once.
+        outbox.push(Lane::Bulk, 2, LINK_BATCH_BYTES, ROOMY).unwrap();
+        assert_eq!(outbox.poll_batch(&cx), Poll::Ready(Some(vec![2])));
+        // What is left when it is closed goes at once, too.
+        outbox.push(Lane::Bulk, 3, 10, ROOMY).unwrap();
+        outbox.close();
+        assert_eq!(outbox.poll_batch(&cx), Poll::Ready(Some(vec![3])));
+        assert_eq!(outbox.poll_batch(&cx), Poll::Ready(None));
     }
 
     #[test]

@@ -7,12 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::Stream;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::v2::RaftNetworkV2;
-use openraft::network::{RPCOption, RaftNetworkFactory};
+use openraft::network::{RPCOption, RaftNetworkFactory, stream_append_sequential};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
-    TransferLeaderResponse, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult,
+    TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::type_config::alias::SnapshotOf;
 use serde::Serialize;
@@ -29,11 +32,13 @@ use crate::recall::tell_lost;
 use crate::storage::SnapshotFile;
 use crate::witness::{Restarted, Witness};
 
+mod held_commits;
 #[cfg(test)]
 mod network_test;
 mod snapshot_receiver;
 pub(crate) mod terms;
 
+use held_commits::{COMMIT_HOLD, hold_commits};
 use terms::{AbsurdTerm, check_vote};
 
 pub(crate) use snapshot_receiver::SnapshotReceiver;
@@ -84,6 +89,9 @@ impl RaftNetworkFactory<Types> for Network {
         self.replica(target, &node.0)
     }
 }
+
+/// What comes of appends that follow each other.
+type AppendResults<'s> = BoxStream<'s, Result<StreamAppendResult<Types>, RPCError<Types>>>;
 
 /// The group's replica on another node.
 pub(crate) struct PeerReplica {
@@ -240,6 +248,21 @@ impl RaftNetworkV2<Types> for PeerReplica {
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
         Ok(self.append(&request, option.soft_ttl()).await?)
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        option: RPCOption,
+    ) -> BoxFuture<'s, Result<AppendResults<'s>, RPCError<Types>>>
+    where
+        S: Stream<Item = AppendEntriesRequest<Types>> + Send + Unpin + 'static,
+    {
+        match self.network.group.shard() {
+            Some(_) => stream_append_sequential(self, hold_commits(input, COMMIT_HOLD), option),
+            // Whoever changed the catalogue waits until its node has heard that.
+            None => stream_append_sequential(self, input, option),
+        }
     }
 
     async fn vote(

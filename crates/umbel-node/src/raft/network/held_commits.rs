@@ -1,0 +1,129 @@
+//! What was committed is told with the next entries, if some come soon: of a busy shard's messages half would carry
+//! nothing else.
+
+use std::time::Duration;
+
+use futures_util::stream::unfold;
+use futures_util::{Stream, StreamExt};
+use openraft::raft::AppendEntriesRequest;
+use tokio::time::{Instant, timeout_at};
+
+use crate::raft::types::Types;
+
+/// How long followers are not told that entries were committed which they have, unless more entries come. Nobody
+/// waits for that: reads are answered by the leader, and a comparison of replicas waits for an entry that it names.
+pub(super) const COMMIT_HOLD: Duration = Duration::from_millis(20);
+
+type Request = AppendEntriesRequest<Types>;
+
+struct Held<S> {
+    input: S,
+    is_first: bool,
+    is_ended: bool,
+}
+
+/// The same requests without those that have no entries and are followed by another one within `hold`: that one
+/// carries what they carry. The first is never held: openraft asks by it how far a follower is.
+pub(super) fn hold_commits<S>(
+    input: S,
+    hold: Duration,
+) -> impl Stream<Item = Request> + Send + Unpin
+where
+    S: Stream<Item = Request> + Send + Unpin + 'static,
+{
+    let held = Held { input, is_first: true, is_ended: false };
+    Box::pin(unfold(held, move |mut held| async move {
+        let request = held.take(hold).await?;
+        Some((request, held))
+    }))
+}
+
+impl<S: Stream<Item = Request> + Unpin> Held<S> {
+    async fn take(&mut self, hold: Duration) -> Option<Request> {
+        let mut request = self.receive().await?;
+        if std::mem::take(&mut self.is_first) {
+            return Some(request);
+        }
+        let until = Instant::now() + hold;
+        while request.entries.is_empty() {
+            match timeout_at(until, self.receive()).await {
+                Ok(Some(later)) => request = later,
+                Ok(None) | Err(_) => break,
+            }
+        }
+        Some(request)
+    }
+
+    /// The input's next request; None at its end, however often it is asked.
+    async fn receive(&mut self) -> Option<Request> {
+        if self.is_ended {
+            return None;
+        }
+        let request = self.input.next().await;
+        self.is_ended = request.is_none();
+        request
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+    use tokio_stream::wrappers::UnboundedReceiverStream;
+    use umbel_engine::NodeId;
+
+    use super::*;
+    use crate::raft::types::Vote;
+    use crate::storage::{log_entry, log_id};
+
+    /// A request behind entry `prev` with so many entries, which tells of a commit.
+    fn request(prev: u64, entry_count: u64, commit: u64) -> Request {
+        Request {
+            vote: Vote::new(1, NodeId(1)),
+            prev_log_id: Some(log_id(1, prev)),
+            entries: (1..=entry_count).map(|step| log_entry(1, prev + step)).collect(),
+            leader_commit: Some(log_id(1, commit)),
+        }
+    }
+
+    /// What comes of a request: how many entries it has, what it says is committed, when.
+    async fn next(
+        held: &mut (impl Stream<Item = Request> + Unpin),
+        since: Instant,
+    ) -> Option<(usize, u64, u128)> {
+        let request = held.next().await?;
+        let commit = request.leader_commit.map_or(0, |id| id.index);
+        Some((request.entries.len(), commit, since.elapsed().as_millis()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn commits_go_with_the_next_entries_or_alone_at_last() {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let mut held = hold_commits(UnboundedReceiverStream::new(receiver), COMMIT_HOLD);
+        let since = Instant::now();
+        let send = |prev, entry_count, commit| sender.send(request(prev, entry_count, commit));
+
+        // The first asks how far the follower is.
+        send(5, 0, 5).unwrap();
+        assert_eq!(next(&mut held, since).await, Some((0, 5, 0)));
+        send(5, 2, 5).unwrap();
+        assert_eq!(next(&mut held, since).await, Some((2, 5, 0)));
+        // Two commits, then entries.
+        send(7, 0, 6).unwrap();
+        send(7, 0, 7).unwrap();
+        send(7, 1, 7).unwrap();
+        assert_eq!(next(&mut held, since).await, Some((1, 7, 0)));
+        // A commit with nothing behind it, and one that came while it was held.
+        send(8, 0, 8).unwrap();
+        let later = async {
+            tokio::time::sleep(COMMIT_HOLD / 2).await;
+            send(8, 0, 9).unwrap();
+        };
+        let (got, ()) = tokio::join!(next(&mut held, since), later);
+        assert_eq!(got, Some((0, 9, COMMIT_HOLD.as_millis())));
+        // One that is held when the input ends.
+        send(9, 0, 10).unwrap();
+        drop(sender);
+        assert_eq!(next(&mut held, since).await, Some((0, 10, COMMIT_HOLD.as_millis())));
+        assert_eq!(next(&mut held, since).await, None);
+    }
+}
