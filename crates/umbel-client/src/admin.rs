@@ -15,11 +15,30 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; nothing is changed.
     pub async fn status(&self) -> Result<StatusResponse, ClientError> {
+        self.ask_status(StatusRequest::default()).await
+    }
+
+    /// The same, and in `moves` which replicas would move later: as the cluster is, or as if a node were being drained,
+    /// which changes nothing.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing is changed. If that node cannot be drained the cluster says why.
+    pub async fn status_with_plan(
+        &self,
+        without_node: Option<u64>,
+    ) -> Result<StatusResponse, ClientError> {
+        let without_node = without_node.unwrap_or_default();
+        self.ask_status(StatusRequest { plan: true, without_node }).await
+    }
+
+    async fn ask_status(&self, request: StatusRequest) -> Result<StatusResponse, ClientError> {
         let ask = Ask { target: "status", repeat: Repeat::Freely, first: First::InTurn };
         self.caller
-            .simple(&ask, StatusRequest {}, |node, request| async move {
-                node.admin().status(request).await
-            })
+            .simple(
+                &ask,
+                request,
+                |node, request| async move { node.admin().status(request).await },
+            )
             .await
     }
 

@@ -14,6 +14,7 @@ mod command;
 mod controller;
 mod expiry;
 mod filter_name;
+mod forecast;
 mod jobs;
 mod join_token;
 mod join_tokens;
@@ -37,6 +38,7 @@ pub use controller::{
     forget_settled, next_tasks,
 };
 pub use filter_name::{FilterName, FilterNameError};
+pub use forecast::{MoveCause, ShardMove, forecast_moves, moves_under_way};
 pub use jobs::{JobEnd, JobOrder, JobRecord, JobSecret, JobState};
 pub use join_token::Applicant;
 pub use join_tokens::JOIN_TOKEN_COUNT_MAX;

@@ -144,7 +144,7 @@ async fn call(channel: NodeChannel, plan: &AskPlan) -> Result<Vec<String>, Statu
             let listed = filters.list(ListRequest::default()).await?.into_inner();
             Ok(listed.filters.into_iter().map(|filter| filter.name).collect())
         }
-        Ask::Status => nameless(AdminClient::new(channel).status(StatusRequest {}).await),
+        Ask::Status => nameless(AdminClient::new(channel).status(StatusRequest::default()).await),
         Ask::Jobs => nameless(JobsClient::new(channel).list_jobs(ListJobsRequest {}).await),
         Ask::Principals => {
             nameless(AccessClient::new(channel).list_principals(ListPrincipalsRequest {}).await)

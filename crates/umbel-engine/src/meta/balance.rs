@@ -11,7 +11,7 @@ use crate::placement::{ShardRecord, Zones};
 /// Replicas that a node has more than another one when one is moved. Ranges of the hash space are equal, so replicas of
 /// a cluster weigh the same. Nodes that differ by one, as they do where replicas cannot be dealt evenly, differ by three
 /// after an operator's own move, which must not be taken back.
-const IMBALANCE_MIN: usize = 4;
+pub(super) const IMBALANCE_MIN: usize = 4;
 
 /// The next move that keeps replicas of a shard in more zones, or else makes the nodes' shares more even: from the node
 /// that has the most to the one that has the fewest of those that are alive, without bringing more replicas of a

@@ -214,7 +214,11 @@ fn meta_task(state: &MetaState, view: &GroupView) -> Option<Task> {
     change_members(GroupId::META, view, voters, learners.into_iter().collect())
 }
 
-fn shard_tasks(state: &MetaState, views: &BTreeMap<ShardId, GroupView>, tasks: &mut Vec<Task>) {
+pub(super) fn shard_tasks(
+    state: &MetaState,
+    views: &BTreeMap<ShardId, GroupView>,
+    tasks: &mut Vec<Task>,
+) {
     let available = state.available_nodes();
     let wanted_count = state.replicas_wanted();
     // With the plans of this call, so that they do not all choose the same node.

@@ -88,9 +88,9 @@ fn token_command(
 impl Admin for AdminService {
     async fn status(
         &self,
-        _request: Request<v1::StatusRequest>,
+        request: Request<v1::StatusRequest>,
     ) -> Result<Response<v1::StatusResponse>, Status> {
-        measured("status", status_now(&self.coordinator)).await
+        measured("status", status_now(&self.coordinator, request.get_ref())).await
     }
 
     async fn shard_map(

@@ -1,10 +1,13 @@
 //! The cluster's status as one node knows it: nodes, shards, leaders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, timeout};
-use umbel_engine::meta::{GroupView, MetaState, NodeRecord};
+use umbel_engine::meta::{
+    GroupView, MetaCommand, MetaReply, MetaState, MoveCause, NodeRecord, ShardMove, forecast_moves,
+    moves_under_way,
+};
 use umbel_engine::{NodeId, ShardId};
 use umbel_proto::v1;
 
@@ -18,6 +21,7 @@ use crate::failure::CallFailure;
 /// The status as this node knows it; what is not answered in time is left out.
 pub(super) async fn status_now(
     coordinator: &Coordinator,
+    request: &v1::StatusRequest,
 ) -> Result<v1::StatusResponse, CallFailure> {
     let meta = coordinator.meta_view().unwrap_or_default();
     let mut response = coordinator.read_meta(|state| table(state, &meta))?;
@@ -53,7 +57,51 @@ pub(super) async fn status_now(
         node.is_reachable = is_reachable;
         node.leader_count = leader_counts.get(&node.node).copied().unwrap_or(0);
     }
+    let alive = response.nodes.iter().filter(|node| node.is_reachable);
+    let alive = alive.map(|node| NodeId(node.node)).collect();
+    let moves = match request.plan {
+        true => planned(coordinator, NodeId(request.without_node), &alive)?,
+        false => coordinator.read_meta(moves_under_way)?,
+    };
+    response.moves = moves.iter().map(shard_move).collect();
     Ok(response)
+}
+
+/// What moves, and would: as it is, or while a node is drained.
+fn planned(
+    coordinator: &Coordinator,
+    without: NodeId,
+    alive: &BTreeSet<NodeId>,
+) -> Result<Vec<ShardMove>, CallFailure> {
+    coordinator.read_meta(|state| {
+        if without == NodeId(0) {
+            return Ok(forecast_moves(state, alive));
+        }
+        let mut drained = state.clone();
+        let drain = MetaCommand::Drain { node: without, drain: true };
+        match drained.apply(0, &drain) {
+            MetaReply::Refused(error) => Err(error.into()),
+            _ => Ok(forecast_moves(&drained, alive)),
+        }
+    })?
+}
+
+fn shard_move(moved: &ShardMove) -> v1::ShardMove {
+    let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();
+    let cause = match moved.cause {
+        MoveCause::NodeLeaves => "node_leaves",
+        MoveCause::TooFew => "too_few",
+        MoveCause::Zones => "zones",
+        MoveCause::Balance => "balance",
+        MoveCause::Ordered => "ordered",
+    };
+    v1::ShardMove {
+        shard: moved.shard.0,
+        from: numbers(&moved.from),
+        to: numbers(&moved.to),
+        cause: cause.to_owned(),
+        is_begun: moved.is_begun,
+    }
 }
 
 async fn leader_status(coordinator: &Coordinator, shard: ShardId) -> Option<ReplicaStatus> {

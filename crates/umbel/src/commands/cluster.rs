@@ -9,6 +9,7 @@ mod cube;
 #[cfg(test)]
 mod cube_test;
 mod look;
+mod moves;
 mod ranges;
 mod scrub;
 pub(crate) mod show;
@@ -62,6 +63,9 @@ enum AdminVerb {
         /// Colours: on a terminal, unless NO_COLOR is set or TERM is dumb; `always` draws into a pipe too
         #[arg(long, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
         color: ColorChoice,
+        /// Say which replicas would move later, too
+        #[arg(long)]
+        plan: bool,
     },
     /// Follow what nodes do: calls, items, memory, lag, jobs; q or ctrl-c ends it
     Top(top::TopArgs),
@@ -84,6 +88,9 @@ enum AdminVerb {
         /// Wait until it has no replica any more
         #[arg(long, conflicts_with = "undo")]
         wait: bool,
+        /// Only say which replicas would move where
+        #[arg(long, conflicts_with_all = ["undo", "wait"])]
+        dry_run: bool,
         /// With --wait: fail after so many seconds
         #[arg(long, value_name = "SECONDS", default_value_t = WAIT_S)]
         timeout: u64,
@@ -173,23 +180,20 @@ impl AdminArgs {
             return scrub::scrub(&client, filter.as_deref(), json).await;
         }
         match &self.verb {
-            AdminVerb::Status { color } => {
-                let status = client.status().await?;
-                let look = look::Look::of(*color);
-                print(json, &status::json(&status), || status::text(&status, look))
-            }
+            AdminVerb::Status { color, plan } => show_status(&client, *color, *plan, json).await,
             AdminVerb::Join { address, timeout } => {
                 let node = wait_for_node(&client, address, *timeout).await?;
                 print(json, &json!({ "node": node, "address": address }), || {
                     facts(&[("node", node.to_string()), ("address", address.clone())])
                 })
             }
-            AdminVerb::Drain { node, undo, wait, timeout } => {
-                let mut count = client.drain(*node, *undo).await?;
-                if *wait {
-                    wait_until_empty(&client, *node, count, *timeout).await?;
-                    count = 0;
-                }
+            AdminVerb::Drain { node, dry_run: true, .. } => show_drain(&client, *node, json).await,
+            AdminVerb::Drain { node, undo, wait, timeout, .. } => {
+                let count = client.drain(*node, *undo).await?;
+                let count = match wait {
+                    true => wait_until_empty(&client, *node, count, *timeout).await?,
+                    false => count,
+                };
                 print(json, &json!({ "node": node, "replicas": count }), || {
                     facts(&[("node", node.to_string()), ("replicas", count.to_string())])
                 })
@@ -225,6 +229,22 @@ impl AdminArgs {
     }
 }
 
+async fn show_status(client: &Client, color: ColorChoice, plan: bool, json: bool) -> Result<()> {
+    let status = match plan {
+        true => client.status_with_plan(None).await?,
+        false => client.status().await?,
+    };
+    let look = look::Look::of(color);
+    print(json, &status::json(&status), || status::text(&status, look))
+}
+
+/// What a drain would move.
+async fn show_drain(client: &Client, node: u64, json: bool) -> Result<()> {
+    let status = client.status_with_plan(Some(node)).await?;
+    let look = look::Look::of(ColorChoice::Auto);
+    print(json, &moves::drain_json(node, &status), || moves::drain_text(node, &status, look))
+}
+
 /// Waits until a node with this address is live and reachable, and says its number.
 async fn wait_for_node(client: &Client, address: &str, timeout_s: u64) -> Result<u64> {
     let (watch, mut waiting) = (Stopwatch::start(), Waiting::start());
@@ -248,13 +268,13 @@ async fn wait_for_node(client: &Client, address: &str, timeout_s: u64) -> Result
     }
 }
 
-/// Waits until a node has no replica any more.
+/// Waits until a node has no replica any more, and says that it has none.
 async fn wait_until_empty(
     client: &Client,
     number: u64,
     mut count: u32,
     timeout_s: u64,
-) -> Result<()> {
+) -> Result<u32> {
     let (watch, mut waiting) = (Stopwatch::start(), Waiting::start());
     while count > 0 {
         if watch.elapsed().as_secs() >= timeout_s {
@@ -269,7 +289,7 @@ async fn wait_until_empty(
         count = status.nodes.iter().find(is_it).map_or(0, |node| node.replica_count);
         waiting.tell(&format!("node {number} has {count} replicas"));
     }
-    Ok(())
+    Ok(count)
 }
 
 /// The key that a backup is wrapped by, if a file is named.

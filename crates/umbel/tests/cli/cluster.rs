@@ -14,6 +14,7 @@ fn wrong_usage_is_exit_code_2() {
         ("drain", "NODE"),
         ("drain one", "one"),
         ("drain 1 --undo --wait", "--wait"),
+        ("drain 1 --dry-run --wait", "--wait"),
         ("move 1 --from 1", "--to"),
         ("backup", "--out"),
         ("top --interval 0", "--interval"),

@@ -1,6 +1,7 @@
 //! Nodes that come and go, and replicas that move, under load.
 
-use umbel_client::{ClientError, ErrorCode, ReadLevel};
+use umbel_client::proto::ShardStatus;
+use umbel_client::{ClientError, ErrorCode, ReadLevel, StatusResponse};
 
 use crate::crashes::addresses;
 use crate::load::{Load, contains, sharp_filter};
@@ -28,12 +29,15 @@ async fn a_node_joins_and_another_is_drained_and_removed_under_load() {
         .await;
     load.progress(500).await;
 
+    let planned = client.status_with_plan(Some(1)).await.unwrap();
+    assert!(planned.shards.iter().all(|shard| after(&planned, shard) == [2, 3, number]));
+    let refused = client.status_with_plan(Some(99)).await.unwrap_err();
+    assert!(refused.to_string().contains("99"), "{refused}");
     client.drain(1, false).await.unwrap();
     let status = cluster
         .status_until("node 1 drained, three replicas of each shard elsewhere", |status| {
-            let is_settled = |shard: &umbel_client::proto::ShardStatus| {
-                shard.replicas == [2, 3, number] && shard.target.is_empty()
-            };
+            let is_settled =
+                |shard: &ShardStatus| shard.replicas == [2, 3, number] && shard.target.is_empty();
             line_of(status, 1).replica_count == 0 && status.shards.iter().all(is_settled)
         })
         .await;
@@ -61,6 +65,17 @@ async fn a_node_joins_and_another_is_drained_and_removed_under_load() {
         items.iter().zip(found).for_each(|(&item, is_present)| history.asked(item, is_present));
     }
     history.check();
+}
+
+/// The nodes that have a shard when all planned moves are done.
+fn after(planned: &StatusResponse, shard: &ShardStatus) -> Vec<u64> {
+    let mut replicas = shard.replicas.clone();
+    for moved in planned.moves.iter().filter(|moved| moved.shard == shard.shard) {
+        replicas.retain(|node| !moved.from.contains(node));
+        replicas.extend(&moved.to);
+    }
+    replicas.sort_unstable();
+    replicas
 }
 
 /// Removes a node. A repeated attempt may find that it is done.
@@ -131,9 +146,8 @@ async fn replicas_move_to_zones_that_have_none() {
     cluster.nodes.push(fourth);
     let status = cluster
         .status_until("a replica of each shard in each zone", |status| {
-            let is_apart = |shard: &umbel_client::proto::ShardStatus| {
-                shard.replicas.contains(&3) && shard.replicas.contains(&4)
-            };
+            let is_apart =
+                |shard: &ShardStatus| shard.replicas.contains(&3) && shard.replicas.contains(&4);
             status.shards.iter().all(is_apart)
         })
         .await;

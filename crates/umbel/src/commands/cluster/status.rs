@@ -2,6 +2,7 @@
 
 use super::cube::{CubeView, exchange_facts, exchange_json};
 use super::look::{Look, harmless};
+use super::moves;
 use super::ranges::picture;
 use super::show::{Rows, facts_for, numbers};
 use serde_json::{Value, json};
@@ -44,6 +45,7 @@ pub(super) fn json(status: &StatusResponse) -> Value {
         "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
         "shards": status.shards.iter().map(shard).collect::<Vec<_>>(),
         "exchange": status.exchange.as_ref().map(exchange_json),
+        "moves": moves::json(status),
         "cube": CubeView::of(status).map(|cube| cube.json()),
     })
 }
@@ -69,6 +71,11 @@ pub(super) fn text(status: &StatusResponse, look: Look) -> String {
         }
         text += &rows.text_for(people);
     }
+    let moves = moves::text(status, look);
+    if people && !moves.is_empty() {
+        text.push('\n');
+    }
+    text += &moves;
     text += &exchange_text(status, people);
     text
 }

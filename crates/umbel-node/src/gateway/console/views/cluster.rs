@@ -22,7 +22,9 @@ pub(super) type Standings = BTreeMap<NodeId, NodeStanding>;
 /// # Errors
 /// If this node belongs to no cluster.
 pub(super) async fn sample(coordinator: &Coordinator) -> Result<Value, CallFailure> {
-    let (status, standings) = tokio::join!(status_now(coordinator), standings(coordinator));
+    let request = v1::StatusRequest::default();
+    let (status, standings) =
+        tokio::join!(status_now(coordinator, &request), standings(coordinator));
     Ok(described(&status?, &standings?))
 }
 

@@ -1,0 +1,316 @@
+//! Which replicas move, why, and which would.
+//!
+//! What the controller decides depends on the catalogue alone, so that it can be asked beforehand: a copy of the
+//! catalogue is led through its decisions, each of which is taken for carried out at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::MetaCommand;
+use super::balance::{IMBALANCE_MIN, next_move};
+use super::controller::{GroupView, Task, shard_tasks};
+use super::state::MetaState;
+use crate::ids::{NodeId, ShardId};
+use crate::placement::ShardRecord;
+
+/// Moves that a forecast has at most: more than four for each of 1,024 shards.
+const FORECAST_MOVES_MAX: usize = 4096;
+
+/// Why replicas of a shard move.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum MoveCause {
+    /// A node that has one is being drained, or was removed.
+    NodeLeaves,
+    /// There are fewer than are wanted.
+    TooFew,
+    /// Two of them are in one zone.
+    Zones,
+    /// The one node has many more replicas than the other.
+    Balance,
+    /// An operator moves one by hand.
+    Ordered,
+}
+
+/// A change of the nodes that have a shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShardMove {
+    /// The shard.
+    pub shard: ShardId,
+    /// Nodes that have it, and shall not, sorted.
+    pub from: Vec<NodeId>,
+    /// Nodes that shall have it, and do not yet, sorted: so often its filters are sent.
+    pub to: Vec<NodeId>,
+    /// Why.
+    pub cause: MoveCause,
+    /// Whether it is under way; else it would come later.
+    pub is_begun: bool,
+}
+
+/// The moves that are under way, by their shards.
+///
+/// ```
+/// use umbel_engine::meta::{MetaCommand, MetaState, MoveCause, moves_under_way};
+/// use umbel_engine::{NodeId, ShardId};
+///
+/// let mut state = MetaState::new();
+/// let nodes = (1..=2).map(|node| (NodeId(node), format!("n{node}:1"))).collect();
+/// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
+/// state.apply(2, &MetaCommand::ShardFormed { shard: ShardId(0) });
+/// assert_eq!(moves_under_way(&state), []);
+/// let by_hand = MetaCommand::MoveReplica { shard: ShardId(0), from: NodeId(1), to: NodeId(2) };
+/// state.apply(3, &by_hand);
+/// let moves = moves_under_way(&state);
+/// assert_eq!((&*moves[0].to, moves[0].cause), (&[NodeId(2)][..], MoveCause::Ordered));
+/// ```
+#[must_use]
+pub fn moves_under_way(state: &MetaState) -> Vec<ShardMove> {
+    let counts = state.shard_map().replica_counts();
+    let moved = |record: &ShardRecord| {
+        let target = record.target.as_ref()?;
+        let mut before = counts.clone();
+        for node in target {
+            if let Some(count) = before.get_mut(node) {
+                *count -= 1;
+            }
+        }
+        for &node in &record.replicas {
+            *before.entry(node).or_default() += 1;
+        }
+        Some(shard_move(state, record, target, &before, true))
+    };
+    state.shard_map().shards.iter().filter_map(moved).collect()
+}
+
+/// The same, and behind them all that would follow while nodes neither come nor go, in their order: 4,096 at most. Of
+/// the nodes those that are alive get replicas for the sake of balance.
+///
+/// ```
+/// use std::collections::BTreeSet;
+/// use umbel_engine::meta::{MetaCommand, MetaState, MoveCause, forecast_moves};
+/// use umbel_engine::{NodeId, ShardId};
+///
+/// let mut state = MetaState::new();
+/// let nodes = (1..=2).map(|node| (NodeId(node), format!("n{node}:1"))).collect();
+/// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 4, replica_count: 1 });
+/// let alive = BTreeSet::from([NodeId(1), NodeId(2)]);
+/// assert_eq!(forecast_moves(&state, &alive), []);
+/// // Each node has two of the four shards.
+/// state.apply(2, &MetaCommand::Drain { node: NodeId(2), drain: true });
+/// let moves = forecast_moves(&state, &alive);
+/// assert_eq!(moves.len(), 2);
+/// assert!(moves.iter().all(|moved| moved.to == [NodeId(1)] && moved.cause == MoveCause::NodeLeaves));
+/// ```
+#[must_use]
+pub fn forecast_moves(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<ShardMove> {
+    let mut state = state.clone();
+    let mut moves = moves_under_way(&state);
+    settle(&mut state);
+    while moves.len() < FORECAST_MOVES_MAX {
+        let commands = decisions(&state, alive);
+        let counts = state.shard_map().replica_counts();
+        let count_before = moves.len();
+        for command in commands {
+            state.apply(0, &command);
+            let (MetaCommand::PlanReplicas { shard, .. } | MetaCommand::MoveReplica { shard, .. }) =
+                command
+            else {
+                continue;
+            };
+            let planned = state.shard_map().get(shard).and_then(|record| {
+                let target = record.target.as_ref()?;
+                Some(shard_move(&state, record, target, &counts, false))
+            });
+            moves.extend(planned);
+        }
+        settle(&mut state);
+        // What changes nothing comes again for ever.
+        if moves.len() == count_before {
+            break;
+        }
+    }
+    moves.truncate(FORECAST_MOVES_MAX);
+    moves
+}
+
+/// What the controller decides about replicas when all that it decided before is done.
+fn decisions(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<MetaCommand> {
+    let view = |record: &ShardRecord| {
+        let voters = record.replicas.clone();
+        (
+            record.shard,
+            GroupView { leader: voters.first().copied(), voters, ..GroupView::default() },
+        )
+    };
+    let views = state.shard_map().shards.iter().map(view).collect();
+    let mut tasks = Vec::new();
+    shard_tasks(state, &views, &mut tasks);
+    let proposed = |task| match task {
+        Task::Propose(command) => Some(command),
+        _ => None,
+    };
+    let commands: Vec<MetaCommand> = tasks.into_iter().filter_map(proposed).collect();
+    match commands.is_empty() {
+        true => next_move(state, alive).into_iter().collect(),
+        false => commands,
+    }
+}
+
+/// All groups are formed, and all moves that were begun are done.
+fn settle(state: &mut MetaState) {
+    for ShardRecord { shard, target, .. } in state.shard_map().shards.clone() {
+        state.apply(0, &MetaCommand::ShardFormed { shard });
+        if let Some(replicas) = target {
+            state.apply(0, &MetaCommand::ReplicasChanged { shard, replicas });
+        }
+    }
+}
+
+/// A move, by how many replicas nodes had before it.
+fn shard_move(
+    state: &MetaState,
+    record: &ShardRecord,
+    target: &[NodeId],
+    counts: &BTreeMap<NodeId, usize>,
+    is_begun: bool,
+) -> ShardMove {
+    let without = |nodes: &[NodeId], others: &[NodeId]| -> Vec<NodeId> {
+        nodes.iter().copied().filter(|node| !others.contains(node)).collect()
+    };
+    let (from, to) = (without(&record.replicas, target), without(target, &record.replicas));
+    let staying = without(&record.replicas, &from);
+    let shared = |nodes: &[NodeId]| -> usize {
+        nodes.iter().map(|&node| state.zones().shared(node, &staying)).sum()
+    };
+    let count = |node: &NodeId| counts.get(node).copied().unwrap_or(0);
+    let most = from.iter().map(count).max().unwrap_or(0);
+    let fewest = to.iter().map(count).min().unwrap_or(0);
+    let available = state.available_nodes();
+    let cause = if from.iter().any(|node| !available.contains(node)) {
+        MoveCause::NodeLeaves
+    } else if from.len() < to.len() {
+        MoveCause::TooFew
+    } else if shared(&to) < shared(&from) {
+        MoveCause::Zones
+    } else if most >= fewest + IMBALANCE_MIN {
+        MoveCause::Balance
+    } else {
+        MoveCause::Ordered
+    };
+    ShardMove { shard: record.shard, from, to, cause, is_begun }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::Zone;
+
+    /// A formed cluster of nodes 1 to n, all of which are alive.
+    fn formed(node_count: u64, shard_count: u32, replica_count: u32) -> MetaState {
+        let nodes = (1..=node_count).map(|node| (NodeId(node), format!("n{node}:1"))).collect();
+        let mut state = MetaState::new();
+        state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count, replica_count });
+        for shard in (0..shard_count).map(ShardId) {
+            state.apply(2, &MetaCommand::ShardFormed { shard });
+        }
+        state
+    }
+
+    fn alive(state: &MetaState) -> BTreeSet<NodeId> {
+        state.live_nodes()
+    }
+
+    /// What the controller does, one decision after the other, as a node carries it out.
+    fn carried_out(mut state: MetaState) -> (MetaState, Vec<ShardId>) {
+        let mut moved = Vec::new();
+        loop {
+            let commands = decisions(&state, &alive(&state));
+            let before = moved.len();
+            for command in commands {
+                let (MetaCommand::PlanReplicas { shard, .. }
+                | MetaCommand::MoveReplica { shard, .. }) = command
+                else {
+                    continue;
+                };
+                state.apply(3, &command);
+                moved.extend(
+                    state
+                        .shard_map()
+                        .get(shard)
+                        .is_some_and(|r| r.target.is_some())
+                        .then_some(shard),
+                );
+            }
+            settle(&mut state);
+            if moved.len() == before {
+                return (state, moved);
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_that_joins_is_filled_and_one_that_leaves_is_emptied() {
+        let mut state = formed(3, 16, 3);
+        assert_eq!(forecast_moves(&state, &alive(&state)), []);
+        state.apply(4, &MetaCommand::AddNode { address: "n4:1".to_owned(), nonce: 5 });
+        let moves = forecast_moves(&state, &alive(&state));
+        // Each has 16 of 48; at 13, 13, 12 and 10 no two differ by four.
+        assert!(moves.iter().all(|moved| moved.to == [NodeId(4)] && !moved.is_begun));
+        assert!(moves.iter().all(|moved| moved.cause == MoveCause::Balance));
+        let (after, moved) = carried_out(state.clone());
+        assert_eq!(moves.iter().map(|one| one.shard).collect::<Vec<_>>(), moved);
+        let counts = after.shard_map().replica_counts();
+        let (most, fewest) = (counts.values().max().unwrap(), counts.values().min().unwrap());
+        assert!(most - fewest < IMBALANCE_MIN, "{counts:?}");
+        // Nothing goes to a node that is not heard.
+        let others = (1..=3).map(NodeId).collect();
+        assert_eq!(forecast_moves(&state, &others), []);
+
+        let mut state = after;
+        let had = counts[&NodeId(2)];
+        state.apply(5, &MetaCommand::Drain { node: NodeId(2), drain: true });
+        let moves = forecast_moves(&state, &alive(&state));
+        let leaving: Vec<_> = moves.iter().filter(|one| one.from == [NodeId(2)]).collect();
+        assert_eq!(leaving.len(), had);
+        assert!(leaving.iter().all(|moved| moved.cause == MoveCause::NodeLeaves));
+        assert_eq!(state.shard_map().replica_counts()[&NodeId(2)], had, "it is a forecast");
+    }
+
+    #[test]
+    fn a_move_that_is_begun_comes_first_and_once() {
+        let mut state = formed(4, 8, 3);
+        let record = state.shard_map().get(ShardId(0)).unwrap().clone();
+        let free = (1..=4).map(NodeId).find(|node| !record.replicas.contains(node)).unwrap();
+        let from = record.replicas[0];
+        state.apply(3, &MetaCommand::MoveReplica { shard: ShardId(0), from, to: free });
+        let moves = forecast_moves(&state, &alive(&state));
+        let wanted = ShardMove {
+            shard: ShardId(0),
+            from: vec![from],
+            to: vec![free],
+            cause: MoveCause::Ordered,
+            is_begun: true,
+        };
+        assert_eq!(moves, [wanted]);
+        assert_eq!(moves_under_way(&state), moves);
+    }
+
+    #[test]
+    fn zones_are_a_cause_and_so_are_too_few() {
+        let mut state = formed(4, 2, 2);
+        let together = state.shard_map().get(ShardId(0)).unwrap().replicas.clone();
+        for node in (1..=4).map(NodeId) {
+            let zone = Zone::new(if together.contains(&node) { "a" } else { "b" }).ok();
+            state.apply(3, &MetaCommand::NoteZone { node, zone });
+        }
+        let moves = forecast_moves(&state, &alive(&state));
+        assert!(moves.iter().all(|moved| moved.cause == MoveCause::Zones), "{moves:?}");
+        assert!(!moves.is_empty(), "both replicas of shard 0 are in one zone");
+
+        // Two of two replicas that three are wanted of: a node came.
+        let mut state = formed(2, 1, 3);
+        assert_eq!(forecast_moves(&state, &alive(&state)), []);
+        state.apply(3, &MetaCommand::AddNode { address: "n3:1".to_owned(), nonce: 5 });
+        let moves = forecast_moves(&state, &alive(&state));
+        assert_eq!(moves.len(), 1);
+        assert_eq!((&*moves[0].to, moves[0].cause), (&[NodeId(3)][..], MoveCause::TooFew));
+    }
+}

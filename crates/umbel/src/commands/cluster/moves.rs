@@ -1,0 +1,127 @@
+//! Which replicas move, why, and which would.
+
+use serde_json::{Value, json};
+use umbel_client::StatusResponse;
+use umbel_client::proto::ShardMove;
+
+use super::look::Look;
+use super::show::{Rows, facts_for, numbers};
+
+/// Bytes that a move sends: its shard's filters, to each node that shall have them.
+fn sent_bytes(status: &StatusResponse, moved: &ShardMove) -> u64 {
+    let shard = status.shards.iter().find(|shard| shard.shard == moved.shard);
+    shard.map_or(0, |shard| shard.memory_bytes).saturating_mul(moved.to.len() as u64)
+}
+
+/// Why, for people.
+fn cause_text(cause: &str) -> &str {
+    match cause {
+        "node_leaves" => "its node leaves",
+        "too_few" => "too few replicas",
+        "zones" => "two in one zone",
+        "balance" => "shares become even",
+        "ordered" => "by hand",
+        // Of a newer release.
+        other => other,
+    }
+}
+
+fn when(moved: &ShardMove) -> &'static str {
+    if moved.is_begun { "now" } else { "later" }
+}
+
+/// As a JSON array.
+pub(super) fn json(status: &StatusResponse) -> Value {
+    let moved = |moved: &ShardMove| {
+        json!({
+            "shard": moved.shard,
+            "from": moved.from,
+            "to": moved.to,
+            "cause": moved.cause,
+            "begun": moved.is_begun,
+            "bytes": sent_bytes(status, moved),
+        })
+    };
+    status.moves.iter().map(moved).collect()
+}
+
+/// As a table for people, or as lines that begin with `move`; nothing where nothing moves.
+pub(super) fn text(status: &StatusResponse, look: Look) -> String {
+    if status.moves.is_empty() {
+        return String::new();
+    }
+    let people = look.is_for_people;
+    let mut rows = Rows::new(&["", "shard", "from", "to", "when", "why", "bytes"], &[1, 6]);
+    for moved in &status.moves {
+        rows.push(vec![
+            "move".to_owned(),
+            moved.shard.to_string(),
+            numbers(&moved.from),
+            numbers(&moved.to),
+            when(moved).to_owned(),
+            if people { cause_text(&moved.cause) } else { &moved.cause }.to_owned(),
+            sent_bytes(status, moved).to_string(),
+        ]);
+    }
+    rows.text_for(people)
+}
+
+/// What a drain of a node would move, as a JSON object.
+pub(super) fn drain_json(node: u64, status: &StatusResponse) -> Value {
+    json!({ "node": node, "moves": json(status), "bytes": all_bytes(status) })
+}
+
+/// The same as text.
+pub(super) fn drain_text(node: u64, status: &StatusResponse, look: Look) -> String {
+    let known = [
+        ("node", node.to_string()),
+        ("moves", status.moves.len().to_string()),
+        ("bytes", all_bytes(status).to_string()),
+    ];
+    facts_for(look.is_for_people, &known) + &text(status, look)
+}
+
+fn all_bytes(status: &StatusResponse) -> u64 {
+    let bytes = status.moves.iter().map(|moved| sent_bytes(status, moved));
+    bytes.fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_client::proto::ShardStatus;
+
+    use super::*;
+
+    const LINES: Look = Look { is_for_people: false, has_colours: false, columns: 80 };
+
+    fn status() -> StatusResponse {
+        let shard = |shard, memory_bytes| ShardStatus { shard, memory_bytes, ..Default::default() };
+        let moved = |shard, from: &[u64], to: &[u64], cause: &str, is_begun| ShardMove {
+            shard,
+            from: from.to_vec(),
+            to: to.to_vec(),
+            cause: cause.to_owned(),
+            is_begun,
+        };
+        StatusResponse {
+            shards: vec![shard(0, 100), shard(1, 1000)],
+            moves: vec![
+                moved(1, &[2], &[4], "node_leaves", true),
+                moved(0, &[], &[3, 4], "too_few", false),
+            ],
+            ..StatusResponse::default()
+        }
+    }
+
+    #[test]
+    fn a_move_says_where_when_why_and_what_it_sends() {
+        let lines = text(&status(), LINES);
+        let first = "move\t1\t2\t4\tnow\tnode_leaves\t1000\n";
+        let second = "move\t0\t-\t3,4\tlater\ttoo_few\t200\n";
+        assert_eq!(lines, format!("{first}{second}"));
+        assert_eq!(text(&StatusResponse::default(), LINES), "");
+        let json = drain_json(2, &status());
+        assert_eq!((&json["bytes"], &json["moves"][1]["to"]), (&json!(1200), &json!([3, 4])));
+        assert!(drain_text(2, &status(), LINES).ends_with(&lines));
+    }
+}
