@@ -3,14 +3,17 @@
 use umbel_codec::{FRAME_HEADER_BYTES, FrameKey, FrameView, SAVED_HEAD_BYTES, SavedFilter, crc32c};
 use umbel_filter::{AnyFilter, FilterPlan, HashFunction, HashRange, ItemHasher, Kind};
 
-/// A saved filter of each kind, over a part of the hash space.
+/// A saved filter of each kind, over a part of the hash space where the kind can be cut.
 #[must_use]
 pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     Kind::ALL.into_iter().map(|kind| (kind.name(), saved(kind))).collect()
 }
 
 fn saved(kind: Kind) -> Vec<u8> {
-    let range = HashRange::new(1 << 62, 1 << 63).expect("a range");
+    let range = match kind.is_whole() {
+        true => HashRange::WHOLE,
+        false => HashRange::new(1 << 62, 1 << 63).expect("a range"),
+    };
     let plan = FilterPlan { kind, range, item_count: 10, false_positive_rate: 0.1 };
     let mut filter = AnyFilter::create(&plan).expect("a small filter");
     let hashes = (0..100u32).map(|item| ItemHasher::Xxh3 { seed: 0 }.hash(&item.to_le_bytes()));

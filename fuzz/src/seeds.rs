@@ -25,7 +25,7 @@ macro_rules! golden_frames {
     };
 }
 
-const GOLDEN_FRAMES: [(&str, &[u8]); 22] = golden_frames![
+const GOLDEN_FRAMES: [(&str, &[u8]); 23] = golden_frames![
     "aging",
     "blocked_ans_gaps",
     "blocked_ans_holes",
@@ -39,6 +39,7 @@ const GOLDEN_FRAMES: [(&str, &[u8]); 22] = golden_frames![
     "cuckoo",
     "partitioned",
     "quotient",
+    "redisbloom_link",
     "scalable_ans_level",
     "scalable_level",
     "single_shot",

@@ -23,6 +23,7 @@ pub const fn kind_in_messages(kind: umbel_filter::Kind) -> Kind {
         Known::Stable => Kind::Stable,
         Known::Cuckoo => Kind::Cuckoo,
         Known::Quotient => Kind::Quotient,
+        Known::RedisBloom => Kind::Redisbloom,
     }
 }
 

@@ -184,6 +184,31 @@ pub enum PayloadError {
     /// No scalable filter has such numbers.
     #[error("shape of the scalable filter is not valid")]
     Scalable(#[source] SizingError),
+    /// No chain of RedisBloom's has such numbers.
+    #[error("shape of the redisbloom filter is not valid")]
+    RedisBloom(#[source] CreateError),
+    /// A chain of so many items has another number of links.
+    #[error("{link_count} links of a chain with {item_count} items, which has another number")]
+    Links {
+        /// Number of links that came.
+        link_count: u32,
+        /// Number of items that came.
+        item_count: u64,
+    },
+    /// The frame is of another kind. Fix the caller.
+    #[error("a frame of a {actual} filter, expected one of a {expected} filter")]
+    Kind {
+        /// The kind that was expected.
+        expected: Kind,
+        /// The frame's kind.
+        actual: Kind,
+    },
+    /// A chain is fixed or not.
+    #[error("a chain is fixed or not, 1 or 0, got {actual}")]
+    Fixed {
+        /// The number that came.
+        actual: u32,
+    },
     /// The kind has no such pace.
     #[error("pace of the filter is not valid")]
     Pace(#[source] ShapeError),

@@ -45,13 +45,14 @@
 //! stable    │ pace, u64 │ count, u64 │ 0, u64 │ as counting has: gaps or raw
 //!           16 · cells that an insert lowers + what it sets its own to; inserts
 //! level     │ level, see below, 32 bytes │ gaps, holes, ans gaps, ans holes or raw
+//! link      │ link, see below, 40 bytes │ gaps, holes, ans gaps, ans holes or raw
 //! ```
 //!
 //! | kind | encodings |
 //! |---|---|
 //! | single-shot | gaps, part, ans gaps, ans part |
 //! | blocked | gaps, probes, holes, raw, ans gaps, ans holes |
-//! | classic, partitioned, level, aging | gaps, holes, raw, ans gaps, ans holes |
+//! | classic, partitioned, level, link, aging | gaps, holes, raw, ans gaps, ans holes |
 //! | counting, stable | gaps, raw |
 //! | window, cuckoo, quotient | raw |
 //!
@@ -79,6 +80,20 @@
 //! levels    how many there are                   capacity  items that level 0 is made for
 //!                                                items     new items that the level took
 //! ```
+//!
+//! # Links of RedisBloom's chains
+//!
+//! As levels, but with the rate of link 0 and the items of all links, which says how many each has; and behind that
+//!
+//! ```text
+//! 32         36      40
+//! │expansion │fixed  │ codes
+//! │ u32      │ 0 or 1│
+//! ```
+//!
+//! The array of a link, in whole lines of 64 bytes, is cut as if it were one of as many blocks by hash: the frame's
+//! range says which lines it has, and the ranges of a link's frames tile the hash space. The header has blocks of
+//! one line and one probe; how many an item has follows from the shape.
 //!
 //! # Saved filters
 //!

@@ -52,6 +52,20 @@ pub fn range_of(shard: ShardId, shard_count: CellCount) -> Option<HashRange> {
     (shard.0 < shard_count.get()).then(|| HashRange::cell(shard.0, shard_count))
 }
 
+/// The shard where a filter lives that is whole in one: the one whose hash range has its place.
+///
+/// ```
+/// use umbel_engine::{ShardId, routing::home_of};
+/// use umbel_filter::CellCount;
+///
+/// assert_eq!(home_of(3 << 62, CellCount::new(4)?), ShardId(3));
+/// # Ok::<(), umbel_filter::CellCountOutOfRange>(())
+/// ```
+#[must_use]
+pub fn home_of(place: u64, shard_count: CellCount) -> ShardId {
+    ShardId(shard_count.cell_of(place))
+}
+
 /// A batch cut by shard.
 ///
 /// ```
@@ -152,6 +166,18 @@ impl BatchParts {
             part_of_item = Vec::new();
         }
         Self { item_count, parts, part_of_item }
+    }
+
+    /// A batch for a filter that is whole in one shard.
+    ///
+    /// # Panics
+    /// If there are 2^32 items or more.
+    #[must_use]
+    pub fn whole(hashes: &[ItemHash], shard: ShardId) -> Self {
+        let item_count = u32::try_from(hashes.len()).expect("a batch has less than 2^32 items");
+        let whole = || (shard, HashList::from_hashes(hashes));
+        let parts = (item_count > 0).then(whole).into_iter().collect();
+        Self { item_count, parts, part_of_item: Vec::new() }
     }
 
     /// Number of items of the batch.

@@ -76,6 +76,8 @@ mod paced_test;
 #[cfg(test)]
 mod quotient_test;
 #[cfg(test)]
+mod redis_bloom_test;
+#[cfg(test)]
 mod replay_test;
 #[cfg(test)]
 mod scrub_test;

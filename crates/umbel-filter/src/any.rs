@@ -3,7 +3,7 @@
 //! The kinds are a closed set, so they are an enum and not a trait object: whoever handles all of
 //! them is told by the compiler when one is added. What a kind cannot do is an error that names it:
 //!
-//! | operation | single-shot | blocked | classic | partitioned | counting | scalable | window, aging, stable | cuckoo | quotient |
+//! | operation | single-shot | blocked | classic | partitioned | counting | scalable, redisbloom | window, aging, stable | cuckoo | quotient |
 //! |---|---|---|---|---|---|---|---|---|---|
 //! | [`insert`](Insert::insert), [`contains`](Contains::contains) | ● | ● | ● | ● | ● | ● | ● | ● | ● |
 //! | [`merge`](AnyFilter::merge) | ● | ● | ● | ● | ● | | | | ● |
@@ -27,8 +27,10 @@ use crate::kind::Kind;
 use crate::partitioned::Partitioned;
 use crate::quotient::{Quotient, QuotientMergeError};
 use crate::range::HashRange;
+use crate::redis_bloom::RedisBloom;
+use crate::redis_bloom_shape::RedisBloomShape;
 use crate::scalable::Scalable;
-use crate::shape::{CreateError, Shape, ShapeMismatch};
+use crate::shape::{CreateError, Shape, ShapeError, ShapeMismatch};
 use crate::single_shot_shape::SingleShotShape;
 use crate::sizing::{self, SizingError};
 use crate::stable::Stable;
@@ -84,6 +86,8 @@ pub enum AnyFilter {
     Cuckoo(Cuckoo),
     /// Remainders in order, with counts.
     Quotient(Quotient),
+    /// RedisBloom's chain.
+    RedisBloom(RedisBloom),
 }
 
 /// What a new filter is asked to do.
@@ -173,6 +177,7 @@ macro_rules! each {
             AnyFilter::Stable($filter) => $result,
             AnyFilter::Cuckoo($filter) => $result,
             AnyFilter::Quotient($filter) => $result,
+            AnyFilter::RedisBloom($filter) => $result,
         }
     };
 }
@@ -198,6 +203,13 @@ impl AnyFilter {
             Kind::Stable => Stable::for_rate(range, item_count, false_positive_rate)?.into(),
             Kind::Cuckoo => Cuckoo::for_rate(range, item_count, false_positive_rate)?.into(),
             Kind::Quotient => Quotient::for_rate(range, item_count, false_positive_rate)?.into(),
+            Kind::RedisBloom if range != HashRange::WHOLE => {
+                return Err(ShapeError::Part { kind }.into());
+            }
+            Kind::RedisBloom => {
+                let shape = RedisBloomShape::for_rate(item_count, false_positive_rate)?;
+                RedisBloom::with_shape(shape)?.into()
+            }
         })
     }
 
@@ -216,6 +228,7 @@ impl AnyFilter {
             Self::Stable(_) => Kind::Stable,
             Self::Cuckoo(_) => Kind::Cuckoo,
             Self::Quotient(_) => Kind::Quotient,
+            Self::RedisBloom(_) => Kind::RedisBloom,
         }
     }
 
@@ -242,7 +255,7 @@ impl AnyFilter {
     }
 
     /// Number of new items that a filter of a kind that [grows](Kind::grows) has room for before it does; None of
-    /// the other kinds, and of a quotient filter whose remainders have one bit.
+    /// the other kinds, of a fixed chain of RedisBloom's, and of a quotient filter whose remainders have one bit.
     ///
     /// ```
     /// use umbel_filter::{AnyFilter, FilterPlan, HashRange, Insert, ItemHash, Kind};
@@ -266,12 +279,16 @@ impl AnyFilter {
                 let room = shape.quotient_capacity().saturating_sub(filter.taken_count());
                 shape.grown().is_ok().then_some(room)
             }
+            Self::RedisBloom(filter) if !filter.redis_bloom_shape().is_fixed() => {
+                let newest = filter.links().last()?;
+                Some(newest.shape().capacity().saturating_sub(newest.item_count()))
+            }
             _ => None,
         }
     }
 
     /// Takes all items out, of any kind. The shape stays, and so does the memory of the kinds that
-    /// are arrays; a scalable filter keeps its first level, a single-shot filter nothing.
+    /// are arrays; a scalable filter keeps its first level, RedisBloom's its first link, a single-shot filter nothing.
     pub fn clear(&mut self) {
         match self {
             Self::SingleShot(filter) => {
@@ -287,6 +304,7 @@ impl AnyFilter {
             Self::Stable(filter) => filter.clear(),
             Self::Cuckoo(filter) => filter.clear(),
             Self::Quotient(filter) => filter.clear(),
+            Self::RedisBloom(filter) => filter.clear(),
         }
     }
 
@@ -309,7 +327,8 @@ impl AnyFilter {
                 | Self::Window(_)
                 | Self::Aging(_)
                 | Self::Stable(_)
-                | Self::Cuckoo(_),
+                | Self::Cuckoo(_)
+                | Self::RedisBloom(_),
                 _,
             ) => return Err(MergeError::Unsupported { kind: self.kind() }),
             (ours, theirs) => {
@@ -443,6 +462,12 @@ impl From<Cuckoo> for AnyFilter {
 impl From<Quotient> for AnyFilter {
     fn from(filter: Quotient) -> Self {
         Self::Quotient(filter)
+    }
+}
+
+impl From<RedisBloom> for AnyFilter {
+    fn from(filter: RedisBloom) -> Self {
+        Self::RedisBloom(filter)
     }
 }
 

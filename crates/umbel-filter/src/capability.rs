@@ -1,6 +1,6 @@
 //! What a filter can do, one small trait a capability.
 //!
-//! | trait | classic | partitioned | blocked | single-shot | counting | scalable | window | aging | stable | cuckoo | quotient |
+//! | trait | classic | partitioned | blocked | single-shot | counting | scalable, redisbloom | window | aging | stable | cuckoo | quotient |
 //! |---|---|---|---|---|---|---|---|---|---|---|---|
 //! | [`Contains`], [`Insert`], [`Describe`] | ● | ● | ● | ● | ● | ● | ● | ● | ● | ● | ● |
 //! | [`Merge`] | OR | OR | OR | OR | sum | | | | | | |

@@ -1,15 +1,17 @@
 //! Item hashes: the only place where an item's bytes turn into a number.
 //!
 //! An item hashes to 128 bits in two halves. `hi` places it in the hash space [0, 2^64), `lo`
-//! supplies everything else (refinement bits, probes, fingerprints). Two functions are known:
+//! supplies everything else (refinement bits, probes, fingerprints). Three functions are known:
 //!
 //! * XXH3-128 with a 64-bit seed, for batch jobs on trusted input. `hi` and `lo` are the high and
 //!   the low half of its 128-bit value. Specification: `doc/xxhash_spec.md` of Cyan4973/xxHash.
 //! * SipHash-1-3 with 128-bit output under a secret 128-bit key, for filters that strangers write
 //!   to (Aumasson & Bernstein 2012, doi:10.1007/978-3-642-34931-7_28). `hi` is the first eight
 //!   output bytes and `lo` the last eight, both read as little-endian.
+//! * RedisBloom's pair of MurmurHash64A, for its filters alone: `hi` is the hash under a fixed seed, `lo` the one
+//!   under `hi`. Neither seed is a secret, and whoever knows the function can choose items that collide.
 //!
-//! Both give the same value on every platform and in every release, for ever; golden values in the
+//! All give the same value on every platform and in every release, for ever; golden values in the
 //! tests hold them to it.
 
 use std::fmt;
@@ -21,6 +23,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128_with_seed};
 
 #[cfg(test)]
 mod hash_test;
+mod murmur;
 
 /// The 128-bit hash of an item, ordered by `hi`, then `lo`.
 ///
@@ -89,6 +92,8 @@ pub enum ItemHasher {
         /// 128 secret random bits.
         key: [u8; 16],
     },
+    /// A pair of MurmurHash64A, as RedisBloom has it: whoever chooses the items can make them collide.
+    RedisBloom,
 }
 
 impl ItemHasher {
@@ -102,15 +107,20 @@ impl ItemHasher {
                 let hash = SipHasher13::new_with_key(key).hash(item);
                 ItemHash::new(hash.h1, hash.h2)
             }
+            Self::RedisBloom => {
+                let (first, second) = murmur::pair(item);
+                ItemHash::new(first, second)
+            }
         }
     }
 
-    /// Hashes one item that comes in pieces.
+    /// Hashes one item that comes in pieces; RedisBloom's pair, which begins with the length, keeps them.
     #[must_use]
     pub fn running(&self) -> RunningHash {
         RunningHash(match self {
             Self::Xxh3 { seed } => Running::Xxh3(Box::new(Xxh3::with_seed(*seed))),
             Self::SipHash { key } => Running::SipHash(SipHasher13::new_with_key(key)),
+            Self::RedisBloom => Running::RedisBloom(Vec::new()),
         })
     }
 
@@ -120,6 +130,7 @@ impl ItemHasher {
         match self {
             Self::Xxh3 { .. } => HashFunction::Xxh3Seeded,
             Self::SipHash { .. } => HashFunction::SipHash13Keyed,
+            Self::RedisBloom => HashFunction::RedisBloomPair,
         }
     }
 }
@@ -141,6 +152,7 @@ pub struct RunningHash(Running);
 enum Running {
     Xxh3(Box<Xxh3>),
     SipHash(SipHasher13),
+    RedisBloom(Vec<u8>),
 }
 
 impl RunningHash {
@@ -149,6 +161,7 @@ impl RunningHash {
         match &mut self.0 {
             Running::Xxh3(state) => state.update(piece),
             Running::SipHash(state) => state.write(piece),
+            Running::RedisBloom(item) => item.extend_from_slice(piece),
         }
     }
 
@@ -161,6 +174,7 @@ impl RunningHash {
                 let hash = state.finish128();
                 ItemHash::new(hash.h1, hash.h2)
             }
+            Running::RedisBloom(item) => ItemHasher::RedisBloom.hash(item),
         }
     }
 }
@@ -184,6 +198,7 @@ impl fmt::Debug for ItemHasher {
         match self {
             Self::Xxh3 { seed } => f.debug_struct("Xxh3").field("seed", seed).finish(),
             Self::SipHash { .. } => f.debug_struct("SipHash").finish_non_exhaustive(),
+            Self::RedisBloom => f.write_str("RedisBloom"),
         }
     }
 }
@@ -195,7 +210,7 @@ impl fmt::Debug for ItemHasher {
 ///
 /// assert_eq!(HashFunction::SipHash13Keyed.id(), 2);
 /// assert_eq!(HashFunction::from_id(2), Some(HashFunction::SipHash13Keyed));
-/// assert_eq!(HashFunction::from_id(3), None);
+/// assert_eq!(HashFunction::from_id(4), None);
 /// assert_eq!(HashFunction::Xxh3Seeded.to_string(), "xxh3-128");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -205,6 +220,8 @@ pub enum HashFunction {
     Xxh3Seeded = 1,
     /// SipHash-1-3 with 128-bit output and a secret 128-bit key.
     SipHash13Keyed = 2,
+    /// RedisBloom's pair of MurmurHash64A, without seed or key.
+    RedisBloomPair = 3,
 }
 
 impl HashFunction {
@@ -214,6 +231,7 @@ impl HashFunction {
         match id {
             1 => Some(Self::Xxh3Seeded),
             2 => Some(Self::SipHash13Keyed),
+            3 => Some(Self::RedisBloomPair),
             _ => None,
         }
     }
@@ -230,6 +248,7 @@ impl fmt::Display for HashFunction {
         f.write_str(match self {
             Self::Xxh3Seeded => "xxh3-128",
             Self::SipHash13Keyed => "siphash-1-3-128",
+            Self::RedisBloomPair => "murmur-64a-pair",
         })
     }
 }

@@ -39,11 +39,13 @@ pub enum Kind {
     Cuckoo = 10,
     /// A sorted table of remainders with counts: items can be taken out, and filters merge.
     Quotient = 11,
+    /// RedisBloom's chain of filters that grows, bit by bit as RedisBloom lays it out.
+    RedisBloom = 12,
 }
 
 impl Kind {
     /// Every kind, by ascending number.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::SingleShot,
         Self::Blocked,
         Self::Classic,
@@ -55,6 +57,7 @@ impl Kind {
         Self::Stable,
         Self::Cuckoo,
         Self::Quotient,
+        Self::RedisBloom,
     ];
 
     /// The kind with this stored number, or None if no release knows it.
@@ -84,6 +87,7 @@ impl Kind {
             Self::Stable => "stable",
             Self::Cuckoo => "cuckoo",
             Self::Quotient => "quotient",
+            Self::RedisBloom => "redisbloom",
         }
     }
 
@@ -119,11 +123,18 @@ impl Kind {
         matches!(self, Self::Window | Self::Cuckoo | Self::Quotient)
     }
 
-    /// Whether it makes room for more items than it was made for, in steps: a scalable filter opens a level, a quotient
-    /// filter [doubles its quotients](crate::Quotient::grow).
+    /// Whether it makes room for more items than it was made for, in steps: a scalable filter opens a level,
+    /// RedisBloom's a link unless it is fixed, a quotient filter [doubles its quotients](crate::Quotient::grow).
     #[must_use]
     pub const fn grows(self) -> bool {
-        matches!(self, Self::Scalable | Self::Quotient)
+        matches!(self, Self::Scalable | Self::Quotient | Self::RedisBloom)
+    }
+
+    /// Whether a filter holds all items wherever their hashes lie, because its layout cannot be cut by hash range: in a
+    /// service it lives in one shard, whole.
+    #[must_use]
+    pub const fn is_whole(self) -> bool {
+        matches!(self, Self::RedisBloom)
     }
 
     /// Whether it forgets by what comes, at a [pace](crate::BlockShape::with_pace).

@@ -7,6 +7,7 @@ use crate::aging;
 use crate::any::AnyFilter;
 use crate::capability::{Describe, Description};
 use crate::counting;
+use crate::redis_bloom::RedisBloomLink;
 use crate::words::count_ones;
 
 /// How far a count has come.
@@ -89,13 +90,16 @@ impl OnesCount {
             AnyFilter::Partitioned(filter) => filter.block_shape().describe(ones),
             AnyFilter::Counting(filter) => filter.block_shape().describe(ones),
             AnyFilter::Scalable(filter) => filter.describe_counted(self.one_counts.iter().copied()),
+            AnyFilter::RedisBloom(filter) => {
+                filter.describe_counted(self.one_counts.iter().copied())
+            }
             AnyFilter::Aging(filter) => filter.describe_counted(ones),
             AnyFilter::Stable(filter) => filter.block_shape().describe(ones),
         }
     }
 }
 
-/// The arrays whose ones are counted: a scalable filter has one a level, others one or none.
+/// The arrays whose ones are counted: a filter of levels or links has one for each, others one or none.
 fn words_of(filter: &AnyFilter, index: usize) -> Option<&[u64]> {
     let only = |words| (index == 0).then_some(words);
     match filter {
@@ -112,6 +116,7 @@ fn words_of(filter: &AnyFilter, index: usize) -> Option<&[u64]> {
         AnyFilter::Scalable(filter) => {
             filter.levels().get(index).map(|level| level.filter().words())
         }
+        AnyFilter::RedisBloom(filter) => filter.links().get(index).map(RedisBloomLink::words),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::hash::ItemHash;
 use crate::partitioned::Partitioned;
 use crate::quotient::Quotient;
 use crate::range::HashRange;
+use crate::redis_bloom::RedisBloom;
 use crate::scalable::Scalable;
 use crate::shared_blocked::SharedBlocked;
 use crate::single_shot::SingleShot;
@@ -69,6 +70,7 @@ extended!(
     Cuckoo,
     Partitioned,
     Quotient,
+    RedisBloom,
     Scalable,
     SharedBlocked,
     SingleShot,

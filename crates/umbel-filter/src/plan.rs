@@ -84,7 +84,9 @@ impl BlockShape {
                 let shape = Self::new(kind, range, block_count, LINE_BITS, probe_count)?;
                 Ok(shape.with_pace(StablePace { lowered_cells, cell_max }.number())?)
             }
-            Kind::SingleShot | Kind::Scalable => Err(ShapeError::Kind { kind }.into()),
+            Kind::SingleShot | Kind::Scalable | Kind::RedisBloom => {
+                Err(ShapeError::Kind { kind }.into())
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use crate::kind::Kind;
 use crate::lanes::BLOCK_PROBE_COUNT_MAX;
 use crate::quotient::layout::Layout;
 use crate::range::HashRange;
+use crate::redis_bloom_shape::RedisBloomShape;
 use crate::scalable_shape::ScalableShape;
 use crate::single_shot_shape::{POSITION_COUNT_MAX, SingleShotShape};
 use crate::sizing::{
@@ -91,7 +92,9 @@ impl BlockShape {
             Kind::Quotient => {
                 (QUOTIENT_PAGE_SLOTS_MIN, QUOTIENT_PAGE_SLOTS_MAX, QUOTIENT_REMAINDER_BITS_MAX)
             }
-            Kind::SingleShot | Kind::Scalable => return Err(ShapeError::Kind { kind }),
+            Kind::SingleShot | Kind::Scalable | Kind::RedisBloom => {
+                return Err(ShapeError::Kind { kind });
+            }
         };
         if block_bits == 0 || !block_bits.is_multiple_of(step) || block_bits > block_bits_max {
             return Err(ShapeError::BlockBits { block_bits, step, block_bits_max });
@@ -337,6 +340,8 @@ pub enum Shape {
     SingleShot(SingleShotShape),
     /// A chain of filters.
     Scalable(ScalableShape),
+    /// RedisBloom's chain of filters.
+    RedisBloom(RedisBloomShape),
 }
 
 impl Shape {
@@ -347,6 +352,7 @@ impl Shape {
             Self::Blocks(shape) => shape.kind(),
             Self::SingleShot(_) => Kind::SingleShot,
             Self::Scalable(_) => Kind::Scalable,
+            Self::RedisBloom(_) => Kind::RedisBloom,
         }
     }
 
@@ -357,6 +363,7 @@ impl Shape {
             Self::Blocks(shape) => shape.range(),
             Self::SingleShot(shape) => shape.range(),
             Self::Scalable(shape) => shape.range(),
+            Self::RedisBloom(_) => HashRange::WHOLE,
         }
     }
 }
@@ -367,6 +374,7 @@ impl fmt::Display for Shape {
             Self::Blocks(shape) => shape.fmt(f),
             Self::SingleShot(shape) => shape.fmt(f),
             Self::Scalable(shape) => shape.fmt(f),
+            Self::RedisBloom(shape) => shape.fmt(f),
         }
     }
 }
@@ -386,6 +394,12 @@ impl From<SingleShotShape> for Shape {
 impl From<ScalableShape> for Shape {
     fn from(shape: ScalableShape) -> Self {
         Self::Scalable(shape)
+    }
+}
+
+impl From<RedisBloomShape> for Shape {
+    fn from(shape: RedisBloomShape) -> Self {
+        Self::RedisBloom(shape)
     }
 }
 
@@ -452,6 +466,12 @@ pub enum ShapeError {
     /// The kind has a shape of its own.
     #[error("a {kind} filter is no array of blocks")]
     Kind {
+        /// The kind that was asked for.
+        kind: Kind,
+    },
+    /// The kind's layout cannot be cut: make one filter over the whole hash space.
+    #[error("a {kind} filter over a part of the hash space, expected one over all of it")]
+    Part {
         /// The kind that was asked for.
         kind: Kind,
     },

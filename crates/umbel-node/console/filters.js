@@ -48,7 +48,7 @@ function used(cell, { load, capacity }) {
   bar(cell, load && (load.item_count === null ? 1 : load.item_count / capacity));
 }
 
-const KINDS = [["blocked", "blocked: one cache line an item"], ["classic", "classic: least memory that can be changed"], ["scalable", "scalable: grows with the items"],
+const KINDS = [["blocked", "blocked: one cache line an item"], ["classic", "classic: least memory that can be changed"], ["scalable", "scalable: grows with the items"], ["redisbloom", "redisbloom: RedisBloom's own bits, with a public hash"],
   ["counting", "counting: items can be removed"], ["cuckoo", "cuckoo: items can be removed, and it can be full"], ["quotient", "quotient: items can be removed, copies are counted, and it grows"], ["partitioned", "partitioned: one part of the block a probe"], ["single-shot", "single-shot: the smallest, mostly for reading"],
   ["aging", "aging: the last items, whatever comes"], ["stable", "stable: what came lately, at a constant rate of errors"]];
 

@@ -108,7 +108,8 @@ crate::settings! {
         /// With `dev` and no address named, `umbel serve` takes 127.0.0.1:6379 if that is free.
         resp_listen: Option<String> = None,
         /// Kind of the filters that `BF.RESERVE`, `BF.ADD`, `BF.MADD` and `BF.INSERT` make: `scalable`, which
-        /// grow; `blocked` or `classic`, which do not. With NONSCALING it is `blocked`, unless this is `classic`.
+        /// grow; `redisbloom`, which are RedisBloom's own, bit by bit, each in one shard and with a public hash;
+        /// `blocked` or `classic`, which do not grow. With NONSCALING it is `blocked`, if this is `scalable`.
         resp_default_kind: String = "scalable".to_owned(),
         /// Pages at `/console` that show the cluster in a browser, and from which it can be operated: `off`,
         /// none; `read-only`, they change nothing; `proven`, who has shown a token or a certificate does from
@@ -153,7 +154,7 @@ crate::settings! {
 }
 
 /// Kinds that plain commands of the Redis protocol may make.
-const RESP_KINDS: [Kind; 3] = [Kind::Scalable, Kind::Blocked, Kind::Classic];
+const RESP_KINDS: [Kind; 4] = [Kind::Scalable, Kind::RedisBloom, Kind::Blocked, Kind::Classic];
 
 /// Longest interval of heartbeats, in milliseconds: a minute without a leader is an outage.
 const HEARTBEAT_MS_MAX: u64 = 60_000;

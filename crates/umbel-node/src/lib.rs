@@ -15,6 +15,7 @@
 //! | `coordinator` | hash at the edge, cut by shard, follow leaders, join |
 //! | `gateway` | what clients see: gRPC, the Redis protocol, health, metrics |
 //! | [`export_change`] | what changed of exported frames, for who sends exports and who takes them |
+//! | [`redis_bloom_dump`] | between RedisBloom's dumps and frames, for who sends exports and who takes them |
 //! | [`jobs`] | workers of duplicate-detection jobs |
 //! | `formation`, `door`, `controller` | how a cluster forms, who may enter, what its leader has done |
 //! | `enrolment`, `renewal` | how a node comes to a certificate from its cluster, and to the next one |
@@ -47,6 +48,7 @@ pub mod ports;
 mod raft;
 mod rates;
 mod recall;
+pub mod redis_bloom_dump;
 mod renewal;
 mod self_report;
 mod shard_leader;

@@ -10,13 +10,17 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
+use crate::arguments::is_word;
 use crate::inline;
 use crate::limits::{
-    ARGUMENT_OVERHEAD_BYTES, ARGUMENTS_MAX, BULK_BYTES_MAX, LINE_BYTES_MAX, REQUEST_BYTES_MAX,
-    STRANGER_ARGUMENTS_MAX, STRANGER_BULK_BYTES_MAX,
+    ARGUMENT_OVERHEAD_BYTES, ARGUMENTS_MAX, BULK_BYTES_MAX, LINE_BYTES_MAX, PIECE_BYTES_MAX,
+    REQUEST_BYTES_MAX, STRANGER_ARGUMENTS_MAX, STRANGER_BULK_BYTES_MAX,
 };
 use crate::number::integer;
 use crate::request::Request;
+
+/// Where the piece stands among the arguments of `BF.LOADCHUNK`.
+const PIECE_AT: usize = 3;
 
 /// The client does not speak the protocol, or asks for more than it may. Answer with this text behind
 /// `-ERR `, close the connection, read nothing more; the request that it was in was not carried out.
@@ -37,7 +41,8 @@ pub enum ProtocolError {
     /// The number of arguments is no integer, or above [`ARGUMENTS_MAX`].
     #[error("Protocol error: invalid multibulk length")]
     InvalidCount,
-    /// The length of an argument is no integer, negative, or above [`BULK_BYTES_MAX`].
+    /// The length of an argument is no integer, negative, or above [`BULK_BYTES_MAX`], of a piece of a copy above
+    /// [`PIECE_BYTES_MAX`].
     #[error("Protocol error: invalid bulk length")]
     InvalidLength,
     /// An argument is no bulk string; the byte that came, a blank where it ends a line.
@@ -244,7 +249,7 @@ impl Decoder {
             return Err(ProtocolError::ExpectedBulk(shown(*line.first().unwrap_or(&b'\r'))));
         };
         let bytes = integer(digits).and_then(|bytes| usize::try_from(bytes).ok());
-        let bytes = bytes.filter(|&bytes| bytes <= BULK_BYTES_MAX);
+        let bytes = bytes.filter(|&bytes| bytes <= self.bulk_bytes_max());
         let bytes = bytes.ok_or(ProtocolError::InvalidLength)?;
         if bytes > STRANGER_BULK_BYTES_MAX && !self.is_known {
             return Err(ProtocolError::StrangerLength);
@@ -253,6 +258,13 @@ impl Decoder {
             return Err(ProtocolError::RequestTooBig);
         }
         Ok(bytes)
+    }
+
+    /// The most that the next argument may have: a piece of a copy more than all others.
+    fn bulk_bytes_max(&self) -> usize {
+        let is_piece = self.request.len() == PIECE_AT
+            && self.request.get(0).is_some_and(|name| is_word(name, "BF.LOADCHUNK"));
+        if is_piece { PIECE_BYTES_MAX } else { BULK_BYTES_MAX }
     }
 
     /// What the request takes with so many bytes more.

@@ -3,6 +3,10 @@
 /// Bytes of one argument: 512 KiB. An item is hashed and a name is short; Redis allows 512 MiB.
 pub const BULK_BYTES_MAX: usize = 512 << 10;
 
+/// Bytes of a piece of a copy, the last argument of `BF.LOADCHUNK`: 16 MiB, which RedisBloom sends at most, and some more
+/// for a piece of another maker.
+pub const PIECE_BYTES_MAX: usize = (16 << 20) + (64 << 10);
+
 /// Arguments of one request: 1,048,576. One batch of the service has at most 65,536 items, larger ones
 /// are cut; Redis allows 2^31 − 1.
 pub const ARGUMENTS_MAX: usize = 1 << 20;

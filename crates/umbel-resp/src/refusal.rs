@@ -267,7 +267,7 @@ pub enum Refusal {
     },
     /// UMBEL.CREATE: an option that is none, is there twice, or lacks its value.
     #[error(
-        "ERR a filter is KIND blocked|classic|partitioned|counting|cuckoo|quotient|scalable|aging|stable CAPACITY n ERROR \
+        "ERR a filter is KIND blocked|classic|partitioned|counting|cuckoo|quotient|scalable|redisbloom|aging|stable CAPACITY n ERROR \
          p|BYTES n [REPLICATED], or CAPACITY n ERROR p WINDOW ms|MANUAL [SLICES n, which divides ms] [TIME EVENT \
          [LATE REJECT|DROP|OLDEST]] [REFRESH] [REPLICATED], or LIKE name"
     )]

@@ -76,7 +76,8 @@ fn block_and_bits(settings: &FilterSettings, hash: ItemHash) -> Option<(u64, Vec
         | AnyFilter::Aging(_)
         | AnyFilter::Stable(_)
         | AnyFilter::Cuckoo(_)
-        | AnyFilter::Quotient(_) => return None,
+        | AnyFilter::Quotient(_)
+        | AnyFilter::RedisBloom(_) => return None,
     };
     let ones = (0_u32..).zip(words).flat_map(|(at, &word)| {
         (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| 64 * at + bit)

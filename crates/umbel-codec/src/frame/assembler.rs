@@ -8,8 +8,8 @@
 
 use thiserror::Error;
 use umbel_filter::{
-    AnyFilter, Blocked, CreateError, LevelsError, Scalable, ScalableShape, Shape, SingleShotShape,
-    StoredSingleShot,
+    AnyFilter, Blocked, CreateError, HashRange, LevelsError, RedisBloom, Scalable, ScalableShape,
+    Shape, SingleShotShape, StoredSingleShot,
 };
 
 use super::FrameKey;
@@ -123,6 +123,12 @@ enum Building {
         level_count: Option<u32>,
         levels: Vec<(Blocked, u64)>,
     },
+    RedisBloom {
+        filter: RedisBloom,
+        /// Number of links that have begun.
+        begun: usize,
+        link_count: Option<u32>,
+    },
 }
 
 impl FilterAssembler {
@@ -139,6 +145,11 @@ impl FilterAssembler {
             Shape::SingleShot(shape) => Building::SingleShot(shape, Vec::new()),
             Shape::Scalable(shape) => {
                 Building::Scalable { shape, level_count: None, levels: Vec::new() }
+            }
+            Shape::RedisBloom(shape) => {
+                check_bytes(shape.link(0)?.memory_bytes(), filter_bytes_max)?;
+                let filter = RedisBloom::with_shape(shape)?;
+                Building::RedisBloom { filter, begun: 0, link_count: None }
             }
         };
         let next_start = shape.range().start().into();
@@ -169,26 +180,18 @@ impl FilterAssembler {
             }
             Building::Scalable { shape, level_count, levels } => {
                 let level = frame.level_of(*shape)?;
-                let (expected, start) =
-                    if self.next_start == shape.range().end() || levels.is_empty() {
-                        (levels.len(), shape.range().start().into())
-                    } else {
-                        (levels.len() - 1, self.next_start)
-                    };
-                let expected = u32::try_from(expected).unwrap_or(u32::MAX);
-                let expected_count = level_count.unwrap_or(level.level_count);
-                let (actual, actual_count) = (level.level, level.level_count);
-                if (actual, actual_count) != (expected, expected_count) {
-                    return Err(AssembleError::Level {
-                        expected,
-                        expected_count,
-                        actual,
-                        actual_count,
-                    });
-                }
-                check_border(start, frame)?;
+                let begun = (levels.len(), *level_count);
+                check_level((self.next_start, shape.range()), begun, frame, level)?;
                 push_level(*shape, levels, frame, level, self.filter_bytes_max)?;
-                *level_count = Some(expected_count);
+                *level_count = Some(level.level_count);
+            }
+            Building::RedisBloom { filter, begun, link_count } => {
+                let link = frame.link_of(filter.redis_bloom_shape())?;
+                let range = HashRange::WHOLE;
+                check_level((self.next_start, range), (*begun, *link_count), frame, link)?;
+                push_link(filter, *begun, frame, link, self.filter_bytes_max)?;
+                *begun = usize::try_from(link.level).unwrap_or(usize::MAX) + 1;
+                *link_count = Some(link.level_count);
             }
         }
         self.next_start = frame.range().end();
@@ -205,6 +208,9 @@ impl FilterAssembler {
             Building::Scalable { level_count, levels, .. } => {
                 level_count.map_or(1, |count| count - u32::try_from(levels.len()).unwrap_or(count))
             }
+            Building::RedisBloom { begun, link_count, .. } => {
+                link_count.map_or(1, |count| count - u32::try_from(*begun).unwrap_or(count))
+            }
             _ => 0,
         };
         if self.next_start != end || left > 0 {
@@ -217,6 +223,7 @@ impl FilterAssembler {
             Building::Scalable { shape, levels, .. } => Scalable::from_levels(shape, levels)
                 .map_err(|error| AssembleError::Levels(Box::new(error)))?
                 .into(),
+            Building::RedisBloom { filter, .. } => filter.into(),
         })
     }
 }
@@ -242,6 +249,54 @@ fn joined(shape: SingleShotShape, stretches: &[Stretch]) -> StoredSingleShot {
     let positions = (0..count).map(|_| positions.next().expect("as many as were counted"));
     let filter = StoredSingleShot::from_positions(shape, positions);
     filter.expect("positions increase in a stretch, and from one to the next")
+}
+
+/// Checks that a frame is the next one of filters of levels, of which so many have begun, out of so many.
+fn check_level(
+    (next_start, range): (u128, HashRange),
+    (begun, level_count): (usize, Option<u32>),
+    frame: &FrameView<'_>,
+    level: FrameLevel,
+) -> Result<(), AssembleError> {
+    let (expected, start) = if next_start == range.end() || begun == 0 {
+        (begun, range.start().into())
+    } else {
+        (begun - 1, next_start)
+    };
+    let expected = u32::try_from(expected).unwrap_or(u32::MAX);
+    let expected_count = level_count.unwrap_or(level.level_count);
+    let (actual, actual_count) = (level.level, level.level_count);
+    if (actual, actual_count) != (expected, expected_count) {
+        return Err(AssembleError::Level { expected, expected_count, actual, actual_count });
+    }
+    check_border(start, frame)
+}
+
+/// Merges a frame into its link, which it may begin.
+fn push_link(
+    filter: &mut RedisBloom,
+    begun: usize,
+    frame: &FrameView<'_>,
+    link: FrameLevel,
+    filter_bytes_max: u64,
+) -> Result<(), AssembleError> {
+    let index = usize::try_from(link.level).unwrap_or(usize::MAX);
+    match filter.links().get(index) {
+        Some(ours) if index < begun && ours.item_count() != link.item_count => {
+            let (expected, actual) = (ours.item_count(), link.item_count);
+            return Err(AssembleError::ItemCount { expected, actual });
+        }
+        Some(_) => {}
+        None => {
+            let next = filter.redis_bloom_shape().link(link.level)?;
+            check_bytes(
+                filter.memory_bytes().saturating_add(next.memory_bytes()),
+                filter_bytes_max,
+            )?;
+        }
+    }
+    frame.load_link_of(filter)?;
+    Ok(())
 }
 
 /// Merges a frame into its level, which it may begin.

@@ -119,7 +119,7 @@ fn foreign_headers_are_named() {
     assert_refused(&forged(GOLDEN, 0, b"PK"), HeaderError::Magic { actual: *b"PKBL" });
     assert_refused(&forged(GOLDEN, 4, &[2]), HeaderError::Version { actual: 2 });
     assert_refused(&forged(GOLDEN, 5, &[99]), HeaderError::Kind { actual: 99 });
-    assert_refused(&forged(GOLDEN, 7, &[3]), HeaderError::HashFunction { actual: 3 });
+    assert_refused(&forged(GOLDEN, 7, &[4]), HeaderError::HashFunction { actual: 4 });
     let error = HeaderError::Code(CodeError::LowBits { low_bits: 64 });
     assert_refused(&forged(GOLDEN, 48, &[64]), error);
     for (at, field) in [(49, "probe count"), (50, "block lines")] {

@@ -22,6 +22,8 @@ pub(super) enum Body {
     Blocks(BlockShape),
     /// A slice of a level of a scalable filter, as an array of blocks of [`Kind::Blocked`].
     Level(BlockShape),
+    /// A part of a link of RedisBloom's chain, as lines.
+    Link(BlockShape),
 }
 
 impl Body {
@@ -30,13 +32,14 @@ impl Body {
             Self::SingleShot(_) => Kind::SingleShot,
             Self::Blocks(shape) => shape.kind(),
             Self::Level(_) => Kind::Scalable,
+            Self::Link(_) => Kind::RedisBloom,
         }
     }
 
     pub(super) const fn range(self) -> HashRange {
         match self {
             Self::SingleShot(shape) => shape.range(),
-            Self::Blocks(shape) | Self::Level(shape) => shape.range(),
+            Self::Blocks(shape) | Self::Level(shape) | Self::Link(shape) => shape.range(),
         }
     }
 }
@@ -115,7 +118,7 @@ impl Header {
         match (self.body, self.encoding.base()) {
             (_, Encoding::Probes | Encoding::Part) => Ok(()),
             (Body::SingleShot(shape), _) => check_single_shot_count(self.count, shape.width()),
-            (Body::Blocks(shape) | Body::Level(shape), _) => {
+            (Body::Blocks(shape) | Body::Level(shape) | Body::Link(shape), _) => {
                 check_at_most(self.count, shape.slot_count())
             }
         }
@@ -126,7 +129,7 @@ impl Header {
         let range = self.body.range();
         let (m, probe_count, block_lines) = match self.body {
             Body::SingleShot(shape) => (shape.position_count(), 0, 0),
-            Body::Blocks(shape) | Body::Level(shape) => {
+            Body::Blocks(shape) | Body::Level(shape) | Body::Link(shape) => {
                 (shape.map().block_count(), shape.probe_count(), lines_of(shape))
             }
         };
@@ -186,6 +189,7 @@ fn body(
             SingleShotShape::new(range, m).map(Body::SingleShot)
         }
         Kind::Scalable => blocks(Kind::Blocked).map(Body::Level),
+        Kind::RedisBloom => blocks(Kind::Classic).map(Body::Link),
         _ => blocks(kind).map(Body::Blocks),
     };
     body.map_err(HeaderError::Shape)

@@ -2,11 +2,11 @@
 
 use umbel_filter::{
     Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Cuckoo, Kind, Merge,
-    Partitioned, Quotient, Scalable, Shape, ShapeMismatch, SingleShot, SingleShotShape, Stable,
-    StoredSingleShot, Window,
+    Partitioned, Quotient, RedisBloom, Scalable, Shape, ShapeMismatch, SingleShot, SingleShotShape,
+    Stable, StoredSingleShot, Window,
 };
 
-/// A filter to merge frames into; every kind converts into it. Scalable filters do not merge: their
+/// A filter to merge frames into; every kind converts into it. Scalable filters, and RedisBloom's, do not merge: their
 /// frames are loaded level by level.
 ///
 /// ```
@@ -28,6 +28,7 @@ pub(super) enum Receiver<'a> {
     SingleShot(&'a mut SingleShot),
     Stored(&'a mut StoredSingleShot),
     Scalable(&'a mut Scalable),
+    RedisBloom(&'a mut RedisBloom),
     Window(&'a mut Window),
     Cuckoo(&'a mut Cuckoo),
     Quotient(&'a mut Quotient),
@@ -74,6 +75,12 @@ impl<'a> From<&'a mut StoredSingleShot> for FilterMut<'a> {
 impl<'a> From<&'a mut Scalable> for FilterMut<'a> {
     fn from(filter: &'a mut Scalable) -> Self {
         Self(Receiver::Scalable(filter))
+    }
+}
+
+impl<'a> From<&'a mut RedisBloom> for FilterMut<'a> {
+    fn from(filter: &'a mut RedisBloom) -> Self {
+        Self(Receiver::RedisBloom(filter))
     }
 }
 
@@ -125,6 +132,7 @@ impl<'a> From<&'a mut AnyFilter> for FilterMut<'a> {
             AnyFilter::Stable(filter) => filter.into(),
             AnyFilter::Cuckoo(filter) => filter.into(),
             AnyFilter::Quotient(filter) => filter.into(),
+            AnyFilter::RedisBloom(filter) => filter.into(),
         }
     }
 }
@@ -137,6 +145,7 @@ impl Receiver<'_> {
             Self::SingleShot(filter) => filter.shape().into(),
             Self::Stored(filter) => filter.single_shot_shape().into(),
             Self::Scalable(filter) => filter.scalable_shape().into(),
+            Self::RedisBloom(filter) => filter.redis_bloom_shape().into(),
             Self::Window(filter) => filter.block_shape().into(),
             Self::Cuckoo(filter) => filter.block_shape().into(),
             Self::Quotient(filter) => filter.block_shape().into(),

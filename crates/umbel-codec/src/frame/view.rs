@@ -3,7 +3,7 @@
 use umbel_filter::words::count_ones;
 use umbel_filter::{
     AnyFilter, BlockProbe, BlockShape, Blocked, HashRange, Kind, ScalableShape, Shape,
-    ShapeMismatch, SingleShot, SingleShotShape, StoredSingleShot,
+    ShapeMismatch, SingleShotShape, StoredSingleShot,
 };
 
 use super::content::{
@@ -16,8 +16,8 @@ use super::level::{
     COURSE_BYTES, FrameLevel, LEVEL_BYTES, SLICES_BYTES, course_from_bytes, course_to_bytes,
     slices_from_bytes, slices_to_bytes,
 };
+use super::link::{FrameLink, LINK_BYTES, link_from_bytes, link_to_bytes};
 use super::receiver::{FilterMut, Receiver, empty_array};
-use super::stretch::Stretch;
 use super::writer::seal;
 use super::{CHECKED_HEADER_BYTES, FRAME_HEADER_BYTES, FrameKey};
 use crate::checksum::crc32c;
@@ -57,6 +57,7 @@ pub struct FrameView<'a> {
 pub(super) enum Fixed {
     Nothing,
     Level(FrameLevel, ScalableShape),
+    Link(FrameLink),
     /// The oldest and the newest slice of a window.
     Slices(u64, u64),
     /// What a filter that forgets by what comes has counted.
@@ -120,6 +121,10 @@ impl<'a> FrameView<'a> {
                 let (level, scalable) = FrameLevel::parse(*level, shape.range())?;
                 (Fixed::Level(level, scalable), bytes, shape.position_count())
             }
+            (Body::Link(shape), _) => {
+                let (link, bytes) = split_fixed::<LINK_BYTES>(payload)?;
+                (Fixed::Link(link_from_bytes(*link)?), bytes, shape.position_count())
+            }
             (Body::Blocks(shape), _) if shape.kind() == Kind::Window => {
                 let (slices, bytes) = split_fixed::<SLICES_BYTES>(payload)?;
                 let (oldest, newest) = slices_from_bytes(*slices);
@@ -175,11 +180,12 @@ impl<'a> FrameView<'a> {
         self.header.body.range()
     }
 
-    /// Which level of a scalable filter the frame belongs to, or None for another kind.
+    /// Which level of a scalable filter, or link of RedisBloom's, the frame belongs to, or None for another kind.
     #[must_use]
     pub const fn level(&self) -> Option<FrameLevel> {
         match self.fixed {
             Fixed::Level(level, _) => Some(level),
+            Fixed::Link(link) => Some(link.level()),
             _ => None,
         }
     }
@@ -190,8 +196,9 @@ impl<'a> FrameView<'a> {
     pub fn shape(&self) -> Shape {
         match (self.fixed, self.header.body) {
             (Fixed::Level(_, shape), _) => shape.into(),
+            (Fixed::Link(link), _) => Shape::RedisBloom(link.shape),
             (Fixed::Part { shape, .. }, _) | (_, Body::SingleShot(shape)) => shape.into(),
-            (_, Body::Blocks(shape) | Body::Level(shape)) => shape.into(),
+            (_, Body::Blocks(shape) | Body::Level(shape) | Body::Link(shape)) => shape.into(),
         }
     }
 
@@ -220,12 +227,17 @@ impl<'a> FrameView<'a> {
                 Receiver::Scalable(filter) => self.load_level(filter, shape),
                 receiver => Err(ShapeMismatch { ours: receiver.shape(), theirs }.into()),
             },
+            (theirs, Body::Link(shape)) => match receiver {
+                Receiver::RedisBloom(filter) => self.load_link(filter, shape),
+                receiver => Err(ShapeMismatch { ours: receiver.shape(), theirs }.into()),
+            },
             (theirs, _) => Err(ShapeMismatch { ours: receiver.shape(), theirs }.into()),
         }
     }
 
     /// The frame's filter alone, over the range of [`shape`](Self::shape), as an array of its own;
-    /// a frame of a scalable filter gives the slice of its level as a blocked filter.
+    /// a frame of a scalable filter gives the slice of its level as a blocked filter, one of RedisBloom's the lines of
+    /// its link as a classic one, which answers nothing.
     ///
     /// # Errors
     /// If the frame's key is not `key`, the payload is not valid, or the filter takes more than
@@ -236,7 +248,7 @@ impl<'a> FrameView<'a> {
         filter_bytes_max: u64,
     ) -> Result<AnyFilter, FrameMergeError> {
         let mut filter = match (self.shape(), self.header.body) {
-            (_, Body::Blocks(shape) | Body::Level(shape)) => {
+            (_, Body::Blocks(shape) | Body::Level(shape) | Body::Link(shape)) => {
                 check_filter_bytes(shape.memory_bytes(), filter_bytes_max)?;
                 empty_array(shape).map_err(FrameError::from)?
             }
@@ -249,6 +261,10 @@ impl<'a> FrameView<'a> {
             (AnyFilter::Blocked(filter), Body::Level(shape)) => {
                 self.check_key(key)?;
                 self.merge_blocks(&mut Receiver::Blocked(filter), shape)?;
+            }
+            (AnyFilter::Classic(filter), Body::Link(shape)) => {
+                self.check_key(key)?;
+                self.merge_blocks(&mut Receiver::Array(shape, filter.words_mut()), shape)?;
             }
             (filter, _) => {
                 self.merge_into(filter, key)?;
@@ -266,7 +282,7 @@ impl<'a> FrameView<'a> {
         self.merge_blocks(&mut Receiver::Blocked(filter), shape)
     }
 
-    fn merge_blocks(
+    pub(super) fn merge_blocks(
         &self,
         receiver: &mut Receiver<'_>,
         part: BlockShape,
@@ -321,21 +337,6 @@ impl<'a> FrameView<'a> {
         receiver.check_positions(shape)?;
         self.check_codes().map_err(FrameError::from)?;
         Ok(receiver.merge_positions(self.positions()))
-    }
-
-    /// The positions, if they are those of a filter of this shape; the codes are checked.
-    pub(super) fn stretch_of(&self, ours: SingleShotShape) -> Result<Stretch, FrameMergeError> {
-        let mut filter = SingleShot::new(ours);
-        let receiver = Receiver::SingleShot(&mut filter);
-        let Shape::SingleShot(theirs) = self.shape() else {
-            return Err(ShapeMismatch { ours: ours.into(), theirs: self.shape() }.into());
-        };
-        receiver.check_positions(theirs)?;
-        self.check_codes().map_err(FrameError::from)?;
-        let (first, last) = (self.positions().next(), self.positions().last());
-        let Codes { bytes, code, count, end } = self.codes;
-        let bytes = bytes.to_vec();
-        Ok(Stretch { bytes, code, count, end, base: self.first(), ends: first.zip(last) })
     }
 
     /// Checks the codes from end to end.
@@ -407,7 +408,7 @@ impl<'a> FrameView<'a> {
     }
 
     /// Number of a single-shot frame's first position.
-    const fn first(&self) -> u64 {
+    pub(super) const fn first(&self) -> u64 {
         match self.fixed {
             Fixed::Part { first, .. } => first,
             _ => 0,
@@ -440,7 +441,7 @@ impl<'a> FrameView<'a> {
                 self.codes.each_probe(|probe| probes.push(probe))?;
                 self.seal(&[], Content::Probes { probes: &probes, first: 0 })
             }
-            Body::Blocks(shape) | Body::Level(shape) => {
+            Body::Blocks(shape) | Body::Level(shape) | Body::Link(shape) => {
                 check_filter_bytes(shape.memory_bytes(), filter_bytes_max)?;
                 let word_count = usize::try_from(shape.memory_bytes() / 8).unwrap_or(0);
                 let mut words = vec![0; word_count];
@@ -448,6 +449,7 @@ impl<'a> FrameView<'a> {
                 let content = Content::array(shape.kind(), &words);
                 match self.fixed {
                     Fixed::Level(level, _) => self.seal(&level.to_bytes(), content),
+                    Fixed::Link(link) => self.seal(&link_to_bytes(link), content),
                     Fixed::Slices(oldest, newest) => {
                         self.seal(&slices_to_bytes((oldest, newest)), content)
                     }

@@ -11,7 +11,7 @@
 use umbel_bits::RiceCode;
 use umbel_filter::{
     Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Cuckoo, Kind, Partitioned, Quotient,
-    Scalable, SingleShot, SparseBlocked, Stable, StoredSingleShot, Window,
+    RedisBloom, Scalable, SingleShot, SparseBlocked, Stable, StoredSingleShot, Window,
 };
 
 use super::content::{Content, cheapest};
@@ -21,6 +21,7 @@ use super::header::{Body, Header, check_payload_bytes};
 use super::level::{
     COURSE_BYTES, FrameLevel, LEVEL_BYTES, SLICES_BYTES, course_to_bytes, slices_to_bytes,
 };
+use super::link::LinkCursor;
 use super::lists::{PositionCursor, ProbeCursor};
 use super::{CHECKED_HEADER_BYTES, FRAME_HEADER_BYTES, FrameKey};
 use crate::checksum::crc32c;
@@ -43,6 +44,7 @@ pub struct FilterRef<'a>(Source<'a>);
 enum Source<'a> {
     Array(ArrayCursor<'a>),
     Levels(LevelCursor<'a>),
+    Links(LinkCursor<'a>),
     Positions(PositionCursor<'a>),
     Probes(ProbeCursor<'a>),
     Window(ArrayCursor<'a>, (u64, u64)),
@@ -107,6 +109,12 @@ impl<'a> From<&'a Scalable> for FilterRef<'a> {
     }
 }
 
+impl<'a> From<&'a RedisBloom> for FilterRef<'a> {
+    fn from(filter: &'a RedisBloom) -> Self {
+        Self(Source::Links(LinkCursor::new(filter)))
+    }
+}
+
 impl<'a> From<&'a Window> for FilterRef<'a> {
     fn from(filter: &'a Window) -> Self {
         let cursor = ArrayCursor { shape: filter.block_shape(), words: filter.words(), next: 0 };
@@ -162,6 +170,7 @@ impl<'a> From<&'a AnyFilter> for FilterRef<'a> {
             AnyFilter::Stable(filter) => filter.into(),
             AnyFilter::Cuckoo(filter) => filter.into(),
             AnyFilter::Quotient(filter) => filter.into(),
+            AnyFilter::RedisBloom(filter) => filter.into(),
         }
     }
 }
@@ -191,7 +200,9 @@ pub fn frames<'a>(
 ) -> Frames<'a> {
     let payload_bytes_max = payload_bytes_max.min(FRAME_PAYLOAD_BYTES_MAX) as u64;
     let FilterRef(source) = filter.into();
-    Frames { source, budget: Budget { key, payload_bytes_max, is_raw: false }, is_done: false }
+    // What stands for a filter elsewhere has no frames.
+    let is_done = matches!(&source, Source::Links(cursor) if cursor.is_empty());
+    Frames { source, budget: Budget { key, payload_bytes_max, is_raw: false }, is_done }
 }
 
 /// The frames of a filter, one at a time; see [`frames`]. Ends after the first error.
@@ -245,6 +256,7 @@ impl Iterator for Frames<'_> {
         let next = match &mut self.source {
             Source::Array(cursor) => cursor.next(self.budget),
             Source::Levels(cursor) => cursor.next(self.budget),
+            Source::Links(cursor) => cursor.next(self.budget),
             Source::Positions(cursor) => cursor.next(self.budget),
             Source::Probes(cursor) => cursor.next(self.budget),
             Source::Table(cursor) => cursor.next_of_table(self.budget),
@@ -257,10 +269,10 @@ impl Iterator for Frames<'_> {
 }
 
 /// An array of blocks and the next block.
-struct ArrayCursor<'a> {
-    shape: BlockShape,
-    words: &'a [u64],
-    next: u64,
+pub(super) struct ArrayCursor<'a> {
+    pub(super) shape: BlockShape,
+    pub(super) words: &'a [u64],
+    pub(super) next: u64,
 }
 
 impl<'a> ArrayCursor<'a> {
@@ -302,12 +314,12 @@ impl<'a> ArrayCursor<'a> {
         Ok((seal_array(budget, Body::Blocks(slice), &prefix, words)?, self.is_done()))
     }
 
-    const fn is_done(&self) -> bool {
+    pub(super) const fn is_done(&self) -> bool {
         self.next == self.shape.map().len()
     }
 
     /// The next blocks whose words fill so many bytes: their shape and their words.
-    fn cut(&mut self, bytes_max: u64) -> Result<(BlockShape, &'a [u64]), FrameError> {
+    pub(super) fn cut(&mut self, bytes_max: u64) -> Result<(BlockShape, &'a [u64]), FrameError> {
         let (shape, map, from) = (self.shape, self.shape.map(), self.next);
         let block_bytes = shape.memory_bytes() / map.len();
         let block_count = bytes_max / block_bytes;
@@ -350,7 +362,7 @@ impl LevelCursor<'_> {
 
 /// The frame of an array, written in the cheapest way: as words, if the ones are so far from random
 /// that their codes turn out longer.
-fn seal_array(
+pub(super) fn seal_array(
     budget: Budget,
     body: Body,
     prefix: &[u8],

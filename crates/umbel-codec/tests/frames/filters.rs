@@ -5,8 +5,9 @@ use umbel_codec::{FrameKey, FrameView, frames};
 use umbel_filter::words::count_ones;
 use umbel_filter::{
     AGING_BLOCK_BITS, Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Cuckoo, Describe,
-    HashFunction, HashRange, Insert, ItemHash, ItemHasher, Kind, Partitioned, Quotient, Scalable,
-    ScalableShape, Shape, Sighting, SingleShotShape, Stable, StoredSingleShot, Window,
+    HashFunction, HashRange, Insert, ItemHash, ItemHasher, Kind, Partitioned, Quotient, RedisBloom,
+    RedisBloomShape, Scalable, ScalableShape, Shape, Sighting, SingleShotShape, Stable,
+    StoredSingleShot, Window,
 };
 
 pub(crate) const KEY: FrameKey = FrameKey { function: HashFunction::Xxh3Seeded, key_id: 7 };
@@ -157,9 +158,22 @@ fn scalable_filters() -> impl Strategy<Value = Recipe> {
     )
 }
 
+/// Chains of one to a few links.
+fn redis_bloom_filters() -> impl Strategy<Value = Recipe> {
+    (any::<u64>(), 1..200u64, 0..1_500u64, 1..4i32, 1..4_u32).prop_map(
+        |(seed, capacity, item_count, digits, expansion)| {
+            let rate = 0.1f64.powi(digits);
+            let shape = RedisBloomShape::new(capacity, rate, expansion).unwrap();
+            // One link an item each is as many as are read.
+            let item_count = if expansion == 1 { item_count.min(8 * capacity) } else { item_count };
+            Recipe { shape: shape.into(), seed, item_count }
+        },
+    )
+}
+
 /// Any filter.
 pub(crate) fn all_filters() -> impl Strategy<Value = Recipe> {
-    prop_oneof![4 => merging_filters(), 1 => scalable_filters()]
+    prop_oneof![4 => merging_filters(), 1 => scalable_filters(), 1 => redis_bloom_filters()]
 }
 
 /// Payload sizes that cut most filters into a few frames; every block fits into them.
@@ -187,6 +201,7 @@ pub(crate) fn empty(shape: Shape) -> AnyFilter {
             let (capacity, rate) = (shape.first_capacity(), shape.false_positive_rate());
             Scalable::new(shape.range(), capacity, rate).unwrap().into()
         }
+        Shape::RedisBloom(shape) => RedisBloom::with_shape(shape).unwrap().into(),
     }
 }
 

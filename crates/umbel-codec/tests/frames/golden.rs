@@ -10,7 +10,8 @@ use std::path::Path;
 use umbel_codec::{Encoding, frames};
 use umbel_filter::{
     AGING_BLOCK_BITS, AnyFilter, BlockShape, Describe, HashRange, Insert, ItemHash, ItemHasher,
-    Kind, Scalable, SingleShotShape, SparseBlocked, StablePace, StoredSingleShot,
+    Kind, RedisBloom, RedisBloomShape, Scalable, SingleShotShape, SparseBlocked, StablePace,
+    StoredSingleShot,
 };
 
 use crate::filters::{KEY, MEMORY, array, emptied, one_count, view};
@@ -60,6 +61,8 @@ fn files() -> Vec<(&'static str, AnyFilter, usize, usize, Encoding)> {
     // Lists long enough for ANS: gaps of mean 8.
     let dense = SingleShotShape::new(quarter(), 52_900).unwrap();
     let dense = with_numbers(StoredSingleShot::new(dense).into(), 6_000);
+    let chain = RedisBloomShape::for_rate(100, 0.01).unwrap();
+    let chain = RedisBloom::with_shape(chain).unwrap();
     let sparse = Scalable::new(quarter(), 400, 0.01).unwrap();
     let large = 1 << 20;
     vec![
@@ -83,6 +86,7 @@ fn files() -> Vec<(&'static str, AnyFilter, usize, usize, Encoding)> {
         ("single_shot_ans_part", dense, 1, 400, Encoding::AnsPart),
         ("blocked_ans_gaps", with_numbers(blocked(64), 650), 0, large, Encoding::AnsGaps),
         ("blocked_ans_holes", with_numbers(blocked(64), 11_900), 0, large, Encoding::AnsHoles),
+        ("redisbloom_link", with_numbers(chain.into(), 150), 1, large, Encoding::Gaps),
         ("scalable_ans_level", with_numbers(sparse.into(), 600), 0, large, Encoding::AnsGaps),
     ]
 }
@@ -107,6 +111,10 @@ fn golden_frames_are_written_and_read() {
         match filter {
             AnyFilter::Scalable(filter) => {
                 assert_eq!(part, filter.levels()[index].filter().clone().into());
+            }
+            AnyFilter::RedisBloom(filter) => {
+                let AnyFilter::Classic(lines) = part else { panic!("{name}: lines") };
+                assert_eq!(lines.words(), filter.links()[index].words());
             }
             _ if matches!(encoding, Encoding::Part | Encoding::AnsPart) => {
                 assert_ne!(view.range(), filter.shape().range());

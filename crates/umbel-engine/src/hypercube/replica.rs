@@ -332,7 +332,7 @@ impl Replica {
                 self.pending
                     .extend(hashes.iter().map(|&hash| entry_of(BlockProbe::of(shape, hash))));
             }
-            Shape::Scalable(_) => unreachable!("not replicable"),
+            Shape::Scalable(_) | Shape::RedisBloom(_) => unreachable!("not replicable"),
         }
         self.count_pending(hashes.len());
         Ok(new_count)

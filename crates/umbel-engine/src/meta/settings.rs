@@ -85,6 +85,10 @@ impl FilterSettings {
         let Some(kind) = Kind::from_id(self.kind) else {
             return bad(format!("no kind of filter has number {}", self.kind));
         };
+        if (kind == Kind::RedisBloom) != (self.key == HashKey::RedisBloom) {
+            let function = self.key.hasher().function();
+            return bad(format!("a {kind} filter whose items are hashed by {function}"));
+        }
         if self.capacity == 0 {
             return bad("a filter is planned for at least 1 item, not 0".to_owned());
         }
@@ -155,6 +159,8 @@ pub enum HashKey {
         /// 128 secret random bits; never leaves the cluster, never printed.
         secret: [u8; 16],
     },
+    /// RedisBloom's pair of hashes, for its filters alone: no secret.
+    RedisBloom,
 }
 
 impl HashKey {
@@ -171,6 +177,7 @@ impl HashKey {
         match *self {
             Self::Xxh3 { seed } => ItemHasher::Xxh3 { seed },
             Self::SipHash { secret, .. } => ItemHasher::SipHash { key: secret },
+            Self::RedisBloom => ItemHasher::RedisBloom,
         }
     }
 
@@ -187,6 +194,7 @@ impl HashKey {
         let key_id = match *self {
             Self::Xxh3 { seed } => seed,
             Self::SipHash { key_id, .. } => key_id,
+            Self::RedisBloom => 0,
         };
         KeyName { function: self.hasher().function().id(), key_id }
     }
@@ -199,6 +207,7 @@ impl fmt::Debug for HashKey {
             Self::SipHash { key_id, .. } => {
                 f.debug_struct("SipHash").field("key_id", key_id).finish_non_exhaustive()
             }
+            Self::RedisBloom => f.write_str("RedisBloom"),
         }
     }
 }

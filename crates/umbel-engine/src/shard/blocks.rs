@@ -2,7 +2,7 @@
 //!
 //! | kind | block |
 //! |---|---|
-//! | words (all but single-shot) | 512 words, 4 KiB; of a scalable slice level by level |
+//! | words (all but single-shot) | 512 words, 4 KiB; of a scalable slice level by level, of RedisBloom's link by link |
 //! | single-shot | the set positions in a 4,096th of the array, ascending |
 //!
 //! The blocks are a function of what is stored and of nothing else, so replicas that are equal have
@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::iter::Peekable;
 
-use umbel_filter::{AnyFilter, StoredSingleShot};
+use umbel_filter::{AnyFilter, RedisBloomLink, StoredSingleShot};
 
 use super::digest::Digest;
 use super::slice::Slice;
@@ -41,6 +41,9 @@ impl Slice {
             AnyFilter::Scalable(filter) => {
                 filter.levels().iter().map(|level| level.filter().words()).collect()
             }
+            AnyFilter::RedisBloom(filter) => {
+                filter.links().iter().map(RedisBloomLink::words).collect()
+            }
         }
     }
 
@@ -53,6 +56,7 @@ impl Slice {
             | AnyFilter::Cuckoo(_)
             | AnyFilter::Quotient(_) => None,
             AnyFilter::Scalable(filter) => filter.level_words_mut(array),
+            AnyFilter::RedisBloom(filter) => filter.link_words_mut(array),
             _ if array > 0 => None,
             AnyFilter::Blocked(filter) => Some(filter.words_mut()),
             AnyFilter::Classic(filter) => Some(filter.words_mut()),
@@ -182,13 +186,16 @@ impl Slice {
         self.array_mut(array?)?.chunks_mut(BLOCK_WORDS).nth(at)
     }
 
-    /// Items called new and positions merged in, then those of each level, or of each generation of an aging
+    /// Items called new and positions merged in, then those of each level or link, or of each generation of an aging
     /// filter, or the inserts of a stable one, or the oldest and the newest slice of a window.
     pub(super) fn counters(&self) -> Vec<u64> {
         let mut counters = vec![self.new_count, self.merged_count];
         match &self.filter {
             AnyFilter::Scalable(filter) => {
                 counters.extend(filter.levels().iter().map(umbel_filter::FilterLevel::item_count));
+            }
+            AnyFilter::RedisBloom(filter) => {
+                counters.extend(filter.links().iter().map(RedisBloomLink::item_count));
             }
             AnyFilter::Window(window) => counters.extend([window.oldest(), window.newest()]),
             AnyFilter::Aging(filter) => counters.extend(filter.counts()),
@@ -212,6 +219,11 @@ impl Slice {
         }
         if let (AnyFilter::Stable(filter), &[inserts, 0]) = (&mut self.filter, levels) {
             *filter.parts_mut().1 = [inserts, 0];
+        }
+        if let AnyFilter::RedisBloom(filter) = &mut self.filter {
+            for (link, &item_count) in levels.iter().enumerate() {
+                filter.set_link_item_count(link, item_count);
+            }
         }
         if let AnyFilter::Scalable(filter) = &mut self.filter {
             for (level, &item_count) in levels.iter().enumerate() {

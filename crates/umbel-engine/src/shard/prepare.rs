@@ -12,13 +12,11 @@
 //! the older one has is proposed, so that it stays as long. A stable filter counts from the last time
 //! that an item came, and every insert lowers others, so everything is proposed.
 
-use umbel_filter::HashRange;
-
 use super::bitmap::Bitmap;
 use super::command::{InsertPart, PartError, RemovePart, RequestStamp};
 use super::hash_list::HashList;
 use super::replay::{Asked, Operation};
-use super::slice::{check_range, no_removal};
+use super::slice::no_removal;
 use super::state::{ShardState, check_list};
 use crate::ids::{FilterId, Generation};
 use umbel_step::planted::{self, Planted};
@@ -112,7 +110,7 @@ impl ShardState {
             }
         };
         let mut items = hashes.to_vec();
-        self.check_foreign(&hashes)?;
+        slice.check_hashes(self.range, self.shard, &hashes)?;
         if items.is_empty() {
             return Ok(PreparedInsert::AllPresent { item_count });
         }
@@ -149,7 +147,7 @@ impl ShardState {
             return Ok(PreparedRemove::Answered(answer));
         }
         let slice = self.slice(filter, generation)?;
-        self.check_foreign(&hashes)?;
+        slice.check_hashes(self.range, self.shard, &hashes)?;
         if !slice.kind().removes() {
             return Err(no_removal(slice.kind()));
         }
@@ -175,14 +173,7 @@ impl ShardState {
             Some(slice) if planted::on(Planted::FenceSkipped) => slice,
             _ => self.slice(filter, generation)?,
         };
-        self.check_foreign(hashes)?;
+        slice.check_hashes(self.range, self.shard, hashes)?;
         Ok(Bitmap::from_bools(slice.contains(&hashes.to_vec())))
-    }
-
-    fn check_foreign(&self, hashes: &HashList) -> Result<(), PartError> {
-        if self.range == HashRange::WHOLE {
-            return Ok(());
-        }
-        check_range(self.range, self.shard, hashes.iter())
     }
 }

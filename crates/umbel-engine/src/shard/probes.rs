@@ -44,7 +44,8 @@ impl ShardState {
         count: u32,
     ) -> Result<u32, PartError> {
         let slice = self.slice(filter, generation)?;
-        let present = slice.contains(&probe_hashes(seed, self.range, count));
+        let range = if slice.kind().is_whole() { HashRange::WHOLE } else { self.range };
+        let present = slice.contains(&probe_hashes(seed, range, count));
         let hit_count = present.iter().filter(|&&is_present| is_present).count();
         Ok(u32::try_from(hit_count).unwrap_or(count))
     }

@@ -60,7 +60,9 @@ pub(super) fn plan(
 ) -> Result<SliceShape, PlanError> {
     match kind {
         Kind::Window => SliceShape::plan_window(capacity, rate, shard_count, RULES),
-        kind => SliceShape::plan(kind, capacity, rate, shard_count),
+        // What is whole in one shard is in this one.
+        kind => SliceShape::plan(kind, capacity, rate, shard_count)
+            .map(|shape| shape.placed(range().start())),
     }
 }
 
@@ -370,7 +372,7 @@ fn hostile_part() -> impl Strategy<Value = InsertPart> {
     ];
     let request = proptest::option::of((0..3u64, any::<u64>(), any::<u64>(), 0..2u64));
     (
-        prop_oneof![0..120u64, (1..12u64).prop_map(|kind| 10 * kind)],
+        prop_oneof![0..130u64, (1..13u64).prop_map(|kind| 10 * kind)],
         0..3u64,
         request,
         bitmap,

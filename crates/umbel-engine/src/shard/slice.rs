@@ -11,8 +11,10 @@ use umbel_filter::{
 
 use super::bitmap::Bitmap;
 use super::command::{KeyName, PartError, SliceSpec};
+use super::hash_list::HashList;
 use super::slice_growth::{
-    check_growth, grown_for, insert_quotient, insert_scalable, level_items, memory_of, opens_level,
+    check_opening, grown_for, insert_quotient, insert_redis_bloom, insert_scalable, level_items,
+    memory_of,
 };
 use super::slice_shape::{SliceShapeError, positions_bytes};
 use crate::ids::{FilterId, Generation, ShardId};
@@ -148,6 +150,9 @@ impl Slice {
             AnyFilter::Quotient(filter) => {
                 insert_quotient(id, filter, hashes, &mut outcomes, slice_bytes_max)
             }
+            AnyFilter::RedisBloom(filter) => {
+                insert_redis_bloom(id, filter, hashes, &mut outcomes, slice_bytes_max)
+            }
             filter => {
                 if let AnyFilter::Aging(aging) = filter
                     && planted::on(Planted::AgesEarly)
@@ -198,6 +203,27 @@ impl Slice {
             // The kind and the range were checked.
             self.filter.remove(hash).is_ok_and(|removal| removal == Removal::Removed)
         })))
+    }
+
+    /// Refuses hashes of other shards: those beyond the range, or all where the filter lives elsewhere.
+    pub(super) fn check_hashes(
+        &self,
+        range: HashRange,
+        shard: ShardId,
+        hashes: &HashList,
+    ) -> Result<(), PartError> {
+        if !self.kind().is_whole() {
+            return match range == HashRange::WHOLE {
+                true => Ok(()),
+                false => check_range(range, shard, hashes.iter()),
+            };
+        }
+        match hashes.iter().next() {
+            Some(hash) if !self.spec.shape.lives_in(range) => {
+                Err(PartError::ForeignHash { hi: hash.hi(), shard })
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn contains(&self, hashes: &[ItemHash]) -> Vec<bool> {
@@ -285,10 +311,7 @@ impl Slice {
             AnyFilter::SingleShot(filter) => {
                 room_for(self.spec.filter, filter, view.count())?;
             }
-            AnyFilter::Scalable(filter) if opens_level(filter, &view) => {
-                check_growth(self.spec.filter, filter, SLICE_BYTES_MAX)?;
-            }
-            _ => {}
+            filter => check_opening(self.spec.filter, filter, &view)?,
         }
         let key = frame_key(self.spec.key)?;
         let items_before = level_items(&self.filter);
@@ -333,6 +356,7 @@ impl Slice {
             AnyFilter::Stable(filter) => filter.block_shape().memory_bytes(),
             AnyFilter::Cuckoo(filter) => filter.block_shape().memory_bytes(),
             AnyFilter::Quotient(filter) => filter.block_shape().memory_bytes(),
+            AnyFilter::RedisBloom(filter) => filter.memory_bytes(),
         }
     }
 
@@ -405,7 +429,7 @@ pub(super) fn frame_key(key: KeyName) -> Result<FrameKey, PartError> {
 }
 
 /// Refuses hashes of other shards.
-pub(super) fn check_range(
+fn check_range(
     range: HashRange,
     shard: ShardId,
     mut hashes: impl Iterator<Item = ItemHash>,

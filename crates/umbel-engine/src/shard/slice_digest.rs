@@ -28,6 +28,13 @@ impl Slice {
                     digest.push_words(level.filter().words());
                 }
             }
+            AnyFilter::RedisBloom(filter) => {
+                digest.push(filter.links().len() as u64);
+                for link in filter.links() {
+                    digest.push(link.item_count());
+                    digest.push_words(link.words());
+                }
+            }
             AnyFilter::Blocked(filter) => digest.push_words(filter.words()),
             AnyFilter::Classic(filter) => digest.push_words(filter.words()),
             AnyFilter::Partitioned(filter) => digest.push_words(filter.words()),

@@ -1,4 +1,4 @@
-//! How slices grow: a scalable one by levels, a quotient filter's by doubling its quotients.
+//! How slices grow: a scalable one by levels, RedisBloom's by links, a quotient filter's by doubling its quotients.
 //!
 //! Both do it when an entry is applied, by what is in the slice and in the entry alone, so that all replicas do the same:
 //! the entry says how many bytes the slice may come to ([`InsertPart`](super::command::InsertPart)).
@@ -6,7 +6,7 @@
 use umbel_codec::FrameView;
 use umbel_filter::{
     AnyFilter, Contains, CreateError, Describe, FilterLevel, Insert, InsertError, Insertion,
-    ItemHash, Quotient, QuotientGrowError, Scalable, Shape,
+    ItemHash, Quotient, QuotientGrowError, RedisBloom, RedisBloomLink, Scalable, Shape,
 };
 
 use super::command::PartError;
@@ -23,6 +23,9 @@ impl Slice {
                 .levels()
                 .first()
                 .map_or(0, |level| level.filter().block_shape().memory_bytes()),
+            AnyFilter::RedisBloom(filter) => {
+                filter.links().first().map_or(0, |link| link.shape().memory_bytes())
+            }
             // A slice of this shape was made.
             filter => self.spec.shape.memory_bytes(filter.shape().range()).unwrap_or(0),
         }
@@ -38,6 +41,7 @@ impl Slice {
         let bytes = match &self.filter {
             AnyFilter::Scalable(filter) => levels_with(filter, room, item_count),
             AnyFilter::Quotient(filter) => growth_with(filter, item_count),
+            AnyFilter::RedisBloom(filter) => links_with(filter, room, item_count),
             _ => None,
         };
         Some(bytes? - self.planned_bytes())
@@ -57,6 +61,23 @@ fn levels_with(filter: &Scalable, mut room: u64, item_count: u64) -> Option<u64>
         }
         if room >= item_count {
             break;
+        }
+    }
+    Some(bytes)
+}
+
+/// The same of a chain of links.
+fn links_with(filter: &RedisBloom, mut room: u64, item_count: u64) -> Option<u64> {
+    let (shape, mut bytes) = (filter.redis_bloom_shape(), filter.memory_bytes());
+    let mut link = u32::try_from(filter.links().len()).ok()?;
+    while room < item_count {
+        let next = shape.link(link).ok()?;
+        bytes = bytes.saturating_add(next.memory_bytes());
+        room = room.saturating_add(next.capacity());
+        link += 1;
+        // What is too large is refused for that, whatever a quota says.
+        if bytes > SLICE_BYTES_MAX {
+            return None;
         }
     }
     Some(bytes)
@@ -216,15 +237,72 @@ pub(super) fn check_growth(
     Ok(())
 }
 
-/// Items that the levels of a scalable filter took; 0 for other kinds.
-pub(super) fn level_items(filter: &AnyFilter) -> u64 {
-    let AnyFilter::Scalable(filter) = filter else { return 0 };
-    filter.levels().iter().map(FilterLevel::item_count).sum()
+/// Inserts item by item, and opens the next link only if the slice stays within its limit.
+pub(super) fn insert_redis_bloom(
+    id: FilterId,
+    filter: &mut RedisBloom,
+    hashes: &[ItemHash],
+    outcomes: &mut Vec<Insertion>,
+    slice_bytes_max: u64,
+) -> Result<(), PartError> {
+    let is_full = |link: &RedisBloomLink| link.item_count() >= link.shape().capacity();
+    for &hash in hashes {
+        if filter.links().last().is_none_or(is_full) && !filter.contains(hash) {
+            check_link(id, filter, slice_bytes_max)?;
+        }
+        outcomes.push(filter.insert(hash).map_err(refused)?);
+    }
+    Ok(())
 }
 
-/// Whether a frame begins a level that the filter does not have yet.
-pub(super) fn opens_level(filter: &Scalable, frame: &FrameView<'_>) -> bool {
-    frame.level().is_some_and(|level| level.level as usize >= filter.levels().len())
+/// Refuses to open the next link of a chain that is fixed, has no such link, or would be too large.
+pub(super) fn check_link(
+    id: FilterId,
+    filter: &RedisBloom,
+    slice_bytes_max: u64,
+) -> Result<(), PartError> {
+    let full = |what: String| PartError::Full { filter: id, what };
+    let shape = filter.redis_bloom_shape();
+    if shape.is_fixed() {
+        let items = filter.item_count();
+        return Err(full(format!("it has the {items} items that it was made for, and is fixed")));
+    }
+    let link = u32::try_from(filter.links().len()).unwrap_or(u32::MAX);
+    let next = shape.link(link).map_err(|error| full(error.to_string()))?;
+    let slice_bytes = filter.memory_bytes().saturating_add(next.memory_bytes());
+    if slice_bytes > slice_bytes_max {
+        return Err(full(format!(
+            "it would take {slice_bytes} bytes, expected at most {slice_bytes_max}"
+        )));
+    }
+    Ok(())
+}
+
+/// Items that the levels of a scalable filter, or the links of RedisBloom's, took; 0 for other kinds.
+pub(super) fn level_items(filter: &AnyFilter) -> u64 {
+    match filter {
+        AnyFilter::Scalable(filter) => filter.levels().iter().map(FilterLevel::item_count).sum(),
+        AnyFilter::RedisBloom(filter) => filter.item_count(),
+        _ => 0,
+    }
+}
+
+/// Refuses a frame that begins a level, or a link, that the filter does not have yet and has no room for.
+pub(super) fn check_opening(
+    id: FilterId,
+    filter: &AnyFilter,
+    frame: &FrameView<'_>,
+) -> Result<(), PartError> {
+    let opens = |count: usize| frame.level().is_some_and(|level| level.level as usize >= count);
+    match filter {
+        AnyFilter::Scalable(filter) if opens(filter.levels().len()) => {
+            check_growth(id, filter, SLICE_BYTES_MAX)
+        }
+        AnyFilter::RedisBloom(filter) if opens(filter.links().len()) => {
+            check_link(id, filter, SLICE_BYTES_MAX)
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn memory_of(filter: &Scalable) -> u64 {

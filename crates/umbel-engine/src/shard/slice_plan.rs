@@ -24,7 +24,7 @@
 use thiserror::Error;
 use umbel_filter::{
     AnyFilter, BLOCK_BITS_MAX, BlockShape, CellCount, CreateError, Describe, FilterPlan, HashRange,
-    Kind, LINE_BITS, Shape, ShapeError, sizing,
+    Kind, LINE_BITS, RedisBloomShape, Shape, ShapeError, sizing,
 };
 
 use super::slice_shape::{SliceShape, SliceShapeError, positions_bytes};
@@ -148,6 +148,10 @@ impl SliceShape {
                 }
             }
             Kind::Scalable => Self::Scalable { item_count, false_positive_rate },
+            Kind::RedisBloom => {
+                let shape = RedisBloomShape::for_rate(capacity, false_positive_rate)?;
+                return Self::plan_redis_bloom(shape, shard_count);
+            }
             Kind::Window => return Err(PlanError::NoWindow),
             Kind::Cuckoo => {
                 let most = block_bits_max(item_count, shard_count);
@@ -222,7 +226,8 @@ impl SliceShape {
             | Kind::Aging
             | Kind::Stable
             | Kind::Cuckoo
-            | Kind::Quotient => return Err(PlanError::NoFixedSize { kind }),
+            | Kind::Quotient
+            | Kind::RedisBloom => return Err(PlanError::NoFixedSize { kind }),
         };
         let block_count = over_all(block_count.max(1), shard_count);
         let block_bits = u32::try_from(block_lines).unwrap_or(u32::MAX).saturating_mul(LINE_BITS);
@@ -266,6 +271,24 @@ impl SliceShape {
         let block_count = over_all(block_count, shard_count);
         let shape = Self::Window { block_count, block_slots, fingerprint_bits, rules };
         shape.check_size(item_count, shard_count)?;
+        Ok(shape)
+    }
+
+    /// The shape of RedisBloom's chain, if a shard has room for its first link.
+    ///
+    /// # Errors
+    /// If it is too large.
+    pub fn plan_redis_bloom(
+        shape: RedisBloomShape,
+        shard_count: CellCount,
+    ) -> Result<Self, PlanError> {
+        check_shard_count(shard_count)?;
+        let shape = Self::from(shape);
+        let slice_bytes = shape.memory_bytes(HashRange::WHOLE)?;
+        if slice_bytes > SLICE_BYTES_MAX {
+            let shard_count = shard_count.get();
+            return Err(PlanError::SliceTooLarge { slice_bytes, shard_count });
+        }
         Ok(shape)
     }
 

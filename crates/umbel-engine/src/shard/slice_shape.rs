@@ -5,8 +5,8 @@ use thiserror::Error;
 use umbel_codec::FrameView;
 use umbel_filter::{
     Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, CreateError, Cuckoo, HashRange, Kind,
-    Partitioned, Quotient, Scalable, ScalableShape, Shape, ShapeError, SingleShotShape, SliceRing,
-    Stable, StoredSingleShot, Window,
+    Partitioned, Quotient, RedisBloom, RedisBloomLinkShape, RedisBloomShape, Scalable,
+    ScalableShape, Shape, ShapeError, SingleShotShape, SliceRing, Stable, StoredSingleShot, Window,
 };
 
 use super::windowed::{WindowRules, WindowTime};
@@ -73,6 +73,19 @@ pub enum SliceShape {
         /// The newest slice of the bits that are exported with this shape; 0 in the catalogue.
         newest: u64,
     },
+    /// RedisBloom's chain, whole in one shard.
+    RedisBloom {
+        /// A place in the hash space: the chain lives in the shard whose range has it.
+        place: u64,
+        /// Items of the first link.
+        first_capacity: u64,
+        /// Rate of the first link.
+        first_rate: f64,
+        /// By how much capacities rise.
+        expansion: u32,
+        /// Whether the first link is the only one.
+        is_fixed: bool,
+    },
 }
 
 /// The numbers are no slice, or none that this process can hold. Nothing was allocated.
@@ -127,6 +140,7 @@ impl SliceShape {
             Self::SingleShot { .. } => Ok(Kind::SingleShot),
             Self::Scalable { .. } => Ok(Kind::Scalable),
             Self::Window { .. } | Self::Ring { .. } => Ok(Kind::Window),
+            Self::RedisBloom { .. } => Ok(Kind::RedisBloom),
         }
     }
 
@@ -185,7 +199,47 @@ impl SliceShape {
                     .map_err(CreateError::from)?
                     .into()
             }
+            Self::RedisBloom { first_capacity, first_rate, expansion, is_fixed, .. } => {
+                let shape = RedisBloomShape::new(first_capacity, first_rate, expansion)?;
+                if is_fixed { shape.fixed() } else { shape }.into()
+            }
         })
+    }
+
+    /// Where in the hash space a filter lives that is whole in one shard; None of one that is cut.
+    ///
+    /// ```
+    /// use umbel_engine::shard::SliceShape;
+    /// use umbel_filter::{CellCount, HashRange, RedisBloomShape};
+    ///
+    /// let shape = SliceShape::from(RedisBloomShape::for_rate(1_000, 0.01)?).placed(3 << 62);
+    /// assert_eq!(shape.place(), Some(3 << 62));
+    /// // 1,000 · 11.03 bits are 1,384 bytes, in whole lines, and nothing in the three other shards.
+    /// let cells = CellCount::new(4)?;
+    /// let bytes = |shard| shape.memory_bytes(HashRange::cell(shard, cells));
+    /// assert_eq!((bytes(2)?, bytes(3)?), (0, 1_408));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn place(&self) -> Option<u64> {
+        match *self {
+            Self::RedisBloom { place, .. } => Some(place),
+            _ => None,
+        }
+    }
+
+    /// The same, living at this place if it is whole in one shard.
+    #[must_use]
+    pub fn placed(mut self, at: u64) -> Self {
+        if let Self::RedisBloom { place, .. } = &mut self {
+            *place = at;
+        }
+        self
+    }
+
+    /// Whether a slice over this range has anything: not if the filter lives in another shard.
+    pub(super) fn lives_in(&self, range: HashRange) -> bool {
+        self.place().is_none_or(|place| range.contains(place))
     }
 
     /// The shape of the slice for a hash range of which this is a frame: of a quotient filter as it has grown.
@@ -238,8 +292,8 @@ impl SliceShape {
     }
 
     /// Bytes that an empty slice takes. A slice of blocks stays at that, unless it is a quotient filter's; a scalable
-    /// one begins with its first level, a single-shot one with nothing worth counting; these three grow up
-    /// to [`SLICE_BYTES_MAX`].
+    /// one begins with its first level, RedisBloom's with its first link in the shard where it lives, a single-shot one
+    /// with nothing worth counting; these four grow up to [`SLICE_BYTES_MAX`].
     ///
     /// # Errors
     /// If no filter has such numbers.
@@ -259,11 +313,13 @@ impl SliceShape {
             Shape::Blocks(shape) => shape.memory_bytes(),
             Shape::SingleShot(_) => 0,
             Shape::Scalable(shape) => level_bytes(shape, 0)?,
+            Shape::RedisBloom(_) if !self.lives_in(range) => 0,
+            Shape::RedisBloom(shape) => shape.link(0)?.memory_bytes(),
         })
     }
 
     /// Bytes beyond those of an empty slice that one which grows takes when it has grown so often: a scalable one to this
-    /// level, of all levels counted from 0 on, a quotient filter's to 2^`times` times the quotients; 0 for a
+    /// level, of all levels counted from 0 on, RedisBloom's to this link, a quotient filter's to 2^`times` times the quotients; 0 for a
     /// slice of another kind.
     ///
     /// # Errors
@@ -291,6 +347,12 @@ impl SliceShape {
             Shape::Scalable(shape) => (1..=times).try_fold(0_u64, |bytes, level| {
                 Ok(bytes.saturating_add(level_bytes(shape, level)?))
             }),
+            Shape::RedisBloom(shape) if self.lives_in(range) => {
+                (1..=times).try_fold(0_u64, |bytes, link| {
+                    let bytes_of = RedisBloomLinkShape::memory_bytes;
+                    Ok(bytes.saturating_add(shape.link(link).map(bytes_of)?))
+                })
+            }
             Shape::Blocks(shape) if shape.kind() == Kind::Quotient => {
                 let grown = shape.growths().nth(times as usize);
                 let grown = grown.ok_or(SliceShapeError::NoGrowth { times })?;
@@ -359,7 +421,24 @@ impl SliceShape {
             Shape::Scalable(shape) => {
                 Scalable::new(range, shape.first_capacity(), shape.false_positive_rate())?.into()
             }
+            Shape::RedisBloom(shape) if self.lives_in(range) => {
+                RedisBloom::with_shape(shape)?.into()
+            }
+            Shape::RedisBloom(shape) => RedisBloom::elsewhere(shape).into(),
         })
+    }
+}
+
+/// A chain that lives at the beginning of the hash space, until it is [placed](SliceShape::placed).
+impl From<RedisBloomShape> for SliceShape {
+    fn from(shape: RedisBloomShape) -> Self {
+        Self::RedisBloom {
+            place: 0,
+            first_capacity: shape.first_capacity(),
+            first_rate: shape.first_rate(),
+            expansion: shape.expansion(),
+            is_fixed: shape.is_fixed(),
+        }
     }
 }
 

@@ -71,6 +71,14 @@ pub(super) struct SliceHead {
     merged_count: u64,
 }
 
+impl SliceHead {
+    /// The slice, with what is in it.
+    fn with_filter(self, filter: AnyFilter) -> Slice {
+        let Self { spec, generation, new_count, merged_count } = self;
+        Slice { spec, generation, new_count, merged_count, written_index: NO_INDEX, filter }
+    }
+}
+
 /// Why there is no state. Refuse the snapshot and ask for another one; a loader that refused a
 /// frame is of no use any more.
 #[derive(Clone, PartialEq, Debug, Error)]
@@ -226,7 +234,28 @@ impl SnapshotLoader {
         }
         let replay = ReplayTable::from_head(ReplayLimits::SHARD, &replay).map_err(malformed)?;
         let state = ShardState { shard, range, slices: BTreeMap::new(), replay, scrubbed: None };
-        Ok(Self { state, heads, loaded: 0, assembler: None })
+        let mut loader = Self { state, heads, loaded: 0, assembler: None };
+        loader.take_empty()?;
+        Ok(loader)
+    }
+
+    /// Makes the next slices that have no frames: those of filters that live in other shards.
+    fn take_empty(&mut self) -> Result<(), SnapshotError> {
+        let range = self.state.range;
+        while let Some(head) = self.heads.get(self.loaded) {
+            if head.spec.shape.lives_in(range) {
+                break;
+            }
+            let filter = head.spec.shape.create(range)?;
+            let loaded = head.clone().with_filter(filter);
+            self.insert(loaded);
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, loaded: Slice) {
+        self.state.slices.insert(loaded.spec.filter, loaded);
+        self.loaded += 1;
     }
 
     /// Takes the next frame.
@@ -254,7 +283,11 @@ impl SnapshotLoader {
         };
         assembler.push(&view).map_err(wrong)?;
         let is_last_level = view.level().is_none_or(|level| level.level + 1 == level.level_count);
-        if view.range().end() < self.state.range.end() || !is_last_level {
+        let end = match view.kind().is_whole() {
+            true => HashRange::WHOLE.end(),
+            false => self.state.range.end(),
+        };
+        if view.range().end() < end || !is_last_level {
             self.assembler = Some(assembler);
             return Ok(());
         }
@@ -264,12 +297,9 @@ impl SnapshotLoader {
         {
             stable.parts_mut().1.fill(0);
         }
-        let SliceHead { ref spec, generation, new_count, merged_count } = *head;
-        let (spec, written_index) = (spec.clone(), NO_INDEX);
-        let loaded = Slice { spec, generation, new_count, merged_count, written_index, filter };
-        self.state.slices.insert(loaded.spec.filter, loaded);
-        self.loaded += 1;
-        Ok(())
+        let loaded = head.clone().with_filter(filter);
+        self.insert(loaded);
+        self.take_empty()
     }
 
     /// The state.

@@ -13,7 +13,7 @@ use super::digest::Digest;
 use super::hash_list::HashList;
 use super::replay::{Asked, Operation, ReplayLimits, ReplayTable};
 use super::scrub::{NO_INDEX, ScrubbedPiece};
-use super::slice::{Slice, SliceDescription, SliceSummary, check_range};
+use super::slice::{Slice, SliceDescription, SliceSummary};
 use super::windowed::InsertTime;
 use crate::ids::{FilterId, Generation, ShardId};
 use crate::limits::{FILTER_COUNT_MAX, REQUEST_ITEMS_MAX};
@@ -168,7 +168,7 @@ impl ShardState {
         }
         let (range, shard) = (self.range, self.shard);
         let slice = self.slice_mut(*filter, *generation)?;
-        check_range(range, shard, hashes.iter())?;
+        slice.check_hashes(range, shard, hashes)?;
         let kind = slice.kind();
         if kind.counts_every_insert() && marked != item_count {
             let what = format!("{marked} of {item_count} items of a {kind} filter, expected all");
@@ -196,7 +196,7 @@ impl ShardState {
         }
         let (range, shard) = (self.range, self.shard);
         let slice = self.slice_mut(*filter, *generation)?;
-        check_range(range, shard, hashes.iter())?;
+        slice.check_hashes(range, shard, hashes)?;
         let answer = slice.remove(hashes.iter())?;
         self.remember(asked.as_ref(), &answer);
         Ok(answer)

@@ -16,8 +16,13 @@ fn items(first: u64, count: u64) -> Vec<ItemHash> {
     hashes.map(|hash| ItemHash::new((hash.hi() >> 2) + (1 << 62), hash.lo())).collect()
 }
 
+/// That, or all of the space for a kind that cannot be cut.
+fn range_of(kind: Kind) -> HashRange {
+    if kind.is_whole() { HashRange::WHOLE } else { range() }
+}
+
 fn plan(kind: Kind) -> FilterPlan {
-    FilterPlan { kind, range: range(), item_count: 5_000, false_positive_rate: 0.02 }
+    FilterPlan { kind, range: range_of(kind), item_count: 5_000, false_positive_rate: 0.02 }
 }
 
 fn empty(kind: Kind) -> AnyFilter {
@@ -36,7 +41,7 @@ fn every_kind_keeps_the_plan() {
     for kind in Kind::ALL {
         let mut filter = empty(kind);
         assert_eq!((filter.kind(), filter.shape().kind()), (kind, kind));
-        assert_eq!(filter.shape().range(), range());
+        assert_eq!(filter.shape().range(), range_of(kind));
         let before = filter.describe();
         assert_eq!((before.one_count, before.false_positive_rate), (0, 0.0), "{kind}");
         let mut outcomes = Vec::new();
@@ -80,7 +85,10 @@ fn one_by_one_is_as_a_batch() {
 fn items_of_other_ranges_are_refused_and_change_nothing() {
     let outside = ItemHash::new(1, 1);
     let error = OutOfRange { hi: 1, range: range() };
-    for kind in Kind::ALL {
+    let part = FilterPlan { range: range(), ..plan(Kind::RedisBloom) };
+    let whole = ShapeError::Part { kind: Kind::RedisBloom };
+    assert_eq!(AnyFilter::create(&part), Err(whole.into()));
+    for kind in Kind::ALL.into_iter().filter(|kind| !kind.is_whole()) {
         let mut filter = filter_of(kind, &items(0, 10));
         let before = filter.clone();
         assert!(!filter.contains(outside));

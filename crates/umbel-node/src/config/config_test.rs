@@ -127,8 +127,9 @@ fn the_redis_protocol_is_as_protected_as_the_other() {
     let said = refused(|config| config.resp_listen = Some("6379".into()));
     assert!(said.contains("resp_listen = \"6379\": expected HOST:PORT"), "{said}");
     accepted(|config| config.resp_default_kind = "classic".into());
+    accepted(|config| config.resp_default_kind = "redisbloom".into());
     let said = refused(|config| config.resp_default_kind = "cuckoo".into());
-    assert!(said.contains("expected scalable, blocked or classic"), "{said}");
+    assert!(said.contains("expected scalable, redisbloom, blocked or classic"), "{said}");
 }
 
 #[test]

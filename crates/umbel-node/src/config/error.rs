@@ -116,7 +116,7 @@ pub enum ConfigError {
         most: u64,
     },
     /// Plain commands of the Redis protocol make no filters of this kind. Name one that they make.
-    #[error("resp_default_kind = \"{kind}\": expected scalable, blocked or classic")]
+    #[error("resp_default_kind = \"{kind}\": expected scalable, redisbloom, blocked or classic")]
     DefaultKind {
         /// Its name.
         kind: String,

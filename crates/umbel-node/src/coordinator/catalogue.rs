@@ -9,7 +9,8 @@ use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterSettings, FilterState, GroupView, HashKey,
     MetaCommand, MetaError, MetaReply, MetaState, PrincipalName,
 };
-use umbel_engine::shard::PartError;
+use umbel_engine::routing::home_of;
+use umbel_engine::shard::{PartError, SliceShape};
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::{CellCount, Kind};
 use umbel_step::planted::{self, Planted};
@@ -88,7 +89,7 @@ impl Seen {
 pub(crate) struct FilterInfo {
     pub(crate) id: FilterId,
     pub(crate) record: FilterRecord,
-    /// By rising shard; none of a replicated filter.
+    /// By rising shard; none of a replicated filter, and of one that is whole in one shard that one.
     pub(crate) slices: Vec<(ShardId, SliceLoad)>,
     /// Of a replicated filter.
     pub(crate) copies: Option<CopiesInfo>,
@@ -141,8 +142,10 @@ impl Coordinator {
                 let (cells, filter_count) =
                     self.read_meta(|state| (cells_of(state), state.filters().count()))?;
                 check_filter_count(filter_count)?;
-                let key = self.draw_key(*hashing);
-                planned((*kind, *distribution), *capacity, *size, cells?, key)?
+                let key = self.draw_key(*kind, *hashing);
+                let mut settings = planned((*kind, *distribution), *capacity, *size, cells?, key)?;
+                settings.shape = self.placed(settings.shape);
+                settings
             }
             NewFilter::Like(other) => {
                 self.meta_refresh(deadline).await?;
@@ -150,7 +153,7 @@ impl Coordinator {
                 self.live_filter(other.as_str(), deadline).await?.record.settings
             }
         };
-        // A drawn key tells this filter from all others, so a filter of the name that has it was
+        // A drawn key, or place, tells this filter from all others, so a filter of the name that has it was
         // made by this very call, whose first reply was lost.
         let is_unique = matches!(new, NewFilter::Planned { .. });
         let id = match self.propose_filter(name, &settings, (false, owner), deadline).await {
@@ -239,7 +242,11 @@ impl Coordinator {
         }
     }
 
-    fn draw_key(&self, hashing: Hashing) -> HashKey {
+    /// A key for a filter; RedisBloom's have none, however they are asked for.
+    fn draw_key(&self, kind: Kind, hashing: Hashing) -> HashKey {
+        if kind == Kind::RedisBloom {
+            return HashKey::RedisBloom;
+        }
         let number = self.seed().number(Purpose::FilterKey);
         match hashing {
             Hashing::Public => HashKey::Xxh3 { seed: number },
@@ -248,6 +255,14 @@ impl Coordinator {
                 self.seed().fill(Purpose::FilterKey, &mut secret);
                 HashKey::SipHash { key_id: number, secret }
             }
+        }
+    }
+
+    /// The shape of a new filter, which lives at a place that nobody chooses if it is whole in one shard.
+    pub(super) fn placed(&self, shape: SliceShape) -> SliceShape {
+        match shape.place() {
+            Some(_) => shape.placed(self.seed().number(Purpose::FilterKey)),
+            None => shape,
         }
     }
 
@@ -383,7 +398,15 @@ impl Coordinator {
             let LiveFilter { id, record, cells } = filter;
             let generation = record.generation;
             let request = |_| ShardRequest::Describe { filter: id, generation };
-            let answers = self.ask_every_shard(cells, request, deadline).await;
+            let answers = match record.settings.shape.place() {
+                // All other shards have nothing of it.
+                Some(place) => {
+                    let home = home_of(place, cells);
+                    let answer = self.shard_call(home, request(home), deadline).await;
+                    vec![(home, answer)]
+                }
+                None => self.ask_every_shard(cells, request, deadline).await,
+            };
             let slices: Result<Vec<_>, _> = answers
                 .into_iter()
                 .map(|(shard, answer)| match answer? {

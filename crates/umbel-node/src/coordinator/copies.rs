@@ -21,7 +21,7 @@ use umbel_engine::meta::{
 };
 use umbel_engine::shard::{KeyName, PartError, SliceShape};
 use umbel_engine::{FilterId, ShardId};
-use umbel_filter::{CellCount, HashFunction, Kind};
+use umbel_filter::{CellCount, HashFunction, Kind, RedisBloomShape};
 
 use super::sizes::{copy_bytes, memory_bytes};
 use crate::export_change::FrameChange;
@@ -192,6 +192,7 @@ impl ExportedSettings {
         let KeyName { function, key_id } = self.key;
         let key = match HashFunction::from_id(function) {
             Some(HashFunction::Xxh3Seeded) => HashKey::Xxh3 { seed: key_id },
+            Some(HashFunction::RedisBloomPair) => HashKey::RedisBloom,
             Some(HashFunction::SipHash13Keyed) => {
                 state.key(key_id).ok_or_else(|| unknown_key(key_id))?
             }
@@ -214,6 +215,18 @@ impl ExportedSettings {
 /// The bytes of an export's settings.
 fn encode_exported(settings: &FilterSettings) -> Bytes {
     encode(&ExportedSettings::of(settings))
+}
+
+/// The bytes of the settings of RedisBloom's chain, as if it had been exported.
+pub(crate) fn exported_chain(chain: RedisBloomShape) -> Bytes {
+    encode(&ExportedSettings {
+        distribution: Distribution::Partitioned,
+        kind: Kind::RedisBloom.id(),
+        capacity: chain.first_capacity(),
+        false_positive_rate: chain.false_positive_rate(),
+        shape: chain.into(),
+        key: HashKey::RedisBloom.key_name(),
+    })
 }
 
 /// Settings that came from outside, if a cluster of these shards can have such a filter. What
@@ -242,10 +255,10 @@ fn decode_settings<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Ca
     decode(bytes).map_err(|error| invalid(format!("settings cannot be read: {error}")))
 }
 
-/// Slices are cut for a number of shards, and cannot be cut anew without the items.
-fn check_shard_count(got: u32, cells: CellCount) -> Result<(), CallFailure> {
+/// Slices are cut for a number of shards, and cannot be cut anew without the items; what is whole in one fits any.
+fn check_shard_count(got: u32, shape: &SliceShape, cells: CellCount) -> Result<(), CallFailure> {
     let ours = cells.get();
-    if got == ours {
+    if got == ours || shape.place().is_some() {
         return Ok(());
     }
     let what = format!(
@@ -343,9 +356,12 @@ mod tests {
 
     #[test]
     fn shard_counts_must_agree() {
-        let cells = CellCount::new(16).unwrap();
-        assert_eq!(check_shard_count(16, cells), Ok(()));
-        let error = check_shard_count(4, cells).unwrap_err().to_string();
+        let (cells, shape) =
+            (CellCount::new(16).unwrap(), settings(HashKey::Xxh3 { seed: 3 }).shape);
+        assert_eq!(check_shard_count(16, &shape, cells), Ok(()));
+        let chain = RedisBloomShape::for_rate(10, 0.01).unwrap();
+        assert_eq!(check_shard_count(4, &SliceShape::from(chain), cells), Ok(()));
+        let error = check_shard_count(4, &shape, cells).unwrap_err().to_string();
         assert!(error.contains("on 4 shards, this cluster has 16"), "{error}");
     }
 

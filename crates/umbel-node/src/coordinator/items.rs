@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 use umbel_engine::ShardId;
 use umbel_engine::meta::FilterRecord;
-use umbel_engine::routing::BatchParts;
+use umbel_engine::routing::{BatchParts, home_of};
 use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
 use umbel_filter::{ItemHash, Kind};
 use umbel_step::planted::{self, Planted};
@@ -157,7 +157,7 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<Bitmap, CallFailure> {
         let hashes = hashed(filter, items)?;
-        let parts = BatchParts::cut(&hashes, filter.cells);
+        let parts = parts_of(filter, &hashes);
         let answers = parts.parts().iter().map(|(shard, hashes)| {
             let local = self.local_contains(filter, *shard, hashes);
             (*shard, local.unwrap_or_else(|| Bitmap::zeros(item_count(hashes))))
@@ -231,7 +231,7 @@ impl Coordinator {
         let mut rehashed;
         let mut hashes = hashes;
         loop {
-            let parts = BatchParts::cut(hashes, filter.cells);
+            let parts = parts_of(&filter, hashes);
             let mut todo: Vec<(ShardId, HashList)> = parts.parts().to_vec();
             let mut answered: Vec<(ShardId, Bitmap)> = Vec::with_capacity(todo.len());
             loop {
@@ -378,6 +378,14 @@ pub(super) fn hashed(filter: &LiveFilter, items: &ItemBatch) -> Result<Vec<ItemH
     let mut hashes = Vec::with_capacity(items.len());
     items.hash(&filter.record.settings.key, &mut hashes)?;
     Ok(hashes)
+}
+
+/// A batch cut by shard, or in one part for a filter that is whole in one.
+fn parts_of(filter: &LiveFilter, hashes: &[ItemHash]) -> BatchParts {
+    match filter.record.settings.shape.place() {
+        Some(place) => BatchParts::whole(hashes, home_of(place, filter.cells)),
+        None => BatchParts::cut(hashes, filter.cells),
+    }
 }
 
 fn joined(parts: &BatchParts, mut answers: Vec<(ShardId, Bitmap)>) -> Result<Bitmap, CallFailure> {

@@ -3,7 +3,9 @@
 use umbel_engine::limits::{FILTER_BYTES_MAX, REPLICATED_BYTES_MAX, SLICE_BYTES_MAX};
 use umbel_engine::meta::{Distribution, FilterSettings, HashKey, MetaError};
 use umbel_engine::shard::{PlanError, SliceShape, WindowRules, WindowTime};
-use umbel_filter::{BlockShape, CellCount, HashRange, Kind, PROBE_COUNT_MAX, sizing};
+use umbel_filter::{
+    BlockShape, CellCount, HashRange, Kind, PROBE_COUNT_MAX, RedisBloomShape, sizing,
+};
 
 use crate::failure::CallFailure;
 
@@ -16,6 +18,9 @@ pub(crate) enum FilterSize {
     Bytes(u64),
     /// As large as this false-positive rate needs, over all slices of time together.
     Window { rate: f64, rules: WindowRules },
+    /// RedisBloom's chain, as `BF.RESERVE` asks for it: it errs at this rate at most, and each link has so many times
+    /// the capacity of the one before; None of a fixed one.
+    Chain { rate: f64, expansion: Option<u32> },
 }
 
 /// Cells for which a replicated filter is planned: as one slice if that is small enough to be one.
@@ -126,6 +131,18 @@ fn planned_over(
             let shape = SliceShape::plan_window(capacity, rate, cells, rules);
             (shape.map_err(|error| not_planned(&error))?, rate)
         }
+        FilterSize::Chain { rate, expansion } => {
+            check_rate(rate)?;
+            let chain = match expansion {
+                // Half of the rate is the first link's, as in RedisBloom.
+                Some(expansion) => RedisBloomShape::new(capacity, rate / 2.0, expansion),
+                None => RedisBloomShape::new(capacity, rate, RedisBloomShape::EXPANSION)
+                    .map(RedisBloomShape::fixed),
+            };
+            let chain = chain.map_err(|error| not_planned(&error.into()))?;
+            let shape = SliceShape::plan_redis_bloom(chain, cells);
+            (shape.map_err(|error| not_planned(&error))?, rate)
+        }
         FilterSize::Bytes(bytes) => planned_bytes(kind, capacity, bytes, cells)?,
     };
     let memory_bytes = memory_bytes(&shape, capacity, cells)?;
@@ -220,7 +237,7 @@ pub(super) fn copy_bytes(shape: &SliceShape, capacity: u64) -> Result<u64, CallF
 }
 
 /// Bytes of one replica of all slices, at the planned number of items; of a scalable filter those
-/// of its first level.
+/// of its first level, of RedisBloom's of its first link.
 ///
 /// # Errors
 /// If the shape is none, or one of its slices is too large.
@@ -292,6 +309,8 @@ mod tests {
                 // Pages of 2^16 slots, of which a shard has whole ones.
                 Kind::Cuckoo => 10.7..12.5,
                 Kind::Quotient => 11.7..13.5,
+                // One link, that of half the rate, in one shard.
+                Kind::RedisBloom => 11.02..11.04,
                 _ => 9.5..10.3,
             };
             assert!(expected.contains(&bits), "{kind}: {bits} bits an item");

@@ -45,6 +45,7 @@ fn kind_of(number: i32) -> Result<Option<Kind>, CallFailure> {
         v1::Kind::Stable => Some(Kind::Stable),
         v1::Kind::Cuckoo => Some(Kind::Cuckoo),
         v1::Kind::Quotient => Some(Kind::Quotient),
+        v1::Kind::Redisbloom => Some(Kind::RedisBloom),
     })
 }
 
@@ -62,13 +63,23 @@ pub(super) fn kind_to_proto(id: u8) -> v1::Kind {
         Some(Kind::Stable) => v1::Kind::Stable,
         Some(Kind::Cuckoo) => v1::Kind::Cuckoo,
         Some(Kind::Quotient) => v1::Kind::Quotient,
+        Some(Kind::RedisBloom) => v1::Kind::Redisbloom,
     }
 }
 
-/// How items are hashed, None if it is not set.
-fn hashing_of(number: i32) -> Result<Option<Hashing>, CallFailure> {
+/// How items are hashed, None if it is not set. RedisBloom's filters have its hashes, which are public, and no others:
+/// who asks for secret ones must not take these for them.
+fn hashing_of(number: i32, kind: Option<Kind>) -> Result<Option<Hashing>, CallFailure> {
+    let is_theirs = kind == Some(Kind::RedisBloom);
+    let own = || {
+        let what = "hashing: redisbloom filters are hashed as RedisBloom hashes, and no others are";
+        Err(invalid(what.to_owned()))
+    };
     match v1::Hashing::try_from(number) {
         Ok(v1::Hashing::Unspecified) => Ok(None),
+        Ok(v1::Hashing::Redisbloom) if is_theirs => Ok(None),
+        Ok(v1::Hashing::Redisbloom) => own(),
+        Ok(_) if is_theirs => own(),
         Ok(v1::Hashing::Keyed) => Ok(Some(Hashing::Keyed)),
         Ok(v1::Hashing::Public) => Ok(Some(Hashing::Public)),
         Err(_) => Err(invalid(format!("hashing is {number}, which this release does not know"))),
@@ -166,7 +177,8 @@ pub(super) fn new_filter(
         window,
     } = request;
     let name = caller.filter(FilterVerb::Manage, "name", name)?;
-    let (kind, hashing) = (kind_of(kind)?, hashing_of(hashing)?);
+    let kind = kind_of(kind)?;
+    let hashing = hashing_of(hashing, kind)?;
     let distribution = distribution_of(distribution)?;
     let has_rate = false_positive_rate != 0.0;
     if !like.is_empty() {
@@ -207,6 +219,7 @@ pub(super) fn summary(id: FilterId, record: &FilterRecord) -> v1::FilterSummary 
     let hashing = match settings.key {
         HashKey::Xxh3 { .. } => v1::Hashing::Public,
         HashKey::SipHash { .. } => v1::Hashing::Keyed,
+        HashKey::RedisBloom => v1::Hashing::Redisbloom,
     };
     let state = match record.state {
         FilterState::Creating { .. } => "creating",
@@ -429,7 +442,19 @@ mod tests {
         assert_eq!(neither.unwrap_err(), "neither false_positive_rate nor memory_bytes is set");
         let name = create(|request| request.name = String::new());
         assert_eq!(name.unwrap_err(), "name: a filter's name has 1 to 1024 bytes, not 0");
-        assert!(create(|request| request.hashing = 3).unwrap_err().starts_with("hashing is 3"));
+        assert!(create(|request| request.hashing = 4).unwrap_err().starts_with("hashing is 4"));
+        // RedisBloom's filters have its hash, and no others have.
+        let theirs = |hashing: v1::Hashing| {
+            create(|request| {
+                (request.kind, request.hashing) = (v1::Kind::Redisbloom.into(), hashing.into());
+            })
+        };
+        assert!(theirs(v1::Hashing::Keyed).unwrap_err().contains("hashed as RedisBloom"));
+        assert!(theirs(v1::Hashing::Public).is_err());
+        assert!(
+            theirs(v1::Hashing::Redisbloom).is_ok() && theirs(v1::Hashing::Unspecified).is_ok()
+        );
+        assert!(create(|request| request.hashing = v1::Hashing::Redisbloom.into()).is_err());
     }
 
     #[test]

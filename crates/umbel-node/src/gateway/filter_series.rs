@@ -12,8 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, timeout};
-use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
+use umbel_engine::routing::home_of;
+use umbel_engine::shard::SliceShape;
+use umbel_engine::{FilterId, ShardId};
+use umbel_filter::CellCount;
 
 use crate::calls::RateProbes;
 use crate::coordinator::Coordinator;
@@ -247,12 +250,21 @@ fn largest(state: &MetaState) -> Vec<(FilterId, FilterRecord)> {
     first.map(|((_, id), record)| (id, record.clone())).collect()
 }
 
+/// The shard of a filter that is whole in one; None of others.
+fn home(shape: &SliceShape, shard_count: u32) -> Option<ShardId> {
+    let cells = CellCount::new(shard_count).ok()?;
+    shape.place().map(|place| home_of(place, cells))
+}
+
 /// The slices of a filter in the shards that this node leads; None if there are none.
 async fn slices(local: &Local, id: FilterId, record: &FilterRecord) -> Option<Held> {
     let mut sum = Held { items: Some(0.0), unexplained_ones: Some(0), ..Held::default() };
     let mut loads = Vec::new();
+    let shard_count = local.meta().replica().read_meta(MetaState::shard_count);
+    let home = home(&record.settings.shape, shard_count);
     for shard in local.shards() {
-        if !shard.group().is_leader() || shard.group().lacks_quorum() {
+        let is_elsewhere = home.is_some_and(|home| home != shard.shard());
+        if is_elsewhere || !shard.group().is_leader() || shard.group().lacks_quorum() {
             continue;
         }
         let Ok(load) = shard.load_here(id, record.generation).await else { continue };
@@ -271,8 +283,7 @@ async fn slices(local: &Local, id: FilterId, record: &FilterRecord) -> Option<He
     sum.rate_now /= f64::from(count.max(1));
     let settings = &record.settings;
     let room = Room::of(&settings.shape, settings.capacity, settings.false_positive_rate);
-    let shard_count = local.meta().replica().read_meta(MetaState::shard_count);
-    let here = room.share(count, shard_count);
+    let here = room.share(count, if home.is_some() { 1 } else { shard_count });
     let rate = new_per_second(loads.iter());
     let seconds_to_growth = seconds_to_growth(loads.iter(), rate);
     sum.outlook = Outlook { seconds_to_growth, ..here.outlook(sum.items, rate) };

@@ -123,6 +123,11 @@ impl ItemBatch {
                     ItemHash::new(hi, lo)
                 }));
             }
+            (Form::Hashes { .. }, HashKey::RedisBloom) => {
+                let what = "items.hashes is set, but the filter hashes as RedisBloom does: send \
+                            items.items or items.packed";
+                return Err(invalid(what.to_owned()));
+            }
             (Form::Hashes { .. }, HashKey::SipHash { .. }) => {
                 let what = "items.hashes is set, but the filter's hash key is a secret of the \
                             cluster: send items.items or items.packed";

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use umbel_filter::Kind;
 
+use self::chain_dumps::ChainDumps;
 use self::dumps::Dumps;
 use self::shared::{Clients, Counts, Shared};
 use super::admission::Budget;
@@ -29,6 +30,7 @@ use crate::metrics;
 use crate::ports::{Incoming, Listener};
 
 mod answers;
+mod chain_dumps;
 mod connection;
 mod cuckoo;
 mod dump_bytes;
@@ -44,6 +46,8 @@ mod session;
 mod shared;
 mod umbel;
 
+#[cfg(test)]
+mod chain_dumps_test;
 #[cfg(test)]
 mod cuckoo_test;
 #[cfg(test)]
@@ -122,6 +126,7 @@ pub(crate) async fn serve(
         clients,
         counts,
         dumps: Dumps::default(),
+        chain_dumps: ChainDumps::default(),
     });
     let (stopping, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();

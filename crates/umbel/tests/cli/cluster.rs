@@ -246,7 +246,7 @@ fn a_backup_is_restored_after_all_is_lost() {
 /// Those that grow as far as they had grown.
 #[test]
 fn a_backup_holds_filters_of_every_kind() {
-    const KINDS: [&str; 10] = [
+    const KINDS: [&str; 11] = [
         "blocked",
         "classic",
         "partitioned",
@@ -255,6 +255,7 @@ fn a_backup_holds_filters_of_every_kind() {
         "cuckoo",
         "quotient",
         "scalable",
+        "redisbloom",
         "aging",
         "stable",
     ];
@@ -265,7 +266,8 @@ fn a_backup_holds_filters_of_every_kind() {
     sandbox.write("items", items);
     for kind in KINDS {
         // Of those that grow what they begin with.
-        let capacity = if matches!(kind, "scalable" | "quotient") { 300 } else { 6_000 };
+        let capacity =
+            if matches!(kind, "scalable" | "quotient" | "redisbloom") { 300 } else { 6_000 };
         umbel(&format!("filter create {kind} --kind {kind} --capacity {capacity}")).kept();
         umbel(&format!("filter insert {kind} --file items")).kept();
     }
@@ -287,7 +289,7 @@ fn a_backup_holds_filters_of_every_kind() {
         assert!(!is_certain || before.starts_with("present\t5000\nabsent\t0\n"), "{before}");
     }
     // It goes on where it was.
-    for kind in ["scalable", "quotient"] {
+    for kind in ["scalable", "quotient", "redisbloom"] {
         umbel(&format!("filter insert {kind} 5000 5001")).kept();
         let tally = umbel(&format!("filter contains {kind} 0 5000 5001 --count")).kept_text();
         assert!(tally.starts_with("present\t3\n"), "{tally}");

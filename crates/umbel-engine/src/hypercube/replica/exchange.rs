@@ -129,7 +129,7 @@ impl Replica {
             }
             // A part of the positions never takes more than all of them.
             Shape::SingleShot(_) => true,
-            Shape::Scalable(_) => unreachable!("not replicable"),
+            Shape::Scalable(_) | Shape::RedisBloom(_) => unreachable!("not replicable"),
         }
     }
 

@@ -53,7 +53,7 @@ impl ListedChanges {
                 let listed = listed.expect("probes were sorted, and are the filter's");
                 frames(&listed, key, payload_bytes_max).map(whole).collect()
             }
-            Shape::Scalable(_) => unreachable!("not replicable"),
+            Shape::Scalable(_) | Shape::RedisBloom(_) => unreachable!("not replicable"),
         }
     }
 }

@@ -108,9 +108,10 @@ const fn probes_of(shape: &SliceShape) -> u32 {
         SliceShape::Blocks { probe_count, .. }
         | SliceShape::Paced { probe_count, .. }
         | SliceShape::Ring { probe_count, .. } => *probe_count,
-        SliceShape::SingleShot { .. } | SliceShape::Scalable { .. } | SliceShape::Window { .. } => {
-            1
-        }
+        SliceShape::SingleShot { .. }
+        | SliceShape::Scalable { .. }
+        | SliceShape::Window { .. }
+        | SliceShape::RedisBloom { .. } => 1,
     }
 }
 

@@ -11,7 +11,7 @@ use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterSettings, FilterState, MetaCommand, MetaError,
     PrincipalName,
 };
-use umbel_engine::routing::range_of;
+use umbel_engine::routing::{home_of, range_of};
 use umbel_engine::shard::{PartError, ShardCommand, SliceShape};
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::{CellCount, Kind};
@@ -46,8 +46,9 @@ impl Coordinator {
         self.meta_refresh(step_deadline()).await?;
         let settings = self.read_meta(|state| settings.with_key(state))??;
         let cells = self.cells_for(&settings)?;
-        check_shard_count(shard_count, cells)?;
-        let settings = checked(settings, cells)?;
+        check_shard_count(shard_count, &settings.shape, cells)?;
+        let mut settings = checked(settings, cells)?;
+        settings.shape = self.placed(settings.shape);
         let loading = Loading::begin(Arc::clone(self), (&name, owner), settings, cells).await?;
         loading
             .run(async |loading| {
@@ -126,7 +127,7 @@ impl Coordinator {
         let settings: FilterSettings = decode_settings(&settings)?;
         let cells = self.cells_for(&settings)?;
         if settings.distribution == Distribution::Partitioned {
-            check_shard_count(shard_count, cells)?;
+            check_shard_count(shard_count, &settings.shape, cells)?;
         }
         let settings = checked(settings, cells)?;
         let loading = match Loading::begin(Arc::clone(self), (&name, owner), settings, cells).await
@@ -198,6 +199,8 @@ struct Loading {
     filter: FilterId,
     generation: Generation,
     cells: CellCount,
+    /// The shard that all frames are for, whatever they say, if the filter is whole in one.
+    home: Option<ShardId>,
     /// Whether frames of a slice must come one after the other.
     is_ordered: bool,
     /// Of a replicated filter: what has come of it, until all of it has, and room in memory for it.
@@ -248,8 +251,10 @@ impl Loading {
         coordinator.refuse_taken(name)?;
         let filter =
             coordinator.propose_filter(name, &settings, (true, owner), step_deadline()).await?;
+        let home = settings.shape.place().map(|place| home_of(place, cells));
         // From here on the filter is dropped unless it becomes one.
         let mut loading = Self {
+            home,
             coordinator: Arc::clone(&coordinator),
             filter,
             generation: Generation(1),
@@ -299,6 +304,7 @@ impl Loading {
     /// Sends a frame on to its shard, or takes it for this node's copy.
     async fn load(&mut self, frame: CopyFrame) -> Result<(), CallFailure> {
         let CopyFrame { shard, frame } = frame;
+        let shard = self.home.unwrap_or(shard);
         let (shard_count, byte_count) = (self.cells.get(), frame.len());
         if shard.0 >= shard_count {
             return Err(invalid(format!("a frame is of {shard}, but there are {shard_count}")));

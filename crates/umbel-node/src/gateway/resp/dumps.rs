@@ -5,7 +5,8 @@
 //! LOADCHUNK k i₁ piece         LOADCHUNK k i₂ piece          …   the filter is there with the last one
 //! ```
 //!
-//! An iterator is the number of a copy, which its node keeps while it is read, and of a piece. Any connection to
+//! RedisBloom's filters are copied in its own pieces: read by [`super::chain_dumps`], and loaded here, too, by
+//! whatever begins with a header of RedisBloom's. Of all other kinds an iterator is the number of a copy, which its node keeps while it is read, and of a piece. Any connection to
 //! the node may go on, and ask for the last piece once more. A copy that nobody reads, or writes, is given up.
 
 use std::collections::BTreeMap;
@@ -18,30 +19,39 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_stream::wrappers::ReceiverStream;
+use umbel_engine::ShardId;
 use umbel_engine::meta::{FilterName, FilterVerb};
 use umbel_filter::Kind;
 use umbel_resp::{DumpCommand, Refusal, Reply};
 
 use super::answers::refusal;
+use super::chain_dumps;
 use super::dump_bytes::{NoCopy, PartReader, write_part};
 use super::session::Session;
 use super::shared::Shared;
-use crate::coordinator::copies::{ExportParts, ExportWish, ImportPart};
+use crate::coordinator::copies::{
+    CopyEnd, CopyFrame, ExportParts, ExportWish, ImportHead, ImportPart,
+};
+use crate::export_change::EXPORT_FILE_MAGIC;
 use crate::failure::CallFailure;
 use crate::gateway::limits::RESP_BUSY_WAIT_MAX;
 use crate::limits::RETRY_WAIT_MIN;
+use crate::redis_bloom_dump::{DumpReader, PieceError};
 
 /// Bytes of a piece: an argument of a command may have some more.
-const PIECE_BYTES: usize = 384 << 10;
+pub(super) const PIECE_BYTES: usize = 384 << 10;
 
 /// Bits of an iterator that number the piece: 2^20 pieces are 384 GiB.
 const PIECE_NUMBER_BITS: u32 = 20;
 
+/// The iterator of the header of RedisBloom's dumps.
+const HEADER_ITERATOR: i64 = 1;
+
 /// Copies that a node keeps, of either direction: each holds some megabytes, and a slice at the node that it is read from.
-const COPIES_MAX: usize = 16;
+pub(super) const COPIES_MAX: usize = 16;
 
 /// A copy that nobody has asked for so long is given up.
-const IDLE_MAX: Duration = Duration::from_secs(60);
+pub(super) const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Copies under way.
 #[derive(Default)]
@@ -72,11 +82,17 @@ struct Pieces {
 
 /// A copy that comes.
 struct Writing {
-    reader: PartReader,
-    /// Number of the piece that was taken last.
-    number: u64,
+    coming: Coming,
     parts: mpsc::Sender<Result<ImportPart, CallFailure>>,
     import: JoinHandle<Result<(), CallFailure>>,
+}
+
+/// What pieces come.
+enum Coming {
+    /// Our own, and the number of the one that was taken last.
+    Parts(PartReader, u64),
+    /// RedisBloom's.
+    Chain(Box<DumpReader>),
 }
 
 impl Drop for Writing {
@@ -90,6 +106,12 @@ pub(super) async fn answer(session: &Session, command: DumpCommand<'_>) -> Resul
     match command {
         DumpCommand::Next { key, iterator, is_cuckoo } => {
             let name = session.filter(FilterVerb::Export, key)?;
+            if !is_cuckoo && chain_dumps::is_chain(session, &name).await? {
+                let piece = chain_dumps::next(session, name, iterator).await?;
+                let (iterator, piece) = piece.unwrap_or_default();
+                let piece = Reply::Bulk(piece.to_vec());
+                return Ok(Reply::Array(vec![Reply::number(iterator), piece]));
+            }
             let piece = match iterator {
                 0 => Some(begin(session, name, is_cuckoo).await?),
                 iterator => next(session, &name, iterator).await?,
@@ -103,8 +125,7 @@ pub(super) async fn answer(session: &Session, command: DumpCommand<'_>) -> Resul
         }
         DumpCommand::Load { key, iterator, data } => {
             let name = session.filter(FilterVerb::Manage, key)?;
-            let number = split(iterator).map(|(_, number)| number).ok_or(Refusal::BadData)?;
-            load(session, name, number, data).await.map(|()| Reply::OK)
+            load(session, name, iterator, data).await.map(|()| Reply::OK)
         }
     }
 }
@@ -218,15 +239,29 @@ impl Pieces {
 async fn load(
     session: &Session,
     name: FilterName,
-    number: u64,
+    iterator: i64,
     data: &[u8],
 ) -> Result<(), Refusal> {
     let dumps = &session.shared.dumps;
-    let writing = match number {
-        1 => begin_load(session, &name).await?,
-        _ => lock(&dumps.written).get(&name).cloned().ok_or(Refusal::NotFound)?,
+    let known = lock(&dumps.written).get(&name).cloned();
+    let is_chain = match &known {
+        Some(writing) => matches!(writing.lock().await.coming, Coming::Chain(_)),
+        None => false,
     };
-    let outcome = writing.lock().await.take(&name, number, data).await;
+    let begins_chain = iterator == HEADER_ITERATOR && !data.starts_with(&EXPORT_FILE_MAGIC);
+    let writing = if begins_chain {
+        // What is no header has no part in the name.
+        let reader = DumpReader::new(data).map_err(|_| Refusal::BadData)?;
+        begin_load(session, &name, Coming::Chain(Box::new(reader))).await?
+    } else if is_chain {
+        known.ok_or(Refusal::NotFound)?
+    } else {
+        match split(iterator).map(|(_, number)| number).ok_or(Refusal::BadData)? {
+            1 => begin_load(session, &name, Coming::Parts(PartReader::default(), 0)).await?,
+            _ => known.ok_or(Refusal::NotFound)?,
+        }
+    };
+    let outcome = writing.lock().await.take(&name, iterator, data).await;
     if !matches!(outcome, Ok(false)) {
         let mut written = lock(&dumps.written);
         if written.get(&name).is_some_and(|ours| Arc::ptr_eq(ours, &writing)) {
@@ -240,6 +275,7 @@ async fn load(
 async fn begin_load(
     session: &Session,
     name: &FilterName,
+    coming: Coming,
 ) -> Result<Arc<tokio::sync::Mutex<Writing>>, Refusal> {
     let coordinator = Arc::clone(&session.shared.coordinator);
     let deadline = session.shared.deadlines.of_command();
@@ -265,12 +301,12 @@ async fn begin_load(
         let what = format!("TRYAGAIN {COPIES_MAX} copies are being loaded on this node");
         return Err(Refusal::Other(what.into()));
     }
-    let (parts, coming) = mpsc::channel(1);
+    let (parts, sent) = mpsc::channel(1);
     let owner = session.caller.principal_name();
     let import = tokio::spawn(async move {
-        coordinator.import(ReceiverStream::new(coming), owner).await.map(drop)
+        coordinator.import(ReceiverStream::new(sent), owner).await.map(drop)
     });
-    let writing = Writing { reader: PartReader::default(), number: 0, parts, import };
+    let writing = Writing { coming, parts, import };
     let writing = Arc::new(tokio::sync::Mutex::new(writing));
     written.insert(name.clone(), Arc::clone(&writing));
     Ok(writing)
@@ -278,28 +314,22 @@ async fn begin_load(
 
 impl Writing {
     /// Takes a piece: whether it was the last one.
-    async fn take(&mut self, name: &FilterName, number: u64, data: &[u8]) -> Result<bool, Refusal> {
-        if number == self.number {
+    async fn take(
+        &mut self,
+        name: &FilterName,
+        iterator: i64,
+        data: &[u8],
+    ) -> Result<bool, Refusal> {
+        let Some((parts, is_complete)) = self.coming.take(name, iterator, data)? else {
             // It comes again.
             return Ok(false);
-        }
-        if number != self.number + 1 {
-            return Err(Refusal::BadData);
-        }
-        self.reader.push(data);
-        self.number = number;
-        loop {
-            match self.reader.next(name) {
-                Err(NoCopy) => return Err(Refusal::BadData),
-                Ok(None) => break,
-                Ok(Some(part)) => {
-                    if self.parts.send(Ok(part)).await.is_err() {
-                        return self.ended().await.map(|()| true);
-                    }
-                }
+        };
+        for part in parts {
+            if self.parts.send(Ok(part)).await.is_err() {
+                return self.ended().await.map(|()| true);
             }
         }
-        if !self.reader.is_complete() {
+        if !is_complete {
             return Ok(false);
         }
         self.ended().await.map(|()| true)
@@ -312,6 +342,65 @@ impl Writing {
             Err(error) => Err(Refusal::Other(format!("ERR {error}").into())),
         }
     }
+}
+
+impl Coming {
+    /// The parts that a piece ends, and whether all have come; None if the piece came before.
+    fn take(
+        &mut self,
+        name: &FilterName,
+        iterator: i64,
+        data: &[u8],
+    ) -> Result<Option<(Vec<ImportPart>, bool)>, Refusal> {
+        match self {
+            Self::Chain(reader) => take_of_chain(reader, name, iterator, data).map(Some),
+            Self::Parts(reader, last) => {
+                let (_, number) = split(iterator).ok_or(Refusal::BadData)?;
+                if number == *last {
+                    return Ok(None);
+                }
+                if number != *last + 1 {
+                    return Err(Refusal::BadData);
+                }
+                reader.push(data);
+                *last = number;
+                let mut parts = Vec::new();
+                while let Some(part) = reader.next(name).map_err(|NoCopy| Refusal::BadData)? {
+                    parts.push(part);
+                }
+                Ok(Some((parts, reader.is_complete())))
+            }
+        }
+    }
+}
+
+/// The parts that a piece of RedisBloom's ends: of its header the settings, of the last one also the end.
+fn take_of_chain(
+    reader: &mut DumpReader,
+    name: &FilterName,
+    iterator: i64,
+    data: &[u8],
+) -> Result<(Vec<ImportPart>, bool), Refusal> {
+    if iterator == HEADER_ITERATOR && !data.is_empty() {
+        let (name, settings) = (name.clone(), reader.settings());
+        let head = ImportHead { name, shard_count: 1, settings };
+        return Ok((vec![ImportPart::Head(head)], false));
+    }
+    let frames = reader.push(iterator, data).map_err(|error| match error {
+        PieceError::NoLink { .. } => Refusal::Other("ERR invalid offset - no link found".into()),
+        PieceError::TooLarge { .. } => {
+            Refusal::Other("ERR invalid chunk - Too big for current filter".into())
+        }
+        _ => Refusal::BadData,
+    })?;
+    let frame = |frame| ImportPart::Frame(CopyFrame { shard: ShardId(0), frame });
+    let mut parts: Vec<ImportPart> = frames.into_iter().map(frame).collect();
+    let is_complete = reader.is_complete();
+    if is_complete {
+        let (frame_count, checksum) = reader.end();
+        parts.push(ImportPart::End(CopyEnd { frame_count, checksum }));
+    }
+    Ok((parts, is_complete))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

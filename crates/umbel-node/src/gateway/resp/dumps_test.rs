@@ -5,7 +5,7 @@ use tokio::io::AsyncReadExt as _;
 use super::resp_test::{Client, node};
 
 /// The iterator and the piece of an answer.
-async fn piece(client: &mut Client, request: &str) -> (i64, Vec<u8>) {
+pub(super) async fn piece(client: &mut Client, request: &str) -> (i64, Vec<u8>) {
     client.send(format!("{request}\r\n").as_bytes()).await;
     assert_eq!(client.line().await, "*2", "{request}");
     let iterator = client.line().await[1..].parse().unwrap();
@@ -19,7 +19,7 @@ async fn piece(client: &mut Client, request: &str) -> (i64, Vec<u8>) {
     (iterator, piece)
 }
 
-async fn dump(client: &mut Client, command: &str, key: &str) -> Vec<(i64, Vec<u8>)> {
+pub(super) async fn dump(client: &mut Client, command: &str, key: &str) -> Vec<(i64, Vec<u8>)> {
     let mut pieces = vec![piece(client, &format!("{command} {key} 0")).await];
     while let Some(&(iterator, _)) = pieces.last().filter(|(iterator, _)| *iterator != 0) {
         let again = piece(client, &format!("{command} {key} {iterator}")).await;
@@ -33,7 +33,12 @@ async fn dump(client: &mut Client, command: &str, key: &str) -> Vec<(i64, Vec<u8
     pieces
 }
 
-async fn load(client: &mut Client, command: &str, key: &str, (iterator, piece): &(i64, Vec<u8>)) {
+pub(super) async fn load(
+    client: &mut Client,
+    command: &str,
+    key: &str,
+    (iterator, piece): &(i64, Vec<u8>),
+) {
     let iterator = iterator.to_string();
     let arguments = [command.as_bytes(), key.as_bytes(), iterator.as_bytes(), piece];
     let mut request = b"*4\r\n".to_vec();
@@ -45,7 +50,7 @@ async fn load(client: &mut Client, command: &str, key: &str, (iterator, piece): 
     client.send(&request).await;
 }
 
-async fn add(client: &mut Client, key: &str, items: std::ops::Range<u32>) {
+pub(super) async fn add(client: &mut Client, key: &str, items: std::ops::Range<u32>) {
     let items: Vec<String> = items.map(|item| item.to_string()).collect();
     client.send(format!("BF.MADD {key} {}\r\n", items.join(" ")).as_bytes()).await;
     for _ in 0..=items.len() {
@@ -54,7 +59,7 @@ async fn add(client: &mut Client, key: &str, items: std::ops::Range<u32>) {
 }
 
 /// Waits until what was half loaded is gone.
-async fn gone(client: &mut Client, key: &str) {
+pub(super) async fn gone(client: &mut Client, key: &str) {
     loop {
         client.send(format!("EXISTS {key}\r\n").as_bytes()).await;
         if client.line().await == ":0" {

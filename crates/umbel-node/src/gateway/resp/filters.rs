@@ -9,7 +9,7 @@ use umbel_engine::limits::REQUEST_ITEMS_MAX;
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb, MetaError};
 use umbel_engine::shard::{Bitmap, SliceShape};
 use umbel_engine::{OwnerId, RequestId, SessionId};
-use umbel_filter::Kind;
+use umbel_filter::{HashRange, Kind, RedisBloomHeader, Shape};
 use umbel_resp::{InfoField, NewBloom, Refusal, Reply, RequestName};
 
 use super::answers::refusal;
@@ -22,6 +22,12 @@ use crate::failure::CallFailure;
 use crate::gateway::items::ItemBatch;
 use crate::gateway::limits::RESP_BUSY_WAIT_MAX;
 use crate::limits::RETRY_WAIT_MIN;
+
+/// Bytes of RedisBloom's own record of a filter, which its `Size` has beside the arrays.
+const CHAIN_BYTES: u64 = 32;
+
+/// Bytes of its record of each link.
+const LINK_BYTES: u64 = 64;
 
 /// Items of one command or several, behind each other.
 #[derive(Default)]
@@ -233,7 +239,13 @@ fn plan(session: &Session, new: NewBloom) -> Plan {
         (Kind::Scalable, 0) => Kind::Blocked,
         (kind, _) => kind,
     };
-    let size = FilterSize::Rate(new.error_rate);
+    let rate = new.error_rate;
+    let size = match kind {
+        Kind::RedisBloom => {
+            FilterSize::Chain { rate, expansion: Some(new.expansion).filter(|&by| by > 0) }
+        }
+        _ => FilterSize::Rate(rate),
+    };
     let (distribution, hashing) = (Distribution::Partitioned, Hashing::Keyed);
     Plan::Planned { kind, distribution, capacity: new.capacity, size, hashing }
 }
@@ -329,6 +341,41 @@ fn item_count(info: &FilterInfo) -> u64 {
     }
 }
 
+/// What `BF.INFO` tells of a filter.
+struct BloomNumbers {
+    capacity: u64,
+    size: u64,
+    filters: u32,
+    /// None of one that does not grow.
+    expansion: Option<u32>,
+}
+
+/// The numbers that RedisBloom would tell of its own filter; None of other kinds.
+fn chain_numbers(info: &FilterInfo) -> Option<BloomNumbers> {
+    let Ok(Shape::RedisBloom(shape)) = info.record.settings.shape.shape(HashRange::WHOLE) else {
+        return None;
+    };
+    let header = RedisBloomHeader::new(shape, new_count(info)).ok()?;
+    let filters = u32::try_from(header.links().len()).ok()?;
+    let size = CHAIN_BYTES + u64::from(filters) * LINK_BYTES + header.data_bytes();
+    let capacity = header.links().iter().map(|link| link.capacity());
+    let capacity = capacity.fold(0_u64, u64::saturating_add);
+    let expansion = Some(shape.expansion()).filter(|_| !shape.is_fixed());
+    Some(BloomNumbers { capacity, size, filters, expansion })
+}
+
+fn bloom_numbers(info: &FilterInfo) -> BloomNumbers {
+    if let Some(numbers) = chain_numbers(info) {
+        return numbers;
+    }
+    let levels = level_count(info);
+    let is_growing = Kind::from_id(info.record.settings.kind).is_some_and(Kind::grows);
+    let capacity = info.record.settings.capacity;
+    let capacity = capacity.saturating_mul(1_u64.checked_shl(levels).unwrap_or(u64::MAX) - 1);
+    let expansion = is_growing.then_some(2);
+    BloomNumbers { capacity, size: memory_bytes(info), filters: levels, expansion }
+}
+
 /// `BF.CARD`.
 pub(super) async fn cardinality(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     let info = described(session, key).await?;
@@ -342,20 +389,13 @@ pub(super) async fn bloom_info(
     field: Option<InfoField>,
 ) -> Result<Reply, Refusal> {
     let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
-    let levels = level_count(&info);
-    let is_growing = Kind::from_id(info.record.settings.kind).is_some_and(Kind::grows);
-    let capacity = info.record.settings.capacity;
-    let capacity = capacity.saturating_mul(1_u64.checked_shl(levels).unwrap_or(u64::MAX) - 1);
+    let BloomNumbers { capacity, size, filters, expansion } = bloom_numbers(&info);
     let rows = [
         (InfoField::Capacity, "Capacity", Reply::number(capacity)),
-        (InfoField::Size, "Size", Reply::number(memory_bytes(&info))),
-        (InfoField::Filters, "Number of filters", Reply::number(levels)),
+        (InfoField::Size, "Size", Reply::number(size)),
+        (InfoField::Filters, "Number of filters", Reply::number(filters)),
         (InfoField::Items, "Number of items inserted", Reply::number(item_count(&info))),
-        (
-            InfoField::Expansion,
-            "Expansion rate",
-            if is_growing { Reply::Integer(2) } else { Reply::Null },
-        ),
+        (InfoField::Expansion, "Expansion rate", expansion.map_or(Reply::Null, Reply::number)),
     ];
     let pair =
         |(_, name, value): (InfoField, &'static str, Reply)| (Reply::Status(name.into()), value);

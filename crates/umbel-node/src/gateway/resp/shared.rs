@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use umbel_filter::Kind;
 use umbel_resp::Protocol;
 
+use super::chain_dumps::ChainDumps;
 use super::dumps::Dumps;
 use crate::coordinator::Coordinator;
 use crate::gateway::admission::Budget;
@@ -28,6 +29,7 @@ pub(super) struct Shared {
     pub(super) clients: Clients,
     pub(super) counts: Counts,
     pub(super) dumps: Dumps,
+    pub(super) chain_dumps: ChainDumps,
 }
 
 /// What `INFO` counts.

@@ -8,7 +8,7 @@ use crate::commands::cluster::show::{facts, print};
 use crate::exit::UsageError;
 use anyhow::Result;
 use clap::Args;
-use umbel_client::{Client, Distribution, Hashing, NewFilter, kind_in_messages};
+use umbel_client::{Client, Distribution, Hashing, Kind, NewFilter, kind_in_messages};
 use umbel_dedup::parse_bytes;
 use umbel_filter::Kind as FilterKind;
 
@@ -29,8 +29,8 @@ pub(super) struct CreateArgs {
     /// Size of one copy in place of a rate, like 64M or 2G (powers of 1,024)
     #[arg(long, value_name = "SIZE", value_parser = parse_memory, conflicts_with = "rate")]
     memory: Option<u64>,
-    /// blocked, classic, partitioned, single-shot, counting, cuckoo, quotient, scalable, aging or stable;
-    /// docs/filters.md says which when
+    /// blocked, classic, partitioned, single-shot, counting, cuckoo, quotient, scalable, redisbloom, aging or
+    /// stable; docs/filters.md says which when
     #[arg(long, value_name = "KIND", value_parser = parse_kind, default_value_t = FilterKind::Blocked)]
     kind: FilterKind,
     /// Hash with a public seed, faster: only for items that no adversary chooses
@@ -96,7 +96,15 @@ impl CreateArgs {
         };
         let kind = if window.is_some() { FilterKind::Window } else { self.kind };
         let kind = kind_in_messages(kind);
-        let hashing = if self.public_hash { Hashing::Public } else { Hashing::Keyed };
+        let hashing = match (kind, self.public_hash) {
+            (Kind::Redisbloom, true) => {
+                let text = "--public-hash is for other kinds: redisbloom has RedisBloom's own, which is public";
+                return Err(UsageError(text.into()));
+            }
+            (Kind::Redisbloom, false) => Hashing::Redisbloom,
+            (_, true) => Hashing::Public,
+            (_, false) => Hashing::Keyed,
+        };
         let distribution =
             if self.replicated { Distribution::Replicated } else { Distribution::Partitioned };
         Ok(NewFilter { kind, hashing, distribution, window, ..sized })

@@ -155,6 +155,7 @@ fn hashing_name(filter: &FilterSummary) -> &'static str {
         Hashing::Unspecified => "unknown",
         Hashing::Keyed => "keyed",
         Hashing::Public => "public",
+        Hashing::Redisbloom => "redisbloom",
     }
 }
 
