@@ -10,6 +10,7 @@ mod items;
 mod levels;
 mod outlook;
 mod overlap;
+mod redis;
 mod replicated;
 mod show;
 mod transfer;
@@ -27,7 +28,6 @@ use create::CreateArgs;
 use items::ItemArgs;
 use levels::{AckArg, LevelArg};
 use serde_json::{Map, json};
-use std::path::PathBuf;
 use std::time::SystemTime;
 use umbel_client::{AckLevel, Client, ReadLevel};
 
@@ -70,16 +70,10 @@ enum FilterVerb {
         #[arg(default_value = "")]
         prefix: String,
     },
-    /// Copy a filter into a file
+    /// Copy a filter into a file, or one of kind redisbloom to a server of RedisBloom's
     Export(transfer::ExportArgs),
-    /// Make a filter from an exported file; it appears once all of it is verified
-    Import {
-        /// Its name, which must be free
-        name: String,
-        /// The file
-        #[arg(long, value_name = "FILE")]
-        file: PathBuf,
-    },
+    /// Make a filter from an exported file, or from a key of RedisBloom's; it appears once all of it is verified
+    Import(transfer::ImportArgs),
     /// OR filters into another one, or add up what they count if they are counting or quotient filters; all must have been created with --like;
     /// flush replicated ones first
     Merge {
@@ -205,9 +199,9 @@ pub(crate) fn run(args: &FilterArgs) -> Result<Exit> {
 impl FilterArgs {
     async fn run(&self) -> Result<Exit> {
         let json = self.cluster.json;
-        if let FilterVerb::Import { name, file } = &self.verb {
+        if let FilterVerb::Import(args) = &self.verb {
             // A damaged file is found before anybody is asked.
-            return transfer::import(&self.cluster, name, file).await;
+            return transfer::import(&self.cluster, args).await;
         }
         let client = self.cluster.client()?;
         match &self.verb {
@@ -225,7 +219,7 @@ impl FilterArgs {
             }
             FilterVerb::List { prefix } => show::list(&client, prefix, json).await?,
             FilterVerb::Export(args) => transfer::export(&client, args, json).await?,
-            FilterVerb::Import { .. } => unreachable!("it was done above"),
+            FilterVerb::Import(_) => unreachable!("it was done above"),
             FilterVerb::Merge { target, sources } => {
                 print_merged(client.merge(target, &names(sources)).await?, json)?;
             }

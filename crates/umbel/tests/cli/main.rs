@@ -49,6 +49,7 @@ mod readme;
 mod reconcile;
 mod reconcile_changes;
 mod reconcile_pages;
+mod redisbloom;
 mod reference;
 mod report_pages;
 mod resp;

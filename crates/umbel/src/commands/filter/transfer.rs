@@ -1,11 +1,12 @@
-//! Filters into files and out of them.
+//! Filters into files and servers, and out of them.
 
 use super::earlier;
+use super::redis::{self, Address, parse_address};
 use crate::commands::cluster::chunk_file::{ChunkReader, ChunkWriter, stream};
 use crate::commands::cluster::connect::ClusterArgs;
 use crate::commands::cluster::show::{facts, print};
 use crate::exit::Exit;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use prost::Message;
 use serde_json::json;
@@ -19,8 +20,12 @@ pub(crate) struct ExportArgs {
     /// Its name
     name: String,
     /// The file
-    #[arg(long, value_name = "FILE")]
-    out: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "to")]
+    out: Option<PathBuf>,
+    /// A free key of a server that speaks RedisBloom's dialect, for a filter of --kind redisbloom:
+    /// redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY
+    #[arg(long, value_name = "URL", value_parser = parse_address, conflicts_with_all = ["out", "since", "snapshot", "overwrite"])]
+    to: Option<Address>,
     /// A file of an earlier export: only pieces of 4 KiB that differ from it travel, the new file is whole
     #[arg(long, value_name = "FILE")]
     since: Option<PathBuf>,
@@ -32,13 +37,37 @@ pub(crate) struct ExportArgs {
     overwrite: bool,
 }
 
-/// Copies a filter into a file.
+/// Where a filter comes from.
+#[derive(Args)]
+pub(crate) struct ImportArgs {
+    /// Its name, which must be free
+    name: String,
+    #[command(flatten)]
+    source: ImportSource,
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct ImportSource {
+    /// The file
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// A key of a server that speaks RedisBloom's dialect, bit by bit: redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY
+    #[arg(long, value_name = "URL", value_parser = parse_address)]
+    from: Option<Address>,
+}
+
+/// Copies a filter into a file, or to a server.
 ///
 /// # Errors
 ///
 /// As the cluster; if a file cannot be read or written. There is no new file then.
 pub(crate) async fn export(client: &Client, args: &ExportArgs, json: bool) -> Result<()> {
-    let ExportArgs { name, out, since, snapshot, overwrite } = args;
+    let ExportArgs { name, out, to, since, snapshot, overwrite } = args;
+    if let Some(to) = to {
+        return redis::export(client, name, to, json).await;
+    }
+    let out = out.as_deref().context("--out or --to is required")?;
     let known = since.as_deref().map(earlier::known).transpose()?;
     let mut earlier = since.as_deref().map(earlier::Frames::open).transpose()?;
     let mut file = ChunkWriter::<ExportChunk>::create(out, *overwrite, None)?;
@@ -64,12 +93,21 @@ pub(crate) async fn export(client: &Client, args: &ExportArgs, json: bool) -> Re
     })
 }
 
-/// Makes a filter from a file.
+/// Makes a filter from a file, or from what a server has.
 ///
 /// # Errors
 ///
-/// If the file is damaged, before anybody is asked; as the cluster.
-pub(crate) async fn import(cluster: &ClusterArgs, name: &str, file: &Path) -> Result<Exit> {
+/// If the file is damaged, before anybody is asked; as the server and the cluster.
+pub(crate) async fn import(cluster: &ClusterArgs, args: &ImportArgs) -> Result<Exit> {
+    let ImportArgs { name, source: ImportSource { file, from } } = args;
+    match (file, from) {
+        (_, Some(from)) => redis::import(&cluster.client()?, name, from, cluster.json).await,
+        (Some(file), None) => import_file(cluster, name, file).await,
+        (None, None) => bail!("--file or --from is required"),
+    }
+}
+
+async fn import_file(cluster: &ClusterArgs, name: &str, file: &Path) -> Result<Exit> {
     ChunkReader::<ExportChunk>::verify(file, None)?;
     let client = cluster.client()?;
     let name = name.to_owned();

@@ -1,0 +1,146 @@
+//! Filters out of and into servers that speak the dialect of RedisBloom: a server of RedisBloom's, or a node's port
+//! for the Redis protocol.
+
+mod address;
+mod answer;
+mod server;
+
+pub(super) use address::{Address, parse_address};
+
+use crate::commands::cluster::show::{facts, print};
+use crate::exit::Exit;
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::json;
+use server::{Dump, Server};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use umbel_client::Client;
+use umbel_client::proto::{
+    ExportChunk, ExportEnd, ExportFrame, ExportHeader, ImportChunk, ImportHeader, export_chunk,
+    import_chunk,
+};
+use umbel_node::redis_bloom_dump::{DumpReader, DumpWriter};
+
+/// Messages of some megabytes that wait while a node takes the one before.
+const WAITING_CHUNKS_MAX: usize = 4;
+
+/// Bytes of a piece that is sent: every server takes as many.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Makes a filter of one that a server has.
+///
+/// # Errors
+///
+/// If the server cannot be asked, or has no such filter; as the cluster. There is no filter then.
+pub(super) async fn import(
+    client: &Client,
+    name: &str,
+    from: &Address,
+    is_json: bool,
+) -> Result<Exit> {
+    let begun = async {
+        let mut server = Server::connect(from).await?;
+        let Dump { piece, .. } = server.dump(from, 0).await?.context("no header came")?;
+        let reader = DumpReader::new(&piece).with_context(|| {
+            "the server's copy is not in RedisBloom's form: of an Umbel node, `umbel filter export` copies \
+             filters of other kinds"
+        })?;
+        anyhow::Ok((server, reader))
+    };
+    let (server, reader) = begun.await.with_context(|| from.to_string())?;
+    let (chunks, sent) = mpsc::channel(WAITING_CHUNKS_MAX);
+    let (name, place) = (name.to_owned(), from.clone());
+    let reading = tokio::spawn(async move { send(server, &place, reader, name, &chunks).await });
+    let outcome = client.import(ReceiverStream::new(sent)).await;
+    // What the server did not send is the cause of what the cluster says then.
+    let read = reading.await.context("the reading task broke off")?;
+    read.with_context(|| from.to_string())?;
+    super::show::print_summary(is_json, &outcome?)?;
+    Ok(Exit::Done)
+}
+
+/// Sends a dump on, piece by piece; ends without an end where the server breaks off.
+async fn send(
+    mut server: Server,
+    from: &Address,
+    mut reader: DumpReader,
+    name: String,
+    chunks: &mpsc::Sender<ImportChunk>,
+) -> Result<()> {
+    let exported = ExportHeader {
+        filter: None,
+        shard_count: 1,
+        settings: reader.settings(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        log_indexes: Vec::new(),
+    };
+    let header = ImportHeader { name, exported: Some(exported) };
+    let chunk = |part| ImportChunk { part: Some(part) };
+    let mut iterator = 1;
+    let mut parts = vec![import_chunk::Part::Header(header)];
+    loop {
+        for part in parts.drain(..) {
+            if chunks.send(chunk(part)).await.is_err() {
+                return Ok(()); // The call has failed, and says why.
+            }
+        }
+        // What the filter has taken since its header came is beyond what that counts.
+        if reader.is_complete() {
+            break;
+        }
+        let Some(dump) = server.dump(from, iterator).await? else {
+            bail!("the dump ends early: has the filter been replaced meanwhile?");
+        };
+        let frames = reader.push(dump.iterator, &dump.piece)?;
+        iterator = dump.iterator;
+        let frame = |frame| import_chunk::Part::Frame(ExportFrame { shard: 0, frame });
+        parts.extend(frames.into_iter().map(frame));
+    }
+    let (frame_count, checksum) = reader.end();
+    let end = import_chunk::Part::End(ExportEnd { frame_count, checksum });
+    let _ = chunks.send(chunk(end)).await;
+    Ok(())
+}
+
+/// Copies a filter to a server: under another key first, which takes the name when all of it is there.
+///
+/// # Errors
+///
+/// If the filter is of another kind than RedisBloom's; as the cluster and the server. Nothing is left there then, unless
+/// the server does not answer any more.
+pub(super) async fn export(client: &Client, name: &str, to: &Address, is_json: bool) -> Result<()> {
+    let mut chunks = client.export(name).await?;
+    let mut writer = DumpWriter::default();
+    let connected = async { Server::connect(to).await?.check_free(to).await };
+    let mut server = connected.await.with_context(|| to.to_string())?;
+    let beside = to.beside();
+    let copied = async {
+        let mut begun = false;
+        while let Some(ExportChunk { part }) = chunks.next().await? {
+            let Some(export_chunk::Part::Frame(frame)) = part else { continue };
+            writer.push(&frame.frame).map_err(|error| {
+                anyhow!("{error}; filters of --kind redisbloom alone go to such a server")
+            })?;
+            if let Some(header) = writer.header().filter(|_| !begun) {
+                server.load(&beside, 1, &header.to_bytes()).await?;
+                begun = true;
+            }
+            while let Some((iterator, piece)) = writer.next_piece(PIECE_BYTES) {
+                server.load(&beside, iterator, &piece).await?;
+            }
+        }
+        if !writer.is_complete() {
+            bail!("frames are missing");
+        }
+        server.rename(&beside, to).await
+    };
+    if let Err(error) = copied.await {
+        // Where it does not answer any more, the half of it stays under a name that nobody asks for.
+        let _ = server.delete(&beside).await;
+        return Err(error.context(to.to_string()));
+    }
+    let value = json!({ "to": to.to_string(), "bytes": writer.given_bytes() });
+    print(is_json, &value, || {
+        facts(&[("to", to.to_string()), ("bytes", writer.given_bytes().to_string())])
+    })
+}

@@ -1,0 +1,178 @@
+//! What a server answers, as far as a copy needs it. Total: whatever comes is an answer, the beginning of one, or an
+//! error.
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use umbel_resp::limits::PIECE_BYTES_MAX;
+use umbel_resp::number::integer;
+
+/// Longest line: an error's text.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Most values of a list: a piece and its iterator.
+const VALUES_MAX: i64 = 16;
+
+/// An answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Answer {
+    /// A short text.
+    Status(String),
+    /// Why the command was not carried out.
+    Error(String),
+    /// A number.
+    Integer(i64),
+    /// Bytes; None stands for no value.
+    Bulk(Option<Bytes>),
+    /// A list.
+    List(Vec<Answer>),
+}
+
+/// The bytes are no answer, or one that no copy needs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct NoAnswer(pub(super) String);
+
+impl Answer {
+    /// Takes an answer from the front of the bytes; None if more must come.
+    pub(super) fn take(bytes: &mut BytesMut) -> Result<Option<Self>, NoAnswer> {
+        let Some(length) = length_of(bytes, true)? else { return Ok(None) };
+        let mut whole = bytes.split_to(length).freeze();
+        read(&mut whole).map(Some)
+    }
+}
+
+/// Bytes of the answer at the front, once all have come.
+fn length_of(bytes: &[u8], may_be_list: bool) -> Result<Option<usize>, NoAnswer> {
+    let Some((line, line_bytes)) = line(bytes)? else { return Ok(None) };
+    match line.first() {
+        Some(b'+' | b'-' | b':') => Ok(Some(line_bytes)),
+        Some(b'$') => match number(line, PIECE_BYTES_MAX as i64)? {
+            None => Ok(Some(line_bytes)),
+            Some(count) => {
+                let length = line_bytes + count + 2;
+                Ok((bytes.len() >= length).then_some(length))
+            }
+        },
+        Some(b'*') if may_be_list => {
+            let mut length = line_bytes;
+            for _ in 0..number(line, VALUES_MAX)?.unwrap_or(0) {
+                match length_of(bytes.get(length..).unwrap_or_default(), false)? {
+                    Some(more) => length += more,
+                    None => return Ok(None),
+                }
+            }
+            Ok(Some(length))
+        }
+        _ => Err(NoAnswer(format!("an answer begins with {:?}", shown(line)))),
+    }
+}
+
+/// Reads an answer all of which has come.
+fn read(bytes: &mut Bytes) -> Result<Answer, NoAnswer> {
+    let ended = || NoAnswer("an answer ends early".to_owned());
+    let (text, line_bytes) = line(bytes)?.ok_or_else(ended)?;
+    let text = text.to_vec();
+    bytes.advance(line_bytes);
+    let behind = || String::from_utf8_lossy(text.get(1..).unwrap_or_default()).into_owned();
+    Ok(match text.first() {
+        Some(b'+') => Answer::Status(behind()),
+        Some(b'-') => Answer::Error(behind()),
+        Some(b':') => {
+            let value = integer(text.get(1..).unwrap_or_default());
+            Answer::Integer(value.ok_or_else(|| NoAnswer(format!("{:?}", shown(&text))))?)
+        }
+        Some(b'$') => match number(&text, PIECE_BYTES_MAX as i64)? {
+            None => Answer::Bulk(None),
+            Some(count) if bytes.len() >= count + 2 => {
+                let value = bytes.split_to(count);
+                bytes.advance(2);
+                Answer::Bulk(Some(value))
+            }
+            Some(_) => return Err(ended()),
+        },
+        _ => {
+            let count = number(&text, VALUES_MAX)?.unwrap_or(0);
+            Answer::List((0..count).map(|_| read(bytes)).collect::<Result<_, _>>()?)
+        }
+    })
+}
+
+/// The line at the front without its end, and how many bytes it has with it; None if the end is yet to come.
+fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, NoAnswer> {
+    let looked_at = bytes.get(..LINE_BYTES_MAX).unwrap_or(bytes);
+    match looked_at.iter().position(|&byte| byte == b'\r') {
+        Some(at) if bytes.len() < at + 2 => Ok(None),
+        Some(at) => Ok(Some((bytes.get(..at).unwrap_or_default(), at + 2))),
+        None if looked_at.len() < LINE_BYTES_MAX => Ok(None),
+        None => Err(NoAnswer(format!("a line of more than {LINE_BYTES_MAX} bytes"))),
+    }
+}
+
+/// A count behind the first byte of a line; None of -1.
+fn number(line: &[u8], most: i64) -> Result<Option<usize>, NoAnswer> {
+    match integer(line.get(1..).unwrap_or_default()) {
+        Some(-1) => Ok(None),
+        Some(count) if (0..=most).contains(&count) => Ok(usize::try_from(count).ok()),
+        _ => Err(NoAnswer(format!("a count of {:?}, expected at most {most}", shown(line)))),
+    }
+}
+
+/// The beginning of a line, as an error shows it.
+fn shown(line: &[u8]) -> String {
+    String::from_utf8_lossy(line.get(..40).unwrap_or(line)).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(bytes: &[u8]) -> Result<Option<Answer>, NoAnswer> {
+        Answer::take(&mut BytesMut::from(bytes))
+    }
+
+    #[test]
+    fn answers_come_whole_wherever_they_are_cut() {
+        let text = b"*2\r\n:17\r\n$5\r\na\r\nbc\r\n+OK\r\n-ERR not found\r\n$-1\r\n*-1\r\n$0\r\n\r\n:-3\r\n";
+        let all = [
+            Answer::List(vec![
+                Answer::Integer(17),
+                Answer::Bulk(Some(Bytes::from_static(b"a\r\nbc"))),
+            ]),
+            Answer::Status("OK".to_owned()),
+            Answer::Error("ERR not found".to_owned()),
+            Answer::Bulk(None),
+            Answer::List(Vec::new()),
+            Answer::Bulk(Some(Bytes::new())),
+            Answer::Integer(-3),
+        ];
+        for piece in 1..text.len() {
+            let (mut bytes, mut answers) = (BytesMut::new(), Vec::new());
+            for piece in text.chunks(piece) {
+                bytes.extend_from_slice(piece);
+                while let Some(answer) = Answer::take(&mut bytes).unwrap() {
+                    answers.push(answer);
+                }
+            }
+            assert_eq!(answers, all, "{piece}");
+            assert!(bytes.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused_before_it_is_kept() {
+        for bad in [
+            "HTTP/1.1 400\r\n",
+            "\r\n",
+            "$99999999999\r\n",
+            "$-2\r\n",
+            "*17\r\n",
+            "*1\r\n*1\r\n:1\r\n",
+            "$x\r\n",
+            ":x\r\n",
+            "%1\r\n",
+        ] {
+            assert!(take(bad.as_bytes()).is_err(), "{bad}");
+        }
+        assert!(take(&vec![b'+'; LINE_BYTES_MAX]).is_err());
+        assert_eq!(take(b"$5\r\nab"), Ok(None));
+        assert_eq!(take(b""), Ok(None));
+    }
+}
