@@ -160,6 +160,9 @@ pub(crate) enum FilterKind {
     Cuckoo,
     /// A sorted table of remainders, from which items can be removed.
     Quotient,
+    /// RedisBloom's chain, whole in one shard. Not drawn: the seeds that are named anywhere would be others.
+    #[serde(rename = "redisbloom")]
+    RedisBloom,
 }
 
 impl FilterKind {

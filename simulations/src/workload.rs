@@ -336,6 +336,13 @@ impl Clients {
                         ..NewFilter::for_rate(capacity, f64::from(own.rate_ppm) / 1e6)
                     };
                 }
+                FilterKind::RedisBloom => {
+                    return NewFilter {
+                        kind: Kind::Redisbloom,
+                        hashing: Hashing::Redisbloom,
+                        ..NewFilter::for_rate(own.capacity, f64::from(own.rate_ppm) / 1e6)
+                    };
+                }
                 FilterKind::Quotient => {
                     // So that it grows; with each growth it errs twice as often.
                     let capacity = (own.capacity / QUOTIENT_SHARE).max(1);

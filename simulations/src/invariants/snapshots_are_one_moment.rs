@@ -2,7 +2,7 @@
 //! it shows, and after which every insert was answered that it does not show.
 
 use umbel_engine::ShardId;
-use umbel_engine::routing::{range_of, shard_of};
+use umbel_engine::routing::{home_of, range_of};
 use umbel_engine::shard::{HashList, ShardCommand, ShardReply, ShardState};
 use umbel_filter::CellCount;
 
@@ -63,7 +63,8 @@ fn load(call: &Call, life: &Life<'_>, cells: CellCount) -> Result<Vec<ShardState
 fn holds(shards: &[ShardState], life: &Life<'_>, cells: CellCount, item: u32) -> bool {
     let record = &life.incarnation.record;
     let hash = hash_of(record.settings.key, item);
-    let state = &shards[shard_of(hash, cells).0 as usize];
+    let place = record.settings.shape.place().unwrap_or(hash.hi());
+    let state = &shards[home_of(place, cells).0 as usize];
     let found = state.contains(life.id, record.generation, &HashList::from_hashes(&[hash]));
     found.is_ok_and(|found| found.get(0))
 }
@@ -117,6 +118,7 @@ fn torn(
 mod tests {
     use umbel_engine::Generation;
     use umbel_engine::meta::HashKey;
+    use umbel_engine::routing::shard_of;
 
     use super::*;
     use crate::oracle::fixture::{Cluster, History};

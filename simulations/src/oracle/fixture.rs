@@ -34,13 +34,18 @@ pub(crate) fn settings(kind: FilterKind, capacity: u64, shards: CellCount) -> Fi
         FilterKind::Stable => Kind::Stable,
         FilterKind::Cuckoo => Kind::Cuckoo,
         FilterKind::Quotient => Kind::Quotient,
+        FilterKind::RedisBloom => Kind::RedisBloom,
     };
     let shape = match kind {
         Kind::Window => SliceShape::plan_window(capacity, 1e-12, shards, rules),
         kind => SliceShape::plan(kind, capacity, 0.01, shards),
     };
     let shape = shape.unwrap();
-    let (kind, key) = (kind.id(), HashKey::Xxh3 { seed: 7 });
+    let key = match kind {
+        Kind::RedisBloom => HashKey::RedisBloom,
+        _ => HashKey::Xxh3 { seed: 7 },
+    };
+    let kind = kind.id();
     FilterSettings {
         distribution: Distribution::Partitioned,
         kind,

@@ -122,7 +122,9 @@ impl View<'_> {
     pub(crate) fn holds(&self, life: &Life<'_>, item: u32) -> bool {
         let record = &life.incarnation.record;
         let hash = hash_of(record.settings.key, item);
-        let shard = self.reference.meta().shard_map().shard_of(hash.hi());
+        // A filter that is whole in one shard has all items at its own place.
+        let place = record.settings.shape.place().unwrap_or(hash.hi());
+        let shard = self.reference.meta().shard_map().shard_of(place);
         let state = shard.and_then(|shard| self.reference.shard(shard));
         let list = HashList::from_hashes(&[hash]);
         // A filter that has had another name for a while is at another generation.
