@@ -70,6 +70,13 @@ struct Header {
     file_bytes: u64,
 }
 
+/// The function that a file's items are hashed by. RedisBloom's pair is of its filters alone: files are of items.
+pub(crate) fn hash_function(id: u8) -> Result<HashFunction, FileError> {
+    HashFunction::from_id(id)
+        .filter(|&function| function != HashFunction::RedisBloomPair)
+        .ok_or(FileError::HashFunction { actual: id })
+}
+
 impl Header {
     fn parse(bytes: &[u8]) -> Result<Self, FileError> {
         let mut fields = Fields::new(bytes);
@@ -85,8 +92,7 @@ impl Header {
         let role = Role::from_id(role).ok_or(FileError::Role { actual: role })?;
         let (value_bits, check_bits) = (fields.u8()?, fields.u8()?);
         let function = fields.u8()?;
-        let function =
-            HashFunction::from_id(function).ok_or(FileError::HashFunction { actual: function })?;
+        let function = hash_function(function)?;
         let chunk_bits = fields.u8()?;
         if chunk_bits > CHUNK_BITS_MAX {
             let actual = chunk_bits.into();

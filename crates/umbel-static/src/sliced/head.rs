@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use umbel_codec::{FrameKey, crc32c};
-use umbel_filter::{Classic, HashFunction, ItemHash};
+use umbel_filter::{Classic, ItemHash};
 
 use super::groups::{Group, groups_of};
 use super::index;
@@ -14,6 +14,7 @@ use super::question::{Question, and_row, fill};
 use super::shape::{ColumnSize, NAME_BYTES_MAX, SET_COUNT_MAX, SlicedSet, SlicedShape};
 use crate::error::FileError;
 use crate::fields::Fields;
+use crate::head::hash_function;
 
 /// The first bytes of every file.
 pub const SLICED_MAGIC: [u8; 4] = *b"UMBX";
@@ -66,8 +67,7 @@ impl Header {
             return Err(FileError::Version { actual: version });
         }
         let function = fields.u8()?;
-        let function =
-            HashFunction::from_id(function).ok_or(FileError::HashFunction { actual: function })?;
+        let function = hash_function(function)?;
         let (probe_count, blank) = (fields.u8()?, fields.u8()?);
         let (form_bytes, more_blank) = (fields.u16()?, fields.u16()?);
         if blank != 0 || more_blank != 0 {

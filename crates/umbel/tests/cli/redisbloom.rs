@@ -94,6 +94,11 @@ fn what_breaks_off_leaves_nothing_and_names_server_and_key() {
     run(&format!("export plain --to redis://{redis}/copy"))
         .refused(1, &["--kind redisbloom alone"]);
     import(&format!("redis://u:wrong@{redis}/plain")).refused(1, &["AUTH: "]);
+    // A password that is on no command line.
+    let mut command =
+        server.command(&sandbox, &format!("filter import copy --from redis://{redis}/plain"));
+    let output = command.env("REDISCLI_AUTH", "wrong").output().unwrap();
+    sandbox.ended(output).refused(1, &["AUTH: "]);
     // Servers that speak something else, or a header and no more of it.
     for (answer, said_of_it) in [
         (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "not the Redis protocol"),

@@ -57,11 +57,13 @@ impl Hashing {
     pub(crate) fn of_file(key: FrameKey, path: Option<&Path>) -> Result<Self> {
         match (key.function, path) {
             (HashFunction::Xxh3Seeded, None) => Ok(Self::seeded(key.key_id)),
-            (HashFunction::RedisBloomPair, None) => {
-                Ok(Self { hasher: ItemHasher::RedisBloom, key })
-            }
             (HashFunction::SipHash13Keyed, Some(path)) => Self::read(path),
-            (HashFunction::Xxh3Seeded | HashFunction::RedisBloomPair, Some(_)) => Err(UsageError(
+            (HashFunction::RedisBloomPair, _) => Err(UsageError(
+                "the file says that its items were hashed as RedisBloom's, which no file's are"
+                    .into(),
+            )
+            .into()),
+            (HashFunction::Xxh3Seeded, Some(_)) => Err(UsageError(
                 "the file was built without a secret key: leave --hash-key out".into(),
             )
             .into()),

@@ -16,6 +16,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long it may take for an answer, of 16 MiB at most.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Has the password where the address has none: command lines are read by others. redis-cli reads it, too.
+const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
+
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
@@ -44,7 +47,8 @@ impl Server {
             .map_err(|_| anyhow!("not reached within {} s", CONNECT_TIMEOUT.as_secs()))?
             .context("cannot be reached")?;
         let mut server = Self { stream, bytes: BytesMut::new() };
-        if let Some(password) = &address.password {
+        let of_environment = || std::env::var(PASSWORD_VARIABLE).ok();
+        if let Some(password) = address.password.clone().or_else(of_environment) {
             let mut words = vec![&b"AUTH"[..]];
             words.extend(address.user.as_deref().map(str::as_bytes));
             words.push(password.as_bytes());
