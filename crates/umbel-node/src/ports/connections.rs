@@ -10,10 +10,12 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use crate::metrics;
 
@@ -28,6 +30,13 @@ const DESCRIPTORS_MAX: u64 = 1 << 20;
 /// where all of its connections have proved who they are. Many clients behind one address are still
 /// many: of the 1,024 descriptors of the smallest systems they may have 170.
 const ADDRESS_SHARE: usize = 4;
+
+/// Of so many places one may be left by connections that are being closed: until they are, their descriptors are taken, and
+/// who accepts faster than others are closed would take those that are kept.
+const ENDING_SHARE: usize = 8;
+
+/// How long accepting waits for one of these. One that cannot be closed at once holds nobody up for longer.
+const ENDING_PATIENCE: Duration = Duration::from_millis(50);
 
 /// A connection as those see it who may end it.
 #[derive(Clone, Default)]
@@ -100,6 +109,8 @@ struct Table {
     /// The same by address.
     unproved_of: BTreeSet<(IpAddr, u64)>,
     by_address: BTreeMap<IpAddr, usize>,
+    /// Those that have given way, and are not closed yet.
+    ending_count: usize,
 }
 
 struct Taken {
@@ -123,7 +134,7 @@ impl ConnectionSlot {
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         if let Some((places, number)) = &self.connection.0.place {
-            places.lock().free(*number);
+            places.lock().leave(*number);
             // One listener may wait for room, and another one for somebody who connects.
             places.freed.notify_waiters();
         }
@@ -147,17 +158,22 @@ impl ConnectionSlots {
         Self(Arc::new(Places { count_max, address_max, table, freed }))
     }
 
-    /// Waits until a connection may be taken: a place is free, or somebody gives way.
+    /// Waits until a connection may be taken: a place is free, or somebody gives way; and most of those that gave way
+    /// are closed.
     pub(super) async fn room(&self) {
         loop {
             let freed = self.0.freed.notified();
-            {
+            let (has_place, is_behind) = {
                 let table = self.0.lock();
-                if table.taken.len() < self.0.count_max || !table.unproved.is_empty() {
-                    return;
-                }
+                let is_free = table.taken.len() < self.0.count_max;
+                let ending_max = (self.0.count_max / ENDING_SHARE).max(1);
+                (is_free || !table.unproved.is_empty(), table.ending_count >= ending_max)
+            };
+            if !has_place {
+                freed.await;
+            } else if !is_behind || timeout(ENDING_PATIENCE, freed).await.is_err() {
+                return;
             }
-            freed.await;
         }
     }
 
@@ -210,12 +226,13 @@ impl Table {
         oldest.is_some_and(|number| self.end(number))
     }
 
-    /// Ends a connection, whose place is free at once: a third of the descriptors is kept, so the
-    /// moment until it is closed costs nobody one.
+    /// Ends a connection, whose place is free at once: a third of the descriptors is kept for those that are not closed
+    /// yet, too.
     fn end(&mut self, number: u64) -> bool {
         let Some(taken) = self.taken.get(&number) else { return false };
         taken.connection.end();
         self.free(number);
+        self.ending_count += 1;
         metrics::connection_refused("gave_way");
         true
     }
@@ -224,6 +241,14 @@ impl Table {
         self.unproved.remove(&number);
         if let Some(address) = self.taken.get(&number).and_then(|taken| taken.address) {
             self.unproved_of.remove(&(address, number));
+        }
+    }
+
+    /// A connection is closed, whether or not it has given way.
+    fn leave(&mut self, number: u64) {
+        match self.taken.contains_key(&number) {
+            true => self.free(number),
+            false => self.ending_count -= 1,
         }
     }
 
@@ -269,6 +294,7 @@ pub fn raise_descriptor_limit() {
 #[cfg(test)]
 mod tests {
     use futures_util::{FutureExt, poll};
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -303,18 +329,23 @@ mod tests {
         assert!(slots.enter(address("127.0.0.1")).is_some());
     }
 
-    #[test]
-    fn the_oldest_that_has_proved_nothing_gives_way() {
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_that_has_proved_nothing_gives_way() {
         let slots = ConnectionSlots::new(3);
         let taken: Vec<_> = (0..3).map(|_| slots.enter(address("127.0.0.1")).unwrap()).collect();
         taken[0].connection().prove();
         let more = slots.enter(address("10.0.0.1")).unwrap();
         assert_eq!(taken.iter().map(is_ended).collect::<Vec<_>>(), [false, true, false]);
-        assert!(slots.room().now_or_never().is_some());
-        // The end of one that gave way frees no second place.
+        // Nobody else is accepted until that one is closed, or for a while.
+        let since = Instant::now();
+        slots.room().await;
+        assert!((ENDING_PATIENCE..2 * ENDING_PATIENCE).contains(&since.elapsed()));
+        // Its end frees no second place.
         drop(taken.into_iter().nth(1));
+        assert!(slots.room().now_or_never().is_some());
         more.connection().prove();
-        assert_eq!(slots.0.lock().taken.len(), 1);
+        let table = slots.0.lock();
+        assert_eq!((table.taken.len(), table.ending_count), (1, 0));
     }
 
     #[test]
