@@ -17,10 +17,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use umbel_engine::ShardId;
-use umbel_engine::meta::{FilterName, FilterVerb};
+use umbel_engine::meta::{FilterName, FilterState, FilterVerb};
 use umbel_filter::Kind;
 use umbel_resp::{DumpCommand, Refusal, Reply};
 
@@ -262,6 +262,9 @@ async fn load(
         }
     };
     let outcome = writing.lock().await.take(&name, iterator, data).await;
+    if outcome.is_err() {
+        writing.lock().await.give_up().await;
+    }
     if !matches!(outcome, Ok(false)) {
         let mut written = lock(&dumps.written);
         if written.get(&name).is_some_and(|ours| Arc::ptr_eq(ours, &writing)) {
@@ -279,15 +282,23 @@ async fn begin_load(
 ) -> Result<Arc<tokio::sync::Mutex<Writing>>, Refusal> {
     let coordinator = Arc::clone(&session.shared.coordinator);
     let deadline = session.shared.deadlines.of_command();
-    let given_up = lock(&session.shared.dumps.written).remove(name).is_some();
-    let patience = Instant::now() + if given_up { RESP_BUSY_WAIT_MAX } else { Duration::ZERO };
+    let before = lock(&session.shared.dumps.written).remove(name);
+    if let Some(before) = before {
+        before.lock().await.give_up().await;
+    }
+    let patience = Instant::now() + RESP_BUSY_WAIT_MAX;
     loop {
         coordinator.meta_refresh(deadline).await.map_err(|failure| refusal(&failure))?;
-        let is_there = coordinator.read_meta(|state| state.filter_by_name(name.as_str()).is_some());
-        if !is_there.map_err(|failure| refusal(&failure))? {
-            break;
-        }
-        if Instant::now() >= patience {
+        let found = coordinator.read_meta(|state| {
+            let (_, record) = state.filter_by_name(name.as_str())?;
+            Some(record.state)
+        });
+        let Some(found) = found.map_err(|failure| refusal(&failure))? else { break };
+        let is_passing = matches!(
+            found,
+            FilterState::Creating { .. } | FilterState::Importing | FilterState::Dropping
+        );
+        if !is_passing || Instant::now() >= patience {
             return Err(Refusal::BadData);
         }
         sleep(RETRY_WAIT_MIN).await;
@@ -333,6 +344,15 @@ impl Writing {
             return Ok(false);
         }
         self.ended().await.map(|()| true)
+    }
+
+    /// Ends an import that lacks pieces: what it has made goes before its client is told.
+    async fn give_up(&mut self) {
+        // No other sender is left.
+        self.parts = mpsc::channel(1).0;
+        if !self.import.is_finished() {
+            let _ = timeout(RESP_BUSY_WAIT_MAX, &mut self.import).await;
+        }
     }
 
     /// What has become of the import.
