@@ -23,7 +23,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "FILE", required_unless_present = "to")]
     out: Option<PathBuf>,
     /// A free key of a server that speaks RedisBloom's dialect, for a filter of --kind redisbloom:
-    /// redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY, where REDISCLI_AUTH can have the password
+    /// `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`, where REDISCLI_AUTH can have the password
     #[arg(long, value_name = "URL", value_parser = parse_address, conflicts_with_all = ["out", "since", "snapshot", "overwrite"])]
     to: Option<Address>,
     /// A file of an earlier export: only pieces of 4 KiB that differ from it travel, the new file is whole
@@ -52,7 +52,7 @@ struct ImportSource {
     /// The file
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// A key of a server that speaks RedisBloom's dialect, bit by bit: redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY, where
+    /// A key of a server that speaks RedisBloom's dialect, bit by bit: `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`, where
     /// REDISCLI_AUTH can have the password
     #[arg(long, value_name = "URL", value_parser = parse_address)]
     from: Option<Address>,
