@@ -115,8 +115,14 @@ fn what_breaks_off_leaves_nothing_and_names_server_and_key() {
                   08000000640000000000000000";
     let digit = |at: usize| u8::from_str_radix(&header[at..at + 2], 16).unwrap();
     let header: Vec<u8> = (0..header.len()).step_by(2).map(digit).collect();
-    let once = [b"*2\r\n:1\r\n$73\r\n", &header[..], b"\r\n*2\r\n:0\r\n$0\r\n\r\n"].concat();
-    let address = said(once.leak());
-    import(&format!("redis://{address}/k")).refused(1, &[&address, "the dump ends early"]);
+    // One that ends there, and one that gives nothing, again and again.
+    for (behind, said_of_it) in [
+        (&b"\r\n*2\r\n:0\r\n$0\r\n\r\n"[..], "the dump ends early"),
+        (b"\r\n*2\r\n:1\r\n$0\r\n\r\n", "the dump does not go on"),
+    ] {
+        let once = [b"*2\r\n:1\r\n$73\r\n", &header[..], behind].concat();
+        let address = said(once.leak());
+        import(&format!("redis://{address}/k")).refused(1, &[&address, said_of_it]);
+    }
     assert_eq!(run("list").kept_text().lines().count(), 1);
 }

@@ -92,6 +92,10 @@ async fn send(
             bail!("the dump ends early: has the filter been replaced meanwhile?");
         };
         let frames = reader.push(dump.iterator, &dump.piece)?;
+        // A server that gives nothing new would be asked for ever.
+        if dump.iterator <= iterator {
+            bail!("iterator {} behind {iterator}: the dump does not go on", dump.iterator);
+        }
         iterator = dump.iterator;
         let frame = |frame| import_chunk::Part::Frame(ExportFrame { shard: 0, frame });
         parts.extend(frames.into_iter().map(frame));
