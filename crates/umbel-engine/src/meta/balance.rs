@@ -113,13 +113,17 @@ fn best_goal(record: &ShardRecord, from: Node, goals: &[Node], zones: &Zones) ->
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::meta::MetaReply;
     use crate::placement::Zone;
 
     /// A formed cluster of nodes 1 to n.
-    fn formed(node_count: u64, shard_count: u32, replica_count: u32) -> MetaState {
+    pub(in crate::meta) fn formed(
+        node_count: u64,
+        shard_count: u32,
+        replica_count: u32,
+    ) -> MetaState {
         let nodes = (1..=node_count).map(|node| (NodeId(node), format!("n{node}:1"))).collect();
         let mut state = MetaState::new();
         state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count, replica_count });

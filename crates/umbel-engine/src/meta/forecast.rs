@@ -103,11 +103,13 @@ pub fn moves_under_way(state: &MetaState) -> Vec<ShardMove> {
 pub fn forecast_moves(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<ShardMove> {
     let mut state = state.clone();
     let mut moves = moves_under_way(&state);
-    settle(&mut state);
+    let all = state.shard_map().shards.iter().map(|record| record.shard).collect::<Vec<_>>();
+    settle(&mut state, &all);
     while moves.len() < FORECAST_MOVES_MAX {
         let commands = decisions(&state, alive);
         let counts = state.shard_map().replica_counts();
         let count_before = moves.len();
+        let mut moved = Vec::new();
         for command in commands {
             state.apply(0, &command);
             let (MetaCommand::PlanReplicas { shard, .. } | MetaCommand::MoveReplica { shard, .. }) =
@@ -120,8 +122,9 @@ pub fn forecast_moves(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<ShardM
                 Some(shard_move(&state, record, target, &counts, false))
             });
             moves.extend(planned);
+            moved.push(shard);
         }
-        settle(&mut state);
+        settle(&mut state, &moved);
         // What changes nothing comes again for ever.
         if moves.len() == count_before {
             break;
@@ -154,10 +157,11 @@ fn decisions(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<MetaCommand> {
     }
 }
 
-/// All groups are formed, and all moves that were begun are done.
-fn settle(state: &mut MetaState) {
-    for ShardRecord { shard, target, .. } in state.shard_map().shards.clone() {
+/// The groups of these shards are formed, and their moves that were begun are done.
+fn settle(state: &mut MetaState, shards: &[ShardId]) {
+    for &shard in shards {
         state.apply(0, &MetaCommand::ShardFormed { shard });
+        let target = state.shard_map().get(shard).and_then(|record| record.target.clone());
         if let Some(replicas) = target {
             state.apply(0, &MetaCommand::ReplicasChanged { shard, replicas });
         }
@@ -200,19 +204,9 @@ fn shard_move(
 
 #[cfg(test)]
 mod tests {
+    use super::super::balance::tests::formed;
     use super::*;
     use crate::placement::Zone;
-
-    /// A formed cluster of nodes 1 to n, all of which are alive.
-    fn formed(node_count: u64, shard_count: u32, replica_count: u32) -> MetaState {
-        let nodes = (1..=node_count).map(|node| (NodeId(node), format!("n{node}:1"))).collect();
-        let mut state = MetaState::new();
-        state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count, replica_count });
-        for shard in (0..shard_count).map(ShardId) {
-            state.apply(2, &MetaCommand::ShardFormed { shard });
-        }
-        state
-    }
 
     fn alive(state: &MetaState) -> BTreeSet<NodeId> {
         state.live_nodes()
@@ -239,7 +233,7 @@ mod tests {
                         .then_some(shard),
                 );
             }
-            settle(&mut state);
+            settle(&mut state, &moved[before..]);
             if moved.len() == before {
                 return (state, moved);
             }

@@ -73,17 +73,15 @@ fn planned(
     without: NodeId,
     alive: &BTreeSet<NodeId>,
 ) -> Result<Vec<ShardMove>, CallFailure> {
-    coordinator.read_meta(|state| {
-        if without == NodeId(0) {
-            return Ok(forecast_moves(state, alive));
-        }
-        let mut drained = state.clone();
+    // Of a copy: a thousand shards take a while, in which the catalogue must not stand still.
+    let mut state = coordinator.read_meta(MetaState::clone)?;
+    if without != NodeId(0) {
         let drain = MetaCommand::Drain { node: without, drain: true };
-        match drained.apply(0, &drain) {
-            MetaReply::Refused(error) => Err(error.into()),
-            _ => Ok(forecast_moves(&drained, alive)),
+        if let MetaReply::Refused(error) = state.apply(0, &drain) {
+            return Err(error.into());
         }
-    })?
+    }
+    Ok(forecast_moves(&state, alive))
 }
 
 fn shard_move(moved: &ShardMove) -> v1::ShardMove {
