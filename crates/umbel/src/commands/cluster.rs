@@ -8,7 +8,7 @@ pub(crate) mod connect;
 mod cube;
 #[cfg(test)]
 mod cube_test;
-mod look;
+pub(crate) mod look;
 mod moves;
 mod ranges;
 mod scrub;

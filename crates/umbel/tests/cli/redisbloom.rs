@@ -106,6 +106,7 @@ fn what_breaks_off_leaves_nothing_and_names_server_and_key() {
         (b"*2\r\n:1\r\n$3\r\nabc\r\n", "not in RedisBloom's form"),
         (b"*2\r\n:0\r\n$0\r\n\r\n", "no header came"),
         (b"-NOAUTH Authentication required.\r\n", "NOAUTH"),
+        (b"-ERR a\x1b[2Jb\r\n", "ERR a?[2Jb"),
     ] {
         let address = said(answer);
         import(&format!("redis://{address}/k")).refused(1, &[&address, "key \"k\"", said_of_it]);

@@ -77,7 +77,7 @@ impl Look {
 }
 
 /// A text of others without what a terminal would take for a command.
-pub(super) fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

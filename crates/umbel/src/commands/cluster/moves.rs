@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use umbel_client::StatusResponse;
 use umbel_client::proto::ShardMove;
 
-use super::look::Look;
+use super::look::{Look, harmless};
 use super::show::{Rows, facts_for, numbers};
 
 /// Bytes that a move sends: its shard's filters, to each node that shall have them.
@@ -14,16 +14,17 @@ fn sent_bytes(status: &StatusResponse, moved: &ShardMove) -> u64 {
 }
 
 /// Why, for people.
-fn cause_text(cause: &str) -> &str {
-    match cause {
+fn cause_text(cause: &str) -> String {
+    let known = match cause {
         "node_leaves" => "its node leaves",
         "too_few" => "too few replicas",
         "zones" => "two in one zone",
         "balance" => "shares become even",
         "ordered" => "by hand",
         // Of a newer release.
-        other => other,
-    }
+        other => return harmless(other),
+    };
+    known.to_owned()
 }
 
 fn when(moved: &ShardMove) -> &'static str {
@@ -59,7 +60,7 @@ pub(super) fn text(status: &StatusResponse, look: Look) -> String {
             numbers(&moved.from),
             numbers(&moved.to),
             when(moved).to_owned(),
-            if people { cause_text(&moved.cause) } else { &moved.cause }.to_owned(),
+            if people { cause_text(&moved.cause) } else { moved.cause.clone() },
             sent_bytes(status, moved).to_string(),
         ]);
     }
@@ -120,6 +121,10 @@ mod tests {
         let second = "move\t0\t-\t3,4\tlater\ttoo_few\t200\n";
         assert_eq!(lines, format!("{first}{second}"));
         assert_eq!(text(&StatusResponse::default(), LINES), "");
+        assert_eq!(
+            (cause_text("zones"), cause_text("a\x1b[2J")),
+            ("two in one zone".into(), "a?[2J".into())
+        );
         let json = drain_json(2, &status());
         assert_eq!((&json["bytes"], &json["moves"][1]["to"]), (&json!(1200), &json!([3, 4])));
         assert!(drain_text(2, &status(), LINES).ends_with(&lines));

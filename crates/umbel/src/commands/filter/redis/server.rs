@@ -2,6 +2,7 @@
 
 use super::address::Address;
 use super::answer::{Answer, NoAnswer};
+use crate::commands::cluster::look::harmless;
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
@@ -157,7 +158,7 @@ impl Server {
             .map_err(|_| anyhow!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))??;
         let command = String::from_utf8_lossy(words.first().copied().unwrap_or_default());
         match answer {
-            Answer::Error(text) => bail!("{command}: {text}"),
+            Answer::Error(text) => bail!("{command}: {}", harmless(&text)),
             answer => Ok(answer),
         }
     }
