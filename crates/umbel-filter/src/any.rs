@@ -10,6 +10,7 @@
 //! | [`merge_shared`](AnyFilter::merge_shared) | | ● | ● | ● | | | | | |
 //! | [`remove`](AnyFilter::remove) | | | | | ● | | | ● | ● |
 //! | [`seal`](AnyFilter::seal), [`clear`](AnyFilter::clear) | ● | ● | ● | ● | ● | ● | ● | ● | ● |
+//! | [`part`](AnyFilter::part) | ● | ● | ● | ● | ● | scalable | ● | ● | ● |
 
 use thiserror::Error;
 
@@ -37,7 +38,10 @@ use crate::stable::Stable;
 use crate::stored_single_shot::StoredSingleShot;
 use crate::window::Window;
 
+mod part;
 mod shared;
+
+pub use part::FilterPartError;
 
 #[cfg(test)]
 mod any_test;
@@ -112,7 +116,7 @@ pub struct FilterPlan {
     /// The hash range whose items it holds.
     pub range: HashRange,
     /// Number of different items of the range that are planned for, n, at least 1. For a scalable
-    /// filter those of its first level.
+    /// filter those of the range in its first level.
     pub item_count: u64,
     /// The rate that it shall have with so many items, p, above 0 and below 1. For a scalable
     /// filter the bound with any number of items.
@@ -197,7 +201,9 @@ impl AnyFilter {
                 Partitioned::for_rate(range, item_count, false_positive_rate)?.into()
             }
             Kind::Counting => Counting::for_rate(range, item_count, false_positive_rate)?.into(),
-            Kind::Scalable => Scalable::new(range, item_count, false_positive_rate)?.into(),
+            Kind::Scalable => {
+                Scalable::new(range, range.whole_of(item_count), false_positive_rate)?.into()
+            }
             Kind::Window => Window::for_rate(range, item_count, false_positive_rate)?.into(),
             Kind::Aging => Aging::for_rate(range, item_count, false_positive_rate)?.into(),
             Kind::Stable => Stable::for_rate(range, item_count, false_positive_rate)?.into(),

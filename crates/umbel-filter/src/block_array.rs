@@ -3,7 +3,8 @@
 use crate::bits::{BitArray, LINE_WORDS, index, wide};
 use crate::blocked::FoldError;
 use crate::kind::Kind;
-use crate::shape::{BlockShape, CreateError, LINE_BITS, ShapeMismatch};
+use crate::range::HashRange;
+use crate::shape::{BlockShape, CreateError, LINE_BITS, ShapeError, ShapeMismatch};
 
 /// ORs the blocks of a part of our hash range in and returns how many bits it newly set.
 pub(crate) fn merge_part(
@@ -16,6 +17,18 @@ pub(crate) fn merge_part(
     let first = index(offset) * block_words(shape);
     let part = part_bits.words();
     Ok(wide::or(&mut bits.words_mut()[first..][..part.len()], part))
+}
+
+/// The shape of a part of our hash range, which it must be, and its blocks among our words.
+pub(crate) fn part_of(
+    shape: BlockShape,
+    words: &[u64],
+    range: HashRange,
+) -> Result<(BlockShape, &[u64]), ShapeError> {
+    let part = shape.with_range(range)?;
+    let offset = part.map().first_block() - shape.map().first_block();
+    let block_words = block_words(shape);
+    Ok((part, &words[index(offset) * block_words..][..index(part.map().len()) * block_words]))
 }
 
 /// Neighbouring blocks ORed; of a single block, neighbouring bits.

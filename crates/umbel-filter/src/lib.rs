@@ -73,7 +73,7 @@
 //!                            ((s · SALT[l XOR r]) mod 2^32) >> 27;  position 32 · lane + bit
 //! classic                    v(0) = lo · A + C, v(j) = v(j − 1) · A + C;  position ⌊v(j) · b / 2^64⌋ of b
 //! partitioned                the same v(j);  position j · w + ⌊v(j) · w / 2^64⌋, w = ⌊b / k⌋
-//! single-shot                ⌊(hi − start) · m / 2^64⌋ of m over the hash space
+//! single-shot                ⌊hi · m / 2^64⌋ of m over the hash space
 //! window                     b buckets in a block, fingerprints of f bits:
 //!                            bucket ⌊lo · b / 2^64⌋, fingerprint ⌊lo · A · (2^f − 1) / 2^64⌋ + 1,
 //!                            the other one ⌊fingerprint · C · b / 2^64⌋ − bucket, modulo b
@@ -138,7 +138,7 @@ mod window;
 pub mod words;
 
 pub use aging::Aging;
-pub use any::{AnyFilter, FilterPlan, MergeError, RemoveError};
+pub use any::{AnyFilter, FilterPartError, FilterPlan, MergeError, RemoveError};
 pub use block_map::{BLOCK_COUNT_MAX, BlockMap};
 pub use blocked::{Blocked, FoldError};
 pub use capability::{
@@ -166,7 +166,7 @@ pub use range::{
 };
 pub use redis_bloom::{
     REDIS_BLOOM_LINKS_MAX, RedisBloom, RedisBloomHeader, RedisBloomHeaderError, RedisBloomLink,
-    RedisBloomLinkShape,
+    RedisBloomLinkShape, RedisBloomParts, RedisBloomStoredLink,
 };
 pub use redis_bloom_shape::RedisBloomShape;
 pub use scalable::{FilterLevel, LevelsError, Scalable};

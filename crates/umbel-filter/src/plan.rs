@@ -75,7 +75,7 @@ impl BlockShape {
                 let block_count = over_the_space(range, size.block_count);
                 let shape =
                     Self::new(kind, range, block_count, AGING_BLOCK_BITS, size.probe_count)?;
-                Ok(shape.with_pace(item_count)?)
+                Ok(shape.with_pace(range.whole_of(item_count))?)
             }
             Kind::Stable => {
                 let size = sizing::stable_size(item_count, false_positive_rate)?;

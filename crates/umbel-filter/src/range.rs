@@ -115,11 +115,119 @@ impl HashRange {
         self.last
     }
 
+    /// First and last value, as they are stored: both fit a `u64`, where the end of the whole space does not.
+    ///
+    /// ```
+    /// use umbel_filter::HashRange;
+    ///
+    /// assert_eq!(HashRange::WHOLE.bounds(), (0, u64::MAX));
+    /// assert_eq!(HashRange::from_bounds((10, 19))?, HashRange::new(10, 20)?);
+    /// # Ok::<(), umbel_filter::HashRangeError>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub const fn bounds(self) -> (u64, u64) {
+        (self.start, self.last)
+    }
+
+    /// The range with this first and last value.
+    ///
+    /// # Errors
+    /// If the last value is below the first.
+    pub const fn from_bounds((start, last): (u64, u64)) -> Result<Self, HashRangeError> {
+        if last < start {
+            return Err(HashRangeError::Empty { start, end: last as u128 + 1 });
+        }
+        Ok(Self { start, last })
+    }
+
     /// Number of values, 1 to 2^64.
     #[inline]
     #[must_use]
     pub const fn width(self) -> u128 {
         self.end() - self.start as u128
+    }
+
+    /// What the range has of a number of items over the whole hash space, whose hashes are uniform:
+    /// ⌈whole · width / 2^64⌉, at least 1. It is rounded up, so that the parts of a space have room for the
+    /// whole at least.
+    ///
+    /// ```
+    /// use umbel_filter::HashRange;
+    ///
+    /// let quarter = HashRange::new(1 << 62, 1 << 63)?;
+    /// assert_eq!(quarter.share_of(1_000), 250);
+    /// assert_eq!(quarter.share_of(1_001), 251);
+    /// assert_eq!(HashRange::new(7, 8)?.share_of(1_000), 1);
+    /// assert_eq!(HashRange::WHOLE.share_of(1_000), 1_000);
+    /// # Ok::<(), umbel_filter::HashRangeError>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub const fn share_of(self, whole: u64) -> u64 {
+        // Below 2^128, because `whole` is below 2^64; and so the share is at most `whole`.
+        let share = (whole as u128 * self.width()).div_ceil(SPACE);
+        #[expect(clippy::cast_possible_truncation, reason = "at most `whole`")]
+        let share = share as u64;
+        if share == 0 { 1 } else { share }
+    }
+
+    /// The number over the whole hash space of which the range's [share](Self::share_of) is `share`:
+    /// ⌊share · 2^64 / width⌋, at most 2^64 − 1.
+    ///
+    /// ```
+    /// use umbel_filter::HashRange;
+    ///
+    /// let quarter = HashRange::new(1 << 62, 1 << 63)?;
+    /// assert_eq!(quarter.whole_of(250), 1_000);
+    /// // 0.3 of the space: 333 of 1,110 are 0.3 · 1,110.
+    /// let part = HashRange::new(0, (1 << 64) / 10 * 3)?;
+    /// assert_eq!((part.whole_of(333), part.share_of(part.whole_of(333))), (1_110, 333));
+    /// # Ok::<(), umbel_filter::HashRangeError>(())
+    /// ```
+    #[must_use]
+    pub fn whole_of(self, share: u64) -> u64 {
+        u64::try_from((u128::from(share) << 64) / self.width()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether all of another range lies in this one.
+    ///
+    /// ```
+    /// use umbel_filter::HashRange;
+    ///
+    /// let range = HashRange::new(10, 20)?;
+    /// assert!(range.covers(range) && range.covers(HashRange::new(10, 11)?));
+    /// assert!(!range.covers(HashRange::new(19, 21)?));
+    /// # Ok::<(), umbel_filter::HashRangeError>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub const fn covers(self, part: Self) -> bool {
+        self.start <= part.start && part.last <= self.last
+    }
+
+    /// What a part of the range is taken to have of a number that was counted over the range, where nobody
+    /// knows what fell where: with [a, b) in [s, s + w) it is ⌊n·(b − s)/w⌋ − ⌊n·(a − s)/w⌋. So the numbers
+    /// of parts that tile the range sum to n, and of two the lower one's is rounded down. A part that leaves the range
+    /// is taken for the part of it that does not.
+    ///
+    /// ```
+    /// use umbel_filter::HashRange;
+    ///
+    /// let range = HashRange::new(100, 110)?;
+    /// let halves = [HashRange::new(100, 105)?, HashRange::new(105, 110)?];
+    /// assert_eq!(halves.map(|half| range.cut_count(half, 5)), [2, 3]);
+    /// # Ok::<(), umbel_filter::HashRangeError>(())
+    /// ```
+    #[must_use]
+    pub fn cut_count(self, part: Self, count: u64) -> u64 {
+        let below = |end: u128| {
+            // At most n, and a product below 2^128 but for all of the whole space.
+            let (n, offset) = (u128::from(count), end.saturating_sub(self.start.into()));
+            if offset >= self.width() { n } else { n * offset / self.width() }
+        };
+        let cut = below(part.end()) - below(part.start.into());
+        u64::try_from(cut).unwrap_or(count)
     }
 
     /// Whether an item with this `hi` belongs to the range.
@@ -212,6 +320,24 @@ mod tests {
         let _ = HashRange::cell(3, CellCount::new(3).unwrap());
     }
 
+    #[test]
+    fn shares_end_at_one_item_and_at_all() {
+        assert_eq!(HashRange::WHOLE.share_of(u64::MAX), u64::MAX);
+        assert_eq!(HashRange::WHOLE.whole_of(u64::MAX), u64::MAX);
+        let least = HashRange::new(5, 6).unwrap();
+        assert_eq!((least.share_of(0), least.share_of(1), least.share_of(u64::MAX)), (1, 1, 1));
+        assert_eq!((least.whole_of(0), least.whole_of(1)), (0, u64::MAX));
+    }
+
+    #[test]
+    fn the_lower_part_of_a_count_is_rounded_down() {
+        let halves = [HashRange::new(0, 1 << 63).unwrap(), HashRange::new(1 << 63, SPACE).unwrap()];
+        let cut = |count| halves.map(|half| HashRange::WHOLE.cut_count(half, count));
+        assert_eq!(cut(5), [2, 3]);
+        assert_eq!(cut(0), [0, 0]);
+        assert_eq!(cut(u64::MAX), [u64::MAX / 2, u64::MAX / 2 + 1]);
+    }
+
     /// Every cell begins where the one before ends, from 0 to 2^64, and holds its own ends.
     fn assert_cells_tile(cells: CellCount) {
         let mut end = 0;
@@ -251,6 +377,39 @@ mod tests {
             prop_assert!(HashRange::cell(cell, cells).contains(a));
             prop_assert_eq!(HashRange::cell(cell, cells).contains(b), cells.cell_of(b) == cell);
             prop_assert!(cells.cell_of(a.min(b)) <= cells.cell_of(a.max(b)));
+        }
+
+        /// Counts of parts sum up, whatever the cuts.
+        #[test]
+        fn cut_counts_sum_to_the_count(start: u64, width in 2..=u64::MAX, cuts: [u64; 2], count: u64) {
+            let end = (u128::from(start) + u128::from(width)).min(SPACE);
+            let range = HashRange::new(start, end).unwrap();
+            let mut cuts = cuts.map(|cut| u128::from(start) + u128::from(cut) % range.width());
+            cuts.sort_unstable();
+            let borders = [u128::from(start), cuts[0], cuts[1], end];
+            let parts = borders.windows(2).filter_map(|ends| {
+                HashRange::new(u64::try_from(ends[0]).ok()?, ends[1]).ok()
+            });
+            let sum: u64 = parts.map(|part| range.cut_count(part, count)).sum();
+            prop_assert_eq!(sum, count);
+            prop_assert_eq!(range.cut_count(range, count), count);
+        }
+
+        /// The share of the whole of a share is that share.
+        #[test]
+        fn the_whole_of_a_share_has_it(start: u64, width in 1..=u64::MAX, share in 1..=1u64 << 40) {
+            let end = (u128::from(start) + u128::from(width)).min(SPACE);
+            let range = HashRange::new(start, end).unwrap();
+            let whole = range.whole_of(share);
+            prop_assert!(range.share_of(whole) == share || whole == u64::MAX);
+        }
+
+        /// Parts have room for the whole, and for one more at most.
+        #[test]
+        fn shares_of_two_parts_sum_to_the_whole(cut in 1..=u64::MAX, whole in 1..=u64::MAX / 2) {
+            let lower = HashRange::new(0, cut.into()).unwrap().share_of(whole);
+            let upper = HashRange::new(cut, SPACE).unwrap().share_of(whole);
+            prop_assert!((whole..=whole + 1).contains(&(lower + upper)));
         }
 
         /// The promise of the module: no position of 2^j positions, j >= 24, lies in two cells.

@@ -126,8 +126,10 @@ impl BlockShape {
     }
 
     /// The same blocks, forgotten at this pace, which only kinds that forget by what comes have: of
-    /// aging, the new items of a generation, at least 1; of stable, the number of a
-    /// [`StablePace`](crate::StablePace).
+    /// aging, the new items of a generation over the whole hash space, at least 1, of which a filter over a
+    /// range takes its [share](HashRange::share_of); of stable, the number of a
+    /// [`StablePace`](crate::StablePace), which is the same for every range: of half the cells that take half the
+    /// inserts, each falls as fast.
     ///
     /// # Errors
     /// If the kind has no such pace.
@@ -138,7 +140,10 @@ impl BlockShape {
     /// let shape = BlockShape::new(Kind::Aging, HashRange::WHOLE, 10, AGING_BLOCK_BITS, 7)?;
     /// assert_eq!(shape.with_pace(300)?.pace(), 300);
     /// assert!(shape.with_pace(0).is_err());
-    /// # Ok::<(), umbel_filter::ShapeError>(())
+    /// // A generation of a third of the space has 100 items.
+    /// let third = shape.with_pace(300)?.with_range(HashRange::new(0, (1 << 64) / 3)?)?;
+    /// assert_eq!((third.pace(), third.range().share_of(third.pace())), (300, 100));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub const fn with_pace(self, pace: u64) -> Result<Self, ShapeError> {
         let is_one = match self.kind {

@@ -98,7 +98,7 @@ impl Stable {
         self.shape
     }
 
-    /// Number of inserts so far, and a zero.
+    /// Number of inserts so far, of a part of another filter with those that the whole had had, and a zero.
     #[must_use]
     pub const fn counts(&self) -> [u64; 2] {
         self.counts
