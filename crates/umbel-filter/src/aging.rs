@@ -3,7 +3,8 @@
 //! Two blocked filters ([`Blocked`](crate::Blocked)) that are both asked, and of which the newer takes
 //! the inserts (active-active buffering, Yoon 2010, doi:10.1109/TKDE.2009.136). An item that is only in
 //! the older one is present, and is put into the newer one as well. When the newer has taken c items,
-//! the *pace*, the next one that it has not makes it the older one, and what was the older is gone:
+//! the next one that it has not makes it the older one, and what was the older is gone. The *pace* is the
+//! c of a filter over the whole hash space, and one over a range has its [share](HashRange::share_of):
 //!
 //! ```text
 //! items          1 … c      c + 1 … 2c    2c + 1 … 3c
@@ -104,14 +105,14 @@ impl Aging {
         Ok(Self { shape, sets: LaneSets::new(shape.probe_count()), bits, counts: [0; 2] })
     }
 
-    /// The filter's shape, whose pace is the number of new items of a generation.
+    /// The filter's shape, whose pace is the number of new items of a generation over the whole hash space.
     #[must_use]
     pub const fn block_shape(&self) -> BlockShape {
         self.shape
     }
 
     /// Items that the newer generation took, and those that the older one took while it was the newer.
-    /// What is in both is in both counts.
+    /// What is in both is in both counts. Of a part of another filter, its share by width of what the whole had counted.
     #[must_use]
     pub const fn counts(&self) -> [u64; 2] {
         self.counts
@@ -185,7 +186,7 @@ impl Aging {
         if is_newer {
             return Insertion::Present;
         }
-        if self.counts[0] >= self.shape.pace() {
+        if self.counts[0] >= self.shape.range().share_of(self.shape.pace()) {
             self.turn();
         }
         let at = scalar::line_of(self.shape.map(), hash) * BLOCK_LINES;

@@ -12,10 +12,17 @@
 //! level 2  █████▁▁▁▁▁▁▁▁▁▁▁   takes the new items
 //! ```
 //!
-//! *Invariant.* Every level but the last has taken exactly its capacity of new items, the last one
-//! at most as many. So the rate of all levels stays below the one that was asked for, however many
-//! items come. *New* is what no level called present: an item that is there already, or that a
-//! level takes for present by mistake, sets no bit and fills nothing.
+//! *Invariant.* No level takes more than its capacity of new items, and only the last one takes
+//! any. So the rate of all levels stays below the one that was asked for, however many
+//! items come, but for a part of another filter, whose levels may have more than their share of what the whole had:
+//! there they err as much more often. *New* is what no level called present: an item that is there already, or that a
+//! level takes for present by mistake, sets no bit and fills nothing. A level opens when the last one is
+//! full; that of a filter which was a part of another one may be closed before, because the other parts of
+//! the level were fuller than this.
+//!
+//! *Ranges.* Every level is an array over the whole hash space, as [`Blocked`](crate::Blocked) is, of which a filter over
+//! a hash range has a slice. So the shape names the items of the first level *over the whole space*, and a level has
+//! room for the range's [share](HashRange::share_of) of them.
 //!
 //! A new item sets at least one bit where any other may set none, so a full level's rate is not p
 //! but up to p · (1 + p); errors that several levels share outweigh that.
@@ -35,10 +42,11 @@ use crate::hash::ItemHash;
 use crate::kind::Kind;
 use crate::range::HashRange;
 use crate::scalable_shape::ScalableShape;
-use crate::shape::{BlockShape, CreateError, Shape};
+use crate::shape::{BlockShape, CreateError, LINE_BITS, Shape};
 use crate::sizing::{self, Estimate};
 
 mod load;
+mod part;
 #[cfg(test)]
 mod scalable_test;
 
@@ -71,7 +79,7 @@ const RATE_SLACK: f64 = 1e-3;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scalable {
     shape: ScalableShape,
-    /// At least one; all but the last are full.
+    /// At least one. New items go into the last.
     levels: Vec<FilterLevel>,
 }
 
@@ -94,6 +102,8 @@ pub struct Scalable {
 pub struct FilterLevel {
     filter: Blocked,
     capacity: u64,
+    /// Items that the level is made for over the whole hash space.
+    whole_capacity: u64,
     item_count: u64,
 }
 
@@ -112,6 +122,14 @@ pub enum LevelsError {
         /// Why there is none.
         #[source]
         source: CreateError,
+    },
+    /// Levels are loaded in their order: load the missing one first.
+    #[error("level {level} before level {missing}")]
+    Missing {
+        /// Number of the level, from 0 on.
+        level: u32,
+        /// Number of the first one that is not there.
+        missing: u32,
     },
     /// The level's filter holds another hash range than the chain.
     #[error(
@@ -136,16 +154,17 @@ pub enum LevelsError {
         /// The level's share of the rate.
         expected: f64,
     },
-    /// A level opens when the one before is full, and holds no more than its capacity.
+    /// A level holds no more than it is made for over the whole hash space, all of which may be in a part, and the
+    /// same number of items in each part of a copy.
     #[error("level {level} has {item_count} items, expected {least} to {capacity}")]
     ItemCount {
         /// Number of the level, from 0 on.
         level: u32,
         /// The count that came.
         item_count: u64,
-        /// The capacity, but 0 for the last level.
+        /// Least number that it may have: 0, or what an earlier part said.
         least: u64,
-        /// The capacity.
+        /// Largest one: what the level is made for over the whole hash space, or what an earlier part said.
         capacity: u64,
     },
     /// A new item sets at least one bit and at most k, so the count is wrong or the bits are.
@@ -171,13 +190,15 @@ impl FilterLevel {
         &self.filter
     }
 
-    /// Number of new items that the level may take.
+    /// Number of new items that the level may take: the range's [share](HashRange::share_of) of those that
+    /// it is made for over the whole hash space.
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Number of new items that it took, at most its capacity.
+    /// Number of new items that it took, at most its capacity; in a part of another filter, what it is taken to have
+    /// of the level's.
     #[must_use]
     pub const fn item_count(&self) -> u64 {
         self.item_count
@@ -186,43 +207,53 @@ impl FilterLevel {
     /// The empty level of this number.
     fn new(shape: ScalableShape, level: u32) -> Result<Self, CreateError> {
         let (capacity, block_shape) = shape.level(level)?;
-        Ok(Self { filter: Blocked::with_shape(block_shape)?, capacity, item_count: 0 })
+        let whole_capacity = shape.whole_capacity(level)?;
+        let filter = Blocked::with_shape(block_shape)?;
+        Ok(Self { filter, capacity, whole_capacity, item_count: 0 })
     }
 
     /// Checks a level that came from elsewhere.
     fn from_parts(
         shape: ScalableShape,
         level: u32,
-        is_last: bool,
         filter: Blocked,
         item_count: u64,
     ) -> Result<Self, LevelsError> {
+        let create = |source| LevelsError::Create { level, source };
         let size =
             sizing::scalable_level(shape.first_capacity(), shape.false_positive_rate(), level)
-                .map_err(|source| LevelsError::Create { level, source: source.into() })?;
-        let (capacity, expected) = (size.capacity, size.false_positive_rate);
+                .map_err(|source| create(source.into()))?;
+        let (whole_capacity, expected) = (size.capacity, size.false_positive_rate);
+        let capacity = shape.range().share_of(whole_capacity);
         let got = filter.block_shape();
         if got.range() != shape.range() {
             return Err(LevelsError::Range { level, got: got.range(), expected: shape.range() });
         }
-        let rate = got.false_positive_rate(capacity);
+        // Of the whole level, of which this is a slice: a share that is rounded up to the next item may err
+        // a little more often, where it is of few.
+        let (blocks, probes) = (got.map().block_count(), got.probe_count());
+        let rate = sizing::blocked_false_positive_rate(blocks, probes, whole_capacity)
+            .map_err(|source| create(source.into()))?;
         if rate > expected * (1.0 + RATE_SLACK) {
             return Err(LevelsError::Rate { level, got: rate, expected });
         }
-        let least = if is_last { 0 } else { capacity };
-        if item_count < least || item_count > capacity {
-            return Err(LevelsError::ItemCount { level, item_count, least, capacity });
+        // Any level may have fewer than its capacity, or more: that of a part of another filter was closed when the
+        // whole was full, with what was in the part by then.
+        if item_count > whole_capacity {
+            let capacity = whole_capacity;
+            return Err(LevelsError::ItemCount { level, item_count, least: 0, capacity });
         }
         let (one_count, probe_count) = (filter.describe().one_count, got.probe_count());
         if one_count < item_count || one_count > item_count.saturating_mul(probe_count.into()) {
             return Err(LevelsError::OneCount { level, one_count, item_count, probe_count });
         }
-        Ok(Self { filter, capacity, item_count })
+        Ok(Self { filter, capacity, whole_capacity, item_count })
     }
 }
 
 impl ScalableShape {
-    /// Number of items that a level is made for, and the shape of its blocked filter; levels count from 0 on.
+    /// Number of items of the range that a level is made for, and the shape of its blocked filter, whose
+    /// number of blocks is that of the whole hash space; levels count from 0 on.
     ///
     /// ```
     /// use umbel_filter::{HashRange, ScalableShape};
@@ -240,14 +271,38 @@ impl ScalableShape {
     pub fn level(self, level: u32) -> Result<(u64, BlockShape), CreateError> {
         let (first_capacity, rate) = (self.first_capacity(), self.false_positive_rate());
         let size = sizing::scalable_level(first_capacity, rate, level)?;
-        let (capacity, rate) = (size.capacity, size.false_positive_rate);
-        Ok((capacity, BlockShape::for_rate(Kind::Blocked, self.range(), capacity, rate)?))
+        let (whole, range) = (size.capacity, self.range());
+        let blocks = sizing::blocked_block_count(whole, size.false_positive_rate)?;
+        let (block_count, probe_count) = (blocks.block_count, blocks.probe_count);
+        let shape = BlockShape::new(Kind::Blocked, range, block_count, LINE_BITS, probe_count)?;
+        Ok((range.share_of(whole), shape))
+    }
+}
+
+impl ScalableShape {
+    /// Number of items that a level is made for over the whole hash space.
+    fn whole_capacity(self, level: u32) -> Result<u64, CreateError> {
+        let (first_capacity, rate) = (self.first_capacity(), self.false_positive_rate());
+        Ok(sizing::scalable_level(first_capacity, rate, level)?.capacity)
     }
 }
 
 impl Scalable {
-    /// An empty filter whose first level is made for `first_capacity` items of the range, and whose
-    /// levels together keep `false_positive_rate` as bound.
+    /// An empty filter whose first level is made for `first_capacity` items over the whole hash space, of
+    /// which the range has its [share](HashRange::share_of), and whose levels together keep
+    /// `false_positive_rate` as bound.
+    ///
+    /// ```
+    /// use umbel_filter::{HashRange, Scalable};
+    ///
+    /// let quarter = HashRange::new(1 << 62, 1 << 63)?;
+    /// let seen = Scalable::new(quarter, 1_000, 0.01)?;
+    /// assert_eq!(seen.levels()[0].capacity(), 250);
+    /// // To make it for 1,000 items of the range itself:
+    /// let seen = Scalable::new(quarter, quarter.whole_of(1_000), 0.01)?;
+    /// assert_eq!(seen.levels()[0].capacity(), 1_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// If there is no such first level, or no memory for it.
@@ -264,22 +319,22 @@ impl Scalable {
     /// items that it took, as [`levels`](Self::levels) lists them.
     ///
     /// # Errors
-    /// If there are none, one has another range or a higher rate, one but the last is not full, or
-    /// a count does not fit its filter's ones.
+    /// If there are none, one has another range or a higher rate, or a count is above what the level is made for over
+    /// the whole hash space or does not fit its filter's ones.
     pub fn from_levels(
         shape: ScalableShape,
         levels: Vec<(Blocked, u64)>,
     ) -> Result<Self, LevelsError> {
-        let Some(last) = levels.len().checked_sub(1) else {
+        if levels.is_empty() {
             return Err(LevelsError::None);
-        };
-        let levels = (0..).zip(levels).enumerate().map(|(at, (level, (filter, item_count)))| {
-            FilterLevel::from_parts(shape, level, at == last, filter, item_count)
+        }
+        let levels = (0..).zip(levels).map(|(level, (filter, item_count))| {
+            FilterLevel::from_parts(shape, level, filter, item_count)
         });
         Ok(Self { shape, levels: levels.collect::<Result<_, _>>()? })
     }
 
-    /// The levels, first to last: at least one, and all but the last are full.
+    /// The levels, first to last: at least one, of which the last takes what is new.
     #[must_use]
     pub fn levels(&self) -> &[FilterLevel] {
         &self.levels
@@ -293,10 +348,10 @@ impl Scalable {
     }
 
     /// Sets how many new items a level took, for whoever mends it. False, and nothing changed, if there
-    /// is no such level or it has not that capacity.
+    /// is no such level or it is made for fewer over the whole hash space.
     pub fn set_level_item_count(&mut self, level: usize, item_count: u64) -> bool {
         match self.levels.get_mut(level) {
-            Some(level) if item_count <= level.capacity => {
+            Some(level) if item_count <= level.whole_capacity => {
                 level.item_count = item_count;
                 true
             }
@@ -336,7 +391,7 @@ impl Scalable {
         if self.levels[first_level..].iter().rev().any(|level| level.filter.contains(hash)) {
             return Ok(Insertion::Present);
         }
-        if self.newest().item_count == self.newest().capacity {
+        if self.newest().item_count >= self.newest().capacity {
             let number = u32::try_from(self.levels.len()).expect("sizes limit the levels to a few");
             let level = FilterLevel::new(self.shape, number).map_err(InsertError::Grow)?;
             self.levels.push(level);

@@ -6,14 +6,18 @@ use crate::range::HashRange;
 use crate::sizing::{SizingError, scalable_level};
 
 /// What decides every level of a scalable filter: its hash range, the number of items of the first
-/// level, and the false-positive rate of all levels together.
+/// level over the whole hash space, and the false-positive rate of all levels together.
 ///
 /// ```
 /// use umbel_filter::{HashRange, ScalableShape};
 ///
 /// let shape = ScalableShape::new(HashRange::WHOLE, 1_000, 0.01)?;
 /// assert_eq!((shape.first_capacity(), shape.false_positive_rate()), (1_000, 0.01));
-/// # Ok::<(), umbel_filter::sizing::SizingError>(())
+/// // A quarter of it is made for a quarter of the items, in a quarter of the same blocks.
+/// let quarter = ScalableShape::new(HashRange::new(0, 1 << 62)?, 1_000, 0.01)?;
+/// let ((capacity, blocks), (_, all)) = (quarter.level(0)?, shape.level(0)?);
+/// assert_eq!((capacity, blocks.map().block_count()), (250, all.map().block_count()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ScalableShape {
@@ -23,7 +27,8 @@ pub struct ScalableShape {
 }
 
 impl ScalableShape {
-    /// Checks that a first level of such numbers exists.
+    /// Checks that a first level of such numbers exists: `first_capacity` items over the whole hash space,
+    /// of which the range has its [share](HashRange::share_of).
     ///
     /// # Errors
     /// If the capacity is 0, or the first level's share of the rate is none of a blocked filter.
@@ -42,7 +47,7 @@ impl ScalableShape {
         self.range
     }
 
-    /// Number of items that the first level is made for.
+    /// Number of items that the first level is made for over the whole hash space.
     #[must_use]
     pub const fn first_capacity(self) -> u64 {
         self.first_capacity
@@ -60,7 +65,7 @@ impl fmt::Display for ScalableShape {
         let (start, last) = (self.range.start(), self.range.last());
         write!(
             f,
-            "scalable from {} items at rate {} over hashes {start} to {last}",
+            "scalable from {} items of the space at rate {} over hashes {start} to {last}",
             self.first_capacity, self.false_positive_rate
         )
     }

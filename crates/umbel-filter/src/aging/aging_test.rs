@@ -134,6 +134,26 @@ proptest! {
     }
 }
 
+/// Of eight items a generation over the space, a quarter takes two.
+#[test]
+fn a_generation_of_a_range_is_its_share() {
+    let quarter = HashRange::cell(2, CellCount::new(4).unwrap());
+    let shape = exact(8).block_shape().with_range(quarter).unwrap();
+    let mut filter = Aging::with_shape(shape).unwrap();
+    let items = (0..).map(hash).filter(|hash| quarter.contains(hash.hi()));
+    let counts: Vec<[u64; 2]> = items
+        .take(5)
+        .map(|hash| {
+            filter.insert(hash).unwrap();
+            filter.counts()
+        })
+        .collect();
+    assert_eq!(counts, [[1, 0], [2, 0], [1, 2], [2, 2], [1, 2]]);
+    // What is planned for a range is planned for the items of the range.
+    let planned = BlockShape::for_rate(Kind::Aging, quarter, 1_000, 0.01).unwrap();
+    assert_eq!((planned.pace(), quarter.share_of(planned.pace())), (4_000, 1_000));
+}
+
 /// After any number of items the rate is at most the planned one, and what the filter says of itself.
 #[test]
 fn the_rate_is_as_planned_however_many_come() {

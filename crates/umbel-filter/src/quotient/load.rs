@@ -103,6 +103,11 @@ impl Quotient {
         let last_page = slice.bits.words().len() / layout.page_words - 1;
         let pages = slice.bits.words_mut().chunks_exact_mut(layout.page_words);
         for (number, (words, ours)) in pages.zip(self.pages().skip(index(page))).enumerate() {
+            if number > 0 && number < last_page {
+                words.copy_from_slice(ours);
+                slice.taken_count += layout.taken_count(ours);
+                continue;
+            }
             // A border may lie inside a page, and on a position: that one's items are in both parts.
             let is_in = |&(place, _): &(Place, u64)| {
                 (number > 0 || place >= bounds[0]) && (number < last_page || place <= bounds[1])

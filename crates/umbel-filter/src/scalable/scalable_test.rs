@@ -263,7 +263,7 @@ fn levels_are_checked() {
     assert_eq!(refused(&|levels| levels.clear()), LevelsError::None);
     assert_eq!(
         refused(&|levels| drop(levels.remove(0))),
-        LevelsError::ItemCount { level: 0, item_count: 200, least: 100, capacity: 100 }
+        LevelsError::ItemCount { level: 0, item_count: 200, least: 0, capacity: 100 }
     );
     let size = sizing::scalable_level(100, 0.05, 0).unwrap();
     let small = Blocked::new(HashRange::WHOLE, 1, 6).unwrap();
@@ -278,8 +278,8 @@ fn levels_are_checked() {
         LevelsError::Range { level: 0, got: half, expected: HashRange::WHOLE }
     );
     assert_eq!(
-        refused(&|levels| levels[0].1 = 99),
-        LevelsError::ItemCount { level: 0, item_count: 99, least: 100, capacity: 100 }
+        refused(&|levels| levels[0].1 = 101),
+        LevelsError::ItemCount { level: 0, item_count: 101, least: 0, capacity: 100 }
     );
     let last = filter.levels().len() - 1;
     let capacity = filter.newest().capacity;
@@ -305,4 +305,57 @@ fn levels_are_checked() {
     let error = Scalable::from_levels(shape, levels).unwrap_err();
     let level = u32::try_from(full.levels().len()).unwrap();
     assert!(number > 0 && matches!(error, LevelsError::Create { level: at, .. } if at == level));
+}
+
+/// A part of a filter may have levels that were closed before they were full: the last one goes on.
+#[test]
+fn levels_may_be_closed_before_they_are_full() {
+    let filter = filter_of(100, 0.05, 150);
+    let mut levels = parts(&filter);
+    levels[0].1 = 99;
+    let mut again = Scalable::from_levels(filter.scalable_shape(), levels).unwrap();
+    assert_eq!(again.insert(item(1_000)), Ok(Insertion::New));
+    assert_eq!((again.levels()[0].item_count(), again.levels()[1].item_count()), (99, 51));
+    assert_eq!(again.levels().len(), 2);
+}
+
+/// The capacities of a range are its share of those of the space, and its blocks a slice of the same ones.
+#[test]
+fn a_level_of_a_range_is_a_slice() {
+    let whole = ScalableShape::new(HashRange::WHOLE, 1_001, 0.01).unwrap();
+    let quarter = HashRange::new(1 << 62, 1 << 63).unwrap();
+    let shape = ScalableShape::new(quarter, 1_001, 0.01).unwrap();
+    for (level, expected) in [(0, 251), (1, 501), (2, 1_001), (3, 2_002)] {
+        let (capacity, blocks) = shape.level(level).unwrap();
+        assert_eq!(capacity, expected);
+        let (_, all) = whole.level(level).unwrap();
+        assert_eq!(Ok(blocks), all.with_range(quarter));
+        // Both borders may lie inside a block.
+        assert!(blocks.map().len().abs_diff(all.map().len() / 4) <= 2);
+    }
+    // Few items: the share is rounded up, and what the range makes of it is taken back.
+    let mut filter = Scalable::new(quarter, 5, 0.01).unwrap();
+    let mut numbers = (0..).map(item).filter(|hash| quarter.contains(hash.hi()));
+    while filter.levels().len() < 4 {
+        filter.insert(numbers.next().unwrap()).unwrap();
+    }
+    let again = Scalable::from_levels(filter.scalable_shape(), parts(&filter));
+    assert_eq!(again, Ok(filter));
+}
+
+/// Levels are opened one by one, and each takes the same number whenever a part of it comes.
+#[test]
+fn levels_are_loaded_in_order() {
+    let mut filter = empty(4, 0.05);
+    let missing = LevelsError::Missing { level: 2, missing: 1 };
+    assert_eq!(filter.level_to_load(2, 1).map(drop), Err(missing));
+    assert_eq!(filter.level_to_load(0, 3).map(drop), Ok(()));
+    assert_eq!(filter.level_to_load(1, 0).map(drop), Ok(()));
+    assert_eq!(filter.level_to_load(2, 16).map(drop), Ok(()));
+    let other = LevelsError::ItemCount { level: 0, item_count: 4, least: 3, capacity: 3 };
+    assert_eq!(filter.level_to_load(0, 4).map(drop), Err(other));
+    let many = LevelsError::ItemCount { level: 3, item_count: 33, least: 0, capacity: 32 };
+    assert_eq!(filter.level_to_load(3, 33).map(drop), Err(many));
+    let counts: Vec<u64> = filter.levels().iter().map(FilterLevel::item_count).collect();
+    assert_eq!(counts, [3, 0, 16]);
 }
