@@ -1,6 +1,6 @@
 //! Single-shot filter: a Bloom filter with one probe, kept as its sorted positions.
 //!
-//! An item sets position ⌊(hi − start) · m / 2^64⌋; a second item there is *present*. With n items
+//! An item sets position ⌊hi · m / 2^64⌋; a second item there is *present*. With n items
 //! of other hashes a query errs with probability 1 − (1 − 1/m)^n. At k = 1 and m ≫ n the set
 //! positions are few and far apart, so they travel as Golomb-coded gaps for about log2(m/n) + 1.5
 //! bits each: less than the item's hash, let alone the item (Sanders, Schlag & Müller 2013,
@@ -147,7 +147,7 @@ impl SingleShot {
         self.positions.is_empty()
     }
 
-    /// The set positions, strictly increasing, counted from the start of the shape's range.
+    /// The set positions, strictly increasing, counted from that of the start of the shape's range.
     #[must_use]
     pub fn positions(&self) -> &[u64] {
         &self.positions

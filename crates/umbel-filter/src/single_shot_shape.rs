@@ -1,17 +1,18 @@
 //! Shape of a single-shot filter: how `hi` maps to a position and how little restores it.
 //!
-//! With m positions over the whole hash space, `hi` at offset o = hi − start of its range has the
-//! position x = ⌊o · m / 2^64⌋ (multiply-shift, Lemire 2019, doi:10.1145/3230636). The map is
-//! monotone, so sorted hashes give sorted positions for any m.
+//! With m positions over the whole hash space, `hi` has the position x = ⌊hi · m / 2^64⌋ (multiply-shift, Lemire
+//! 2019, doi:10.1145/3230636). The map is monotone, so sorted hashes give sorted positions for any m, and a filter
+//! over a hash range has a slice of the positions, which it counts from that of its start on. A position that a
+//! border of two ranges divides is in both.
 //!
-//! *Residue*: the offsets on position x are the at most ⌈2^64 / m⌉ ≤ 2^t neighbours from
+//! *Residue*: the hashes on position x are the at most ⌈2^64 / m⌉ ≤ 2^t neighbours from
 //! ⌈x · 2^64 / m⌉ on, t = 64 − ⌊log2 m⌋. No two of them share their low t bits, so whoever knows x
 //! needs only those t bits, the residue, to restore all 64 of `hi`.
 //!
 //! ```text
-//!            x − 1            x              x + 1
-//! offsets ────────────┼┄┄┄┄┄┄┄┄●┄┄┄┄┄┼──────────────        ● = the only one with these low t bits
-//!                     ⌈x·2^64/m⌉     at most 2^t later
+//!           x − 1            x              x + 1
+//! hashes ────────────┼┄┄┄┄┄┄┄┄●┄┄┄┄┄┼──────────────        ● = the only one with these low t bits
+//!                    ⌈x·2^64/m⌉     at most 2^t later
 //! ```
 
 use std::fmt;
@@ -43,6 +44,8 @@ pub const POSITION_COUNT_MAX: u64 = 1 << 60;
 pub struct SingleShotShape {
     range: HashRange,
     position_count: u64,
+    /// Position of the range's start, counted over the whole hash space.
+    first_position: u64,
 }
 
 impl SingleShotShape {
@@ -54,7 +57,8 @@ impl SingleShotShape {
         if position_count == 0 || position_count > POSITION_COUNT_MAX {
             return Err(ShapeError::PositionCount { position_count });
         }
-        Ok(Self { range, position_count })
+        let first_position = position_of(range.start(), position_count);
+        Ok(Self { range, position_count, first_position })
     }
 
     /// The hash range whose items the filter holds.
@@ -71,13 +75,32 @@ impl SingleShotShape {
         self.position_count
     }
 
-    /// Position of an item, counted from the range's start: below [`width`](Self::width) and
+    /// Position of the range's start, counted over the whole hash space.
+    ///
+    /// ```
+    /// use umbel_filter::{HashRange, SingleShotShape};
+    ///
+    /// // The lower half ends inside the second of three positions, and the upper one begins in it.
+    /// let upper = SingleShotShape::new(HashRange::new(1 << 63, 1 << 64)?, 3)?;
+    /// assert_eq!((upper.first_position(), upper.width()), (1, 2));
+    /// let lower = SingleShotShape::new(HashRange::new(0, 1 << 63)?, 3)?;
+    /// assert_eq!((lower.first_position(), lower.width()), (0, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub const fn first_position(self) -> u64 {
+        self.first_position
+    }
+
+    /// Position of an item, counted from that of the range's start: below [`width`](Self::width) and
     /// monotone in `hi`, which must lie in the range. For any other `hi` the result means nothing,
     /// and debug builds stop.
     #[inline]
     #[must_use]
     pub fn position(self, hi: u64) -> u64 {
-        self.position_of_offset(self.offset(hi))
+        debug_assert!(self.range.contains(hi), "{hi} lies outside {:?}", self.range);
+        position_of(hi, self.position_count).wrapping_sub(self.first_position)
     }
 
     /// Number of positions in the range: the last one plus 1, at most m.
@@ -94,12 +117,11 @@ impl SingleShotShape {
         64 - self.position_count.ilog2()
     }
 
-    /// The low t bits of hi − start. `hi` must lie in the range, as for
-    /// [`position`](Self::position).
+    /// The low t bits of `hi`.
     #[inline]
     #[must_use]
-    pub fn residue(self, hi: u64) -> u64 {
-        self.offset(hi) & self.residue_mask()
+    pub const fn residue(self, hi: u64) -> u64 {
+        hi & self.residue_mask()
     }
 
     /// The `hi` with this position and residue, or None if there is none in the range: such a pair
@@ -110,15 +132,14 @@ impl SingleShotShape {
         if residue > self.residue_mask() {
             return None;
         }
-        let first = self.first_offset(position)?;
-        // From the position's first offset up to the next one with the right low bits.
+        let first = self.first_of(position)?;
+        // From the position's first hash up to the next one with the right low bits.
         let step = residue.wrapping_sub(first) & self.residue_mask();
-        let offset = first.checked_add(step)?;
-        let hi = self.range.start().checked_add(offset)?;
-        (hi <= self.range.last() && self.position_of_offset(offset) == position).then_some(hi)
+        let hi = first.checked_add(step)?;
+        (self.range.contains(hi) && self.position(hi) == position).then_some(hi)
     }
 
-    /// The smallest `hi` with this position, or None if there is none in the range.
+    /// The smallest `hi` of the range with this position, or None if there is none.
     ///
     /// ```
     /// use umbel_filter::{HashRange, SingleShotShape};
@@ -132,13 +153,15 @@ impl SingleShotShape {
     #[inline]
     #[must_use]
     pub fn first_hi(self, position: u64) -> Option<u64> {
-        let hi = self.range.start().checked_add(self.first_offset(position)?)?;
+        // That of the range's start may begin before it.
+        let hi = self.first_of(position)?.max(self.range.start());
         (hi <= self.range.last()).then_some(hi)
     }
 
-    /// Distance of a position's first `hi` from the range's start, as if the range had no end.
+    /// A position's first `hi`, as if the range were the whole hash space.
     #[inline]
-    fn first_offset(self, position: u64) -> Option<u64> {
+    fn first_of(self, position: u64) -> Option<u64> {
+        let position = position.checked_add(self.first_position)?;
         // Beyond m it would not fit into 64 bits.
         let is_within = position < self.position_count;
         let first = (u128::from(position) << 64).div_ceil(self.position_count.into());
@@ -146,21 +169,16 @@ impl SingleShotShape {
     }
 
     #[inline]
-    fn offset(self, hi: u64) -> u64 {
-        debug_assert!(self.range.contains(hi), "{hi} lies outside {:?}", self.range);
-        hi.wrapping_sub(self.range.start())
-    }
-
-    #[inline]
-    fn position_of_offset(self, offset: u64) -> u64 {
-        ((u128::from(offset) * u128::from(self.position_count)) >> 64) as u64
-    }
-
-    #[inline]
     const fn residue_mask(self) -> u64 {
         // t is at least 4, so the shift is at most 60.
         u64::MAX >> (64 - self.residue_bits())
     }
+}
+
+/// ⌊hi · m / 2^64⌋
+#[inline]
+const fn position_of(hi: u64, position_count: u64) -> u64 {
+    ((hi as u128 * position_count as u128) >> 64) as u64
 }
 
 impl fmt::Display for SingleShotShape {
@@ -277,13 +295,24 @@ mod tests {
             prop_assert!(shape.position(a.min(b)) <= shape.position(a.max(b)));
         }
 
-        /// The slow twin: a division of 128 bits instead of multiply and shift back and forth.
+        /// The slow twin: divisions of 128 bits instead of multiply and shift back and forth.
         #[test]
         fn the_position_is_the_quotient(shape in shapes(), pick: u64) {
             let hi = hi_inside(shape.range(), pick);
-            let offset = u128::from(hi - shape.range().start());
-            let slow = offset * u128::from(shape.position_count()) / (1 << 64);
-            prop_assert_eq!(u128::from(shape.position(hi)), slow);
+            let slow = |hi: u64| u128::from(hi) * u128::from(shape.position_count()) / (1 << 64);
+            prop_assert_eq!(u128::from(shape.position(hi)), slow(hi) - slow(shape.range().start()));
+            let first = shape.first_hi(shape.position(hi)).unwrap();
+            prop_assert!(first <= hi && shape.position(first) == shape.position(hi));
+            prop_assert!(first == shape.range().start() || slow(first - 1) < slow(first));
+        }
+
+        /// A range has a slice of the positions of the whole.
+        #[test]
+        fn a_range_is_a_slice(shape in shapes(), pick: u64) {
+            let hi = hi_inside(shape.range(), pick);
+            let whole = SingleShotShape::new(HashRange::WHOLE, shape.position_count()).unwrap();
+            prop_assert_eq!(shape.first_position() + shape.position(hi), whole.position(hi));
+            prop_assert_eq!(shape.residue(hi), whole.residue(hi));
         }
     }
 }

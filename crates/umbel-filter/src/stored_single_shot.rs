@@ -28,7 +28,8 @@ use crate::capability::{
     check_in_range,
 };
 use crate::hash::ItemHash;
-use crate::shape::{Shape, ShapeMismatch};
+use crate::range::HashRange;
+use crate::shape::{Shape, ShapeError, ShapeMismatch};
 use crate::single_shot::{PositionsError, SingleShot, SortedHashesError};
 use crate::single_shot_shape::SingleShotShape;
 use crate::sizing;
@@ -169,7 +170,21 @@ impl StoredSingleShot {
         self.len() == 0
     }
 
-    /// The set positions, strictly increasing, counted from the start of the shape's range. They
+    /// The filter of a part of our range: a position that its border divides is in it.
+    pub(crate) fn part(&self, range: HashRange) -> Result<Self, ShapeError> {
+        let shape = SingleShotShape::new(range, self.shape.position_count())?;
+        let first = shape.first_position() - self.shape.first_position();
+        let (end, width) = (first + shape.width(), shape.width());
+        let positions = || {
+            let above = self.positions().skip_while(move |&position| position < first);
+            above.take_while(move |&position| position < end).map(move |position| position - first)
+        };
+        // Counted before they are coded, because the best code depends on their number.
+        let run = Run::of(width, positions().count() as u64, positions());
+        Ok(Self::with_run(shape, run))
+    }
+
+    /// The set positions, strictly increasing, counted from that of the start of the shape's range. They
     /// are decoded on the way: no list of them is made.
     pub fn positions(&self) -> impl Iterator<Item = u64> + '_ {
         union(self.run.positions(), self.delta.iter().copied())
