@@ -32,7 +32,7 @@ mod links;
 #[cfg(test)]
 mod redis_bloom_test;
 
-pub use header::{RedisBloomHeader, RedisBloomHeaderError};
+pub use header::{RedisBloomHeader, RedisBloomHeaderError, RedisBloomParts, RedisBloomStoredLink};
 pub use links::{REDIS_BLOOM_LINKS_MAX, RedisBloomLinkShape};
 
 /// A filter as RedisBloom has it.

@@ -92,51 +92,114 @@ impl RedisBloomHeader {
         let mut fields = Fields { rest: bytes };
         let item_count = u64::from_le_bytes(fields.take()?);
         let [link_count, options, expansion] = [fields.u32()?, fields.u32()?, fields.u32()?];
-        if !(1..=REDIS_BLOOM_LINKS_MAX).contains(&link_count) {
-            let what = format!("{link_count} links, expected 1 to {REDIS_BLOOM_LINKS_MAX}");
-            return Err(wrong(what));
-        }
+        check_link_count(u64::from(link_count))?;
         let expected = HEAD_BYTES + link_count as usize * LINK_BYTES;
         if bytes.len() != expected {
             return Err(wrong(format!("{} bytes, expected {expected}", bytes.len())));
         }
-        if options & !OPTION_FIXED != OPTIONS {
+        let stored: Vec<RedisBloomStoredLink> =
+            (0..link_count).map(|_| fields.link()).collect::<Result<_, _>>()?;
+        let Some(first) = stored.first() else { return Err(wrong("no links".to_owned())) };
+        let header = Self::from_parts(RedisBloomParts {
+            item_count,
+            link_count: link_count.into(),
+            options: options.into(),
+            expansion: expansion.into(),
+            first_capacity: first.capacity,
+            first_rate: first.rate,
+        })?;
+        for (link, stored) in stored.iter().enumerate() {
+            header.check_link(link, stored)?;
+        }
+        Ok(header)
+    }
+
+    /// The header of a filter of which somebody else wrote these numbers.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse); what the links say is left to [`check_link`](Self::check_link).
+    pub fn from_parts(parts: RedisBloomParts) -> Result<Self, RedisBloomHeaderError> {
+        let RedisBloomParts { item_count, link_count, options, expansion, .. } = parts;
+        check_link_count(link_count)?;
+        let option_fixed = u64::from(OPTION_FIXED);
+        if options & !option_fixed != u64::from(OPTIONS) {
             let what =
                 format!("options {options}, expected {OPTIONS} or {}", OPTIONS | OPTION_FIXED);
             return Err(wrong(what));
         }
-        let stored: Vec<StoredLink> =
-            (0..link_count).map(|_| fields.link()).collect::<Result<_, _>>()?;
-        let Some(first) = stored.first() else { return Err(wrong("no links".to_owned())) };
-        let shape = RedisBloomShape::new(first.capacity, first.rate, expansion);
+        let expansion = u32::try_from(expansion)
+            .map_err(|_| wrong(format!("growth {expansion}, which is no number of 32 bits")))?;
+        let shape = RedisBloomShape::new(parts.first_capacity, parts.first_rate, expansion);
         let mut shape = shape.map_err(|error| wrong(error.to_string()))?;
-        if options & OPTION_FIXED != 0 {
+        if options & option_fixed != 0 {
             shape = shape.fixed();
         }
         let header = Self::new(shape, item_count)?;
-        if header.links.len() != stored.len() {
-            let (got, expected) = (stored.len(), header.links.len());
-            return Err(wrong(format!("{got} links of {item_count} items, expected {expected}")));
-        }
-        for (link, (stored, expected)) in stored.iter().zip(header.stored_links()).enumerate() {
-            if !stored.is(&expected) {
-                return Err(wrong(format!("link {link} is {stored:?}, expected {expected:?}")));
-            }
+        if header.links.len() as u64 != link_count {
+            let expected = header.links.len();
+            return Err(wrong(format!(
+                "{link_count} links of {item_count} items, expected {expected}"
+            )));
         }
         Ok(header)
+    }
+
+    /// Checks what somebody else wrote of a link.
+    ///
+    /// # Errors
+    /// If it says anything that does not follow from the header.
+    pub fn check_link(
+        &self,
+        link: usize,
+        stored: &RedisBloomStoredLink,
+    ) -> Result<(), RedisBloomHeaderError> {
+        match self.stored_link(link) {
+            Some(expected) if stored.is(&expected) => Ok(()),
+            expected => Err(wrong(format!("link {link} is {stored:?}, expected {expected:?}"))),
+        }
+    }
+
+    /// A link as RedisBloom writes it; None behind the last one.
+    ///
+    /// ```
+    /// use umbel_filter::{RedisBloomHeader, RedisBloomShape};
+    ///
+    /// let header = RedisBloomHeader::new(RedisBloomShape::for_rate(10, 0.01)?, 99)?;
+    /// let link = header.stored_link(3).expect("there are four");
+    /// assert_eq!((link.byte_count, link.capacity, link.item_count), (160, 80, 29));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn stored_link(&self, at: usize) -> Option<RedisBloomStoredLink> {
+        let link = self.links.get(at)?;
+        Some(RedisBloomStoredLink {
+            byte_count: link.byte_count(),
+            bit_count: link.bit_count(),
+            item_count: self.item_count_of(at),
+            rate: link.false_positive_rate(),
+            bits_per_item: link.bits_per_item(),
+            probe_count: link.probe_count(),
+            capacity: link.capacity(),
+            power: 0,
+        })
+    }
+
+    /// The options as RedisBloom writes them.
+    #[must_use]
+    pub const fn options(&self) -> u32 {
+        OPTIONS | if self.shape.is_fixed() { OPTION_FIXED } else { 0 }
     }
 
     /// The header as RedisBloom writes it.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let options = OPTIONS | if self.shape.is_fixed() { OPTION_FIXED } else { 0 };
         let link_count = u32::try_from(self.links.len()).unwrap_or(u32::MAX);
         let mut bytes = Vec::with_capacity(HEAD_BYTES + self.links.len() * LINK_BYTES);
         bytes.extend(self.item_count.to_le_bytes());
-        for number in [link_count, options, self.shape.expansion()] {
+        for number in [link_count, self.options(), self.shape.expansion()] {
             bytes.extend(number.to_le_bytes());
         }
-        for link in self.stored_links() {
+        for link in (0..self.links.len()).filter_map(|at| self.stored_link(at)) {
             link.write(&mut bytes);
         }
         bytes
@@ -187,36 +250,55 @@ impl RedisBloomHeader {
     pub fn memory_bytes(&self) -> u64 {
         self.links.iter().map(|link| link.memory_bytes()).sum()
     }
+}
 
-    fn stored_links(&self) -> impl Iterator<Item = StoredLink> {
-        self.links.iter().enumerate().map(|(at, link)| StoredLink {
-            byte_count: link.byte_count(),
-            bit_count: link.bit_count(),
-            item_count: self.item_count_of(at),
-            rate: link.false_positive_rate(),
-            bits_per_item: link.bits_per_item(),
-            probe_count: link.probe_count(),
-            capacity: link.capacity(),
-            power: 0,
-        })
+/// A chain is made of at least one link.
+fn check_link_count(link_count: u64) -> Result<(), RedisBloomHeaderError> {
+    if (1..=u64::from(REDIS_BLOOM_LINKS_MAX)).contains(&link_count) {
+        return Ok(());
     }
+    Err(wrong(format!("{link_count} links, expected 1 to {REDIS_BLOOM_LINKS_MAX}")))
+}
+
+/// Numbers from which a header follows, as somebody else wrote them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RedisBloomParts {
+    /// Items that were called new.
+    pub item_count: u64,
+    /// Number of links.
+    pub link_count: u64,
+    /// Bits that say how sizes, hashes and growth are.
+    pub options: u64,
+    /// How many times larger each link is than the one before.
+    pub expansion: u64,
+    /// Items that the first link is made for.
+    pub first_capacity: u64,
+    /// The rate of false positives of the first link.
+    pub first_rate: f64,
 }
 
 /// A link as it stands in a header.
-#[derive(Debug)]
-struct StoredLink {
-    byte_count: u64,
-    bit_count: u64,
-    item_count: u64,
-    rate: f64,
-    bits_per_item: f64,
-    probe_count: u32,
-    capacity: u64,
-    /// Of older filters, whose sizes are powers of two, which.
-    power: u8,
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RedisBloomStoredLink {
+    /// Bytes of its array.
+    pub byte_count: u64,
+    /// Bits of its array.
+    pub bit_count: u64,
+    /// Items that it took.
+    pub item_count: u64,
+    /// Its rate of false positives.
+    pub rate: f64,
+    /// Bits an item, before they were rounded up.
+    pub bits_per_item: f64,
+    /// Bits that are set for an item.
+    pub probe_count: u32,
+    /// Items that it is made for.
+    pub capacity: u64,
+    /// Of older filters, whose sizes are powers of two, which; otherwise 0.
+    pub power: u8,
 }
 
-impl StoredLink {
+impl RedisBloomStoredLink {
     /// Whether it says what it must; numbers that are none equal nothing.
     fn is(&self, expected: &Self) -> bool {
         let slack = expected.bits_per_item * BITS_SLACK;
@@ -262,8 +344,8 @@ impl Fields<'_> {
         self.take().map(u64::from_le_bytes)
     }
 
-    fn link(&mut self) -> Result<StoredLink, RedisBloomHeaderError> {
-        Ok(StoredLink {
+    fn link(&mut self) -> Result<RedisBloomStoredLink, RedisBloomHeaderError> {
+        Ok(RedisBloomStoredLink {
             byte_count: self.u64()?,
             bit_count: self.u64()?,
             item_count: self.u64()?,
