@@ -41,7 +41,7 @@
 //! cuckoo    the words                                             count: slots that are taken
 //! quotient  the words                                             count: slots that are taken
 //! aging     │ pace, u64 │ count, u64 │ count, u64 │ gaps, holes, ans gaps, ans holes or raw
-//!           items of a generation; those that the newer took, and those of the older
+//!           items of a generation over the whole hash space; those that the newer took, and those of the older
 //! stable    │ pace, u64 │ count, u64 │ 0, u64 │ as counting has: gaps or raw
 //!           16 · cells that an insert lowers + what it sets its own to; inserts
 //! level     │ level, see below, 32 bytes │ gaps, holes, ans gaps, ans holes or raw
@@ -60,10 +60,10 @@
 //! low bits: shorter than the Rice codes of long lists. Its ratio stands behind the fixed part of
 //! the payload, and the list fills the rest.
 //!
-//! *Part.* A single-shot filter over a range from `origin` on has position ⌊(hi − origin)·m / 2^64⌋.
-//! Counted anew from another start, floors would fall elsewhere unless m divides 2^64 · x. So a later
-//! part carries the origin; it begins at ⌈x·2^64/m⌉ behind it, the first hash of position x, and its
-//! gaps count from x. A first part, whose range begins at the origin, is a plain filter of gaps.
+//! *Part.* A single-shot filter over a range from `origin` on has position
+//! ⌊hi·m / 2^64⌋ − ⌊origin·m / 2^64⌋. A later part carries the origin; it begins at the first hash of a
+//! position x of the filter, and its gaps count from x. A first part, whose range begins at the origin, is a
+//! plain filter of gaps.
 //!
 //! A frame that decodes encodes to the same bytes.
 //!
@@ -78,8 +78,12 @@
 //!
 //! level     number of the level, from 0 on       rate      false-positive rate of all levels
 //! levels    how many there are                   capacity  items that level 0 is made for
+//!                                                          over the whole hash space
 //!                                                items     new items that the level took
 //! ```
+//!
+//! The items are those of the filter's hash range, whatever part of it the frame has, and at most the range's share of the
+//! level's capacity.
 //!
 //! # Links of RedisBloom's chains
 //!

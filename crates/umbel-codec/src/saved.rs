@@ -203,7 +203,7 @@ fn open(bytes: &[u8]) -> Result<(HashRange, &[u8]), LoadError> {
     if actual != expected {
         return Err(LoadError::Length { expected, actual });
     }
-    Ok((HashRange::new(start, u128::from(last) + 1)?, frames))
+    Ok((HashRange::from_bounds((start, last))?, frames))
 }
 
 /// The shape of the whole filter, of whose first frame this is the shape.

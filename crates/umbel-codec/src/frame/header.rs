@@ -99,7 +99,7 @@ impl Header {
         let block_lines = u16::from_le_bytes(fields.take());
         let [payload_bytes, checksum] = std::array::from_fn(|_| u32::from_le_bytes(fields.take()));
 
-        let range = HashRange::new(start, u128::from(last) + 1).map_err(HeaderError::Range)?;
+        let range = HashRange::from_bounds((start, last)).map_err(HeaderError::Range)?;
         let low_bits = RiceCode::new(stored_low_bits.into()).map_err(HeaderError::Code)?.low_bits();
         if encoding == Encoding::Raw {
             check_unused("low bits", stored_low_bits.into())?;

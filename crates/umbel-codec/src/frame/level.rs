@@ -65,9 +65,9 @@ pub struct FrameLevel {
     pub level_count: u32,
     /// Bound of the rate of all levels together, 0 to 1.
     pub false_positive_rate: f64,
-    /// Number of items that level 0 is made for.
+    /// Number of items that level 0 is made for over the whole hash space.
     pub first_capacity: u64,
-    /// Number of new items that the level took, in the whole of its hash range.
+    /// Number of new items that the level took, in the hash range of the filter.
     pub item_count: u64,
 }
 

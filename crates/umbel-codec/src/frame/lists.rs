@@ -150,9 +150,7 @@ fn fewer(count: usize, block_bytes: u64, budget: Budget) -> Result<usize, FrameE
     Ok(count - count.div_ceil(8))
 }
 
-/// The first hash of a position: ⌈x · 2^64 / m⌉ behind the start. It exists in the range.
+/// The first hash of a position.
 fn border(shape: SingleShotShape, position: u64) -> u64 {
-    let offset = (u128::from(position) << 64).div_ceil(shape.position_count().into());
-    let offset = u64::try_from(offset).expect("a position of the range begins in the hash space");
-    shape.range().start() + offset
+    shape.first_hi(position).expect("a position that another one of the range is behind")
 }

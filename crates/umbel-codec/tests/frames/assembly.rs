@@ -7,7 +7,7 @@ use umbel_filter::{
     StoredSingleShot,
 };
 
-use crate::filters::{KEY, MEMORY, all_filters, all_frames, items, payload_bytes, view};
+use crate::filters::{KEY, MEMORY, all_filters, all_frames, emptied, items, payload_bytes, view};
 
 fn assemble(filter: &AnyFilter, frames: &[Vec<u8>]) -> Result<AnyFilter, AssembleError> {
     let mut assembler = FilterAssembler::new(filter.shape(), KEY, MEMORY)?;
@@ -23,6 +23,32 @@ proptest! {
         let filter = recipe.filter();
         let frames = all_frames(&filter, payload_bytes_max);
         prop_assert_eq!(assemble(&filter, &frames), Ok(filter));
+    }
+
+    /// A part of a filter is a filter, wherever its borders lie: its frames give it again, in an assembler and one by
+    /// one.
+    #[test]
+    fn frames_of_a_part_are_the_part(
+        recipe in all_filters(), payload_bytes_max in payload_bytes(), ends: [u64; 2],
+    ) {
+        let filter = recipe.filter();
+        let range = filter.shape().range();
+        let [one, other] = ends.map(|end| u128::from(end) % range.width());
+        let start = range.start() + u64::try_from(one.min(other)).unwrap();
+        let end = u128::from(range.start()) + one.max(other) + 1;
+        let part = filter.part(HashRange::new(start, end).unwrap());
+        if filter.kind().is_whole() {
+            prop_assert!(part.is_err());
+            return Ok(());
+        }
+        let part = part.unwrap();
+        let frames = all_frames(&part, payload_bytes_max);
+        prop_assert_eq!(assemble(&part, &frames), Ok(part.clone()));
+        let mut loaded = emptied(&part);
+        for frame in &frames {
+            prop_assert!(view(frame).merge_into(&mut loaded, KEY).is_ok());
+        }
+        prop_assert_eq!(loaded, part);
     }
 
     /// One frame less, one twice, two in each other's place: never a filter.

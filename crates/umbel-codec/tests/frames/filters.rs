@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use umbel_codec::{FrameKey, FrameView, frames};
 use umbel_filter::words::count_ones;
 use umbel_filter::{
-    AGING_BLOCK_BITS, Aging, AnyFilter, BlockShape, Blocked, Classic, Counting, Cuckoo, Describe,
-    HashFunction, HashRange, Insert, ItemHash, ItemHasher, Kind, Partitioned, Quotient, RedisBloom,
-    RedisBloomShape, Scalable, ScalableShape, Shape, Sighting, SingleShotShape, Stable,
+    AGING_BLOCK_BITS, Aging, AnyFilter, BlockShape, Blocked, CellCount, Classic, Counting, Cuckoo,
+    Describe, HashFunction, HashRange, Insert, ItemHash, ItemHasher, Kind, Partitioned, Quotient,
+    RedisBloom, RedisBloomShape, Scalable, ScalableShape, Shape, Sighting, SingleShotShape, Stable,
     StoredSingleShot, Window,
 };
 
@@ -149,10 +149,11 @@ pub(crate) fn single_shot_shapes() -> impl Strategy<Value = SingleShotShape> {
 
 /// Scalable filters of one to a few levels.
 fn scalable_filters() -> impl Strategy<Value = Recipe> {
-    (any::<u64>(), 1..200u64, 0..1_500u64, 1..4i32).prop_map(
-        |(seed, capacity, item_count, digits)| {
+    (any::<u64>(), 1..200u64, 0..1_500u64, 1..4i32, 1..20u32).prop_map(
+        |(seed, capacity, item_count, digits, cells)| {
             let rate = 0.1f64.powi(digits);
-            let shape = ScalableShape::new(HashRange::WHOLE, capacity, rate).unwrap();
+            let range = HashRange::cell(cells / 2, CellCount::new(cells).unwrap());
+            let shape = ScalableShape::new(range, range.whole_of(capacity), rate).unwrap();
             Recipe { shape: shape.into(), seed, item_count }
         },
     )
