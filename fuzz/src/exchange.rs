@@ -9,7 +9,7 @@
 
 use umbel_dedup_engine::{
     Coordinator, Entry, FilterChoice, Frame, FrameKind, FrameLink, Input, Item, JobShape, Keep,
-    Level, Mode, Output, Place, PlaceBits, Plan, Rank, Suspect, Worker, WorkerId,
+    Level, Mode, Output, Plan, Rank, RecordId, RecordIdBits, Suspect, Worker, WorkerId,
 };
 use umbel_filter::ItemHash;
 use umbel_step::Outbox;
@@ -23,7 +23,7 @@ const JOB: u64 = 1;
 /// Items that each worker reads; the second one starts in the middle of the first one's.
 const ITEMS: u64 = 40;
 
-/// The plan that a byte chooses: every level and mode, with and without places.
+/// The plan that a byte chooses: every level and mode, with and without record ids.
 #[must_use]
 pub fn plan(choice: u8) -> Plan {
     let level = match choice % 3 {
@@ -39,8 +39,9 @@ pub fn plan(choice: u8) -> Plan {
     };
     let shape =
         JobShape { workers: 2, cells_per_owner: 1, level, keep, report_kept, item_bytes_mean: 0.0 };
-    let place_bits = report_kept.then_some(PlaceBits { chunk: 1, item: 8 });
-    let plan = Coordinator::plan_without_sample(shape, 2 * ITEMS, place_bits, FilterChoice::Auto);
+    let record_id_bits = report_kept.then_some(RecordIdBits { chunk: 1, item: 8 });
+    let plan =
+        Coordinator::plan_without_sample(shape, 2 * ITEMS, record_id_bits, FilterChoice::Auto);
     if choice & 16 != 0 && plan.truncation.is_none() {
         let refine_bits = u32::from(choice >> 5);
         return Plan { mode: Mode::Filter, position_count: 100, refine_bits, ..plan };
@@ -55,9 +56,9 @@ fn hash(number: u64) -> ItemHash {
     ItemHash::new(spread, spread.rotate_left(17))
 }
 
-/// How an item ranks: not in the order of places, and many alike.
-fn rank(place: Place) -> Rank {
-    Rank(place.to_bits() % 3)
+/// How an item ranks: not in the order of record ids, and many equal.
+fn rank(record_id: RecordId) -> Rank {
+    Rank(record_id.to_bits() % 3)
 }
 
 /// A worker that has its plan and its cells, and what it sent.
@@ -70,9 +71,10 @@ pub fn worker(id: u16, plan: Plan) -> (Worker, Vec<Output>) {
     for cell in 0..2 {
         let own =
             (0..ITEMS).filter(|item| plan.shape.cells().cell_of(hash(first + item).hi()) == cell);
-        let entry = |item| Entry { hash: hash(first + item), place: Place::new(id.into(), item) };
+        let entry =
+            |item| Entry { hash: hash(first + item), record_id: RecordId::new(id.into(), item) };
         let entries: Vec<Entry> = own.map(entry).collect();
-        let mut ranks: Vec<Rank> = entries.iter().map(|entry| rank(entry.place)).collect();
+        let mut ranks: Vec<Rank> = entries.iter().map(|entry| rank(entry.record_id)).collect();
         ranks.truncate(if plan.shape.ranks_entries() { entries.len() } else { 0 });
         worker.step(Input::Cell { cell, entries, ranks }, &mut outbox).expect("each cell once");
     }
@@ -82,10 +84,10 @@ pub fn worker(id: u16, plan: Plan) -> (Worker, Vec<Output>) {
 /// The items that a worker asks for.
 #[must_use]
 pub fn items(suspects: &[Suspect]) -> Vec<Item> {
-    let item = |&Suspect { place, shared }: &Suspect| {
-        let number = u64::from(place.chunk()) * ITEMS / 2 + place.item();
+    let item = |&Suspect { record_id, shared }: &Suspect| {
+        let number = u64::from(record_id.chunk()) * ITEMS / 2 + record_id.item();
         let bytes = number.to_le_bytes().to_vec();
-        Item { hash: hash(number), place, shared, rank: rank(place), bytes }
+        Item { hash: hash(number), record_id, shared, rank: rank(record_id), bytes }
     };
     suspects.iter().map(item).collect()
 }

@@ -1,4 +1,4 @@
-//! What the exchange of duplicate detection costs on the wire, measured on its real frames beside the cost model.
+//! The cost of the exchange on the wire, measured on its frames and compared with the cost model.
 //!
 //! `exchange_table ENTRIES WORKERS...` prints a Markdown table with a row for each number of workers and each share of
 //! duplicates.
@@ -9,7 +9,7 @@ use drawn_job::{Job, plan_name};
 use std::process::ExitCode;
 use umbel_dedup_engine::FrameKind;
 
-/// Shares of entries that stand with two workers each.
+/// Shares of entries that two workers each have.
 const DELTAS: [f64; 5] = [0.0, 0.006, 0.042, 0.17, 0.5];
 
 fn row(job: &Job) -> String {

@@ -1,8 +1,8 @@
 //! Hundreds of workers, all cells at once: bytes, messages, connections and memory, directly and over the grid.
 //!
 //! `grid_table RECORDS WORKERS...` prints a Markdown table with two rows for each number of workers; 0.6 % of the
-//! records stand with two workers. Everything goes in rounds: each worker takes all messages that came, then sends all
-//! it has to say, frames for one next hop bundled. That is the best that bundling can do.
+//! records are at two workers. It runs in rounds: each worker takes all messages received, then sends all its frames, with
+//! those for one next hop bundled. That is the best that bundling can do.
 
 #[allow(dead_code, reason = "the tables share the drawn job, and this one needs a part of it")]
 mod drawn_job;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use umbel_dedup_engine::{ExchangeReport, Grid, Input, Output, Passage, Route, Worker, WorkerId};
 use umbel_step::Outbox;
 
-/// Share of records that stand with two workers each.
+/// Share of records that two workers each have.
 const DELTA: f64 = 0.006;
 
 /// A message is sent when it has grown to this.
@@ -27,7 +27,7 @@ struct Message {
 }
 
 impl Message {
-    /// Puts a frame behind the others, with its length before it.
+    /// Appends a frame, with its length in front.
     fn push(&mut self, passage: Vec<u8>) {
         let length_bytes = if passage.len() < 1 << 7 { 1 } else { 1 + passage.len().ilog2() / 7 };
         self.bytes += length_bytes as usize + passage.len();
@@ -66,7 +66,7 @@ impl Rounds {
         }
     }
 
-    /// Gives a worker an input, and sends on what it says to that.
+    /// Gives a worker an input, and sends its outputs.
     fn step(&mut self, me: WorkerId, input: Input) {
         let mut orders = Outbox::new();
         self.workers[me.index()].step(input, &mut orders).expect("our own input");
@@ -102,7 +102,7 @@ impl Rounds {
         }
     }
 
-    /// Takes a neighbour's message: gives the worker what is meant for it, passes the rest on.
+    /// Takes a neighbour's message: gives the worker its frames, and forwards the others.
     fn take(&mut self, me: WorkerId, neighbour: WorkerId, message: Message) {
         for bytes in message.passages {
             let passage = Passage::read(&bytes, self.grid, me, neighbour).expect("our message");
@@ -116,7 +116,7 @@ impl Rounds {
         }
     }
 
-    /// Notes what the worker holds, then sends all that waits.
+    /// Measures the worker's memory, then sends all bundled frames.
     fn flush(&mut self, me: WorkerId) {
         let pending = std::mem::take(&mut self.pending[me.index()]);
         let waiting: usize = pending.values().map(|message| message.bytes).sum();

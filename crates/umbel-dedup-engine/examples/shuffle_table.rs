@@ -1,9 +1,9 @@
-//! Bytes over the network a record, beside what other ways to bring equal records together must send.
+//! Network bytes per record, compared with other ways to bring equal records together.
 //!
 //! `shuffle_table RECORDS WORKERS...` prints a Markdown table with a row for each number of workers and each share of
-//! duplicates. A share x of the records are extra copies, each of a record that another worker holds: δ, the share of
-//! records with a copy elsewhere, is 2·x. Every row is measured twice, with the best filter and with whole hashes; *plan*
-//! is what is chosen between them.
+//! duplicates. A share x of the records are extra copies, each of a record that another worker has: δ, the share of
+//! records with a copy elsewhere, is 2·x. Every row is measured twice, with the best filter and with full hashes; *plan*
+//! is the one that is chosen.
 
 mod drawn_job;
 
@@ -15,7 +15,8 @@ use umbel_dedup_engine::{ExchangeReport, FilterChoice, FrameKind, Mode, Plan};
 /// Shares of records that are extra copies.
 const COPIES: [f64; 6] = [0.0, 0.006, 0.042, 0.17, 0.3, 0.5];
 
-/// Bytes a record of plain shuffles: a 64-bit hash, a 128-bit hash, hash and place packed, hexadecimal digest and place.
+/// Bytes per record of plain shuffles: a 64-bit hash; a 128-bit hash; hash and record id, packed; hexadecimal digest and
+/// record id.
 const PLAIN_BYTES: [f64; 4] = [8.0, 16.0, 14.0, 40.0];
 
 /// A measured exchange.
@@ -43,7 +44,7 @@ impl Measured {
         self.report.network_bytes as f64 / self.report.entries as f64
     }
 
-    /// What positions and the verdicts of filter passes say, in bits a record.
+    /// Entropy of positions and of the verdicts of filter passes, in bits per record.
     fn entropy_bits(&self) -> f64 {
         let kinds = [FrameKind::Positions, FrameKind::PositionsVerdict, FrameKind::RefineVerdict];
         kinds.into_iter().map(|kind| self.report.entropy_bits(kind)).sum::<f64>()
@@ -59,7 +60,7 @@ fn row(workers: u32, records: u64, copies: f64) -> String {
     let mut job = Job::new(workers, records, 2.0 * copies);
     let chosen = Measured::new(&job);
     let takes_filter = chosen.plan.mode == Mode::Filter;
-    job.choice = if takes_filter { FilterChoice::Wide } else { FilterChoice::SingleShot };
+    job.choice = if takes_filter { FilterChoice::FullHash } else { FilterChoice::SingleShot };
     let other = Measured::new(&job);
     let (filter, whole) = if takes_filter { (&chosen, &other) } else { (&other, &chosen) };
     let others = 1.0 - 1.0 / f64::from(workers);

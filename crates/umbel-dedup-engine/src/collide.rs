@@ -1,23 +1,23 @@
-//! Which keys more than one worker holds.
+//! Finds the keys that more than one sender has.
 //!
-//! The heart of an owner's pass: given every sender's keys (positions, or groups with refinement bits) below a known
-//! bound, find those that at least two *different* senders hold. Where the key space is dense, two bitmaps answer in
-//! a few nanoseconds a key whatever the number of senders; where it is sparse, sorting does. Each is the other's twin.
+//! Input: each sender's keys (positions, or groups with refinement bits), all below a known bound. Output: the keys that
+//! at least two *different* senders have, and a rank for each. If there are few possible keys per key, two bitmaps find
+//! them in a few nanoseconds per key for any number of senders; otherwise sorting does. A test compares the two ways.
 
-/// Most bits of key space a key that are worth a bitmap: 64 bits are as much memory as the key itself.
+/// A bitmap is used up to this many possible keys per key: then it takes at most as much memory as the keys.
 const DENSE_BITS_PER_KEY_MAX: u64 = 64;
 
-/// The keys that at least two senders hold, numbered in rising order.
+/// The keys that at least two senders have, numbered in ascending order.
 #[derive(Debug)]
 pub(super) enum Collided {
-    /// A bitmap with the number of ones before each word.
+    /// A bitmap, and the number of ones before each of its words.
     Dense { words: Vec<u64>, ones_before: Vec<u32> },
-    /// The keys, rising.
+    /// The keys, ascending.
     Sorted(Vec<u64>),
 }
 
 impl Collided {
-    /// Finds the collided keys among one list of keys a sender, all below `space`.
+    /// Finds the collided keys; `senders` has one list of keys per sender, all below `space`.
     pub(super) fn find(space: u64, senders: &[Vec<u64>]) -> Self {
         let keys: u64 = senders.iter().map(|keys| keys.len() as u64).sum();
         if space <= keys.saturating_mul(DENSE_BITS_PER_KEY_MAX) {
@@ -31,7 +31,7 @@ impl Collided {
         let length = usize::try_from(space.div_ceil(64)).expect("bounded by the keys in memory");
         let mut seen = vec![0u64; length];
         let mut words = vec![0u64; length];
-        // A sender's own keys are marked only after all of them were looked up: it does not collide with itself.
+        // First look up all keys of a sender, then mark them: a sender does not collide with itself.
         for keys in senders {
             for &key in keys {
                 let (word, bit) = split(key);
@@ -71,7 +71,7 @@ impl Collided {
         Self::Sorted(collided)
     }
 
-    /// The number of a key among the collided ones, from 0; `None` if it did not collide.
+    /// The index of a key among the collided ones in ascending order; `None` if it did not collide.
     #[inline]
     pub(super) fn rank(&self, key: u64) -> Option<u32> {
         match self {
@@ -99,7 +99,7 @@ impl Collided {
     }
 }
 
-/// The word that holds a key's bit, and the bit.
+/// The index of the word with a key's bit, and the bit.
 #[inline]
 fn split(key: u64) -> (usize, u64) {
     ((key / 64) as usize, 1 << (key % 64))

@@ -1,49 +1,53 @@
-//! Counts, samples, and chooses the plan.
+//! The coordinator of the exchange, as a state machine: chooses the [`Plan`].
+//!
+//! It waits for every worker's counts, then either plans at once (one worker, few items, level `approximate`, or full
+//! hashes by choice) or orders a sample, waits for every owner's result, estimates the share of entries that several
+//! workers have, and takes the cheapest plan for it (see [`super::cost`]).
 
 use super::cost::{Cost, CostQuestion, cheapest};
 use super::entry::{Keep, RANK_BITS, WorkerId};
 use super::error::ExchangeError;
 use super::plan::{
-    JobShape, Level, Mode, PlaceBits, Plan, ReferenceShape, SampleOrder, Truncation,
+    JobShape, Level, Mode, Plan, RecordIdBits, ReferenceShape, SampleOrder, Truncation,
 };
 use serde::{Deserialize, Serialize};
 use umbel_step::Outbox;
 
-/// Below this many items the whole exchange is a few megabytes: hashes are shipped whole, in one round.
+/// With fewer items the whole exchange is a few megabytes, and full hashes are sent, in one pass.
 const FILTER_ITEMS_MIN: u64 = 1 << 20;
 
-/// Positions of the sample's filter an item: one false hit in a thousand.
+/// Positions of the sample's filter per item: one false collision in a thousand.
 const SAMPLE_POSITIONS_PER_ITEM: u64 = 1024;
 
-/// What the user says about the filter.
+/// The user's choice of the exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum FilterChoice {
-    /// Whatever is cheapest.
+    /// The cheapest one.
     #[default]
     Auto,
-    /// A single-shot filter, however small or similar the inputs are.
+    /// A single-shot filter, even if full hashes are cheaper.
     SingleShot,
-    /// Whole hashes.
-    Wide,
+    /// Full hashes.
+    FullHash,
 }
 
-/// What the coordinator is told.
+/// An input of the coordinator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CoordinatorInput {
     /// A worker has read its input.
     Counted {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
         /// Its items.
         items: u64,
         /// One above the largest chunk number it read; 0 if it read none.
         chunks_end: u32,
-        /// The most items that one of its chunks holds.
+        /// The largest number of record ids that one of its chunks has.
         chunk_items_max: u64,
     },
-    /// An owner has seen the sample.
+    /// An owner has all streams of its part of the sample.
     Sampled {
-        /// Who.
+        /// The owner.
         owner: WorkerId,
         /// Entries in its part of the sample.
         entries: u64,
@@ -52,16 +56,16 @@ pub enum CoordinatorInput {
     },
 }
 
-/// What the coordinator wants done.
+/// An output of the coordinator.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum CoordinatorOutput {
-    /// To all workers: send the sample.
+    /// Tell all workers to send the sample.
     Sample(SampleOrder),
-    /// To all workers: exchange by this plan.
+    /// Tell all workers to exchange by this plan.
     Plan(Plan),
 }
 
-/// The coordinator of a job.
+/// The coordinator of the exchange.
 ///
 /// ```
 /// use umbel_step::Outbox;
@@ -73,7 +77,7 @@ pub enum CoordinatorOutput {
 /// let counted = CoordinatorInput::Counted { worker: WorkerId(0), items: 9, chunks_end: 1, chunk_items_max: 9 };
 /// coordinator.step(counted, &mut outbox).unwrap();
 /// let [CoordinatorOutput::Plan(plan)] = outbox.take()[..] else { panic!() };
-/// assert_eq!(plan.mode, Mode::Local); // one worker has nobody to ask
+/// assert_eq!(plan.mode, Mode::Local); // one worker exchanges nothing
 /// ```
 #[derive(Debug)]
 pub struct Coordinator {
@@ -112,11 +116,11 @@ impl Coordinator {
         })
     }
 
-    /// The same, for a job that compares with the hashes of earlier jobs too.
+    /// Sets the references: hashes of earlier jobs that entries are compared with, too.
     ///
     /// # Errors
     ///
-    /// [`ExchangeError::Driver`] at level `bytes`: an index holds no items to compare with.
+    /// [`ExchangeError::Driver`] at level `bytes`: an index has no items to compare with.
     pub fn with_references(mut self, references: ReferenceShape) -> Result<Self, ExchangeError> {
         if self.shape.level == Level::Bytes {
             return Err(ExchangeError::Driver { what: "no references at level bytes" });
@@ -125,7 +129,7 @@ impl Coordinator {
         Ok(self)
     }
 
-    /// One transition. What a worker says twice is ignored the second time.
+    /// One transition. A repeated input of the same worker is ignored.
     ///
     /// # Errors
     ///
@@ -164,18 +168,18 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Whether the plan of a job with so many items waits for a sample.
+    /// Whether a job with this many items needs a sample before its plan.
     fn needs_sample(shape: JobShape, items: u64, choice: FilterChoice) -> bool {
         let wants_filter = match choice {
             FilterChoice::Auto => items >= FILTER_ITEMS_MIN,
             FilterChoice::SingleShot => true,
-            FilterChoice::Wide => false,
+            FilterChoice::FullHash => false,
         };
         let is_approximate = matches!(shape.level, Level::Approximate { .. });
         shape.workers > 1 && wants_filter && !is_approximate
     }
 
-    /// What the exchange of a job will cost if so many entries come and share δ of them stands with several workers.
+    /// The expected cost of a job's exchange with `items` entries, of which several workers have the share δ.
     ///
     /// # Panics
     ///
@@ -206,8 +210,9 @@ impl Coordinator {
         if Self::needs_sample(self.shape, self.items, self.choice) {
             out.push(CoordinatorOutput::Sample(self.sample_order()));
         } else {
-            let places = self.place_bits();
-            let plan = plan_at_once(self.shape, self.items, places, self.choice, self.references);
+            let record_id_bits = self.record_id_bits();
+            let plan =
+                plan_at_once(self.shape, self.items, record_id_bits, self.choice, self.references);
             out.push(CoordinatorOutput::Plan(plan));
         }
     }
@@ -222,14 +227,14 @@ impl Coordinator {
         self.references.map_or(0, |references| references.entries)
     }
 
-    fn place_bits(&self) -> Option<PlaceBits> {
+    fn record_id_bits(&self) -> Option<RecordIdBits> {
         let bits_for = |values: u64| values.saturating_sub(1).checked_ilog2().map_or(0, |b| b + 1);
         let chunk = bits_for(self.chunks_end.into());
         let item = bits_for(self.chunk_items_max);
-        self.shape.report_kept.then_some(PlaceBits { chunk, item })
+        self.shape.report_kept.then_some(RecordIdBits { chunk, item })
     }
 
-    /// The plan of a job that needs no sample: one worker, few items, level `approximate`, or whole hashes by choice.
+    /// The plan of a job that needs no sample: one worker, few items, level `approximate`, or full hashes by choice.
     ///
     /// # Panics
     ///
@@ -238,23 +243,24 @@ impl Coordinator {
     pub fn plan_without_sample(
         shape: JobShape,
         items: u64,
-        place_bits: Option<PlaceBits>,
+        record_id_bits: Option<RecordIdBits>,
         choice: FilterChoice,
     ) -> Plan {
-        plan_at_once(shape, items, place_bits, choice, None)
+        plan_at_once(shape, items, record_id_bits, choice, None)
     }
 
     fn plan_from_sample(&self) -> Plan {
-        let place_bits = self.place_bits();
+        let record_id_bits = self.record_id_bits();
         let sampled = self.sample_entries as f64;
         let entries = (sampled / self.shape.sample_share()).clamp(1.0, self.items.max(1) as f64);
         let delta = self.delta(entries);
-        let question = question(self.shape, entries, delta, place_bits, self.references);
+        let question = question(self.shape, entries, delta, record_id_bits, self.references);
         let cost = sampled_cost(&question, self.choice);
-        plan(self.shape, cost, None, place_bits, &question)
+        plan(self.shape, cost, None, record_id_bits, &question)
     }
 
-    /// δ̂ = (c/s − e)/(1 − e): the share of candidates, less the share e that meets by chance in the sample's filter.
+    /// δ̂ = (c/s − e)/(1 − e), for c candidates among s sampled entries: the share of candidates, corrected by the expected
+    /// share e of false collisions in the sample's filter.
     fn delta(&self, entries: f64) -> f64 {
         if self.sample_entries == 0 {
             return 0.0;
@@ -272,17 +278,17 @@ impl Coordinator {
 fn plan_at_once(
     shape: JobShape,
     items: u64,
-    place_bits: Option<PlaceBits>,
+    record_id_bits: Option<RecordIdBits>,
     choice: FilterChoice,
     references: Option<ReferenceShape>,
 ) -> Plan {
     shape.validate().expect("a shape within its limits");
-    let question = question(shape, items as f64, 0.0, place_bits, references);
+    let question = question(shape, items as f64, 0.0, record_id_bits, references);
     let mut cost = if choice == FilterChoice::SingleShot {
         question.cheapest_filter().unwrap_or_else(|| cheapest(&question))
     } else {
-        let bits_per_entry = question.wide_bits();
-        Cost { mode: Mode::Wide, position_count: 0, refine_bits: 0, bits_per_entry }
+        let bits_per_entry = question.full_hash_bits();
+        Cost { mode: Mode::FullHash, position_count: 0, refine_bits: 0, bits_per_entry }
     };
     let mut truncation = None;
     if let Level::Approximate { false_positive_rate } = shape.level {
@@ -298,7 +304,7 @@ fn plan_at_once(
             Cost { mode: Mode::Local, position_count: 0, refine_bits: 0, bits_per_entry: 0.0 };
         cost = nothing;
     }
-    plan(shape, cost, truncation, place_bits, &question)
+    plan(shape, cost, truncation, record_id_bits, &question)
 }
 
 /// The cheapest exchange that the choice allows.
@@ -314,17 +320,17 @@ fn question(
     shape: JobShape,
     entries: f64,
     delta: f64,
-    place_bits: Option<PlaceBits>,
+    record_id_bits: Option<RecordIdBits>,
     references: Option<ReferenceShape>,
 ) -> CostQuestion {
-    let place_width = f64::from(place_bits.map_or(0, PlaceBits::total));
+    let record_id_width = f64::from(record_id_bits.map_or(0, RecordIdBits::total));
     let rank_bits = if shape.keep == Keep::Best { f64::from(RANK_BITS) } else { 0.0 };
     let item_bits = if shape.level == Level::Bytes { 8.0 * shape.item_bytes_mean } else { 0.0 };
     CostQuestion {
         workers: shape.workers,
         entries: entries.max(1.0),
         delta,
-        survivor_extra_bits: place_width + rank_bits + item_bits,
+        survivor_extra_bits: record_id_width + rank_bits + item_bits,
         references,
     }
 }
@@ -333,7 +339,7 @@ fn plan(
     shape: JobShape,
     cost: Cost,
     truncation: Option<Truncation>,
-    place_bits: Option<PlaceBits>,
+    record_id_bits: Option<RecordIdBits>,
     question: &CostQuestion,
 ) -> Plan {
     Plan {
@@ -342,7 +348,7 @@ fn plan(
         position_count: cost.position_count,
         refine_bits: cost.refine_bits,
         truncation,
-        place_bits,
+        record_id_bits,
         references: question.references,
         entries_estimate: question.entries,
         delta_estimate: question.delta,

@@ -1,4 +1,4 @@
-//! What an exchange will cost, in expected bits per entry, and the cheapest way to run it.
+//! The cost model: expected bits per entry of each way to run an exchange, and the cheapest way.
 //!
 //! With p workers, n entries, m positions, f = m/n and g = f·p the mean gap of one worker's stream to one owner:
 //!
@@ -7,46 +7,46 @@
 //!   candidates  d   = δ + (1−δ)·(1 − exp(−λ)),  λ = (1 − 1/p)/f + n_ref/m
 //!   one pass    C1  = R(g) + H2(d) + d·K
 //!   refine      C2  = R(g) + H2(d) + d·(r + H2(s) + s·K),  s = δ/d + (1 − δ/d)·2^−r
-//!   wide        C3  = 64 + R(2^64·p/n) + place bits
+//!   full hash   C3  = 64 + R(2^64·p/n) + record id bits
 //! ```
 //!
-//! δ is the share of entries that live on another worker too or among the n_ref reference entries, H2 the binary entropy, K the bits that settle one
-//! survivor. Only values of f whose gap lies at 1.5·2^B are tried: there a Rice code is within 0.003 bit of the best
-//! Golomb code. Single-shot forward cost after Sanders, Schlag, Müller 2013, doi:10.1109/BigData.2013.6691549;
-//! refinement and residue are Umbel's.
+//! δ is the share of entries that another worker or one of the n_ref reference entries has too, H2 the binary entropy, K
+//! the bits that a survivor sends in the settlement. Of the values of f those are tried for which g is 1.5·2^B: there a
+//! Rice code is within 0.003 bit of the best Golomb code. Single-shot forward cost after Sanders, Schlag, Müller 2013,
+//! doi:10.1109/BigData.2013.6691549; refinement and residue are Umbel's.
 
 use super::plan::{Mode, ReferenceShape};
 use crate::limits::REFINE_BITS_MAX;
 use std::ops::RangeInclusive;
 use umbel_bits::{RiceCode, binary_entropy_bits};
 
-/// A refined or one-pass exchange must cost less than this share of shipping every hash whole: it takes two or three
-/// exchanges of latency where `wide` takes one. Schlag measured the single-shot filter as faster up to about half
-/// duplicates (KIT 2013, doi:10.5445/IR/1000058832). Ours takes as much processor time as whole hashes where it has two
-/// thirds of their bytes, and twice as much where it has all of them (64 workers, 10^8 records).
+/// A filter is chosen if it costs at most this share of sending full hashes, because it takes two or three passes of
+/// latency and full hashes take one. Schlag measured the single-shot filter as faster up to about half duplicates (KIT
+/// 2013, doi:10.5445/IR/1000058832). Ours takes as much processor time as full hashes if it sends two thirds of their
+/// bytes, and twice as much if it sends all of them (64 workers, 10^8 records).
 const FILTER_SHARE_MAX: f64 = 0.55;
 
-/// Refining must save at least this share of the one-pass cost, or its two extra latencies are not worth it.
+/// A refinement is chosen if it saves at least this share of the one-pass cost, because it adds two latencies.
 const REFINE_SAVING_MIN: f64 = 0.03;
 
-/// Mean positions per entry that are worth trying.
+/// The range of mean positions per entry that are tried.
 const POSITIONS_PER_ENTRY: RangeInclusive<f64> = 0.5..=65_536.0;
 
 /// Largest B that is tried: with 1,024 workers 65,536 positions an entry have a mean gap below 2^27.
 const LOW_BITS_MAX: i32 = 27;
 
-/// What the cost of an exchange depends on.
+/// The parameters of the cost model.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CostQuestion {
     /// Workers, p.
     pub workers: u32,
     /// Locally distinct entries of all workers together, n.
     pub entries: f64,
-    /// Share of them that another worker holds too, δ, in [0, 1].
+    /// Share of them that another worker has too, δ, in [0, 1].
     pub delta: f64,
-    /// Bits that a survivor sends beside the rest of its hash: its place, its rank, and at level `bytes` its item.
+    /// Bits that a survivor sends besides the rest of its hash: its record id, its rank, and at level `bytes` its item.
     pub survivor_extra_bits: f64,
-    /// The hashes of earlier jobs, if there are any to compare with. They do not travel.
+    /// The hashes of earlier jobs, if there are any to compare with. They are not sent.
     pub references: Option<ReferenceShape>,
 }
 
@@ -59,12 +59,12 @@ pub struct Cost {
     pub position_count: u64,
     /// Refinement bits, r; 0 for one pass.
     pub refine_bits: u32,
-    /// Expected bits per entry, self-streams included, headers not.
+    /// Expected bits per entry, including frames from a worker to itself, without headers.
     pub bits_per_entry: f64,
 }
 
 impl CostQuestion {
-    /// Share d of entries that collide in a filter with `per_entry` positions an entry, truly or falsely.
+    /// Share d of entries that collide in a filter with `per_entry` positions per entry, truly or falsely.
     fn candidate_share(&self, per_entry: f64) -> f64 {
         let references = self.references.map_or(0.0, |references| references.entries as f64);
         let others = 1.0 - 1.0 / f64::from(self.workers) + references / self.entries;
@@ -88,28 +88,28 @@ impl CostQuestion {
         forward + d * (f64::from(refine_bits) + binary_entropy_bits(s) + s * settle)
     }
 
-    /// K: bits that settle one survivor.
+    /// K: bits that one survivor sends in the settlement.
     fn settle_bits(&self, position_count: u64, refine_bits: u32) -> f64 {
         f64::from(128 - position_count.ilog2() - refine_bits) + self.survivor_extra_bits
     }
 
-    /// Expected bits per entry when every entry ships its whole hash.
+    /// Expected bits per entry if every entry sends its full hash.
     #[must_use]
-    pub fn wide_bits(&self) -> f64 {
+    pub fn full_hash_bits(&self) -> f64 {
         let gap = 2f64.powi(64) * f64::from(self.workers) / self.entries;
         64.0 + RiceCode::for_mean_gap(gap).expected_bits(gap) + self.survivor_extra_bits
     }
 
-    fn wide(&self) -> Cost {
+    fn full_hash(&self) -> Cost {
         Cost {
-            mode: Mode::Wide,
+            mode: Mode::FullHash,
             position_count: 0,
             refine_bits: 0,
-            bits_per_entry: self.wide_bits(),
+            bits_per_entry: self.full_hash_bits(),
         }
     }
 
-    /// Position counts worth trying: those whose gap lies at 1.5·2^B.
+    /// The position counts to try: those whose mean gap g is 1.5·2^B.
     fn position_counts(&self) -> impl Iterator<Item = u64> + '_ {
         let per_entry = |low_bits: i32| 1.5 * f64::from(low_bits).exp2() / f64::from(self.workers);
         let worth = (0..=LOW_BITS_MAX).map(per_entry).filter(|f| POSITIONS_PER_ENTRY.contains(f));
@@ -119,8 +119,8 @@ impl CostQuestion {
         possible.map(|positions| positions as u64)
     }
 
-    /// The cheapest filter exchange with these numbers of refinement bits; of equal costs the one with fewer positions,
-    /// then with fewer bits. `None` if there is nothing to exchange.
+    /// The cheapest filter exchange with these numbers of refinement bits; among equal costs the one with fewer positions,
+    /// then with fewer bits. `None` if no position count is possible.
     fn cheapest_of(&self, refine_bits: RangeInclusive<u32>) -> Option<Cost> {
         let costs = self.position_counts().flat_map(|position_count| {
             refine_bits.clone().map(move |refine_bits| {
@@ -131,7 +131,7 @@ impl CostQuestion {
         costs.min_by(|a, b| a.bits_per_entry.total_cmp(&b.bits_per_entry))
     }
 
-    /// The cheapest filter exchange: refined, unless that would save too little. `None` if there is nothing to exchange.
+    /// The cheapest filter exchange: refined, unless that would save too little. `None` if no position count is possible.
     #[must_use]
     pub fn cheapest_filter(&self) -> Option<Cost> {
         let one_pass = self.cheapest_of(0..=0)?;
@@ -144,7 +144,7 @@ impl CostQuestion {
     }
 }
 
-/// The cheapest way to run the exchange: a filter, or whole hashes where a filter would save too little.
+/// The cheapest way to run the exchange: a filter, or full hashes if a filter would save too little.
 ///
 /// For a billion entries on 64 workers, 0.6 % of them shared, a filter with six positions an entry and about six
 /// refinement bits wins:
@@ -160,10 +160,12 @@ impl CostQuestion {
 /// ```
 #[must_use]
 pub fn cheapest(question: &CostQuestion) -> Cost {
-    let wide = question.wide();
+    let full_hash = question.full_hash();
     match question.cheapest_filter() {
-        Some(filter) if filter.bits_per_entry <= FILTER_SHARE_MAX * wide.bits_per_entry => filter,
-        _ => wide,
+        Some(filter) if filter.bits_per_entry <= FILTER_SHARE_MAX * full_hash.bits_per_entry => {
+            filter
+        }
+        _ => full_hash,
     }
 }
 
@@ -197,9 +199,9 @@ mod tests {
 
     #[test]
     fn whole_hashes_travel_where_most_entries_are_shared() {
-        assert_eq!(cheapest(&question(8, 0.9)).mode, Mode::Wide);
+        assert_eq!(cheapest(&question(8, 0.9)).mode, Mode::FullHash);
         assert_eq!(cheapest(&question(8, 0.1)).mode, Mode::Filter);
-        assert!((question(64, 0.0).wide_bits() - 105.6).abs() < 0.5);
+        assert!((question(64, 0.0).full_hash_bits() - 105.6).abs() < 0.5);
     }
 
     #[test]

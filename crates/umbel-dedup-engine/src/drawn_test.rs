@@ -9,9 +9,9 @@
 //! ...
 //! ```
 //!
-//! What is below the line is made anew and compared.
+//! The part below the line is computed and compared.
 
-use super::entry::{Entry, Keep, Place, WorkerId};
+use super::entry::{Entry, Keep, RecordId, WorkerId};
 use super::frame::{Frame, FrameKind, FrameLink};
 use super::payload::VerdictList;
 use super::plan::{JobShape, Level, Mode, Plan};
@@ -53,7 +53,7 @@ impl Drawing {
             report_kept: false,
             item_bytes_mean: 0.0,
         };
-        let plan = Coordinator::plan_without_sample(shape, 1, None, FilterChoice::Wide);
+        let plan = Coordinator::plan_without_sample(shape, 1, None, FilterChoice::FullHash);
         let plan = Plan { mode: Mode::Filter, position_count: 16, refine_bits: 2, ..plan };
         let items = |line: &str| {
             let (_, items) = line.split_once(": ").unwrap_or((line, ""));
@@ -74,10 +74,10 @@ impl Drawing {
         list
     }
 
-    /// Runs the exchange; lines by what they say, in order.
+    /// Runs the exchange, and returns its lines by kind, in order.
     fn play(&self) -> String {
         let mut said: BTreeMap<(u8, usize), Vec<&str>> = BTreeMap::new();
-        let mut doubtful: BTreeMap<(usize, u32), Vec<&str>> = BTreeMap::new();
+        let mut undecided: BTreeMap<(usize, u32), Vec<&str>> = BTreeMap::new();
         let mut dropped = vec![Vec::new(); self.read.len()];
         let mut mail = Vec::new();
         let mut workers = Vec::new();
@@ -90,8 +90,9 @@ impl Drawing {
             let (from, order) = mail.remove(0);
             let (to, frame) = match order {
                 Output::Send { to, frame } => (to.index(), frame),
-                Output::Settled { drops, .. } => {
-                    dropped[from].extend(drops.places.iter().map(|place| place.item() as usize));
+                Output::Decided { drops, .. } => {
+                    dropped[from]
+                        .extend(drops.record_ids.iter().map(|record_id| record_id.item() as usize));
                     continue;
                 }
                 other => panic!("unexpected {other:?}"),
@@ -101,12 +102,13 @@ impl Drawing {
             if decoded.kind.is_verdict() {
                 let asked = match decoded.kind {
                     FrameKind::PositionsVerdict => self.list(to, decoded.cell),
-                    _ => doubtful[&(to, decoded.cell)].clone(),
+                    _ => undecided[&(to, decoded.cell)].clone(),
                 };
                 let verdict = VerdictList::decode(&decoded, None).unwrap();
-                let meant: Vec<&str> = verdict.indexes.iter().map(|&i| asked[i as usize]).collect();
-                said.entry((decoded.kind as u8, to)).or_default().extend(&meant);
-                doubtful.insert((to, decoded.cell), meant);
+                let listed: Vec<&str> =
+                    verdict.indexes.iter().map(|&i| asked[i as usize]).collect();
+                said.entry((decoded.kind as u8, to)).or_default().extend(&listed);
+                undecided.insert((to, decoded.cell), listed);
             }
             let input = Input::Frame { from: WorkerId(from as u16), bytes: frame };
             workers[to].step(input, &mut outbox).unwrap();
@@ -123,7 +125,7 @@ impl Drawing {
         for cell in 0..shape.cells().get() {
             let entry = |(item, label): (usize, &String)| Entry {
                 hash: hash(label),
-                place: Place::new(worker as u32, item as u64),
+                record_id: RecordId::new(worker as u32, item as u64),
             };
             let entries = self.read[worker].iter().enumerate().map(entry);
             let own = entries.filter(|entry| shape.cells().cell_of(entry.hash.hi()) == cell);

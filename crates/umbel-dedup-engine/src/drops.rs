@@ -1,25 +1,25 @@
-//! What came of a cell: the items that are dropped.
+//! The result of a cell: the records that are dropped.
 
-use super::entry::{Place, Rank};
+use super::entry::{Rank, RecordId};
 
-/// Dropped items.
+/// The dropped records of one worker in one cell.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Drops {
-    /// Where each dropped item was read, in no particular order.
-    pub places: Vec<Place>,
-    /// Where the item kept in its stead was read, or the dropped one itself where that is one of a reference; empty
-    /// unless the job reports it.
-    pub kept: Vec<Place>,
-    /// How each dropped item ranks; empty unless the job reports the kept ones and keeps the best.
+    /// The dropped records, in no particular order.
+    pub record_ids: Vec<RecordId>,
+    /// For each of them the record that was kept for it, or its own id if it was dropped for a reference; empty unless the
+    /// job reports kept records.
+    pub kept: Vec<RecordId>,
+    /// The rank of each of them; empty unless the job reports kept records and keeps the best.
     pub ranks: Vec<Rank>,
-    /// How many were dropped for another worker's item.
+    /// How many were dropped for another worker's record.
     pub cross: u64,
-    /// How many were dropped for an item of a reference.
+    /// How many were dropped for a reference.
     pub reference: u64,
 }
 
 impl Drops {
-    pub(super) fn with_capacity(places: usize) -> Self {
-        Self { places: Vec::with_capacity(places), ..Self::default() }
+    pub(super) fn with_capacity(count: usize) -> Self {
+        Self { record_ids: Vec::with_capacity(count), ..Self::default() }
     }
 }

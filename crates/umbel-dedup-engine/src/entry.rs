@@ -1,6 +1,6 @@
-//! What the exchange is about: entries (a hash and where it was read), and which of equal ones stays.
+//! What is exchanged: entries (a hash and a record id), and the rule by which one of several equal ones is kept.
 
-use crate::limits::{PLACE_CHUNK_BITS, PLACE_ITEM_BITS};
+use crate::limits::{RECORD_ID_CHUNK_BITS, RECORD_ID_ITEM_BITS};
 use serde::{Deserialize, Serialize};
 use umbel_filter::ItemHash;
 
@@ -9,46 +9,50 @@ use umbel_filter::ItemHash;
 pub struct WorkerId(pub u16);
 
 impl WorkerId {
-    /// The worker's row in tables that have one row a worker.
+    /// The worker's index in tables with one row per worker.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Where an item was read: chunk (24 bits) and number in the chunk (40 bits). Its numeric order is the input order.
+/// Identifies a record within a job, or one part of it where records are compared in parts: the number of its chunk
+/// (24 bits) and its number in the chunk (40 bits). The numeric order of ids is the input order.
 ///
 /// ```
-/// use umbel_dedup_engine::Place;
-/// let place = Place::new(2, 7);
-/// assert_eq!((place.chunk(), place.item()), (2, 7));
-/// assert!(Place::new(1, 1_000) < place);
-/// assert_eq!(place.to_bits(), (2 << 40) + 7);
+/// use umbel_dedup_engine::RecordId;
+/// let record_id = RecordId::new(2, 7);
+/// assert_eq!((record_id.chunk(), record_id.item()), (2, 7));
+/// assert!(RecordId::new(1, 1_000) < record_id);
+/// assert_eq!(record_id.to_bits(), (2 << 40) + 7);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Place(u64);
+pub struct RecordId(u64);
 
-impl Place {
-    /// The place of item number `item` of chunk `chunk`.
+impl RecordId {
+    /// The id of item number `item` of chunk `chunk`.
     ///
     /// # Panics
     ///
-    /// If `chunk` needs more than 24 bits or `item` more than 40: the reader numbers both and knows the limits.
+    /// If `chunk` needs more than 24 bits or `item` more than 40. The reader assigns both and checks these limits.
     #[must_use]
     #[inline]
     pub const fn new(chunk: u32, item: u64) -> Self {
-        assert!(chunk < 1 << PLACE_CHUNK_BITS && item < 1 << PLACE_ITEM_BITS, "place out of range");
-        Self(((chunk as u64) << PLACE_ITEM_BITS) | item)
+        assert!(
+            chunk < 1 << RECORD_ID_CHUNK_BITS && item < 1 << RECORD_ID_ITEM_BITS,
+            "place out of range"
+        );
+        Self(((chunk as u64) << RECORD_ID_ITEM_BITS) | item)
     }
 
-    /// The place with these 64 bits, as [`Place::to_bits`] gave them.
+    /// The id with the 64 bits that [`RecordId::to_bits`] returned.
     #[must_use]
     #[inline]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// The place as one number, in input order.
+    /// The id as one number; its order is the input order.
     #[must_use]
     #[inline]
     pub const fn to_bits(self) -> u64 {
@@ -59,47 +63,47 @@ impl Place {
     #[must_use]
     #[inline]
     pub const fn chunk(self) -> u32 {
-        (self.0 >> PLACE_ITEM_BITS) as u32
+        (self.0 >> RECORD_ID_ITEM_BITS) as u32
     }
 
     /// The item's number in its chunk.
     #[must_use]
     #[inline]
     pub const fn item(self) -> u64 {
-        self.0 & ((1 << PLACE_ITEM_BITS) - 1)
+        self.0 & ((1 << RECORD_ID_ITEM_BITS) - 1)
     }
 }
 
-/// How an item ranks among equal ones where the best one stays: the smallest rank is the best.
+/// The sort key of a record among equal ones under [`Keep::Best`]: the smallest rank is kept.
 ///
-/// The driver makes it of a record's fields, so that "the largest value" and "the smallest value" are both a smallest
-/// rank here and what has no value comes last.
+/// The driver derives it from a field of the record: it maps both "largest value" and "smallest value" to the smallest
+/// rank, and a missing value to the largest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Rank(pub u64);
 
 /// Bits of a [`Rank`] on the wire.
 pub(super) const RANK_BITS: u32 = 64;
 
-/// Which of equal items stays.
+/// Which of several equal items is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Keep {
     /// The first in input order.
     First,
     /// The last in input order.
     Last,
-    /// The one with the smallest [`Rank`]; of equal ranks the first in input order.
+    /// The one with the smallest [`Rank`]; among equal ranks, the first in input order.
     Best,
 }
 
 impl Keep {
-    /// Whether the challenger stays instead of the holder, given where each was read, or where [`Keep::Best`] is
-    /// possible the rank and then the place.
+    /// Whether `challenger` is kept instead of `holder`. Both are record ids, or, where [`Keep::Best`] is possible,
+    /// pairs of rank and record id.
     ///
     /// ```
-    /// use umbel_dedup_engine::{Keep, Place, Rank};
-    /// assert!(Keep::First.prefers(Place::new(0, 1), Place::new(0, 2)));
-    /// assert!(Keep::Last.prefers(Place::new(0, 2), Place::new(0, 1)));
-    /// assert!(Keep::Best.prefers((Rank(3), Place::new(0, 2)), (Rank(5), Place::new(0, 1))));
+    /// use umbel_dedup_engine::{Keep, RecordId, Rank};
+    /// assert!(Keep::First.prefers(RecordId::new(0, 1), RecordId::new(0, 2)));
+    /// assert!(Keep::Last.prefers(RecordId::new(0, 2), RecordId::new(0, 1)));
+    /// assert!(Keep::Best.prefers((Rank(3), RecordId::new(0, 2)), (Rank(5), RecordId::new(0, 1))));
     /// ```
     #[must_use]
     #[inline]
@@ -111,30 +115,29 @@ impl Keep {
     }
 }
 
-/// What decides between equal items, in this order. What does not travel is zero everywhere and decides nothing.
+/// What decides which of several equal items is kept: the rank, then the record id. A field that is not sent is zero
+/// in all of them and so decides nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(super) struct Standing {
-    /// How the item ranks.
+pub(super) struct Priority {
     pub(super) rank: Rank,
-    /// Where it was read.
-    pub(super) place: Place,
+    pub(super) record_id: RecordId,
 }
 
-/// An item as the exchange knows it: 24 bytes, whatever the item's length.
+/// An item in the exchange: 24 bytes, whatever its length.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Entry {
     /// The item's hash.
     pub hash: ItemHash,
-    /// Where it was read.
-    pub place: Place,
+    /// The record that it was read from.
+    pub record_id: RecordId,
 }
 
-/// A record that shares its hash with another one: at level `bytes` its item must be read again and compared.
+/// At level `bytes`: a record whose hash equals that of another one. Its item must be read again and compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Suspect {
-    /// Where it was read.
-    pub place: Place,
-    /// Whether another worker holds the hash too; if not, the comparison is the worker's own affair.
+    /// The record.
+    pub record_id: RecordId,
+    /// Whether another worker has the hash too. If not, the worker compares alone and sends nothing.
     pub shared: bool,
 }
 
@@ -143,11 +146,11 @@ pub struct Suspect {
 pub struct Item {
     /// The item's hash.
     pub hash: ItemHash,
-    /// Where it was read.
-    pub place: Place,
+    /// The record that it was read from.
+    pub record_id: RecordId,
     /// As in [`Suspect::shared`].
     pub shared: bool,
-    /// How it ranks; counts only where the job keeps the best.
+    /// Its rank; used under [`Keep::Best`] alone.
     pub rank: Rank,
     /// The item's canonical bytes.
     pub bytes: Vec<u8>,

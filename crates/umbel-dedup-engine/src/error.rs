@@ -1,19 +1,19 @@
-//! What can go wrong in an exchange, and what the caller should do.
+//! The errors of an exchange, and what the caller does about each.
 
 use super::entry::WorkerId;
 use super::frame::FrameKind;
 use thiserror::Error;
 use umbel_bits::CodeError;
 
-/// Why a frame was refused. The worker's state is as before: fix or replace the sender, or send the frame again.
+/// Why a frame was refused. The worker's state is unchanged: fix or replace the sender, or send the frame again.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum FrameError {
-    /// The bytes end before the frame does. Wait for more, or treat the stream as broken.
+    /// The bytes end before the frame ends. Wait for more, or treat the stream as broken.
     #[error("frame ends after {got} bytes, {needed} are needed")]
     Truncated {
-        /// Bytes that the frame needs, as far as can be told.
+        /// Bytes that the frame needs, as far as they are known.
         needed: usize,
-        /// Bytes that came.
+        /// Received bytes.
         got: usize,
     },
     /// Bytes follow the frame. The stream is out of step: drop the connection.
@@ -22,12 +22,12 @@ pub enum FrameError {
         /// How many.
         extra: usize,
     },
-    /// Not one of our frames. Check the peer's address.
+    /// Not a frame of the exchange. Check the peer's address.
     #[error("frame starts with byte {got:#04x}, expected {expected:#04x}")]
     Magic {
         /// Our first byte.
         expected: u8,
-        /// The one that came.
+        /// The received one.
         got: u8,
     },
     /// Another version of the protocol. Run the same release on all workers.
@@ -63,7 +63,7 @@ pub enum FrameError {
     TooLarge {
         /// The field's name.
         field: &'static str,
-        /// The value that came.
+        /// The received value.
         got: u64,
         /// The limit.
         max: u64,
@@ -75,10 +75,10 @@ pub enum FrameError {
     Checksum {
         /// In the frame.
         got: u32,
-        /// Over what came.
+        /// Of the received bytes.
         computed: u32,
     },
-    /// A field that must equal what the plan or the stream says.
+    /// A field that differs from what the plan or the stream requires.
     #[error("header field `{field}` is {got}, expected {expected}")]
     Unexpected {
         /// The field's name.
@@ -118,66 +118,67 @@ pub enum ExchangeError {
         /// The limit.
         max: u32,
     },
-    /// A peer's frame was refused; the state is as before. Ask the peer to send it again, or fail the job.
+    /// A peer's frame was refused; the state is unchanged. Have the peer send it again, or fail the job.
     #[error("worker {from}, cell {cell:?}: refused frame", from = from.0)]
     Frame {
-        /// Who sent it.
+        /// The sender.
         from: WorkerId,
-        /// The cell in its header, if that could be read.
+        /// The cell in its header, if the header could be read.
         cell: Option<u32>,
         /// What is wrong with it.
         #[source]
         source: FrameError,
     },
-    /// A frame that makes sense only later or never: the sender is out of step. The state is as before.
+    /// A frame that is not possible in this state.: the sender is out of step. The state is
+    /// unchanged.
     #[error("worker {from}, cell {cell}: {kind:?} frame in the wrong phase", from = from.0)]
     OutOfPhase {
-        /// Who sent it.
+        /// The sender.
         from: WorkerId,
         /// The cell.
         cell: u32,
-        /// What it is.
+        /// The frame's kind.
         kind: FrameKind,
     },
-    /// A peer sent more frames ahead of the plan than it may have unacknowledged.
+    /// A peer sent more frames before the plan than it may have unacknowledged. The state is unchanged.
     #[error("worker {from} sent {max} frames before the plan", from = from.0)]
     TooEarly {
-        /// Who.
+        /// The sender.
         from: WorkerId,
         /// The limit.
         max: usize,
     },
-    /// A peer opens cells that this worker is far from: it does not keep to the order of cells, or wants to fill the
-    /// memory. The state is as before.
+    /// A peer sends frames of too many cells that this worker has not begun: it does not keep to the order of cells, or
+    /// is hostile. The state is unchanged.
     #[error(
         "worker {from} opens cell {cell} while {max} cells are open that this worker has not come to",
         from = from.0
     )]
     TooFarAhead {
-        /// Who.
+        /// The sender.
         from: WorkerId,
         /// The cell.
         cell: u32,
         /// The limit.
         max: usize,
     },
-    /// What a plan says is beyond a limit. All workers must run the same release.
+    /// A number of a received plan is beyond a limit. Run the same release on all workers.
     #[error("a plan with {field} {got}, at most {max} is possible")]
     Plan {
         /// The field's name.
         field: &'static str,
-        /// What it says.
+        /// Its value.
         got: u64,
         /// The limit.
         max: u64,
     },
-    /// The driver asked for something that does not fit the job: a bug in the driver.
+    /// An input that is not possible in this state: a bug of the driver.
     #[error("driver out of step: {what}")]
     Driver {
-        /// What was asked.
+        /// What would have been possible.
         what: &'static str,
     },
-    /// A cell holds more entries than 32-bit indexes can number. Use more cells.
+    /// A worker has more entries in a cell than the limit. Use more cells.
     #[error("cell {cell} holds {got} entries, at most {max} are possible: use more cells")]
     CellTooLarge {
         /// The cell.
@@ -189,31 +190,31 @@ pub enum ExchangeError {
     },
 }
 
-/// Why a relay refused a neighbour's message; nothing of it was taken. Drop the connection and fail the job.
+/// Why a worker refused a neighbour's message; nothing of it was used. Drop the connection and fail the job.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum RelayError {
-    /// The message's form is broken.
+    /// The message is malformed.
     #[error("worker {neighbour}: refused message of frames", neighbour = neighbour.0)]
     Message {
-        /// Who sent it.
+        /// The neighbour.
         neighbour: WorkerId,
         /// What is wrong with it.
         #[source]
         source: FrameError,
     },
-    /// A frame whose path does not lead this way: the neighbour has another grid, so run the same release everywhere.
+    /// A frame whose path does not lead from the neighbour to this worker. Run the same release everywhere.
     #[error(
         "worker {neighbour} handed worker {me} a frame from {from} to {to}, which does not pass there",
         neighbour = neighbour.0, me = me.0, from = from.0, to = to.0
     )]
     Path {
-        /// Who made the frame.
+        /// The frame's sender.
         from: WorkerId,
-        /// For whom it is.
+        /// Its receiver.
         to: WorkerId,
-        /// Who sent it here.
+        /// The neighbour.
         neighbour: WorkerId,
-        /// Here.
+        /// This worker.
         me: WorkerId,
     },
 }

@@ -1,16 +1,17 @@
-//! The data frame of the exchange: what one worker sends another.
+//! The frame: the unit that one worker sends to another, in the exchange and while groups are counted.
 //!
 //! ```text
 //! 0       1         2      3       4       5                                             | then
 //! | 'U'   | version | kind | flags | param | cell | sequence | count | covered | bytes   | crc32c u32 LE | payload
 //! |  u8   |   u8    |  u8  |  u8   |  u8   |  LEB128 each, shortest form; covered only in verdicts
-//! flags: 1 LAST of the stream, 2 RAW bitmap, 4 WIDE, 8 FINAL, 16 PLACE, 32 COMPLEMENT, 64 SCORE, 128 CAUSE
+//! flags: 1 LAST of the stream, 2 RAW bitmap, 4 FULL_HASH, 8 FINAL, 16 RECORD_ID, 32 COMPLEMENT, 64 SCORE, 128 CAUSE
 //! ```
 //!
-//! A *stream* is (sender, receiver, kind, cell) and `sequence` counts its frames. `param` is the Rice parameter of
-//! positions and verdicts, the bits of a refinement, the residue bits of a settlement. Job, sender, receiver and
-//! attempt are known from the connection and do not travel: they enter the checksum as a prefix, so a frame that
-//! reaches another job or worker is refused like a damaged one. Nothing is allocated from a header.
+//! A *stream* is the frames with the same sender, receiver, kind and cell; `sequence` counts them. `param` is the Rice
+//! parameter of positions and verdicts, the number of bits of a refinement, or of residue bits of a settlement. Job,
+//! sender, receiver and attempt are known from the connection and are not sent. They are a prefix of what the checksum
+//! covers, so a frame that reaches another job or worker is refused like a damaged one. Decoding a frame allocates
+//! nothing.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -24,20 +25,20 @@ const MAGIC: u8 = b'U';
 /// Version of the frame and of the payloads.
 const VERSION: u8 = 1;
 
-/// The limit of a payload, as the header's fields have it.
+/// The limit of a payload, in the type of header fields.
 #[expect(clippy::cast_possible_truncation, reason = "below 2 GiB")]
 const PAYLOAD_BYTES_MAX: u32 = FRAME_PAYLOAD_BYTES_MAX as u32;
 
 /// Bytes of the checksum.
 const CHECKSUM_BYTES: usize = 4;
 
-/// What a frame carries. A verdict has the kind it answers plus 16.
+/// What a frame contains. A verdict has the number of the kind that it answers plus 16.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum FrameKind {
     /// Positions of the sender's entries in the cell.
     Positions = 1,
-    /// Fresh hash bits of the candidates.
+    /// Refinement bits of the candidates' hashes.
     Refine = 2,
     /// The rest of the survivors' hashes.
     Settle = 3,
@@ -45,9 +46,10 @@ pub enum FrameKind {
     Items = 4,
     /// Positions of the sample.
     Sample = 5,
-    /// A range of the sender's records, of a tally.
+    /// Group counting: the sender owns this range of records, and asks which records were dropped for them.
     Ask = 6,
-    /// For which of them the sender has dropped records, and how many.
+    /// Group counting, answer to [`FrameKind::Ask`]: for which records of the range the sender has dropped others, and
+    /// how many.
     Claims = 7,
     /// Answer to positions.
     PositionsVerdict = 17,
@@ -57,12 +59,12 @@ pub enum FrameKind {
     SettleVerdict = 19,
     /// Answer to items.
     ItemsVerdict = 20,
-    /// Answer to claims: how large the groups are.
+    /// Group counting, answer to claims: the sizes of the groups.
     Sizes = 23,
 }
 
 impl FrameKind {
-    /// All kinds, for tables with one row a kind.
+    /// All kinds, for tables with one row per kind.
     pub const ALL: [FrameKind; 12] = [
         FrameKind::Positions,
         FrameKind::Refine,
@@ -82,15 +84,16 @@ impl FrameKind {
         Self::ALL.into_iter().find(|kind| *kind as u8 == byte)
     }
 
-    /// Whether the frame answers another one.
+    /// Whether the frame is an owner's answer.
     #[must_use]
     pub const fn is_verdict(self) -> bool {
         self as u8 > 16
     }
 
-    /// Whether the frame belongs to a tally and not to the exchange of cells; its `cell` is the number of a range.
+    /// Whether the frame belongs to the counting of groups and not to the exchange of cells. Its `cell` is the number of a
+    /// range of records.
     #[must_use]
-    pub const fn is_of_tally(self) -> bool {
+    pub const fn is_group_count(self) -> bool {
         matches!(self, Self::Ask | Self::Claims | Self::Sizes)
     }
 
@@ -113,31 +116,31 @@ pub(crate) mod flag {
     /// A verdict as a bitmap instead of a list.
     pub(crate) const RAW: u8 = 2;
     /// Positions are whole hashes.
-    pub(crate) const WIDE: u8 = 4;
-    /// The verdict's list is of drops; what it does not list is kept.
+    pub(crate) const FULL_HASH: u8 = 4;
+    /// The verdict lists drops; entries that it does not list are kept.
     pub(crate) const FINAL: u8 = 8;
-    /// Places follow the entries (or the drops).
-    pub(crate) const PLACE: u8 = 16;
-    /// The verdict lists the indexes that it is *not* about.
+    /// Record ids follow: the entries' own, or in a verdict those of the kept records.
+    pub(crate) const RECORD_ID: u8 = 16;
+    /// The verdict lists the indexes that are *not* in it.
     pub(crate) const COMPLEMENT: u8 = 32;
     /// Ranks follow the entries.
     pub(crate) const SCORE: u8 = 64;
-    /// A bit for each drop follows the list: whether it is for a reference.
+    /// A bit per drop follows the list: whether it is for a reference.
     pub(crate) const CAUSE: u8 = 128;
 
     /// The flags that a kind may carry.
     pub(super) const fn allowed(kind: super::FrameKind) -> u8 {
         use super::FrameKind as K;
         match kind {
-            K::Positions => LAST | WIDE | PLACE | SCORE,
+            K::Positions => LAST | FULL_HASH | RECORD_ID | SCORE,
             K::Refine | K::Sample | K::Ask | K::Claims | K::Sizes => LAST,
-            K::Settle | K::Items => LAST | PLACE | SCORE,
-            _ => LAST | RAW | FINAL | PLACE | COMPLEMENT | CAUSE,
+            K::Settle | K::Items => LAST | RECORD_ID | SCORE,
+            _ => LAST | RAW | FINAL | RECORD_ID | COMPLEMENT | CAUSE,
         }
     }
 }
 
-/// What both ends of a connection know and every frame's checksum covers.
+/// What both ends of a connection know. Every frame's checksum covers it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FrameLink {
     /// The job.
@@ -146,7 +149,7 @@ pub struct FrameLink {
     pub sender: u16,
     /// Who receives.
     pub receiver: u16,
-    /// Incarnation of the sender: rises when it is started again elsewhere.
+    /// The attempt at the exchange that the frame belongs to.
     pub attempt: u32,
 }
 
@@ -185,7 +188,7 @@ pub struct Frame<'a> {
     pub flags: u8,
     /// Parameter of the payload's code.
     pub param: u8,
-    /// The cell, or in a tally the range.
+    /// The cell; while groups are counted, the number of the range.
     pub cell: u32,
     /// Number of the frame in its stream.
     pub sequence: u32,
@@ -222,7 +225,7 @@ impl<'a> Frame<'a> {
         bytes
     }
 
-    /// Reads a frame that came over this link.
+    /// Decodes a frame that was received over this link.
     ///
     /// # Errors
     ///
@@ -268,8 +271,7 @@ impl<'a> Frame<'a> {
         Ok(Self { kind, flags, param, cell, sequence, count, covered, payload })
     }
 
-    /// Kind and cell of a frame, by its first bytes alone: where to take it. They may be damaged; only [`Frame::decode`]
-    /// tells.
+    /// Kind and cell of a frame, from its first bytes alone, to route it. Damage is found by [`Frame::decode`], not here.
     ///
     /// # Errors
     ///
@@ -289,7 +291,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Appends an LEB128 number: seven bits a byte, low ones first, the top bit says that more follow.
+/// Appends a LEB128 number: seven bits per byte, low ones first; the top bit is set if more bytes follow.
 pub(crate) fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
     loop {
         let low = (value & 0x7f) as u8;
@@ -302,7 +304,7 @@ pub(crate) fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
     }
 }
 
-/// Reads a header field by field; never beyond the bytes that came.
+/// Reads a header field by field, within the received bytes.
 pub(super) struct HeaderReader<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) at: usize,

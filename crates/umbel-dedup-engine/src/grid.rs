@@ -1,9 +1,9 @@
-//! Who talks to whom: directly, or over a grid in which every frame takes at most two hops.
+//! Routes of frames between workers: direct, or over a grid in at most two hops.
 //!
-//! With p workers a direct exchange has p − 1 connections a worker and p² streams; at a thousand workers that is a
-//! thousand buffers each, and messages so short that they are mostly headers. The grid puts workers in rows of
-//! ⌈√p⌉; a worker talks to its row and its column only. Kurpicz, Mehnert, Sanders, Schimek, "Scalable Distributed
-//! String Sorting", ESA 2024, arXiv:2404.16517, use the same exchange on 49,152 cores.
+//! With p workers a direct exchange has p − 1 connections per worker and p² streams. At a thousand workers that is a
+//! thousand buffers per worker, and messages so short that they are mostly headers. The grid has rows of ⌈√p⌉ workers;
+//! a worker has connections to the workers of its row and its column. Kurpicz, Mehnert, Sanders, Schimek, "Scalable
+//! Distributed String Sorting", ESA 2024, arXiv:2404.16517, use the same exchange on 49,152 cores.
 //!
 //! ```text
 //!         column 0  1  2  3        11 workers: the last row is ragged
@@ -12,8 +12,8 @@
 //!  row 2         8  9 10
 //! ```
 //!
-//! What it costs, plainly: a frame that is relayed travels twice, so the bytes on the wire nearly double. What it
-//! buys: 2·(√p − 1) connections a worker, and messages as long as the frames of a whole row or column together.
+//! Cost: a relayed frame is sent twice, so the bytes on the wire nearly double. Gain: 2·(√p − 1) connections per
+//! worker, and messages that contain the frames of a whole row or column.
 
 use super::entry::WorkerId;
 use crate::limits::DIRECT_WORKERS_MAX;
@@ -21,14 +21,14 @@ use crate::limits::DIRECT_WORKERS_MAX;
 /// How frames reach their receivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Route {
-    /// Every worker has a connection to every other one.
+    /// Every worker has a connection to every other worker.
     Direct,
     /// Over a grid, in at most two hops.
     Grid,
 }
 
 impl Route {
-    /// The route of a job with so many workers: the grid above [`DIRECT_WORKERS_MAX`].
+    /// The route of a job with this many workers: the grid above [`DIRECT_WORKERS_MAX`].
     ///
     /// ```
     /// use umbel_dedup_engine::Route;
@@ -41,7 +41,7 @@ impl Route {
     }
 }
 
-/// The places of a job's workers in the grid. A direct exchange is a grid of one row.
+/// The rows and columns of a job's workers. A direct exchange is a grid of one row.
 ///
 /// ```
 /// use umbel_dedup_engine::{Grid, Route, WorkerId};
@@ -57,7 +57,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The grid of a job with so many workers.
+    /// The grid of a job with this many workers.
     ///
     /// # Panics
     ///
@@ -88,7 +88,7 @@ impl Grid {
         (worker.0 / self.columns, worker.0 % self.columns)
     }
 
-    /// The worker at this place, if there is one: the last row may be short.
+    /// The worker in this row and column, if there is one: the last row may be short.
     fn at(self, row: u16, column: u16) -> Option<WorkerId> {
         let worker = row.checked_mul(self.columns)?.checked_add(column)?;
         (worker < self.workers).then_some(WorkerId(worker))
@@ -101,12 +101,12 @@ impl Grid {
         a.0 == b.0 || a.1 == b.1
     }
 
-    /// Who passes frames on between two workers; `None` if they are neighbours. Along the sender's row, then down the
-    /// receiver's column; where the sender's row is too short for that, along its column first.
+    /// The worker that forwards frames between two workers; `None` if they are neighbours. It is in the sender's row and
+    /// the receiver's column, or, if the sender's row is too short for that, in the receiver's row and the sender's column.
     ///
     /// # Panics
     ///
-    /// Perhaps, if there is no such worker.
+    /// If there is no such worker, it may panic.
     #[must_use]
     pub fn relay(self, from: WorkerId, to: WorkerId) -> Option<WorkerId> {
         if self.are_neighbours(from, to) {
@@ -117,7 +117,7 @@ impl Grid {
         Some(relay.expect("only the last row is short, and two workers in it are neighbours"))
     }
 
-    /// To whom `me` hands a frame for `to`.
+    /// The worker to which `me` sends a frame for `to`.
     ///
     /// # Panics
     ///
@@ -127,14 +127,14 @@ impl Grid {
         self.relay(me, to).unwrap_or(to)
     }
 
-    /// Everybody that a worker has a connection to, rising, without itself.
+    /// The workers that a worker has connections to, ascending, without itself.
     pub fn neighbours(self, me: WorkerId) -> impl Iterator<Item = WorkerId> {
         let all = (0..self.workers).map(WorkerId);
         all.filter(move |&other| other != me && self.are_neighbours(me, other))
     }
 
-    /// Share of the ordered pairs of different workers whose frames take two hops, in [0, 1]: what the wire carries
-    /// more than in a direct exchange, where all streams are equally long.
+    /// Share of the ordered pairs of different workers whose frames take two hops, in [0, 1]. If all streams are equally
+    /// long, the wire carries this share more than in a direct exchange.
     ///
     /// ```
     /// use umbel_dedup_engine::{Grid, Route};
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn every_pair_meets_in_two_hops() {
         for workers in sizes() {
-            // Of the largest, every 13th sender: they stand in all columns and all rows.
+            // Of the largest, every 13th sender: these are in all columns and all rows.
             walk(workers, ids(workers).step_by(if workers > 300 { 13 } else { 1 }));
         }
     }

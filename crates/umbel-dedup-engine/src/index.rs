@@ -1,19 +1,19 @@
-//! An index of hashes in a file: what an earlier job has kept, for later jobs to compare with.
+//! An index: a file of sorted hashes of the items that a job has kept, for later jobs to compare with.
 //!
 //! ```text
 //! 0 "UMBI" | 4 version u16 | 6 index_bits u8 | 7 B u8 | 8 seed u64 | 16 spec digest 16 B | 32 count u64
 //! 40 block_bits u32 | 44 zero 16 B | 60 crc32c of these 60 bytes
 //! 64 directory: 2^block_bits × ( offset u64 | count u32 | crc32c u32 )
-//!    blocks, one for every value of the leading block_bits of hi, one behind the other:
+//!    blocks, one for every value of the leading block_bits of hi, one after the other:
 //!    hashes in rising order, each  Rice(hi − previous hi, at first − the block's start) | leading index_bits − 64 bits of lo
 //! ```
 //!
-//! Numbers are little-endian, bits most significant first. A block's checksum covers the file's header (but for
-//! the count), the block's number, offset and count, and its bytes, so a block that is moved, cut or taken from another file is found out like
-//! a damaged one. A block has some 4,096 hashes: whoever wants a range of hashes reads the directory and that range's
-//! blocks, never the file as a whole.
+//! Numbers are little-endian, bits most significant first. A block's checksum covers the file's header (without its
+//! count), the block's number, offset, count and bytes, so a block that was moved, cut or taken from another file is
+//! refused like a damaged one. A block has about 4,096 hashes. To read a range of hashes, read the header, the directory
+//! and the blocks of that range.
 //!
-//! Of a hash 64, 96 or all 128 bits are stored, 4.4, 8.4 or 12.4 bytes an item among 10^9.
+//! 64, 96 or all 128 bits of a hash are stored: 4.4, 8.4 or 12.4 bytes per item among 10^9.
 
 mod header;
 mod reader;
@@ -37,10 +37,10 @@ pub const INDEX_HEADER_BYTES: usize = 64;
 /// Bytes of a directory entry.
 pub const INDEX_DIRECTORY_ENTRY_BYTES: usize = 16;
 
-/// Hashes of a block, in the mean, or up to twice as many: some 20 to 100 KiB, one read of a disk.
+/// The least mean number of hashes in a block; it can be up to twice as many: 20 to 100 KiB, one read from a disk.
 const BLOCK_ITEMS_MEAN: u64 = 4096;
 
-/// Most hashes of a block: a thousand times the mean, which no file of hashes comes near, and 256 MiB in memory.
+/// Most hashes of a block: a thousand times the mean, which uniform hashes do not reach, and 256 MiB in memory.
 const BLOCK_ITEMS_MAX: u32 = 1 << 24;
 
 /// Most bytes of a hash in a block: an escaped gap and 64 bits of `lo` have 21.

@@ -1,11 +1,11 @@
-//! Level `bytes`: items whose hashes are equal are compared byte by byte.
+//! Level `bytes`: items with equal hashes are compared byte by byte.
 //!
-//! The sender splits the classes of equal hashes that it holds into variants of equal bytes and drops all but the
-//! best of each. One item of each variant that another worker might hold too goes to the owner, which groups by
-//! bytes alone: equal bytes have equal hashes.
+//! The sender groups its items with equal hashes into *variants* of equal bytes, and keeps one item per variant. If
+//! another worker has the hash too, that item is sent to the owner, which compares bytes alone, since equal bytes have
+//! equal hashes, and answers which of the sent items are dropped.
 
 use super::drops::Drops;
-use super::entry::{Item, Keep, Place, Rank, Standing};
+use super::entry::{Item, Keep, Priority, Rank, RecordId};
 use super::error::FrameError;
 use super::frame::{Frame, FrameKind, push_varint};
 use super::payload::{VerdictList, expect_at_most};
@@ -13,16 +13,16 @@ use super::plan::Plan;
 use super::sender::Draft;
 use crate::limits::FRAME_PAYLOAD_BYTES_CUT;
 
-/// Items of one worker with equal bytes: the best of them, and the others.
+/// One worker's items with equal bytes: the priority of the kept one, and those of the others.
 #[derive(Debug)]
 struct Variant {
-    best: Standing,
-    others: Vec<Standing>,
+    best: Priority,
+    others: Vec<Priority>,
     shared: bool,
     bytes: Vec<u8>,
 }
 
-/// What a sender knows of its items in one cell.
+/// A sender's items in one cell.
 #[derive(Debug, Default)]
 pub(super) struct SenderItems {
     variants: Vec<Variant>,
@@ -31,29 +31,29 @@ pub(super) struct SenderItems {
 }
 
 impl SenderItems {
-    /// Splits items into variants, in the order of (hash, bytes).
+    /// Groups items into variants, ordered by (hash, bytes).
     pub(super) fn split(mut items: Vec<Item>, keep: Keep) -> Self {
         let order = |item: &Item| {
             let rank = if keep == Keep::Best { item.rank } else { Rank::default() };
-            Standing { rank, place: item.place }
+            Priority { rank, record_id: item.record_id }
         };
         items.sort_by(|a, b| (a.hash, &a.bytes, order(a)).cmp(&(b.hash, &b.bytes, order(b))));
         let mut variants: Vec<Variant> = Vec::new();
         let mut hash = None;
         let mut local_collisions = 0;
         for item in items {
-            let standing = order(&item);
+            let priority = order(&item);
             let Item { hash: item_hash, shared, bytes, .. } = item;
             let same_hash = hash.replace(item_hash) == Some(item_hash);
             match variants.last_mut().filter(|variant| same_hash && variant.bytes == bytes) {
-                Some(variant) if keep.prefers(standing, variant.best) => {
-                    variant.others.push(std::mem::replace(&mut variant.best, standing));
+                Some(variant) if keep.prefers(priority, variant.best) => {
+                    variant.others.push(std::mem::replace(&mut variant.best, priority));
                 }
-                Some(variant) => variant.others.push(standing),
+                Some(variant) => variant.others.push(priority),
                 None => {
-                    // The owner counts the collisions of shared hashes: only it sees all their variants.
+                    // Collisions of shared hashes are counted by the owner, which gets all their variants.
                     local_collisions += u64::from(same_hash && !shared);
-                    variants.push(Variant { best: standing, others: Vec::new(), shared, bytes });
+                    variants.push(Variant { best: priority, others: Vec::new(), shared, bytes });
                 }
             }
         }
@@ -62,19 +62,19 @@ impl SenderItems {
         Self { variants, sent, local_collisions }
     }
 
-    /// How many items the owner is asked about.
+    /// How many items are sent to the owner.
     pub(super) fn sent_count(&self) -> usize {
         self.sent as usize
     }
 
-    /// Different items with equal hashes that no other worker holds.
+    /// Different items with equal hashes that no other worker has.
     pub(super) fn local_collisions(&self) -> u64 {
         self.local_collisions
     }
 
-    /// The items for the owner, in frames of at least one item.
+    /// The frames for the owner, each with at least one item.
     pub(super) fn drafts(&self, plan: &Plan) -> Vec<Draft> {
-        let bits = plan.item_standing_bits();
+        let bits = plan.item_priority_bits();
         let mut payloads = Vec::new();
         let mut payload = Vec::new();
         let mut count = 0;
@@ -82,8 +82,8 @@ impl SenderItems {
             if bits.rank > 0 {
                 payload.extend(variant.best.rank.0.to_le_bytes());
             }
-            if bits.place.is_some() {
-                payload.extend(variant.best.place.to_bits().to_le_bytes());
+            if bits.record_id.is_some() {
+                payload.extend(variant.best.record_id.to_bits().to_le_bytes());
             }
             push_varint(&mut payload, variant.bytes.len() as u64);
             payload.extend_from_slice(&variant.bytes);
@@ -98,64 +98,64 @@ impl SenderItems {
         Draft::stream(FrameKind::Items, bits.flags(), 0, payloads)
     }
 
-    /// All dropped places, given the owner's verdict on the items that were sent.
+    /// All dropped records, given the owner's verdict on the items that were sent.
     pub(super) fn decided(&self, plan: &Plan, verdict: &VerdictList) -> Drops {
         let mut drops = Drops::default();
-        let reports_ranks = plan.place_bits.is_some() && plan.shape.keep == Keep::Best;
+        let reports_ranks = plan.record_id_bits.is_some() && plan.shape.keep == Keep::Best;
         let mut sent = 0u32;
         let mut listed = 0usize;
         for variant in &self.variants {
-            let mut keeper = variant.best.place;
+            let mut kept_for_others = variant.best.record_id;
             if variant.shared {
                 if verdict.indexes.get(listed) == Some(&sent) {
                     drops.cross += 1;
-                    drops.places.push(variant.best.place);
+                    drops.record_ids.push(variant.best.record_id);
                     drops.ranks.extend(reports_ranks.then_some(variant.best.rank));
                     if let Some(&kept) = verdict.kept.get(listed) {
-                        keeper = kept;
+                        kept_for_others = kept;
                         drops.kept.push(kept);
                     }
                     listed += 1;
                 }
                 sent += 1;
             }
-            drops.places.extend(variant.others.iter().map(|other| other.place));
+            drops.record_ids.extend(variant.others.iter().map(|other| other.record_id));
             if reports_ranks {
                 drops.ranks.extend(variant.others.iter().map(|other| other.rank));
             }
-            if plan.place_bits.is_some() {
-                drops.kept.extend(variant.others.iter().map(|_| keeper));
+            if plan.record_id_bits.is_some() {
+                drops.kept.extend(variant.others.iter().map(|_| kept_for_others));
             }
         }
         drops
     }
 }
 
-/// An item as the owner hears of it.
-pub(super) struct HeardItem {
-    pub(super) standing: Standing,
+/// An item at the owner.
+pub(super) struct ReceivedItem {
+    pub(super) priority: Priority,
     pub(super) bytes: Vec<u8>,
 }
 
 /// Reads all items of a frame.
-pub(super) fn read_items(frame: &Frame<'_>, plan: &Plan) -> Result<Vec<HeardItem>, FrameError> {
-    let bits = plan.item_standing_bits();
+pub(super) fn read_items(frame: &Frame<'_>, plan: &Plan) -> Result<Vec<ReceivedItem>, FrameError> {
+    let bits = plan.item_priority_bits();
     let word_bytes = |travels: bool| if travels { 8 } else { 0 };
-    let head_bytes = 1 + word_bytes(bits.rank > 0) + word_bytes(bits.place.is_some());
+    let head_bytes = 1 + word_bytes(bits.rank > 0) + word_bytes(bits.record_id.is_some());
     expect_at_most("count", frame.count as usize, frame.payload.len() / head_bytes)?;
     let mut rest = frame.payload;
     let mut items = Vec::with_capacity(frame.count as usize);
     for _ in 0..frame.count {
-        let mut standing = Standing::default();
+        let mut priority = Priority::default();
         if bits.rank > 0 {
-            standing.rank = Rank(read_word(&mut rest)?);
+            priority.rank = Rank(read_word(&mut rest)?);
         }
-        if bits.place.is_some() {
-            standing.place = Place::from_bits(read_word(&mut rest)?);
+        if bits.record_id.is_some() {
+            priority.record_id = RecordId::from_bits(read_word(&mut rest)?);
         }
         let length = read_length(&mut rest)?;
         let (bytes, tail) = rest.split_at_checked(length).ok_or(past_end(length, rest.len()))?;
-        items.push(HeardItem { standing, bytes: bytes.to_vec() });
+        items.push(ReceivedItem { priority, bytes: bytes.to_vec() });
         rest = tail;
     }
     if rest.is_empty() { Ok(items) } else { Err(FrameError::TrailingBytes { extra: rest.len() }) }

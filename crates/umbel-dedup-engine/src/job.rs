@@ -1,33 +1,33 @@
-//! A job over many workers, from the first word to the commit, as two machines.
+//! A job over many workers, from joining to the commit, as two state machines: [`JobCoordinator`] and [`JobWorker`].
 //!
 //! ```text
 //!   coordinator                          every worker
 //!     │ ◄── Join (what is durable)         opens its scratch
-//!     │  Read        ──►                   reads its input; entries to scratch
-//!     │ ◄── ReadDone                       C: all have read
-//!     │  Stop a      ──►                   ends what it exchanges, tells which cells are settled
-//!     │ ◄── Stopped a                      C: all have stopped
-//!     │  Sample a    ──►                   (once a job) owners count what collides
+//!     │  Read          ──►                 reads its input; entries to scratch
+//!     │ ◄── ReadDone                       coordinator waits for all
+//!     │  Stop a        ──►                 ends an earlier attempt's exchange
+//!     │ ◄── Stopped a (decided cells)      coordinator waits for all
+//!     │  Sample a      ──►                 (once per job) owners count collisions
 //!     │ ◄── Sampled a
-//!     │  Exchange a  ──►                   every cell that is not settled everywhere
-//!     │ ◄── Exchanged a                    C: all cells are settled
-//!     │  Tally a     ──►                   (if outputs tell of groups) how large each one is
-//!     │ ◄── Tallied a                      C: all know theirs, durably
-//!     │  Write       ──►                   outputs aside
-//!     │ ◄── Written                        C: all outputs are durable
-//!     │  Commit      ──►                   outputs under their names
-//!     │ ◄── Committed                      C: all stand there
-//!     │  Add         ──►                   (if the job adds) what stays into the filter of a cluster
+//!     │  Exchange a    ──►                 exchanges every cell that is not decided at all workers
+//!     │ ◄── Exchanged a                    coordinator waits for all
+//!     │  CountGroups a ──►                 (if outputs name groups) counts the groups
+//!     │ ◄── GroupsCounted a                coordinator waits for all
+//!     │  Write         ──►                 writes outputs under temporary names
+//!     │ ◄── Written                        coordinator waits for all: all outputs are durable
+//!     │  Commit        ──►                 renames outputs to their names
+//!     │ ◄── Committed                      coordinator waits for all
+//!     │  Add           ──►                 (if the job adds) adds kept items to a cluster's filter
 //!     │ ◄── Added
 //! ```
 //!
-//! Whatever breaks while cells are exchanged or groups are counted (a worker, a connection) ends the *attempt*: all
-//! stop, what is settled everywhere stays settled, and the next attempt exchanges the rest. A cell that one worker had
-//! settled and another had not is exchanged again, with the same verdicts, for they depend on entries alone. Groups
-//! are counted again until all workers know theirs; who knows them already only answers. Reading and writing are a
-//! worker's own affair: only the lost worker does them again, from its last mark. So is asking a filter of a cluster for
-//! what would stay, which comes before writing; and since nobody adds before all have written, no worker is told of what
-//! this job has added.
+//! If a worker or a connection fails while cells are exchanged or groups are counted, the *attempt* `a` ends: all
+//! workers stop, cells that are decided at all workers remain decided, and the next attempt exchanges the others. A cell
+//! that was decided at some workers is exchanged again, with the same verdicts, since these depend on the entries alone.
+//! Groups are counted again until all workers have theirs durably; a worker that has them still answers the others. A
+//! failure while reading or writing concerns one worker, which continues from its last journal record. That holds for
+//! queries to a cluster's filter, too, which a worker sends before it writes; since no worker adds before all have
+//! written, no query returns what this job has added.
 
 #[cfg(test)]
 mod acts_test;
@@ -42,12 +42,14 @@ mod window;
 mod worker;
 
 pub use cell_set::CellSet;
-pub use coordinator::{CoordinatorMark, JobCoordinator, JobEvent, JobInput, JobOutput, JobRules};
+pub use coordinator::{
+    CoordinatorJournalRecord, JobCoordinator, JobEvent, JobInput, JobOutput, JobRules,
+};
 pub use messages::{
-    Counts, Forecast, KnownReferences, Order, ReadOrder, Stage, Tallied, TallyOrder, Word,
-    WriteOrder, Written,
+    Counts, Forecast, GroupCountOrder, GroupCountResult, KnownReferences, Order, ReadOrder, Stage,
+    WorkerMessage, WriteOrder, Written,
 };
 pub use outcome::{JobFailure, JobResult};
 pub use shape::shape_for;
 pub use window::CellWindow;
-pub use worker::{JobWorker, WorkerEvent, WorkerMark, WorkerOutput};
+pub use worker::{JobWorker, WorkerEvent, WorkerJournalRecord, WorkerOutput};

@@ -1,5 +1,5 @@
-//! What a cell's owner does with the hashes of earlier jobs: entries that meet one are dropped for it, before anything
-//! is compared among the entries themselves.
+//! References at a cell's owner: entries that equal a hash of an earlier job are dropped for it, before the remaining
+//! entries are compared with each other.
 
 use super::owner::{Decision, Member, OwnerCell};
 use super::payload::VerdictList;
@@ -7,7 +7,7 @@ use super::plan::{Mode, Plan};
 use umbel_filter::ItemHash;
 
 impl OwnerCell {
-    /// Takes what the references hold of the cell; `None` if it was told before, or knows no references.
+    /// Takes the references' hashes in the cell; `None` if they came before, or the plan has no references.
     pub(super) fn take_references(
         &mut self,
         plan: &Plan,
@@ -29,7 +29,7 @@ impl OwnerCell {
     }
 }
 
-/// The references' hashes as the plan compares them: rising, each once.
+/// The references' hashes as the plan compares them: ascending, each once.
 fn known_hashes(plan: &Plan, mut hashes: Vec<ItemHash>) -> Vec<ItemHash> {
     for hash in &mut hashes {
         *hash = counted(plan, *hash);
@@ -42,12 +42,12 @@ fn known_hashes(plan: &Plan, mut hashes: Vec<ItemHash>) -> Vec<ItemHash> {
     hashes
 }
 
-/// What of a hash the references know.
+/// A hash with every bit cleared that the references do not store.
 fn counted(plan: &Plan, hash: ItemHash) -> ItemHash {
     plan.references.map_or(hash, |references| references.bits.apply(hash))
 }
 
-/// Takes the members out that a reference holds: for each sender their indexes, rising.
+/// Removes the members that equal a reference, and returns their indexes by sender, ascending.
 pub(super) fn take_known(
     plan: &Plan,
     known: &[ItemHash],
@@ -55,7 +55,7 @@ pub(super) fn take_known(
     senders: usize,
 ) -> Vec<Vec<u32>> {
     let mut taken = vec![Vec::new(); senders];
-    // At level approximate keys are no whole hashes any more: what is left of them counts in full.
+    // At level approximate keys can be (group, refinement bits) and no hashes: they are compared as they are.
     let key = |hash| if plan.truncation.is_some() { hash } else { counted(plan, hash) };
     if !known.is_empty() {
         members.retain(|member| {
@@ -71,7 +71,7 @@ pub(super) fn take_known(
 }
 
 impl VerdictList {
-    /// Adds the drops that are for a reference, whose indexes rise.
+    /// Adds the drops that are for a reference; `known` is ascending.
     pub(super) fn add_known(&mut self, known: &[u32]) {
         let input = self.indexes.iter().map(|&index| (index, false));
         let mut all: Vec<(u32, bool)> =

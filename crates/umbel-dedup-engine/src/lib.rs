@@ -1,18 +1,20 @@
 //! Cluster-wide duplicate detection by an exchange of single-shot Bloom filters.
 //!
-//! p workers hold items. Equal items on any of them shall leave one survivor, chosen by input order, while only one
-//! or two bytes travel per item. Each worker hashes its items once, drops local repeats and sends, for every *cell*
-//! of the hash space, the sorted positions of its entries as gaps in a Rice code to the cell's owner. The owner sees
-//! where two workers hit the same position and answers with *verdicts*: indexes into the sender's own list. Only
-//! what collided is refined by a few fresh hash bits, and only what still collides sends the rest of its 128-bit
-//! hash. Sanders, Schlag, Müller, "Communication Efficient Algorithms for Fundamental Big Data Problems", IEEE
-//! BigData 2013, doi:10.1109/BigData.2013.6691549; the positional refinement and the residue coding are Umbel's.
+//! Input: p workers, each with the records of its part of the input. Output: for each worker the ids of the records
+//! that it drops, so that one record is kept of all that have equal items. One or two bytes travel per item.
+//!
+//! Each worker hashes its items once, drops repeats among its own, and sends to the owner of every *cell* of the hash
+//! space the sorted positions of its entries there, as gaps in a Rice code. The owner finds the positions that two
+//! workers share and answers with *verdicts*: indexes into the sender's list. Entries that collided (candidates) send
+//! a few more hash bits; those that still collide (survivors) send the rest of the 128-bit hash. Sanders, Schlag,
+//! Müller, "Communication Efficient Algorithms for Fundamental Big Data Problems", IEEE BigData 2013,
+//! doi:10.1109/BigData.2013.6691549; the positional refinement and the residue coding are Umbel's.
 //!
 //! ```text
 //!   sender                                    owner of the cell
-//!     │  Positions  (gaps of pos = H·m)  ──►   positions that two workers hit
+//!     │  Positions  (gaps of pos = H·m)  ──►   positions that two workers share
 //!     │  ◄── Verdict 1: candidates
-//!     │  Refine     (r fresh bits each)  ──►   (position, bits) that two workers hit
+//!     │  Refine     (r more bits each)   ──►   (position, bits) that two workers share
 //!     │  ◄── Verdict 2: survivors
 //!     │  Settle     (rest of the hash)   ──►   equal hashes: keep the best, drop the others
 //!     │  ◄── Verdict 3: drops
@@ -20,9 +22,11 @@
 //!     │  ◄── Verdict 4: drops
 //! ```
 //!
-//! [`Coordinator`] counts, samples and chooses the [`Plan`]; [`Worker`] is both halves of the exchange. Silence is
-//! not uniqueness: an entry is kept only when a verdict covered its index. Between hundreds of workers frames travel
-//! over a [`Grid`], in which every worker has some 2·√p neighbours, who pass on what is for others.
+//! [`Coordinator`] adds up the workers' counts, orders a sample and chooses the [`Plan`]; [`Worker`] is sender and
+//! owner. A missing verdict never keeps an entry: it is kept when a verdict covered its index. With hundreds of
+//! workers frames travel over a [`Grid`], in which a worker has about 2·√p neighbours, which forward the frames of
+//! others. [`job`] runs the exchange as one phase of a job that survives crashes; [`GroupCounter`] counts, after the
+//! exchange, how many records each kept one stands for; [`IndexWriter`] stores kept hashes for later jobs.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation))]
 
@@ -36,6 +40,7 @@ mod entry;
 mod error;
 mod frame;
 mod grid;
+mod group_count;
 mod index;
 mod items;
 pub mod job;
@@ -50,7 +55,6 @@ mod relay;
 mod report;
 mod sample;
 mod sender;
-mod tally;
 mod worker;
 #[cfg(test)]
 mod worker_test;
@@ -58,20 +62,22 @@ mod worker_test;
 pub use coordinator::{Coordinator, CoordinatorInput, CoordinatorOutput, FilterChoice};
 pub use cost::{Cost, CostQuestion, cheapest};
 pub use drops::Drops;
-pub use entry::{Entry, Item, Keep, Place, Rank, Suspect, WorkerId};
+pub use entry::{Entry, Item, Keep, Rank, RecordId, Suspect, WorkerId};
 pub use error::{ExchangeError, FrameError, RelayError};
 pub use frame::{Frame, FrameKind, FrameLink};
 pub use grid::{Grid, Route};
+pub use group_count::{
+    Claim, Group, GroupCountInput, GroupCountOutput, GroupCountShape, GroupCounter, GroupSize,
+    RecordPart, RecordRange, group_count_bits_per_entry,
+};
 pub use index::{
     INDEX_DIRECTORY_ENTRY_BYTES, INDEX_HEADER_BYTES, IndexBits, IndexDirectory, IndexError,
     IndexExtent, IndexHeader, IndexSpec, IndexWriter, SpecDigest,
 };
 pub use list::LocalList;
-pub use plan::{JobShape, Level, Mode, PlaceBits, Plan, ReferenceShape, SampleOrder, Truncation};
+pub use plan::{
+    JobShape, Level, Mode, Plan, RecordIdBits, ReferenceShape, SampleOrder, Truncation,
+};
 pub use relay::Passage;
 pub use report::ExchangeReport;
-pub use tally::{
-    Claim, Group, GroupSize, PlaceRange, RecordPart, Tally, TallyInput, TallyOutput, TallyShape,
-    tally_bits_per_entry,
-};
 pub use worker::{Input, Output, Worker};

@@ -1,59 +1,58 @@
-//! Every limit of the exchange, named, with its reason. Each is checked before anything is allocated for it.
+//! The limits of exchange and job, with their reasons. Each is checked before memory is allocated for what it limits.
 
-/// Most workers of one duplicate-detection job. Every cell has a stream from each worker, so headers alone are
-/// workers² of some twelve bytes a pass.
+/// Most workers of a job. Every cell has a stream from each worker, so headers alone are workers² times about twelve
+/// bytes per pass.
 pub const DEDUP_WORKERS_MAX: u32 = 1024;
 
-/// Most attempts at the exchange of one job that anybody may tell of. Each takes a broken connection, so no job comes
-/// so far, and the numbers behind it are free for all that follow.
+/// The largest number of an attempt that a joining worker may name. Every attempt takes a broken connection, so no job
+/// reaches it, and the numbers above it remain for the attempts that follow.
 pub const JOB_ATTEMPT_MAX: u32 = 1 << 24;
 
-/// Most workers that talk to each other directly. Above it every one would hold hundreds of connections with their
-/// buffers, and send messages too short to pay for a packet: the exchange goes over a grid of two hops instead, which
-/// costs nearly twice the bytes.
+/// Most workers with direct connections. With more, each would have hundreds of connections with their buffers, and send
+/// messages too short for a packet; then the exchange goes over a grid with two hops, at nearly twice the bytes.
 pub const DIRECT_WORKERS_MAX: u32 = 256;
 
-/// Most cells (hash ranges that are exchanged one at a time) of a job: 1,024 workers with 64 cells each, and sixteen
-/// times that for jobs whose cells must be small.
+/// Most cells (hash ranges that are exchanged one at a time) of a job: sixteen times 1,024 workers with 64 cells each, for
+/// jobs whose cells must be small.
 pub const DEDUP_CELLS_MAX: u32 = 1 << 20;
 
-/// Bits of a [`Place`](crate::Place) that number the chunk: 16 million chunks are a petabyte at 64 MiB each.
-pub const PLACE_CHUNK_BITS: u32 = 24;
+/// Bits of a [`RecordId`](crate::RecordId) that number the chunk: 16 million chunks are a petabyte at 64 MiB each.
+pub const RECORD_ID_CHUNK_BITS: u32 = 24;
 
-/// Bits of a [`Place`](crate::Place) that number the item in its chunk.
-pub const PLACE_ITEM_BITS: u32 = 40;
+/// Bits of a [`RecordId`](crate::RecordId) that number the item in its chunk.
+pub const RECORD_ID_ITEM_BITS: u32 = 40;
 
-/// Most refinement bits: beyond 24 they cost more than settling a survivor ever saves (r* ≈ log2(128·ln 2) = 6.5).
+/// Most refinement bits. More than 24 cost more than a survivor's settlement can save (r* ≈ log2(128·ln 2) = 6.5).
 pub const REFINE_BITS_MAX: u32 = 24;
 
-/// A frame is cut when its payload has grown to this: large enough that the header is nothing, small enough that
-/// 1,024 peers with two frames each stay below 2 GiB.
+/// A frame is complete when its payload has grown to this: large enough that the header does not matter, small enough
+/// that two frames from each of 1,024 peers take about 2 GiB.
 pub const FRAME_PAYLOAD_BYTES_CUT: usize = 1 << 20;
 
-/// Largest payload accepted from a peer. Only a frame of items can pass the cut: it holds at least one whole item,
-/// and the largest record that umbel reads is 1 GiB.
+/// Largest payload accepted from a peer: a frame of items has at least one whole item, and the largest record that Umbel
+/// reads is 1 GiB.
 pub const FRAME_PAYLOAD_BYTES_MAX: usize = (1 << 30) + FRAME_PAYLOAD_BYTES_CUT;
 
-/// Most entries of one worker in one cell. A cell is meant to be worked on in cache; this leaves room for inputs
-/// whose size was guessed a thousand times too small, and keeps every index in 32 bits.
+/// Most entries of one worker in one cell. Cells are planned to fit into the cache; this allows inputs whose size was
+/// estimated a thousand times too small, and every index fits into 32 bits.
 pub const CELL_ENTRIES_MAX: usize = 1 << 28;
 
-/// Frames a worker keeps for later when they arrive before its own orders, a peer. A sender has at most this many
-/// frames unacknowledged.
+/// Most frames per peer that a worker stores when they come before its sample order or plan. A sender has at most this
+/// many frames unacknowledged.
 pub const EARLY_FRAMES_PER_PEER_MAX: usize = 4;
 
-/// Cells that peers may open at an owner that has not come to them itself. Workers that keep to the order of cells are
-/// at most two segments ahead in each of four lanes, and one that has fewer lanes sees all eight in one.
+/// Most cells at an owner of which peers have sent frames and which it has not begun itself. Workers that keep to the
+/// order of cells are at most two segments ahead in each of four tasks, so a worker with one task gets eight.
 pub const DEDUP_CELLS_AHEAD_MAX: usize = 64;
 
-/// Most places of a range of a tally: few enough that their counts (8 bytes each) are nothing beside the least memory of
-/// a worker, many enough that the frames about a range are nothing beside what it took to read its records.
-pub const TALLY_RANGE_PLACES_MAX: u64 = 1 << 18;
+/// Most records of a range while groups are counted: few enough that their counters (8 bytes each) are small compared
+/// with the least memory of a worker, and enough that a range's frames cost little compared with reading its records.
+pub const GROUP_COUNT_RANGE_RECORDS_MAX: u64 = 1 << 18;
 
-/// Fewest places of a range of a tally, however many workers are asked about it: with fewer, empty answers of 1,024
-/// workers would cost more than a byte a record.
-pub const TALLY_RANGE_PLACES_MIN: u64 = 1 << 15;
+/// Fewest records of a range while groups are counted, for any number of workers: with fewer, the empty answers of 1,024
+/// workers would cost more than a byte per record.
+pub const GROUP_COUNT_RANGE_RECORDS_MIN: u64 = 1 << 15;
 
-/// Claims on one range of a tally, of all workers together, if every record of it stands with each of them. They are held
-/// coded, in a byte or two each. No worker is asked for more at once, however large the job.
-pub const TALLY_RANGE_CLAIMS_MAX: u64 = 1 << 24;
+/// Most claims on one range while groups are counted, of all workers together: as many as if every worker had dropped
+/// others for every record of it. They are stored encoded, in one or two bytes each.
+pub const GROUP_COUNT_RANGE_CLAIMS_MAX: u64 = 1 << 24;

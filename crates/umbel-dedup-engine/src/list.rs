@@ -1,23 +1,23 @@
-//! A worker's list for one cell: its distinct entries in hash order, and the local repeats that it left out.
+//! A worker's entries of one cell, sorted by hash: one per distinct hash, and apart from them the local repeats.
 
-use super::entry::{Entry, Keep, Place, Rank};
+use super::entry::{Entry, Keep, Rank, RecordId};
 use umbel_filter::{HashRange, ItemHash};
 
-/// An entry that a worker dropped in favour of its own entry `index`.
+/// An entry that was dropped because the same worker has an equal one, which it keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Repeat {
     /// The index of the kept entry in the list.
     pub(super) index: u32,
-    /// Where the dropped item was read.
-    pub(super) place: Place,
+    /// The dropped record.
+    pub(super) record_id: RecordId,
 }
 
-/// Distinct entries of one worker in one cell, rising by hash, and what was left out.
+/// One worker's entries of one cell: one per distinct hash, in ascending order, and the repeats.
 ///
 /// ```
-/// use umbel_dedup_engine::{Entry, Keep, LocalList, Place};
+/// use umbel_dedup_engine::{Entry, Keep, LocalList, RecordId};
 /// use umbel_filter::{HashRange, ItemHash};
-/// let entry = |hi, item| Entry { hash: ItemHash::new(hi, 0), place: Place::new(0, item) };
+/// let entry = |hi, item| Entry { hash: ItemHash::new(hi, 0), record_id: RecordId::new(0, item) };
 /// let list = LocalList::build(vec![entry(9, 0), entry(4, 1), entry(9, 2)], HashRange::WHOLE, Keep::First);
 /// assert_eq!(list.entries(), [entry(4, 1), entry(9, 0)]);
 /// ```
@@ -25,32 +25,33 @@ pub(super) struct Repeat {
 pub struct LocalList {
     entries: Vec<Entry>,
     repeats: Vec<Repeat>,
-    /// Of each entry and of each repeat; empty unless the best stays. Apart from them, so that they stay small.
+    /// The rank of each entry; empty unless the job keeps the best. Kept apart so that entries stay small.
     ranks: Vec<Rank>,
+    /// The rank of each repeat; empty unless the job keeps the best.
     repeat_ranks: Vec<Rank>,
 }
 
-/// An entry and its rank while they are sorted together.
+/// An entry with its rank, for sorting.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct RankedEntry {
     hash: ItemHash,
     rank: Rank,
-    place: Place,
+    record_id: RecordId,
 }
 
 /// Below this many entries a plain sort is fastest.
 const SCATTER_ENTRIES_MIN: usize = 64;
 
-/// Mean entries of a scatter bucket: few enough for insertion sort, many enough that the buckets' counters are
-/// small beside the entries.
+/// Mean number of entries in a bucket: few enough for insertion sort, and enough that the buckets' counters take
+/// little memory compared with the entries.
 const BUCKET_ENTRIES_MEAN: usize = 2;
 
 impl LocalList {
-    /// Sorts a worker's entries of a cell and keeps one a hash, by the keep rule.
+    /// Sorts a worker's entries of a cell and keeps one per hash, by the keep rule.
     ///
     /// # Panics
     ///
-    /// If there are 2^32 entries or more; the worker checks its limit before.
+    /// If there are 2^32 entries or more. The worker checks `CELL_ENTRIES_MAX` before.
     #[must_use]
     pub fn build(entries: Vec<Entry>, range: HashRange, keep: Keep) -> Self {
         let mut entries = sort(entries, range, |entry| entry.hash);
@@ -61,12 +62,12 @@ impl LocalList {
             if kept > 0 && entries[kept - 1].hash == entry.hash {
                 let holder = &mut entries[kept - 1];
                 let index = u32::try_from(kept - 1).expect("fewer than 2^32 entries");
-                let dropped = if keep.prefers(entry.place, holder.place) {
-                    std::mem::replace(&mut holder.place, entry.place)
+                let dropped = if keep.prefers(entry.record_id, holder.record_id) {
+                    std::mem::replace(&mut holder.record_id, entry.record_id)
                 } else {
-                    entry.place
+                    entry.record_id
                 };
-                repeats.push(Repeat { index, place: dropped });
+                repeats.push(Repeat { index, record_id: dropped });
             } else {
                 entries[kept] = entry;
                 kept += 1;
@@ -76,65 +77,65 @@ impl LocalList {
         Self { entries, repeats, ..Self::default() }
     }
 
-    /// As [`LocalList::build`], where the item with the smallest rank stays, of equal ranks the first in input order.
-    /// `ranks` are those of the entries.
+    /// As [`LocalList::build`], for [`Keep::Best`]: keeps the entry with the smallest rank, among equal ranks the first
+    /// in input order. `ranks` has one rank per entry.
     ///
     /// # Panics
     ///
     /// As [`LocalList::build`].
     #[must_use]
     pub fn build_ranked(entries: &[Entry], ranks: &[Rank], range: HashRange) -> Self {
-        let ranked = entries.iter().zip(ranks).map(|(&Entry { hash, place }, &rank)| RankedEntry {
-            hash,
-            rank,
-            place,
-        });
+        let ranked = entries
+            .iter()
+            .zip(ranks)
+            .map(|(&Entry { hash, record_id }, &rank)| RankedEntry { hash, rank, record_id });
         let sorted = sort(ranked.collect(), range, |entry| entry.hash);
         let mut list = Self::default();
-        // The best of a class comes first.
-        for RankedEntry { hash, rank, place } in sorted {
+        // Of equal hashes the entry to keep comes first.
+        for RankedEntry { hash, rank, record_id } in sorted {
             if list.entries.last().is_some_and(|last| last.hash == hash) {
                 let index = u32::try_from(list.entries.len() - 1).expect("fewer than 2^32 entries");
-                list.repeats.push(Repeat { index, place });
+                list.repeats.push(Repeat { index, record_id });
                 list.repeat_ranks.push(rank);
             } else {
-                list.entries.push(Entry { hash, place });
+                list.entries.push(Entry { hash, record_id });
                 list.ranks.push(rank);
             }
         }
         list
     }
 
-    /// The distinct entries, rising by hash.
+    /// The distinct entries, in ascending order of hashes.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// Bytes that the list takes in memory.
+    /// Bytes of memory that the list takes, without ranks.
     pub(super) fn held_bytes(&self) -> usize {
         let (entries, repeats) = (self.entries.capacity(), self.repeats.capacity());
         entries * size_of::<Entry>() + repeats * size_of::<Repeat>()
     }
 
-    /// The repeats, rising by the index of what stayed.
+    /// The repeats, in ascending order of the index of the kept entry.
     pub(super) fn repeats(&self) -> &[Repeat] {
         &self.repeats
     }
 
-    /// The ranks of the repeats; empty unless the best stays.
+    /// The ranks of the repeats; empty unless the job keeps the best.
     pub(super) fn repeat_ranks(&self) -> &[Rank] {
         &self.repeat_ranks
     }
 
-    /// How an entry ranks; 0 unless the best stays.
+    /// The rank of an entry; 0 unless the job keeps the best.
     pub(super) fn rank(&self, index: usize) -> Rank {
         self.ranks.get(index).copied().unwrap_or_default()
     }
 }
 
-/// Sorts by hash, then by what else an entry has. Hashes are uniform in the range, so one scatter by their leading bits leaves buckets of
-/// a handful of entries; a bucket that a hot item or an attacker has filled is sorted by comparison like any slice.
+/// Sorts by hash, then by the other fields. Hashes are uniform in the range, so scattering entries by their leading bits
+/// once leaves buckets of a few entries, each of which a comparison sort finishes. A bucket that a frequent item or an
+/// attacker has filled takes that comparison sort O(n log n), no more.
 fn sort<E: Copy + Ord>(
     mut entries: Vec<E>,
     range: HashRange,
@@ -157,7 +158,7 @@ fn sort<E: Copy + Ord>(
     for bucket in 1..=buckets {
         ends[bucket] += ends[bucket - 1];
     }
-    // ends[b] is where bucket b starts, and after the scatter where it ends.
+    // ends[b] is the start of bucket b now, and its end after the scatter.
     let mut sorted = entries.clone();
     for entry in &entries {
         let slot = &mut ends[bucket_of(hash(entry))];
@@ -193,7 +194,7 @@ mod tests {
                 .enumerate()
                 .map(|(item, hi)| Entry {
                     hash: ItemHash::new(range.start() + if hot { hi % 3 } else { hi % width }, hi % 2),
-                    place: Place::new(0, (item as u64 * 7919) % 1000),
+                    record_id: RecordId::new(0, (item as u64 * 7919) % 1000),
                 })
                 .collect();
             let mut expected = entries.clone();
@@ -212,7 +213,7 @@ mod tests {
                 .enumerate()
                 .map(|(item, &hi)| Entry {
                     hash: ItemHash::new(hi, 1),
-                    place: Place::new(0, item as u64),
+                    record_id: RecordId::new(0, item as u64),
                 })
                 .collect();
             let list = LocalList::build(entries.clone(), HashRange::WHOLE, keep);
@@ -220,12 +221,12 @@ mod tests {
             prop_assert!(list.entries().is_sorted_by(|a, b| a.hash < b.hash));
             for entry in list.entries() {
                 let mut same = entries.iter().filter(|other| other.hash == entry.hash);
-                prop_assert!(!same.any(|other| keep.prefers(other.place, entry.place)));
+                prop_assert!(!same.any(|other| keep.prefers(other.record_id, entry.record_id)));
             }
             for repeat in list.repeats() {
                 let kept = list.entries()[repeat.index as usize];
-                prop_assert!(keep.prefers(kept.place, repeat.place));
-                let dropped = entries[repeat.place.item() as usize];
+                prop_assert!(keep.prefers(kept.record_id, repeat.record_id));
+                let dropped = entries[repeat.record_id.item() as usize];
                 prop_assert_eq!(dropped.hash, kept.hash);
             }
         }
@@ -236,22 +237,22 @@ mod tests {
         ) {
             let entry = |(item, &(hi, _)): (usize, &(u64, u64))| Entry {
                 hash: ItemHash::new(hi, 1),
-                place: Place::new(0, item as u64),
+                record_id: RecordId::new(0, item as u64),
             };
             let entries: Vec<Entry> = drawn.iter().enumerate().map(entry).collect();
             let ranks: Vec<Rank> = drawn.iter().map(|&(_, rank)| Rank(rank)).collect();
             let list = LocalList::build_ranked(&entries, &ranks, HashRange::WHOLE);
-            let standing = |place: Place| (ranks[place.item() as usize], place);
+            let priority = |record_id: RecordId| (ranks[record_id.item() as usize], record_id);
             prop_assert_eq!(list.entries().len() + list.repeats.len(), entries.len());
             for (index, kept) in list.entries().iter().enumerate() {
                 let class = entries.iter().filter(|entry| entry.hash == kept.hash);
-                let best = class.map(|entry| standing(entry.place)).min();
-                prop_assert_eq!(best, Some((list.rank(index), kept.place)));
+                let best = class.map(|entry| priority(entry.record_id)).min();
+                prop_assert_eq!(best, Some((list.rank(index), kept.record_id)));
             }
             for (repeat, &rank) in list.repeats().iter().zip(list.repeat_ranks()) {
-                prop_assert_eq!(standing(repeat.place).0, rank);
+                prop_assert_eq!(priority(repeat.record_id).0, rank);
                 let kept = list.entries()[repeat.index as usize];
-                prop_assert_eq!(entries[repeat.place.item() as usize].hash, kept.hash);
+                prop_assert_eq!(entries[repeat.record_id.item() as usize].hash, kept.hash);
             }
         }
     }

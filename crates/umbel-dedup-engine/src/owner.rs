@@ -1,13 +1,20 @@
-//! The owning half of a worker, for one cell: what all workers said of it, and the verdicts.
+//! The owning half of a worker, for one cell: receives the streams of all senders and answers them with verdicts.
+//!
+//! Passes follow each other as positions, refinement bits (if the plan has any), residues, and at level `bytes` items.
+//! A pass is answered when the streams of all senders have ended: in the first pass every worker sends one, in later
+//! passes those with entries in the verdict before. In a filter pass a verdict lists the entries whose key another
+//! sender has too; once whole hashes (or items) are compared it lists the entries to drop. References take part as one
+//! more sender, behind the workers, whose stream the owner fills by itself (see [`super::known`]).
 
 use super::collide::Collided;
-use super::entry::{Place, Standing, WorkerId};
+use super::entry::{Priority, RecordId, WorkerId};
 use super::error::FrameError;
 use super::frame::{Frame, FrameKind, flag};
-use super::items::{HeardItem, read_items};
+use super::items::{ReceivedItem, read_items};
 use super::known::take_known;
 use super::payload::{
-    ResidueBits, Settled, VerdictList, expect_at_most, read_positions, read_refine, read_wide,
+    FullEntry, ResidueBits, VerdictList, expect_at_most, read_full_hashes, read_positions,
+    read_refine,
 };
 use super::plan::{Mode, Plan};
 use super::sender::Draft;
@@ -15,27 +22,27 @@ use crate::limits::CELL_ENTRIES_MAX;
 use umbel_filter::{HashRange, ItemHash};
 use umbel_step::planted::{self, Planted};
 
-/// What the owner has heard from one sender in the present pass, and knows from earlier ones.
+/// What the owner has received from one sender in this pass, and keeps of earlier passes.
 #[derive(Default)]
 pub(super) struct Stream {
     next_sequence: u32,
     pub(super) ended: bool,
-    /// Entries that the sender still owes in this pass; `None`: as many as it likes, up to the limit.
+    /// Entries that the sender must still send in this pass; `None` in the first pass: any number up to the limit.
     owed: Option<usize>,
-    /// Entries that were heard in this pass.
-    heard: usize,
+    /// Entries received in this pass.
+    received: usize,
     /// Positions of the sender's entries, then of its candidates, then of its survivors.
     pub(super) positions: Vec<u64>,
-    /// For each of those: the number of its collided position.
+    /// For each of those: the number of its collided key among the collided keys of the last filter pass.
     groups: Vec<u32>,
-    /// For each of those: its refinement bits, once heard.
+    /// For each of those: its refinement bits, once received.
     bits: Vec<u64>,
-    /// Whole hashes, from a wide stream or a settlement.
-    settled: Vec<Settled>,
-    items: Vec<HeardItem>,
+    /// Whole hashes, from a stream of full hashes or restored from positions and residues.
+    full_entries: Vec<FullEntry>,
+    items: Vec<ReceivedItem>,
 }
 
-/// What the owner decided: verdicts to send, and whether the cell is done.
+/// The end of a pass: verdicts to send, and whether the cell is done.
 pub(super) struct Decision {
     pub(super) verdicts: Vec<(WorkerId, Draft)>,
     pub(super) done: bool,
@@ -46,17 +53,17 @@ pub(super) struct OwnerCell {
     pass: FrameKind,
     pub(super) streams: Vec<Stream>,
     shared_hashes: u64,
-    /// What the references hold of the cell, rising, as far as it may still meet an entry. Its positions and bits are
-    /// the last stream, that of one more sender.
+    /// The references' hashes in the cell, ascending, less those that an earlier pass has ruled out. Their positions and
+    /// refinement bits are in the last stream.
     pub(super) references: Vec<ItemHash>,
-    /// At level `bytes`: different items with equal hashes that it has found.
+    /// At level `bytes`: how many different items had equal hashes.
     pub(super) collisions: u64,
-    /// Entries that another worker truly holds too.
+    /// Entries whose whole hash another worker has too.
     pub(super) shared: u64,
 }
 
 impl OwnerCell {
-    /// An owner that has heard nothing yet.
+    /// An owner that has received nothing.
     pub(super) fn new(plan: &Plan) -> Self {
         let senders = plan.shape.workers + u32::from(plan.references.is_some());
         Self {
@@ -69,20 +76,20 @@ impl OwnerCell {
         }
     }
 
-    /// Bytes of its streams in memory; items are not counted.
+    /// Bytes of memory that its streams take; items are not counted.
     pub(super) fn held_bytes(&self) -> usize {
         let streams = self.streams.iter();
         let streams: usize = streams.map(|stream| size_of::<Stream>() + stream.held_bytes()).sum();
         streams + self.references.capacity() * size_of::<ItemHash>()
     }
 
-    /// Whether all whole hashes were answered: only items are awaited.
+    /// Whether all hashes are compared, and what is missing are items.
     pub(super) fn awaits_items(&self) -> bool {
         self.pass == FrameKind::Items
     }
 
-    /// Takes a sender's frame. `Ok(None)`: more must be heard, or the frame was heard before.
-    pub(super) fn hear(
+    /// Takes a sender's frame. `Ok(None)`: the pass is incomplete, or the frame is a repetition.
+    pub(super) fn receive(
         &mut self,
         plan: &Plan,
         cell: u32,
@@ -114,7 +121,7 @@ impl OwnerCell {
         if frame.flags & !flag::LAST != flags_due {
             return unexpected("flags", flags_due.into(), frame.flags.into());
         }
-        let left = stream.owed.unwrap_or(CELL_ENTRIES_MAX - stream.heard);
+        let left = stream.owed.unwrap_or(CELL_ENTRIES_MAX - stream.received);
         let count = frame.count as usize;
         expect_at_most("count", count, left)?;
         let last = frame.has(flag::LAST);
@@ -124,7 +131,7 @@ impl OwnerCell {
         stream.read(plan, cell, frame, left)?;
         stream.next_sequence += 1;
         stream.ended = last;
-        stream.heard += count;
+        stream.received += count;
         stream.owed = stream.owed.map(|owed| owed - count);
         Ok(self.decide_if_complete(plan, cell))
     }
@@ -135,22 +142,22 @@ impl OwnerCell {
         (open.count() <= open_max).then(|| self.decide(plan, cell))
     }
 
-    /// The flags, but for LAST, that a frame of this kind must carry.
+    /// The flags, apart from LAST, that a frame of this kind must have.
     fn flags_due(plan: &Plan, kind: FrameKind) -> u8 {
         match kind {
-            FrameKind::Positions if plan.mode == Mode::Wide => {
-                flag::WIDE | plan.entry_standing_bits().flags()
+            FrameKind::Positions if plan.mode == Mode::FullHash => {
+                flag::FULL_HASH | plan.entry_priority_bits().flags()
             }
-            FrameKind::Settle => plan.entry_standing_bits().flags(),
-            FrameKind::Items => plan.item_standing_bits().flags(),
+            FrameKind::Settle => plan.entry_priority_bits().flags(),
+            FrameKind::Items => plan.item_priority_bits().flags(),
             _ => 0,
         }
     }
 
-    /// Everything of the pass was heard: answer it and open the next one.
+    /// All streams of the pass have ended: answers it and opens the next one.
     fn decide(&mut self, plan: &Plan, cell: u32) -> Decision {
         match self.pass {
-            FrameKind::Positions if plan.mode == Mode::Wide => self.decide_hashes(plan),
+            FrameKind::Positions if plan.mode == Mode::FullHash => self.decide_hashes(plan),
             FrameKind::Positions => {
                 let space = plan.cell_shape(cell).width();
                 let next = if plan.refine_bits > 0 { FrameKind::Refine } else { FrameKind::Settle };
@@ -163,7 +170,7 @@ impl OwnerCell {
         }
     }
 
-    /// Splits the groups by their refinement bits.
+    /// Answers the refinement pass: keys are (group, refinement bits).
     fn decide_refine(&mut self, plan: &Plan) -> Decision {
         let groups = self.streams.iter().flat_map(|stream| &stream.groups).max();
         let space = (groups.map_or(0, |&group| u64::from(group)) + 1) << plan.refine_bits;
@@ -184,21 +191,21 @@ impl OwnerCell {
         }
         for stream in &mut self.streams {
             let hashes = stream.groups.iter().zip(&stream.bits);
-            let settled = hashes.map(|(&group, &bits)| Settled {
+            let full_entries = hashes.map(|(&group, &bits)| FullEntry {
                 hash: ItemHash::new(group.into(), bits),
-                standing: Standing::default(),
+                priority: Priority::default(),
             });
-            stream.settled = settled.collect();
+            stream.full_entries = full_entries.collect();
         }
         if let Some(stream) = self.streams.get_mut(plan.shape.workers as usize) {
-            let known = std::mem::take(&mut stream.settled);
-            self.references = known.into_iter().map(|settled| settled.hash).collect();
+            let known = std::mem::take(&mut stream.full_entries);
+            self.references = known.into_iter().map(|entry| entry.hash).collect();
             self.references.sort_unstable();
         }
         self.decide_hashes(plan)
     }
 
-    /// Answers a filter pass: tells each sender which of its entries another sender's entries hit.
+    /// Answers a filter pass: each verdict lists the sender's entries whose key another sender has too.
     fn decide_filter(
         &mut self,
         plan: &Plan,
@@ -240,17 +247,19 @@ impl OwnerCell {
         Decision { verdicts, done: collided.count() == 0 }
     }
 
-    /// Answers whole hashes: of equal ones the best stays; or, if bytes are compared, tells who shares a hash.
+    /// Compares whole hashes. Verdicts list the entries to drop; or, if bytes are compared next, the entries whose hash
+    /// several senders have.
     fn decide_hashes(&mut self, plan: &Plan) -> Decision {
         let mut members = Vec::new();
         for (sender, stream) in (0u16..).zip(&self.streams) {
-            for (index, settled) in (0u32..).zip(&stream.settled) {
-                let Settled { hash: key, standing } = *settled;
-                members.push(Member { key, standing, sender, index });
+            for (index, entry) in (0u32..).zip(&stream.full_entries) {
+                let FullEntry { hash: key, priority } = *entry;
+                members.push(Member { key, priority, sender, index });
             }
         }
-        let covered: Vec<usize> = self.streams.iter().map(|stream| stream.settled.len()).collect();
-        // Each sender's hashes already rise where they come from a list: a stable sort merges the runs.
+        let covered: Vec<usize> =
+            self.streams.iter().map(|stream| stream.full_entries.len()).collect();
+        // Each sender's hashes are already ascending, which a stable (merge) sort makes use of.
         members.sort_by_key(|member| member.key);
         self.shared = count_shared(&members);
         let kind = match self.pass {
@@ -289,13 +298,13 @@ impl OwnerCell {
         Decision { verdicts, done: self.shared_hashes == 0 }
     }
 
-    /// Answers items: of equal bytes the best stays.
+    /// Compares items. Verdicts list the items to drop.
     fn decide_items(&mut self, plan: &Plan) -> Decision {
         let mut members = Vec::new();
         for (sender, stream) in (0u16..).zip(&self.streams) {
             for (index, item) in (0u32..).zip(&stream.items) {
-                let standing = item.standing;
-                members.push(Member { key: &item.bytes[..], standing, sender, index });
+                let priority = item.priority;
+                members.push(Member { key: &item.bytes[..], priority, sender, index });
             }
         }
         let covered: Vec<usize> = self.streams.iter().map(|stream| stream.items.len()).collect();
@@ -311,11 +320,11 @@ impl OwnerCell {
 impl Stream {
     fn held_bytes(&self) -> usize {
         let words = self.positions.capacity() + self.bits.capacity();
-        let settled = self.settled.capacity() * size_of::<Settled>();
-        words * size_of::<u64>() + self.groups.capacity() * size_of::<u32>() + settled
+        let full_entries = self.full_entries.capacity() * size_of::<FullEntry>();
+        words * size_of::<u64>() + self.groups.capacity() * size_of::<u32>() + full_entries
     }
 
-    /// Appends a frame's entries to what was heard.
+    /// Appends a frame's entries.
     fn read(
         &mut self,
         plan: &Plan,
@@ -324,10 +333,10 @@ impl Stream {
         left: usize,
     ) -> Result<(), FrameError> {
         match frame.kind {
-            FrameKind::Positions if plan.mode == Mode::Wide => {
+            FrameKind::Positions if plan.mode == Mode::FullHash => {
                 let range = HashRange::cell(cell, plan.shape.cells());
                 let ends = (range.start(), range.last());
-                read_wide(frame, ends, plan.entry_standing_bits(), &mut self.settled)
+                read_full_hashes(frame, ends, plan.entry_priority_bits(), &mut self.full_entries)
             }
             FrameKind::Positions => {
                 read_positions(frame, plan.cell_shape(cell).width(), &mut self.positions)
@@ -341,7 +350,7 @@ impl Stream {
         }
     }
 
-    /// Restores the survivors' hashes from what is known and what the frame adds.
+    /// Restores the survivors' hashes from their positions, refinement bits and the frame's residues.
     fn read_settle(
         &mut self,
         plan: &Plan,
@@ -351,34 +360,34 @@ impl Stream {
     ) -> Result<(), FrameError> {
         let shape = plan.cell_shape(cell);
         let (hi, lo) = (plan.residue_bits(shape), plan.settle_low_bits());
-        let bits = ResidueBits { hi, lo, standing: plan.entry_standing_bits() };
-        let before = self.settled.len();
+        let bits = ResidueBits { hi, lo, priority: plan.entry_priority_bits() };
+        let before = self.full_entries.len();
         for residue in bits.read(frame, left)? {
-            let index = self.settled.len();
+            let index = self.full_entries.len();
             let position = self.positions[index];
             let Some(hi) = shape.restore(position, residue.hi) else {
-                self.settled.truncate(before);
+                self.full_entries.truncate(before);
                 let residue = residue.hi;
                 return Err(FrameError::Residue { index, position, residue });
             };
             let refined =
                 if plan.refine_bits == 0 { 0 } else { self.bits[index] << (64 - plan.refine_bits) };
             let hash = ItemHash::new(hi, refined | residue.lo);
-            self.settled.push(Settled { hash, standing: residue.standing });
+            self.full_entries.push(FullEntry { hash, priority: residue.priority });
         }
         Ok(())
     }
 
-    /// Starts a pass in which the sender owes this many entries.
+    /// Starts a pass in which the sender must send this many entries.
     fn open_pass(&mut self, owed: usize) {
         self.next_sequence = 0;
         self.ended = owed == 0;
         self.owed = Some(owed);
-        self.heard = 0;
+        self.received = 0;
     }
 }
 
-/// Keeps of a list what stands at these rising indexes; a list that is still empty stays so.
+/// Keeps the elements at these ascending indexes; leaves an empty list empty.
 fn keep_only<T: Copy>(list: &mut Vec<T>, indexes: &[u32]) {
     if !list.is_empty() {
         for (to, &from) in indexes.iter().enumerate() {
@@ -391,27 +400,27 @@ fn keep_only<T: Copy>(list: &mut Vec<T>, indexes: &[u32]) {
 /// One of the entries or items that the owner compares.
 pub(super) struct Member<Key> {
     pub(super) key: Key,
-    standing: Standing,
+    priority: Priority,
     pub(super) sender: u16,
     pub(super) index: u32,
 }
 
-/// Members of classes that at least two senders share.
+/// Members of classes with more than one member.
 fn count_shared<Key: PartialEq>(members: &[Member<Key>]) -> u64 {
     let classes = members.chunk_by(|a, b| a.key == b.key);
     classes.filter(|class| class.len() > 1).map(|class| class.len() as u64).sum()
 }
 
-/// For each sender the drops: all but the best of each class of equal keys. Workers hold the input in order, so where
-/// places do not travel, and are all the same here, the sender's number stands for them.
+/// For each sender the drops: of each class of equal keys all members but the one to keep. Where record ids are not sent
+/// they are all zero here, and the sender's number decides: workers have contiguous parts of the input, in order.
 fn keep_best<Key: PartialEq>(
     plan: &Plan,
     members: &[Member<Key>],
     covered: &[usize],
 ) -> Vec<VerdictList> {
-    let mut drops: Vec<Vec<(u32, Place)>> = vec![Vec::new(); covered.len()];
+    let mut drops: Vec<Vec<(u32, RecordId)>> = vec![Vec::new(); covered.len()];
     for class in members.chunk_by(|a, b| a.key == b.key).filter(|class| class.len() > 1) {
-        let order = |member: &Member<Key>| (member.standing, member.sender, member.index);
+        let order = |member: &Member<Key>| (member.priority, member.sender, member.index);
         let mut best = &class[0];
         for member in &class[1..] {
             if plan.shape.keep.prefers(order(member), order(best)) {
@@ -420,14 +429,14 @@ fn keep_best<Key: PartialEq>(
         }
         for member in class {
             if (member.sender, member.index) != (best.sender, best.index) {
-                drops[usize::from(member.sender)].push((member.index, best.standing.place));
+                drops[usize::from(member.sender)].push((member.index, best.priority.record_id));
             }
         }
     }
-    let verdict = |mut drops: Vec<(u32, Place)>| {
+    let verdict = |mut drops: Vec<(u32, RecordId)>| {
         drops.sort_unstable_by_key(|&(index, _)| index);
         let indexes = drops.iter().map(|&(index, _)| index).collect();
-        let kept = if plan.place_bits.is_some() { drops } else { Vec::new() };
+        let kept = if plan.record_id_bits.is_some() { drops } else { Vec::new() };
         let kept = kept.into_iter().map(|(_, kept)| kept).collect();
         VerdictList { indexes, by_reference: None, kept }
     };
@@ -444,7 +453,7 @@ fn final_verdicts(
     asked
         .map(|(sender, (list, &covered))| {
             let covered = u32::try_from(covered).expect("32-bit indexes");
-            let coded = list.encode(covered, plan.place_bits);
+            let coded = list.encode(covered, plan.record_id_bits);
             (WorkerId(sender), Draft::verdict(kind, coded, true, covered))
         })
         .collect()

@@ -1,24 +1,24 @@
-//! The codes inside the frames: positions, verdicts, refinements, settlements.
+//! Encoders and decoders of the payloads of frames: positions, verdicts, refinements, settlements.
 //!
 //! ```text
-//! positions   Rice(gap) each, gap = position − previous in the frame, 0 allowed; WIDE: hi − start as position, then 64 bits of lo;
-//!             SCORE: then 64 bits of rank; PLACE: then the place
-//! verdict     Rice(index − previous − 1) each, or RAW: one bit a covered entry; COMPLEMENT: what is not meant;
-//!             CAUSE: then one bit a drop, 1 if it is for a reference
-//!             PLACE: then the kept one's place for each drop that is for an input
-//! refine      r bits each
-//! settle      t residue bits of hi, 64 − r low bits of lo, SCORE: 64 bits of rank, PLACE: the place
-//! items       SCORE: rank u64 LE; PLACE: place u64 LE; then LEB128 length, bytes
+//! positions   per entry Rice(gap), gap = position − previous one in the frame, may be 0; FULL_HASH: hi − start of the cell in place
+//!             of the position, then 64 bits of lo; SCORE: then 64 bits of rank; RECORD_ID: then the record id
+//! verdict     per listed entry Rice(index − previous index − 1); RAW: instead one bit per covered entry; COMPLEMENT: the list is
+//!             of the entries that the verdict excludes; CAUSE: then one bit per drop, 1 if it is for a reference;
+//!             RECORD_ID: then the kept record's id for each drop that is not for a reference
+//! refine      per entry r bits
+//! settle      per entry t residue bits of hi, 64 − r low bits of lo, SCORE: 64 bits of rank, RECORD_ID: the record id
+//! items       per item SCORE: rank u64 LE; RECORD_ID: record id u64 LE; then LEB128 length, bytes
 //! ```
 //!
-//! Every decoder checks the count against the bits that came before it reserves room for the entries.
+//! Every decoder compares the count with the number of bits received before it allocates memory for the entries.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
-use super::entry::{Entry, Place, Rank, Standing};
+use super::entry::{Entry, Priority, Rank, RecordId};
 use super::error::FrameError;
 use super::frame::{Frame, flag};
-use super::plan::{PlaceBits, StandingBits};
+use super::plan::{PriorityBits, RecordIdBits};
 use crate::limits::FRAME_PAYLOAD_BYTES_CUT;
 use umbel_bits::{
     BitReader, BitWriter, CodeError, RiceCode, decode_indexes, decode_positions, encode_indexes,
@@ -26,12 +26,12 @@ use umbel_bits::{
 };
 use umbel_filter::{ItemHash, SingleShotShape};
 
-/// Entries between two looks at the payload's length.
+/// The payload's length is checked after every so many entries.
 const CUT_CHECK_ENTRIES: usize = 1024;
 
-/// Payloads of a stream: its entries in order, cut where a payload has grown to its limit. `write` gets each entry and the
-/// one before it in the same payload, so that every payload can be read by itself. At least one payload, so that an
-/// empty stream has a frame that ends it.
+/// The payloads of a stream, each with its number of entries: entries in order, a new payload where one has reached its
+/// limit. `write` gets each entry and the one before it in the same payload, so that every payload can be decoded by
+/// itself. An empty stream gets one empty payload, because a stream ends with a frame.
 pub(super) fn cut<T>(
     entries: &[T],
     mut write: impl FnMut(&mut BitWriter, Option<&T>, &T),
@@ -56,7 +56,7 @@ pub(super) fn cut<T>(
     payloads
 }
 
-/// Payloads of the positions of sorted entries, and the Rice code that suits their mean gap.
+/// The payloads of the positions of sorted entries, and the Rice code for their mean gap.
 pub(super) fn cut_positions(
     shape: SingleShotShape,
     entries: &[Entry],
@@ -69,7 +69,7 @@ pub(super) fn cut_positions(
     (code, payloads)
 }
 
-/// Refuses a count that cannot be in the payload, before room is made for it.
+/// Refuses a count of entries that do not fit into the payload, before memory is allocated for them.
 fn check_count(frame: &Frame<'_>, bits_each_min: u64) -> Result<usize, FrameError> {
     let max = 8 * frame.payload.len() as u64 / bits_each_min.max(1);
     if bits_each_min > 0 && u64::from(frame.count) > max {
@@ -87,33 +87,34 @@ fn rice(frame: &Frame<'_>) -> Result<RiceCode, FrameError> {
     })
 }
 
-/// Writes a place in the plan's widths.
-pub(super) fn write_place(writer: &mut BitWriter, place: Place, bits: PlaceBits) {
-    writer.write_bits(place.chunk().into(), bits.chunk);
-    writer.write_bits(place.item(), bits.item);
+/// Writes a record id in the plan's widths.
+pub(super) fn write_record_id(writer: &mut BitWriter, record_id: RecordId, bits: RecordIdBits) {
+    writer.write_bits(record_id.chunk().into(), bits.chunk);
+    writer.write_bits(record_id.item(), bits.item);
 }
 
-fn read_place(reader: &mut BitReader<'_>, bits: PlaceBits) -> Result<Place, CodeError> {
+fn read_record_id(reader: &mut BitReader<'_>, bits: RecordIdBits) -> Result<RecordId, CodeError> {
     let chunk = reader.read_bits(bits.chunk)?;
     let item = reader.read_bits(bits.item)?;
-    Ok(Place::new(u32::try_from(chunk).expect("the plan gives at most 24 bits"), item))
+    Ok(RecordId::new(u32::try_from(chunk).expect("the plan gives at most 24 bits"), item))
 }
 
-/// Writes what of a standing travels.
-fn write_standing(writer: &mut BitWriter, standing: Standing, bits: StandingBits) {
-    writer.write_bits(standing.rank.0, bits.rank);
-    if let Some(place_bits) = bits.place {
-        write_place(writer, standing.place, place_bits);
+/// Writes the parts of a priority that are sent.
+fn write_priority(writer: &mut BitWriter, priority: Priority, bits: PriorityBits) {
+    writer.write_bits(priority.rank.0, bits.rank);
+    if let Some(record_id_bits) = bits.record_id {
+        write_record_id(writer, priority.record_id, record_id_bits);
     }
 }
 
-fn read_standing(reader: &mut BitReader<'_>, bits: StandingBits) -> Result<Standing, CodeError> {
+fn read_priority(reader: &mut BitReader<'_>, bits: PriorityBits) -> Result<Priority, CodeError> {
     let rank = Rank(reader.read_bits(bits.rank)?);
-    let place = bits.place.map(|place_bits| read_place(reader, place_bits)).transpose()?;
-    Ok(Standing { rank, place: place.unwrap_or_default() })
+    let record_id =
+        bits.record_id.map(|record_id_bits| read_record_id(reader, record_id_bits)).transpose()?;
+    Ok(Priority { rank, record_id: record_id.unwrap_or_default() })
 }
 
-/// Appends the positions of a frame to those that came before in its stream; an error leaves them as they were.
+/// Appends the positions of a frame to those of earlier frames of its stream; an error leaves these unchanged.
 pub(super) fn read_positions(
     frame: &Frame<'_>,
     width: u64,
@@ -129,54 +130,52 @@ pub(super) fn read_positions(
     Ok(outcome?)
 }
 
-/// A whole hash and what travels of its standing.
+/// A whole hash and its priority, as far as it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Settled {
-    /// The hash.
+pub(super) struct FullEntry {
     pub(super) hash: ItemHash,
-    /// What decides between equal ones.
-    pub(super) standing: Standing,
+    pub(super) priority: Priority,
 }
 
-/// Writes one entry of a WIDE stream.
-pub(super) fn write_wide(
+/// Writes one entry of a stream with the flag FULL_HASH.
+pub(super) fn write_full_hash(
     writer: &mut BitWriter,
     code: RiceCode,
     gap: u64,
-    settled: Settled,
-    standing_bits: StandingBits,
+    entry: FullEntry,
+    priority_bits: PriorityBits,
 ) {
     code.write(writer, gap);
-    writer.write_bits(settled.hash.lo(), 64);
-    write_standing(writer, settled.standing, standing_bits);
+    writer.write_bits(entry.hash.lo(), 64);
+    write_priority(writer, entry.priority, priority_bits);
 }
 
-/// Appends the hashes of a WIDE frame, all in `start..=last`, to those that came before in its stream.
-pub(super) fn read_wide(
+/// Appends the hashes of a frame with the flag FULL_HASH, all in `start..=last`, to those of earlier frames of its stream.
+pub(super) fn read_full_hashes(
     frame: &Frame<'_>,
     (start, last): (u64, u64),
-    standing_bits: StandingBits,
-    settled: &mut Vec<Settled>,
+    priority_bits: PriorityBits,
+    full_entries: &mut Vec<FullEntry>,
 ) -> Result<(), FrameError> {
     let code = rice(frame)?;
-    let count = check_count(frame, u64::from(code.low_bits() + 65 + standing_bits.total()))?;
+    let count = check_count(frame, u64::from(code.low_bits() + 65 + priority_bits.total()))?;
     let mut reader = BitReader::new(frame.payload);
     let mut previous = start;
-    let mut fresh = Vec::with_capacity(count);
+    let mut added = Vec::with_capacity(count);
     for _ in 0..count {
         let hi = previous.checked_add(code.read(&mut reader)?).filter(|&hi| hi <= last);
         let max = last - start;
         previous = hi.ok_or(FrameError::TooLarge { field: "position", got: u64::MAX, max })?;
         let hash = ItemHash::new(previous, reader.read_bits(64)?);
-        let standing = read_standing(&mut reader, standing_bits)?;
-        fresh.push(Settled { hash, standing });
+        let priority = read_priority(&mut reader, priority_bits)?;
+        added.push(FullEntry { hash, priority });
     }
     reader.finish()?;
-    settled.append(&mut fresh);
+    full_entries.append(&mut added);
     Ok(())
 }
 
-/// Appends `width` bits an entry.
+/// Appends the refinement bits of a frame, `width` per entry.
 pub(super) fn read_refine(
     frame: &Frame<'_>,
     width: u32,
@@ -184,24 +183,24 @@ pub(super) fn read_refine(
 ) -> Result<(), FrameError> {
     let count = check_count(frame, width.into())?;
     let mut reader = BitReader::new(frame.payload);
-    let mut fresh = Vec::with_capacity(count);
+    let mut added = Vec::with_capacity(count);
     for _ in 0..count {
-        fresh.push(reader.read_bits(width)?);
+        added.push(reader.read_bits(width)?);
     }
     reader.finish()?;
-    bits.append(&mut fresh);
+    bits.append(&mut added);
     Ok(())
 }
 
-/// What a survivor sends in a settlement.
+/// What a survivor sends in a settlement: the parts of its hash that the owner does not know, and its priority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Residue {
-    /// Low bits of hi − start.
+    /// Low bits of hi.
     pub(super) hi: u64,
     /// Low bits of lo.
     pub(super) lo: u64,
-    /// What decides between equal items, as far as it travels.
-    pub(super) standing: Standing,
+    /// Its priority, as far as it is sent.
+    pub(super) priority: Priority,
 }
 
 /// Widths of a settlement's fields.
@@ -211,8 +210,8 @@ pub(super) struct ResidueBits {
     pub(super) hi: u32,
     /// Of lo.
     pub(super) lo: u32,
-    /// Of the standing.
-    pub(super) standing: StandingBits,
+    /// Of the priority.
+    pub(super) priority: PriorityBits,
 }
 
 impl ResidueBits {
@@ -220,27 +219,27 @@ impl ResidueBits {
     pub(super) fn write(self, writer: &mut BitWriter, residue: Residue) {
         writer.write_bits(residue.hi, self.hi);
         writer.write_bits(residue.lo, self.lo);
-        write_standing(writer, residue.standing, self.standing);
+        write_priority(writer, residue.priority, self.priority);
     }
 
     /// Reads all survivors of a frame, `left` at most.
     pub(super) fn read(self, frame: &Frame<'_>, left: usize) -> Result<Vec<Residue>, FrameError> {
-        let count = check_count(frame, u64::from(self.hi + self.lo + self.standing.total()))?;
+        let count = check_count(frame, u64::from(self.hi + self.lo + self.priority.total()))?;
         expect_at_most("count", count, left)?;
         let mut reader = BitReader::new(frame.payload);
         let mut residues = Vec::with_capacity(count);
         for _ in 0..count {
             let hi = reader.read_bits(self.hi)?;
             let lo = reader.read_bits(self.lo)?;
-            let standing = read_standing(&mut reader, self.standing)?;
-            residues.push(Residue { hi, lo, standing });
+            let priority = read_priority(&mut reader, self.priority)?;
+            residues.push(Residue { hi, lo, priority });
         }
         reader.finish()?;
         Ok(residues)
     }
 }
 
-/// Refuses a number above what the stream still owes.
+/// Refuses a number above the most that may still come in the stream.
 pub(super) fn expect_at_most(
     field: &'static str,
     got: usize,
@@ -252,18 +251,18 @@ pub(super) fn expect_at_most(
     Ok(())
 }
 
-/// A verdict in the making: which of the `covered` entries are meant, and where the kept ones of drops are.
+/// A verdict on the sender's `covered` entries: the listed ones, and for drops the kept records.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct VerdictList {
-    /// Indexes into the sender's list (of entries, candidates or survivors), strictly rising.
+    /// Indexes into the sender's list (of entries, candidates or survivors), strictly ascending.
     pub(super) indexes: Vec<u32>,
-    /// For a final verdict where there are references: for each drop whether it is for one of them.
+    /// Of a final verdict, if the plan has references: for each drop whether it is for one of them.
     pub(super) by_reference: Option<Vec<bool>>,
-    /// For a final verdict with places: where the kept item of each drop was read that is for an input.
-    pub(super) kept: Vec<Place>,
+    /// Of a final verdict, if record ids are sent: the kept record of each drop that is not for a reference.
+    pub(super) kept: Vec<RecordId>,
 }
 
-/// The shortest form of a verdict: flags, parameter, entries in the payload, and the payload.
+/// A verdict in its shortest form: the header fields and the payload.
 pub(super) struct CodedVerdict {
     pub(super) flags: u8,
     pub(super) param: u8,
@@ -272,8 +271,12 @@ pub(super) struct CodedVerdict {
 }
 
 impl VerdictList {
-    /// Codes the verdict as a list, as the list of the others, or as a bitmap: whichever is shortest.
-    pub(super) fn encode(&self, covered: u32, place_bits: Option<PlaceBits>) -> CodedVerdict {
+    /// Encodes the verdict as the list of its indexes, the list of all other indexes, or a bitmap, whichever is shortest.
+    pub(super) fn encode(
+        &self,
+        covered: u32,
+        record_id_bits: Option<RecordIdBits>,
+    ) -> CodedVerdict {
         let meant = u32::try_from(self.indexes.len()).expect("a subset of the covered entries");
         let complement = meant > covered / 2;
         let others: Vec<u32>;
@@ -310,9 +313,9 @@ impl VerdictList {
             flags |= flag::CAUSE;
             causes.iter().for_each(|&cause| writer.write_bits(cause.into(), 1));
         }
-        if let Some(bits) = place_bits {
-            flags |= flag::PLACE;
-            self.kept.iter().for_each(|&place| write_place(&mut writer, place, bits));
+        if let Some(bits) = record_id_bits {
+            flags |= flag::RECORD_ID;
+            self.kept.iter().for_each(|&record_id| write_record_id(&mut writer, record_id, bits));
         }
         let count = if raw { meant } else { count };
         let param = if raw { 0 } else { u8::try_from(code.low_bits()).expect("at most 63") };
@@ -322,7 +325,7 @@ impl VerdictList {
     /// Reads a verdict about `covered` entries.
     pub(super) fn decode(
         frame: &Frame<'_>,
-        place_bits: Option<PlaceBits>,
+        record_id_bits: Option<RecordIdBits>,
     ) -> Result<Self, FrameError> {
         let covered = frame.covered;
         expect_at_most("count", frame.count as usize, covered as usize)?;
@@ -352,10 +355,10 @@ impl VerdictList {
             by_reference = Some(causes.collect::<Result<Vec<bool>, CodeError>>()?);
         }
         let mut kept = Vec::new();
-        if let Some(bits) = place_bits {
+        if let Some(bits) = record_id_bits {
             let known = by_reference.iter().flatten().filter(|known| **known).count();
             for _ in 0..indexes.len() - known {
-                kept.push(read_place(&mut reader, bits)?);
+                kept.push(read_record_id(&mut reader, bits)?);
             }
         }
         reader.finish()?;
@@ -370,7 +373,7 @@ fn read_indexes(frame: &Frame<'_>, reader: &mut BitReader<'_>) -> Result<Vec<u32
     Ok(indexes.into_iter().map(narrow).collect())
 }
 
-/// The indexes below `covered` that a rising list leaves out.
+/// The indexes below `covered` that are not in an ascending list.
 fn complement_of(indexes: &[u32], covered: u32) -> Vec<u32> {
     let mut others = Vec::with_capacity(covered as usize - indexes.len());
     let mut next = 0;

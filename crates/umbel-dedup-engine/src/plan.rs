@@ -1,22 +1,24 @@
-//! The plan of a job: everything that all workers must agree on before the first frame of the exchange.
+//! The plan of a job: what all workers must agree on before the first frame of the exchange.
+//!
+//! [`JobShape`] is fixed when the job begins, [`Plan`] after everything was read and perhaps sampled.
 
 use super::entry::{Keep, RANK_BITS};
 use super::error::ExchangeError;
 use super::frame::flag;
 use super::index::IndexBits;
 use crate::limits::{
-    DEDUP_CELLS_MAX, DEDUP_WORKERS_MAX, PLACE_CHUNK_BITS, PLACE_ITEM_BITS, REFINE_BITS_MAX,
+    DEDUP_CELLS_MAX, DEDUP_WORKERS_MAX, RECORD_ID_CHUNK_BITS, RECORD_ID_ITEM_BITS, REFINE_BITS_MAX,
 };
 use serde::{Deserialize, Serialize};
 use umbel_bits::RiceCode;
 use umbel_filter::{CellCount, HashRange, ItemHash, SingleShotShape};
 
-/// When two items count as equal.
+/// When two items are equal.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Level {
-    /// Same position and same refinement bits: at most this share of items is dropped wrongly.
+    /// Same position and same refinement bits; some items are dropped wrongly.
     Approximate {
-        /// Bound on the chance that one item is dropped wrongly, in (0, 1).
+        /// Bound on the probability that an item is dropped wrongly, in (0, 1).
         false_positive_rate: f64,
     },
     /// Same 128-bit hash.
@@ -30,24 +32,26 @@ pub enum Level {
 pub enum Mode {
     /// One worker: nothing is exchanged.
     Local,
-    /// Single-shot filter, then refinement if the plan has refinement bits, then settlement.
+    /// Single-shot filter, then refinement if the plan has refinement bits, then settlement: the survivors send the rest
+    /// of their hashes.
     Filter,
-    /// Every entry ships its whole hash.
-    Wide,
+    /// Every entry sends its full hash.
+    FullHash,
 }
 
-/// What is fixed when the job starts, before anything was counted.
+/// What is fixed when the job begins, before anything was read.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JobShape {
-    /// Workers, p. Chunks are dealt in order: all places of a worker lie before those of the next one.
+    /// Number of workers, p. Workers have contiguous ranges of chunks: all record ids of a worker are less than those of
+    /// the next one.
     pub workers: u32,
-    /// Cells (hash ranges exchanged one at a time) of each owner.
+    /// Number of cells (hash ranges exchanged one at a time) of each owner.
     pub cells_per_owner: u32,
     /// When items are equal.
     pub level: Level,
-    /// Which of equal items stays.
+    /// Which of several equal items is kept.
     pub keep: Keep,
-    /// Whether a dropped item must name the kept one.
+    /// Whether the worker that drops a record must know which one was kept for it: then record ids are sent.
     pub report_kept: bool,
     /// Mean item length in bytes, for the cost model at level `bytes`; 0 if unknown.
     pub item_bytes_mean: f64,
@@ -58,7 +62,7 @@ impl JobShape {
     ///
     /// # Errors
     ///
-    /// [`ExchangeError::JobShape`] naming the number and its limit; nothing was started.
+    /// [`ExchangeError::JobShape`] with the number and its limit; nothing was started.
     pub fn validate(&self) -> Result<(), ExchangeError> {
         let refuse = |what, got: u64, max: u32| Err(ExchangeError::JobShape { what, got, max });
         if self.workers == 0 || self.workers > DEDUP_WORKERS_MAX {
@@ -71,13 +75,13 @@ impl JobShape {
         Ok(())
     }
 
-    /// Whether entries rank: [`Keep::Best`], unless items are compared by their bytes, where ranks come with the items.
+    /// Whether entries have ranks: under [`Keep::Best`], except at level `bytes`, where items have them.
     #[must_use]
     pub fn ranks_entries(&self) -> bool {
         self.keep == Keep::Best && self.level != Level::Bytes
     }
 
-    /// Cells of all owners together.
+    /// Number of cells of all owners together.
     ///
     /// # Panics
     ///
@@ -87,7 +91,7 @@ impl JobShape {
         CellCount::new(self.workers * self.cells_per_owner).expect("validated")
     }
 
-    /// Index of the owner of a cell.
+    /// The worker that owns a cell.
     #[must_use]
     pub const fn owner(&self, cell: u32) -> u32 {
         cell / self.cells_per_owner
@@ -107,7 +111,7 @@ impl JobShape {
         HashRange::new(cell.start(), end).expect("a prefix of a cell is a range")
     }
 
-    /// Share of the hash space that all samples cover together.
+    /// Share of the hash space that the sample ranges of all owners cover.
     #[must_use]
     pub fn sample_share(&self) -> f64 {
         let width: u128 = (0..self.workers).map(|owner| self.sample_range(owner).width()).sum();
@@ -115,60 +119,61 @@ impl JobShape {
     }
 }
 
-/// The sample is this part of every owner's range.
+/// The sample is one in so many parts of every owner's range.
 const SAMPLE_PARTS: u128 = 256;
 
-/// Order to send the sample.
+/// The order to send the sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SampleOrder {
-    /// Positions over the whole hash space of the sample's filter: sparse, so that nearly every hit is a true one.
+    /// Positions of the sample's filter over the whole hash space: so many that nearly every collision is a true one.
     pub position_count: u64,
 }
 
-/// Widths of a place on the wire, from the largest chunk number and item number of the job.
+/// Widths of a record id on the wire, from the largest chunk number and item number of the job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PlaceBits {
+pub struct RecordIdBits {
     /// Bits of the chunk number.
     pub chunk: u32,
     /// Bits of the item number.
     pub item: u32,
 }
 
-impl PlaceBits {
-    /// Bits of a place.
+impl RecordIdBits {
+    /// Bits of a record id.
     #[must_use]
     pub const fn total(self) -> u32 {
         self.chunk + self.item
     }
 }
 
-/// Widths of what travels of an item's standing.
+/// Widths of the parts of a priority that are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct StandingBits {
-    /// Bits of the rank; 0 if ranks do not travel.
+pub(super) struct PriorityBits {
+    /// Bits of the rank; 0 if ranks are not sent.
     pub(super) rank: u32,
-    /// Widths of the place, if places travel.
-    pub(super) place: Option<PlaceBits>,
+    /// Widths of the record id, if record ids are sent.
+    pub(super) record_id: Option<RecordIdBits>,
 }
 
-impl StandingBits {
-    /// Bits of a standing.
+impl PriorityBits {
+    /// Bits of a priority.
     pub(super) fn total(self) -> u32 {
-        self.rank + self.place.map_or(0, PlaceBits::total)
+        self.rank + self.record_id.map_or(0, RecordIdBits::total)
     }
 
-    /// The flags of frames that carry it.
+    /// The flags of frames with priorities of these widths.
     pub(super) fn flags(self) -> u8 {
         let score = if self.rank > 0 { flag::SCORE } else { 0 };
-        let place = if self.place.is_some() { flag::PLACE } else { 0 };
-        score | place
+        let record_id = if self.record_id.is_some() { flag::RECORD_ID } else { 0 };
+        score | record_id
     }
 }
 
-/// At level `approximate` only this much of a hash counts: the bits that a position and the refinement show.
+/// The bits of a hash that are compared at level `approximate`: those of a position and the refinement bits. All others
+/// are cleared.
 ///
-/// A truncated hash stands for its whole class, so the exact protocol on truncated hashes *is* the approximate one,
-/// and its result cannot depend on the number of workers.
+/// The exact protocol on truncated hashes is the approximate protocol, so its result does not depend on the number of
+/// workers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Truncation {
     /// log2 of the position count.
@@ -177,14 +182,15 @@ pub struct Truncation {
     pub refine_bits: u32,
 }
 
-/// Fewest position bits of a truncation: cell borders lie on a grain of 2^-24 of the hash space, so a position of
-/// this size or smaller never straddles one.
+/// Fewest position bits of a truncation: cell borders are multiples of 2^-24 of the hash space, so a position of this
+/// width or narrower is within one cell.
 const TRUNCATION_POSITION_BITS_MIN: u32 = umbel_filter::GRAIN_BITS;
 
 impl Truncation {
-    /// The truncation that keeps the chance of a wrong drop of one item among `items` below `false_positive_rate`:
-    /// at least six positions an item, and r = ⌈log2(1/(12·ε))⌉ bits, at least 1. Two of n items meet falsely with
-    /// chance 2^−r/m, and of such a pair one is dropped: n/(2·m·2^r) ≤ 1/(12·2^r) wrong drops an item.
+    /// The truncation with which an item among `items` is dropped wrongly with a probability of at most
+    /// ε = `false_positive_rate`: at least six positions per item, and r = ⌈log2(1/(12·ε))⌉ bits, at least 1. Two of n
+    /// different items are equal after truncation with probability 2^−r/m, and one of such a pair is dropped:
+    /// n/(2·m·2^r) ≤ 1/(12·2^r) wrong drops per item.
     ///
     /// ```
     /// use umbel_dedup_engine::Truncation;
@@ -201,7 +207,7 @@ impl Truncation {
         Self { position_bits: position_bits.max(TRUNCATION_POSITION_BITS_MIN), refine_bits }
     }
 
-    /// The hash with every bit cleared that does not count.
+    /// The hash with all other bits cleared.
     #[must_use]
     #[inline]
     pub const fn apply(self, hash: ItemHash) -> ItemHash {
@@ -211,31 +217,31 @@ impl Truncation {
     }
 }
 
-/// The hashes of earlier jobs that this one compares with: to the owner of a cell they are one more sender, which ranks
-/// before all input.
+/// The hashes of earlier jobs that this one compares with. The owner of a cell treats them as one more sender, whose
+/// entries are always kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReferenceShape {
     /// How many there are.
     pub entries: u64,
-    /// How much of each is known.
+    /// How many bits of each are stored.
     pub bits: IndexBits,
 }
 
 impl ReferenceShape {
-    /// Most refinement bits that all of these hashes have: where `lo` is not known at all there is nothing to refine.
+    /// The most refinement bits that all of these hashes have: none if `lo` is not stored.
     #[must_use]
     pub const fn refine_bits_max(self) -> u32 {
         if matches!(self.bits, IndexBits::Bits64) { 0 } else { REFINE_BITS_MAX }
     }
 }
 
-/// Most positions of a filter: a position and what a hash adds to it fit into 64 bits.
+/// Most positions of a filter: a position and the residue of a hash fit into 64 bits.
 const POSITION_COUNT_MAX: u64 = 1 << 60;
 
 /// What all workers agree on for the exchange.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// What was fixed at the start.
+    /// What was fixed when the job began.
     pub shape: JobShape,
     /// How entries are compared.
     pub mode: Mode,
@@ -243,30 +249,30 @@ pub struct Plan {
     pub position_count: u64,
     /// Refinement bits, r; 0 for one pass.
     pub refine_bits: u32,
-    /// What of a hash counts, at level `approximate`.
+    /// The bits of a hash that are compared, at level `approximate`.
     pub truncation: Option<Truncation>,
-    /// How places travel, if dropped items must name the kept ones.
-    pub place_bits: Option<PlaceBits>,
+    /// Widths of record ids, if they are sent.
+    pub record_id_bits: Option<RecordIdBits>,
     /// The hashes of earlier jobs, if there are any to compare with.
     pub references: Option<ReferenceShape>,
     /// Entries of all workers together, as estimated, n.
     pub entries_estimate: f64,
-    /// Share of them that another worker holds too, as estimated, δ.
+    /// Share of them that another worker has too, as estimated, δ.
     pub delta_estimate: f64,
     /// Expected bits per entry, headers not included.
     pub predicted_bits_per_entry: f64,
 }
 
 impl Plan {
-    /// Checks every number of a plan that came from elsewhere, so that nothing computed from it can overflow.
+    /// Checks every number of a plan that was received, so that nothing computed from it overflows.
     ///
     /// # Errors
     ///
-    /// [`ExchangeError::JobShape`] or [`ExchangeError::Plan`] naming the number and its limit.
+    /// [`ExchangeError::JobShape`] or [`ExchangeError::Plan`] with the number and its limit.
     pub fn validate(&self) -> Result<(), ExchangeError> {
         self.shape.validate()?;
         let truncation = self.truncation.map(|t| (t.position_bits, t.refine_bits));
-        let place = self.place_bits.map(|bits| (bits.chunk, bits.item)).unwrap_or_default();
+        let record_id = self.record_id_bits.map(|bits| (bits.chunk, bits.item)).unwrap_or_default();
         let (position_bits, truncated_bits) = truncation.unwrap_or((1, 1));
         let has_filter = self.mode == Mode::Filter;
         let rows = [
@@ -274,8 +280,8 @@ impl Plan {
             ("refinement bits", self.refine_bits.into(), 0, REFINE_BITS_MAX.into()),
             ("position bits", position_bits.into(), 1, 60),
             ("truncated bits", truncated_bits.into(), 1, REFINE_BITS_MAX.into()),
-            ("chunk bits", place.0.into(), 0, PLACE_CHUNK_BITS.into()),
-            ("item bits", place.1.into(), 0, PLACE_ITEM_BITS.into()),
+            ("chunk bits", record_id.0.into(), 0, RECORD_ID_CHUNK_BITS.into()),
+            ("item bits", record_id.1.into(), 0, RECORD_ID_ITEM_BITS.into()),
         ];
         match rows.into_iter().find(|&(_, got, min, max)| got < min || got > max) {
             Some((field, got, _, max)) => Err(ExchangeError::Plan { field, got, max }),
@@ -298,58 +304,58 @@ impl Plan {
         SingleShotShape::new(range, self.position_count).expect("the plan's m lies in 1..=2^60")
     }
 
-    /// B, the Rice parameter of the positions of an average worker; each stream has its own, by its own length.
+    /// B, the Rice parameter for an average worker's positions. Each stream has its own, which depends on its length.
     #[must_use]
     pub fn modulus_bits(&self) -> u32 {
         let per_entry = self.position_count as f64 / self.entries_estimate.max(1.0);
         RiceCode::for_mean_gap(per_entry * f64::from(self.shape.workers)).low_bits()
     }
 
-    /// Bits an entry that different workers send each other once, by the prediction: headers not included.
+    /// Predicted bits per entry without headers and without frames from a worker to itself; a relayed frame counts once.
     #[must_use]
     pub fn network_bits_per_entry(&self) -> f64 {
         self.predicted_bits_per_entry * (1.0 - 1.0 / f64::from(self.shape.workers))
     }
 
-    /// Whether items must be compared byte by byte after their hashes.
+    /// Whether items are compared byte by byte after their hashes.
     #[must_use]
     pub fn compares_bytes(&self) -> bool {
         self.shape.level == Level::Bytes
     }
 
-    /// Bits of a place on the wire; 0 if places do not travel.
+    /// Bits of a record id on the wire; 0 if record ids are not sent.
     #[must_use]
-    pub fn place_width(&self) -> u32 {
-        self.place_bits.map_or(0, PlaceBits::total)
+    pub fn record_id_width(&self) -> u32 {
+        self.record_id_bits.map_or(0, RecordIdBits::total)
     }
 
-    /// What a hash that is settled carries beside itself.
-    pub(super) fn entry_standing_bits(&self) -> StandingBits {
+    /// Widths of the priority that is sent with a whole hash.
+    pub(super) fn entry_priority_bits(&self) -> PriorityBits {
         let rank = if self.shape.ranks_entries() { RANK_BITS } else { 0 };
-        StandingBits { rank, place: self.place_bits }
+        PriorityBits { rank, record_id: self.record_id_bits }
     }
 
-    /// What an item that is compared carries beside itself.
-    pub(super) fn item_standing_bits(&self) -> StandingBits {
+    /// Widths of the priority that is sent with an item.
+    pub(super) fn item_priority_bits(&self) -> PriorityBits {
         let rank = if self.shape.keep == Keep::Best { RANK_BITS } else { 0 };
-        StandingBits { rank, place: self.place_bits }
+        PriorityBits { rank, record_id: self.record_id_bits }
     }
 
-    /// Bits of `hi` that a survivor still has to send.
+    /// Bits of `hi` that a survivor sends in the settlement.
     #[must_use]
     pub fn residue_bits(&self, shape: SingleShotShape) -> u32 {
         if self.truncation.is_some() { 0 } else { shape.residue_bits() }
     }
 
-    /// Bits of `lo` that a survivor still has to send.
+    /// Bits of `lo` that a survivor sends in the settlement.
     #[must_use]
     pub const fn settle_low_bits(&self) -> u32 {
         if self.truncation.is_some() { 0 } else { 64 - self.refine_bits }
     }
 
-    /// Whether the verdict of the last filtering pass is final because a settlement would carry nothing.
+    /// Whether the verdict on refinement bits is final, because a settlement would contain nothing.
     #[must_use]
     pub fn ends_after_refine(&self) -> bool {
-        self.truncation.is_some() && self.entry_standing_bits().total() == 0
+        self.truncation.is_some() && self.entry_priority_bits().total() == 0
     }
 }

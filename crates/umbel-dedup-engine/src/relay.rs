@@ -1,8 +1,8 @@
-//! Frames that neighbours of the [`Grid`] pass on for others.
+//! Frames that workers forward over the [`Grid`].
 //!
-//! A pair of workers always has the same relay, so frames between them arrive as they were sent wherever connections
-//! keep order. A frame's checksum covers its sender and receiver, so a relay that mixes them up is found out; a
-//! [`Passage`] is checked only for whether the frame may pass here at all.
+//! A pair of workers always uses the same relay, so its frames arrive in order if connections keep order. A frame's
+//! checksum covers its sender and receiver, so the receiver notices if a relay confuses them. [`Passage::read`] checks
+//! that the path of the frame leads through this worker, and does not check the frame itself.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -11,33 +11,33 @@ use super::error::{FrameError, RelayError};
 use super::frame::{HeaderReader, push_varint};
 use super::grid::Grid;
 
-/// A frame on its way: `| from | to | frame |`, LEB128 in the shortest form before the frame as its sender has made it.
+/// A frame with its sender and receiver: `| from | to | frame |`, both LEB128 in the shortest form; the frame is unchanged.
 ///
 /// ```
 /// use umbel_dedup_engine::{Grid, Passage, Route, WorkerId};
 /// let grid = Grid::new(4, Route::Grid);
 /// let bytes = Passage { from: WorkerId(0), to: WorkerId(3), frame: b"hello" }.to_bytes();
 /// assert_eq!(bytes, b"\x00\x03hello");
-/// // 1 stands between them, and hears it from nobody but 0.
+/// // Worker 1 is their relay, and takes this frame from worker 0.
 /// let passage = Passage::read(&bytes, grid, WorkerId(1), WorkerId(0)).unwrap();
 /// assert_eq!(grid.next_hop(WorkerId(1), passage.to), WorkerId(3));
 /// assert!(Passage::read(&bytes, grid, WorkerId(1), WorkerId(3)).is_err());
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Passage<'a> {
-    /// Who made the frame.
+    /// The sender.
     pub from: WorkerId,
-    /// Who gets it.
+    /// The receiver.
     pub to: WorkerId,
     /// The frame, undecoded.
     pub frame: &'a [u8],
 }
 
 impl<'a> Passage<'a> {
-    /// Most bytes before the frame.
+    /// The most bytes before the frame.
     pub const HEAD_BYTES_MAX: usize = 6;
 
-    /// The bytes that travel.
+    /// The bytes to send to the next worker.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::HEAD_BYTES_MAX + self.frame.len());
@@ -47,11 +47,11 @@ impl<'a> Passage<'a> {
         bytes
     }
 
-    /// What a neighbour has sent to worker `me`.
+    /// Reads what a neighbour has sent to worker `me`.
     ///
     /// # Errors
     ///
-    /// [`RelayError`] if it is malformed or has no business here: drop the connection.
+    /// [`RelayError`] if it is malformed, or its path does not lead from `neighbour` to `me`: drop the connection.
     pub fn read(
         bytes: &'a [u8],
         grid: Grid,
@@ -67,7 +67,7 @@ impl<'a> Passage<'a> {
         Ok(passage)
     }
 
-    /// Whether the one path of a pair leads from this neighbour to here.
+    /// Whether the path from sender to receiver leads from this neighbour to `me`.
     fn check(&self, grid: Grid, me: WorkerId, neighbour: WorkerId) -> Result<(), RelayError> {
         let Passage { from, to, .. } = *self;
         let may_pass = match grid.relay(from, to) {
@@ -80,7 +80,7 @@ impl<'a> Passage<'a> {
     }
 }
 
-/// Who made a frame, and who gets it.
+/// Sender and receiver.
 fn read_pair(
     reader: &mut HeaderReader<'_>,
     grid: Grid,

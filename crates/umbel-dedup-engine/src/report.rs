@@ -1,34 +1,34 @@
-//! What an exchange has cost and found, in numbers that add up over cells, workers and threads.
+//! Counters of what an exchange has sent and found. They can be added up over cells, workers and threads.
 
 use super::frame::{Frame, FrameKind};
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
-/// Entropies are summed in this fraction of a bit, as integers, so that the sum does not depend on its order.
+/// Entropies are summed as integers in this fraction of a bit, so that the sum does not depend on the order.
 const ENTROPY_UNITS_PER_BIT: f64 = 1024.0;
 
-/// Counters of a worker (or, added up, of a job).
+/// The counters of a worker, or, added up, of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ExchangeReport {
     /// Items that entered the exchange.
     pub items: u64,
     /// Locally distinct entries, n.
     pub entries: u64,
-    /// Items dropped because the same worker holds an equal one.
+    /// Items dropped because the same worker has an equal one.
     pub local_drops: u64,
-    /// Items dropped because another worker holds an equal one.
+    /// Items dropped because another worker has an equal one.
     pub cross_drops: u64,
-    /// Items dropped because a reference holds an equal one.
+    /// Items dropped because a reference equals them.
     pub reference_drops: u64,
     /// Entries that collided in the filter.
     pub candidates: u64,
     /// Entries that still collided after the refinement.
     pub survivors: u64,
-    /// Entries that another worker truly holds too: δ is this over `entries`.
+    /// Entries whose whole hash another worker has too; δ is this divided by `entries`.
     pub shared: u64,
     /// At level `bytes`: different items with the same hash, beyond the first of each hash.
     pub collisions: u64,
-    /// Frames that travelled between different workers.
+    /// Frames sent to other workers.
     pub network_frames: u64,
     /// Bytes of those frames, headers included.
     pub network_bytes: u64,
@@ -41,13 +41,13 @@ pub struct ExchangeReport {
 }
 
 impl ExchangeReport {
-    /// Bits of all payloads of a kind, self-streams included.
+    /// Bits of all payloads of a kind, including frames from a worker to itself.
     #[must_use]
     pub fn payload_bits(&self, kind: FrameKind) -> u64 {
         8 * self.payload_bytes[kind.row()]
     }
 
-    /// Entropy in bits of what those payloads say, where it is known: positions and the verdicts of filter passes.
+    /// Entropy in bits of the content of those payloads, where it is known: positions and verdicts of filter passes.
     #[must_use]
     pub fn entropy_bits(&self, kind: FrameKind) -> f64 {
         self.entropy_units[kind.row()] as f64 / ENTROPY_UNITS_PER_BIT

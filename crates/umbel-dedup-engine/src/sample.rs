@@ -1,4 +1,8 @@
-//! The sample: a sparse filter over a small part of every owner's range, to estimate how much is shared.
+//! The sample: a sparse filter over a small part of every owner's range, from which the coordinator estimates the share
+//! of entries that several workers have.
+//!
+//! Every worker sends each owner the positions of its entries in [`JobShape::sample_range`]. When all streams have
+//! ended, the owner counts the entries and those that collided; nothing is answered to the senders.
 
 use super::collide::Collided;
 use super::entry::WorkerId;
@@ -20,17 +24,17 @@ pub(super) fn sample_drafts(order: SampleOrder, range: HashRange, list: &LocalLi
     Draft::stream(FrameKind::Sample, 0, code.low_bits(), payloads)
 }
 
-/// What an owner has heard of the sample.
+/// What an owner has received of the sample.
 pub(super) struct SampleOwner {
     width: u64,
-    /// Positions by sender; behind the workers stand the references.
+    /// Positions by sender; the references' positions are last.
     senders: Vec<Vec<u64>>,
     next_sequence: Vec<u32>,
     ended: Vec<bool>,
 }
 
 impl SampleOwner {
-    /// An owner that has heard nothing.
+    /// An owner that has received nothing.
     pub(super) fn new(
         order: SampleOrder,
         job: JobShape,
@@ -51,8 +55,8 @@ impl SampleOwner {
         }
     }
 
-    /// Takes a sender's frame; when all have ended: entries heard of, and how many of them collided.
-    pub(super) fn hear(
+    /// Takes a sender's frame. Once all streams have ended: the number of entries, and how many of them collided.
+    pub(super) fn receive(
         &mut self,
         from: WorkerId,
         frame: &Frame<'_>,

@@ -1,4 +1,9 @@
-//! A worker of the exchange: routes frames between the two halves and the outside.
+//! A worker of the exchange, as a state machine: checks each received frame and gives it to the sending or the owning half
+//! of its cell.
+//!
+//! Inputs in their order: the sample (if the coordinator orders one), the plan, then the worker's entries cell by cell;
+//! frames at any time. A frame that comes before the sample order or the plan is stored and taken up after it. Outputs:
+//! frames to send, the sample's counts, requests for items, and the drops of each cell.
 
 use super::drops::Drops;
 use super::entry::{Entry, Item, Rank, Suspect, WorkerId};
@@ -16,93 +21,93 @@ use umbel_bits::{binary_entropy_bits, gap_entropy_bits};
 use umbel_filter::{HashRange, ItemHash};
 use umbel_step::Outbox;
 
-/// What a worker is told.
+/// An input of a worker.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Input {
-    /// The coordinator wants the sample; one list an owner of the worker's entries in
-    /// [`JobShape::sample_range`], in any order.
+    /// The coordinator has ordered the sample: for each owner the worker's entries in its [`JobShape::sample_range`], in
+    /// any order.
     Sample {
-        /// How to code it.
+        /// The order.
         order: SampleOrder,
-        /// The entries, a list an owner.
+        /// The entries, one list per owner.
         lists: Vec<Vec<Entry>>,
     },
-    /// Where there are references, before [`Input::Sample`]: their hashes in this worker's part of the sample, in any
-    /// order.
+    /// If the job has references, before [`Input::Sample`]: their hashes in this worker's [`JobShape::sample_range`], in
+    /// any order.
     SampleReferences {
         /// The hashes.
         hashes: Vec<ItemHash>,
     },
-    /// Where there are references, of every cell that this worker owns, once: their hashes in it, in any order.
+    /// If the job has references, once for every cell that this worker owns: their hashes in it, in any order.
     References {
         /// The cell.
         cell: u32,
         /// The hashes.
         hashes: Vec<ItemHash>,
     },
-    /// The plan; every cell is exchanged by it.
+    /// The plan, by which every cell is exchanged.
     Plan(Plan),
-    /// All of the worker's entries in a cell, in any order, repeats included. Each cell comes once.
+    /// All of the worker's entries in a cell, in any order, repeats included. Each cell of the job comes once.
     Cell {
         /// The cell.
         cell: u32,
         /// The entries.
         entries: Vec<Entry>,
-        /// How they rank, one an entry; empty unless [`JobShape::ranks_entries`].
+        /// Their ranks, one per entry; empty unless [`JobShape::ranks_entries`].
         ranks: Vec<Rank>,
     },
-    /// The items of the records that [`Output::Compare`] named, in any order.
+    /// The items of the records that [`Output::Compare`] listed, in any order.
     Items {
         /// The cell.
         cell: u32,
         /// The items.
         items: Vec<Item>,
     },
-    /// A frame came from a worker (perhaps this one), undecoded.
+    /// A frame has come from a worker (perhaps this one).
     Frame {
-        /// From whom.
+        /// The sender.
         from: WorkerId,
-        /// As it came.
+        /// The frame, undecoded.
         bytes: Vec<u8>,
     },
 }
 
-/// What a worker wants done.
+/// An output of a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// This frame to that worker, perhaps itself.
+    /// Send a frame to a worker (perhaps this one).
     Send {
-        /// To whom.
+        /// The receiver.
         to: WorkerId,
         /// The frame.
         frame: Vec<u8>,
     },
-    /// To the coordinator: what this worker saw of the sample as its owner.
+    /// Tell the coordinator what this worker, as an owner, has counted in the sample.
     Sampled {
         /// Entries of all workers in the sample.
         entries: u64,
         /// How many of them collided.
         candidates: u64,
     },
-    /// Level `bytes`: read these records' items again and answer with [`Input::Items`].
+    /// At level `bytes`: read the items of these records again and answer with [`Input::Items`].
     Compare {
         /// The cell.
         cell: u32,
         /// The records.
         suspects: Vec<Suspect>,
     },
-    /// The worker's items in the cell are decided: these are dropped, all others stay.
-    Settled {
+    /// The worker's entries in the cell are decided: these records are dropped, all others are kept.
+    Decided {
         /// The cell.
         cell: u32,
-        /// The dropped ones.
+        /// The dropped records.
         drops: Drops,
     },
 }
 
-/// Both halves of the exchange, for one worker and any number of cells.
+/// One worker of the exchange: the sending half for its entries in every cell, the owning half for its own cells.
 ///
-/// Two workers hold one equal item; the second one drops its copy:
+/// Two workers have one equal item each; the second one drops its copy:
 ///
 /// ```
 /// use umbel_step::Outbox;
@@ -116,7 +121,7 @@ pub enum Output {
 /// let mut mail = Vec::new();
 /// let mut drops = Vec::new();
 /// for (id, worker) in workers.iter_mut().enumerate() {
-///     let entry = Entry { hash: ItemHash::new(5, 5), place: Place::new(id as u32, 0) };
+///     let entry = Entry { hash: ItemHash::new(5, 5), record_id: RecordId::new(id as u32, 0) };
 ///     worker.step(Input::Plan(plan), &mut outbox).unwrap();
 ///     for cell in 0..2 {
 ///         let entries = if cell == 0 { vec![entry] } else { vec![] };
@@ -130,11 +135,11 @@ pub enum Output {
 ///             workers[to.index()].step(Input::Frame { from, bytes: frame }, &mut outbox).unwrap();
 ///             mail.extend(outbox.take().into_iter().map(|order| (to, order)));
 ///         }
-///         Output::Settled { drops: d, .. } => drops.extend(d.places),
+///         Output::Decided { drops: d, .. } => drops.extend(d.record_ids),
 ///         _ => unreachable!(),
 ///     }
 /// }
-/// assert_eq!(drops, [Place::new(1, 0)]);
+/// assert_eq!(drops, [RecordId::new(1, 0)]);
 /// ```
 pub struct Worker {
     me: WorkerId,
@@ -148,14 +153,14 @@ pub struct Worker {
     owners: BTreeMap<u32, OwnerCell>,
     sent: BTreeSet<u32>,
     owned: BTreeSet<u32>,
-    /// Cells that peers have opened and this worker has not come to.
+    /// Cells of which a peer has sent frames, and of which this worker has not yet got its own entries.
     ahead: BTreeSet<u32>,
     early: Vec<(WorkerId, Vec<u8>)>,
     report: ExchangeReport,
 }
 
 impl Worker {
-    /// A worker that waits for orders.
+    /// A worker that waits for the sample order or the plan.
     ///
     /// # Errors
     ///
@@ -180,20 +185,20 @@ impl Worker {
         })
     }
 
-    /// The same for this attempt at the exchange: frames of other attempts are refused as damaged.
+    /// Sets the attempt at the exchange (0 if not set). Frames of other attempts are refused as damaged.
     #[must_use]
     pub fn in_attempt(mut self, attempt: u32) -> Self {
         self.attempt = attempt;
         self
     }
 
-    /// What the worker has sent and found so far.
+    /// Counters of what the worker has sent and found so far.
     #[must_use]
     pub fn report(&self) -> ExchangeReport {
         self.report
     }
 
-    /// Bytes that the open cells' lists and streams and the frames kept for later take in memory: what grows with the
+    /// Bytes of memory that the lists and streams of open cells and the stored early frames take; these grow with the
     /// input. Items at level `bytes` are not counted.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
@@ -203,20 +208,19 @@ impl Worker {
         (senders + owners + early) as u64
     }
 
-    /// Whether no cell is open: nothing is expected any more, as sender or as owner.
+    /// Whether no cell is open: the worker waits for no frame, as sender or as owner.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.senders.is_empty() && self.owners.is_empty()
     }
 
-    /// Whether the worker owns a cell of which somebody's hashes, or items, were heard and the last verdict was not
-    /// given.
+    /// Whether the worker, as the owner of this cell, has received frames and not yet sent the last verdict.
     #[must_use]
     pub fn owes(&self, cell: u32) -> bool {
         self.owners.contains_key(&cell)
     }
 
-    /// The same for verdicts on hashes alone; at level `bytes` those on items may still be owed.
+    /// As [`Worker::owes`], for verdicts on hashes alone: at level `bytes` those on items may still be missing.
     #[must_use]
     pub fn owes_hashes(&self, cell: u32) -> bool {
         self.owners.get(&cell).is_some_and(|owner| !owner.awaits_items())
@@ -226,9 +230,9 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// [`ExchangeError::Frame`], [`ExchangeError::OutOfPhase`], [`ExchangeError::TooEarly`] and [`ExchangeError::TooFarAhead`] for
-    /// a peer's frame that was refused: the state is as before. [`ExchangeError::Driver`] and
-    /// [`ExchangeError::CellTooLarge`] for orders that do not fit: the job must be failed.
+    /// [`ExchangeError::Frame`], [`ExchangeError::OutOfPhase`], [`ExchangeError::TooEarly`] and
+    /// [`ExchangeError::TooFarAhead`] for a peer's frame that was refused: the state is unchanged. [`ExchangeError::Driver`]
+    /// and [`ExchangeError::CellTooLarge`] for other inputs that are not possible in this state: fail the job.
     pub fn step(&mut self, input: Input, out: &mut Outbox<Output>) -> Result<(), ExchangeError> {
         match input {
             Input::Sample { order, lists } => self.sample(order, lists, out),
@@ -270,7 +274,7 @@ impl Worker {
         SampleOwner::new(order, self.shape, u32::from(self.me.0), &references)
     }
 
-    /// Gives a cell's owner what the references hold of it.
+    /// Gives the references' hashes in a cell to its owning half.
     fn references(
         &mut self,
         cell: u32,
@@ -363,25 +367,25 @@ impl Worker {
         drafts.iter().for_each(|draft| self.send(WorkerId(owner), cell, draft, out));
     }
 
-    /// Carries out what the sending half wants.
+    /// Carries out a step of the sending half.
     fn follow(&mut self, cell: u32, step: SenderStep, out: &mut Outbox<Output>) {
         match step {
             SenderStep::Send(drafts) => self.send_all(cell, &drafts, out),
             SenderStep::SendNothing(drafts) => {
                 self.send_all(cell, &drafts, out);
-                self.settled(cell, Drops::default(), out);
+                self.finish_cell(cell, Drops::default(), out);
             }
             SenderStep::Compare(suspects) => out.push(Output::Compare { cell, suspects }),
-            SenderStep::Settled(drops) => self.settled(cell, drops, out),
+            SenderStep::Decided(drops) => self.finish_cell(cell, drops, out),
         }
     }
 
-    fn settled(&mut self, cell: u32, drops: Drops, out: &mut Outbox<Output>) {
+    fn finish_cell(&mut self, cell: u32, drops: Drops, out: &mut Outbox<Output>) {
         self.senders.remove(&cell);
         self.report.cross_drops += drops.cross;
         self.report.reference_drops += drops.reference;
-        self.report.local_drops += drops.places.len() as u64 - drops.cross - drops.reference;
-        out.push(Output::Settled { cell, drops });
+        self.report.local_drops += drops.record_ids.len() as u64 - drops.cross - drops.reference;
+        out.push(Output::Decided { cell, drops });
     }
 
     fn frame(
@@ -406,7 +410,7 @@ impl Worker {
             let (got, max) = (cell.into(), u64::from(cells) - 1);
             return Err(refuse(FrameError::TooLarge { field: "cell", got, max }));
         }
-        if frame.kind.is_of_tally() {
+        if frame.kind.is_group_count() {
             return Err(out_of_phase);
         }
         let owner = self.shape.owner(cell);
@@ -417,7 +421,7 @@ impl Worker {
         }
         if frame.kind == FrameKind::Sample {
             let Some(sample) = &mut self.sample else { return self.stash(from, bytes) };
-            if let Some((entries, candidates)) = sample.hear(from, &frame).map_err(refuse)? {
+            if let Some((entries, candidates)) = sample.receive(from, &frame).map_err(refuse)? {
                 out.push(Output::Sampled { entries, candidates });
             }
             return Ok(());
@@ -430,7 +434,7 @@ impl Worker {
             return Err(out_of_phase);
         }
         if self.owned.contains(&cell) {
-            return Ok(()); // A frame that was heard before.
+            return Ok(()); // A repetition: the cell is done.
         }
         if !self.sent.contains(&cell) && !self.ahead.contains(&cell) {
             let max = DEDUP_CELLS_AHEAD_MAX;
@@ -440,7 +444,7 @@ impl Worker {
             self.ahead.insert(cell);
         }
         let owner = self.owners.entry(cell).or_insert_with(|| OwnerCell::new(&plan));
-        if let Some(decision) = owner.hear(&plan, cell, from, &frame).map_err(refuse)? {
+        if let Some(decision) = owner.receive(&plan, cell, from, &frame).map_err(refuse)? {
             self.decide(cell, decision, out);
         }
         Ok(())
@@ -456,29 +460,29 @@ impl Worker {
         let cell = frame.cell;
         let Some(sender) = self.senders.get_mut(&cell) else {
             if self.sent.contains(&cell) {
-                return Ok(()); // A verdict that was heard before.
+                return Ok(()); // A repetition: the cell is decided.
             }
             return Err(ExchangeError::OutOfPhase { from, cell, kind: frame.kind });
         };
-        let step = sender.verdict(plan, cell, frame);
-        let step =
-            step.map_err(|source| ExchangeError::Frame { from, cell: Some(cell), source })?;
+        let refuse = |source| ExchangeError::Frame { from, cell: Some(cell), source };
+        let step = sender.verdict(plan, cell, frame).map_err(refuse)?;
         let Some(step) = step else { return Ok(()) };
+        let undecided = sender.undecided_count() as u64;
         match frame.kind {
-            FrameKind::PositionsVerdict => self.report.candidates += sender.doubtful_count() as u64,
-            FrameKind::RefineVerdict => self.report.survivors += sender.doubtful_count() as u64,
+            FrameKind::PositionsVerdict => self.report.candidates += undecided,
+            FrameKind::RefineVerdict => self.report.survivors += undecided,
             _ => {}
         }
         self.follow(cell, step, out);
         Ok(())
     }
 
-    /// Carries out what the owning half decided.
+    /// Sends the verdicts of an ended pass, and closes the cell if it is done.
     fn decide(&mut self, cell: u32, decision: Decision, out: &mut Outbox<Output>) {
         for (to, draft) in decision.verdicts {
             if matches!(draft.kind, FrameKind::PositionsVerdict | FrameKind::RefineVerdict) {
                 let covered = f64::from(draft.covered);
-                let share = f64::from(draft.count) / covered; // of the meant or of the others: H2 is even
+                let share = f64::from(draft.count) / covered; // listed, or by COMPLEMENT the others: H2 is symmetric
                 self.report.add_entropy(draft.kind, covered * binary_entropy_bits(share));
             }
             self.send(to, cell, &draft, out);
@@ -501,7 +505,7 @@ impl Worker {
         out.push(Output::Send { to, frame: bytes });
     }
 
-    /// Keeps a frame that came before this worker's own orders.
+    /// Stores a frame that came before the sample order or the plan.
     fn stash(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), ExchangeError> {
         let max = EARLY_FRAMES_PER_PEER_MAX;
         if self.early.iter().filter(|(peer, _)| *peer == from).count() >= max {
@@ -517,7 +521,7 @@ impl Worker {
     }
 }
 
-/// The entries with every bit of their hashes cleared that does not count.
+/// The entries with their hashes truncated.
 fn truncated(mut entries: Vec<Entry>, truncation: super::plan::Truncation) -> Vec<Entry> {
     for entry in &mut entries {
         entry.hash = truncation.apply(entry.hash);

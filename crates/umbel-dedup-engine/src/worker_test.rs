@@ -19,13 +19,13 @@ fn a_peer_that_opens_every_cell_is_refused_before_it_fills_the_memory() {
         report_kept: false,
         item_bytes_mean: 0.0,
     };
-    let plan = Coordinator::plan_without_sample(shape, 2, None, FilterChoice::Wide);
+    let plan = Coordinator::plan_without_sample(shape, 2, None, FilterChoice::FullHash);
     let mut out = Outbox::new();
     let mut worker = Worker::new(WorkerId(0), shape, 7).unwrap();
     worker.step(Input::Plan(plan), &mut out).unwrap();
     let open = |cell| {
         let link = FrameLink { job: 7, sender: 1, receiver: 0, attempt: 0 };
-        let (kind, flags) = (FrameKind::Positions, flag::LAST | flag::WIDE);
+        let (kind, flags) = (FrameKind::Positions, flag::LAST | flag::FULL_HASH);
         let frame =
             Frame { kind, flags, param: 0, cell, sequence: 0, count: 0, covered: 0, payload: &[] };
         Input::Frame { from: WorkerId(1), bytes: frame.encode(link) }

@@ -4,13 +4,13 @@
 use std::collections::VecDeque;
 use umbel_dedup_engine::{
     Coordinator, CoordinatorInput, CoordinatorOutput, CostQuestion, Entry, ExchangeReport,
-    FilterChoice, Input, JobShape, Keep, Level, Mode, Output, Place, Plan, SampleOrder, Worker,
+    FilterChoice, Input, JobShape, Keep, Level, Mode, Output, Plan, RecordId, SampleOrder, Worker,
     WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 use umbel_step::Outbox;
 
-/// Entries of a cell and of a stream that are worth one more cut, as `umbel dedup` has them.
+/// Target entries of a cell, and fewest of a stream, as in `umbel dedup`.
 const CELL_ENTRIES: u64 = 1 << 16;
 const STREAM_ENTRIES_MIN: u64 = 1 << 12;
 
@@ -40,7 +40,7 @@ impl Dice {
 pub(crate) struct Job {
     pub(crate) shape: JobShape,
     pub(crate) entries: u64,
-    /// Share of entries that one other worker holds too.
+    /// Share of entries that one other worker has too.
     pub(crate) delta: f64,
     pub(crate) choice: FilterChoice,
 }
@@ -63,7 +63,7 @@ impl Job {
         Self { shape, entries, delta, choice: FilterChoice::Auto }
     }
 
-    /// Every worker's entries of a cell. A pair of equal entries with two workers makes two of the n entries.
+    /// Every worker's entries of a cell. A pair of equal entries at two workers counts as two of the n entries.
     pub(crate) fn cell(&self, cell: u32) -> Vec<Vec<Entry>> {
         let range = HashRange::cell(cell, self.shape.cells());
         let width = u64::try_from(range.width()).unwrap_or(u64::MAX);
@@ -76,8 +76,9 @@ impl Job {
             let first = dice.below(workers);
             let pair = left > 1 && dice.chance(self.delta / (2.0 - self.delta));
             let mut give = |worker: u64| {
-                let place = Place::new(u32::try_from(worker).expect("few workers"), left);
-                lists[usize::try_from(worker).expect("few workers")].push(Entry { hash, place });
+                let record_id = RecordId::new(u32::try_from(worker).expect("few workers"), left);
+                lists[usize::try_from(worker).expect("few workers")]
+                    .push(Entry { hash, record_id });
                 left -= 1;
             };
             give(first);
@@ -150,7 +151,7 @@ impl Job {
         sampled
     }
 
-    /// The exchange, cell after cell. `around` is called around the work on each cell, whose making is left out.
+    /// Exchanges cell after cell. `around` is called around the exchange of each cell, without its generation.
     pub(crate) fn run(&self, mut around: impl FnMut(&mut dyn FnMut())) -> (Plan, ExchangeReport) {
         let mut report = ExchangeReport::default();
         let plan = self.plan(&mut report);
@@ -167,7 +168,7 @@ impl Job {
         (plan, report)
     }
 
-    /// What the cost model predicts for this plan and what it found, in bits per entry, headers and sample left out.
+    /// The prediction of the cost model for this plan and these counts, in bits per entry, without headers and sample.
     pub(crate) fn model_bits(&self, plan: &Plan, report: &ExchangeReport) -> f64 {
         let question = CostQuestion {
             workers: self.shape.workers,
@@ -178,7 +179,7 @@ impl Job {
         };
         match plan.mode {
             Mode::Filter => question.filter_bits(plan.position_count, plan.refine_bits),
-            _ => question.wide_bits(),
+            _ => question.full_hash_bits(),
         }
     }
 }
@@ -196,7 +197,7 @@ pub(crate) fn plan_name(plan: &Plan, entries: f64) -> String {
     }
 }
 
-/// Gives every worker its input and carries frames until all is silent.
+/// Gives every worker its input, and passes frames until there are none.
 fn carry(workers: &mut [Worker], inputs: Vec<Input>, mut other: impl FnMut(WorkerId, Output)) {
     let mut outbox = Outbox::new();
     let mut mail = VecDeque::new(); // oldest first: frames of a stream must not overtake each other

@@ -1,4 +1,4 @@
-//! The first 64 bytes of an index: what its hashes are, and how they are coded.
+//! The first 64 bytes of an index: what was hashed, how, and how the hashes are encoded.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -10,7 +10,7 @@ use umbel_bits::{CodeError, RiceCode};
 use umbel_codec::crc32c;
 use umbel_filter::ItemHash;
 
-/// How much of a hash an index stores.
+/// How many bits of a hash an index stores.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum IndexBits {
     /// `hi`.
@@ -32,7 +32,7 @@ impl IndexBits {
         }
     }
 
-    /// From the number; `None` if it is another one.
+    /// From the number; `None` unless it is 64, 96 or 128.
     #[must_use]
     pub const fn new(bits: u32) -> Option<Self> {
         match bits {
@@ -69,7 +69,8 @@ impl IndexBits {
     }
 }
 
-/// Says of a job what its hashes are of: two jobs with the same digest and seed give equal items equal hashes.
+/// Digest of a job's options that determine what is hashed: two jobs with equal digests and seeds have equal hashes for
+/// equal items.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpecDigest(pub [u8; 16]);
 
@@ -79,10 +80,10 @@ impl fmt::Display for SpecDigest {
     }
 }
 
-/// What the hashes of an index are.
+/// What the hashes of an index are made from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IndexSpec {
-    /// How much of each is stored.
+    /// How many bits of each are stored.
     pub bits: IndexBits,
     /// Seed of the hash function.
     pub seed: u64,
@@ -90,16 +91,16 @@ pub struct IndexSpec {
     pub digest: SpecDigest,
 }
 
-/// Why bytes are no index. Make the index again with `--save-index`, or take it from a backup.
+/// Why bytes are not an index. Save the index again with `--save-index`, or restore it from a backup.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum IndexError {
-    /// Not an index at all.
+    /// Not an index.
     #[error("not an index: starts with {got:02x?}, expected `UMBI`")]
     Magic {
         /// The first bytes.
         got: [u8; 4],
     },
-    /// An index of another version. Use the release that has made it, or make it again.
+    /// An index of another version. Use the release that wrote it, or write it again.
     #[error("index of version {got}, this release reads {expected}")]
     Version {
         /// Ours.
@@ -114,10 +115,10 @@ pub enum IndexError {
         what: &'static str,
         /// In the file.
         got: u32,
-        /// Over what came.
+        /// Of the bytes read.
         computed: u32,
     },
-    /// A field that no writer gives this value.
+    /// A field with a value that no writer gives it.
     #[error("{field} is {got}, expected {expected}")]
     Field {
         /// Its name.
@@ -127,7 +128,7 @@ pub enum IndexError {
         /// What it is.
         got: u64,
     },
-    /// The file ends early, or something follows its end.
+    /// Too few or too many bytes.
     #[error("{what} has {got} bytes, expected {expected}")]
     Length {
         /// What.
@@ -154,7 +155,7 @@ pub enum IndexError {
         #[source]
         source: CodeError,
     },
-    /// A block's hashes do not rise, or leave its range.
+    /// A block's hashes are not ascending, or not in its range.
     #[error("block {block}: hash {item} {what}")]
     Order {
         /// The block.
@@ -173,13 +174,13 @@ pub struct IndexHeader {
     pub spec: IndexSpec,
     /// How many there are.
     pub count: u64,
-    /// Of the Rice code of the gaps.
+    /// The Rice code of the gaps.
     pub(super) gap_code: RiceCode,
     /// log2 of the number of blocks.
     pub(super) block_bits: u32,
 }
 
-/// Takes fields off the front of a header.
+/// Takes fields from the front of a header.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -210,7 +211,7 @@ impl IndexHeader {
     ///
     /// # Errors
     ///
-    /// [`IndexError`] if it is none of this version, or damaged.
+    /// [`IndexError`] if it is not one of this version, or damaged.
     pub fn decode(bytes: &[u8; INDEX_HEADER_BYTES]) -> Result<Self, IndexError> {
         let mut fields = Fields(bytes);
         let magic = fields.take();
@@ -263,7 +264,7 @@ impl IndexHeader {
         (self.block_count() as u64) * INDEX_DIRECTORY_ENTRY_BYTES as u64
     }
 
-    /// Where the first block is.
+    /// The offset of the first block.
     pub(super) const fn blocks_offset(&self) -> u64 {
         INDEX_HEADER_BYTES as u64 + self.directory_bytes()
     }
@@ -274,15 +275,15 @@ impl IndexHeader {
         u32::try_from(block).expect("at most BLOCK_BITS_MAX bits")
     }
 
-    /// The first and the last hi of a block.
+    /// The least and the greatest `hi` of a block.
     pub(super) fn block_range(&self, block: u32) -> (u64, u64) {
         let shift = 64 - self.block_bits;
         let start = u64::from(block).checked_shl(shift).unwrap_or(0);
         (start, start | u64::MAX.checked_shr(self.block_bits).unwrap_or(0))
     }
 
-    /// The checksum of a block. It covers all of the header but the number of hashes, which nobody knows while blocks
-    /// are written; the directory's counts must add up to it.
+    /// The checksum of a block. It covers the header without the number of hashes, which is not known while blocks are
+    /// written; the counts of the directory must add up to that number.
     pub(super) fn block_checksum(&self, block: u32, offset: u64, count: u32, bytes: &[u8]) -> u32 {
         let header = Self { count: 0, ..*self }.encode();
         let (offset, count) = (offset.to_le_bytes(), count.to_le_bytes());

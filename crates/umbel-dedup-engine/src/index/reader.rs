@@ -1,4 +1,4 @@
-//! Reads an index, block by block; where bytes come from is the caller's affair.
+//! Decodes an index, block by block. The caller reads the bytes.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -17,7 +17,7 @@ pub struct IndexExtent {
     pub length: u64,
 }
 
-/// A block as the directory has it.
+/// A block's entry in the directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
     extent: IndexExtent,
@@ -25,8 +25,8 @@ struct Entry {
     checksum: u32,
 }
 
-/// The directory of an index: which blocks a range of hashes needs, and how to read them. See
-/// [`IndexWriter`](super::IndexWriter) for both ways.
+/// The directory of an index: which blocks contain a range of hashes, and how to decode them. See
+/// [`IndexWriter`](super::IndexWriter) for an example.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IndexDirectory {
     header: IndexHeader,
@@ -34,12 +34,12 @@ pub struct IndexDirectory {
 }
 
 impl IndexDirectory {
-    /// Reads the directory's bytes, those behind the header, of a file with so many bytes in all.
+    /// Decodes the directory, whose bytes follow the header, of a file of `file_bytes` bytes.
     ///
     /// # Errors
     ///
-    /// [`IndexError`] if it is not as long as the header says, does not cover the file, or holds more hashes than the
-    /// file has room for.
+    /// [`IndexError`] if its length contradicts the header, its blocks do not cover the file, or its counts of hashes are
+    /// more than can be in the blocks.
     pub fn decode(header: IndexHeader, bytes: &[u8], file_bytes: u64) -> Result<Self, IndexError> {
         let length = |what, expected, got| Err(IndexError::Length { what, expected, got });
         if bytes.len() as u64 != header.directory_bytes() {
@@ -86,7 +86,7 @@ impl IndexDirectory {
         &self.header
     }
 
-    /// The blocks that hold the hashes of a range, and perhaps some beside it.
+    /// The blocks that contain the hashes of a range, and perhaps hashes outside it.
     #[must_use]
     pub fn blocks_of(&self, range: HashRange) -> RangeInclusive<u32> {
         self.header.block_of(range.start())..=self.header.block_of(range.last())
@@ -98,13 +98,13 @@ impl IndexDirectory {
         self.entries.get(block as usize).map(|entry| entry.extent)
     }
 
-    /// How many hashes a range has, if they are as even as hashes are.
+    /// The expected number of hashes in a range, if hashes are uniform.
     #[must_use]
     pub fn expected_count(&self, range: HashRange) -> f64 {
         self.header.count as f64 * (range.width() as f64 / 2f64.powi(64))
     }
 
-    /// Appends a block's hashes, rising, to `hashes`; an error leaves them as they were. Bits that are not stored are 0.
+    /// Appends a block's hashes, ascending, to `hashes`; an error leaves these unchanged. Bits that are not stored are 0.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl IndexDirectory {
         let low_bits = self.header.spec.bits.low_bits();
         let mut reader = BitReader::new(bytes);
         let mut previous: Option<ItemHash> = None;
-        // The directory has checked that the block's bytes have room for so many.
+        // `decode` has checked the count against the block's length.
         hashes.reserve(count as usize);
         for item in 0..count {
             let order = |what| IndexError::Order { block, item, what };

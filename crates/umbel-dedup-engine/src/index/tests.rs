@@ -1,4 +1,4 @@
-//! Both ways, against hostile bytes, and one file for ever.
+//! Writing and reading, hostile bytes, and a golden file.
 
 use super::*;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn write(bits: IndexBits, hashes: &BTreeSet<ItemHash>, expected: u64) -> Vec<u8>
     file
 }
 
-/// As a driver does: header, directory, then the blocks that a range needs.
+/// Reads a range like a driver: header, directory, then the blocks of the range.
 fn read(file: &[u8], range: HashRange) -> Result<Vec<ItemHash>, IndexError> {
     let short = IndexError::Length { what: "the file", expected: 64, got: file.len() as u64 };
     let (head, rest) = file.split_first_chunk().ok_or(short.clone())?;
@@ -68,7 +68,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(mut bytes in proptest::collection::vec(any::<u8>(), 0..300), fix in any::<bool>()) {
         if fix && bytes.len() >= 64 {
-            // A header that is right, before whatever follows.
+            // A valid header before arbitrary bytes.
             let low_bits = u32::from(bytes[0] % 64);
             let header = IndexHeader {
                 spec: spec(IndexBits::Bits96),
@@ -123,7 +123,7 @@ fn hashes_out_of_order_are_refused() {
     assert_eq!(writer.count(), 1);
 }
 
-/// What this release writes, later releases must read.
+/// Later releases must read what this release writes.
 #[test]
 fn the_golden_file_is_written_and_read_as_ever() {
     let golden = include_bytes!("../../testdata/index_v1.bin");

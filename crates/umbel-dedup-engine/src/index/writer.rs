@@ -6,9 +6,10 @@ use crate::ExchangeError;
 use umbel_bits::{BitWriter, RiceCode};
 use umbel_filter::ItemHash;
 
-/// Takes hashes in rising order and gives the bytes of blocks; in the end, what stands before them.
+/// Encodes an index: takes hashes in ascending order and returns the bytes of blocks, and in the end those of header and
+/// directory, which are in front of the blocks.
 ///
-/// Memory: a block, and 16 bytes a block. Hashes that are equal in the stored bits become one.
+/// Memory: one block, and 16 bytes for every block. Hashes that are equal in the stored bits are stored once.
 ///
 /// ```
 /// use umbel_dedup_engine::{IndexBits, IndexDirectory, IndexHeader, IndexSpec, IndexWriter, SpecDigest};
@@ -34,7 +35,7 @@ use umbel_filter::ItemHash;
 #[derive(Debug)]
 pub struct IndexWriter {
     header: IndexHeader,
-    /// Entries of the blocks that are complete: offset and count; checksums need the final count.
+    /// The directory entries of complete blocks.
     entries: Vec<Entry>,
     block: BitWriter,
     block_items: u32,
@@ -52,7 +53,7 @@ struct Entry {
 }
 
 impl IndexWriter {
-    /// A writer of about so many hashes: blocks and codes are made for that number.
+    /// A writer for about `expected_count` hashes, which determine the number of blocks and the Rice code.
     #[must_use]
     pub fn new(spec: IndexSpec, expected_count: u64) -> Self {
         let block_bits = (expected_count / BLOCK_ITEMS_MEAN).max(1).ilog2().min(BLOCK_BITS_MAX);
@@ -68,12 +69,12 @@ impl IndexWriter {
         }
     }
 
-    /// Takes the next hash; `out` gets the bytes of blocks that are complete.
+    /// Takes the next hash, and appends the bytes of blocks that are complete to `out`.
     ///
     /// # Errors
     ///
-    /// [`ExchangeError::Driver`] if the hash is below the one before, or a block holds 2^24: there are far more hashes than
-    /// were expected.
+    /// [`ExchangeError::Driver`] if the hash is less than the one before, or a block has 2^24 hashes, because there are far
+    /// more than were expected.
     pub fn push(&mut self, hash: ItemHash, out: &mut Vec<u8>) -> Result<(), ExchangeError> {
         let bits = self.header.spec.bits;
         let hash = bits.apply(hash);
@@ -105,7 +106,7 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Ends the last blocks, into `out`, and returns header and directory, which belong in front of all blocks.
+    /// Appends the last blocks to `out`, and returns header and directory, which belong in front of all blocks.
     #[must_use]
     pub fn finish(mut self, out: &mut Vec<u8>) -> Vec<u8> {
         while self.entries.len() < self.header.block_count() as usize {
@@ -120,7 +121,7 @@ impl IndexWriter {
         head
     }
 
-    /// How many hashes were taken, equal ones once.
+    /// How many distinct hashes were taken.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.header.count

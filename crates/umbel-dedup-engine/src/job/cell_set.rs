@@ -1,9 +1,9 @@
-//! Which cells of a job are settled.
+//! A set of cells of a job, for example the decided ones.
 
 use crate::limits::DEDUP_CELLS_MAX;
 use serde::{Deserialize, Serialize};
 
-/// A set of cells of one job, a bit a cell: at most 128 KiB.
+/// A set of cells of one job, one bit per cell: at most 128 KiB.
 ///
 /// ```
 /// use umbel_dedup_engine::job::CellSet;
@@ -20,15 +20,15 @@ pub struct CellSet {
 }
 
 impl CellSet {
-    /// The empty set of a job with so many cells, which are at most [`DEDUP_CELLS_MAX`].
+    /// The empty set of a job with this many cells, at most [`DEDUP_CELLS_MAX`].
     #[must_use]
     pub fn new(cells: u32) -> Self {
         let cells = cells.min(DEDUP_CELLS_MAX);
         Self { cells, words: vec![0; cells.div_ceil(64) as usize] }
     }
 
-    /// Whether the set is one that [`CellSet::new`] makes for so many cells, with no bit beyond them. A set that came
-    /// from elsewhere must be asked before it is used.
+    /// Whether the set is one of a job with this many cells, and has no bit beyond them. Check a received set with this
+    /// before using it.
     #[must_use]
     pub fn is_of(&self, cells: u32) -> bool {
         let stray = |last: &u64| !cells.is_multiple_of(64) && last >> (cells % 64) != 0;
@@ -37,7 +37,7 @@ impl CellSet {
             && !self.words.last().is_some_and(stray)
     }
 
-    /// Adds a cell; one that the job does not have is ignored.
+    /// Adds a cell; ignores one that the job does not have.
     pub fn insert(&mut self, cell: u32) {
         if cell < self.cells
             && let Some(word) = self.words.get_mut(cell as usize / 64)
@@ -58,13 +58,13 @@ impl CellSet {
         self.words.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Whether all cells of the job are.
+    /// Whether all cells of the job are in the set.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.count() == self.cells
     }
 
-    /// Removes what the other set lacks.
+    /// Removes the cells that are not in the other set.
     pub fn keep_common(&mut self, other: &Self) {
         let others = other.words.iter().chain(std::iter::repeat(&0));
         self.words.iter_mut().zip(others).for_each(|(word, other)| *word &= other);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_sets_are_told_by_their_size_and_stray_bits() {
+    fn foreign_sets_are_recognised_by_size_and_stray_bits() {
         let stray = CellSet { cells: 3, words: vec![8] };
         let short = CellSet { cells: 300, words: vec![] };
         assert!(!stray.is_of(3) && !short.is_of(300) && !short.contains(7));

@@ -1,4 +1,8 @@
-//! The coordinator of a job: who is there, what comes next, what must be done again.
+//! The coordinator of a job: waits until all workers have done a phase, orders the next one, and begins a new attempt when
+//! the exchange fails.
+//!
+//! What it must remember over a restart it returns as journal records; everything else the workers report again when they
+//! join.
 
 use super::super::coordinator::{Coordinator, CoordinatorInput, FilterChoice};
 use super::super::entry::{Keep, WorkerId};
@@ -6,7 +10,9 @@ use super::super::error::ExchangeError;
 use super::super::plan::{JobShape, Level, Plan};
 use super::super::report::ExchangeReport;
 use super::cell_set::CellSet;
-use super::messages::{Counts, Forecast, Order, ReadOrder, Stage, Tallied, Word, Written};
+use super::messages::{
+    Counts, Forecast, GroupCountResult, Order, ReadOrder, Stage, WorkerMessage, Written,
+};
 use super::outcome::{JobFailure, JobResult};
 use crate::limits::{DEDUP_WORKERS_MAX, JOB_ATTEMPT_MAX};
 use serde::{Deserialize, Serialize};
@@ -15,98 +21,98 @@ use umbel_step::Outbox;
 mod finishing;
 mod planning;
 
-/// What a job decides by; all its workers were given the same.
+/// The options of a job that the coordinator needs. All workers have the same.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JobRules {
-    /// When items are equal.
+    /// When two items are equal.
     pub level: Level,
-    /// Which of them stays.
+    /// Which of several equal items is kept.
     pub keep: Keep,
-    /// Whether a dropped item must name the kept one.
+    /// Whether outputs name, for each dropped record, the kept one.
     pub report_kept: bool,
-    /// Whether it must also tell how many records were equal to it; only where the kept one is named.
+    /// Whether they also name the size of its group; only if `report_kept`.
     pub report_sizes: bool,
-    /// Whether records have parts, and it must tell which one was kept; only where the kept one is named.
+    /// Whether records have parts, and outputs name the part that was kept; only if `report_kept`.
     pub names_parts: bool,
-    /// What the user says about the filter.
+    /// The user's choice of the exchange.
     pub choice: FilterChoice,
-    /// Bad records that may be left out, over all workers.
+    /// The most bad records that may be skipped, over all workers.
     pub bad_max: u64,
-    /// Whether what stays is added to a filter of a cluster, once the outputs of all workers stand under their names.
+    /// Whether kept items are added to a filter of a cluster, after the outputs of all workers have their names.
     pub adds: bool,
 }
 
-/// What must be durable before later outputs of the same step are carried out.
+/// A record of the coordinator's journal: it must be durable before later outputs of the same step are carried out.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum CoordinatorMark {
-    /// Workers were told to read by this.
+pub enum CoordinatorJournalRecord {
+    /// Workers were ordered to read with this shape.
     Shaped {
         /// The shape.
         shape: JobShape,
         /// Number in the job of each worker's first chunk.
         chunk_bases: Vec<u32>,
     },
-    /// Cells are exchanged by this plan, for good.
+    /// Cells are exchanged by this plan, in all attempts.
     Planned(Plan),
-    /// All outputs are durable: the job commits, whatever happens.
+    /// All outputs are durable: the job commits and can no longer fail.
     Committing,
     /// All workers have committed.
     Finished,
-    /// The job has failed, and cannot be taken up again.
+    /// The job has failed and cannot be resumed.
     Failed {
-        /// Why, for people.
+        /// The cause, for people.
         cause: String,
     },
 }
 
-impl CoordinatorMark {
-    /// Whether nothing can follow it.
+impl CoordinatorJournalRecord {
+    /// Whether it is the last record.
     #[must_use]
     pub const fn is_end(&self) -> bool {
         matches!(self, Self::Finished | Self::Failed { .. })
     }
 }
 
-/// What the coordinator is told.
+/// An input of the coordinator.
 #[derive(Clone, PartialEq, Debug)]
 pub enum JobInput {
-    /// A worker said this.
-    Word(WorkerId, Word),
-    /// A worker's connection broke.
+    /// A message of a worker.
+    Message(WorkerId, WorkerMessage),
+    /// A worker's connection has broken.
     Lost(WorkerId),
-    /// A worker was away for longer than the job waits.
+    /// A worker was disconnected for longer than the job waits.
     GaveUp(WorkerId),
-    /// The user wants the job to end.
+    /// The user cancels the job.
     Cancel,
 }
 
-/// Something that people may want to see.
+/// Progress of a job, for people.
 #[derive(Clone, PartialEq, Debug)]
 pub enum JobEvent {
-    /// All workers are in this phase: `reading`, `sampling`, `exchanging`, `tallying`, `writing`, `committing`,
+    /// A phase begins: `reading`, `sampling`, `exchanging`, `tallying` (groups are counted), `writing`, `committing`,
     /// `adding`.
     Phase(&'static str),
-    /// The exchange begins again, because of this.
+    /// Another attempt at the exchange begins.
     Attempt {
-        /// The attempt that begins.
+        /// The attempt.
         attempt: u32,
-        /// What ended the one before.
+        /// What ended the previous one.
         cause: String,
     },
 }
 
-/// What the coordinator wants done, in this order.
+/// An output of the coordinator, to be carried out in order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum JobOutput {
-    /// Make this durable before anything that follows.
-    Mark(CoordinatorMark),
-    /// To a worker.
-    Tell(WorkerId, Order),
-    /// For people.
+    /// Append this record to the journal durably, before anything that follows.
+    Journal(CoordinatorJournalRecord),
+    /// Send an order to a worker.
+    Send(WorkerId, Order),
+    /// Show progress.
     Event(JobEvent),
-    /// All workers have committed: conclude the job, durably, before anything that follows.
+    /// All workers are done: conclude the job (write the summary) durably, before anything that follows.
     Finished(Box<JobResult>),
-    /// The job has ended without a result; all workers that are there were told.
+    /// The job has ended without a result; all connected workers were told before.
     Failed(JobFailure),
 }
 
@@ -114,11 +120,11 @@ pub enum JobOutput {
 enum Phase {
     Joining,
     Reading,
-    /// Waits until all have stopped, then begins the attempt.
+    /// Waits until all workers have stopped, then begins the attempt.
     Stopping,
     Sampling,
     Exchanging,
-    Tallying,
+    CountingGroups,
     Writing,
     Committing,
     Adding,
@@ -127,12 +133,12 @@ enum Phase {
 
 #[derive(Default)]
 struct Row {
-    is_there: bool,
+    is_connected: bool,
     forecast: Option<Forecast>,
     counts: Option<Counts>,
-    settled: Option<CellSet>,
+    decided: Option<CellSet>,
     exchanged: Option<ExchangeReport>,
-    tallied: Option<Tallied>,
+    group_count: Option<GroupCountResult>,
     written: Option<Written>,
     committed: bool,
     added: bool,
@@ -148,12 +154,12 @@ struct Row {
 ///                        bad_max: 0, adds: false };
 /// let mut coordinator = JobCoordinator::new(rules, 1, &[]).unwrap();
 /// let mut outbox = Outbox::new();
-/// let join = Word::Join { forecast: Forecast { chunks: 3, ..Forecast::default() },
+/// let join = WorkerMessage::Join { forecast: Forecast { chunks: 3, ..Forecast::default() },
 ///                         stage: Box::default(), attempt: 0 };
-/// coordinator.step(JobInput::Word(WorkerId(0), join), &mut outbox);
+/// coordinator.step(JobInput::Message(WorkerId(0), join), &mut outbox);
 /// let outputs = outbox.take();
-/// assert!(matches!(outputs[0], JobOutput::Mark(CoordinatorMark::Shaped { .. })));
-/// assert!(outputs.iter().any(|o| matches!(o, JobOutput::Tell(WorkerId(0), Order::Read(_)))));
+/// assert!(matches!(outputs[0], JobOutput::Journal(CoordinatorJournalRecord::Shaped { .. })));
+/// assert!(outputs.iter().any(|o| matches!(o, JobOutput::Send(WorkerId(0), Order::Read(_)))));
 /// ```
 pub struct JobCoordinator {
     rules: JobRules,
@@ -165,16 +171,16 @@ pub struct JobCoordinator {
     attempt: u32,
     attempts: u32,
     fruitless: u32,
-    /// Cells that were settled everywhere when the last attempt began, and workers whose groups were counted.
+    /// When the last attempt began: the number of cells decided at all workers, and of workers that have counted groups.
     known_before: (u32, usize),
     /// What ended the last attempt.
     trouble: String,
-    /// Why the job has ended without a result, and whether it can be taken up again.
+    /// Why the job has ended without a result, and whether it can be resumed.
     ending: Option<(String, bool)>,
 }
 
 impl JobCoordinator {
-    /// A coordinator of so many workers that has written these marks, oldest first.
+    /// A coordinator of this many workers, in the state after these records of its journal, oldest first.
     ///
     /// # Errors
     ///
@@ -182,7 +188,7 @@ impl JobCoordinator {
     pub fn new(
         rules: JobRules,
         workers: u32,
-        marks: &[CoordinatorMark],
+        journal: &[CoordinatorJournalRecord],
     ) -> Result<Self, ExchangeError> {
         if workers == 0 || workers > DEDUP_WORKERS_MAX {
             let (what, got, max) = ("workers", workers.into(), DEDUP_WORKERS_MAX);
@@ -202,16 +208,16 @@ impl JobCoordinator {
             trouble: String::new(),
             ending: None,
         };
-        for mark in marks {
-            match mark {
-                CoordinatorMark::Shaped { shape, chunk_bases } => {
+        for record in journal {
+            match record {
+                CoordinatorJournalRecord::Shaped { shape, chunk_bases } => {
                     coordinator.shape = Some((*shape, chunk_bases.clone()));
                     coordinator.phase = Phase::Reading;
                 }
-                CoordinatorMark::Planned(plan) => coordinator.plan = Some(*plan),
-                CoordinatorMark::Committing => coordinator.phase = Phase::Committing,
-                CoordinatorMark::Finished => coordinator.phase = Phase::Ended,
-                CoordinatorMark::Failed { cause } => {
+                CoordinatorJournalRecord::Planned(plan) => coordinator.plan = Some(*plan),
+                CoordinatorJournalRecord::Committing => coordinator.phase = Phase::Committing,
+                CoordinatorJournalRecord::Finished => coordinator.phase = Phase::Ended,
+                CoordinatorJournalRecord::Failed { cause } => {
                     coordinator.phase = Phase::Ended;
                     coordinator.ending = Some((cause.clone(), false));
                 }
@@ -226,26 +232,26 @@ impl JobCoordinator {
         self.phase == Phase::Ended
     }
 
-    /// The workers that are not there.
+    /// The workers that are not connected.
     pub fn away(&self) -> impl Iterator<Item = WorkerId> + '_ {
-        self.workers().filter(|worker| !self.rows[worker.index()].is_there)
+        self.workers().filter(|worker| !self.rows[worker.index()].is_connected)
     }
 
-    /// One transition. A word that comes twice, or of an attempt that has ended, changes nothing.
+    /// One transition. A repeated message, or one of an attempt that has ended, changes nothing.
     pub fn step(&mut self, input: JobInput, out: &mut Outbox<JobOutput>) {
         if self.has_ended() {
             return self.step_after_end(&input, out);
         }
         let outcome = match input {
-            JobInput::Word(worker, _) | JobInput::Lost(worker) | JobInput::GaveUp(worker)
+            JobInput::Message(worker, _) | JobInput::Lost(worker) | JobInput::GaveUp(worker)
                 if worker.index() >= self.rows.len() =>
             {
                 Ok(())
             }
-            JobInput::Word(worker, word) => self.hear(worker, word, out),
+            JobInput::Message(worker, message) => self.receive(worker, message, out),
             JobInput::Lost(worker) => self.lost(worker, "its connection broke", out),
             JobInput::GaveUp(worker) => self.give_up(worker),
-            // Outputs stand under their names already.
+            // Some outputs may have their names already.
             JobInput::Cancel if self.phase >= Phase::Committing => Ok(()),
             JobInput::Cancel => Err(JobFailure::Cancelled),
         };
@@ -254,63 +260,56 @@ impl JobCoordinator {
         }
     }
 
-    /// Whoever comes after the end hears of it.
-    fn step_after_end(&self, input: &JobInput, out: &mut Outbox<JobOutput>) {
-        if let JobInput::Word(worker, Word::Join { .. }) = input {
-            let order = match &self.ending {
-                None => Order::Finish,
-                Some((cause, resumable)) => {
-                    Order::Abort { cause: cause.clone(), resumable: *resumable }
-                }
-            };
-            out.push(JobOutput::Tell(*worker, order));
-        }
-    }
-
     fn workers(&self) -> impl Iterator<Item = WorkerId> + use<> {
         let workers = u16::try_from(self.rows.len()).expect("at most 1,024 workers");
         (0..workers).map(WorkerId)
     }
 
-    fn hear(
+    fn receive(
         &mut self,
         worker: WorkerId,
-        word: Word,
+        message: WorkerMessage,
         out: &mut Outbox<JobOutput>,
     ) -> Result<(), JobFailure> {
         let current = |attempt: u32, phase: Phase| attempt == self.attempt && self.phase == phase;
         let is_exchanging = self.is_exchanging();
         let row = &mut self.rows[worker.index()];
-        match word {
-            Word::Join { forecast, stage, attempt } => {
+        match message {
+            WorkerMessage::Join { forecast, stage, attempt } => {
                 return self.join(worker, forecast, *stage, attempt, out);
             }
-            // Also of a worker that could not even say what it expects of its input.
-            Word::Failed { cause, resumable } => {
+            // Also from a worker that failed before it could send Join.
+            WorkerMessage::Failed { cause, resumable } => {
                 return Err(JobFailure::Worker { worker, cause, resumable });
             }
-            _ if !row.is_there => {} // Of a connection that was given up.
-            Word::ReadDone(counts) => row.counts = Some(counts),
-            Word::Stopped { attempt, settled } if current(attempt, Phase::Stopping) => {
-                row.settled = Some(settled);
+            _ if !row.is_connected => {} // Of a connection that is no longer used.
+            WorkerMessage::ReadDone(counts) => row.counts = Some(counts),
+            WorkerMessage::Stopped { attempt, decided } if current(attempt, Phase::Stopping) => {
+                row.decided = Some(decided);
             }
-            Word::Sampled { attempt, entries, candidates } if current(attempt, Phase::Sampling) => {
+            WorkerMessage::Sampled { attempt, entries, candidates }
+                if current(attempt, Phase::Sampling) =>
+            {
                 let input = CoordinatorInput::Sampled { owner: worker, entries, candidates };
                 return self.plan_step(input, out);
             }
-            Word::Trouble { attempt, peer, cause } if attempt == self.attempt && is_exchanging => {
+            WorkerMessage::Trouble { attempt, peer, cause }
+                if attempt == self.attempt && is_exchanging =>
+            {
                 let cause = format!("worker {} lost worker {}: {cause}", worker.0, peer.0);
                 self.begin_attempt(cause, out);
             }
-            Word::Exchanged { attempt, report } if current(attempt, Phase::Exchanging) => {
+            WorkerMessage::Exchanged { attempt, report } if current(attempt, Phase::Exchanging) => {
                 row.exchanged = Some(*report);
             }
-            Word::Tallied { attempt, tallied } if current(attempt, Phase::Tallying) => {
-                row.tallied = Some(*tallied);
+            WorkerMessage::GroupsCounted { attempt, group_count }
+                if current(attempt, Phase::CountingGroups) =>
+            {
+                row.group_count = Some(*group_count);
             }
-            Word::Written(written) => row.written = Some(written),
-            Word::Committed => row.committed = true,
-            Word::Added => row.added = true,
+            WorkerMessage::Written(written) => row.written = Some(written),
+            WorkerMessage::Committed => row.committed = true,
+            WorkerMessage::Added => row.added = true,
             _ => {} // Of an attempt that has ended.
         }
         Ok(())
@@ -324,7 +323,7 @@ impl JobCoordinator {
         attempt: u32,
         out: &mut Outbox<JobOutput>,
     ) -> Result<(), JobFailure> {
-        if self.rows[worker.index()].is_there {
+        if self.rows[worker.index()].is_connected {
             self.lost(worker, "it came back by another connection", out)?;
         }
         if let (Some(order), Some((shape, bases))) = (&stage.order, &self.shape)
@@ -343,25 +342,25 @@ impl JobCoordinator {
             let what = "its input has changed since the job began";
             return Err(JobFailure::Nonsense { worker, what });
         }
-        row.is_there = true;
+        row.is_connected = true;
         row.counts = stage.counts;
-        row.tallied = stage.tallied;
+        row.group_count = stage.group_count;
         row.written = stage.written;
         row.committed = stage.committed;
         row.added = stage.added;
-        // Attempts of a coordinator that was started again since: the next one must be later than all of them, and begins
-        // when all workers are there.
+        // A coordinator that was restarted does not know earlier attempts: the next one, which begins when all workers are
+        // connected, must have a larger number than any of them.
         self.attempt = self.attempt.max(attempt);
-        self.order_again(worker, out);
+        self.resend_order(worker, out);
         Ok(())
     }
 
-    /// What a worker that has just come must be told in the present phase.
-    fn order_again(&mut self, worker: WorkerId, out: &mut Outbox<JobOutput>) {
+    /// Sends a worker the order of the present phase, if it has not carried it out.
+    fn resend_order(&mut self, worker: WorkerId, out: &mut Outbox<JobOutput>) {
         let row = &self.rows[worker.index()];
         let order = match self.phase {
             Phase::Reading if row.counts.is_none() => self.read_order(worker),
-            // An attempt that was under way when the worker left is over.
+            // The attempt during which the worker was lost has ended.
             Phase::Stopping => Some(Order::Stop { attempt: self.attempt }),
             Phase::Writing if row.written.is_none() => Some(self.write_order()),
             Phase::Committing if !row.committed => Some(Order::Commit),
@@ -369,7 +368,7 @@ impl JobCoordinator {
             _ => None,
         };
         if let Some(order) = order {
-            out.push(JobOutput::Tell(worker, order));
+            out.push(JobOutput::Send(worker, order));
         }
     }
 
@@ -386,8 +385,8 @@ impl JobCoordinator {
         out: &mut Outbox<JobOutput>,
     ) -> Result<(), JobFailure> {
         let row = &mut self.rows[worker.index()];
-        if std::mem::replace(&mut row.is_there, false) {
-            row.settled = None;
+        if std::mem::replace(&mut row.is_connected, false) {
+            row.decided = None;
             if self.is_exchanging() {
                 self.begin_attempt(format!("worker {}: {why}", worker.0), out);
             }
@@ -396,16 +395,16 @@ impl JobCoordinator {
     }
 
     fn give_up(&self, worker: WorkerId) -> Result<(), JobFailure> {
-        if self.rows[worker.index()].is_there {
+        if self.rows[worker.index()].is_connected {
             return Ok(());
         }
         let missing = match self.phase {
             Phase::Joining => "its first word",
             Phase::Reading => "its input",
             Phase::Stopping | Phase::Sampling | Phase::Exchanging => "its part of the exchange",
-            Phase::Tallying => "its part of the groups' sizes",
+            Phase::CountingGroups => "its part of the groups' sizes",
             Phase::Writing => "its outputs",
-            // What is decided is decided: outputs of all others may stand already.
+            // The commit is decided: outputs of other workers may have their names already.
             Phase::Committing | Phase::Adding | Phase::Ended => return Ok(()),
         };
         Err(JobFailure::Away { worker, missing })
@@ -414,7 +413,7 @@ impl JobCoordinator {
     const fn is_exchanging(&self) -> bool {
         matches!(
             self.phase,
-            Phase::Stopping | Phase::Sampling | Phase::Exchanging | Phase::Tallying
+            Phase::Stopping | Phase::Sampling | Phase::Exchanging | Phase::CountingGroups
         )
     }
 
@@ -424,7 +423,7 @@ impl JobCoordinator {
         self.phase = Phase::Stopping;
         self.planner = None;
         for row in &mut self.rows {
-            row.settled = None;
+            row.decided = None;
             row.exchanged = None;
         }
         if self.attempts > 1 {
@@ -433,12 +432,12 @@ impl JobCoordinator {
         }
         self.trouble = cause;
         let attempt = self.attempt;
-        self.tell_all(&Order::Stop { attempt }, out);
+        self.send_all(&Order::Stop { attempt }, out);
     }
 
-    fn tell_all(&self, order: &Order, out: &mut Outbox<JobOutput>) {
-        for worker in self.workers().filter(|worker| self.rows[worker.index()].is_there) {
-            out.push(JobOutput::Tell(worker, order.clone()));
+    fn send_all(&self, order: &Order, out: &mut Outbox<JobOutput>) {
+        for worker in self.workers().filter(|worker| self.rows[worker.index()].is_connected) {
+            out.push(JobOutput::Send(worker, order.clone()));
         }
     }
 
@@ -447,35 +446,36 @@ impl JobCoordinator {
         out.push(JobOutput::Event(JobEvent::Phase(name)));
     }
 
-    /// Goes on as far as what is known allows.
+    /// Begins the next phases whose conditions are met.
     fn advance(&mut self, out: &mut Outbox<JobOutput>) -> Result<(), JobFailure> {
-        let all =
-            |rows: &[Row], has: fn(&Row) -> bool| rows.iter().all(|row| row.is_there && has(row));
+        let all = |rows: &[Row], has: fn(&Row) -> bool| {
+            rows.iter().all(|row| row.is_connected && has(row))
+        };
         match self.phase {
             Phase::Joining if all(&self.rows, |_| true) => self.begin_reading(out)?,
             Phase::Reading if all(&self.rows, |row| row.counts.is_some()) => {
                 self.check_counts()?;
                 self.begin_attempt(String::new(), out);
             }
-            Phase::Stopping if all(&self.rows, |row| row.settled.is_some()) => {
+            Phase::Stopping if all(&self.rows, |row| row.decided.is_some()) => {
                 self.begin_exchange(out)?;
             }
             Phase::Exchanging if self.rows.iter().all(|row| row.exchanged.is_some()) => {
-                if self.must_tally() {
-                    self.tally(out);
+                if self.must_count_groups() {
+                    self.count_groups(out);
                 } else {
                     self.begin_writing(out);
                 }
                 return self.advance(out);
             }
-            Phase::Tallying if !self.must_tally() => {
+            Phase::CountingGroups if !self.must_count_groups() => {
                 self.begin_writing(out);
                 return self.advance(out);
             }
             Phase::Writing if self.have_written() => {
-                out.push(JobOutput::Mark(CoordinatorMark::Committing));
+                out.push(JobOutput::Journal(CoordinatorJournalRecord::Committing));
                 self.enter(Phase::Committing, "committing", out);
-                self.tell_all(&Order::Commit, out);
+                self.send_all(&Order::Commit, out);
             }
             Phase::Committing if self.rows.iter().all(|row| row.committed) => {
                 if self.rules.adds {
@@ -488,17 +488,5 @@ impl JobCoordinator {
             _ => {}
         }
         Ok(())
-    }
-
-    fn fail(&mut self, failure: JobFailure, out: &mut Outbox<JobOutput>) {
-        self.phase = Phase::Ended;
-        let (cause, resumable) = (failure.to_string(), failure.is_resumable());
-        if !resumable {
-            // Workers that hear of it remove their scratch: it must be known for good before.
-            out.push(JobOutput::Mark(CoordinatorMark::Failed { cause: cause.clone() }));
-        }
-        self.tell_all(&Order::Abort { cause: cause.clone(), resumable }, out);
-        self.ending = Some((cause, resumable));
-        out.push(JobOutput::Failed(failure));
     }
 }

@@ -1,7 +1,7 @@
 //! A whole job in a loop: a coordinator and its workers, whose connections break and who are killed at any step.
 //!
-//! Cells are not exchanged here but drawn: a worker may settle a cell of an attempt that all workers have begun. What
-//! is durable (marks, sealed cells) survives a kill, everything else is lost.
+//! Cells are not exchanged here but drawn: a worker may decide a cell of an attempt that all workers have begun. What
+//! is durable (journals, sealed cells) survives a kill, everything else is lost.
 
 use super::super::coordinator::FilterChoice;
 use super::super::entry::{Keep, WorkerId};
@@ -24,19 +24,19 @@ const RULES: JobRules = JobRules {
     adds: true,
 };
 
-/// What one worker has on its disk, and what it is about to finish.
-struct Place {
+/// One worker: what is durable, its connection, and its unfinished tasks.
+struct Host {
     worker: JobWorker,
-    marks: Vec<WorkerMark>,
+    journal: Vec<WorkerJournalRecord>,
     sealed: Option<CellSet>,
     connected: bool,
-    /// Orders on their way.
+    /// Orders that were sent and not received.
     orders: VecDeque<Order>,
-    /// Words on their way.
-    words: VecDeque<Word>,
+    /// Messages that were sent and not received.
+    messages: VecDeque<WorkerMessage>,
     tasks: VecDeque<WorkerOutput>,
     exchanging: Option<u32>,
-    tallying: Option<u32>,
+    counting_groups: Option<u32>,
     ended: Option<Option<String>>,
 }
 
@@ -44,8 +44,8 @@ struct World {
     rules: JobRules,
     forecasts: Vec<Forecast>,
     coordinator: JobCoordinator,
-    marks: Vec<CoordinatorMark>,
-    places: Vec<Place>,
+    journal: Vec<CoordinatorJournalRecord>,
+    hosts: Vec<Host>,
     outcome: Option<Result<Box<JobResult>, JobFailure>>,
     concluded: u32,
 }
@@ -53,24 +53,24 @@ struct World {
 impl World {
     fn new(forecasts: &[Forecast]) -> Self {
         let workers = u32::try_from(forecasts.len()).unwrap();
-        let place = |forecast: &Forecast| Place {
+        let host = |forecast: &Forecast| Host {
             worker: JobWorker::new(*forecast, &[]).adding(RULES.adds),
-            marks: Vec::new(),
+            journal: Vec::new(),
             sealed: None,
             connected: false,
             orders: VecDeque::new(),
-            words: VecDeque::new(),
+            messages: VecDeque::new(),
             tasks: VecDeque::new(),
             exchanging: None,
-            tallying: None,
+            counting_groups: None,
             ended: None,
         };
         Self {
             rules: RULES,
             forecasts: forecasts.to_vec(),
             coordinator: JobCoordinator::new(RULES, workers, &[]).unwrap(),
-            marks: Vec::new(),
-            places: forecasts.iter().map(place).collect(),
+            journal: Vec::new(),
+            hosts: forecasts.iter().map(host).collect(),
             outcome: None,
             concluded: 0,
         }
@@ -81,13 +81,13 @@ impl World {
         self.coordinator.step(input, &mut outbox);
         for output in outbox.take() {
             match output {
-                JobOutput::Mark(mark) => self.marks.push(mark),
-                JobOutput::Tell(worker, order) => {
+                JobOutput::Journal(record) => self.journal.push(record),
+                JobOutput::Send(worker, order) => {
                     if order == Order::Commit {
-                        // Nothing may stand under its name before everything is durable.
-                        assert!(self.places.iter().all(Place::worker_has_written));
+                        // No output may have its name before all outputs are durable.
+                        assert!(self.hosts.iter().all(Host::worker_has_written));
                     }
-                    self.places[worker.index()].orders.push_back(order);
+                    self.hosts[worker.index()].orders.push_back(order);
                 }
                 JobOutput::Event(_) => {}
                 JobOutput::Finished(result) => {
@@ -101,111 +101,112 @@ impl World {
 
     fn work(&mut self, at: usize, event: WorkerEvent) {
         let mut outbox = Outbox::new();
-        let place = &mut self.places[at];
-        place.worker.step(event, &mut outbox);
+        let host = &mut self.hosts[at];
+        host.worker.step(event, &mut outbox);
         for output in outbox.take() {
             match output {
-                WorkerOutput::Mark(mark) => place.marks.push(mark),
-                WorkerOutput::Tell(word) if place.connected => place.words.push_back(word),
-                WorkerOutput::Tell(_) => {}
+                WorkerOutput::Journal(record) => host.journal.push(record),
+                WorkerOutput::Send(message) if host.connected => host.messages.push_back(message),
+                WorkerOutput::Send(_) => {}
                 WorkerOutput::Stop { .. } => {
-                    (place.exchanging, place.tallying) = (None, None);
-                    place.tasks.push_back(output);
+                    (host.exchanging, host.counting_groups) = (None, None);
+                    host.tasks.push_back(output);
                 }
-                WorkerOutput::End { ref failure, .. } => place.ended = Some(failure.clone()),
-                _ => place.tasks.push_back(output),
+                WorkerOutput::End { ref failure, .. } => host.ended = Some(failure.clone()),
+                _ => host.tasks.push_back(output),
             }
         }
     }
 
     fn connect(&mut self, at: usize) {
-        if !self.places[at].connected && self.places[at].ended.is_none() {
-            self.places[at].connected = true;
+        if !self.hosts[at].connected && self.hosts[at].ended.is_none() {
+            self.hosts[at].connected = true;
             self.work(at, WorkerEvent::Connected);
         }
     }
 
-    /// Both ends notice at once; what was on its way is lost.
+    /// Both ends notice at once; what was being sent is lost.
     fn disconnect(&mut self, at: usize) {
-        let place = &mut self.places[at];
-        if std::mem::replace(&mut place.connected, false) {
-            place.orders.clear();
-            place.words.clear();
+        let host = &mut self.hosts[at];
+        if std::mem::replace(&mut host.connected, false) {
+            host.orders.clear();
+            host.messages.clear();
             self.coordinate(JobInput::Lost(worker_id(at)));
         }
     }
 
     fn kill_worker(&mut self, at: usize) {
         self.disconnect(at);
-        let place = &mut self.places[at];
-        place.worker = JobWorker::new(self.forecasts[at], &place.marks).adding(RULES.adds);
-        place.tasks.clear();
-        (place.exchanging, place.tallying) = (None, None);
-        place.ended = None;
+        let host = &mut self.hosts[at];
+        host.worker = JobWorker::new(self.forecasts[at], &host.journal).adding(RULES.adds);
+        host.tasks.clear();
+        (host.exchanging, host.counting_groups) = (None, None);
+        host.ended = None;
     }
 
     fn kill_coordinator(&mut self) {
-        for place in &mut self.places {
-            place.connected = false;
-            place.orders.clear();
-            place.words.clear();
+        for host in &mut self.hosts {
+            host.connected = false;
+            host.orders.clear();
+            host.messages.clear();
         }
-        let workers = u32::try_from(self.places.len()).unwrap();
-        self.coordinator = JobCoordinator::new(self.rules, workers, &self.marks).unwrap();
+        let workers = u32::try_from(self.hosts.len()).unwrap();
+        self.coordinator = JobCoordinator::new(self.rules, workers, &self.journal).unwrap();
     }
 
     fn deliver_order(&mut self, at: usize) {
-        if let Some(order) = self.places[at].orders.pop_front() {
+        if let Some(order) = self.hosts[at].orders.pop_front() {
             self.work(at, WorkerEvent::Order(order));
         }
     }
 
-    fn deliver_word(&mut self, at: usize) {
-        if let Some(word) = self.places[at].words.pop_front() {
-            self.coordinate(JobInput::Word(worker_id(at), word));
+    fn deliver_message(&mut self, at: usize) {
+        if let Some(message) = self.hosts[at].messages.pop_front() {
+            self.coordinate(JobInput::Message(worker_id(at), message));
         }
     }
 
-    /// A worker finishes the first thing that it was asked for.
+    /// A worker finishes its oldest task.
     fn finish_task(&mut self, at: usize) {
-        let place = &mut self.places[at];
-        let Some(task) = place.tasks.pop_front() else { return };
+        let host = &mut self.hosts[at];
+        let Some(task) = host.tasks.pop_front() else { return };
         let event = match task {
             WorkerOutput::Read(order) => {
-                let is_read = place.marks.iter().any(|mark| matches!(mark, WorkerMark::Read(_)));
-                assert!(!is_read, "what is read is not read again");
-                place.sealed.get_or_insert(CellSet::new(order.shape.cells().get()));
+                let is_read =
+                    |record: &WorkerJournalRecord| matches!(record, WorkerJournalRecord::Read(_));
+                assert!(!host.journal.iter().any(is_read), "what is read is not read again");
+                host.sealed.get_or_insert(CellSet::new(order.shape.cells().get()));
                 WorkerEvent::Read(Counts { items: 9, records: 10, ..Counts::default() })
             }
             WorkerOutput::Stop { attempt } => {
-                let settled = place.sealed.clone().expect("who stops has read");
-                WorkerEvent::Stopped { attempt, settled }
+                let decided = host.sealed.clone().expect("who stops has read");
+                WorkerEvent::Stopped { attempt, decided }
             }
             WorkerOutput::Sample { attempt, .. } => {
                 WorkerEvent::Sampled { attempt, entries: 9, candidates: 1 }
             }
             WorkerOutput::Exchange { attempt, .. } => {
-                place.exchanging = Some(attempt);
+                host.exchanging = Some(attempt);
                 return;
             }
-            WorkerOutput::Tally { attempt, ref order } => {
-                assert_eq!(order.chunk_bases.len(), self.places.len());
-                self.places[at].tallying = Some(attempt);
+            WorkerOutput::CountGroups { attempt, ref order } => {
+                assert_eq!(order.chunk_bases.len(), self.hosts.len());
+                self.hosts[at].counting_groups = Some(attempt);
                 return;
             }
             WorkerOutput::Write(order) => {
-                assert!(self.places.iter().all(Place::worker_has_tallied));
-                let weights: Vec<_> = (0..self.places.len()).map(weights_of).collect();
+                assert!(self.hosts.iter().all(Host::worker_has_counted_groups));
+                let weights: Vec<_> = (0..self.hosts.len()).map(weights_of).collect();
                 assert_eq!(order.weights, weights);
-                let place = &self.places[at];
-                assert!(!place.worker_has_written(), "what is written is not written again");
+                let host = &self.hosts[at];
+                assert!(!host.worker_has_written(), "what is written is not written again");
                 WorkerEvent::Written(Written { kept: 9, ..Written::default() })
             }
             WorkerOutput::Commit => WorkerEvent::Committed,
             WorkerOutput::Add => {
-                // Nobody finds in the filter what stands under no name yet.
-                assert!(self.places.iter().all(Place::worker_has_committed));
-                assert!(!self.places[at].worker.is_done(), "what is added is not added again");
+                // The filter contains nothing before all outputs have their names.
+                assert!(self.hosts.iter().all(Host::worker_has_committed));
+                assert!(!self.hosts[at].worker.is_done(), "what is added is not added again");
                 WorkerEvent::Added
             }
             other => unreachable!("{other:?}"),
@@ -213,35 +214,36 @@ impl World {
         self.work(at, event);
     }
 
-    /// A worker settles a cell, if all workers are in one attempt.
-    fn settle(&mut self, at: usize, cell: u32) {
-        let attempt = self.places[at].exchanging;
-        if attempt.is_none() || self.places.iter().any(|place| place.exchanging < attempt) {
+    /// A worker decides a cell, if all workers are in one attempt.
+    fn decide(&mut self, at: usize, cell: u32) {
+        let attempt = self.hosts[at].exchanging;
+        if attempt.is_none() || self.hosts.iter().any(|host| host.exchanging < attempt) {
             return;
         }
-        let place = &mut self.places[at];
-        let sealed = place.sealed.as_mut().expect("who exchanges has read");
+        let host = &mut self.hosts[at];
+        let sealed = host.sealed.as_mut().expect("who exchanges has read");
         sealed.insert(cell);
         self.finish_exchange(at);
     }
 
     fn finish_exchange(&mut self, at: usize) {
-        let place = &self.places[at];
-        let is_full = place.sealed.as_ref().is_some_and(CellSet::is_full);
-        if let Some(attempt) = place.exchanging.filter(|_| is_full) {
+        let host = &self.hosts[at];
+        let is_full = host.sealed.as_ref().is_some_and(CellSet::is_full);
+        if let Some(attempt) = host.exchanging.filter(|_| is_full) {
             let report = ExchangeReport::default();
             self.work(at, WorkerEvent::Exchanged { attempt, report });
         }
     }
 
-    /// A worker has counted its groups, if all workers do so in one attempt: it needs an answer of each.
-    fn finish_tally(&mut self, at: usize) {
-        let attempt = self.places[at].tallying;
+    /// A worker has counted its groups, if all workers count in one attempt: it needs the claims of each.
+    fn finish_group_count(&mut self, at: usize) {
+        let attempt = self.hosts[at].counting_groups;
         if let Some(attempt) = attempt
-            && self.places.iter().all(|place| place.tallying == Some(attempt))
+            && self.hosts.iter().all(|host| host.counting_groups == Some(attempt))
         {
-            let tallied = Tallied { weights: weights_of(at), ..Tallied::default() };
-            self.work(at, WorkerEvent::Tallied { attempt, tallied });
+            let group_count =
+                GroupCountResult { weights: weights_of(at), ..GroupCountResult::default() };
+            self.work(at, WorkerEvent::GroupsCounted { attempt, group_count });
         }
     }
 
@@ -249,20 +251,20 @@ impl World {
         self.connect(at);
         self.deliver_order(at);
         self.finish_task(at);
-        self.settle(at, cell);
+        self.decide(at, cell);
         self.finish_exchange(at);
-        self.finish_tally(at);
-        self.deliver_word(at);
+        self.finish_group_count(at);
+        self.deliver_message(at);
     }
 
-    /// No more faults: everything that can happen does, until nothing can.
+    /// Runs without faults until nothing can happen any more.
     fn run_out(&mut self) {
         for _ in 0..10_000 {
-            if self.places.iter().all(|place| place.ended.is_some()) {
+            if self.hosts.iter().all(|host| host.ended.is_some()) {
                 return;
             }
-            for at in 0..self.places.len() {
-                let cells = self.places[at].worker.read_order().map(|o| o.shape.cells().get());
+            for at in 0..self.hosts.len() {
+                let cells = self.hosts[at].worker.read_order().map(|o| o.shape.cells().get());
                 (0..cells.unwrap_or(1)).for_each(|cell| self.go_on(at, cell));
             }
         }
@@ -270,21 +272,21 @@ impl World {
     }
 }
 
-impl Place {
-    fn worker_has_tallied(&self) -> bool {
-        self.marks.iter().any(|mark| matches!(mark, WorkerMark::Tallied(_)))
+impl Host {
+    fn worker_has_counted_groups(&self) -> bool {
+        self.journal.iter().any(|record| matches!(record, WorkerJournalRecord::GroupsCounted(_)))
     }
 
     fn worker_has_written(&self) -> bool {
-        self.marks.iter().any(|mark| matches!(mark, WorkerMark::Written(_)))
+        self.journal.iter().any(|record| matches!(record, WorkerJournalRecord::Written(_)))
     }
 
     fn worker_has_committed(&self) -> bool {
-        self.marks.contains(&WorkerMark::Committed)
+        self.journal.contains(&WorkerJournalRecord::Committed)
     }
 }
 
-/// What a worker tells all others of its tally.
+/// The weights that a worker sends to all others.
 fn weights_of(at: usize) -> Vec<u8> {
     vec![u8::try_from(at).unwrap(); 2]
 }
@@ -313,10 +315,10 @@ proptest! {
                 Act::KillWorker(at) => world.kill_worker(at % workers),
                 Act::KillCoordinator => world.kill_coordinator(),
                 Act::Order(at) => world.deliver_order(at % workers),
-                Act::Word(at) => world.deliver_word(at % workers),
+                Act::Message(at) => world.deliver_message(at % workers),
             }
             if world.outcome.as_ref().is_some_and(Result::is_err) {
-                // Sixteen attempts without a cell are more than a job bears.
+                // A job fails after sixteen attempts without progress.
                 let failure = world.outcome.unwrap().unwrap_err();
                 let is_fruitless = matches!(failure, JobFailure::Fruitless { .. });
                 prop_assert!(is_fruitless, "{failure}");
@@ -324,15 +326,15 @@ proptest! {
             }
         }
         world.run_out();
-        for place in &world.places {
-            prop_assert_eq!(&place.ended, &Some(None));
-            let count = |is: fn(&&WorkerMark) -> bool| place.marks.iter().filter(is).count();
-            prop_assert_eq!(count(|mark| matches!(mark, WorkerMark::Read(_))), 1);
-            prop_assert_eq!(count(|mark| matches!(mark, WorkerMark::Tallied(_))), 1);
-            prop_assert_eq!(count(|mark| matches!(mark, WorkerMark::Written(_))), 1);
-            prop_assert_eq!(count(|mark| matches!(mark, WorkerMark::Added)), 1);
-            prop_assert!(place.worker.is_done());
-            prop_assert!(place.sealed.as_ref().unwrap().is_full());
+        for host in &world.hosts {
+            prop_assert_eq!(&host.ended, &Some(None));
+            let count = |is: fn(&&WorkerJournalRecord) -> bool| host.journal.iter().filter(is).count();
+            prop_assert_eq!(count(|record| matches!(record, WorkerJournalRecord::Read(_))), 1);
+            prop_assert_eq!(count(|record| matches!(record, WorkerJournalRecord::GroupsCounted(_))), 1);
+            prop_assert_eq!(count(|record| matches!(record, WorkerJournalRecord::Written(_))), 1);
+            prop_assert_eq!(count(|record| matches!(record, WorkerJournalRecord::Added)), 1);
+            prop_assert!(host.worker.is_done());
+            prop_assert!(host.sealed.as_ref().unwrap().is_full());
         }
         prop_assert_eq!(world.concluded, 1);
     }
@@ -343,7 +345,7 @@ fn joined(workers: usize) -> World {
     let mut world = World::new(&forecasts(workers, 10));
     for at in 0..workers {
         world.connect(at);
-        world.deliver_word(at);
+        world.deliver_message(at);
     }
     world
 }
@@ -351,7 +353,9 @@ fn joined(workers: usize) -> World {
 #[test]
 fn chunks_are_numbered_through_all_workers() {
     let world = joined(3);
-    let CoordinatorMark::Shaped { chunk_bases, shape } = &world.marks[0] else { panic!() };
+    let CoordinatorJournalRecord::Shaped { chunk_bases, shape } = &world.journal[0] else {
+        panic!()
+    };
     assert_eq!((&chunk_bases[..], shape.workers), (&[0, 2, 4][..], 3));
 }
 
@@ -363,7 +367,7 @@ fn a_worker_that_stays_away_is_named_with_what_is_missing() {
     let failure = world.outcome.take().unwrap().unwrap_err();
     assert_eq!(failure.to_string(), "worker 1 is away; missing from it: its input");
     assert!(failure.is_resumable());
-    let abort = world.places[0].orders.back().unwrap();
+    let abort = world.hosts[0].orders.back().unwrap();
     assert!(matches!(abort, Order::Abort { resumable: true, .. }));
 }
 
@@ -372,8 +376,8 @@ fn bad_records_are_counted_over_all_workers() {
     let mut world = joined(2);
     for at in 0..2 {
         let counts = Counts { records: 5, bad: at, ..Counts::default() };
-        let word = Word::ReadDone(counts);
-        world.coordinate(JobInput::Word(WorkerId(u16::try_from(at).unwrap()), word));
+        let message = WorkerMessage::ReadDone(counts);
+        world.coordinate(JobInput::Message(WorkerId(u16::try_from(at).unwrap()), message));
     }
     let failure = world.outcome.take().unwrap().unwrap_err();
     let text = "1 bad records, at most 0 may be left out (worker 0: 0, worker 1: 1)";
@@ -381,26 +385,26 @@ fn bad_records_are_counted_over_all_workers() {
 }
 
 #[test]
-fn a_cancelled_job_aborts_everywhere_and_whoever_comes_later_hears_of_it() {
+fn a_cancelled_job_aborts_everywhere_and_later_workers_learn_of_it() {
     let mut world = joined(2);
     world.disconnect(1);
     world.coordinate(JobInput::Cancel);
     assert_eq!(world.outcome.take().unwrap().unwrap_err(), JobFailure::Cancelled);
     world.connect(1);
-    world.deliver_word(1);
+    world.deliver_message(1);
     world.deliver_order(1);
-    assert_eq!(world.places[1].ended, Some(Some("cancelled".to_owned())));
+    assert_eq!(world.hosts[1].ended, Some(Some("cancelled".to_owned())));
 }
 
 #[test]
 fn scratch_of_another_run_is_refused() {
     let mut world = joined(1);
-    let CoordinatorMark::Shaped { shape, .. } = world.marks[0] else { panic!() };
+    let CoordinatorJournalRecord::Shaped { shape, .. } = world.journal[0] else { panic!() };
     let order = ReadOrder { shape, chunk_base: 77 };
-    world.places[0].marks = vec![WorkerMark::Reading(order)];
+    world.hosts[0].journal = vec![WorkerJournalRecord::Reading(order)];
     world.kill_worker(0);
     world.connect(0);
-    world.deliver_word(0);
+    world.deliver_message(0);
     let failure = world.outcome.take().unwrap().unwrap_err();
     assert!(matches!(failure, JobFailure::Nonsense { worker: WorkerId(0), .. }), "{failure}");
 }
@@ -409,37 +413,37 @@ fn scratch_of_another_run_is_refused() {
 fn a_worker_cannot_count_the_attempts_to_their_end() {
     let mut world = World::new(&forecasts(1, 10));
     let (forecast, stage) = (world.forecasts[0], Box::default());
-    let join = Word::Join { forecast, stage, attempt: u32::MAX };
-    world.coordinate(JobInput::Word(WorkerId(0), join));
+    let join = WorkerMessage::Join { forecast, stage, attempt: u32::MAX };
+    world.coordinate(JobInput::Message(WorkerId(0), join));
     let failure = world.outcome.take().unwrap().unwrap_err();
     assert_eq!(failure.to_string(), "worker 0: it tells of more attempts than any job makes");
 }
 
 #[test]
-fn attempts_that_settle_nothing_end_the_job() {
+fn attempts_without_progress_end_the_job() {
     let mut world = joined(2);
     for at in 0..2 {
         world.deliver_order(at);
         world.finish_task(at);
-        world.deliver_word(at);
+        world.deliver_message(at);
     }
     for _ in 0..100 {
         for at in 0..2 {
-            while !world.places[at].orders.is_empty() {
+            while !world.hosts[at].orders.is_empty() {
                 world.deliver_order(at);
                 world.finish_task(at);
             }
-            while !world.places[at].words.is_empty() {
-                world.deliver_word(at);
+            while !world.hosts[at].messages.is_empty() {
+                world.deliver_message(at);
             }
         }
         if world.outcome.is_some() {
             break;
         }
-        let attempt = world.places[0].worker.attempt();
+        let attempt = world.hosts[0].worker.attempt();
         let cause = "connection reset".to_owned();
-        let word = Word::Trouble { attempt, peer: WorkerId(1), cause };
-        world.coordinate(JobInput::Word(WorkerId(0), word));
+        let message = WorkerMessage::Trouble { attempt, peer: WorkerId(1), cause };
+        world.coordinate(JobInput::Message(WorkerId(0), message));
     }
     let failure = world.outcome.take().unwrap().unwrap_err();
     let text = failure.to_string();

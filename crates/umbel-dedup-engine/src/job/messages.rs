@@ -1,4 +1,4 @@
-//! What coordinator and workers of a job say to each other.
+//! The messages between the coordinator and the workers of a job.
 
 use super::super::entry::WorkerId;
 use super::super::plan::{JobShape, Plan, ReferenceShape, SampleOrder};
@@ -6,29 +6,29 @@ use super::super::report::ExchangeReport;
 use super::cell_set::CellSet;
 use serde::{Deserialize, Serialize};
 
-/// What a worker expects of its input, from sizes and a look at the beginnings.
+/// A worker's estimate of its input, from sizes of files and samples of their contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Forecast {
-    /// Stored bytes.
+    /// Bytes as stored.
     pub stored_bytes: u64,
-    /// Bytes once unpacked.
+    /// Bytes after decompression.
     pub content_bytes: u64,
     /// Records.
     pub records: u64,
-    /// Chunks that the input is read in; exact.
+    /// Chunks of the input; exact.
     pub chunks: u32,
     /// Memory that the worker may use, in bytes.
     pub memory_bytes: u64,
-    /// What earlier jobs have kept, if the job drops that: the same at all workers.
+    /// The references, if the job has any: the same at all workers.
     pub references: Option<KnownReferences>,
 }
 
-/// The references of a job, as a worker holds them. Each holds all, for an owner asks those of its own hash ranges.
+/// The references of a job. Every worker has all of them; as an owner it reads those of its own cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KnownReferences {
-    /// How many hashes, and how much of each.
+    /// How many hashes, and how many bits of each.
     pub shape: ReferenceShape,
-    /// Over their content.
+    /// Digest of their content.
     pub digest: [u8; 16],
 }
 
@@ -39,90 +39,90 @@ pub struct Counts {
     pub items: u64,
     /// Records, bad ones included.
     pub records: u64,
-    /// The most items that one chunk holds.
+    /// The largest number of record ids that one chunk has.
     pub chunk_items_max: u64,
-    /// Bad records that were left out.
+    /// Bad records that were skipped.
     pub bad: u64,
-    /// What other workers need to name this one's records in their reports; the driver's own bytes, empty unless the
-    /// job reports what was kept.
+    /// What other workers need to name this one's records in their reports, encoded by the driver; empty unless the job
+    /// reports kept records.
     pub catalogue: Vec<u8>,
 }
 
-/// Order to read.
+/// The order to read.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ReadOrder {
-    /// Workers, cells, rules.
+    /// The shape of the job.
     pub shape: JobShape,
-    /// Number in the job of the worker's first chunk: chunks are numbered through all workers, in their order.
+    /// Number in the job of the worker's first chunk. Chunks are numbered over all workers, in the order of workers.
     pub chunk_base: u32,
 }
 
-/// Order to write.
+/// The order to write.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WriteOrder {
     /// Number in the job of each worker's first chunk.
     pub chunk_bases: Vec<u32>,
     /// Each worker's [`Counts::catalogue`].
     pub catalogues: Vec<Vec<u8>>,
-    /// Each worker's [`Tallied::weights`].
+    /// Each worker's [`GroupCountResult::weights`].
     pub weights: Vec<Vec<u8>>,
 }
 
-/// Order to count the groups.
+/// The order to count groups.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TallyOrder {
+pub struct GroupCountOrder {
     /// Number in the job of each worker's first chunk.
     pub chunk_bases: Vec<u32>,
-    /// Whether those who have dropped records hear how large the groups are.
-    pub tells_sizes: bool,
-    /// Whether records have parts, and they hear which one each kept place is.
+    /// Whether owners answer claims with the sizes of the groups.
+    pub sends_sizes: bool,
+    /// Whether records have parts: then owners answer claims with sizes, records and parts.
     pub names_parts: bool,
 }
 
-/// What came of counting the groups at a worker.
+/// The result of counting groups at one worker.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Tallied {
-    /// What it has sent for that.
+pub struct GroupCountResult {
+    /// Counters of what it has sent.
     pub report: ExchangeReport,
-    /// How much of its files was repeated, which all workers need to know before they tell of files; the driver's own
-    /// bytes, empty unless the job does.
+    /// How much of each of its files was repeated, encoded by the driver; empty unless the job reports files. All workers
+    /// need it for their reports.
     pub weights: Vec<u8>,
 }
 
 /// What a worker has written.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Written {
-    /// Items that stay.
+    /// Items that were kept.
     pub kept: u64,
     /// Items that were dropped as duplicates.
     pub dropped: u64,
-    /// For the summary; the driver's own bytes.
+    /// What the summary needs, encoded by the driver.
     pub detail: Vec<u8>,
 }
 
-/// What of a job is durable at a worker.
+/// What is durable at a worker.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Stage {
-    /// The order that it reads by.
+    /// The order to read, once reading has begun.
     pub order: Option<ReadOrder>,
-    /// All was read.
+    /// What was read, once reading has ended.
     pub counts: Option<Counts>,
-    /// The groups were counted.
-    pub tallied: Option<Tallied>,
-    /// All was written.
+    /// The result of counting groups, once that has ended.
+    pub group_count: Option<GroupCountResult>,
+    /// What was written, once writing has ended.
     pub written: Option<Written>,
-    /// The outputs stand under their names.
+    /// Whether the outputs have their names.
     pub committed: bool,
-    /// What stays was added to the filter of a cluster that the job adds to.
+    /// Whether kept items were added to the cluster's filter.
     pub added: bool,
 }
 
-/// From the coordinator to a worker.
+/// A message of the coordinator to a worker.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Order {
     /// Read the input.
     Read(ReadOrder),
-    /// End every earlier attempt at the exchange, and tell what is settled.
+    /// End every earlier attempt at the exchange, and report the decided cells.
     Stop {
         /// The attempt that begins.
         attempt: u32,
@@ -131,64 +131,64 @@ pub enum Order {
     Sample {
         /// The attempt.
         attempt: u32,
-        /// How.
+        /// The order.
         order: SampleOrder,
     },
-    /// Exchange all cells but these.
+    /// Exchange all cells that are not decided at all workers.
     Exchange {
         /// The attempt.
         attempt: u32,
-        /// How.
+        /// The plan.
         plan: Plan,
-        /// Settled at every worker.
-        settled: CellSet,
+        /// The cells that are decided at all workers.
+        decided: CellSet,
     },
-    /// All cells are settled: count the groups.
-    Tally {
+    /// All cells are decided: count the groups.
+    CountGroups {
         /// The attempt.
         attempt: u32,
-        /// How.
-        order: TallyOrder,
+        /// The order.
+        order: GroupCountOrder,
     },
-    /// Write the outputs aside.
+    /// Write the outputs under temporary names.
     Write(WriteOrder),
-    /// Put the outputs under their names.
+    /// Rename the outputs to their names.
     Commit,
-    /// All outputs stand under their names: add what stays to the filter of a cluster.
+    /// All outputs have their names: add kept items to the cluster's filter.
     Add,
-    /// All workers have done all of it: the job is done.
+    /// The job is done.
     Finish,
     /// The job has ended without a result.
     Abort {
-        /// Why, for people.
+        /// The cause, for people.
         cause: String,
-        /// Whether it may be taken up again: what is durable must stay.
+        /// Whether the job can be resumed: keep what is durable.
         resumable: bool,
     },
 }
 
-/// From a worker to the coordinator.
+/// A message of a worker to the coordinator.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Word {
-    /// The worker is there.
+pub enum WorkerMessage {
+    /// The worker has connected.
     Join {
-        /// What it expects of its input.
+        /// Its estimate of its input.
         forecast: Forecast,
         /// What is durable.
         stage: Box<Stage>,
-        /// The highest attempt that it has heard of; 0 for none.
+        /// The highest attempt that it knows; 0 for none.
         attempt: u32,
     },
-    /// All was read, and that is durable.
+    /// All input was read; its entries are durable.
     ReadDone(Counts),
-    /// Nothing is exchanged any more.
+    /// The worker exchanges nothing.
     Stopped {
-        /// By this order.
+        /// The attempt of the order to stop.
         attempt: u32,
-        /// The worker's cells that are settled, durably.
-        settled: CellSet,
+        /// The cells that are decided at this worker, durably.
+        decided: CellSet,
     },
-    /// What the worker saw of the sample as its owner.
+    /// What the worker, as an owner, has counted in the sample.
     Sampled {
         /// The attempt.
         attempt: u32,
@@ -197,42 +197,42 @@ pub enum Word {
         /// How many of them collided.
         candidates: u64,
     },
-    /// A peer cannot be reached, or broke off: the attempt cannot end.
+    /// A peer cannot be reached, or has disconnected: the attempt cannot be completed.
     Trouble {
         /// The attempt.
         attempt: u32,
         /// The peer.
         peer: WorkerId,
-        /// What happened, for people.
+        /// The cause, for people.
         cause: String,
     },
-    /// All of the worker's cells are settled, durably, and as an owner it owes no verdict.
+    /// All cells are decided at this worker, durably, and as an owner it has sent all verdicts.
     Exchanged {
         /// The attempt.
         attempt: u32,
-        /// What it has sent and found in all attempts that it remembers.
+        /// What it has sent and found in all attempts, as far as that is durable.
         report: Box<ExchangeReport>,
     },
-    /// The worker knows its groups, and those that it has dropped records for, durably.
-    Tallied {
+    /// The worker has its own groups and those of its dropped records, durably.
+    GroupsCounted {
         /// The attempt.
         attempt: u32,
-        /// What came of it.
-        tallied: Box<Tallied>,
+        /// The result.
+        group_count: Box<GroupCountResult>,
     },
-    /// The outputs are durable, aside.
+    /// The outputs are durable, under temporary names.
     Written(Written),
-    /// They stand under their names.
+    /// The outputs have their names.
     Committed,
-    /// What stays was added to the filter of a cluster.
+    /// Kept items were added to the cluster's filter.
     Added,
-    /// The worker cannot go on.
+    /// The worker cannot continue.
     Failed {
-        /// Why, for people: names file, record or path.
+        /// The cause, for people: names file, record or path.
         cause: String,
-        /// Whether the job can be taken up again once the cause is mended.
+        /// Whether the job can be resumed once the cause is fixed.
         resumable: bool,
     },
-    /// The worker has heard that the job has ended for good, and has made that durable.
+    /// The worker has received the end of the job, and has made it durable.
     Ended,
 }

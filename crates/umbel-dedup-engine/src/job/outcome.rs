@@ -1,4 +1,4 @@
-//! How a job ends.
+//! The result of a job, or the reason why it has none.
 
 use super::super::entry::WorkerId;
 use super::super::error::ExchangeError;
@@ -7,16 +7,16 @@ use super::super::report::ExchangeReport;
 use super::messages::{Counts, Written};
 use thiserror::Error;
 
-/// What a finished job came to.
+/// The result of a finished job.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JobResult {
-    /// Plan of the exchange.
+    /// The plan of the exchange.
     pub plan: Plan,
     /// What all workers sent and found.
     pub report: ExchangeReport,
     /// What each worker read.
     pub counts: Vec<Counts>,
-    /// How much of each worker's files was repeated: [`Tallied::weights`](super::Tallied::weights).
+    /// How much of each worker's files was repeated: [`GroupCountResult::weights`](super::GroupCountResult::weights).
     pub weights: Vec<Vec<u8>>,
     /// What each worker wrote.
     pub written: Vec<Written>,
@@ -24,28 +24,28 @@ pub struct JobResult {
     pub attempts: u32,
 }
 
-/// Why a job has no result. Nothing stands under its name.
+/// Why a job has no result. No output has its name.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum JobFailure {
-    /// A worker cannot go on. Mend what it names; if the job is resumable, take it up again.
+    /// A worker cannot continue. Fix what it names; if the job is resumable, resume it.
     #[error("worker {}: {cause}", worker.0)]
     Worker {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
         /// Names file, record or path.
         cause: String,
-        /// Whether the job can be taken up again.
+        /// Whether the job can be resumed.
         resumable: bool,
     },
-    /// A worker stayed away. Start it again and take the job up, or start another job without its input.
+    /// A worker was disconnected for too long. Start it again and resume the job, or start another job without its input.
     #[error("worker {} is away; missing from it: {missing}", worker.0)]
     Away {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
-        /// What the job still needs of it.
+        /// What the job needs of it.
         missing: &'static str,
     },
-    /// More bad records than may be left out. Mend them, or allow more.
+    /// More bad records than may be skipped. Fix them, or allow more.
     #[error("{bad} bad records, at most {max} may be left out ({by_worker})")]
     TooManyBad {
         /// Bad records of all workers.
@@ -58,48 +58,48 @@ pub enum JobFailure {
     /// No worker has a record. Check the patterns.
     #[error("nothing to do: no worker has a record")]
     NothingToDo,
-    /// The exchange was begun again and again. Mend the connection that is named and take the job up.
+    /// Too many attempts without progress. Fix the connection that is named and resume the job.
     #[error(
         "{attempts} attempts at the exchange in a row settled nothing; the last one ended because {cause}"
     )]
     Fruitless {
-        /// Attempts without a settled cell.
+        /// Attempts without progress.
         attempts: u32,
         /// What ended the last one.
         cause: String,
     },
-    /// What workers said cannot be. All must run the same release on the same job.
+    /// A message of a worker contradicts the job. Run the same release on all workers, with the same job.
     #[error("worker {}: {what}", worker.0)]
     Nonsense {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
-        /// What it said.
+        /// The contradiction.
         what: &'static str,
     },
-    /// Workers would drop what they do not all know. Give all the same files; order does not matter.
+    /// Workers have different references. Give all the same index files, in any order.
     #[error(
         "worker {}: its references are not those of worker 0: give all workers the same index files", worker.0
     )]
     References {
-        /// Who.
+        /// The worker.
         worker: WorkerId,
     },
     /// A limit of the exchange. Ask for less.
     #[error(transparent)]
     Dedup(#[from] ExchangeError),
-    /// The user ended it.
+    /// The user cancelled the job.
     #[error("cancelled")]
     Cancelled,
-    /// It had failed before the coordinator was started again.
+    /// The job had failed before the coordinator was restarted.
     #[error("{cause}")]
     Known {
-        /// What was said then.
+        /// The cause of then.
         cause: String,
     },
 }
 
 impl JobFailure {
-    /// Whether the job can be taken up again from what is durable.
+    /// Whether the job can be resumed from what is durable.
     #[must_use]
     pub const fn is_resumable(&self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! How many cells a job has, from what its workers expect to read.
+//! The number of cells of a job, from its workers' forecasts.
 
 use super::super::entry::Keep;
 use super::super::plan::{JobShape, Level};
@@ -6,33 +6,33 @@ use super::coordinator::JobRules;
 use super::messages::Forecast;
 use crate::limits::DEDUP_CELLS_MAX;
 
-/// Entries of a cell, of all workers together: a few megabytes, so that a cell is sorted and exchanged in cache.
+/// Target number of entries of all workers in one cell: a few megabytes, which fit into the cache.
 const CELL_ENTRIES: u64 = 1 << 16;
 
-/// Entries of one worker in one cell, at least: with fewer, frame headers would be a notable part of the bytes.
+/// Fewest entries of one worker in one cell: with fewer, frame headers would be a notable part of the bytes.
 const STREAM_ENTRIES_MIN: u64 = 1 << 12;
 
-/// Most cells that the entries of a worker are cut into: a run has 2^18 entries, and pieces of fewer than 64 of them
-/// would be slow to read back from disk.
+/// Most cells, unless memory requires more: a run has 2^18 entries, and parts of fewer than 64 entries per cell would be
+/// slow to read from disk.
 const CELLS_MAX: u64 = 1 << 12;
 
-/// Bytes of memory an entry takes in the exchange of its cell: read, sorted, coded and compared.
+/// Bytes of memory per entry during the exchange of its cell: read, sorted, encoded and compared.
 const CELL_BYTES_PER_ENTRY: u64 = 96;
 
-/// The same where entries rank: a third more.
+/// The same for entries with ranks: a third more.
 const RANKED_CELL_BYTES_PER_ENTRY: u64 = 128;
 
-/// Copies of an item's content while its cell is compared: as it was gathered, in a frame, and as an item.
+/// Copies of an item's content while its cell is compared: as read, in a frame, and as an item.
 const ITEM_COPIES: u64 = 3;
 
-/// Bytes beside the content that an item takes there: hash, place and rank, a list that has grown, two allocations.
+/// Bytes that an item takes there besides its content: hash, record id, rank, spare capacity of a list, two allocations.
 const ITEM_BYTES_BESIDE_CONTENT: u64 = 128;
 
-/// Share of a worker's memory that one cell may take.
+/// One cell may take one in so many parts of a worker's memory.
 const CELL_MEMORY_SHARE: u64 = 16;
 
-/// The shape of a job whose workers expect this: cells small enough for the cache and for the least memory of all
-/// workers, and at level `bytes` for the items to be compared.
+/// The shape of a job with these forecasts: cells are small enough for the cache and for the worker with the least memory,
+/// at level `bytes` together with the items to compare.
 ///
 /// ```
 /// use umbel_dedup_engine::{FilterChoice, Keep, Level, job::{Forecast, JobRules, shape_for}};
@@ -40,7 +40,7 @@ const CELL_MEMORY_SHARE: u64 = 16;
 ///                        report_sizes: false, names_parts: false,
 ///                        choice: FilterChoice::Auto, bad_max: 0, adds: false };
 /// let forecast = Forecast { records: 1 << 20, memory_bytes: 1 << 30, ..Forecast::default() };
-/// // 2^21 records in cells of 2^16 are 32 cells, 16 an owner.
+/// // 2^21 records in cells of 2^16 are 32 cells, 16 per owner.
 /// assert_eq!(shape_for(rules, &[forecast; 2]).cells_per_owner, 16);
 /// ```
 #[must_use]
@@ -52,7 +52,7 @@ pub fn shape_for(rules: JobRules, forecasts: &[Forecast]) -> JobShape {
     let memory_bytes = forecasts.iter().map(|f| f.memory_bytes).min().unwrap_or(0);
     let mut cells = (records / CELL_ENTRIES).min(records / (wanted * STREAM_ENTRIES_MIN));
     cells = cells.min(CELLS_MAX);
-    // Where that would make cells too large for the memory, more of them are needed whatever they cost.
+    // More cells if these would be too large for the memory.
     let cell_bytes_max = (memory_bytes / CELL_MEMORY_SHARE).max(1);
     let known = forecasts.first().and_then(|forecast| forecast.references);
     let compared = records.saturating_add(known.map_or(0, |known| known.shape.entries));

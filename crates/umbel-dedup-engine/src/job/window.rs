@@ -1,19 +1,21 @@
-//! Which cells a worker has under way.
+//! The order in which a worker exchanges cells, and how many are open at a time.
 //!
-//! All workers take the cells in one order: the first segment of every owner, then the second of every owner. A worker
-//! opens a cell only if its segment is near that of the first cell that it still has under way, and a cell that it owns
-//! itself is under way until all workers have sent theirs. So all workers stay within a window of each other, even one
-//! that has nothing to send, and what an owner must hold of cells that it has not come to itself is bounded. Nobody
-//! waits for ever: the first unsettled cell in the order is open, or opens next, at everybody.
+//! A *segment* s is the cells number s of all owners. All workers open the cells in the same order: the first segment,
+//! then the second, and so on. A worker opens a cell if its segment is at most a few segments after that of its oldest
+//! open cell; a cell that the worker owns is open until all workers have sent their entries. So all workers, even one
+//! without entries, are within a few segments of each other, which bounds what an owner must store of cells that it has
+//! not opened itself. There is no deadlock: the first undecided cell in the order is open, or is the next to open, at
+//! every worker.
 
 use super::super::plan::JobShape;
 use super::cell_set::CellSet;
 use std::collections::BTreeSet;
 
-/// Segments of every owner that a window spans: one that is settled while the next one is sent.
+/// Segments that a window spans: entries of one are sent while the one before is decided.
 const SEGMENTS_OPEN: u64 = 2;
 
-/// The window of one lane: a lane takes every `lanes`-th segment.
+/// The window of one task. Several tasks of a worker exchange cells at the same time, task t of n the segments s with
+/// s mod n = t.
 ///
 /// ```
 /// use umbel_dedup_engine::{JobShape, Keep, Level, job::{CellSet, CellWindow}};
@@ -24,44 +26,44 @@ const SEGMENTS_OPEN: u64 = 2;
 /// let first: Vec<_> = std::iter::from_fn(|| window.open()).collect();
 /// assert_eq!(first, [0, 4, 1, 5]);
 /// window.close(4);
-/// assert_eq!(window.open(), None); // cell 0 is still under way
+/// assert_eq!(window.open(), None); // cell 0 is still open
 /// window.close(0);
 /// assert_eq!(window.open(), Some(2));
 /// ```
 #[derive(Debug)]
 pub struct CellWindow {
     shape: JobShape,
-    settled: CellSet,
-    /// Step in the order, counted over the lane's own segments.
+    decided: CellSet,
+    /// Index of the next cell in the order of this task's cells.
     next: u64,
-    lane: u32,
-    lanes: u32,
-    /// Segment and cell.
+    task: u32,
+    task_count: u32,
+    /// Segment and number of the open cells.
     open: BTreeSet<(u64, u32)>,
 }
 
 impl CellWindow {
-    /// The window of lane `lane` of `lanes` (at least 1), which passes over the settled cells.
+    /// The window of task `task` of `task_count` (at least 1), which skips the decided cells.
     #[must_use]
-    pub fn new(shape: JobShape, lane: u32, lanes: u32, settled: &CellSet) -> Self {
-        let (settled, open) = (settled.clone(), BTreeSet::new());
-        Self { shape, settled, next: 0, lane, lanes: lanes.max(1), open }
+    pub fn new(shape: JobShape, task: u32, task_count: u32, decided: &CellSet) -> Self {
+        let (decided, open) = (decided.clone(), BTreeSet::new());
+        Self { shape, decided, next: 0, task, task_count: task_count.max(1), open }
     }
 
-    /// The lane that a cell belongs to, of `lanes`.
+    /// The task, of `task_count`, that exchanges a cell.
     #[must_use]
-    pub fn lane_of(shape: JobShape, cell: u32, lanes: u32) -> u32 {
-        cell % shape.cells_per_owner % lanes.max(1)
+    pub fn task_of(shape: JobShape, cell: u32, task_count: u32) -> u32 {
+        cell % shape.cells_per_owner % task_count.max(1)
     }
 
-    /// The next cell to begin; `None` while enough are under way, or if all have begun.
+    /// Opens the next cell; `None` while enough are open, or after the last one.
     pub fn open(&mut self) -> Option<u32> {
         let workers = u64::from(self.shape.workers);
         loop {
             let round = self.next / workers;
-            let segment = round * u64::from(self.lanes) + u64::from(self.lane);
+            let segment = round * u64::from(self.task_count) + u64::from(self.task);
             let oldest = self.open.first().map_or(segment, |&(segment, _)| segment);
-            let end = oldest.saturating_add(SEGMENTS_OPEN * u64::from(self.lanes));
+            let end = oldest.saturating_add(SEGMENTS_OPEN * u64::from(self.task_count));
             if segment >= end.min(u64::from(self.shape.cells_per_owner)) {
                 return None;
             }
@@ -69,26 +71,25 @@ impl CellWindow {
             self.next += 1;
             let cell = owner * u64::from(self.shape.cells_per_owner) + segment;
             let cell = u32::try_from(cell).unwrap_or(u32::MAX); // A job has at most 2^20 cells.
-            if !self.settled.contains(cell) {
+            if !self.decided.contains(cell) {
                 self.open.insert((segment, cell));
                 return Some(cell);
             }
         }
     }
 
-    /// A cell is under way no more: it is settled or waits for something else, and if it is the worker's own, all
-    /// workers have sent theirs.
+    /// Closes a cell: it is decided or waits for items, and if the worker owns it, all workers have sent their entries.
     pub fn close(&mut self, cell: u32) {
         let segment = u64::from(cell % self.shape.cells_per_owner);
         self.open.remove(&(segment, cell));
     }
 
-    /// Whether all cells have begun and none is under way.
+    /// Whether all cells were opened and none is open.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let rounds = u64::from(self.shape.cells_per_owner)
-            .saturating_sub(u64::from(self.lane))
-            .div_ceil(u64::from(self.lanes));
+            .saturating_sub(u64::from(self.task))
+            .div_ceil(u64::from(self.task_count));
         self.open.is_empty() && self.next >= rounds * u64::from(self.shape.workers)
     }
 }
@@ -102,11 +103,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lanes_together_open_every_unsettled_cell_once(
+        fn tasks_together_open_every_undecided_cell_once(
             workers in 1u32..6,
             cells_per_owner in 1u32..20,
-            lanes in 1u32..5,
-            settled in proptest::collection::btree_set(0u32..100, 0..40),
+            task_count in 1u32..5,
+            decided in proptest::collection::btree_set(0u32..100, 0..40),
         ) {
             let shape = JobShape {
                 workers, cells_per_owner, level: Level::Fingerprint, keep: Keep::First,
@@ -114,12 +115,12 @@ mod tests {
             };
             let cells = workers * cells_per_owner;
             let mut skip = CellSet::new(cells);
-            settled.iter().for_each(|&cell| skip.insert(cell));
+            decided.iter().for_each(|&cell| skip.insert(cell));
             let mut seen = Vec::new();
-            for lane in 0..lanes {
-                let mut window = CellWindow::new(shape, lane, lanes, &skip);
+            for task in 0..task_count {
+                let mut window = CellWindow::new(shape, task, task_count, &skip);
                 while let Some(cell) = window.open() {
-                    prop_assert_eq!(CellWindow::lane_of(shape, cell, lanes), lane);
+                    prop_assert_eq!(CellWindow::task_of(shape, cell, task_count), task);
                     prop_assert!(!window.is_done());
                     window.close(cell);
                     seen.push(cell);

@@ -1,92 +1,94 @@
-//! A worker of a job: which order begins something, which one was carried out before.
+//! A worker of a job: turns the coordinator's orders into work, repeats the report of work that is already done, and
+//! returns journal records of what is durable.
 
 use super::super::entry::WorkerId;
 use super::super::plan::{Plan, ReferenceShape, SampleOrder};
 use super::super::report::ExchangeReport;
 use super::cell_set::CellSet;
 use super::messages::{
-    Counts, Forecast, Order, ReadOrder, Stage, Tallied, TallyOrder, Word, WriteOrder, Written,
+    Counts, Forecast, GroupCountOrder, GroupCountResult, Order, ReadOrder, Stage, WorkerMessage,
+    WriteOrder, Written,
 };
 use serde::{Deserialize, Serialize};
 use umbel_step::Outbox;
 
-/// What must be durable before later outputs of the same step are carried out.
+/// A record of the worker's journal: it must be durable before later outputs of the same step are carried out.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub enum WorkerMark {
-    /// The worker reads by this.
+pub enum WorkerJournalRecord {
+    /// Reading has begun by this order.
     Reading(ReadOrder),
-    /// All is read, entries are durable.
+    /// All input was read; its entries are durable.
     Read(Counts),
-    /// The groups are counted, durably.
-    Tallied(Box<Tallied>),
-    /// All is written aside, durably.
+    /// The groups were counted; the result is durable.
+    GroupsCounted(Box<GroupCountResult>),
+    /// All outputs are durable, under temporary names.
     Written(Written),
-    /// The outputs stand under their names.
+    /// The outputs have their names.
     Committed,
-    /// What stays was added to the filter of a cluster.
+    /// Kept items were added to the cluster's filter.
     Added,
-    /// The worker knows that the job has ended for good: it needs neither its scratch nor a coordinator any more.
+    /// The job has ended: the worker needs neither its scratch nor the coordinator any more.
     Ended {
         /// Why there is no result; `None` if there is one.
         failure: Option<String>,
     },
 }
 
-impl WorkerMark {
-    /// Whether nothing can follow it.
+impl WorkerJournalRecord {
+    /// Whether it is the last record.
     #[must_use]
     pub const fn is_end(&self) -> bool {
         matches!(self, Self::Ended { .. })
     }
 }
 
-/// What a worker is told.
+/// An input of a worker.
 #[derive(Clone, PartialEq, Debug)]
 pub enum WorkerEvent {
-    /// There is a connection to the coordinator.
+    /// The connection to the coordinator is established.
     Connected,
-    /// The coordinator said this.
+    /// A message of the coordinator.
     Order(Order),
     /// [`WorkerOutput::Read`] was carried out, durably.
     Read(Counts),
-    /// [`WorkerOutput::Stop`] was carried out: these cells are settled, durably.
+    /// [`WorkerOutput::Stop`] was carried out.
     Stopped {
-        /// By this order.
+        /// The attempt of the order to stop.
         attempt: u32,
-        /// The cells.
-        settled: CellSet,
+        /// The cells that are decided, durably.
+        decided: CellSet,
     },
-    /// As owner, the worker has seen the sample.
+    /// The worker, as an owner, has all streams of the sample.
     Sampled {
         /// The attempt.
         attempt: u32,
         /// Entries in its part.
         entries: u64,
-        /// How many collided.
+        /// How many of them collided.
         candidates: u64,
     },
-    /// All cells are settled, durably, and no verdict is owed.
+    /// All cells are decided, durably, and all verdicts are sent.
     Exchanged {
         /// The attempt.
         attempt: u32,
-        /// What was sent and found.
+        /// Counters of what was sent and found.
         report: ExchangeReport,
     },
-    /// A peer cannot be reached, or broke off.
+    /// A peer cannot be reached, or has disconnected.
     Trouble {
         /// The attempt.
         attempt: u32,
         /// The peer.
         peer: WorkerId,
-        /// What happened.
+        /// The cause.
         cause: String,
     },
-    /// All that [`WorkerOutput::Tally`] asks for is known, durably.
-    Tallied {
+    /// [`WorkerOutput::CountGroups`] was carried out, durably.
+    GroupsCounted {
         /// The attempt.
         attempt: u32,
-        /// What came of it.
-        tallied: Tallied,
+        /// The result.
+        group_count: GroupCountResult,
     },
     /// [`WorkerOutput::Write`] was carried out, durably.
     Written(Written),
@@ -94,65 +96,65 @@ pub enum WorkerEvent {
     Committed,
     /// [`WorkerOutput::Add`] was carried out.
     Added,
-    /// Something cannot be carried out.
+    /// An output cannot be carried out.
     Failed {
-        /// Why, for people.
+        /// The cause, for people.
         cause: String,
-        /// Whether the job can be taken up again once that is mended.
+        /// Whether the job can be resumed once the cause is fixed.
         resumable: bool,
     },
 }
 
-/// What a worker wants done, in this order.
+/// An output of a worker, to be carried out in order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum WorkerOutput {
-    /// Make this durable before anything that follows.
-    Mark(WorkerMark),
-    /// To the coordinator, if there is a connection; else it is told again later.
-    Tell(Word),
-    /// Read the input; what was read before a crash is not read again.
+    /// Append this record to the journal durably, before anything that follows.
+    Journal(WorkerJournalRecord),
+    /// Send a message to the coordinator. Without a connection it is discarded; the next Join reports the same.
+    Send(WorkerMessage),
+    /// Read the input, except for chunks that were read before a crash.
     Read(ReadOrder),
-    /// End whatever is exchanged, then say so.
+    /// End the running exchange, then answer with [`WorkerEvent::Stopped`].
     Stop {
-        /// The attempt that begins.
+        /// The attempt of the order.
         attempt: u32,
     },
     /// Exchange the sample.
     Sample {
         /// The attempt.
         attempt: u32,
-        /// Workers and cells.
+        /// The order to read, with the shape of the job.
         read: ReadOrder,
-        /// How.
+        /// The order to sample.
         order: SampleOrder,
     },
-    /// Exchange all cells but these.
+    /// Exchange all cells that are not decided at all workers.
     Exchange {
         /// The attempt.
         attempt: u32,
-        /// How.
+        /// The plan.
         plan: Plan,
-        /// Settled at every worker.
-        settled: CellSet,
+        /// The cells that are decided at all workers.
+        decided: CellSet,
     },
-    /// Count the groups, and answer all who do, until the attempt ends.
-    Tally {
+    /// Count the groups, and answer other workers that count theirs, until the attempt ends.
+    CountGroups {
         /// The attempt.
         attempt: u32,
-        /// How.
-        order: TallyOrder,
+        /// The order.
+        order: GroupCountOrder,
     },
-    /// Write the outputs aside.
+    /// Write the outputs under temporary names.
     Write(WriteOrder),
-    /// Put the outputs under their names.
+    /// Rename the outputs to their names.
     Commit,
-    /// Add what stays to the filter of a cluster.
+    /// Add kept items to the cluster's filter.
     Add,
     /// The job has ended.
     End {
         /// Why there is no result; `None` if there is one.
         failure: Option<String>,
-        /// Whether what is durable must stay.
+        /// Whether to keep what is durable, because the job can be resumed.
         resumable: bool,
     },
 }
@@ -177,43 +179,45 @@ enum Doing {
 /// let mut worker = JobWorker::new(Forecast::default(), &[]);
 /// let mut outbox = Outbox::new();
 /// worker.step(WorkerEvent::Connected, &mut outbox);
-/// assert!(matches!(outbox.take()[..], [WorkerOutput::Tell(Word::Join { attempt: 0, .. })]));
+/// assert!(matches!(outbox.take()[..], [WorkerOutput::Send(WorkerMessage::Join { attempt: 0, .. })]));
 /// worker.step(WorkerEvent::Order(Order::Commit), &mut outbox);
 /// assert_eq!(outbox.take(), [WorkerOutput::Commit]);
 /// ```
 pub struct JobWorker {
     forecast: Forecast,
-    /// Whether its part ends with adding what stays to a filter.
+    /// Whether the job adds kept items to a filter.
     adds: bool,
     stage: Stage,
     attempt: u32,
     doing: Doing,
-    /// What the coordinator is told again if it asks again: the answer to the last `Stop`.
+    /// The answer to the last `Stop`, which is repeated if the order is.
     stopped: Option<(u32, CellSet)>,
 }
 
 impl JobWorker {
-    /// A worker that has written these marks, oldest first.
+    /// A worker in the state after these records of its journal, oldest first.
     #[must_use]
-    pub fn new(forecast: Forecast, marks: &[WorkerMark]) -> Self {
+    pub fn new(forecast: Forecast, journal: &[WorkerJournalRecord]) -> Self {
         let mut stage = Stage::default();
-        for mark in marks {
-            match mark {
-                WorkerMark::Reading(order) => stage.order = Some(*order),
-                WorkerMark::Read(counts) => stage.counts = Some(counts.clone()),
-                WorkerMark::Tallied(tallied) => stage.tallied = Some((**tallied).clone()),
-                WorkerMark::Written(written) => stage.written = Some(written.clone()),
-                WorkerMark::Committed => stage.committed = true,
-                WorkerMark::Added => stage.added = true,
-                // A driver that finds it starts no machine.
-                WorkerMark::Ended { .. } => {}
+        for record in journal {
+            match record {
+                WorkerJournalRecord::Reading(order) => stage.order = Some(*order),
+                WorkerJournalRecord::Read(counts) => stage.counts = Some(counts.clone()),
+                WorkerJournalRecord::GroupsCounted(group_count) => {
+                    stage.group_count = Some((**group_count).clone());
+                }
+                WorkerJournalRecord::Written(written) => stage.written = Some(written.clone()),
+                WorkerJournalRecord::Committed => stage.committed = true,
+                WorkerJournalRecord::Added => stage.added = true,
+                // A driver that finds this record starts no worker.
+                WorkerJournalRecord::Ended { .. } => {}
             }
         }
         let (adds, doing) = (false, Doing::Nothing);
         Self { forecast, adds, stage, attempt: 0, doing, stopped: None }
     }
 
-    /// The same in a job that adds what stays to a filter ([`JobRules::adds`]), or does not.
+    /// Sets whether the job adds kept items to a filter ([`JobRules::adds`]).
     ///
     /// [`JobRules::adds`]: super::JobRules::adds
     #[must_use]
@@ -222,26 +226,26 @@ impl JobWorker {
         self
     }
 
-    /// Whether the worker owes the job nothing more, whether the coordinator says so or not: the outputs stand under
-    /// their names, and what stays was added where the job adds it.
+    /// Whether the worker has done all its work: its outputs have their names, and kept items were added if the job adds
+    /// them.
     #[must_use]
     pub const fn is_done(&self) -> bool {
         self.stage.committed && (self.stage.added || !self.adds)
     }
 
-    /// The attempt whose frames count.
+    /// The current attempt.
     #[must_use]
     pub const fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// What the worker knows of earlier jobs.
+    /// The references of the job.
     #[must_use]
     pub fn references(&self) -> Option<ReferenceShape> {
         self.forecast.references.map(|references| references.shape)
     }
 
-    /// By what the worker reads, once it was told.
+    /// The order to read, once it was received.
     #[must_use]
     pub const fn read_order(&self) -> Option<ReadOrder> {
         self.stage.order
@@ -256,74 +260,77 @@ impl JobWorker {
             WorkerEvent::Connected => {
                 let (forecast, attempt) = (self.forecast, self.attempt);
                 let stage = Box::new(self.stage.clone());
-                out.push(WorkerOutput::Tell(Word::Join { forecast, stage, attempt }));
+                out.push(WorkerOutput::Send(WorkerMessage::Join { forecast, stage, attempt }));
             }
-            WorkerEvent::Order(order) => self.obey(order, out),
+            WorkerEvent::Order(order) => self.receive_order(order, out),
             WorkerEvent::Read(counts) => {
                 self.doing = Doing::Nothing;
                 self.stage.counts = Some(counts.clone());
-                out.push(WorkerOutput::Mark(WorkerMark::Read(counts.clone())));
-                out.push(WorkerOutput::Tell(Word::ReadDone(counts)));
+                out.push(WorkerOutput::Journal(WorkerJournalRecord::Read(counts.clone())));
+                out.push(WorkerOutput::Send(WorkerMessage::ReadDone(counts)));
             }
-            WorkerEvent::Stopped { attempt, settled } if attempt == self.attempt => {
+            WorkerEvent::Stopped { attempt, decided } if attempt == self.attempt => {
                 self.doing = Doing::Nothing;
-                self.stopped = Some((attempt, settled.clone()));
-                out.push(WorkerOutput::Tell(Word::Stopped { attempt, settled }));
+                self.stopped = Some((attempt, decided.clone()));
+                out.push(WorkerOutput::Send(WorkerMessage::Stopped { attempt, decided }));
             }
             WorkerEvent::Sampled { attempt, entries, candidates } if attempt == self.attempt => {
-                out.push(WorkerOutput::Tell(Word::Sampled { attempt, entries, candidates }));
+                let message = WorkerMessage::Sampled { attempt, entries, candidates };
+                out.push(WorkerOutput::Send(message));
             }
             WorkerEvent::Exchanged { attempt, report } if attempt == self.attempt => {
                 let report = Box::new(report);
-                out.push(WorkerOutput::Tell(Word::Exchanged { attempt, report }));
+                out.push(WorkerOutput::Send(WorkerMessage::Exchanged { attempt, report }));
             }
             WorkerEvent::Trouble { attempt, peer, cause } if attempt == self.attempt => {
-                out.push(WorkerOutput::Tell(Word::Trouble { attempt, peer, cause }));
+                out.push(WorkerOutput::Send(WorkerMessage::Trouble { attempt, peer, cause }));
             }
-            WorkerEvent::Tallied { attempt, tallied } if attempt == self.attempt => {
-                // Who knew before has only answered the others.
-                let is_known = self.stage.tallied.is_some();
-                let tallied = Box::new(self.stage.tallied.get_or_insert(tallied).clone());
+            WorkerEvent::GroupsCounted { attempt, group_count } if attempt == self.attempt => {
+                // A worker that had its result before has counted again for the others; the first result counts.
+                let is_known = self.stage.group_count.is_some();
+                let group_count =
+                    Box::new(self.stage.group_count.get_or_insert(group_count).clone());
                 if !is_known {
-                    out.push(WorkerOutput::Mark(WorkerMark::Tallied(tallied.clone())));
+                    let record = WorkerJournalRecord::GroupsCounted(group_count.clone());
+                    out.push(WorkerOutput::Journal(record));
                 }
-                out.push(WorkerOutput::Tell(Word::Tallied { attempt, tallied }));
+                out.push(WorkerOutput::Send(WorkerMessage::GroupsCounted { attempt, group_count }));
             }
             WorkerEvent::Written(written) => {
                 self.doing = Doing::Nothing;
                 self.stage.written = Some(written.clone());
-                out.push(WorkerOutput::Mark(WorkerMark::Written(written.clone())));
-                out.push(WorkerOutput::Tell(Word::Written(written)));
+                out.push(WorkerOutput::Journal(WorkerJournalRecord::Written(written.clone())));
+                out.push(WorkerOutput::Send(WorkerMessage::Written(written)));
             }
             WorkerEvent::Committed => {
                 self.stage.committed = true;
                 self.doing = Doing::Nothing;
-                out.push(WorkerOutput::Mark(WorkerMark::Committed));
-                out.push(WorkerOutput::Tell(Word::Committed));
+                out.push(WorkerOutput::Journal(WorkerJournalRecord::Committed));
+                out.push(WorkerOutput::Send(WorkerMessage::Committed));
             }
             WorkerEvent::Added => {
                 self.stage.added = true;
                 self.doing = Doing::Nothing;
-                out.push(WorkerOutput::Mark(WorkerMark::Added));
-                out.push(WorkerOutput::Tell(Word::Added));
+                out.push(WorkerOutput::Journal(WorkerJournalRecord::Added));
+                out.push(WorkerOutput::Send(WorkerMessage::Added));
             }
             WorkerEvent::Failed { cause, resumable } => {
-                let word = Word::Failed { cause: cause.clone(), resumable };
-                out.push(WorkerOutput::Tell(word));
+                let message = WorkerMessage::Failed { cause: cause.clone(), resumable };
+                out.push(WorkerOutput::Send(message));
                 self.end(Some(cause), resumable, out);
             }
             _ => {} // Of an attempt that has ended.
         }
     }
 
-    fn obey(&mut self, order: Order, out: &mut Outbox<WorkerOutput>) {
+    fn receive_order(&mut self, order: Order, out: &mut Outbox<WorkerOutput>) {
         match order {
             Order::Read(order) => self.read(order, out),
             Order::Stop { attempt } if attempt < self.attempt => {}
             Order::Stop { attempt } => match &self.stopped {
-                Some((stopped, settled)) if *stopped == attempt => {
-                    let settled = settled.clone();
-                    out.push(WorkerOutput::Tell(Word::Stopped { attempt, settled }));
+                Some((stopped, decided)) if *stopped == attempt => {
+                    let decided = decided.clone();
+                    out.push(WorkerOutput::Send(WorkerMessage::Stopped { attempt, decided }));
                 }
                 _ if attempt == self.attempt && self.doing == Doing::Stopping => {}
                 _ => {
@@ -338,19 +345,21 @@ impl JobWorker {
                     out.push(WorkerOutput::Sample { attempt, read, order });
                 }
             }
-            Order::Exchange { attempt, plan, settled } => {
+            Order::Exchange { attempt, plan, decided } => {
                 if attempt == self.attempt {
                     self.begin_exchange();
-                    out.push(WorkerOutput::Exchange { attempt, plan, settled });
+                    out.push(WorkerOutput::Exchange { attempt, plan, decided });
                 }
             }
-            Order::Tally { attempt, order } => {
+            Order::CountGroups { attempt, order } => {
                 if attempt == self.attempt {
-                    out.push(WorkerOutput::Tally { attempt, order });
+                    out.push(WorkerOutput::CountGroups { attempt, order });
                 }
             }
             Order::Write(order) => match &self.stage.written {
-                Some(written) => out.push(WorkerOutput::Tell(Word::Written(written.clone()))),
+                Some(written) => {
+                    out.push(WorkerOutput::Send(WorkerMessage::Written(written.clone())));
+                }
                 None if self.doing == Doing::Writing => {}
                 None => {
                     self.doing = Doing::Writing;
@@ -358,14 +367,14 @@ impl JobWorker {
                 }
             },
             Order::Commit if self.stage.committed => {
-                out.push(WorkerOutput::Tell(Word::Committed));
+                out.push(WorkerOutput::Send(WorkerMessage::Committed));
             }
             Order::Commit if self.doing == Doing::Committing => {}
             Order::Commit => {
                 self.doing = Doing::Committing;
                 out.push(WorkerOutput::Commit);
             }
-            Order::Add if self.stage.added => out.push(WorkerOutput::Tell(Word::Added)),
+            Order::Add if self.stage.added => out.push(WorkerOutput::Send(WorkerMessage::Added)),
             Order::Add if self.doing == Doing::Adding => {}
             Order::Add => {
                 self.doing = Doing::Adding;
@@ -379,7 +388,7 @@ impl JobWorker {
 
     fn read(&mut self, order: ReadOrder, out: &mut Outbox<WorkerOutput>) {
         if let Some(counts) = &self.stage.counts {
-            out.push(WorkerOutput::Tell(Word::ReadDone(counts.clone())));
+            out.push(WorkerOutput::Send(WorkerMessage::ReadDone(counts.clone())));
             return;
         }
         if self.doing == Doing::Reading {
@@ -388,20 +397,20 @@ impl JobWorker {
         self.doing = Doing::Reading;
         if self.stage.order.is_none() {
             self.stage.order = Some(order);
-            out.push(WorkerOutput::Mark(WorkerMark::Reading(order)));
+            out.push(WorkerOutput::Journal(WorkerJournalRecord::Reading(order)));
         }
         out.push(WorkerOutput::Read(order));
     }
 
-    /// What the last stop left is told no more.
+    /// The cells reported by the last stop are no longer current.
     fn begin_exchange(&mut self) {
         self.doing = Doing::Exchanging;
         self.stopped = None;
     }
 
-    /// A worker that dies from here on is not told of the end again: the coordinator may be gone.
+    /// Journals the end first: a worker that crashes after this may find no coordinator to learn it from again.
     fn end_for_good(&mut self, failure: Option<String>, out: &mut Outbox<WorkerOutput>) {
-        out.push(WorkerOutput::Mark(WorkerMark::Ended { failure: failure.clone() }));
+        out.push(WorkerOutput::Journal(WorkerJournalRecord::Ended { failure: failure.clone() }));
         self.end(failure, false, out);
     }
 

@@ -1,4 +1,4 @@
-//! What an exchange really costs, beside the cost model.
+//! The measured cost of exchanges, compared with the cost model.
 
 use crate::shuttle::{Dice, World, deal, shape};
 use umbel_dedup_engine::{
@@ -8,11 +8,11 @@ use umbel_dedup_engine::{
 use umbel_filter::{ItemHash, ItemHasher};
 use umbel_step::Outbox;
 
-/// `entries` items, of which a share δ stands with two workers each.
+/// `entries` items, of which two workers each have a share δ.
 fn items(entries: u64, delta: f64) -> Vec<(ItemHash, Vec<u8>)> {
     let hasher = ItemHasher::Xxh3 { seed: 11 };
     let shared = (entries as f64 * delta / 2.0) as u64;
-    // The second copies come last, with the last workers; the first ones first.
+    // The first copies are at the first workers, the second ones at the last.
     let numbers = (0..entries - shared).chain(0..shared);
     numbers.map(|number| (hasher.hash(&number.to_le_bytes()), Vec::new())).collect()
 }
@@ -27,7 +27,7 @@ fn run(workers: u32, delta: f64, entries: u64) {
     };
     let cost = question.cheapest_filter().unwrap();
     let shape = shape(workers, 1, Level::Fingerprint, Keep::First, false);
-    let plan = Coordinator::plan_without_sample(shape, entries, None, FilterChoice::Wide);
+    let plan = Coordinator::plan_without_sample(shape, entries, None, FilterChoice::FullHash);
     let plan = Plan {
         mode: Mode::Filter,
         position_count: cost.position_count,
@@ -60,10 +60,10 @@ fn measured_bits_are_those_of_the_model() {
     run(32, 0.006, 120_000);
 }
 
-/// Payload bits an entry of a real exchange run as `cost` says.
+/// Payload bits per entry of an exchange with the parameters of `cost`.
 fn payload_bits(workers: u32, delta: f64, entries: u64, cost: Cost) -> f64 {
     let shape = shape(workers, 1, Level::Fingerprint, Keep::First, false);
-    let plan = Coordinator::plan_without_sample(shape, entries, None, FilterChoice::Wide);
+    let plan = Coordinator::plan_without_sample(shape, entries, None, FilterChoice::FullHash);
     let Cost { mode, position_count, refine_bits, .. } = cost;
     let plan = Plan { mode, position_count, refine_bits, ..plan };
     let report = World::new(plan, deal(&items(entries, delta), workers)).run(&mut Dice(1)).report;
@@ -71,8 +71,8 @@ fn payload_bits(workers: u32, delta: f64, entries: u64, cost: Cost) -> f64 {
     bits as f64 / report.entries as f64
 }
 
-/// Whatever share stands twice, the choice costs no more than whole hashes; where every entry does, a filter would not
-/// have saved anything either.
+/// For any share of duplicates the chosen exchange costs no more than full hashes. If all entries are duplicates, a filter
+/// would not save anything.
 #[test]
 fn the_choice_is_never_dearer_than_whole_hashes() {
     let (workers, entries) = (4, 20_000);
@@ -85,28 +85,28 @@ fn the_choice_is_never_dearer_than_whole_hashes() {
             references: None,
         };
         let chosen = cheapest(&question);
-        let wide =
-            Cost { mode: Mode::Wide, position_count: 0, refine_bits: 0, bits_per_entry: 0.0 };
-        let whole = payload_bits(workers, delta, entries, wide);
+        let full_hash =
+            Cost { mode: Mode::FullHash, position_count: 0, refine_bits: 0, bits_per_entry: 0.0 };
+        let whole = payload_bits(workers, delta, entries, full_hash);
         let taken = payload_bits(workers, delta, entries, chosen);
         assert!(taken <= 1.02 * whole, "δ={delta}: {chosen:?} took {taken}, whole hashes {whole}");
         if delta > 0.99 {
             let filter = question.cheapest_filter().unwrap();
             let filter = payload_bits(workers, delta, entries, filter);
-            assert_eq!(chosen.mode, Mode::Wide);
+            assert_eq!(chosen.mode, Mode::FullHash);
             assert!(filter > 0.98 * whole, "a filter took {filter}, whole hashes {whole}");
         }
     }
 }
 
-/// Workers of very different sizes: each stream's parameter follows its own gaps.
+/// Workers of very different sizes: each stream's parameter depends on its own gaps.
 #[test]
 fn skewed_workers_stay_near_their_entropy() {
     let all = items(66_000, 0.006);
     let shape = shape(8, 1, Level::Fingerprint, Keep::First, false);
     let plan = Coordinator::plan_without_sample(shape, 66_000, None, FilterChoice::SingleShot);
     let mut parts = deal(&all, 8);
-    // Worker w keeps a share of 2^-w of its records.
+    // Worker w has a share of 2^-w of the records drawn for it.
     for (worker, part) in parts.iter_mut().enumerate() {
         part.truncate(part.len() >> worker.min(5));
     }
@@ -136,7 +136,7 @@ fn the_sample_finds_the_share_of_duplicates() {
     for (owner, (entries, candidates)) in (0u16..).zip(sampled) {
         let input = CoordinatorInput::Sampled { owner: WorkerId(owner), entries, candidates };
         coordinator.step(input, &mut orders).unwrap();
-        coordinator.step(input, &mut orders).unwrap(); // said twice, heard once
+        coordinator.step(input, &mut orders).unwrap(); // repeated inputs are ignored
     }
     let [CoordinatorOutput::Plan(plan)] = orders.take()[..] else { panic!("one plan is due") };
     assert_eq!(plan.mode, Mode::Filter);

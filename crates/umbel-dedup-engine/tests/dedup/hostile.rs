@@ -1,4 +1,4 @@
-//! A peer that sends anything at all: frames with a right checksum and wrong contents.
+//! Hostile peers: frames with a valid checksum and invalid content.
 
 use crate::shuttle::{Dice, World, deal, plan, shape};
 use proptest::prelude::*;
@@ -26,10 +26,10 @@ fn plans() -> impl Strategy<Value = Plan> {
     ];
     let keep = prop_oneof![Just(Keep::First), Just(Keep::Best)];
     (level, keep, any::<bool>(), any::<bool>(), 1u64..500, 0u32..5).prop_map(
-        |(level, keep, report, wide, position_count, refine_bits)| {
+        |(level, keep, report, full_hash, position_count, refine_bits)| {
             let shape = shape(3, 1, level, keep, report);
             let plan = plan(shape, 60, FilterChoice::Auto);
-            if wide || plan.truncation.is_some() {
+            if full_hash || plan.truncation.is_some() {
                 plan
             } else {
                 Plan { mode: Mode::Filter, position_count, refine_bits, ..plan }
@@ -41,7 +41,7 @@ fn plans() -> impl Strategy<Value = Plan> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Any frame at any time: an error or nothing, never a panic; and a refused frame changes nothing that is sent.
+    /// Any frame at any time gives an error or nothing, and never a panic. A refused frame does not change what is sent.
     #[test]
     fn any_frame_at_any_time_is_survived(
         plan in plans(),
@@ -73,7 +73,7 @@ proptest! {
         }
     }
 
-    /// A frame with any one byte changed is refused, and the exchange then ends as if it had never come.
+    /// A frame with any one byte changed is refused, and the exchange ends as without it.
     #[test]
     fn damaged_frames_are_refused_and_leave_no_trace(
         plan in plans(),

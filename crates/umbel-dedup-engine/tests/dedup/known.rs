@@ -1,16 +1,16 @@
-//! Hashes that earlier jobs have kept: what they hold is dropped, and the rest as ever.
+//! References: entries that equal one are dropped, all others are compared as without references.
 
 use crate::shuttle::{Dice, Record, World, deal, shape};
 use proptest::prelude::*;
 use umbel_dedup_engine::{
     Coordinator, CoordinatorInput, CoordinatorOutput, Cost, CostQuestion, ExchangeError,
-    FilterChoice, FrameKind, IndexBits, Input, JobShape, Keep, Level, Mode, Place, Plan,
+    FilterChoice, FrameKind, IndexBits, Input, JobShape, Keep, Level, Mode, Plan, RecordId,
     ReferenceShape, Worker, WorkerId, reference,
 };
 use umbel_filter::{ItemHash, ItemHasher};
 use umbel_step::Outbox;
 
-/// A plan as a coordinator makes it that was told of references.
+/// The plan of a coordinator with references.
 fn plan(
     shape: JobShape,
     parts: &[Vec<Record>],
@@ -42,7 +42,7 @@ fn plan(
     plan
 }
 
-/// Hashes of which some agree in their first 64, or 96, bits.
+/// Hashes of which some are equal in their first 64 or 96 bits.
 fn hash(number: u64) -> ItemHash {
     let own = ItemHasher::Xxh3 { seed: 3 }.hash(&(number / 4).to_le_bytes());
     match number % 4 {
@@ -79,17 +79,17 @@ proptest! {
         let counts = |hash: ItemHash| plan.truncation.map_or(hash, |truncation| truncation.apply(hash));
         let is_known = |hash: ItemHash| known.iter().any(|known| counts(bits.apply(hash)) == counts(*known));
         let records = || parts.iter().flatten();
-        let fresh: Vec<(Place, ItemHash)> = records()
+        let unknown: Vec<(RecordId, ItemHash)> = records()
             .filter(|record| !is_known(record.hash))
-            .map(|record| (record.place, counts(record.hash)))
+            .map(|record| (record.record_id, counts(record.hash)))
             .collect();
-        let mut expected: Vec<(Place, Option<Place>)> = reference::drops(&fresh, keep)
+        let mut expected: Vec<(RecordId, Option<RecordId>)> = reference::drops(&unknown, keep)
             .into_iter()
-            .map(|(place, kept)| (place, report.then_some(kept)))
+            .map(|(record_id, kept)| (record_id, report.then_some(kept)))
             .collect();
-        let dropped_for_known: Vec<Place> =
-            records().filter(|record| is_known(record.hash)).map(|record| record.place).collect();
-        expected.extend(dropped_for_known.iter().map(|&place| (place, report.then_some(place))));
+        let dropped_for_known: Vec<RecordId> =
+            records().filter(|record| is_known(record.hash)).map(|record| record.record_id).collect();
+        expected.extend(dropped_for_known.iter().map(|&record_id| (record_id, report.then_some(record_id))));
         expected.sort_unstable();
 
         let mut world = World::new(plan, parts.clone());
@@ -99,11 +99,11 @@ proptest! {
         prop_assert_eq!(outcome.report.reference_drops, dropped_for_known.len() as u64);
         let report = outcome.report;
         let all = report.local_drops + report.cross_drops + report.reference_drops;
-        prop_assert_eq!(all, items.len() as u64 - fresh.len() as u64 + reference::drops(&fresh, keep).len() as u64);
+        prop_assert_eq!(all, items.len() as u64 - unknown.len() as u64 + reference::drops(&unknown, keep).len() as u64);
     }
 }
 
-/// A filter whose references fill it costs what the model says.
+/// With many references a filter costs what the model predicts.
 #[test]
 fn references_cost_what_the_model_says() {
     let entries = 40_000;
@@ -112,7 +112,7 @@ fn references_cost_what_the_model_says() {
     let items: Vec<_> = (0..entries).map(|number| (hash(number), Vec::new())).collect();
     let shape = shape(4, 1, Level::Fingerprint, Keep::First, false);
     let parts = deal(&items, 4);
-    // Four times as many reference entries as entries; 1 % of the entries stand there.
+    // Four times as many reference entries as entries; 1 % of the entries are among them.
     let known: Vec<ItemHash> = (entries * 99 / 100..entries * 5).map(hash).collect();
     let references = Some(ReferenceShape { entries: known.len() as u64, bits: IndexBits::Bits128 });
     let question = CostQuestion {
@@ -123,7 +123,7 @@ fn references_cost_what_the_model_says() {
         references,
     };
     let Cost { mode, position_count, refine_bits, .. } = question.cheapest_filter().unwrap();
-    let plan = Coordinator::plan_without_sample(shape, entries, None, FilterChoice::Wide);
+    let plan = Coordinator::plan_without_sample(shape, entries, None, FilterChoice::FullHash);
     let plan = Plan { mode, position_count, refine_bits, references, ..plan };
     let mut world = World::new(plan, parts);
     world.references = known;

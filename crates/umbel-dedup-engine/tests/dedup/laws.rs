@@ -1,14 +1,14 @@
-//! What must hold for any records, workers, plan and arrival order.
+//! Laws that hold for any records, workers, plan and order of arrival.
 
 use crate::shuttle::{Dice, Outcome, World, deal, plan, shape};
 use proptest::prelude::*;
-use umbel_dedup_engine::{FilterChoice, Input, Keep, Level, Mode, Place, Plan, Rank, reference};
+use umbel_dedup_engine::{FilterChoice, Input, Keep, Level, Mode, Plan, Rank, RecordId, reference};
 use umbel_filter::ItemHash;
 
 /// What a worker reads: an item's hash and bytes.
 type Read = (ItemHash, Vec<u8>);
 
-/// Items as small numbers; their hashes spread over the space but collide often in any few bits.
+/// Items as small numbers. Their hashes are spread over the space, and often collide in any few bits.
 fn item(number: u8) -> Read {
     let mut dice = Dice(u64::from(number));
     let hi = (dice.roll(64) as u64) << 58 | dice.roll(4) as u64;
@@ -21,37 +21,37 @@ fn weak_item(number: u8) -> Read {
     (hash, [bytes, vec![number; usize::from(number % 4)]].concat())
 }
 
-/// The same question answered by a map, over the key that the level compares.
+/// The expected drops, from a map over the key that the level compares.
 fn expected<Key: Ord>(
     items: &[Read],
     plan: &Plan,
     key: impl Fn(&Read) -> Key,
-) -> Vec<(Place, Option<Place>)> {
+) -> Vec<(RecordId, Option<RecordId>)> {
     let parts = deal(items, plan.shape.workers);
-    let keyed: Vec<(Rank, Place, Key)> = parts
+    let keyed: Vec<(Rank, RecordId, Key)> = parts
         .into_iter()
         .flatten()
-        .map(|record| (record.rank, record.place, key(&(record.hash, record.bytes))))
+        .map(|record| (record.rank, record.record_id, key(&(record.hash, record.bytes))))
         .collect();
     let report = plan.shape.report_kept;
     let drops = match plan.shape.keep {
         Keep::Best => reference::ranked_drops(&keyed, Keep::Best),
         keep => {
-            let unranked = keyed.into_iter().map(|(_, place, key)| (place, key));
+            let unranked = keyed.into_iter().map(|(_, record_id, key)| (record_id, key));
             reference::drops(&unranked.collect::<Vec<_>>(), keep)
         }
     };
-    drops.into_iter().map(|(place, kept)| (place, report.then_some(kept))).collect()
+    drops.into_iter().map(|(record_id, kept)| (record_id, report.then_some(kept))).collect()
 }
 
-/// Runs the exchange; ranks are reported where they should be, each as it was read.
+/// Runs the exchange, and checks that ranks are reported if they should be, each as read.
 fn run(items: &[Read], plan: Plan, seed: u64) -> Outcome {
     let parts = deal(items, plan.shape.workers);
     let outcome = World::new(plan, parts.clone()).run(&mut Dice(seed));
     let reports_ranks = plan.shape.keep == Keep::Best && plan.shape.report_kept;
     assert_eq!(outcome.ranks.len(), if reports_ranks { outcome.drops.len() } else { 0 });
-    for &(place, rank) in &outcome.ranks {
-        assert_eq!(parts[place.chunk() as usize][place.item() as usize].rank, rank);
+    for &(record_id, rank) in &outcome.ranks {
+        assert_eq!(parts[record_id.chunk() as usize][record_id.item() as usize].rank, rank);
     }
     outcome
 }
@@ -60,7 +60,7 @@ fn keeps() -> impl Strategy<Value = Keep> {
     prop_oneof![Just(Keep::First), Just(Keep::Last), Just(Keep::Best)]
 }
 
-/// A plan that no cost model would choose is as right as any other.
+/// A plan that no cost model would choose gives the same result.
 fn any_filter(plan: Plan, position_count: u64, refine_bits: u32) -> Plan {
     let mode = if plan.shape.workers == 1 { Mode::Local } else { Mode::Filter };
     Plan { mode, position_count, refine_bits, ..plan }
@@ -76,18 +76,18 @@ proptest! {
         cells in 1u32..4,
         positions in prop_oneof![Just(1u64), 1u64..400, Just(1 << 40), Just(1 << 60)],
         refine_bits in 0u32..=4,
-        wide in any::<bool>(),
+        full_hash in any::<bool>(),
         keep in keeps(),
         report in any::<bool>(),
         seed in any::<u64>(),
     ) {
         let items: Vec<_> = numbers.into_iter().map(item).collect();
         let shape = shape(workers, cells, Level::Fingerprint, keep, report);
-        let wide_plan = plan(shape, items.len() as u64, FilterChoice::Wide);
-        let plan = if wide { wide_plan } else { any_filter(wide_plan, positions, refine_bits) };
+        let full_hash_plan = plan(shape, items.len() as u64, FilterChoice::FullHash);
+        let plan = if full_hash { full_hash_plan } else { any_filter(full_hash_plan, positions, refine_bits) };
         let outcome = run(&items, plan, seed);
         prop_assert_eq!(&outcome.drops, &expected(&items, &plan, |item| item.0));
-        prop_assert_eq!(outcome.settled, workers * workers * cells);
+        prop_assert_eq!(outcome.decided, workers * workers * cells);
         let report = outcome.report;
         prop_assert_eq!(report.local_drops + report.cross_drops, outcome.drops.len() as u64);
         prop_assert_eq!(report.items, items.len() as u64);
@@ -98,15 +98,15 @@ proptest! {
         numbers in proptest::collection::vec(0u8..60, 1..80),
         workers in 1u32..10,
         positions in 1u64..400,
-        wide in any::<bool>(),
+        full_hash in any::<bool>(),
         keep in keeps(),
         report in any::<bool>(),
         seed in any::<u64>(),
     ) {
         let items: Vec<_> = numbers.into_iter().map(weak_item).collect();
         let shape = shape(workers, 2, Level::Bytes, keep, report);
-        let wide_plan = plan(shape, items.len() as u64, FilterChoice::Wide);
-        let plan = if wide { wide_plan } else { any_filter(wide_plan, positions, 3) };
+        let full_hash_plan = plan(shape, items.len() as u64, FilterChoice::FullHash);
+        let plan = if full_hash { full_hash_plan } else { any_filter(full_hash_plan, positions, 3) };
         let outcome = run(&items, plan, seed);
         prop_assert_eq!(&outcome.drops, &expected(&items, &plan, |item| item.1.clone()));
         let distinct = |key: fn(&Read) -> Read| {
@@ -145,7 +145,7 @@ proptest! {
     ) {
         let items: Vec<_> = numbers.into_iter().map(item).collect();
         let shape = shape(workers, 1, Level::Fingerprint, Keep::First, false);
-        let plan = any_filter(plan(shape, 60, FilterChoice::Wide), 100, 2);
+        let plan = any_filter(plan(shape, 60, FilterChoice::FullHash), 100, 2);
         let mut world = World::new(plan, deal(&items, workers));
         world.start();
         world.lose(lost.index(world.letters()));
@@ -154,7 +154,7 @@ proptest! {
             let letter = dice.roll(world.letters());
             world.deliver(letter, false);
         }
-        // Some worker of the cell whose frame is missing heard nothing, and so decides nothing.
+        // Some worker of the cell whose frame is missing got no verdict, and so decides nothing.
         prop_assert!(!world.workers.iter().all(umbel_dedup_engine::Worker::is_idle));
     }
 }
@@ -166,11 +166,11 @@ fn what_is_kept_is_kept_again() {
         plan(shape(3, 2, Level::Fingerprint, Keep::First, false), 200, FilterChoice::SingleShot);
     let first = run(&items, plan, 1);
     let parts = deal(&items, 3);
-    let dropped = |place| first.drops.iter().any(|&(drop, _)| drop == place);
+    let dropped = |record_id| first.drops.iter().any(|&(drop, _)| drop == record_id);
     let kept: Vec<_> = parts
         .into_iter()
         .flatten()
-        .filter(|record| !dropped(record.place))
+        .filter(|record| !dropped(record.record_id))
         .map(|record| (record.hash, record.bytes))
         .collect();
     assert!(kept.len() < items.len());
@@ -179,14 +179,16 @@ fn what_is_kept_is_kept_again() {
 
 #[test]
 fn streams_of_many_frames_arrive_in_order_and_agree_with_the_map() {
-    // 400,000 whole hashes of 100 bits and more make several frames a stream.
+    // 400,000 full hashes of at least 100 bits are several frames per stream.
     let mut dice = Dice(5);
     let mut hash = || ItemHash::new(dice.roll(700_000) as u64 * 0x1700_0000_0000, 7);
     let items: Vec<_> = (0..900_000).map(|_| (hash(), Vec::new())).collect();
     let plan =
-        plan(shape(2, 1, Level::Fingerprint, Keep::First, true), 900_000, FilterChoice::Wide);
-    let plan =
-        Plan { place_bits: Some(umbel_dedup_engine::PlaceBits { chunk: 4, item: 20 }), ..plan };
+        plan(shape(2, 1, Level::Fingerprint, Keep::First, true), 900_000, FilterChoice::FullHash);
+    let plan = Plan {
+        record_id_bits: Some(umbel_dedup_engine::RecordIdBits { chunk: 4, item: 20 }),
+        ..plan
+    };
     let mut world = World::new(plan, deal(&items, 2));
     world.start();
     assert!(world.letters() > 8);
@@ -204,7 +206,7 @@ fn frames_that_come_before_the_plan_wait_for_it() {
         plan(shape(2, 1, Level::Fingerprint, Keep::First, false), 40, FilterChoice::SingleShot);
     let parts = deal(&items, 2);
     let mut world = World::new(plan, parts.clone());
-    // Worker 0 is ready, and its frames reach worker 1 before that one has heard of the plan.
+    // Worker 0 is ready, and its frames reach worker 1 before that one has the plan.
     world.start_one(0);
     while world.letters() > 0 {
         world.deliver_oldest();
@@ -220,12 +222,12 @@ fn frames_that_come_before_the_plan_wait_for_it() {
     assert!(world.workers[0].step(second_plan, &mut umbel_step::Outbox::new()).is_err());
 }
 
-/// Of equal items the one with the smallest rank stays, wherever it was read; ranks stand on the wire only then.
+/// Of equal items the one with the smallest rank is kept, whichever worker has read it. Only then are ranks sent.
 #[test]
 fn the_best_of_three_workers_stays() {
     let items: Vec<_> = [5, 5, 9, 5, 9, 5].map(item).to_vec();
     let of = |keep, report| {
-        let plan = plan(shape(3, 1, Level::Fingerprint, keep, report), 6, FilterChoice::Wide);
+        let plan = plan(shape(3, 1, Level::Fingerprint, keep, report), 6, FilterChoice::FullHash);
         let mut parts = deal(&items, 3);
         let ranks = [[40, 30], [1, 10], [1, 10]];
         for (part, ranks) in parts.iter_mut().zip(ranks) {
@@ -233,13 +235,17 @@ fn the_best_of_three_workers_stays() {
         }
         World::new(plan, parts).run(&mut Dice(1))
     };
-    let place = |worker, item| Place::new(worker, item);
+    let record_id = |worker, item| RecordId::new(worker, item);
     let outcome = of(Keep::Best, true);
-    let kept = Some(place(1, 1)); // rank 10, as the last one, but before it
-    let expected = [(place(0, 0), kept), (place(0, 1), kept), (place(2, 0), Some(place(1, 0)))];
+    let kept = Some(record_id(1, 1)); // rank 10, as the last one, but before it
+    let expected = [
+        (record_id(0, 0), kept),
+        (record_id(0, 1), kept),
+        (record_id(2, 0), Some(record_id(1, 0))),
+    ];
     assert_eq!(outcome.drops[..3], expected);
-    assert_eq!(outcome.drops[3..], [(place(2, 1), kept)]);
-    assert_eq!(outcome.ranks[0], (place(0, 0), Rank(40)));
+    assert_eq!(outcome.drops[3..], [(record_id(2, 1), kept)]);
+    assert_eq!(outcome.ranks[0], (record_id(0, 0), Rank(40)));
     let bits = |keep| of(keep, false).report.payload_bits(umbel_dedup_engine::FrameKind::Positions);
     // Five entries are sent: each worker's own repeats are not. Streams are padded to whole bytes.
     assert_eq!(bits(Keep::Best) - bits(Keep::First), 5 * 64);
@@ -252,10 +258,10 @@ fn ranks_come_exactly_where_entries_rank() {
         let mut worker =
             umbel_dedup_engine::Worker::new(umbel_dedup_engine::WorkerId(0), shape, 1).unwrap();
         let mut outbox = umbel_step::Outbox::new();
-        let plan = plan(shape, 1, FilterChoice::Wide);
+        let plan = plan(shape, 1, FilterChoice::FullHash);
         worker.step(Input::Plan(plan), &mut outbox).unwrap();
         let hash = ItemHash::new(1, 1);
-        let entries = vec![umbel_dedup_engine::Entry { hash, place: Place::new(0, 0) }];
+        let entries = vec![umbel_dedup_engine::Entry { hash, record_id: RecordId::new(0, 0) }];
         worker.step(Input::Cell { cell: 0, entries, ranks }, &mut outbox).is_err()
     };
     assert!(refuse(Keep::Best, vec![]) && refuse(Keep::First, vec![Rank(1)]));

@@ -1,23 +1,23 @@
-//! N workers, their mail, and a postman who may take any letter next, or bring one twice.
+//! A harness for N workers, which delivers their frames in any order, perhaps twice.
 
 use std::collections::BTreeMap;
 use umbel_dedup_engine::{
     Coordinator, Entry, ExchangeReport, FilterChoice, Input, Item, JobShape, Keep, Level, Output,
-    Place, PlaceBits, Plan, Rank, Worker, WorkerId,
+    Plan, Rank, RecordId, RecordIdBits, Worker, WorkerId,
 };
 use umbel_filter::ItemHash;
 use umbel_step::Outbox;
 
-/// A record: where it is, what it hashes to, what it is.
+/// A record: its id, hash, rank and bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Record {
-    pub(crate) place: Place,
+    pub(crate) record_id: RecordId,
     pub(crate) hash: ItemHash,
     pub(crate) rank: Rank,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Numbers that look random and are the same for the same seed.
+/// Pseudo-random numbers, which depend on the seed alone.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
@@ -41,38 +41,38 @@ pub(crate) fn shape(
     JobShape { workers, cells_per_owner, level, keep, report_kept: report, item_bytes_mean: 0.0 }
 }
 
-/// A plan with places of 8 + 16 bits, in the mode that the coordinator chooses for so many items.
+/// A plan with record ids of 8 + 16 bits, in the mode that the coordinator chooses for so many items.
 pub(crate) fn plan(shape: JobShape, items: u64, choice: FilterChoice) -> Plan {
-    let place_bits = shape.report_kept.then_some(PlaceBits { chunk: 8, item: 16 });
-    Coordinator::plan_without_sample(shape, items, place_bits, choice)
+    let record_id_bits = shape.report_kept.then_some(RecordIdBits { chunk: 8, item: 16 });
+    Coordinator::plan_without_sample(shape, items, record_id_bits, choice)
 }
 
-/// The rank of a record, few of them, so that many are equal; not in the order of places.
+/// The rank of a record, few of them, so that many are equal; not in the order of record ids.
 fn rank_of(index: usize) -> Rank {
     Rank([1, u64::MAX, 0, 7 << 40][Dice(index as u64).roll(4)])
 }
 
-/// Records dealt to workers in order: chunk w is all that worker w reads.
+/// The records of each worker, in order: chunk w is the input of worker w.
 pub(crate) fn deal(items: &[(ItemHash, Vec<u8>)], workers: u32) -> Vec<Vec<Record>> {
     let mut parts = vec![Vec::new(); workers as usize];
     for (index, (hash, bytes)) in items.iter().enumerate() {
         let worker = index * workers as usize / items.len();
-        let place = Place::new(worker as u32, parts[worker].len() as u64);
+        let record_id = RecordId::new(worker as u32, parts[worker].len() as u64);
         let (hash, rank, bytes) = (*hash, rank_of(index), bytes.clone());
-        parts[worker].push(Record { place, hash, rank, bytes });
+        parts[worker].push(Record { record_id, hash, rank, bytes });
     }
     parts
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
-    /// Dropped place and, if reported, the kept one; in input order.
-    pub(crate) drops: Vec<(Place, Option<Place>)>,
-    /// How each dropped item ranked, if that is reported; in input order.
-    pub(crate) ranks: Vec<(Place, Rank)>,
-    /// Cells that each worker has settled.
-    pub(crate) settled: u32,
+    /// Dropped record and, if reported, the kept one; in input order.
+    pub(crate) drops: Vec<(RecordId, Option<RecordId>)>,
+    /// The rank of each dropped item, if that is reported; in input order.
+    pub(crate) ranks: Vec<(RecordId, Rank)>,
+    /// Decided cells, summed over workers.
+    pub(crate) decided: u32,
     pub(crate) report: ExchangeReport,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) workers: Vec<Worker>,
     parts: Vec<Vec<Record>>,
-    /// What earlier jobs have kept.
+    /// The references.
     pub(crate) references: Vec<ItemHash>,
     mail: Vec<(WorkerId, WorkerId, Vec<u8>)>,
     outcome: Outcome,
@@ -106,17 +106,17 @@ impl World {
     fn follow(&mut self, worker: usize, output: Output) {
         match output {
             Output::Send { to, frame } => self.mail.push((WorkerId(worker as u16), to, frame)),
-            Output::Settled { drops, .. } => {
-                self.outcome.settled += 1;
-                self.outcome.ranks.extend(drops.places.iter().copied().zip(drops.ranks));
+            Output::Decided { drops, .. } => {
+                self.outcome.decided += 1;
+                self.outcome.ranks.extend(drops.record_ids.iter().copied().zip(drops.ranks));
                 let kept = drops.kept.iter().copied().map(Some).chain(std::iter::repeat(None));
-                self.outcome.drops.extend(drops.places.into_iter().zip(kept));
+                self.outcome.drops.extend(drops.record_ids.into_iter().zip(kept));
             }
             Output::Compare { cell, suspects } => {
                 let item = |suspect: umbel_dedup_engine::Suspect| {
-                    let record = &self.parts[worker][suspect.place.item() as usize];
+                    let record = &self.parts[worker][suspect.record_id.item() as usize];
                     let Record { hash, rank, bytes, .. } = record.clone();
-                    Item { hash, place: suspect.place, shared: suspect.shared, rank, bytes }
+                    Item { hash, record_id: suspect.record_id, shared: suspect.shared, rank, bytes }
                 };
                 let items = suspects.into_iter().map(item).collect();
                 self.step(worker, Input::Items { cell, items });
@@ -125,18 +125,18 @@ impl World {
         }
     }
 
-    /// Hands each worker its plan and its cells.
+    /// Gives each worker its plan and its cells.
     pub(crate) fn start(&mut self) {
         (0..self.workers.len()).for_each(|worker| self.start_one(worker));
     }
 
-    /// Hands one worker its plan and its cells.
+    /// Gives one worker its plan and its cells.
     pub(crate) fn start_one(&mut self, worker: usize) {
         let cells = self.plan.shape.cells();
         let mut lists: BTreeMap<u32, (Vec<Entry>, Vec<Rank>)> =
             (0..cells.get()).map(|cell| (cell, Default::default())).collect();
         for record in &self.parts[worker] {
-            let entry = Entry { hash: record.hash, place: record.place };
+            let entry = Entry { hash: record.hash, record_id: record.record_id };
             let (entries, ranks) = lists.get_mut(&cells.cell_of(record.hash.hi())).unwrap();
             entries.push(entry);
             ranks.extend(self.plan.shape.ranks_entries().then_some(record.rank));
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// Delivers one letter; `twice` brings a copy again later.
+    /// Delivers one frame; with `twice` a copy is delivered again later.
     pub(crate) fn deliver(&mut self, letter: usize, twice: bool) {
         let (from, to, bytes) = self.mail.swap_remove(letter);
         if twice {
@@ -164,7 +164,7 @@ impl World {
         self.step(to.index(), Input::Frame { from, bytes });
     }
 
-    /// Delivers the letter that has waited longest.
+    /// Delivers the oldest frame.
     pub(crate) fn deliver_oldest(&mut self) {
         let (from, to, bytes) = self.mail.remove(0);
         self.step(to.index(), Input::Frame { from, bytes });
@@ -178,12 +178,12 @@ impl World {
         &self.mail[index]
     }
 
-    /// Drops a letter for good.
+    /// Discards a frame.
     pub(crate) fn lose(&mut self, letter: usize) {
         self.mail.swap_remove(letter);
     }
 
-    /// Runs until no letter is left, in the order of the dice.
+    /// Runs until there are no frames, in the order that the dice choose.
     pub(crate) fn run(mut self, dice: &mut Dice) -> Outcome {
         self.start();
         while !self.mail.is_empty() {
@@ -204,7 +204,7 @@ impl World {
     }
 }
 
-/// Exchanges the sample; for each owner what it saw.
+/// Exchanges the sample, and returns the counts of each owner.
 pub(crate) fn sample(
     shape: JobShape,
     parts: &[Vec<Record>],
@@ -219,7 +219,7 @@ pub(crate) fn sample(
         let list = |owner| {
             let range = shape.sample_range(owner);
             let inside = part.iter().filter(|record| range.contains(record.hash.hi()));
-            inside.map(|record| Entry { hash: record.hash, place: record.place }).collect()
+            inside.map(|record| Entry { hash: record.hash, record_id: record.record_id }).collect()
         };
         let lists = (0..shape.workers).map(list).collect();
         workers[id].step(Input::Sample { order, lists }, &mut outbox).unwrap();

@@ -1,36 +1,36 @@
-//! What comes behind the exchange: the groups are counted, the outputs written, and what stays is added to a filter.
+//! The phases after the exchange: count groups, write outputs, add kept items to a filter, finish.
 
 use super::super::super::entry::WorkerId;
 use super::super::super::report::ExchangeReport;
-use super::super::messages::{Order, TallyOrder, WriteOrder};
+use super::super::messages::{GroupCountOrder, Order, WorkerMessage, WriteOrder};
 use super::super::outcome::{JobFailure, JobResult};
-use super::{CoordinatorMark, JobCoordinator, JobOutput, JobRules, Phase, Row};
+use super::{CoordinatorJournalRecord, JobCoordinator, JobInput, JobOutput, JobRules, Phase, Row};
 use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
 impl JobCoordinator {
-    /// Whether groups are to be counted, and some worker does not know its own.
-    pub(super) fn must_tally(&self) -> bool {
-        self.rules.report_kept && self.rows.iter().any(|row| row.tallied.is_none())
+    /// Whether groups must be counted and some worker has not finished that.
+    pub(super) fn must_count_groups(&self) -> bool {
+        self.rules.report_kept && self.rows.iter().any(|row| row.group_count.is_none())
     }
 
-    /// All cells are settled: every record knows for which one it was dropped.
-    pub(super) fn tally(&mut self, out: &mut Outbox<JobOutput>) {
-        self.enter(Phase::Tallying, "tallying", out);
-        let JobRules { report_sizes: tells_sizes, names_parts, .. } = self.rules;
-        let order = TallyOrder { chunk_bases: self.chunk_bases(), tells_sizes, names_parts };
-        self.tell_all(&Order::Tally { attempt: self.attempt, order }, out);
+    /// Orders to count groups. All cells are decided: each worker knows which record each of its drops was dropped for.
+    pub(super) fn count_groups(&mut self, out: &mut Outbox<JobOutput>) {
+        self.enter(Phase::CountingGroups, "tallying", out);
+        let JobRules { report_sizes: sends_sizes, names_parts, .. } = self.rules;
+        let order = GroupCountOrder { chunk_bases: self.chunk_bases(), sends_sizes, names_parts };
+        self.send_all(&Order::CountGroups { attempt: self.attempt, order }, out);
     }
 
-    /// All that outputs say is known.
+    /// Orders to write outputs.
     pub(super) fn begin_writing(&mut self, out: &mut Outbox<JobOutput>) {
         self.enter(Phase::Writing, "writing", out);
         for worker in self.workers() {
-            self.order_again(worker, out);
+            self.resend_order(worker, out);
         }
     }
 
-    /// Why the job had failed for good before this coordinator was made.
+    /// The failure that the journal records, if the job had failed before this coordinator was made.
     #[must_use]
     pub fn known_failure(&self) -> Option<JobFailure> {
         let (cause, _) = self.ending.as_ref()?;
@@ -47,10 +47,11 @@ impl JobCoordinator {
     }
 
     fn weights(&self) -> Vec<Vec<u8>> {
-        let told = |row: &Row| row.tallied.as_ref().map(|tallied| tallied.weights.clone());
+        let weights =
+            |row: &Row| row.group_count.as_ref().map(|group_count| group_count.weights.clone());
         let row = |at: usize| if planted::on(Planted::WeightsAlike) { 0 } else { at };
         let rows = (0..self.rows.len()).map(|at| &self.rows[row(at)]);
-        rows.map(|row| told(row).unwrap_or_default()).collect()
+        rows.map(|row| weights(row).unwrap_or_default()).collect()
     }
 
     pub(super) fn have_written(&self) -> bool {
@@ -60,11 +61,11 @@ impl JobCoordinator {
         self.rows.iter().all(|row| row.written.is_some())
     }
 
-    /// All outputs stand under their names: whoever looks for what the filter holds finds it there.
+    /// Orders to add kept items to the filter. All outputs have their names, so what the filter contains exists.
     pub(super) fn begin_adding(&mut self, out: &mut Outbox<JobOutput>) {
         self.enter(Phase::Adding, "adding", out);
         for worker in self.workers() {
-            self.order_again(worker, out);
+            self.resend_order(worker, out);
         }
     }
 
@@ -75,23 +76,50 @@ impl JobCoordinator {
         self.rows.iter().all(|row| row.added)
     }
 
-    /// All workers have done all of it.
+    /// All workers have done all phases: ends the job.
     pub(super) fn finish(&mut self, out: &mut Outbox<JobOutput>) -> Result<(), JobFailure> {
         let result = Box::new(self.result()?);
         self.phase = Phase::Ended;
-        // Workers wait until they hear of the end, so it must be known for good before.
+        // Workers remove their scratch when they receive Finish, so the end must be durable here before.
         out.push(JobOutput::Finished(result));
-        out.push(JobOutput::Mark(CoordinatorMark::Finished));
-        self.tell_all(&Order::Finish, out);
+        out.push(JobOutput::Journal(CoordinatorJournalRecord::Finished));
+        self.send_all(&Order::Finish, out);
         Ok(())
+    }
+
+    /// Ends the job without a result.
+    pub(super) fn fail(&mut self, failure: JobFailure, out: &mut Outbox<JobOutput>) {
+        self.phase = Phase::Ended;
+        let (cause, resumable) = (failure.to_string(), failure.is_resumable());
+        if !resumable {
+            // Workers remove their scratch when they receive this, so it must be durable here before.
+            out.push(JobOutput::Journal(CoordinatorJournalRecord::Failed { cause: cause.clone() }));
+        }
+        self.send_all(&Order::Abort { cause: cause.clone(), resumable }, out);
+        self.ending = Some((cause, resumable));
+        out.push(JobOutput::Failed(failure));
+    }
+
+    /// Tells a worker that joins after the end how the job has ended.
+    pub(super) fn step_after_end(&self, input: &JobInput, out: &mut Outbox<JobOutput>) {
+        if let JobInput::Message(worker, WorkerMessage::Join { .. }) = input {
+            let order = match &self.ending {
+                None => Order::Finish,
+                Some((cause, resumable)) => {
+                    Order::Abort { cause: cause.clone(), resumable: *resumable }
+                }
+            };
+            out.push(JobOutput::Send(*worker, order));
+        }
     }
 
     fn result(&self) -> Result<JobResult, JobFailure> {
         let (worker, what) = (WorkerId(0), "all committed before there was a plan");
         let plan = self.plan.ok_or(JobFailure::Nonsense { worker, what })?;
         let mut report = ExchangeReport::default();
-        let of_tally = |row: &Row| row.tallied.as_ref().map(|tallied| tallied.report);
-        let sent = self.rows.iter().flat_map(|row| [row.exchanged, of_tally(row)]);
+        let of_group_count =
+            |row: &Row| row.group_count.as_ref().map(|group_count| group_count.report);
+        let sent = self.rows.iter().flat_map(|row| [row.exchanged, of_group_count(row)]);
         sent.flatten().for_each(|part| report += part);
         let counts = self.rows.iter().map(|row| row.counts.clone().unwrap_or_default()).collect();
         let written = self.rows.iter().map(|row| row.written.clone().unwrap_or_default()).collect();

@@ -1,4 +1,5 @@
-//! From what all workers expect to the shape, from what they have read to the plan, and from the plan to an attempt.
+//! The phases up to the exchange: the shape from the workers' forecasts, the plan from what they have read, and the
+//! attempts from the plan.
 
 use super::super::super::coordinator::{Coordinator, CoordinatorInput, CoordinatorOutput};
 use super::super::super::error::ExchangeError;
@@ -7,17 +8,17 @@ use super::super::cell_set::CellSet;
 use super::super::messages::{Counts, Forecast, Order};
 use super::super::outcome::JobFailure;
 use super::super::shape::shape_for;
-use super::{CoordinatorMark, JobCoordinator, JobOutput, Phase};
-use crate::limits::PLACE_CHUNK_BITS;
+use super::{CoordinatorJournalRecord, JobCoordinator, JobOutput, Phase};
+use crate::limits::RECORD_ID_CHUNK_BITS;
 use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
-/// Attempts in a row that may end without one more settled cell or counted worker: connections that never hold are nobody's transient
-/// trouble.
+/// Most attempts in a row without progress (one more decided cell, or one more worker that has counted groups). After as
+/// many the failure is not transient.
 const FRUITLESS_ATTEMPTS_MAX: u32 = 16;
 
 impl JobCoordinator {
-    /// All are there: what they expect of their input gives the shape.
+    /// All workers have joined: determines the shape from their forecasts, and orders to read.
     pub(super) fn begin_reading(&mut self, out: &mut Outbox<JobOutput>) -> Result<(), JobFailure> {
         let forecasts: Vec<Forecast> = self.rows.iter().filter_map(|row| row.forecast).collect();
         let differs = |forecast: &&Forecast| forecast.references != forecasts[0].references;
@@ -33,21 +34,21 @@ impl JobCoordinator {
             chunk_bases.push(u32::try_from(chunks).unwrap_or(u32::MAX));
             chunks += u64::from(forecast.chunks);
         }
-        if chunks >= 1 << PLACE_CHUNK_BITS {
-            let (what, max) = ("chunks of input", (1 << PLACE_CHUNK_BITS) - 1);
+        if chunks >= 1 << RECORD_ID_CHUNK_BITS {
+            let (what, max) = ("chunks of input", (1 << RECORD_ID_CHUNK_BITS) - 1);
             return Err(ExchangeError::JobShape { what, got: chunks, max }.into());
         }
-        let mark = CoordinatorMark::Shaped { shape, chunk_bases: chunk_bases.clone() };
-        out.push(JobOutput::Mark(mark));
+        let record = CoordinatorJournalRecord::Shaped { shape, chunk_bases: chunk_bases.clone() };
+        out.push(JobOutput::Journal(record));
         self.shape = Some((shape, chunk_bases));
         self.enter(Phase::Reading, "reading", out);
         for worker in self.workers() {
-            self.order_again(worker, out);
+            self.resend_order(worker, out);
         }
         self.advance(out)
     }
 
-    /// Whether what all have read can be a job.
+    /// Checks the counts of all workers: too many bad records, or no records at all, end the job.
     pub(super) fn check_counts(&self) -> Result<(), JobFailure> {
         let counts = || self.rows.iter().filter_map(|row| row.counts.as_ref());
         let bad = counts().map(|counts| counts.bad).fold(0, u64::saturating_add);
@@ -64,28 +65,28 @@ impl JobCoordinator {
         Ok(())
     }
 
-    /// All have stopped: what is settled everywhere is known.
+    /// All workers have stopped: begins the attempt, with the cells that are not decided at all workers.
     pub(super) fn begin_exchange(&mut self, out: &mut Outbox<JobOutput>) -> Result<(), JobFailure> {
         let Some((shape, bases)) = self.shape.clone() else { return Ok(()) };
         let cells = shape.cells().get();
         let mut common: Option<CellSet> = None;
         for (worker, row) in self.workers().zip(&self.rows) {
-            let settled = row.settled.as_ref().filter(|settled| settled.is_of(cells));
+            let decided = row.decided.as_ref().filter(|decided| decided.is_of(cells));
             let what = "it tells of cells that the job does not have";
-            let settled = settled.ok_or(JobFailure::Nonsense { worker, what })?;
+            let decided = decided.ok_or(JobFailure::Nonsense { worker, what })?;
             match &mut common {
                 Some(common) if planted::on(Planted::SettledSomewhere) => {
-                    let all = (0..cells).filter(|&cell| settled.contains(cell));
+                    let all = (0..cells).filter(|&cell| decided.contains(cell));
                     all.for_each(|cell| common.insert(cell));
                 }
-                Some(common) => common.keep_common(settled),
-                None => common = Some(settled.clone()),
+                Some(common) => common.keep_common(decided),
+                None => common = Some(decided.clone()),
             }
         }
-        let settled = common.unwrap_or_else(|| CellSet::new(cells));
-        self.check_progress(settled.count())?;
+        let decided = common.unwrap_or_else(|| CellSet::new(cells));
+        self.check_progress(decided.count())?;
         if let Some(plan) = self.plan {
-            self.exchange(plan, settled, out);
+            self.exchange(plan, decided, out);
             return Ok(());
         }
         let mut planner = Coordinator::new(shape, self.rules.choice)?;
@@ -111,9 +112,9 @@ impl JobCoordinator {
         Ok(())
     }
 
-    fn check_progress(&mut self, settled: u32) -> Result<(), JobFailure> {
-        let tallied = self.rows.iter().filter(|row| row.tallied.is_some()).count();
-        let known = (settled, tallied);
+    fn check_progress(&mut self, decided: u32) -> Result<(), JobFailure> {
+        let group_count = self.rows.iter().filter(|row| row.group_count.is_some()).count();
+        let known = (decided, group_count);
         let grew = known > self.known_before || self.attempts <= 1;
         self.known_before = known;
         self.fruitless = if grew { 0 } else { self.fruitless + 1 };
@@ -142,11 +143,11 @@ impl JobCoordinator {
             match order {
                 CoordinatorOutput::Sample(order) => self.sample(order, out),
                 CoordinatorOutput::Plan(plan) => {
-                    out.push(JobOutput::Mark(CoordinatorMark::Planned(plan)));
+                    out.push(JobOutput::Journal(CoordinatorJournalRecord::Planned(plan)));
                     self.plan = Some(plan);
-                    // Nothing is settled before there is a plan.
-                    let settled = CellSet::new(plan.shape.cells().get());
-                    self.exchange(plan, settled, out);
+                    // No cell is decided before there is a plan.
+                    let decided = CellSet::new(plan.shape.cells().get());
+                    self.exchange(plan, decided, out);
                 }
             }
         }
@@ -154,11 +155,11 @@ impl JobCoordinator {
 
     fn sample(&mut self, order: SampleOrder, out: &mut Outbox<JobOutput>) {
         self.enter(Phase::Sampling, "sampling", out);
-        self.tell_all(&Order::Sample { attempt: self.attempt, order }, out);
+        self.send_all(&Order::Sample { attempt: self.attempt, order }, out);
     }
 
-    fn exchange(&mut self, plan: Plan, settled: CellSet, out: &mut Outbox<JobOutput>) {
+    fn exchange(&mut self, plan: Plan, decided: CellSet, out: &mut Outbox<JobOutput>) {
         self.enter(Phase::Exchanging, "exchanging", out);
-        self.tell_all(&Order::Exchange { attempt: self.attempt, plan, settled }, out);
+        self.send_all(&Order::Exchange { attempt: self.attempt, plan, decided }, out);
     }
 }

@@ -1,114 +1,120 @@
-//! The keeping half of a tally: a worker's own records, range by range, and which workers dropped records for them.
+//! The owning half of a group count: the worker's own records, one range after the other, and the claims on them.
 //!
-//! The *ordinal* of a place is the number of places of this worker before it.
+//! A range is opened, then *closed* when the claims of all workers are complete, then answered. The *ordinal* of a record
+//! id is its index among all record ids of this worker.
 
-use super::super::entry::{Place, WorkerId};
+use super::super::entry::{RecordId, WorkerId};
 use super::super::error::{ExchangeError, FrameError};
 use super::super::frame::{Frame, FrameKind, flag};
 use super::super::sender::Draft;
 use super::code::{decode_claims, encode_sizes};
-use super::{Group, GroupSize, PlaceRange, RecordPart, expect};
+use super::{Group, GroupSize, RecordPart, RecordRange, expect};
 use crate::limits::{
-    DEDUP_CELLS_MAX, TALLY_RANGE_CLAIMS_MAX, TALLY_RANGE_PLACES_MAX, TALLY_RANGE_PLACES_MIN,
+    DEDUP_CELLS_MAX, GROUP_COUNT_RANGE_CLAIMS_MAX, GROUP_COUNT_RANGE_RECORDS_MAX,
+    GROUP_COUNT_RANGE_RECORDS_MIN,
 };
 use umbel_step::planted::{self, Planted};
 
-/// The answer to a worker about a range: the worker, the number of the range, the frames.
+/// The answer to a worker's claims: the worker, the number of the range, the frames.
 pub(super) type Answer = (WorkerId, u32, Vec<Draft>);
 
-/// See the module.
-pub(super) struct Keeper {
+/// The owning half of a [`GroupCounter`](super::GroupCounter).
+pub(super) struct GroupOwner {
     /// Number in the job of the first chunk.
     base: u32,
-    /// For each chunk the number of places before it; then the number of all places.
+    /// For each chunk the number of record ids before it; then the number of all.
     starts: Vec<u64>,
-    /// Places of a range.
+    /// Record ids per range.
     width: u64,
-    /// Ordinal of the first place that no range has had.
+    /// Ordinal of the first record id of the next range.
     next: u64,
     /// Number of the next range.
     number: u32,
     workers: usize,
     open: Option<OpenRange>,
-    /// The last range, until it was answered.
+    /// The range that was closed and is not yet answered.
     closed: Option<ClosedRange>,
     has_ended: bool,
 }
 
-/// A range of which all claims have come.
+/// A range with the claims of all workers.
 struct ClosedRange {
     range: OpenRange,
-    /// Ordinals of places with groups.
+    /// Ordinals of the kept records, ascending.
     groups: Vec<u64>,
 }
 
-/// A range that workers are asked about.
+/// A range that is waiting for claims.
 struct OpenRange {
-    range: PlaceRange,
-    /// Ordinal of the first place.
+    range: RecordRange,
+    /// Ordinal of its first record id.
     first: u64,
-    /// Records dropped for each place, of all workers.
+    /// For each record id the records dropped for it by all workers.
     dropped: Vec<u64>,
-    claims: Vec<Claims>,
-    /// Workers whose claims have not all come.
+    claims: Vec<ReceivedClaims>,
+    /// Number of workers whose claims are incomplete.
     missing: usize,
 }
 
-/// What a worker has claimed.
+/// One worker's claims on the open range.
 #[derive(Default)]
-struct Claims {
-    /// As they came, with their numbers of claims.
+struct ReceivedClaims {
+    /// The payloads as received, each with its number of claims.
     payloads: Vec<(Vec<u8>, u32)>,
     count: u32,
-    /// The last one.
-    last: Option<Place>,
+    /// The record of the last claim.
+    last: Option<RecordId>,
     has_ended: bool,
 }
 
-impl Keeper {
-    /// A keeper of chunks with so many places, among so many workers.
-    pub(super) fn new(base: u32, places: &[u64], workers: usize) -> Result<Self, ExchangeError> {
+impl GroupOwner {
+    /// The owner of chunks with these numbers of record ids, in a job with this many workers.
+    pub(super) fn new(
+        base: u32,
+        record_counts: &[u64],
+        workers: usize,
+    ) -> Result<Self, ExchangeError> {
         let mut starts = vec![0u64];
-        for &count in places {
+        for &count in record_counts {
             let total = starts.last().copied().unwrap_or(0);
             let wrong = ExchangeError::Driver { what: "places of chunks, below 2^44 in all" };
             starts.push(total.checked_add(count).ok_or(wrong)?);
         }
         let all = starts.last().copied().unwrap_or(0);
-        let width = (TALLY_RANGE_CLAIMS_MAX / workers as u64)
-            .clamp(TALLY_RANGE_PLACES_MIN, TALLY_RANGE_PLACES_MAX)
-            // Ranges are numbered where cells are in other frames; the last number is that of the end.
+        let width = (GROUP_COUNT_RANGE_CLAIMS_MAX / workers as u64)
+            .clamp(GROUP_COUNT_RANGE_RECORDS_MIN, GROUP_COUNT_RANGE_RECORDS_MAX)
+            // A range's number is in the field `cell` of frames; the last number is that of the Ask without a range.
             .max(all / u64::from(DEDUP_CELLS_MAX - 2));
-        if width > TALLY_RANGE_CLAIMS_MAX {
+        if width > GROUP_COUNT_RANGE_CLAIMS_MAX {
             return Err(ExchangeError::Driver { what: "places of chunks, below 2^44 in all" });
         }
         let (next, number, open, closed) = (0, 0, None, None);
         Ok(Self { base, starts, width, next, number, workers, open, closed, has_ended: false })
     }
 
-    /// Whether all ranges are done.
+    /// Whether there are no more ranges.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// The place with an ordinal; for the ordinal after the last one, the place after the last one.
-    fn place(&self, ordinal: u64) -> Place {
+    /// The record id with an ordinal; for the ordinal after the last one, the id after the last one.
+    fn record_id(&self, ordinal: u64) -> RecordId {
         // The last chunk that starts at this ordinal or before it: an empty chunk is skipped.
         let chunks = self.starts.len() - 1;
         let chunk = self.starts[..chunks].partition_point(|start| *start <= ordinal) - 1;
         let number = self.base + u32::try_from(chunk).expect("chunk numbers have 24 bits");
-        Place::from_bits(Place::new(number, 0).to_bits() + (ordinal - self.starts[chunk]))
+        RecordId::from_bits(RecordId::new(number, 0).to_bits() + (ordinal - self.starts[chunk]))
     }
 
-    /// The ordinal of a place, if this worker has it.
-    fn ordinal(&self, place: Place) -> Option<u64> {
-        let chunk = place.chunk().checked_sub(self.base)? as usize;
+    /// The ordinal of a record id, if this worker has it.
+    fn ordinal(&self, record_id: RecordId) -> Option<u64> {
+        let chunk = record_id.chunk().checked_sub(self.base)? as usize;
         let (start, end) = (*self.starts.get(chunk)?, *self.starts.get(chunk + 1)?);
-        start.checked_add(place.item()).filter(|ordinal| *ordinal < end)
+        start.checked_add(record_id.item()).filter(|ordinal| *ordinal < end)
     }
 
-    /// Opens the next range and gives its number; none if all were open.
-    pub(super) fn open_next(&mut self) -> (u32, Option<PlaceRange>) {
+    /// Opens the next range, and returns its number and, unless there are no more, the range.
+    pub(super) fn open_next(&mut self) -> (u32, Option<RecordRange>) {
         let number = self.number;
         let all = self.starts.last().copied().unwrap_or(0);
         if self.next == all {
@@ -116,24 +122,25 @@ impl Keeper {
             return (number, None);
         }
         let first = self.next;
-        let places = self.width.min(all - first);
-        self.next += places;
+        let record_count = self.width.min(all - first);
+        self.next += record_count;
         self.number += 1;
-        let range = PlaceRange { start: self.place(first), end: self.end(first + places) };
-        let dropped = vec![0; usize::try_from(places).expect("a few hundred thousand")];
-        let claims = (0..self.workers).map(|_| Claims::default()).collect();
+        let range =
+            RecordRange { start: self.record_id(first), end: self.end(first + record_count) };
+        let dropped = vec![0; usize::try_from(record_count).expect("a few hundred thousand")];
+        let claims = (0..self.workers).map(|_| ReceivedClaims::default()).collect();
         let missing = self.workers;
         self.open = Some(OpenRange { range, first, dropped, claims, missing });
         (number, Some(range))
     }
 
-    /// The end of a range whose last place is the one before.
-    fn end(&self, ordinal: u64) -> Place {
-        Place::from_bits(self.place(ordinal - 1).to_bits() + 1)
+    /// The end of a range whose last record id has the ordinal before this one.
+    fn end(&self, ordinal: u64) -> RecordId {
+        RecordId::from_bits(self.record_id(ordinal - 1).to_bits() + 1)
     }
 
-    /// Takes claims; whether all of all workers are there now. `None` if they were not asked for.
-    pub(super) fn hear(
+    /// Takes claims, and returns whether those of all workers are complete. `None` if none are expected.
+    pub(super) fn receive_claims(
         &mut self,
         from: WorkerId,
         frame: &Frame<'_>,
@@ -152,14 +159,14 @@ impl Keeper {
         }
         expect("sequence", claims.payloads.len() as u64, frame.sequence.into())?;
         let is_last = frame.has(flag::LAST);
-        // Frames of nothing would be without end.
+        // An empty frame must be the last one, or a stream could go on for ever.
         let rises =
             found.first().is_none_or(|first| claims.last.is_none_or(|last| last < first.kept));
         if !rises || (found.is_empty() && !is_last) {
             return Err(FrameError::Header { field: "claims" });
         }
         let at = |ordinal: u64| usize::try_from(ordinal - open.first).expect("within the range");
-        // No group is larger than a job can be: what does not fit was made up.
+        // A sum that overflows is more records than any job has: the claim is false.
         let mut sums = Vec::with_capacity(found.len());
         for (claim, &ordinal) in found.iter().zip(&ordinals) {
             let dropped = if planted::on(Planted::ClaimCountsOne) { 1 } else { claim.dropped };
@@ -178,12 +185,12 @@ impl Keeper {
         Ok(Some(open.missing == 0))
     }
 
-    /// Ends the open range: the groups in it.
+    /// Closes the open range, and returns its groups.
     pub(super) fn close(&mut self) -> Vec<Group> {
         let Some(range) = self.open.take() else { return Vec::new() };
         let ordinals = (range.first..).zip(&range.dropped).filter(|(_, dropped)| **dropped > 0);
         let group = |(ordinal, dropped): (u64, &u64)| Group {
-            kept: self.place(ordinal),
+            kept: self.record_id(ordinal),
             size: dropped + 1,
             part: None,
         };
@@ -193,20 +200,20 @@ impl Keeper {
         groups
     }
 
-    /// Whether workers but this one have claimed any of the closed range.
+    /// Whether another worker has claims on the closed range.
     pub(super) fn owes_answers(&self, me: WorkerId) -> bool {
         let claims = self.closed.iter().flat_map(|closed| &closed.range.claims);
         claims.enumerate().any(|(worker, claims)| worker != me.index() && claims.count > 0)
     }
 
-    /// How many groups the closed range has that is to be answered.
+    /// The number of groups in the closed range, if there is one.
     pub(super) fn closed_groups(&self) -> Option<usize> {
         self.closed.as_ref().map(|closed| closed.groups.len())
     }
 
-    /// The answers about the closed range, if they are wanted, to those who have claimed any, but for this worker
-    /// itself. `parts` has one row a group, or none.
-    pub(super) fn answer(
+    /// Ends the closed range, and returns, if claims are answered, the answers to the other workers with claims.
+    /// `answers_all_but` is this worker, or `None` if claims are not answered; `parts` has one element per group, or none.
+    pub(super) fn take_answers(
         &mut self,
         answers_all_but: Option<WorkerId>,
         parts: &[RecordPart],
@@ -221,7 +228,12 @@ impl Keeper {
         claimed.map(answer).collect()
     }
 
-    fn answer_to(&self, closed: &ClosedRange, claims: &Claims, parts: &[RecordPart]) -> Vec<Draft> {
+    fn answer_to(
+        &self,
+        closed: &ClosedRange,
+        claims: &ReceivedClaims,
+        parts: &[RecordPart],
+    ) -> Vec<Draft> {
         let open = &closed.range;
         let part_of = |ordinal: u64| {
             let group = closed.groups.binary_search(&ordinal).expect("what was claimed is a group");

@@ -1,42 +1,42 @@
-//! The codes of a tally's frames, all in LEB128 of 64 bits in shortest form.
+//! Encoders and decoders of the payloads of group counting. All numbers are 64-bit LEB128 in the shortest form.
 //!
 //! ```text
 //! range    start, end − start
-//! claims   each: 1 + 2·gap + (1 if more than one was dropped), then if so how many more than two;
-//!          gap = item − first item that it can be; before the first claim in a later chunk: 0, chunks stepped over − 1
-//! sizes    each: size − 2; where records have parts then the zigzag of record − record before, and part − 1
+//! claims   each: 1 + 2·gap + (1 if dropped > 1), then if dropped > 1: dropped − 2;
+//!          gap = item − least possible item; before the first claim in a later chunk: 0, then chunk − previous chunk − 1
+//! sizes    each: size − 2; if records have parts then zigzag(record − previous record), and part − 1
 //! ```
 //!
-//! The first claim of a payload can be the first place of the range, and before its first size stands record 0, so that
-//! every payload can be read by itself.
+//! In every payload the first claim is relative to the start of the range and the first size to record 0, so that every
+//! payload can be decoded by itself.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
-use super::super::entry::Place;
+use super::super::entry::RecordId;
 use super::super::error::FrameError;
 use super::super::frame::{Frame, push_varint};
-use super::{Claim, GroupSize, PlaceRange, RecordPart};
-use crate::limits::{FRAME_PAYLOAD_BYTES_CUT, PLACE_CHUNK_BITS, PLACE_ITEM_BITS};
+use super::{Claim, GroupSize, RecordPart, RecordRange};
+use crate::limits::{FRAME_PAYLOAD_BYTES_CUT, RECORD_ID_CHUNK_BITS, RECORD_ID_ITEM_BITS};
 
-/// Bytes of a range.
-pub(super) fn encode_range(range: PlaceRange) -> Vec<u8> {
+/// Encodes a range.
+pub(super) fn encode_range(range: RecordRange) -> Vec<u8> {
     let mut bytes = Vec::new();
     push_varint(&mut bytes, range.start.to_bits());
     push_varint(&mut bytes, range.end.to_bits() - range.start.to_bits());
     bytes
 }
 
-/// And back; it may be empty, or of other chunks than it should be.
-pub(super) fn decode_range(frame: &Frame<'_>) -> Result<PlaceRange, FrameError> {
+/// Decodes a range, which may be empty or of any chunks.
+pub(super) fn decode_range(frame: &Frame<'_>) -> Result<RecordRange, FrameError> {
     let mut rest = frame.payload;
     let (start, length) = (take(&mut rest)?, take(&mut rest)?);
     check_end(rest)?;
     let end = start.checked_add(length).ok_or(FrameError::Header { field: "range" })?;
-    Ok(PlaceRange { start: Place::from_bits(start), end: Place::from_bits(end) })
+    Ok(RecordRange { start: RecordId::from_bits(start), end: RecordId::from_bits(end) })
 }
 
-/// Payloads of claims, and how many are in each: cut as those of the exchange are, and at least one.
-pub(super) fn encode_claims(range: PlaceRange, claims: &[Claim]) -> Vec<(Vec<u8>, u32)> {
+/// The payloads of claims, at least one, each with its number of claims.
+pub(super) fn encode_claims(range: RecordRange, claims: &[Claim]) -> Vec<(Vec<u8>, u32)> {
     let mut next = range.start;
     cut(claims, |claim, is_first, bytes| {
         let (chunk, item) = (claim.kept.chunk(), claim.kept.item());
@@ -53,14 +53,14 @@ pub(super) fn encode_claims(range: PlaceRange, claims: &[Claim]) -> Vec<(Vec<u8>
         if claim.dropped > 1 {
             push_varint(bytes, claim.dropped - 2);
         }
-        next = Place::from_bits(claim.kept.to_bits() + 1);
+        next = RecordId::from_bits(claim.kept.to_bits() + 1);
     })
 }
 
-/// The claims of a frame, in rising order and within the range.
+/// Decodes the claims of a frame, and checks that they are ascending and within the range.
 pub(super) fn decode_claims(
     frame: &Frame<'_>,
-    range: PlaceRange,
+    range: RecordRange,
 ) -> Result<Vec<Claim>, FrameError> {
     let malformed = FrameError::Header { field: "claims" };
     let mut rest = frame.payload;
@@ -77,14 +77,14 @@ pub(super) fn decode_claims(
         }
         let code = token.checked_sub(1).ok_or(malformed.clone())?;
         let found = item.checked_add(code / 2).ok_or(malformed.clone())?;
-        if chunk >> PLACE_CHUNK_BITS != 0 || found >> PLACE_ITEM_BITS != 0 {
+        if chunk >> RECORD_ID_CHUNK_BITS != 0 || found >> RECORD_ID_ITEM_BITS != 0 {
             return Err(malformed);
         }
         let dropped = match code % 2 {
             0 => 1,
             _ => take(&mut rest)?.checked_add(2).ok_or(malformed.clone())?,
         };
-        let kept = Place::from_bits((chunk << PLACE_ITEM_BITS) | found);
+        let kept = RecordId::from_bits((chunk << RECORD_ID_ITEM_BITS) | found);
         if !range.contains(kept) {
             return Err(malformed);
         }
@@ -95,12 +95,12 @@ pub(super) fn decode_claims(
     Ok(claims)
 }
 
-/// Payloads of sizes, all of at least 2.
+/// The payloads of sizes, each with its number of sizes. All sizes are at least 2.
 pub(super) fn encode_sizes(sizes: &[GroupSize]) -> Vec<(Vec<u8>, u32)> {
     let mut before = 0;
-    cut(sizes, |told, is_first, bytes| {
-        push_varint(bytes, told.size - 2);
-        let Some(RecordPart { record, part }) = told.part else { return };
+    cut(sizes, |group, is_first, bytes| {
+        push_varint(bytes, group.size - 2);
+        let Some(RecordPart { record, part }) = group.part else { return };
         if is_first {
             before = 0;
         }
@@ -110,7 +110,7 @@ pub(super) fn encode_sizes(sizes: &[GroupSize]) -> Vec<(Vec<u8>, u32)> {
     })
 }
 
-/// The sizes of a frame.
+/// Decodes the sizes of a frame.
 pub(super) fn decode_sizes(
     frame: &Frame<'_>,
     names_parts: bool,
@@ -133,7 +133,7 @@ pub(super) fn decode_sizes(
     Ok(sizes)
 }
 
-/// A difference modulo 2^64, so that small ones of both signs are small: 0, -1, 1, -2 are 0, 1, 2, 3.
+/// Maps differences modulo 2^64 of small magnitude to small numbers: 0, -1, 1, -2 to 0, 1, 2, 3.
 const fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ 0u64.wrapping_sub(difference >> 63)
 }
@@ -142,7 +142,8 @@ const fn unzigzag(code: u64) -> u64 {
     (code >> 1) ^ 0u64.wrapping_sub(code & 1)
 }
 
-/// Payloads of things, cut where one has grown to its limit; `write` gets whether a thing is the first of its payload.
+/// The payloads of a stream, each with its number of elements: a new payload where one has reached its limit. `write` gets
+/// whether the element is the first of its payload.
 fn cut<T>(things: &[T], mut write: impl FnMut(&T, bool, &mut Vec<u8>)) -> Vec<(Vec<u8>, u32)> {
     let mut payloads = Vec::new();
     let (mut bytes, mut count) = (Vec::new(), 0);
@@ -157,7 +158,8 @@ fn cut<T>(things: &[T], mut write: impl FnMut(&T, bool, &mut Vec<u8>)) -> Vec<(V
     payloads
 }
 
-/// Room for as many as the header says, if they can be in the payload: each takes a byte at least.
+/// An empty vector with the capacity that the header announces, if the payload can contain as many: each takes at least
+/// one byte.
 fn with_room<T>(frame: &Frame<'_>, payload: &[u8]) -> Result<Vec<T>, FrameError> {
     let max = payload.len() as u64;
     if u64::from(frame.count) > max {
@@ -173,7 +175,7 @@ fn take(rest: &mut &[u8]) -> Result<u64, FrameError> {
         let (&byte, behind) = rest.split_first().ok_or(malformed.clone())?;
         *rest = behind;
         let bits = u64::from(byte & 0x7f);
-        // Neither more than 64 bits, nor a longer form than is needed.
+        // Neither more than 64 bits nor a longer form than necessary.
         if (shift == 63 && bits > 1) || (byte == 0 && shift > 0) {
             return Err(malformed);
         }
@@ -200,14 +202,16 @@ mod tests {
         Frame { kind, flags: 1, param: 0, cell: 0, sequence: 0, count, covered: 0, payload }
     }
 
-    const RANGE: PlaceRange = PlaceRange { start: Place::new(3, 5), end: Place::new(9, 70) };
+    const RANGE: RecordRange =
+        RecordRange { start: RecordId::new(3, 5), end: RecordId::new(9, 70) };
 
     fn claims() -> impl Strategy<Value = Vec<Claim>> {
-        let place = (3u32..10, 0u64..1 << 36).prop_map(|(chunk, item)| Place::new(chunk, item));
-        let near = (3u32..5, 0u64..40).prop_map(|(chunk, item)| Place::new(chunk, item));
+        let record_id =
+            (3u32..10, 0u64..1 << 36).prop_map(|(chunk, item)| RecordId::new(chunk, item));
+        let near = (3u32..5, 0u64..40).prop_map(|(chunk, item)| RecordId::new(chunk, item));
         let dropped = prop_oneof![Just(1u64), 2u64..5, any::<u64>().prop_map(|count| count.max(1))];
-        let claims = proptest::collection::btree_map(prop_oneof![near, place], dropped, 0..60);
-        claims.prop_map(|claims: BTreeMap<Place, u64>| {
+        let claims = proptest::collection::btree_map(prop_oneof![near, record_id], dropped, 0..60);
+        claims.prop_map(|claims: BTreeMap<RecordId, u64>| {
             let claims = claims.into_iter().filter(|(kept, _)| RANGE.contains(*kept));
             claims.map(|(kept, dropped)| Claim { kept, dropped }).collect()
         })
@@ -228,10 +232,10 @@ mod tests {
             sizes in proptest::collection::vec((2u64.., any::<u64>(), 1u64..), 0..40),
             names_parts in any::<bool>(),
         ) {
-            let told = |(size, record, part)| {
+            let group = |(size, record, part)| {
                 GroupSize { size, part: names_parts.then_some(RecordPart { record, part }) }
             };
-            let sizes: Vec<GroupSize> = sizes.into_iter().map(told).collect();
+            let sizes: Vec<GroupSize> = sizes.into_iter().map(group).collect();
             let payloads = encode_sizes(&sizes);
             let [(payload, count)] = &payloads[..] else { panic!("one payload") };
             let frame = frame(FrameKind::Sizes, *count, payload);
@@ -269,7 +273,7 @@ mod tests {
 
     #[test]
     fn long_lists_are_cut_and_every_part_is_read_by_itself() {
-        let kept = |index: u64| Place::new(3, 5 + 100_000 * index);
+        let kept = |index: u64| RecordId::new(3, 5 + 100_000 * index);
         let claims: Vec<Claim> =
             (0..400_000).map(|index| Claim { kept: kept(index), dropped: 1 + index % 2 }).collect();
         let payloads = encode_claims(RANGE, &claims);

@@ -1,100 +1,108 @@
-//! Tallies of several workers whose frames are delivered in any order that streams allow, against a map.
+//! Group counters of several workers, whose frames are delivered in any order that streams allow, against a map.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What one worker is told in the end.
+/// What one worker knows in the end.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Told {
-    groups: Vec<(Place, u64)>,
-    sizes: BTreeMap<Place, (u64, Option<RecordPart>)>,
+struct Learned {
+    groups: Vec<(RecordId, u64)>,
+    sizes: BTreeMap<RecordId, (u64, Option<RecordPart>)>,
     is_done: bool,
 }
 
-/// What the workers tell: sizes to those who have dropped records, and which part each kept one is.
+/// How owners answer claims: with sizes, and with the parts of kept records.
 #[derive(Clone, Copy, Debug)]
-struct Tells {
+struct Options {
     sizes: bool,
     parts: bool,
 }
 
-const SIZES: Tells = Tells { sizes: true, parts: false };
+const SIZES: Options = Options { sizes: true, parts: false };
 
 /// Some parts, of records of different lengths.
-fn part_of(place: Place) -> RecordPart {
-    let (chunk, item) = (u64::from(place.chunk()), place.item());
+fn part_of(record_id: RecordId) -> RecordPart {
+    let (chunk, item) = (u64::from(record_id.chunk()), record_id.item());
     RecordPart { record: item / (chunk + 2), part: item % (chunk + 2) + 1 }
 }
 
 /// Workers, what each has dropped for which record, and the frames on their way, a queue a pair.
 struct World {
-    tallies: Vec<Tally>,
-    dropped: Vec<BTreeMap<Place, u64>>,
+    counters: Vec<GroupCounter>,
+    dropped: Vec<BTreeMap<RecordId, u64>>,
     streams: Vec<Vec<VecDeque<Vec<u8>>>>,
-    told: Vec<Told>,
+    learned: Vec<Learned>,
 }
 
 impl World {
-    /// Each worker has chunks of so many places; `drops` are dropping workers and kept places.
-    fn new(chunks: &[Vec<u64>], drops: &[(usize, Place)], tells: Tells) -> Self {
+    /// Each worker has chunks with these numbers of record ids; `drops` are dropping workers and kept records.
+    fn new(chunks: &[Vec<u64>], drops: &[(usize, RecordId)], options: Options) -> Self {
         let workers = chunks.len();
-        let Tells { sizes: tells_sizes, parts: names_parts } = tells;
+        let Options { sizes: sends_sizes, parts: names_parts } = options;
         let chunk_bases = bases(chunks);
-        let shape = TallyShape { job: 5, attempt: 2, chunk_bases, tells_sizes, names_parts };
-        let tally = |me: usize| Tally::new(WorkerId(me as u16), shape.clone()).unwrap();
+        let shape = GroupCountShape { job: 5, attempt: 2, chunk_bases, sends_sizes, names_parts };
+        let group_count =
+            |me: usize| GroupCounter::new(WorkerId(me as u16), shape.clone()).unwrap();
         let mut dropped = vec![BTreeMap::new(); workers];
         drops.iter().for_each(|(worker, kept)| *dropped[*worker].entry(*kept).or_default() += 1);
         let mut world = Self {
-            tallies: (0..workers).map(tally).collect(),
+            counters: (0..workers).map(group_count).collect(),
             dropped,
             streams: vec![vec![VecDeque::new(); workers]; workers],
-            told: vec![Told::default(); workers],
+            learned: vec![Learned::default(); workers],
         };
-        for (me, places) in chunks.iter().enumerate() {
-            world.step(me, TallyInput::Begin { places: places.clone() }).unwrap();
+        for (me, record_counts) in chunks.iter().enumerate() {
+            world
+                .step(me, GroupCountInput::Begin { record_counts: record_counts.clone() })
+                .unwrap();
         }
         world
     }
 
-    fn step(&mut self, me: usize, input: TallyInput) -> Result<(), ExchangeError> {
+    fn step(&mut self, me: usize, input: GroupCountInput) -> Result<(), ExchangeError> {
         let mut outbox = Outbox::new();
-        self.tallies[me].step(input, &mut outbox)?;
+        self.counters[me].step(input, &mut outbox)?;
         for output in outbox.take() {
             match output {
-                TallyOutput::Send { to, frame } => self.streams[me][to.index()].push_back(frame),
-                TallyOutput::Read { keeper, range } => {
+                GroupCountOutput::Send { to, frame } => {
+                    self.streams[me][to.index()].push_back(frame);
+                }
+                GroupCountOutput::Read { owner, range } => {
                     let claims = self.claims(me, range);
-                    self.step(me, TallyInput::Claims { keeper, claims })?;
+                    self.step(me, GroupCountInput::Claims { owner, claims })?;
                 }
-                TallyOutput::Groups(groups) => {
-                    self.told[me].groups.extend(groups.iter().map(|g| (g.kept, g.size)));
+                GroupCountOutput::Groups(groups) => {
+                    self.learned[me].groups.extend(groups.iter().map(|g| (g.kept, g.size)));
                 }
-                TallyOutput::Name(places) => {
-                    let parts = places.into_iter().map(part_of).collect();
-                    self.step(me, TallyInput::Parts(parts))?;
+                GroupCountOutput::Name(record_ids) => {
+                    let parts = record_ids.into_iter().map(part_of).collect();
+                    self.step(me, GroupCountInput::Parts(parts))?;
                 }
-                TallyOutput::Sizes { range, sizes, .. } => {
+                GroupCountOutput::Sizes { range, sizes, .. } => {
                     let claims = self.claims(me, range);
                     assert_eq!(claims.len(), sizes.len());
-                    let told =
-                        |(claim, told): (Claim, GroupSize)| (claim.kept, (told.size, told.part));
-                    self.told[me].sizes.extend(claims.into_iter().zip(sizes).map(told));
+                    let learned = |(claim, learned): (Claim, GroupSize)| {
+                        (claim.kept, (learned.size, learned.part))
+                    };
+                    self.learned[me].sizes.extend(claims.into_iter().zip(sizes).map(learned));
                 }
-                TallyOutput::Done => assert!(!std::mem::replace(&mut self.told[me].is_done, true)),
+                GroupCountOutput::Done => {
+                    assert!(!std::mem::replace(&mut self.learned[me].is_done, true));
+                }
             }
         }
         Ok(())
     }
 
-    fn claims(&self, me: usize, range: PlaceRange) -> Vec<Claim> {
+    fn claims(&self, me: usize, range: RecordRange) -> Vec<Claim> {
         let claims = self.dropped[me].range(range.start..range.end);
         claims.map(|(&kept, &dropped)| Claim { kept, dropped }).collect()
     }
 
     /// Pairs that have a frame on its way.
     fn waiting(&self) -> Vec<(usize, usize)> {
-        let workers = 0..self.tallies.len();
+        let workers = 0..self.counters.len();
         let pairs = workers.clone().flat_map(|from| workers.clone().map(move |to| (from, to)));
         pairs.filter(|&(from, to)| !self.streams[from][to].is_empty()).collect()
     }
@@ -102,7 +110,7 @@ impl World {
     fn deliver(&mut self, from: usize, to: usize) {
         let Some(bytes) = self.streams[from][to].pop_front() else { return };
         let from = WorkerId(from as u16);
-        self.step(to, TallyInput::Frame { from, bytes }).unwrap();
+        self.step(to, GroupCountInput::Frame { from, bytes }).unwrap();
     }
 
     /// Delivers everything, the pairs in an order that the numbers choose.
@@ -124,45 +132,46 @@ fn bases(chunks: &[Vec<u64>]) -> Vec<u32> {
     (0..chunks.len()).map(before).collect()
 }
 
-/// What every worker must be told, by one map over all.
-fn expected(chunks: &[Vec<u64>], drops: &[(usize, Place)], tells: Tells) -> Vec<Told> {
-    let mut sizes: BTreeMap<Place, u64> = BTreeMap::new();
+/// What every worker must know, from one map over all drops.
+fn expected(chunks: &[Vec<u64>], drops: &[(usize, RecordId)], options: Options) -> Vec<Learned> {
+    let mut sizes: BTreeMap<RecordId, u64> = BTreeMap::new();
     drops.iter().for_each(|(_, kept)| *sizes.entry(*kept).or_insert(1) += 1);
     let bases = bases(chunks);
-    let told = |worker: usize| {
+    let learned = |worker: usize| {
         let own = bases[worker]..bases[worker] + chunks[worker].len() as u32;
         let groups = sizes.iter().filter(|(kept, _)| own.contains(&kept.chunk()));
         let foreign = drops.iter().filter(|(_, kept)| !own.contains(&kept.chunk()));
-        let claimed = foreign.filter(|(by, _)| (tells.sizes || tells.parts) && *by == worker);
-        let part = |kept: Place| tells.parts.then(|| part_of(kept));
-        Told {
+        let claimed = foreign.filter(|(by, _)| (options.sizes || options.parts) && *by == worker);
+        let part = |kept: RecordId| options.parts.then(|| part_of(kept));
+        Learned {
             groups: groups.map(|(&kept, &size)| (kept, size)).collect(),
             sizes: claimed.map(|(_, kept)| (*kept, (sizes[kept], part(*kept)))).collect(),
             is_done: true,
         }
     };
-    (0..chunks.len()).map(told).collect()
+    (0..chunks.len()).map(learned).collect()
 }
 
-/// Chunks of some workers, some of them empty, and records dropped for some of their places.
-fn jobs() -> impl Strategy<Value = (Vec<Vec<u64>>, Vec<(usize, Place)>)> {
-    let places = prop_oneof![3 => 0u64..6, 1 => Just(70_000u64), 1 => Just(300_000u64)];
-    let chunks = proptest::collection::vec(places, 0..4);
+/// Chunks of some workers, some of them empty, and drops for some of their records.
+fn jobs() -> impl Strategy<Value = (Vec<Vec<u64>>, Vec<(usize, RecordId)>)> {
+    let record_counts = prop_oneof![3 => 0u64..6, 1 => Just(70_000u64), 1 => Just(300_000u64)];
+    let chunks = proptest::collection::vec(record_counts, 0..4);
     let workers = proptest::collection::vec(chunks, 1..5);
     workers.prop_flat_map(|chunks| {
         let drop = (any::<usize>(), any::<usize>(), any::<u64>());
         let drops = proptest::collection::vec(drop, 0..60);
         (Just(chunks), drops).prop_map(|(chunks, drops)| {
             let all: Vec<u64> = chunks.iter().flatten().copied().collect();
-            let place = |(by, chunk, item): (usize, usize, u64)| {
+            let record_id = |(by, chunk, item): (usize, usize, u64)| {
                 let chunk = chunk % all.len().max(1);
-                let places = *all.get(chunk)?;
-                // Many of them on few places, and on the last ones of chunks.
+                let record_count = *all.get(chunk)?;
+                // Many of them for few records, and for the last ones of chunks.
                 let item = if item % 3 == 0 { u64::MAX - item % 2 } else { item % 7 };
-                (places > 0)
-                    .then(|| (by % chunks.len(), Place::new(chunk as u32, item.min(places - 1))))
+                (record_count > 0).then(|| {
+                    (by % chunks.len(), RecordId::new(chunk as u32, item.min(record_count - 1)))
+                })
             };
-            let drops = drops.into_iter().filter_map(place).collect();
+            let drops = drops.into_iter().filter_map(record_id).collect();
             (chunks, drops)
         })
     })
@@ -171,17 +180,17 @@ fn jobs() -> impl Strategy<Value = (Vec<Vec<u64>>, Vec<(usize, Place)>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// Whatever the order of frames, every worker hears of its groups and of those that it has claimed, and no other.
+    /// For any order of frames, every worker learns its groups and those that it has claimed, and no other.
     #[test]
     fn groups_are_those_of_one_map(
         (chunks, drops) in jobs(),
         (sizes, parts) in any::<(bool, bool)>(),
         dice in proptest::collection::vec(any::<usize>(), 1..40),
     ) {
-        let tells = Tells { sizes, parts };
-        let mut world = World::new(&chunks, &drops, tells);
+        let options = Options { sizes, parts };
+        let mut world = World::new(&chunks, &drops, options);
         world.run(&dice);
-        prop_assert_eq!(world.told, expected(&chunks, &drops, tells));
+        prop_assert_eq!(world.learned, expected(&chunks, &drops, options));
     }
 
     /// Any frame at any time: refused and without a trace, or taken; never a panic.
@@ -199,8 +208,8 @@ proptest! {
         from in 0u16..6,
         parts in any::<bool>(),
     ) {
-        let tells = Tells { parts, ..SIZES };
-        let mut world = World::new(&chunks, &drops, tells);
+        let options = Options { parts, ..SIZES };
+        let mut world = World::new(&chunks, &drops, options);
         for _ in 0..delivered {
             if let Some(&(from, to)) = world.waiting().first() {
                 world.deliver(from, to);
@@ -210,10 +219,10 @@ proptest! {
         let covered = if kind.is_verdict() { covered } else { 0 };
         let frame = Frame { kind, flags, param: 0, cell, sequence, count, covered, payload: &payload };
         let bytes = frame.encode(link);
-        let refused = world.step(0, TallyInput::Frame { from: WorkerId(from), bytes }).is_err();
+        let refused = world.step(0, GroupCountInput::Frame { from: WorkerId(from), bytes }).is_err();
         if refused {
             world.run(&[7, 0, 3]);
-            prop_assert_eq!(world.told, expected(&chunks, &drops, tells));
+            prop_assert_eq!(world.learned, expected(&chunks, &drops, options));
         }
     }
 }
@@ -221,7 +230,7 @@ proptest! {
 /// A made-up claim with a good checksum.
 fn refusal(claims: &[Claim], sequence: u32) -> String {
     let mut world = World::new(&[vec![10], vec![10]], &[], SIZES);
-    let range = PlaceRange { start: Place::new(0, 0), end: Place::new(0, 10) };
+    let range = RecordRange { start: RecordId::new(0, 0), end: RecordId::new(0, 10) };
     let payload = encode_claims(range, claims).remove(0).0;
     let (kind, count) = (FrameKind::Claims, claims.len() as u32);
     let frame = Frame {
@@ -235,14 +244,14 @@ fn refusal(claims: &[Claim], sequence: u32) -> String {
         payload: &payload,
     };
     let bytes = frame.encode(FrameLink { job: 5, sender: 1, receiver: 0, attempt: 2 });
-    let input = TallyInput::Frame { from: WorkerId(1), bytes };
+    let input = GroupCountInput::Frame { from: WorkerId(1), bytes };
     let error = world.step(0, input).unwrap_err();
     std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string)
 }
 
 #[test]
 fn claims_on_what_is_not_there_and_beyond_all_numbers_are_refused() {
-    let claim = |item, dropped| Claim { kept: Place::new(0, item), dropped };
+    let claim = |item, dropped| Claim { kept: RecordId::new(0, item), dropped };
     assert!(refusal(&[claim(10, 1)], 0).contains("`claims` is malformed"));
     assert!(refusal(&[claim(3, u64::MAX)], 0).contains("`claims` is malformed"));
     assert!(refusal(&[claim(3, 1)], 1).contains("`sequence` is 1, expected 0"));
@@ -250,51 +259,52 @@ fn claims_on_what_is_not_there_and_beyond_all_numbers_are_refused() {
 
 #[test]
 fn parts_that_were_not_asked_for_are_refused() {
-    let drops = [(1, Place::new(0, 3)), (1, Place::new(0, 8))];
+    let drops = [(1, RecordId::new(0, 3)), (1, RecordId::new(0, 8))];
     let part = RecordPart { record: 0, part: 1 };
-    let shape = TallyShape {
+    let shape = GroupCountShape {
         job: 5,
         attempt: 2,
         chunk_bases: vec![0, 1],
-        tells_sizes: false,
+        sends_sizes: false,
         names_parts: true,
     };
-    let mut tally = Tally::new(WorkerId(0), shape).unwrap();
+    let mut group_count = GroupCounter::new(WorkerId(0), shape).unwrap();
     let mut outbox = Outbox::new();
     let mut refuses = |parts: Vec<RecordPart>| {
-        let outcome = tally.step(TallyInput::Parts(parts), &mut outbox);
+        let outcome = group_count.step(GroupCountInput::Parts(parts), &mut outbox);
         matches!(outcome, Err(ExchangeError::Driver { .. }))
     };
     assert!(refuses(vec![]) && refuses(vec![part]));
-    let mut world = World::new(&[vec![10], vec![10]], &drops, Tells { sizes: false, parts: true });
+    let mut world =
+        World::new(&[vec![10], vec![10]], &drops, Options { sizes: false, parts: true });
     world.run(&[0]);
-    let told = |item| (Place::new(0, item), (2, Some(part_of(Place::new(0, item)))));
-    assert_eq!(world.told[1].sizes, BTreeMap::from([told(3), told(8)]));
+    let learned = |item| (RecordId::new(0, item), (2, Some(part_of(RecordId::new(0, item)))));
+    assert_eq!(world.learned[1].sizes, BTreeMap::from([learned(3), learned(8)]));
 }
 
 #[test]
 fn shapes_that_cannot_be_are_refused() {
-    let shape = |chunk_bases: &[u32]| TallyShape {
+    let shape = |chunk_bases: &[u32]| GroupCountShape {
         job: 0,
         attempt: 0,
         chunk_bases: chunk_bases.to_vec(),
-        tells_sizes: false,
+        sends_sizes: false,
         names_parts: false,
     };
     for bases in [&[][..], &[1, 0], &[0, 1 << 24], &[0; 1025]] {
         assert!(shape(bases).validate().is_err(), "{bases:?}");
     }
-    assert!(Tally::new(WorkerId(2), shape(&[0, 1])).is_err());
+    assert!(GroupCounter::new(WorkerId(2), shape(&[0, 1])).is_err());
 }
 
 /// What is planned is what is sent, where records are dropped as the plan takes them to be.
 #[test]
 fn measured_bits_are_those_of_the_plan() {
-    const PLACES: u64 = 20_000;
+    const RECORDS: u64 = 20_000;
     let workers = 4usize;
-    let chunks = vec![vec![PLACES]; workers];
-    let entries = (workers as u64 * PLACES) as f64;
-    for (delta, tells_sizes) in [(0.006, false), (0.042, true), (0.17, true), (0.5, false)] {
+    let chunks = vec![vec![RECORDS]; workers];
+    let entries = (workers as u64 * RECORDS) as f64;
+    for (delta, sends_sizes) in [(0.006, false), (0.042, true), (0.17, true), (0.5, false)] {
         let mut number = 99u64;
         let mut drops = Vec::new();
         let mut kept = std::collections::BTreeSet::new();
@@ -302,18 +312,19 @@ fn measured_bits_are_those_of_the_plan() {
             number = number.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             let (by, other) =
                 ((number >> 60) as usize % workers, (number >> 50) as usize % workers);
-            let place = Place::new(other as u32, (number >> 20) % PLACES);
-            if by != other && kept.insert(place) {
-                drops.push((by, place));
+            let record_id = RecordId::new(other as u32, (number >> 20) % RECORDS);
+            if by != other && kept.insert(record_id) {
+                drops.push((by, record_id));
             }
         }
-        let mut world = World::new(&chunks, &drops, Tells { sizes: tells_sizes, parts: false });
+        let mut world = World::new(&chunks, &drops, Options { sizes: sends_sizes, parts: false });
         world.run(&[1]);
         let kinds = [FrameKind::Claims, FrameKind::Sizes];
-        let bits =
-            |tally: &Tally| kinds.map(|kind| tally.report().payload_bits(kind)).iter().sum::<u64>();
-        let measured = world.tallies.iter().map(bits).sum::<u64>() as f64 / entries;
-        let planned = tally_bits_per_entry(delta, workers as u32, tells_sizes, false);
+        let bits = |group_count: &GroupCounter| {
+            kinds.map(|kind| group_count.report().payload_bits(kind)).iter().sum::<u64>()
+        };
+        let measured = world.counters.iter().map(bits).sum::<u64>() as f64 / entries;
+        let planned = group_count_bits_per_entry(delta, workers as u32, sends_sizes, false);
         let ratio = measured / planned;
         assert!((0.95..1.05).contains(&ratio), "{delta}: {measured} measured, {planned} planned");
     }
