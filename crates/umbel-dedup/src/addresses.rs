@@ -1,4 +1,4 @@
-//! What the name of an input or output means: a file, a directory, or an object of a store.
+//! Tells whether the name of an input or output is a file, a directory, or an object of a store.
 
 use crate::error::Result;
 use std::path::Path;
@@ -6,18 +6,18 @@ use umbel_files::UsageError;
 use umbel_files::is_object_address;
 use umbel_objects::ObjectAddress;
 
-/// The address that an argument means.
+/// Parses an address of an object or prefix.
 ///
 /// # Errors
 ///
-/// If it can be none.
+/// If it is malformed.
 pub(super) fn object_address(text: &str) -> Result<ObjectAddress, UsageError> {
     ObjectAddress::parse(text).map_err(|error| UsageError(error.to_string()))
 }
 
 /// Whether an output is an object.
 pub fn is_object(path: &Path) -> bool {
-    // What is no UTF-8 may still mean one, and is refused later.
+    // A name that is not UTF-8 may begin like an object; it is refused later.
     is_object_address(&path.to_string_lossy())
 }
 
@@ -25,7 +25,7 @@ pub fn is_object(path: &Path) -> bool {
 ///
 /// # Errors
 ///
-/// A [`UsageError`] if it cannot be one.
+/// A [`UsageError`] if it is malformed.
 pub(crate) fn object_at(path: &Path) -> Result<Option<ObjectAddress>> {
     if !is_object(path) {
         return Ok(None);
@@ -39,7 +39,7 @@ pub(crate) fn object_at(path: &Path) -> Result<Option<ObjectAddress>> {
     Ok(Some(address))
 }
 
-/// Whether a place that an output goes to is a directory, by its name or by what stands there.
+/// Whether an output is a directory, by its name or because one exists there.
 pub fn is_directory(path: &Path) -> bool {
     if is_object(path) {
         let address = ObjectAddress::parse(&path.to_string_lossy());

@@ -1,4 +1,4 @@
-//! What workers of one job must have in common, and what a job among many cannot have.
+//! The options that all workers of a job must have in common, and those that a job over many machines cannot have.
 
 use super::filter_address::FilterAddress;
 use super::inputs::is_dash;
@@ -6,13 +6,13 @@ use super::online::Online;
 use super::scope::Scope;
 use super::spec::JobSpec;
 use crate::error::{Result, refuse};
-use umbel_dedup_engine::Level;
 use umbel_dedup_engine::job::JobRules;
+use umbel_dedup_engine::{FilterChoice, Level};
 use umbel_files::UsageError;
 use umbel_filter::ItemHasher;
 use umbel_records::Granularity;
 
-/// What the machines of a job decide by.
+/// The options for the job's coordinator.
 pub fn rules(spec: &JobSpec) -> JobRules {
     JobRules {
         level: spec.level,
@@ -26,7 +26,7 @@ pub fn rules(spec: &JobSpec) -> JobRules {
     }
 }
 
-/// A digest of all that workers must agree on.
+/// The digest of all options that workers must agree on.
 pub fn spec_digest(spec: &JobSpec) -> [u8; 16] {
     let options = agreed(spec);
     let options = options.iter().map(|(name, value)| format!("{name} {value}; "));
@@ -38,7 +38,7 @@ pub fn spec_digest(spec: &JobSpec) -> [u8; 16] {
     digest
 }
 
-/// What all workers of a job must agree on: the name of each option, and its value in words.
+/// The options that all workers of a job must agree on: the name of each, and its value as text.
 pub fn agreed(spec: &JobSpec) -> Vec<(&'static str, String)> {
     let exactness = match spec.level {
         Level::Approximate { false_positive_rate } => {
@@ -47,7 +47,7 @@ pub fn agreed(spec: &JobSpec) -> Vec<(&'static str, String)> {
         Level::Fingerprint => "fingerprint".to_owned(),
         Level::Bytes => "bytes".to_owned(),
     };
-    // Machines may reach one cluster at different addresses.
+    // Without the nodes' addresses: machines may reach one cluster at different ones.
     let asked: Vec<&str> = spec.online.iter().map(FilterAddress::filter).collect();
     let added_to = spec.add_to.as_ref().map(FilterAddress::filter);
     let (what, keys) = match &spec.granularity {
@@ -68,10 +68,10 @@ pub fn agreed(spec: &JobSpec) -> Vec<(&'static str, String)> {
         ("--format", format!("{:?}", spec.format)),
         ("--exactness", exactness),
         ("--keep", format!("{:?} {:?}", spec.keep, spec.best)),
-        ("--filter", format!("{:?}", spec.filter)),
+        ("--filter", filter_name(spec.filter).to_owned()),
         ("--duplicates or --groups", spec.reports_kept().to_string()),
         ("--annotate", spec.annotates.to_string()),
-        ("--report", spec.tells_files.to_string()),
+        ("--report", spec.reports_files.to_string()),
         ("--skip-bad", format!("{:?}", spec.skip_bad)),
         ("--seed", format!("{:#x}", spec.seed)),
         ("--reference (filters)", format!("{asked:?}")),
@@ -79,7 +79,16 @@ pub fn agreed(spec: &JobSpec) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Refuses what needs more than workers tell each other.
+/// The text of a choice in the digest. It stays the same if a variant is renamed.
+const fn filter_name(choice: FilterChoice) -> &'static str {
+    match choice {
+        FilterChoice::Auto => "Auto",
+        FilterChoice::SingleShot => "SingleShot",
+        FilterChoice::FullHash => "Wide",
+    }
+}
+
+/// Refuses options that need more than workers send each other.
 ///
 /// # Errors
 ///

@@ -1,11 +1,11 @@
-//! `--annotate`: nothing is dropped; one line a record says whether it is a duplicate, and of which one.
+//! `--annotate`: instead of kept records, writes one line per record that says whether it is a duplicate, and of which one.
 
 use super::bad::MISSING_KEY;
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;
 use super::destinations::make_directory;
 use super::json_lines::JsonLines;
-use super::output::{OwnPlaces, Places, chunks_of};
+use super::output::{OutputFiles, ProcessOutputFiles, chunks_of};
 use super::outputs::{Named, output_path};
 use super::report::{Name, Names, RecordNames};
 use super::sink::{Complete, Sink};
@@ -15,14 +15,14 @@ use crate::error::Result;
 use serde::Serialize;
 use std::ops::Range;
 use std::path::Path;
-use umbel_dedup_engine::Place;
-use umbel_dedup_engine::limits::PLACE_ITEM_BITS;
+use umbel_dedup_engine::RecordId;
+use umbel_dedup_engine::limits::RECORD_ID_ITEM_BITS;
 use umbel_records::Compression;
 
-/// A record of a group with at least two members: where it and the kept one were read, and the group's size.
+/// A record of a group with at least two members: its id, the kept record's id, and the group's size.
 pub(crate) type Member = [u64; 3];
 
-/// Writes the annotations: into one sink, or one file an input. `members` come in input order.
+/// Writes the annotations into one sink, or into one file per input. `members` are in input order.
 pub(crate) fn write(
     job: &Job<'_>,
     named: Option<Named>,
@@ -34,30 +34,30 @@ pub(crate) fn write(
     match (named, &job.spec.output) {
         (Some(named), _) => Ok(vec![annotations.stream(named.sink()?)?]),
         (None, OutputTarget::Directory(root)) => {
-            let places = OwnPlaces::new(job, root);
-            annotations.directory(root, &places)?;
-            Ok(places.into_complete())
+            let output_files = ProcessOutputFiles::new(job, root);
+            annotations.directory(root, &output_files)?;
+            Ok(output_files.into_complete())
         }
         (None, _) => Ok(Vec::new()),
     }
 }
 
-/// What there is to say of the records of a job, or of one worker's.
+/// What is needed to annotate the records of a job, or of one worker.
 pub(crate) struct Annotations<'a> {
-    /// Whose records they are.
+    /// The job, or the worker's part of it.
     pub(crate) job: &'a Job<'a>,
-    /// What was read.
+    /// The facts of its chunks.
     pub(crate) facts: &'a [ChunkFacts],
-    /// Names of these records, and of all that were kept for one of them.
+    /// Names of its records, and of all that were kept for one of them.
     pub(crate) names: &'a dyn Names,
     /// Number in the job of the first chunk.
     pub(crate) first_chunk: u32,
-    /// Those in groups, by places of the job, in input order.
+    /// The records in groups, by record ids of the job, in input order.
     pub(crate) members: &'a SortedRows<3>,
 }
 
 impl Annotations<'_> {
-    /// Writes all into one sink.
+    /// Writes all annotations into one sink.
     pub(crate) fn stream(&self, sink: Sink) -> Result<Complete> {
         let mut annotator = self.annotator()?;
         let mut lines = JsonLines::new(sink);
@@ -65,21 +65,21 @@ impl Annotations<'_> {
         lines.complete()
     }
 
-    /// Writes one file a source, but for those that are there.
-    pub(crate) fn directory(&self, root: &Path, places: &dyn Places) -> Result<()> {
+    /// Writes one file per source, except for those that are written already.
+    pub(crate) fn directory(&self, root: &Path, output_files: &dyn OutputFiles) -> Result<()> {
         let Job { spec, sources, .. } = *self.job;
         let mut annotator = self.annotator()?;
         for (number, source) in sources.iter().enumerate() {
             let Range { start: first, end: next } = chunks_of(self.job, number);
-            if places.has(number) || source.is_unreadable() {
+            if output_files.has(number) || source.is_unreadable() {
                 annotator.skip_to(next)?;
                 continue;
             }
             let path = output_path(spec, root, source);
             make_directory(spec, path.parent().unwrap_or(root))?;
-            let mut lines = JsonLines::new(places.sink(number, &path, Compression::Plain)?);
+            let mut lines = JsonLines::new(output_files.sink(number, &path, Compression::Plain)?);
             (first..next).try_for_each(|chunk| annotator.chunk(chunk, &mut lines))?;
-            places.add(number, lines.complete()?)?;
+            output_files.add(number, lines.complete()?)?;
         }
         Ok(())
     }
@@ -95,17 +95,17 @@ impl Annotations<'_> {
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(flatten)]
-    place: Name<'a>,
+    record: Name<'a>,
     duplicate: bool,
     /// The kept record of a duplicate.
     group: Option<Name<'a>>,
-    /// Records of the group; of a bad record none.
+    /// Number of records in the group; `None` for a bad record.
     size: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bad: Option<&'a str>,
 }
 
-/// Makes the lines of one record after the other.
+/// Writes the lines, record by record.
 struct Annotator<'a> {
     facts: &'a [ChunkFacts],
     names: &'a dyn Names,
@@ -119,9 +119,9 @@ impl<'a> Annotator<'a> {
         self.first_chunk + u32::try_from(chunk).expect("chunk numbers have 24 bits")
     }
 
-    /// Leaves out all chunks before this one.
+    /// Skips all chunks before this one.
     fn skip_to(&mut self, chunk: usize) -> Result<()> {
-        let first = u64::from(self.number_of(chunk)) << PLACE_ITEM_BITS;
+        let first = u64::from(self.number_of(chunk)) << RECORD_ID_ITEM_BITS;
         while self.next.is_some_and(|[member, ..]| member < first) {
             self.next = self.members.next()?;
         }
@@ -132,38 +132,43 @@ impl<'a> Annotator<'a> {
     fn chunk(&mut self, index: usize, lines: &mut JsonLines) -> Result<()> {
         let chunk = self.number_of(index);
         let facts = &self.facts[index];
-        // What could not be read is no record; it stands in the list of bad records.
+        // A rest that could not be read has no line here, but one in the list of bad records.
         let items = facts.bad.iter().filter(|bad| !bad.cause.loses_rest());
         let mut bad = items.peekable();
-        for item in 0..facts.places {
+        for item in 0..facts.id_count {
             let (record, _) = facts.record_of(item);
-            let place = Place::new(chunk, item);
+            let record_id = RecordId::new(chunk, item);
             let mut cause = bad.next_if(|bad| bad.record == record).map(|bad| bad.cause.name());
-            // What goes without being a duplicate or bad lacks the key, where the user wants such records dropped.
-            if cause.is_none() && facts.dropped.get(item) && !self.is_member(place) {
+            // A dropped record that is neither a duplicate nor bad has no key, and `--missing-key drop` was given.
+            if cause.is_none() && facts.dropped.get(item) && !self.is_member(record_id) {
                 cause = Some(MISSING_KEY.into());
             }
-            self.line(place, cause.as_deref(), lines)?;
+            self.line(record_id, cause.as_deref(), lines)?;
         }
         Ok(())
     }
 
-    fn is_member(&self, place: Place) -> bool {
-        self.next.is_some_and(|[member, ..]| member == place.to_bits())
+    fn is_member(&self, record_id: RecordId) -> bool {
+        self.next.is_some_and(|[member, ..]| member == record_id.to_bits())
     }
 
-    fn line(&mut self, place: Place, bad: Option<&str>, lines: &mut JsonLines) -> Result<()> {
-        let member = self.next.filter(|_| self.is_member(place));
+    fn line(
+        &mut self,
+        record_id: RecordId,
+        bad: Option<&str>,
+        lines: &mut JsonLines,
+    ) -> Result<()> {
+        let member = self.next.filter(|_| self.is_member(record_id));
         if member.is_some() {
             self.next = self.members.next()?;
         }
-        let kept = member.map(|[_, kept, _]| kept).filter(|&kept| kept != place.to_bits());
+        let kept = member.map(|[_, kept, _]| kept).filter(|&kept| kept != record_id.to_bits());
         let size = if bad.is_some() { None } else { Some(member.map_or(1, |[_, _, size]| size)) };
         lines.add(&Line {
-            place: self.names.name(place)?,
+            record: self.names.name(record_id)?,
             duplicate: kept.is_some(),
             group: kept
-                .map(|kept| self.names.name_of_kept(place, Place::from_bits(kept)))
+                .map(|kept| self.names.name_of_kept(record_id, RecordId::from_bits(kept)))
                 .transpose()?,
             size,
             bad,

@@ -1,4 +1,4 @@
-//! Records that cannot be read: the first one ends the job, or they are listed and left out.
+//! Bad records, those that cannot be read: the first one ends the job, or they are listed and skipped.
 
 use super::inputs::Source;
 use crate::error::chain_text;
@@ -15,15 +15,15 @@ pub(crate) const MISSING_KEY: &str = "missing_key";
 pub(crate) enum BadCause {
     /// The record has no item.
     Item(ItemError),
-    /// The file cannot be read further: what follows is lost.
+    /// The file cannot be read further: its rest is lost.
     Read(ReadError),
-    /// One of the two, as an earlier process has put it down.
-    Told(ToldCause),
+    /// One of the two, as text that an earlier process has journaled.
+    Text(CauseText),
 }
 
-/// A cause in words that can be kept.
+/// A cause as text, for the journal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct ToldCause {
+pub(crate) struct CauseText {
     name: Cow<'static, str>,
     detail: String,
     rest_lost: bool,
@@ -31,46 +31,46 @@ pub(crate) struct ToldCause {
 }
 
 impl BadCause {
-    /// A short stable name, for the summary.
+    /// A short stable name for the summary.
     pub(crate) fn name(&self) -> Cow<'static, str> {
         match self {
             Self::Item(error) => error.cause().into(),
             Self::Read(error) => error.cause().into(),
-            Self::Told(told) => told.name.clone(),
+            Self::Text(text) => text.name.clone(),
         }
     }
 
-    /// Whether everything behind it in the file is lost too.
+    /// Whether the rest of the file is lost.
     pub(crate) fn loses_rest(&self) -> bool {
         match self {
             Self::Item(_) => false,
             Self::Read(_) => true,
-            Self::Told(told) => told.rest_lost,
+            Self::Text(text) => text.rest_lost,
         }
     }
 
-    /// In words.
-    pub(crate) fn told(self) -> ToldCause {
+    /// The cause as text.
+    pub(crate) fn into_text(self) -> CauseText {
         let (name, rest_lost, rest) = (self.name(), self.loses_rest(), self.rest());
-        ToldCause { name, rest_lost, rest, detail: self.text() }
+        CauseText { name, rest_lost, rest, detail: self.text() }
     }
 
-    /// What people are told of the rest.
+    /// The part of the message about the rest.
     fn rest(&self) -> Cow<'static, str> {
         match self {
             Self::Item(_) => "".into(),
             Self::Read(ReadError::Parquet(_)) => "; the rest of the row group is lost".into(),
             Self::Read(_) => "; the rest of the file is lost".into(),
-            Self::Told(told) => told.rest.clone(),
+            Self::Text(text) => text.rest.clone(),
         }
     }
 
-    /// The cause and what is behind it, in one line.
+    /// The error and its sources, in one line.
     fn text(self) -> String {
         match self {
             Self::Item(error) => chain_text(&error),
             Self::Read(error) => chain_text(&error),
-            Self::Told(told) => told.detail,
+            Self::Text(text) => text.detail,
         }
     }
 }
@@ -87,19 +87,19 @@ pub(crate) struct BadRecord {
 }
 
 impl BadRecord {
-    /// The same, of a record whose cause is told; other causes cannot be had twice.
+    /// A copy of a record whose cause is text; errors cannot be cloned.
     pub(crate) fn again(&self) -> Self {
         let cause = match &self.cause {
-            BadCause::Told(told) => told.clone(),
-            BadCause::Item(error) => BadCause::Item(error.clone()).told(),
-            BadCause::Read(error) => ToldCause {
+            BadCause::Text(text) => text.clone(),
+            BadCause::Item(error) => BadCause::Item(error.clone()).into_text(),
+            BadCause::Read(error) => CauseText {
                 name: error.cause().into(),
                 detail: error.to_string(),
                 rest_lost: true,
                 rest: self.cause.rest(),
             },
         };
-        Self { cause: BadCause::Told(cause), ..*self }
+        Self { cause: BadCause::Text(cause), ..*self }
     }
 
     /// File, record, byte and cause. `records_before` are those of earlier chunks.
@@ -118,9 +118,9 @@ pub(crate) struct BadLine {
     byte: u64,
     cause: Cow<'static, str>,
     detail: String,
-    /// Whether everything behind it in the file, or in its row group, is lost too.
+    /// Whether the rest of the file, or of its row group, is lost.
     rest_lost: bool,
-    /// What of the file that is.
+    /// The part of the message about the rest.
     #[serde(skip)]
     rest: Cow<'static, str>,
 }

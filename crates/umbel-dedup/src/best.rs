@@ -1,18 +1,18 @@
-//! `--keep best:FIELD`: which number ranks a record among equal ones.
+//! `--keep best:FIELD`: the rank of a record from a number in it.
 
 use super::inputs::Source;
 use umbel_dedup_engine::Rank;
 use umbel_records::{Score, ScoreError, ScoreExtractor, ScoreValue};
 
-/// The rank of a record without a number: behind all that have one.
+/// The rank of a record without a number: after all that have one.
 const UNRANKED: Rank = Rank(u64::MAX);
 
-/// The field whose number decides.
+/// The field with the number, and the order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BestField {
     /// A path into JSON records, or a column of a table or of Parquet.
     pub field: String,
-    /// Whether the smallest number is the best; else the largest.
+    /// Whether the smallest number is the best, and not the largest.
     pub smallest: bool,
 }
 
@@ -26,7 +26,7 @@ impl BestField {
         }
     }
 
-    /// The number of a record with this rank, as JSON; null if it has none, or one that JSON cannot say.
+    /// The number of a record with this rank as JSON; null if it has none, or one that JSON cannot express.
     pub(crate) fn json(&self, rank: Rank) -> serde_json::Value {
         if rank == UNRANKED {
             return serde_json::Value::Null;
@@ -41,7 +41,7 @@ impl BestField {
 
 impl std::fmt::Display for BestField {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // As it must be given: a name that ends in a direction has another one behind it.
+        // As it must be given: a name that itself ends in a direction needs the direction after it.
         let names_direction = [":min", ":max"].iter().any(|end| self.field.ends_with(end));
         let end = match self.smallest {
             true => ":min",
@@ -52,15 +52,14 @@ impl std::fmt::Display for BestField {
     }
 }
 
-/// Ranks the records of one source.
+/// Determines the ranks of the records of one source.
 pub(crate) struct Ranker {
     best: BestField,
     extractor: ScoreExtractor,
 }
 
 impl Ranker {
-    /// A ranker of records by this field; `None` for a table that has no records, and for Parquet, whose rows bring
-    /// their numbers along.
+    /// A ranker for this field; `None` for a table without records, and for Parquet, whose numbers are read with the rows.
     ///
     /// # Errors
     ///

@@ -1,8 +1,7 @@
-//! What is written by the size of a group of equal records: all, only those that were repeated, only those that were
-//! not; and the size itself in front of each record.
+//! Output by the size of groups: all kept records, those that were repeated, or those that were not; perhaps each with the
+//! size of its group in front.
 //!
-//! The groups are those of the reports: the size of each is known once all drops are sorted by what was kept for them, in
-//! front of the output.
+//! The sizes are known once all drops are sorted by the kept record, which happens before the output.
 
 use super::chunk_facts::ChunkFacts;
 use super::content::open_records;
@@ -11,7 +10,9 @@ use super::destinations::make_directory;
 use super::drops::SharedBits;
 use super::groups::for_each_group;
 use super::inputs::Source;
-use super::output::{self, OwnPlaces, Places, Written, check_digest, chunks_of, copy_source};
+use super::output::{
+    self, OutputFiles, ProcessOutputFiles, Written, check_digest, chunks_of, copy_source,
+};
 use super::outputs::{Named, output_path};
 use super::progress::Bar;
 use super::reports::{Drops, sort_bytes};
@@ -22,13 +23,13 @@ use super::spill::ScratchFile;
 use crate::error::{Result, refuse};
 use std::io::Write as _;
 use std::sync::Arc;
-use umbel_dedup_engine::Place;
+use umbel_dedup_engine::RecordId;
 use umbel_records::Format;
 
-/// Bytes of records with their counts that are gathered before they are written: as much as a block that is read.
+/// Bytes of records with their counts that are buffered: as many as a block that is read.
 const GATHERED_BYTES: usize = 1 << 20;
 
-/// Refuses counts in front of records that are more than lines.
+/// Refuses counts in front of records that are not lines.
 ///
 /// # Errors
 ///
@@ -49,7 +50,7 @@ pub(crate) fn check_counts(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     )
 }
 
-/// Writes the records that stay, as many of them as the user wants.
+/// Writes the kept records that the user wants.
 pub(crate) fn write(
     job: &Job<'_>,
     kept: Option<Named>,
@@ -63,7 +64,7 @@ pub(crate) fn write(
         return output::run(job, kept, facts, bar);
     }
     let repeated: Vec<SharedBits> =
-        facts.iter().map(|facts| SharedBits::new(facts.places)).collect();
+        facts.iter().map(|facts| SharedBits::new(facts.id_count)).collect();
     let mut sizes = RowSorter::<2>::new(sort_bytes(job), scratch);
     if let Some(by_kept) = drops.by_kept()? {
         for_each_group(by_kept, |kept, size| {
@@ -79,22 +80,22 @@ pub(crate) fn write(
     } else {
         output::run(job, kept, facts, bar)?
     };
-    let stay = |facts: &ChunkFacts| facts.places - facts.dropped.count();
+    let stay = |facts: &ChunkFacts| facts.id_count - facts.dropped.count();
     written.records = Some(facts.iter().map(stay).sum());
     Ok(written)
 }
 
-/// Drops what is not wanted of the records of a chunk that stay, some of which were repeated.
+/// Drops the kept records of a chunk that are not wanted; `repeated` has a bit for each that was repeated.
 fn choose(groups: Groups, facts: &ChunkFacts, repeated: &SharedBits) {
-    let unwanted = |place: &u64| match groups {
+    let unwanted = |number: &u64| match groups {
         Groups::All => false,
-        Groups::Repeated => !repeated.get(*place),
-        Groups::Unique => repeated.get(*place),
+        Groups::Repeated => !repeated.get(*number),
+        Groups::Unique => repeated.get(*number),
     };
-    (0..facts.places).filter(unwanted).for_each(|place| facts.dropped.set(place));
+    (0..facts.id_count).filter(unwanted).for_each(|number| facts.dropped.set(number));
 }
 
-/// Writes the records that stay behind the sizes of their groups.
+/// Writes the kept records, each with the size of its group in front.
 fn counted(
     job: &Job<'_>,
     kept: Option<Named>,
@@ -109,36 +110,36 @@ fn counted(
     match (kept, &job.spec.output) {
         (Some(named), _) => match counter.stream(named.sink()?) {
             Ok(complete) => written.complete.push(complete),
-            // Nobody reads the records any more; the reports are still wanted.
+            // The reader of the records has closed them; the reports are still written.
             Err(error) if error.is_closed_pipe() => written.was_closed = true,
             Err(error) => return Err(error),
         },
         (None, OutputTarget::Directory(root)) => {
-            let places = OwnPlaces::new(job, root);
+            let output_files = ProcessOutputFiles::new(job, root);
             for (index, source) in job.sources.iter().enumerate() {
                 if source.is_unreadable() {
                     continue;
                 }
                 let path = output_path(job.spec, root, source);
-                if copy_source(job.spec, (source, index), &path, &places)? {
+                if copy_source(job.spec, (source, index), &path, &output_files)? {
                     continue;
                 }
                 make_directory(job.spec, path.parent().unwrap_or(root))?;
-                let sink = places.sink(index, &path, source.compression)?;
-                places.add(index, counter.source(index, sink)?)?;
+                let sink = output_files.sink(index, &path, source.compression)?;
+                output_files.add(index, counter.source(index, sink)?)?;
             }
-            written.complete = places.into_complete();
+            written.complete = output_files.into_complete();
         }
         (None, _) => {}
     }
     Ok(written)
 }
 
-/// Puts counts in front of records, chunk by chunk in input order.
+/// Writes records with counts in front, chunk by chunk in input order.
 struct Counter<'a> {
     job: &'a Job<'a>,
     facts: &'a [ChunkFacts],
-    /// Places of kept records that were repeated and the sizes of their groups, in input order.
+    /// Ids of kept records that were repeated, and the sizes of their groups, in input order.
     sizes: RowReader<'a, 2>,
     next: Option<[u64; 2]>,
     gathered: Vec<u8>,
@@ -146,13 +147,13 @@ struct Counter<'a> {
 }
 
 impl Counter<'_> {
-    /// All into one sink.
+    /// Writes all sources into one sink.
     fn stream(&mut self, mut sink: Sink) -> Result<Complete> {
         (0..self.job.chunks.len()).try_for_each(|chunk| self.chunk(chunk, &mut sink))?;
         sink.complete()
     }
 
-    /// The records of one source.
+    /// Writes the records of one source.
     fn source(&mut self, index: usize, mut sink: Sink) -> Result<Complete> {
         chunks_of(self.job, index).try_for_each(|chunk| self.chunk(chunk, &mut sink))?;
         sink.complete()
@@ -161,15 +162,15 @@ impl Counter<'_> {
     fn chunk(&mut self, index: usize, sink: &mut Sink) -> Result<()> {
         let (facts, chunk) = (&self.facts[index], self.job.chunks[index]);
         let source = &self.job.sources[chunk.source];
-        let number = u32::try_from(index).expect("chunk numbers have 24 bits");
+        let chunk_number = u32::try_from(index).expect("chunk numbers have 24 bits");
         let mut reader = open_records(source, chunk)?;
-        let mut place = 0;
-        // A damaged end was reported by the first reading; whether this one saw the same, the digest tells.
+        let mut number = 0;
+        // A damaged end was reported by the first reading; the digest shows whether the content is the same.
         while let Ok(Some(_)) = reader.next_block() {
             for (_, record) in reader.block_records() {
-                let is_kept = place < facts.places && !facts.dropped.get(place);
-                let size = self.size_of(Place::new(number, place))?;
-                place += 1;
+                let is_kept = number < facts.id_count && !facts.dropped.get(number);
+                let size = self.size_of(RecordId::new(chunk_number, number))?;
+                number += 1;
                 if !is_kept {
                     continue;
                 }
@@ -191,10 +192,10 @@ impl Counter<'_> {
         check_digest(source, reader.digest(), facts)
     }
 
-    /// The size of the group of a record that stays. Places are asked for in input order.
-    fn size_of(&mut self, place: Place) -> Result<u64> {
+    /// The size of a kept record's group. Callers ask in input order.
+    fn size_of(&mut self, record_id: RecordId) -> Result<u64> {
         match self.next {
-            Some([kept, size]) if kept == place.to_bits() => {
+            Some([kept, size]) if kept == record_id.to_bits() => {
                 self.next = self.sizes.next()?;
                 Ok(size)
             }

@@ -1,50 +1,49 @@
-//! What the first reading has shown of a chunk.
+//! The facts of a chunk that the first reading has found.
 
 use super::bad::BadRecord;
 use super::drops::SharedBits;
 use super::record_starts::RecordStarts;
 use umbel_records::ContentDigest;
 
-/// What reading a chunk has shown.
+/// Facts of a chunk.
 #[derive(Default)]
 pub(crate) struct ChunkFacts {
     /// Records in it, bad ones included.
     pub(crate) records: u64,
-    /// Numbered places of items, and of what stands there instead of one.
-    pub(crate) places: u64,
+    /// Record ids of the chunk: one per record, or one per part if records have parts, with or without an item.
+    pub(crate) id_count: u64,
     /// Items that entered the job.
     pub(crate) items: u64,
-    /// Items that were not compared, and stay.
+    /// Items that are not compared, and kept.
     pub(crate) exempt: u64,
-    /// Records that were not compared, and go.
+    /// Records that are not compared, and dropped.
     pub(crate) left_out: u64,
     /// Bytes of items.
     pub(crate) item_bytes: u64,
-    /// What the second reading must see again.
+    /// The digest of the content, by which the second reading detects changes.
     pub(crate) digest: Option<ContentDigest>,
-    /// Places that do not stay: bad records, and repeats that were dropped at once.
+    /// Bits of dropped records: first bad records and early drops, later those of the exchange.
     pub(crate) dropped: SharedBits,
-    /// Which records the places belong to; `None` where each has one.
+    /// Where records start; `None` if each has one record id.
     pub(crate) starts: Option<RecordStarts>,
-    /// Repeats that were dropped at once.
+    /// Repeats that were dropped while they were read.
     pub(crate) early_drops: u64,
     /// Bad records.
     pub(crate) bad: Vec<BadRecord>,
 }
 
 impl ChunkFacts {
-    /// Whether the chunk is one record, and stays.
+    /// Whether the chunk is one record, and kept.
     pub(crate) fn is_kept_whole(&self) -> bool {
-        self.places == 1 && !self.dropped.get(0)
+        self.id_count == 1 && !self.dropped.get(0)
     }
 
-    /// The record that a place belongs to, counted from 0 in the chunk, and which part of it the place is, counted
-    /// from 1, where records have several.
-    pub(crate) fn record_of(&self, place: u64) -> (u64, Option<u64>) {
+    /// The record that an item number belongs to, from 0 in the chunk, and its part, from 1, if records have parts.
+    pub(crate) fn record_of(&self, number: u64) -> (u64, Option<u64>) {
         match &self.starts {
-            None => (place, None),
+            None => (number, None),
             Some(starts) => {
-                let (record, part) = starts.record_of(place);
+                let (record, part) = starts.record_of(number);
                 (record, Some(part))
             }
         }

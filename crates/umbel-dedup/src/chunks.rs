@@ -1,23 +1,24 @@
-//! Sources cut into chunks, and chunks dealt to workers in input order.
+//! Cuts sources into chunks, and assigns chunks to workers in input order.
 //!
-//! A chunk is the unit of reading: a byte span of a plain file, or a whole compressed one. A table is one chunk, too:
-//! whether a line end in it is in quotes cannot be told from the middle. Of Parquet, each row group is one. Chunks are numbered in input
-//! order and dealt contiguously by bytes, so every worker's places lie before those of the next: the keep rules need
-//! no more than a worker's number.
+//! A chunk is the unit of reading: a byte span of a plain file, a whole compressed file, a whole table (from its middle one
+//! cannot know whether a line end is within quotes), or a row group of Parquet. Chunks are numbered in input order, and
+//! each worker gets a contiguous range of them, with nearly equal bytes. So all record ids of a worker are less than those
+//! of the next one, and the keep rules can compare workers' numbers in place of record ids.
 
 use super::inputs::Source;
 use crate::error::{Result, bail};
-use umbel_dedup_engine::limits::PLACE_CHUNK_BITS;
+use umbel_dedup_engine::limits::RECORD_ID_CHUNK_BITS;
 use umbel_records::{ByteSpan, Compression};
 
-/// Largest chunk of a plain file: some hundred thousand records, so that a handful of threads are kept busy by a
-/// gigabyte, and output waits for its turn in a buffer of this size.
+/// Largest chunk of a plain file: some hundred thousand records, so that a gigabyte is enough work for several threads, and
+/// the output of a chunk that waits for its turn fits into memory.
 const CHUNK_BYTES_MAX: u64 = 16 << 20;
 
-/// Least chunk worth a task of its own.
+/// Smallest chunk that is worth a task.
 const CHUNK_BYTES_MIN: u64 = 4 << 10;
 
-/// Chunks of the input for each worker, so that workers get nearly equal parts, and for each thread, so that threads end together.
+/// Target number of chunks for each worker, so that workers get nearly equal parts, and for each thread, so that threads
+/// end at about the same time.
 const CHUNKS_PER_READER: u64 = 4;
 
 /// A part of a source.
@@ -25,22 +26,21 @@ const CHUNKS_PER_READER: u64 = 4;
 pub(crate) struct Chunk {
     /// Index of the source.
     pub(crate) source: usize,
-    /// Which bytes of it; `None`: all.
+    /// The span of its bytes; `None` for all.
     pub(crate) span: Option<ByteSpan>,
-    /// Which row group of it, if it is Parquet.
+    /// The row group of it, if it is Parquet.
     pub(crate) row_group: Option<usize>,
     /// Stored bytes, for progress.
     pub(crate) bytes: u64,
-    /// Who reads it.
+    /// The worker that reads it.
     pub(crate) worker: u16,
 }
 
-/// Cuts all sources into chunks for a number of workers, which this many threads read; or none, where files are compared as a
-/// whole.
+/// Cuts all sources into chunks for this many workers and threads; a source is one chunk if files are compared as a whole.
 ///
 /// # Errors
 ///
-/// If there are more chunks than a place can number.
+/// If there are more chunks than a record id can number.
 pub(crate) fn cut(
     sources: &[Source],
     workers: u32,
@@ -89,11 +89,11 @@ pub(crate) fn cut(
         }
         before += bytes;
     }
-    if chunks.len() >= 1 << PLACE_CHUNK_BITS {
+    if chunks.len() >= 1 << RECORD_ID_CHUNK_BITS {
         bail!(
             "the input makes {} chunks, at most {} are possible",
             chunks.len(),
-            1 << PLACE_CHUNK_BITS
+            1 << RECORD_ID_CHUNK_BITS
         );
     }
     Ok(chunks)

@@ -1,4 +1,4 @@
-//! How long a job took, and what it took of the machine. No result depends on it.
+//! Clocks for times and processor time in the summary. No result depends on them.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ impl Stopwatch {
         self.0.elapsed()
     }
 
-    /// Time since the start or the last lap, and starts anew.
+    /// Time since the start or the last lap; begins a new lap.
     pub fn lap(&mut self) -> Duration {
         let lap = self.elapsed();
         *self = Self::start();
@@ -26,8 +26,8 @@ impl Stopwatch {
     }
 }
 
-/// Processor time of this process since a start: what ran under its number before, like the program that replaced
-/// itself by this one, does not count.
+/// Processor time of this process since a start. Time before it, such as that of a program which has replaced itself by
+/// this one, does not count.
 #[derive(Clone, Copy)]
 pub struct ProcessorTime {
     start_s: f64,
@@ -39,7 +39,7 @@ impl ProcessorTime {
         Self { start_s: process_cpu_seconds() }
     }
 
-    /// Seconds since the start; 0 where the system does not tell.
+    /// Seconds since the start; 0 if the system does not provide them.
     pub fn seconds(self) -> f64 {
         process_cpu_seconds() - self.start_s
     }
@@ -53,7 +53,7 @@ fn process_cpu_seconds() -> f64 {
     ticks.sum::<f64>() / 100.0
 }
 
-/// The most memory that this process has held so far, in bytes; 0 where the system does not tell.
+/// The most memory that this process has had, in bytes; 0 if the system does not provide it.
 pub(crate) fn rss_bytes_max() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

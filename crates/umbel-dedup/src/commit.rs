@@ -1,7 +1,7 @@
-//! The commit of a job: all outputs under their names, the last one behind all others.
+//! The commit of a job: gives all outputs their names, the last output after all others.
 //!
-//! Objects come before files, for a request may still fail where a rename hardly does. Where anything fails, objects that
-//! are new are removed again; nobody can bring back what was replaced.
+//! Objects are completed before files are renamed, because a request is more likely to fail than a rename. If anything
+//! fails, new objects are removed again; replaced ones cannot be restored.
 
 use super::object_inputs::{OPENING_THREADS, each_of};
 use super::sink::{Complete, Finished, Sink};
@@ -11,7 +11,7 @@ use umbel_files::PartialFile;
 use umbel_files::{folder_of, sync_folder};
 use umbel_objects::PendingObject;
 
-/// Puts all outputs under their names: files in order, objects side by side, the last output last.
+/// Gives all outputs their names: first objects in parallel, then files in order, then the last output.
 ///
 /// # Errors
 ///
@@ -44,11 +44,11 @@ pub(crate) fn commit(outputs: Vec<Complete>) -> Result<()> {
     done
 }
 
-/// Writes a file of its own, under its name once it is whole.
+/// Writes a single file, and renames it to its name once it is complete.
 ///
 /// # Errors
 ///
-/// A [`UsageError`](umbel_files::UsageError) if it exists and may not be replaced; else what the system said, with the path.
+/// A [`UsageError`](umbel_files::UsageError) if it exists and may not be replaced; otherwise the system's error, with the path.
 pub fn write_file(path: &Path, overwrite: bool, bytes: &[u8]) -> Result<()> {
     let mut sink = Sink::file(path, overwrite)?;
     sink.write(bytes)?;
@@ -59,7 +59,7 @@ pub fn write_file(path: &Path, overwrite: bool, bytes: &[u8]) -> Result<()> {
 ///
 /// # Errors
 ///
-/// What the system said; a reader that has gone is told apart ([`DedupError::is_closed_pipe`](crate::DedupError)).
+/// The system's error; that of a closed reader is recognised by [`DedupError::is_closed_pipe`](crate::DedupError).
 pub fn write_stdout(bytes: &[u8]) -> Result<()> {
     Sink::stdout()?.write(bytes)
 }

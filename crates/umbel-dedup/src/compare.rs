@@ -1,7 +1,7 @@
-//! Phase 8, level `bytes`: the records whose hash stands twice are read again, and their items compared.
+//! Phase 8, level `bytes`: records whose hash occurs more than once are read again, and their items are compared.
 
 use super::chunk_facts::ChunkFacts;
-use super::content::{Found, Spot, open_content};
+use super::content::{Found, Position, open_content};
 use super::context::Job;
 use super::drops::SharedBits;
 use super::exchange::{Decisions, Exchange, compare};
@@ -11,33 +11,33 @@ use super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
 use super::turns::run_tasks;
 use crate::error::{Context, Result};
 use std::sync::Arc;
-use umbel_dedup_engine::{Item, Place, Rank, Suspect, WorkerId};
+use umbel_dedup_engine::{Item, Rank, RecordId, Suspect, WorkerId};
 use umbel_filter::ItemHash;
 
-/// Which records are to be compared.
+/// The records to compare.
 pub struct Suspects {
     rows: Vec<(SharedBits, SharedBits)>,
 }
 
 impl Suspects {
-    /// None yet, for chunks with so many records.
+    /// No records yet.
     pub(crate) fn new(facts: &[ChunkFacts]) -> Self {
         let row =
-            |facts: &ChunkFacts| (SharedBits::new(facts.places), SharedBits::new(facts.places));
+            |facts: &ChunkFacts| (SharedBits::new(facts.id_count), SharedBits::new(facts.id_count));
         Self { rows: facts.iter().map(row).collect() }
     }
 
-    /// Adds one.
+    /// Adds a record.
     pub(crate) fn add(&self, suspect: Suspect) {
-        let (suspects, shared) = &self.rows[suspect.place.chunk() as usize];
-        suspects.set(suspect.place.item());
+        let (suspects, shared) = &self.rows[suspect.record_id.chunk() as usize];
+        suspects.set(suspect.record_id.item());
         if suspect.shared {
-            shared.set(suspect.place.item());
+            shared.set(suspect.record_id.item());
         }
     }
 }
 
-/// Reads the suspects' items and lets the workers settle.
+/// Reads the suspects' items, and gives them to the workers, which decide.
 pub(crate) fn run(
     job: &Job<'_>,
     suspects: &Suspects,
@@ -47,7 +47,7 @@ pub(crate) fn run(
     bar: &Bar<'_>,
 ) -> Result<()> {
     let groups = job.cells().get() as usize;
-    // What writers gather and what stays in memory share what the entries have had.
+    // The buffers of writers and the groups in memory share the memory that the entries had.
     let gathered = job.resident_bytes() / 2;
     let store = GroupedBytes::new(groups, gathered, Arc::clone(scratch))
         .with_buffers(buffer_bytes(gathered, job.threads, groups));
@@ -61,7 +61,7 @@ pub(crate) fn run(
     compare(exchange, |cell| decode(&store.take(cell as usize)?), decisions)
 }
 
-/// Puts the suspects' items of a chunk into the groups of their cells.
+/// Reads the suspects' items of a chunk into the groups of their cells.
 pub(crate) fn read_items(
     job: &Job<'_>,
     index: usize,
@@ -80,16 +80,15 @@ pub(crate) fn read_items(
     let ranker = job.ranker(source)?;
     let (hasher, tag) = (job.hasher_of(source), job.spec.scope.tag(source, job.spec.rank));
     let mut content = open_content(source, chunk, job.spec, hasher, ranker)?;
-    let places = facts.places;
-    let wanted = |place| place < places && suspects.get(place);
-    // A damaged end was reported by the first reading; the digest tells whether the same was seen again.
+    let wanted = |number| number < facts.id_count && suspects.get(number);
+    // A damaged end was reported by the first reading; the digest shows whether the content is the same.
     while let Ok(true) = content.read() {
-        content.hand_out(&wanted, &mut |Spot { place, .. }, found| {
+        content.hand_out(&wanted, &mut |Position { number, .. }, found| {
             if let Found::Item(item, rank) = found {
-                let shared = shared.get(place);
-                let place = Place::new(u32::try_from(index).expect("24 bits"), place);
+                let shared = shared.get(number);
+                let record_id = RecordId::new(u32::try_from(index).expect("24 bits"), number);
                 let hash = hasher.hash(item);
-                let head = Head { worker: chunk.worker, shared, hash, place, rank };
+                let head = Head { worker: chunk.worker, shared, hash, record_id, rank };
                 let cell = job.cells().cell_of(hash.hi()) as usize;
                 writer.append(cell, |buffer| head.encode(&tag, item, buffer))?;
             }
@@ -103,19 +102,19 @@ struct Head {
     worker: u16,
     shared: bool,
     hash: ItemHash,
-    place: Place,
+    record_id: RecordId,
     rank: Rank,
 }
 
 impl Head {
-    /// worker u16, shared u8, hi u64, lo u64, place u64, rank u64, length u64, and what is compared: the item, and the
-    /// scope's tag with its length, so that items of different scopes are not equal.
+    /// Encodes worker u16, shared u8, hi u64, lo u64, record id u64, rank u64, length u64, and the bytes to compare: the
+    /// item, and the scope's tag with its length, so that items of different scopes are not equal.
     fn encode(&self, tag: &[u8], item: &[u8], buffer: &mut Vec<u8>) {
         let length = tag.len() + 8 + item.len();
         buffer.extend(self.worker.to_le_bytes());
         buffer.push(u8::from(self.shared));
-        let Self { hash, place, rank, .. } = self;
-        for word in [hash.hi(), hash.lo(), place.to_bits(), rank.0, length as u64] {
+        let Self { hash, record_id, rank, .. } = self;
+        for word in [hash.hi(), hash.lo(), record_id.to_bits(), rank.0, length as u64] {
             buffer.extend(word.to_le_bytes());
         }
         buffer.extend_from_slice(item);
@@ -124,7 +123,7 @@ impl Head {
     }
 }
 
-/// Reads a group back; it is our own scratch, so anything but what was written is an error of the disk.
+/// Decodes a group. It is this process's own scratch, so malformed bytes are an error of the disk.
 pub(crate) fn decode(mut bytes: &[u8]) -> Result<Vec<(WorkerId, Item)>> {
     let mut items = Vec::new();
     while !bytes.is_empty() {
@@ -139,9 +138,9 @@ fn decode_one(bytes: &mut &[u8]) -> Option<(WorkerId, Item)> {
     let shared = *bytes.split_off_first()? == 1;
     let mut word = || Some(u64::from_le_bytes(*bytes.split_off(..8)?.first_chunk()?));
     let hash = ItemHash::new(word()?, word()?);
-    let place = Place::from_bits(word()?);
+    let record_id = RecordId::from_bits(word()?);
     let rank = Rank(word()?);
     let length = usize::try_from(word()?).ok()?;
     let bytes = bytes.split_off(..length)?.to_vec();
-    Some((WorkerId(worker), Item { hash, place, shared, rank, bytes }))
+    Some((WorkerId(worker), Item { hash, record_id, shared, rank, bytes }))
 }

@@ -1,15 +1,15 @@
-//! What is in a chunk, whatever its format: numbered places, each with an item or without one.
+//! The content of a chunk of any format, as numbered positions, each with an item or without one.
 //!
 //! ```text
-//! chunk --read--> some records --hand_out--> place 0: item, place 1: bad, place 2: item ...
+//! chunk --read--> some records --hand_out--> 0: item, 1: bad, 2: item ...
 //! ```
 //!
-//! This is the seam for formats. The phases that hash (1) and compare (8) see a chunk through [`ChunkContent`] only.
-//! The one exception is the fast path: where every line is its own item, [`ChunkContent::lines`] hands out the bytes.
-//! The phase that writes (9) is in [`super::output`]; there, a source whose output is not bytes has its own way.
+//! To support a format, implement [`ChunkContent`]: the phases that hash (1) and compare (8) read chunks through it. If
+//! every line is an item, the fast path [`ChunkContent::lines`] returns whole blocks instead. The phase that writes (9) is
+//! in [`super::output`], with its own code for sources whose output is not bytes.
 //!
-//! Places count in input order from 0 within a chunk. A record takes one, or one a part where it has several items; a
-//! bad record takes one, too, so that numbers do not depend on what is wrong.
+//! Numbers ascend in input order from 0 within a chunk; they are the item numbers of record ids. A record has one number,
+//! or one per part. A bad record has one, too, so that numbers do not depend on what is bad.
 
 use super::best::Ranker;
 use super::chunks::Chunk;
@@ -27,20 +27,20 @@ use umbel_records::{
     ReadLimits, RecordReader,
 };
 
-/// What stands at a place.
+/// What is at a position.
 pub(crate) enum Found<'a> {
-    /// An item to be compared, and how its record ranks; any rank unless the best stays.
+    /// An item to compare, and its record's rank, which is used if the job keeps the best.
     Item(&'a [u8], Rank),
-    /// An item that is not at hand as a whole; never at level `bytes`.
+    /// An item of which only the hash is known; never at level `bytes`.
     Hashed {
         /// Its hash.
         hash: ItemHash,
         /// Its length.
         bytes: u64,
     },
-    /// Nothing to compare; it stays.
+    /// Nothing to compare; the record is kept.
     Exempt,
-    /// Nothing to compare; it goes.
+    /// Nothing to compare; the record is dropped.
     LeftOut,
     /// A record without an item.
     Bad {
@@ -51,57 +51,58 @@ pub(crate) enum Found<'a> {
     },
 }
 
-/// A place.
+/// A position in a chunk.
 #[derive(Clone, Copy)]
-pub(crate) struct Spot {
+pub(crate) struct Position {
     /// Its number in the chunk.
-    pub(crate) place: u64,
+    pub(crate) number: u64,
     /// Whether it is the first of a record.
     pub(crate) starts_record: bool,
 }
 
-/// Takes what stands at a place; false ends the handing out.
-pub(crate) type Take<'a> = dyn FnMut(Spot, Found<'_>) -> Result<bool> + 'a;
+/// Takes what is at a position; false ends [`ChunkContent::hand_out`].
+pub(crate) type Take<'a> = dyn FnMut(Position, Found<'_>) -> Result<bool> + 'a;
 
-/// A chunk that is read for its items.
+/// Reads a chunk for its items.
 pub(crate) trait ChunkContent {
-    /// Reads on a little; false at the end.
+    /// Reads the next records; false at the end.
     ///
     /// # Errors
     ///
-    /// If the chunk cannot be read further. All places in front of the damage were there before.
+    /// If the chunk cannot be read further. All records before the damage were returned by earlier calls.
     fn read(&mut self) -> Result<bool, ReadError>;
 
-    /// Hands out the places of what was read last, in order. Those that are not `wanted` may be passed over, but count.
+    /// Calls `take` for the positions of the records that were read last, in order. Those whose number is not `wanted` may
+    /// be skipped, but have numbers.
     ///
     /// # Errors
     ///
     /// Those of `take`.
     fn hand_out(&mut self, wanted: &dyn Fn(u64) -> bool, take: &mut Take<'_>) -> Result<()>;
 
-    /// What was read last and the byte that ends its records, if each of them is a place and without that byte its own
-    /// item.
+    /// The block that was read last, and the byte that ends its records, if each record without that byte is an item.
     fn lines(&self) -> Option<(&[u8], u8)> {
         None
     }
 
-    /// Whether a record may take several places.
+    /// Whether a record may have several numbers.
     fn has_parts(&self) -> bool {
         false
     }
 
-    /// Where what was read last starts in the file's content; after an error, where that ends.
+    /// The offset in the file's content at which the records that were read last start; after an error, the offset at which
+    /// they end.
     fn content_offset(&self) -> u64;
 
     /// Stored bytes read so far, for progress.
     fn stored_bytes_read(&self) -> u64;
 
-    /// What a second reading must see again.
+    /// The digest of the content, by which a second reading detects changes.
     fn digest(&self) -> ContentDigest;
 }
 
-/// Reads on, and says whether there was more. Bytes that are no content of the format are the caller's to report; where
-/// they are none because their source failed, that is the error.
+/// Reads the next records; false at the end. The inner error is malformed content, which the caller reports as a bad
+/// record; if it has its cause in a failure of the source, that failure is the outer error.
 pub(crate) fn read_on(
     content: &mut dyn ChunkContent,
     source: &Source,
@@ -115,7 +116,7 @@ pub(crate) fn read_on(
     Ok(read)
 }
 
-/// Opens a chunk for its items, and where there is a ranker for their ranks.
+/// Opens a chunk for its items, and, with a ranker, for their ranks.
 pub(crate) fn open_content(
     source: &Source,
     chunk: Chunk,
@@ -149,11 +150,11 @@ pub(crate) fn open_content(
         record_end: source.format.record_end(),
         keeps_empty,
         missing_key: spec.missing_key,
-        places: 0,
+        id_count: 0,
     }))
 }
 
-/// What stands at the place of a record that has no item, and why it has none.
+/// What is at the position of a record without an item, given the error.
 pub(crate) fn without_item<'a>(
     record: &[u8],
     rule: MissingKey,
@@ -163,7 +164,7 @@ pub(crate) fn without_item<'a>(
     match (error, rule) {
         (ItemError::MissingKey { .. }, MissingKey::Keep) => Found::Exempt,
         (ItemError::MissingKey { .. }, MissingKey::Drop) => Found::LeftOut,
-        // A blank line between JSON values, or behind the last one. A table's are no records.
+        // A blank line between or after JSON values. In a table a blank line is not a record.
         _ if record.trim_ascii().is_empty() => Found::Exempt,
         (error, _) => Found::Bad { content_offset, error },
     }
@@ -194,17 +195,17 @@ pub(crate) fn open_limited(
     reader.with_context(|| source.name.clone())
 }
 
-/// Records that are byte ranges, one place each.
+/// Records that are byte ranges, one number each.
 struct RecordContent {
     reader: RecordReader,
-    /// None for a table without a header, which has no records either.
+    /// `None` for a table without a header, which has no records.
     extractor: Option<ItemExtractor>,
     ranker: Option<Ranker>,
     is_lines: bool,
     record_end: u8,
     keeps_empty: bool,
     missing_key: MissingKey,
-    places: u64,
+    id_count: u64,
 }
 
 impl ChunkContent for RecordContent {
@@ -215,9 +216,9 @@ impl ChunkContent for RecordContent {
     fn hand_out(&mut self, wanted: &dyn Fn(u64) -> bool, take: &mut Take<'_>) -> Result<()> {
         let block_offset = self.reader.block_offset();
         for (at, record) in self.reader.block_records() {
-            let place = self.places;
-            self.places += 1;
-            if !wanted(place) {
+            let number = self.id_count;
+            self.id_count += 1;
+            if !wanted(number) {
                 continue;
             }
             let Some(extractor) = &mut self.extractor else {
@@ -234,7 +235,7 @@ impl ChunkContent for RecordContent {
                     without_item(record, self.missing_key, error, block_offset + at as u64)
                 }
             };
-            if !take(Spot { place, starts_record: true }, found)? {
+            if !take(Position { number, starts_record: true }, found)? {
                 break;
             }
         }

@@ -1,4 +1,4 @@
-//! A job under way: what all of its phases look at.
+//! The state of a running job that all phases use.
 
 use super::best::Ranker;
 use super::chunks::Chunk;
@@ -12,25 +12,25 @@ use crate::error::{Context, Result};
 use umbel_dedup_engine::{JobShape, Level, WorkerId};
 use umbel_filter::{CellCount, ItemHasher};
 
-/// A job under way.
+/// A running job.
 pub(crate) struct Job<'a> {
-    /// What the user wants.
+    /// The specification.
     pub(crate) spec: &'a JobSpec,
     /// Input files in order.
     pub(crate) sources: &'a [Source],
     /// Their parts in order.
     pub(crate) chunks: &'a [Chunk],
-    /// Hears of it while it is under way.
+    /// Gets progress, and is asked about cancellation.
     pub(crate) observer: &'a dyn Observer,
-    /// What earlier jobs have kept.
+    /// The references: hashes that earlier jobs have kept.
     pub(crate) references: &'a References,
     /// Workers and cells.
     pub(crate) shape: JobShape,
     /// The hash function, the same for all scopes.
     pub(crate) hasher: ItemHasher,
-    /// Number of the job, in every frame's checksum.
+    /// Number of the job, which every frame's checksum covers.
     pub(crate) id: u64,
-    /// Threads that work.
+    /// Number of threads.
     pub(crate) threads: usize,
 }
 
@@ -56,22 +56,22 @@ impl Job<'_> {
         self.chunks.iter().map(|chunk| chunk.bytes).sum()
     }
 
-    /// Bytes that the entries of the job may take in memory; at level `bytes` the items to be compared as much again, at
-    /// another time, for freed memory is not always returned.
+    /// Bytes that the entries of the job may take in memory. At level `bytes` the items to compare may later take as much,
+    /// which is counted in addition, because freed memory is not always returned to the system.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let beside_pairs = self.spec.memory_bytes.saturating_sub(self.spec.pairs_bytes());
         let bytes = resident_bytes(beside_pairs, self.threads);
         if self.shape.level == Level::Bytes { bytes / 2 } else { bytes }
     }
 
-    /// Ranks the records of a source, if the best one stays.
+    /// The ranker for the records of a source, if the job keeps the best.
     pub(crate) fn ranker(&self, source: &Source) -> Result<Option<Ranker>> {
         let Some(best) = &self.spec.best else { return Ok(None) };
         Ranker::new(best, source).with_context(|| source.name.clone())
     }
 
-    /// Whether a repeat may be dropped as soon as it is seen: not where its bytes are to be compared, or it is to be
-    /// told whether it is a repeat of the input or of a reference.
+    /// Whether a repeat may be dropped while it is read: not if its bytes must be compared, or if it matters whether it
+    /// repeats the input or a reference.
     pub(crate) fn drops_early(&self) -> bool {
         self.shape.level != Level::Bytes && self.references.shape().is_none()
     }

@@ -1,4 +1,4 @@
-//! Where outputs go: files, and objects of a store, by what their names say.
+//! Sinks by name: files or objects of a store.
 
 use super::addresses::{is_object, object_at};
 use super::object_inputs::{OPENING_THREADS, each_of};
@@ -11,7 +11,7 @@ use umbel_files::OutputFolder;
 use umbel_objects::{ObjectStore, Upload};
 use umbel_records::Compression;
 
-/// Makes the directory that an output goes to, below the job's roots if it has any. Objects need none.
+/// Creates the directory of an output, below the job's roots if it has any. Objects need none.
 pub(crate) fn make_directory(spec: &JobSpec, directory: &Path) -> Result<()> {
     if is_object(directory) {
         return Ok(());
@@ -23,11 +23,11 @@ pub(crate) fn make_directory(spec: &JobSpec, directory: &Path) -> Result<()> {
     made.with_context(|| format!("{}: cannot create directory", directory.display()))
 }
 
-/// A sink for a file or an object under this name, packed like this.
+/// A sink for a file or an object with this name and compression.
 ///
 /// # Errors
 ///
-/// As for [`Sink::packed_file`].
+/// As [`Sink::packed_file`].
 pub(crate) fn open_sink(spec: &JobSpec, path: &Path, compression: Compression) -> Result<Sink> {
     match upload_to(spec, path)? {
         Some(upload) => Sink::object(path, compression, upload),
@@ -39,17 +39,17 @@ pub(crate) fn open_sink(spec: &JobSpec, path: &Path, compression: Compression) -
 ///
 /// # Errors
 ///
-/// A usage error if it cannot be one.
+/// A usage error if it names no possible object.
 pub(crate) fn upload_to(spec: &JobSpec, path: &Path) -> Result<Option<Upload>> {
     let Some(address) = object_at(path)? else { return Ok(None) };
     Ok(Some(Upload::new(&store_of(spec, path)?, address, spec.overwrite, &spec.scratch)))
 }
 
-/// Refuses outputs that stand there already, unless they may be replaced. Stores are asked side by side.
+/// Refuses outputs that exist already, unless they may be replaced. Stores are asked in parallel.
 ///
 /// # Errors
 ///
-/// A usage error that names the first one; or that the store cannot be asked.
+/// A usage error that names the first one; the error of a store that does not answer.
 pub(crate) fn refuse_existing<'a>(
     spec: &JobSpec,
     paths: impl Iterator<Item = &'a Path>,

@@ -1,42 +1,42 @@
-//! Drops on their way to the reports: which record was dropped for which, put into groups of chunks by many threads, and
-//! handed out in input order.
+//! Rows of dropped records, each with the kept one, for the reports. Many threads append them, to groups of chunks; they
+//! are read group by group, sorted in input order.
 
 use super::context::Job;
 use super::spill::{GroupWriter, GroupedBytes, ScratchFile};
 use crate::error::Result;
 use std::sync::Arc;
-use umbel_dedup_engine::{Keep, Place, Rank};
+use umbel_dedup_engine::{Keep, Rank, RecordId};
 
-/// Groups of chunks: a group's drops are sorted in memory, so there are many.
+/// Number of groups of chunks. There are many, because the rows of a group are sorted in memory.
 const GROUPS_MAX: usize = 1024;
 
-/// Bytes that are gathered for each group where all goes to disk.
+/// Bytes that are buffered per group if all rows go to disk.
 const ON_DISK_BUFFER_BYTES: usize = 4 << 10;
 
 /// A dropped record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct DropRow {
-    /// Where it was read.
-    pub(crate) place: Place,
-    /// Where the record kept in its stead was read.
-    pub(crate) kept: Place,
-    /// How it ranks; 0 unless the best stays.
+    /// The dropped record.
+    pub(crate) record_id: RecordId,
+    /// The record kept for it.
+    pub(crate) kept: RecordId,
+    /// The dropped record's rank; 0 unless the job keeps the best.
     pub(crate) rank: Rank,
 }
 
 impl DropRow {
-    /// Whether the item is dropped because a reference holds it. It is noted as kept in its own stead.
+    /// Whether the record was dropped because a reference contains its item: then its kept record is itself.
     pub(crate) fn is_known(&self) -> bool {
-        self.kept == self.place
+        self.kept == self.record_id
     }
 }
 
-/// Bytes of a row: two places, and where the best stays a rank.
+/// Bytes of a row: two record ids, and a rank if the job keeps the best.
 const fn row_bytes(is_ranked: bool) -> usize {
     if is_ranked { 24 } else { 16 }
 }
 
-/// The drops of a job that reports them.
+/// The rows of a job that reports them.
 pub(crate) struct DropRows {
     store: GroupedBytes,
     first_chunk: u32,
@@ -45,7 +45,7 @@ pub(crate) struct DropRows {
 }
 
 impl DropRows {
-    /// None yet.
+    /// No rows yet.
     pub(crate) fn new(job: &Job<'_>, scratch: &Arc<ScratchFile>) -> Self {
         let chunks = job.chunks.len();
         let groups = chunks.clamp(1, GROUPS_MAX);
@@ -53,7 +53,7 @@ impl DropRows {
         Self { store, first_chunk: 0, chunks, keep: job.shape.keep }
     }
 
-    /// None yet, of a worker with the chunks from this one on, all on disk.
+    /// No rows yet, for a worker whose chunks begin with this one; all rows go to disk.
     pub(crate) fn on_disk(job: &Job<'_>, first_chunk: u32, scratch: &Arc<ScratchFile>) -> Self {
         let chunks = job.chunks.len();
         let groups = chunks.clamp(1, GROUPS_MAX);
@@ -62,20 +62,20 @@ impl DropRows {
         Self { store, first_chunk, chunks, keep: job.shape.keep }
     }
 
-    fn group_of(&self, place: Place) -> usize {
-        (place.chunk() - self.first_chunk) as usize * self.store.group_count() / self.chunks
+    fn group_of(&self, record_id: RecordId) -> usize {
+        (record_id.chunk() - self.first_chunk) as usize * self.store.group_count() / self.chunks
     }
 
     fn is_ranked(&self) -> bool {
         self.keep == Keep::Best
     }
 
-    /// One thread's way in.
+    /// A writer for one thread.
     pub(crate) fn writer(&self) -> DropWriter<'_> {
         DropWriter { rows: self, writer: GroupWriter::new(&self.store) }
     }
 
-    /// Hands out all rows in input order, each naming the record that stays in the end. Once: the groups are emptied.
+    /// Calls `each` for every row in input order, with the record that is kept in the end. Works once: it empties the groups.
     pub(crate) fn for_each(&self, mut take: impl FnMut(DropRow) -> Result<()>) -> Result<()> {
         for group in 0..self.store.group_count() {
             let bytes = self.store.take(group)?;
@@ -90,17 +90,17 @@ impl DropRows {
     }
 }
 
-/// One thread's way to record drops.
+/// Appends the rows of one thread.
 pub(crate) struct DropWriter<'a> {
     rows: &'a DropRows,
     writer: GroupWriter<'a>,
 }
 
 impl DropWriter<'_> {
-    /// Records a drop.
+    /// Appends a row.
     pub(crate) fn append(&mut self, row: DropRow) -> Result<()> {
-        self.writer.append(self.rows.group_of(row.place), |buffer| {
-            buffer.extend(row.place.to_bits().to_le_bytes());
+        self.writer.append(self.rows.group_of(row.record_id), |buffer| {
+            buffer.extend(row.record_id.to_bits().to_le_bytes());
             buffer.extend(row.kept.to_bits().to_le_bytes());
             if self.rows.is_ranked() {
                 buffer.extend(row.rank.0.to_le_bytes());
@@ -108,7 +108,7 @@ impl DropWriter<'_> {
         })
     }
 
-    /// Hands on what is left.
+    /// Writes the buffered rows.
     pub(crate) fn finish(self) -> Result<()> {
         self.writer.finish()
     }
@@ -118,15 +118,15 @@ fn decode(row: &[u8]) -> DropRow {
     let (words, _) = row.as_chunks::<8>();
     let word = |at: usize| words.get(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
     DropRow {
-        place: Place::from_bits(word(0)),
-        kept: Place::from_bits(word(1)),
+        record_id: RecordId::from_bits(word(0)),
+        kept: RecordId::from_bits(word(1)),
         rank: Rank(word(2)),
     }
 }
 
-/// Makes every row name the record that stays in the end: one that a near repeat was dropped for may have been dropped
-/// itself, and then stands in the same chunk, so in the same group. Every record is dropped for a better one, so from
-/// the best to the worst each chain is one step long.
+/// Sets the kept record of every row to the one that is kept in the end. The record that an early repeat was dropped for
+/// may have been dropped itself; both are in the same chunk, and so in the same group. Every record is dropped for a
+/// better one, so if rows are processed from the best to the worst, each chain has length one.
 fn resolve(rows: &mut [DropRow], keep: Keep) {
     let mut by_rank: Vec<usize> = Vec::new();
     if keep == Keep::Best {
@@ -141,7 +141,7 @@ fn resolve(rows: &mut [DropRow], keep: Keep) {
     };
     for at in (0..count).map(nth_best) {
         let kept = rows[at].kept;
-        if let Ok(next) = rows.binary_search_by_key(&kept, |row| row.place) {
+        if let Ok(next) = rows.binary_search_by_key(&kept, |row| row.record_id) {
             rows[at].kept = rows[next].kept;
         }
     }
@@ -153,24 +153,24 @@ mod tests {
 
     #[test]
     fn chains_of_near_repeats_end_at_the_record_that_stays() {
-        let place = |item| Place::new(0, item);
-        let row = |item, kept| DropRow { place: place(item), kept, rank: Rank(0) };
-        let kept_elsewhere = Place::new(9, 9);
-        let mut rows: Vec<_> = (0..1000).map(|item| row(item, place(item + 1))).collect();
+        let record_id = |item| RecordId::new(0, item);
+        let row = |item, kept| DropRow { record_id: record_id(item), kept, rank: Rank(0) };
+        let kept_elsewhere = RecordId::new(9, 9);
+        let mut rows: Vec<_> = (0..1000).map(|item| row(item, record_id(item + 1))).collect();
         rows.push(row(1000, kept_elsewhere));
         resolve(&mut rows, Keep::Last);
         assert!(rows.iter().all(|row| row.kept == kept_elsewhere));
-        let mut rows = vec![row(1, place(0)), row(5, place(4)), row(7, place(5))];
+        let mut rows = vec![row(1, record_id(0)), row(5, record_id(4)), row(7, record_id(5))];
         resolve(&mut rows, Keep::First);
-        assert_eq!(rows, [row(1, place(0)), row(5, place(4)), row(7, place(4))]);
+        assert_eq!(rows, [row(1, record_id(0)), row(5, record_id(4)), row(7, record_id(4))]);
     }
 
     /// Near repeats in an order in which the best so far changes again and again.
     #[test]
     fn chains_by_rank_run_in_both_directions() {
         let row = |item, kept, rank| DropRow {
-            place: Place::new(0, item),
-            kept: Place::new(0, kept),
+            record_id: RecordId::new(0, item),
+            kept: RecordId::new(0, kept),
             rank: Rank(rank),
         };
         // 0 (rank 5) for 2 (rank 3); 1 (rank 7) for 0; 2 for 4 (rank 1, stays); 3 (rank 3) for 2.

@@ -1,13 +1,13 @@
-//! Which records do not stay: one bit a record, set by many threads.
+//! Bits of dropped records: one per record id of a chunk, set by many threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bits of one chunk's records while one thread reads it.
+/// The bits of a chunk while one thread reads it.
 #[derive(Default)]
 pub(crate) struct ChunkBits(Vec<u64>);
 
 impl ChunkBits {
-    /// Marks a record.
+    /// Sets the bit of a record.
     #[inline]
     pub(crate) fn set(&mut self, record: u64) {
         let word = usize::try_from(record / 64).expect("a chunk's records fit in memory as bits");
@@ -17,7 +17,7 @@ impl ChunkBits {
         self.0[word] |= 1 << (record % 64);
     }
 
-    /// The marks as a set of exactly so many records.
+    /// The bits as a set for exactly this number of record ids.
     pub(crate) fn finish(mut self, records: u64) -> SharedBits {
         let words =
             usize::try_from(records.div_ceil(64)).expect("a chunk's records fit in memory as bits");
@@ -26,46 +26,46 @@ impl ChunkBits {
     }
 }
 
-/// Bits of one chunk's records, set by any thread.
+/// The bits of a chunk, set by any thread.
 #[derive(Default)]
 pub(crate) struct SharedBits(Box<[AtomicU64]>);
 
 impl SharedBits {
-    /// An empty set of so many records.
+    /// An empty set for this number of record ids.
     pub(crate) fn new(records: u64) -> Self {
         ChunkBits::default().finish(records)
     }
 
-    /// The set that [`SharedBits::words`] described.
+    /// The set with the words that [`SharedBits::words`] returned.
     pub(crate) fn from_words(words: impl Iterator<Item = u64>) -> Self {
         Self(words.map(AtomicU64::new).collect())
     }
 
-    /// Marks a record. Relaxed is enough: bits are read only after the threads that set them were joined.
+    /// Sets the bit of a record. Relaxed ordering is enough: bits are read after the threads that set them were joined.
     #[inline]
     pub(crate) fn set(&self, record: u64) {
         let word = usize::try_from(record / 64).expect("a record of the chunk");
         self.0[word].fetch_or(1 << (record % 64), Ordering::Relaxed);
     }
 
-    /// Whether a record is marked.
+    /// Whether the bit of a record is set.
     #[inline]
     pub(crate) fn get(&self, record: u64) -> bool {
         let word = usize::try_from(record / 64).expect("a record of the chunk");
         self.0[word].load(Ordering::Relaxed) >> (record % 64) & 1 == 1
     }
 
-    /// The marks of 64 records each, the first one in the lowest bit.
+    /// The bits as words of 64 records, the first record in the lowest bit.
     pub(crate) fn words(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
         self.0.iter().map(|word| word.load(Ordering::Relaxed))
     }
 
-    /// The marks of the 64 records with this number; none behind the last ones.
+    /// The word with this index; 0 after the last one.
     pub(crate) fn word(&self, index: usize) -> u64 {
         self.0.get(index).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// How many records are marked.
+    /// How many bits are set.
     pub(crate) fn count(&self) -> u64 {
         self.0.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
     }

@@ -1,4 +1,4 @@
-//! Why a job ends without a result: the cause, and what was being done.
+//! Errors of jobs: the cause, and descriptions of what was being done.
 
 use std::error::Error;
 use std::io;
@@ -14,16 +14,16 @@ use umbel_records::{ExtractorError, ParquetError, ReadError, ScoreError};
 /// The result of most functions of this crate.
 pub(crate) type Result<T, E = DedupError> = std::result::Result<T, E>;
 
-/// Why an input cannot be used; trying again does not help.
+/// Why an input cannot be used. Retrying fails as well.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// Records are bad and may not be left out. Names the first.
+    /// There are more bad records than may be skipped. Names the first.
     #[error("{0}")]
     Bad(String),
-    /// The same; which is the first, the facts of the chunks tell.
+    /// The same, before the first one is determined from the facts of the chunks.
     #[error("too many bad records")]
     TooManyBad,
-    /// A second reading saw other bytes than the first.
+    /// A second reading has found other bytes than the first.
     #[error("{0}: the file was changed while it was read; run the job again")]
     Changed(String),
 }
@@ -31,7 +31,7 @@ pub enum InputError {
 /// Why a job ended without a result. Its text is the outermost description; [`chain_text`] has all of them.
 #[derive(Debug, thiserror::Error)]
 pub enum DedupError {
-    /// The job makes no sense as given, or there is nothing to do: change it.
+    /// The job is not possible as given, or there is nothing to do: change it.
     #[error(transparent)]
     Usage(#[from] UsageError),
     /// An input cannot be used.
@@ -40,24 +40,24 @@ pub enum DedupError {
     /// The system failed to read or write.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The reader of standard output has gone: no failure, but nothing more to do.
+    /// The reader of standard output has closed it: not a failure, but the end of the output.
     #[error("standard output was closed")]
     ClosedPipe,
-    /// Whoever looks on has ended it.
+    /// The observer has cancelled the job.
     #[error("the job was cancelled")]
     Cancelled,
-    /// An error of another crate, which nobody acts on.
+    /// An error of another crate, which callers do not distinguish.
     #[error(transparent)]
     Other(Box<dyn Error + Send + Sync>),
-    /// Something else, which the text names, with what to do.
+    /// Another error. The text says what happened and what to do.
     #[error("{0}")]
     Failed(String),
-    /// What was being done, and why that failed.
+    /// An error with a description of what was being done.
     #[error("{what}")]
     Context {
         /// What was being done.
         what: String,
-        /// Why it failed.
+        /// The cause.
         #[source]
         cause: Box<Self>,
     },
@@ -69,7 +69,7 @@ impl DedupError {
         Self::Context { what: what.into(), cause: Box::new(self) }
     }
 
-    /// The error below all descriptions.
+    /// The error without all descriptions.
     pub fn innermost(&self) -> &Self {
         match self {
             Self::Context { cause, .. } => cause.innermost(),
@@ -77,7 +77,7 @@ impl DedupError {
         }
     }
 
-    /// What the system said, if nothing else is the cause.
+    /// The system's error, if that is the cause.
     pub(crate) fn into_io(self) -> Result<io::Error, Self> {
         match self {
             Self::Io(error) => Ok(error),
@@ -86,23 +86,23 @@ impl DedupError {
         }
     }
 
-    /// Whether another try fails as well.
+    /// Whether retrying fails as well.
     pub fn is_final(&self) -> bool {
         matches!(self.innermost(), Self::Input(_) | Self::Usage(_))
     }
 
-    /// Whether it says no more than that the reader of standard output has gone.
+    /// Whether the cause is that the reader of standard output has closed it.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self.innermost(), Self::ClosedPipe)
     }
 
-    /// Whether the job makes no sense as given.
+    /// Whether the job is not possible as given.
     pub fn is_usage(&self) -> bool {
         matches!(self.innermost(), Self::Usage(_))
     }
 }
 
-/// An error and its causes, from the outermost on, separated by colons.
+/// The texts of an error and its causes, from the outermost one, separated by colons.
 pub fn chain_text(error: &(dyn Error + 'static)) -> String {
     let (mut text, mut cause) = (error.to_string(), error.source());
     while let Some(error) = cause {
@@ -112,7 +112,7 @@ pub fn chain_text(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Takes over the errors of other crates.
+/// Converts the errors of other crates.
 macro_rules! from_errors {
     ($($error:ty),*) => {$(
         impl From<$error> for DedupError {
@@ -148,12 +148,12 @@ impl From<OpenBelowError> for DedupError {
     }
 }
 
-/// Adds to an error what was being done.
+/// Adds descriptions of what was being done to errors.
 pub(crate) trait Context<T> {
     /// Says what was being done.
     fn context(self, what: impl Into<String>) -> Result<T>;
 
-    /// The same, put together only if it failed.
+    /// The same, with a description that is made if there is an error.
     fn with_context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T>;
 }
 
@@ -177,17 +177,17 @@ impl<T> Context<T> for Option<T> {
     }
 }
 
-/// An error of this text, as for `format!`.
+/// Makes an error with this text, with the arguments of `format!`.
 macro_rules! failed {
     ($($text:tt)*) => { $crate::error::DedupError::Failed(format!($($text)*)) };
 }
 
-/// Returns an error of this text.
+/// Returns an error with this text.
 macro_rules! bail {
     ($($text:tt)*) => { return Err($crate::error::failed!($($text)*)) };
 }
 
-/// Returns an error of this text: the job makes no sense as given.
+/// Returns a usage error with this text.
 macro_rules! refuse {
     ($($text:tt)*) => {
         return Err($crate::error::DedupError::Usage(umbel_files::UsageError(format!($($text)*))))

@@ -1,8 +1,11 @@
-//! Phases 2 to 7: count, sample, plan, and then the exchange of every cell between all workers.
+//! Phases 2 to 7: count, sample, plan, and then the exchange of every cell between all workers of the job.
 //!
-//! The state machines and frames are those of a cluster. A thread holds one [`Worker`] a worker, takes the next cell,
-//! gives every worker its entries of it and carries frames between them until all is silent; what was dropped is
-//! marked at once. Cells are independent, so threads never wait for each other.
+//! Input: the entries of all workers by cell. Output: the dropped records, marked in the facts of their chunks and added to
+//! the report; at level `bytes` first the suspects, which [`compare`] decides once their items were read.
+//!
+//! The state machines and frames are those of a job over many machines. A thread has one [`Worker`] per worker of the job.
+//! It takes the next cell, gives every worker its entries, and passes frames between them until there are none. Cells are
+//! independent, so threads do not wait for each other.
 
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;
@@ -22,32 +25,32 @@ use umbel_dedup_engine::{
 use umbel_filter::HashRange;
 use umbel_step::Outbox;
 
-/// What the exchange came to.
+/// The result of the exchange.
 #[derive(Clone, Copy)]
 pub(crate) struct Outcome {
-    /// The plan it ran by.
+    /// The plan.
     pub(crate) plan: Plan,
-    /// What was sent and found.
+    /// Counters of what was sent and found.
     pub(crate) report: ExchangeReport,
-    /// Thread time of sorting, coding and settling.
-    pub(crate) settle_time: Duration,
+    /// Thread time of sorting, encoding and deciding.
+    pub(crate) exchange_time: Duration,
 }
 
-/// What the phase leaves.
+/// The state after all cells were exchanged.
 pub(crate) struct Exchange<'a> {
-    /// What it came to so far.
+    /// The result so far.
     pub(crate) outcome: Outcome,
     sample_report: ExchangeReport,
-    /// Level `bytes`: lanes whose workers still wait for items.
-    lanes: Vec<Lane<'a>>,
+    /// Level `bytes`: the state of each thread, whose workers wait for items.
+    states: Vec<ThreadState<'a>>,
 }
 
-/// Takes records whose items must be compared, at level `bytes`.
+/// Takes a record whose item must be compared, at level `bytes`.
 pub(crate) type SuspectSink<'a> = dyn Fn(Suspect) + Sync + 'a;
 
-/// Where the decisions about a cell go.
+/// Where decisions about records go.
 pub(crate) struct Decisions<'a> {
-    /// What reading has shown of each chunk; drops are marked there.
+    /// The facts of each chunk, in which drops are marked.
     pub(crate) facts: &'a [ChunkFacts],
     /// The report of dropped records, if there is one.
     pub(crate) dropped: Option<&'a DropRows>,
@@ -55,8 +58,8 @@ pub(crate) struct Decisions<'a> {
     pub(crate) suspect: &'a SuspectSink<'a>,
 }
 
-/// All workers of the job on one thread.
-struct Lane<'a> {
+/// The state of one thread: all workers of the job, and the frames between them.
+struct ThreadState<'a> {
     workers: Vec<Worker>,
     outbox: Outbox<Output>,
     /// Oldest first: frames of a stream must not overtake each other.
@@ -64,10 +67,10 @@ struct Lane<'a> {
     drops: Option<DropWriter<'a>>,
     /// Level `bytes`: the cells and workers that wait for items.
     compares: Vec<(u32, WorkerId)>,
-    settle_time: Duration,
+    exchange_time: Duration,
 }
 
-impl<'a> Lane<'a> {
+impl<'a> ThreadState<'a> {
     fn new(job: &Job<'_>, plan: Option<Plan>, dropped: Option<&'a DropRows>) -> Result<Self> {
         let mut outbox = Outbox::new();
         let mut workers = Vec::new();
@@ -84,18 +87,18 @@ impl<'a> Lane<'a> {
             mail: VecDeque::new(),
             drops: dropped.map(DropRows::writer),
             compares: Vec::new(),
-            settle_time: Duration::ZERO,
+            exchange_time: Duration::ZERO,
         })
     }
 
-    /// One step of one worker; its orders join the mail.
+    /// One step of one worker; its outputs join the mail.
     fn step(&mut self, worker: WorkerId, input: Input) -> Result<()> {
         self.workers[worker.index()].step(input, &mut self.outbox)?;
         self.mail.extend(self.outbox.take().into_iter().map(|order| (worker, order)));
         Ok(())
     }
 
-    /// Carries frames until all is silent; hands out what is left for the driver.
+    /// Passes frames until there are none, and calls `order` for all other outputs.
     fn carry(
         &mut self,
         mut order: impl FnMut(&mut Self, WorkerId, Output) -> Result<()>,
@@ -109,25 +112,26 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    fn settled(&mut self, decisions: &Decisions<'_>, drops: &Drops) -> Result<()> {
-        for &place in &drops.places {
-            decisions.facts[place.chunk() as usize].dropped.set(place.item());
+    fn record_drops(&mut self, decisions: &Decisions<'_>, drops: &Drops) -> Result<()> {
+        for &record_id in &drops.record_ids {
+            decisions.facts[record_id.chunk() as usize].dropped.set(record_id.item());
         }
         if let Some(writer) = &mut self.drops {
-            for (index, (&place, &kept)) in drops.places.iter().zip(&drops.kept).enumerate() {
+            for (index, (&record_id, &kept)) in drops.record_ids.iter().zip(&drops.kept).enumerate()
+            {
                 let rank = drops.ranks.get(index).copied().unwrap_or_default();
-                writer.append(DropRow { place, kept, rank })?;
+                writer.append(DropRow { record_id, kept, rank })?;
             }
         }
         Ok(())
     }
 
-    /// Exchanges what every worker was given, to the end.
+    /// Exchanges what the workers have got, to the end.
     fn decide(&mut self, decisions: &Decisions<'_>) -> Result<()> {
-        self.carry(|lane, worker, output| match output {
-            Output::Settled { drops, .. } => lane.settled(decisions, &drops),
+        self.carry(|state, worker, output| match output {
+            Output::Decided { drops, .. } => state.record_drops(decisions, &drops),
             Output::Compare { cell, suspects } => {
-                lane.compares.push((cell, worker));
+                state.compares.push((cell, worker));
                 suspects.into_iter().for_each(decisions.suspect);
                 Ok(())
             }
@@ -143,54 +147,59 @@ pub(crate) fn run<'a>(
     decisions: &Decisions<'a>,
     bar: &Bar<'_>,
 ) -> Result<Exchange<'a>> {
-    let mut sampling = Lane::new(job, None, None)?;
+    let mut sampling = ThreadState::new(job, None, None)?;
     let plan = plan(job, runs, decisions.facts, &mut sampling)?;
     let mut sample_report = ExchangeReport::default();
     sampling.workers.iter().for_each(|worker| sample_report += worker.report());
     let done = Mutex::new(Vec::new());
-    let work = |lane: &mut Lane<'a>, cell: usize| {
+    let work = |state: &mut ThreadState<'a>, cell: usize| {
         let watch = Stopwatch::start();
         let cell = u32::try_from(cell).expect("at most 2^20 cells");
         for id in job.worker_ids() {
             let CellEntries { entries, ranks } = runs.cell(id.0, cell)?;
-            lane.step(id, Input::Cell { cell, entries, ranks })?;
+            state.step(id, Input::Cell { cell, entries, ranks })?;
         }
         if plan.references.is_some() {
             let owner = u16::try_from(job.shape.owner(cell)).expect("at most 1,024 workers");
             let hashes = job.references.hashes(HashRange::cell(cell, job.cells()))?;
-            lane.step(WorkerId(owner), Input::References { cell, hashes })?;
+            state.step(WorkerId(owner), Input::References { cell, hashes })?;
         }
-        lane.decide(decisions)?;
-        if !plan.compares_bytes() && !lane.workers.iter().all(Worker::is_idle) {
+        state.decide(decisions)?;
+        if !plan.compares_bytes() && !state.workers.iter().all(Worker::is_idle) {
             bail!("cell {cell} was left undecided: a bug in the exchange");
         }
-        lane.settle_time += watch.elapsed();
+        state.exchange_time += watch.elapsed();
         bar.add(1)?;
         Ok(())
     };
-    let new_lane = || Lane::new(job, Some(plan), decisions.dropped);
-    let finish = |lane| {
-        lock(&done).push(lane);
+    let new_state = || ThreadState::new(job, Some(plan), decisions.dropped);
+    let finish = |state| {
+        lock(&done).push(state);
         Ok(())
     };
-    run_tasks(job.threads, job.cells().get() as usize, new_lane, work, finish)
+    run_tasks(job.threads, job.cells().get() as usize, new_state, work, finish)
         .context("exchange")?;
-    let outcome = Outcome { plan, report: sample_report, settle_time: Duration::ZERO };
-    let mut exchange = Exchange { outcome, sample_report, lanes: Vec::new() };
-    for mut lane in done.into_inner().expect("threads are done") {
-        lane.workers.iter().for_each(|worker| exchange.outcome.report += worker.report());
-        exchange.outcome.settle_time += lane.settle_time;
+    let outcome = Outcome { plan, report: sample_report, exchange_time: Duration::ZERO };
+    let mut exchange = Exchange { outcome, sample_report, states: Vec::new() };
+    for mut state in done.into_inner().expect("threads are done") {
+        state.workers.iter().for_each(|worker| exchange.outcome.report += worker.report());
+        exchange.outcome.exchange_time += state.exchange_time;
         if plan.compares_bytes() {
-            exchange.lanes.push(lane);
-        } else if let Some(writer) = lane.drops.take() {
+            exchange.states.push(state);
+        } else if let Some(writer) = state.drops.take() {
             writer.finish()?;
         }
     }
     Ok(exchange)
 }
 
-/// Counts and, where the coordinator asks for it, samples.
-fn plan(job: &Job<'_>, runs: &HashRuns, facts: &[ChunkFacts], lane: &mut Lane<'_>) -> Result<Plan> {
+/// Determines the plan from the counts of all workers, and from a sample if the coordinator orders one.
+fn plan(
+    job: &Job<'_>,
+    runs: &HashRuns,
+    facts: &[ChunkFacts],
+    state: &mut ThreadState<'_>,
+) -> Result<Plan> {
     let mut coordinator = Coordinator::new(job.shape, job.spec.filter)?;
     if let Some(references) = job.references.shape() {
         coordinator = coordinator.with_references(references)?;
@@ -203,7 +212,7 @@ fn plan(job: &Job<'_>, runs: &HashRuns, facts: &[ChunkFacts], lane: &mut Lane<'_
             worker,
             items: own().map(|(_, (_, facts))| facts.items).sum(),
             chunks_end: own().map(|(number, _)| number + 1).max().unwrap_or(0),
-            chunk_items_max: own().map(|(_, (_, facts))| facts.places).max().unwrap_or(0),
+            chunk_items_max: own().map(|(_, (_, facts))| facts.id_count).max().unwrap_or(0),
         };
         coordinator.step(counted, &mut outbox)?;
     }
@@ -211,10 +220,10 @@ fn plan(job: &Job<'_>, runs: &HashRuns, facts: &[ChunkFacts], lane: &mut Lane<'_
         for order in outbox.take() {
             match order {
                 CoordinatorOutput::Plan(plan) => return Ok(plan),
-                CoordinatorOutput::Sample(order) => sample(job, runs, order, lane)?,
+                CoordinatorOutput::Sample(order) => sample(job, runs, order, state)?,
             }
         }
-        lane.carry(|_, owner, output| {
+        state.carry(|_, owner, output| {
             let Output::Sampled { entries, candidates } = output else {
                 bail!("unexpected order in the sample: {output:?}");
             };
@@ -224,8 +233,13 @@ fn plan(job: &Job<'_>, runs: &HashRuns, facts: &[ChunkFacts], lane: &mut Lane<'_
     }
 }
 
-/// Gives every worker its sample.
-fn sample(job: &Job<'_>, runs: &HashRuns, order: SampleOrder, lane: &mut Lane<'_>) -> Result<()> {
+/// Gives every worker its entries in the sample.
+fn sample(
+    job: &Job<'_>,
+    runs: &HashRuns,
+    order: SampleOrder,
+    state: &mut ThreadState<'_>,
+) -> Result<()> {
     for worker in job.worker_ids() {
         let mut lists = Vec::new();
         for owner in 0..job.shape.workers {
@@ -238,26 +252,26 @@ fn sample(job: &Job<'_>, runs: &HashRuns, order: SampleOrder, lane: &mut Lane<'_
         if job.references.shape().is_some() {
             let range = job.shape.sample_range(worker.0.into());
             let hashes = job.references.hashes(range)?;
-            lane.step(worker, Input::SampleReferences { hashes })?;
+            state.step(worker, Input::SampleReferences { hashes })?;
         }
-        lane.step(worker, Input::Sample { order, lists })?;
+        state.step(worker, Input::Sample { order, lists })?;
     }
     Ok(())
 }
 
-/// Level `bytes`: the workers that asked for items get them, cell by cell, and settle.
+/// Level `bytes`: gives the workers the items that they requested, cell by cell, and exchanges these to the end.
 ///
-/// `items` hands out the items of a cell, each with its worker.
+/// `items` returns the items of a cell, each with its worker.
 pub(crate) fn compare(
     exchange: &mut Exchange<'_>,
     items: impl Fn(u32) -> Result<Vec<(WorkerId, Item)>> + Sync,
     decisions: &Decisions<'_>,
 ) -> Result<()> {
-    let lanes: Vec<_> = exchange.lanes.drain(..).map(|lane| Mutex::new(Some(lane))).collect();
+    let states: Vec<_> = exchange.states.drain(..).map(|state| Mutex::new(Some(state))).collect();
     let report = Mutex::new(ExchangeReport::default());
     let work = |(): &mut (), task: usize| {
-        let mut lane = lock(&lanes[task]).take().expect("each lane is one task");
-        let mut compares = std::mem::take(&mut lane.compares);
+        let mut state = lock(&states[task]).take().expect("each state is one task");
+        let mut compares = std::mem::take(&mut state.compares);
         compares.sort_unstable();
         for asked in compares.chunk_by(|a, b| a.0 == b.0) {
             let cell = asked[0].0;
@@ -267,17 +281,17 @@ pub(crate) fn compare(
                 of_worker.entry(worker).or_default().push(item);
             }
             for (worker, items) in of_worker {
-                lane.step(worker, Input::Items { cell, items })?;
+                state.step(worker, Input::Items { cell, items })?;
             }
-            lane.decide(decisions)?;
+            state.decide(decisions)?;
         }
-        if !lane.workers.iter().all(Worker::is_idle) {
+        if !state.workers.iter().all(Worker::is_idle) {
             bail!("a cell was left undecided: a bug in the exchange");
         }
-        lane.workers.iter().for_each(|worker| *lock(&report) += worker.report());
-        lane.drops.map_or(Ok(()), DropWriter::finish)
+        state.workers.iter().for_each(|worker| *lock(&report) += worker.report());
+        state.drops.map_or(Ok(()), DropWriter::finish)
     };
-    run_tasks(lanes.len(), lanes.len(), || Ok(()), work, Ok).context("comparison of items")?;
+    run_tasks(states.len(), states.len(), || Ok(()), work, Ok).context("comparison of items")?;
     exchange.outcome.report = exchange.sample_report;
     exchange.outcome.report += *lock(&report);
     Ok(())

@@ -7,20 +7,20 @@ use umbel_files::UsageError;
 /// The port of an address without one: where `umbel serve` listens by default.
 const DEFAULT_PORT: u16 = 7300;
 
-/// How a filter of a cluster is written: `umbel://HOST[:PORT][,..]/FILTER`, or `umbel:///FILTER` if it is one of the
-/// cluster that does the job.
+/// The scheme of a filter's address: `umbel://HOST[:PORT][,..]/FILTER`, or `umbel:///FILTER` for a filter of the cluster that
+/// runs the job.
 pub(super) const SCHEME: &str = "umbel://";
 
 /// A filter of a cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FilterAddress {
-    /// Where it is; `None`: in the cluster that does the job.
+    /// The nodes of its cluster; `None`: the cluster that runs the job.
     pub(super) nodes: Option<String>,
     filter: String,
 }
 
 impl FilterAddress {
-    /// Whether this is meant as one, rather than as a file.
+    /// Whether this text is a filter's address and not a file name.
     pub fn is_meant(text: &str) -> bool {
         text.starts_with(SCHEME)
     }

@@ -1,4 +1,4 @@
-//! The footers of Parquet inputs: all are read before anything else, and what will not go together is refused there.
+//! The footers of Parquet inputs: all are read before anything else, and incompatible inputs are refused.
 
 use super::inputs::Source;
 use super::object_inputs::{each_of, opening_threads};
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use umbel_files::UsageError;
 use umbel_records::{Format, Granularity, KeyPath, ParquetFile, ParquetSelection};
 
-/// Reads the footers of all Parquet inputs, and refuses what cannot be compared or written.
+/// Reads the footers of all Parquet inputs, and refuses those that cannot be compared or written.
 ///
 /// # Errors
 ///
 /// A [`UsageError`] that names the files and what they differ in; any other error names the file that cannot be read.
 pub(crate) fn read_footers(spec: &JobSpec, is_written: bool, sources: &mut [Source]) -> Result<()> {
     if spec.granularity == Granularity::File {
-        return Ok(()); // Whole files are compared and copied, whatever is in them.
+        return Ok(()); // Whole files are compared and copied without regard to their format.
     }
     let is_written = is_written && !spec.annotates;
     let recent = Arc::new(RecentFiles::default());
@@ -25,7 +25,7 @@ pub(crate) fn read_footers(spec: &JobSpec, is_written: bool, sources: &mut [Sour
     let is_table = |index: &usize| sources[*index].format == Format::Parquet;
     let tables: Vec<usize> = (0..sources.len()).filter(is_table).collect();
     let threads = opening_threads(sources);
-    // A few at a time: a job may have more files than a process may hold open.
+    // A few at a time: a job may have more files than a process may have open.
     for window in tables.chunks(threads) {
         let open = |at: usize| {
             let source: &Source = &sources[window[at]];
@@ -61,7 +61,7 @@ pub(crate) fn read_footers(spec: &JobSpec, is_written: bool, sources: &mut [Sour
     Ok(())
 }
 
-/// The first Parquet input, which the others must go with.
+/// The first Parquet input, with which the others must be compatible.
 struct FirstTable {
     name: String,
     file: ParquetFile,
@@ -91,7 +91,7 @@ impl FirstTable {
     }
 }
 
-/// Whether all inputs go into one Parquet file.
+/// Whether all inputs are written to one Parquet file.
 fn check_output(spec: &JobSpec, sources: &[Source]) -> Result<bool> {
     let Some(table) = sources.iter().find(|source| source.format == Format::Parquet) else {
         return Ok(false);

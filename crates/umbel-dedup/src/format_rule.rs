@@ -1,13 +1,13 @@
-//! Which format a file has: as told, by its content, by its name; and the dialect of its table.
+//! The format of a file: as given by the user, else by its content, else by its name; and the dialect of tables.
 
 use umbel_records::Format;
 
-/// How formats of files are found.
+/// The rule by which formats of files are determined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FormatRule {
-    /// That of all files; `None`: by content or name.
+    /// The format that the user has given for all files; `None`: by content or name.
     pub told: Option<Format>,
-    /// What stands between the fields of tables; `None`: as their format says.
+    /// The delimiter of tables; `None`: that of their format.
     pub delimiter: Option<u8>,
     /// Whether tables have no header row.
     pub is_headless: bool,
@@ -20,8 +20,7 @@ impl From<Format> for FormatRule {
 }
 
 impl FormatRule {
-    /// The format of a file of which content and name say this. Where a dialect of tables is told, whatever would be text is
-    /// a table.
+    /// The format of a file, given what content and name show. If the user has given a dialect of tables, text is a table.
     #[must_use]
     pub fn format_of(self, by_content: Option<Format>, by_name: Format) -> Format {
         let has_dialect = self.delimiter.is_some() || self.is_headless;

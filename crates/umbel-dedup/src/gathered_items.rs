@@ -1,17 +1,17 @@
-//! Hashes of the items of inputs, for programs that want nothing else of them: read once, in parallel, and gathered by hash
-//! range, in memory as far as they may take some, the rest on scratch disk.
+//! Hashes of the items of inputs, for other programs: reads the inputs once, in parallel, and gathers the hashes by hash
+//! range, in memory up to a limit, the rest on scratch disk.
 //!
 //! ```text
 //! ItemSource --open--> OpenedItems --gather--> GatheredItems: group 0, group 1, … by the upper bits of the hash
-//!                                  --find----> which record that was, once something is wrong with an item
+//!                                  --find----> the records of given items, for error messages
 //! ```
 //!
-//! Inputs are found, cut and read as those of a job. Where numbers are wanted, each comes from a field of its record.
+//! Inputs are found, cut and read like those of a job. If numbers are wanted, each comes from a field of its record.
 
 use super::bad::{BadCause, BadRecord};
 use super::best::BestField;
 use super::chunks::{Chunk, cut};
-use super::content::{Found, Spot, open_content, read_on};
+use super::content::{Found, Position, open_content, read_on};
 use super::footers::read_footers;
 use super::format_rule::FormatRule;
 use super::headers::read_headers;
@@ -33,32 +33,32 @@ use umbel_files::{FileRoles, UsageError};
 use umbel_filter::{ItemHash, ItemHasher};
 use umbel_records::{Granularity, Normaliser, Score, ScoreValue, item_before, records_ending};
 
-/// Bytes of a hash, and of a number behind it.
+/// Bytes of a hash, and of a hash with a number.
 const HASH_BYTES: usize = 16;
 const NUMBER_BYTES: usize = 8;
 
-/// What is read, and what of it is an item.
+/// The inputs, and what of them is an item.
 #[derive(Clone, Debug)]
 pub struct ItemSource {
     /// Files, directories, globs, `-`, objects.
     pub inputs: Vec<String>,
     /// How records are cut.
     pub format: FormatRule,
-    /// What of a record is its item: a line, a key or the record.
+    /// The part of a record that is its item: the line, a key or the record.
     pub granularity: Granularity,
-    /// What of items does not count, in order.
+    /// The normalisations of items, in order.
     pub normalise: Vec<Normaliser>,
-    /// The field whose number goes with each item, if one does: a whole number.
+    /// The field with the number of each item, a whole number, if items have numbers.
     pub number: Option<String>,
-    /// The largest number that may go with an item.
+    /// The largest allowed number.
     pub number_max: u64,
     /// Directory for scratch files.
     pub scratch: PathBuf,
-    /// Memory in bytes for hashes; more of them go to scratch files.
+    /// Memory in bytes for hashes; further ones go to scratch files.
     pub memory_bytes: u64,
 }
 
-/// Inputs that were found and can be read as they are to be.
+/// Inputs that were found and opened.
 pub struct OpenedItems<'o> {
     spec: JobSpec,
     number_max: u64,
@@ -68,14 +68,14 @@ pub struct OpenedItems<'o> {
     observer: &'o dyn Observer,
 }
 
-/// A record whose item was looked for.
+/// A record with an item that was searched for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundRecord {
-    /// Its file, as people call it.
+    /// The name of its file.
     pub file: String,
     /// Its number in the file, from 1.
     pub record: u64,
-    /// The number that goes with its item, or 0.
+    /// The number of its item, or 0.
     pub number: u64,
 }
 
@@ -89,7 +89,7 @@ impl std::fmt::Display for FoundRecord {
 #[derive(Clone, Copy)]
 struct Seen<'a> {
     /// Number of the record in its chunk, from 0.
-    place: u64,
+    number: u64,
     /// Its bytes.
     item: &'a [u8],
     rank: Rank,
@@ -100,7 +100,7 @@ impl ItemSource {
     ///
     /// # Errors
     ///
-    /// As for inputs of a job.
+    /// As for the inputs of a job.
     pub fn open(self, observer: &dyn Observer) -> Result<OpenedItems<'_>> {
         let number = self.number.clone().map(|field| BestField { field, smallest: true });
         let (number_max, scratch, memory_bytes) =
@@ -129,7 +129,7 @@ impl ItemSource {
 }
 
 impl OpenedItems<'_> {
-    /// Notes the inputs, so that no output takes their place.
+    /// Registers the inputs, so that no output replaces one.
     pub fn add_to(&self, roles: &mut FileRoles) {
         for source in self.sources.iter().filter(|source| !source.is_object()) {
             match (&source.identity, source.inode) {
@@ -140,11 +140,11 @@ impl OpenedItems<'_> {
         }
     }
 
-    /// Reads all items and gathers their hashes in 2^`group_bits` groups, by the upper bits of the hash; at most 2^16.
+    /// Reads all items and gathers their hashes in 2^`group_bits` groups, at most 2^16, by the upper bits of the hash.
     ///
     /// # Errors
     ///
-    /// The first record without an item, or without the number that it must have; if something cannot be read or written.
+    /// The first record without an item, or without a valid number; an input that cannot be read; a full disk.
     pub fn gather(&self, hasher: ItemHasher, group_bits: u8) -> Result<GatheredItems> {
         let group_bits = group_bits.min(16);
         let groups = 1usize << group_bits;
@@ -194,7 +194,7 @@ impl OpenedItems<'_> {
         })
     }
 
-    /// The first records whose items these are, at most so many, in input order: everything is read again.
+    /// The first records with these items, at most as many as given, in input order. Reads the inputs again.
     ///
     /// # Errors
     ///
@@ -210,7 +210,7 @@ impl OpenedItems<'_> {
             self.read(task, &mut |seen| {
                 let number = self.number_of(task, seen)?.unwrap_or(0);
                 if wanted(hasher.hash(seen.item), number) {
-                    let record = self.records_before(task)? + seen.place + 1;
+                    let record = self.records_before(task)? + seen.number + 1;
                     let file = self.source(task).name.clone();
                     found.push(FoundRecord { file, record, number });
                 }
@@ -227,10 +227,10 @@ impl OpenedItems<'_> {
         &self.sources[self.chunks[task].source]
     }
 
-    /// The number that goes with an item, where numbers do.
+    /// The number of an item, if items have numbers.
     fn number_of(&self, task: usize, seen: Seen<'_>) -> Result<Option<u64>> {
         let Some(BestField { field, .. }) = &self.spec.best else { return Ok(None) };
-        // Ranks of the smallest number are its image; what has no number has the last rank.
+        // The ranker maps numbers to ranks, and a record without a number to the last rank.
         let value = (seen.rank != Rank(u64::MAX)).then(|| Score::from_image(seen.rank.0).value());
         let whole = match value {
             Some(ScoreValue::Integer(value)) => u64::try_from(value).ok(),
@@ -239,7 +239,7 @@ impl OpenedItems<'_> {
         match whole.filter(|number| *number <= self.number_max) {
             Some(number) => Ok(Some(number)),
             None => {
-                let record = self.records_before(task)? + seen.place + 1;
+                let record = self.records_before(task)? + seen.number + 1;
                 Err(InputError::Bad(format!(
                     "{}: record {record}: `{field}` is no whole number from 0 to {}",
                     self.source(task).name,
@@ -250,7 +250,7 @@ impl OpenedItems<'_> {
         }
     }
 
-    /// Records of the file in front of a chunk: they are counted only for messages.
+    /// The number of records of the file before a chunk, for messages. It is counted by reading them.
     fn records_before(&self, task: usize) -> Result<u64> {
         let mut count = 0;
         let source = self.chunks[task].source;
@@ -265,15 +265,15 @@ impl OpenedItems<'_> {
         Ok(count)
     }
 
-    /// Hands out the items of a chunk, in order, until `take` has enough.
+    /// Calls `take` for the items of a chunk, in order, until it returns false.
     fn read(&self, task: usize, take: &mut dyn FnMut(Seen<'_>) -> Result<bool>) -> Result<()> {
-        self.visit(task, &mut |place, found| match found {
-            Found::Item(item, rank) => take(Seen { place, item, rank }),
+        self.visit(task, &mut |number, found| match found {
+            Found::Item(item, rank) => take(Seen { number, item, rank }),
             Found::Exempt | Found::LeftOut => Ok(true),
             Found::Hashed { .. } => refuse!("whole files are no items here"),
             Found::Bad { content_offset, error } => {
                 let cause = BadCause::Item(error);
-                Err(self.bad(task, BadRecord { record: place, content_offset, cause }))
+                Err(self.bad(task, BadRecord { record: number, content_offset, cause }))
             }
         })
     }
@@ -285,14 +285,14 @@ impl OpenedItems<'_> {
         }
     }
 
-    /// Hands out the places of a chunk, in order, until `take` has enough.
+    /// Calls `take` for the positions of a chunk, in order, until it returns false.
     fn visit(
         &self,
         task: usize,
         take: &mut dyn FnMut(u64, Found<'_>) -> Result<bool>,
     ) -> Result<()> {
         let (chunk, source) = (self.chunks[task], self.source(task));
-        // Nothing here has a scope, so the hasher of whole files is never asked.
+        // Whole files are not items here, so this hasher is not used.
         let hasher = Scope::Global.hasher(ItemHasher::Xxh3 { seed: 0 }, source, None);
         let ranker = match &self.spec.best {
             Some(best) => {
@@ -301,28 +301,28 @@ impl OpenedItems<'_> {
             None => None,
         };
         let mut content = open_content(source, chunk, &self.spec, hasher, ranker)?;
-        let (mut place, mut goes_on) = (0, true);
+        let (mut number, mut goes_on) = (0, true);
         while goes_on {
             match read_on(&mut *content, source)? {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
                     let (content_offset, cause) = (content.content_offset(), BadCause::Read(error));
-                    return Err(self.bad(task, BadRecord { record: place, content_offset, cause }));
+                    return Err(self.bad(task, BadRecord { record: number, content_offset, cause }));
                 }
             }
             if let Some((block, end)) = content.lines() {
                 for record in records_ending(block, end) {
                     let found = Found::Item(item_before(record, end), Rank::default());
-                    goes_on = goes_on && take(place, found)?;
-                    place += 1;
+                    goes_on = goes_on && take(number, found)?;
+                    number += 1;
                 }
                 continue;
             }
             content
-                .hand_out(&|_| true, &mut |spot: Spot, found| {
-                    place = spot.place + 1;
-                    goes_on = take(spot.place, found)?;
+                .hand_out(&|_| true, &mut |spot: Position, found| {
+                    number = spot.number + 1;
+                    goes_on = take(spot.number, found)?;
                     Ok(goes_on)
                 })
                 .with_context(|| source.name.clone())?;
@@ -331,7 +331,7 @@ impl OpenedItems<'_> {
     }
 }
 
-/// The bit of the tag that a key begins with: a small letter, which says of which type its first value is.
+/// The bit of a key's tag, the small letter at its beginning, which names the type of its first value.
 fn tag_bit(item: &[u8]) -> u32 {
     match item.first() {
         Some(tag @ b'a'..=b'z') => 1 << (tag - b'a'),
@@ -352,7 +352,7 @@ fn word(piece: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(piece[at..at + 8].try_into().expect("8 bytes"))
 }
 
-/// The hashes of all items, by the upper bits of the hash.
+/// The hashes of all items, in groups by the upper bits of the hash.
 pub struct GatheredItems {
     store: GroupedBytes,
     has_numbers: bool,
@@ -362,7 +362,7 @@ pub struct GatheredItems {
 }
 
 impl GatheredItems {
-    /// Items that there are, equal ones included.
+    /// Number of items, including equal ones.
     pub fn item_count(&self) -> u64 {
         self.item_count
     }
@@ -373,13 +373,13 @@ impl GatheredItems {
     }
 
     /// The tags that items begin with, if they are keys: `s` of texts, `d` of numbers, see
-    /// [`ItemExtractor`](umbel_records::ItemExtractor). Letters in order; of lines they mean nothing.
+    /// [`ItemExtractor`](umbel_records::ItemExtractor). The letters are in order; for lines they have no meaning.
     pub fn tags(&self) -> String {
         let has = |tag: &u8| self.tags & (1 << (tag - b'a')) != 0;
         (b'a'..=b'z').filter(has).map(char::from).collect()
     }
 
-    /// The hashes of a group, in no particular order, with equal ones.
+    /// The hashes of a group, in no particular order, including equal ones.
     ///
     /// # Errors
     ///
@@ -395,7 +395,7 @@ impl GatheredItems {
         Ok(pieces.iter().map(|piece| hash_of(piece)).collect())
     }
 
-    /// The same with the number of each, or 0.
+    /// The hashes of a group as above, each with its number, or 0.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Groups of equal records: how many there are, how large, and which are the largest.
 //!
-//! A group is a kept record and what was dropped for it. Drops come sorted by the kept record, so one pass that counts
-//! equal neighbours sees every group, whatever its size.
+//! A group is a kept record and the records dropped for it. Drops are sorted by the kept record, so one pass that counts
+//! equal neighbours finds every group, whatever its size.
 
 use super::json_lines::JsonLines;
 use super::report::{Name, Names};
@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use umbel_dedup_engine::{Place, RecordPart};
+use umbel_dedup_engine::{RecordId, RecordPart};
 
 /// How many of the largest groups the summary names.
 const MOST_REPEATED_MAX: usize = 20;
 
-/// Calls back for every group in the order of the kept records: where that one was read, and how many records there are.
+/// Calls `take` for every group, in the order of the kept records, with the kept record and the size.
 pub(crate) fn for_each_group(
     by_kept: &SortedRows<2>,
-    mut take: impl FnMut(Place, u64) -> Result<()>,
+    mut take: impl FnMut(RecordId, u64) -> Result<()>,
 ) -> Result<()> {
     let mut rows = by_kept.read()?;
     let mut open: Option<(u64, u64)> = None;
@@ -29,51 +29,51 @@ pub(crate) fn for_each_group(
             Some((same, size)) if *same == kept => *size += 1,
             _ => {
                 if let Some((kept, size)) = open.replace((kept, 2)) {
-                    take(Place::from_bits(kept), size)?;
+                    take(RecordId::from_bits(kept), size)?;
                 }
             }
         }
     }
-    open.map_or(Ok(()), |(kept, size)| take(Place::from_bits(kept), size))
+    open.map_or(Ok(()), |(kept, size)| take(RecordId::from_bits(kept), size))
 }
 
-/// What one worker of many tells of its groups.
+/// The totals of one worker's groups, for the summary of all workers.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct ToldGroups {
+pub(crate) struct GroupTotals {
     by_power: Vec<u64>,
     records_by_power: Vec<u64>,
     largest: u64,
-    /// Size and kept record of the largest ones.
+    /// Size and kept record of the largest groups.
     most_repeated: Vec<(u64, u64)>,
-    /// Where records have parts: which one each kept place above is, as record and part.
+    /// If records have parts: record and part that each kept record above stands for.
     parts: Vec<(u64, u64)>,
 }
 
-impl ToldGroups {
-    /// The same, and which parts the kept places are.
+impl GroupTotals {
+    /// Adds record and part of each kept record.
     ///
     /// # Errors
     ///
     /// As `part_of`.
     pub(crate) fn with_parts(
         mut self,
-        part_of: impl Fn(Place) -> Result<RecordPart>,
+        part_of: impl Fn(RecordId) -> Result<RecordPart>,
     ) -> Result<Self> {
         let part = |&(_, kept): &(u64, u64)| {
-            part_of(Place::from_bits(kept)).map(|RecordPart { record, part }| (record, part))
+            part_of(RecordId::from_bits(kept)).map(|RecordPart { record, part }| (record, part))
         };
         self.parts = self.most_repeated.iter().map(part).collect::<Result<_>>()?;
         Ok(self)
     }
 
-    /// The parts that were told.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = (Place, RecordPart)> + '_ {
-        let kept = self.most_repeated.iter().map(|&(_, kept)| Place::from_bits(kept));
+    /// The kept records with their parts, if these were added.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (RecordId, RecordPart)> + '_ {
+        let kept = self.most_repeated.iter().map(|&(_, kept)| RecordId::from_bits(kept));
         kept.zip(self.parts.iter().map(|&(record, part)| RecordPart { record, part }))
     }
 }
 
-/// What the summary says of groups.
+/// Counts groups for the summary.
 #[derive(Clone, Default)]
 pub(crate) struct GroupFacts {
     /// Groups by the whole part of the binary logarithm of their size.
@@ -81,13 +81,13 @@ pub(crate) struct GroupFacts {
     /// Records in these groups.
     records_by_power: Vec<u64>,
     largest: u64,
-    /// The largest ones; of equal sizes the first in input order. The least of them is on top.
-    most_repeated: BinaryHeap<Reverse<(u64, Reverse<Place>)>>,
+    /// The largest groups; among equal sizes the first in input order. The smallest of them is on top of the heap.
+    most_repeated: BinaryHeap<Reverse<(u64, Reverse<RecordId>)>>,
 }
 
 impl GroupFacts {
     /// Counts the next group in the order of the kept records.
-    pub(crate) fn add(&mut self, kept: Place, size: u64) {
+    pub(crate) fn add(&mut self, kept: RecordId, size: u64) {
         let power = size.ilog2() as usize;
         self.count(power, 1, size);
         self.largest = self.largest.max(size);
@@ -116,27 +116,27 @@ impl GroupFacts {
         Ok((groups, most_repeated.into()))
     }
 
-    /// In a form that travels.
-    pub(crate) fn told(&self) -> ToldGroups {
-        let row = |Reverse((size, Reverse(kept))): &Reverse<(u64, Reverse<Place>)>| {
+    /// The totals.
+    pub(crate) fn totals(&self) -> GroupTotals {
+        let row = |Reverse((size, Reverse(kept))): &Reverse<(u64, Reverse<RecordId>)>| {
             (*size, kept.to_bits())
         };
         let mut most_repeated: Vec<(u64, u64)> = self.most_repeated.iter().map(row).collect();
         most_repeated.sort_unstable();
         let (by_power, largest) = (self.by_power.clone(), self.largest);
         let records_by_power = self.records_by_power.clone();
-        ToldGroups { by_power, records_by_power, largest, most_repeated, parts: Vec::new() }
+        GroupTotals { by_power, records_by_power, largest, most_repeated, parts: Vec::new() }
     }
 
-    /// Adds what another worker has told.
-    pub(crate) fn add_told(&mut self, told: &ToldGroups) {
-        let rows = told.by_power.iter().zip(&told.records_by_power);
+    /// Adds the totals of another worker.
+    pub(crate) fn add_totals(&mut self, totals: &GroupTotals) {
+        let rows = totals.by_power.iter().zip(&totals.records_by_power);
         for (power, (groups, records)) in rows.enumerate().take(u64::BITS as usize) {
             self.count(power, *groups, *records);
         }
-        self.largest = self.largest.max(told.largest);
-        for &(size, kept) in &told.most_repeated {
-            self.name(Place::from_bits(kept), size);
+        self.largest = self.largest.max(totals.largest);
+        for &(size, kept) in &totals.most_repeated {
+            self.name(RecordId::from_bits(kept), size);
         }
     }
 
@@ -151,7 +151,7 @@ impl GroupFacts {
     }
 
     /// Names a group if it is one of the largest.
-    fn name(&mut self, kept: Place, size: u64) {
+    fn name(&mut self, kept: RecordId, size: u64) {
         self.most_repeated.push(Reverse((size, Reverse(kept))));
         if self.most_repeated.len() > MOST_REPEATED_MAX {
             self.most_repeated.pop();
@@ -184,13 +184,13 @@ impl<'a> GroupList<'a> {
     }
 
     /// Adds the next group in the order of the kept records.
-    pub(crate) fn add(&mut self, kept: Place, size: u64) -> Result<()> {
+    pub(crate) fn add(&mut self, kept: RecordId, size: u64) -> Result<()> {
         let name = self.names.name(kept)?;
         let Name { worker, file: kept_file, record: kept_record, part: kept_part } = name;
         self.lines.add(&Line { kept_worker: worker, kept_file, kept_record, kept_part, size })
     }
 
-    /// Writes what is held back.
+    /// Writes the buffered lines.
     pub(crate) fn complete(self) -> Result<Complete> {
         self.lines.complete()
     }
@@ -213,7 +213,7 @@ mod tests {
         }
         let mut facts = GroupFacts::default();
         let mut groups = Vec::new();
-        let take = |kept: Place, size| {
+        let take = |kept: RecordId, size| {
             facts.add(kept, size);
             groups.push((kept.to_bits(), size));
             Ok(())

@@ -1,18 +1,18 @@
-//! Where the runs of entries are until the exchange: in memory as far as they fit, the rest on scratch disk.
+//! Stores the runs of entries until the exchange: in memory as far as they fit, the rest on scratch disk.
 
 use super::spill::ScratchFile;
 use crate::error::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use umbel_dedup_engine::{Entry, Place, Rank};
+use umbel_dedup_engine::{Entry, Rank, RecordId};
 use umbel_filter::{CellCount, ItemHash};
 
-/// Bytes of an entry in a run, where entries rank and where they do not.
+/// Bytes of an entry in a run, with and without a rank.
 pub(crate) const fn entry_bytes(is_ranked: bool) -> usize {
     if is_ranked { 28 } else { 20 }
 }
 
-/// Entries and, where they rank, the rank of each.
+/// Entries, and their ranks if they have any.
 #[derive(Default, PartialEq, Debug)]
 pub(crate) struct CellEntries {
     pub(crate) entries: Vec<Entry>,
@@ -23,7 +23,8 @@ pub(crate) struct CellEntries {
 pub(crate) struct Run {
     /// Number in the chunk of the run's item 0.
     pub(crate) first_item: u64,
-    /// First entry of each cell, and the number of all entries; none if the run is shorter than that table would be.
+    /// Index of the first entry of each cell, and the number of all entries; empty if the run is shorter than
+    /// that table.
     pub(crate) offsets: Vec<u32>,
     /// The entries.
     pub(crate) bytes: Vec<u8>,
@@ -53,7 +54,7 @@ pub(crate) struct RunStore {
 }
 
 impl RunStore {
-    /// A store that holds this much in memory and puts the rest into the scratch file.
+    /// A store that takes this much memory and writes further runs to the scratch file.
     pub(crate) fn new(resident_bytes_max: u64, scratch: Arc<ScratchFile>) -> Self {
         let runs = Mutex::new(Vec::new());
         Self { resident_bytes_max, resident_bytes: AtomicU64::new(0), scratch, runs }
@@ -62,7 +63,7 @@ impl RunStore {
     /// Stores a run of a worker's chunk.
     pub(crate) fn push(&self, worker: u16, chunk: u32, run: Run) -> Result<()> {
         let Run { first_item, offsets, bytes } = run;
-        // The table of a run that stays in memory is counted with it.
+        // The table remains in memory, and is counted with the run.
         let length = (bytes.len() + 4 * offsets.len()) as u64;
         let run_bytes = bytes.len();
         let resident = self.resident_bytes.fetch_add(length, Ordering::Relaxed) + length;
@@ -77,7 +78,7 @@ impl RunStore {
         Ok(())
     }
 
-    /// No more runs come: they can be read, cell by cell.
+    /// Ends the input; then runs can be read cell by cell.
     pub(crate) fn finish(self, workers: u32, cells: CellCount, is_ranked: bool) -> HashRuns {
         let mut runs = self.runs.into_inner().expect("no thread panics while it holds the lock");
         runs.sort_by_key(|run| (run.worker, run.chunk, run.first_item));
@@ -97,7 +98,7 @@ pub(crate) struct HashRuns {
     scratch: Arc<ScratchFile>,
 }
 
-/// A word of an entry as it is stored: hi, lo, number in the run and perhaps rank, little-endian.
+/// A word of a stored entry: hi, lo, number in the run, perhaps rank, all little-endian.
 fn word<const ENTRY_BYTES: usize>(entry: &[u8; ENTRY_BYTES], at: usize) -> u64 {
     u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"))
 }
@@ -122,8 +123,8 @@ impl HashRuns {
             entries.reserve(stored.len());
             entries.extend(stored.iter().map(|entry| {
                 let number = u32::from_le_bytes(entry[16..20].try_into().expect("4 bytes"));
-                let place = Place::new(run.chunk, run.first_item + u64::from(number));
-                Entry { hash: ItemHash::new(word(entry, 0), word(entry, 8)), place }
+                let record_id = RecordId::new(run.chunk, run.first_item + u64::from(number));
+                Entry { hash: ItemHash::new(word(entry, 0), word(entry, 8)), record_id }
             }));
             if ENTRY_BYTES == entry_bytes(true) {
                 ranks.extend(stored.iter().map(|entry| Rank(word(entry, 20))));
@@ -185,7 +186,7 @@ mod tests {
                     let hash = hash(u64::from(chunk) * 1000 + item);
                     let rank = Rank(hash.lo() / 3);
                     assert_eq!(builder.push(hash, item, rank), None);
-                    let entry = Entry { hash, place: Place::new(chunk, item) };
+                    let entry = Entry { hash, record_id: RecordId::new(chunk, item) };
                     let expected = &mut expected[cells.cell_of(hash.hi()) as usize];
                     expected.entries.push(entry);
                     expected.ranks.extend(is_ranked.then_some(rank));

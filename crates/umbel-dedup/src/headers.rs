@@ -1,4 +1,4 @@
-//! Header rows of tables: read before anything else, and compared where one must stand for all.
+//! Header rows of tables: read before anything else, and compared if one output has one header for all.
 
 use super::inputs::Source;
 use super::object_inputs::{each_of, opening_threads};
@@ -22,7 +22,7 @@ pub(crate) fn read_headers(sources: &mut [Source]) -> Result<()> {
         if let (Err(_), Some(failure)) = (&header, source.failure()) {
             return Err(failure);
         }
-        // Damage is reported when the file is read in earnest, and then nothing of it is left but the damage.
+        // Damage is reported by the first reading, which then finds no records.
         Ok(header.ok().flatten().map(Arc::new))
     };
     let headers = each_of(opening_threads(sources), sources.len(), read)?;
@@ -32,7 +32,7 @@ pub(crate) fn read_headers(sources: &mut [Source]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses tables whose header would have to stand for others, but differs from theirs.
+/// Refuses tables with different headers that are to be written to one output.
 ///
 /// # Errors
 ///

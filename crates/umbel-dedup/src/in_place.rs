@@ -1,8 +1,8 @@
-//! `--in-place`: every input file is replaced by what stays of it.
+//! `--in-place`: replaces every input file by its kept records.
 //!
-//! Outputs are those of a directory that is the input itself, each under the name of its input. What could not be
-//! replaced, or would mean more than a new content, is refused before anything is read: pipes, objects, links, one file
-//! under two names.
+//! Outputs are those of an output directory, each with the name of its input. Inputs that cannot be replaced, or of which
+//! more than the content would change, are refused before anything is read: pipes, objects, links, one file under two
+//! names.
 
 use super::inputs::Source;
 use super::spec::JobSpec;
@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use umbel_files::Inode;
 use umbel_files::UsageError;
 
-/// Most files that are held open until all are done, each with a lock of its own; of more, one lock in the directory that
-/// they have in common stands for all. A quarter of the 1,024 files that a process may usually open.
+/// Most temporary files with a lock of their own, which stay open until the end; with more files, one locked file in their
+/// common directory marks all as in use. A quarter of the 1,024 files that a process may usually open.
 pub(crate) const OWN_LOCKS_MAX: usize = 256;
 
-/// Refuses inputs that cannot be replaced by what stays of them.
+/// Refuses inputs that cannot be replaced.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Inputs of a job: what is known of each before it is read, and how it is opened.
+//! The inputs of a job: what is known of each before it is read, and how it is opened.
 
 use super::addresses::is_object;
 use super::format_rule::FormatRule;
@@ -20,50 +20,50 @@ use umbel_records::{
     ScoreExtractor, Stored, TableHeader, TextField,
 };
 
-/// Bytes that tell a compression from its magic.
+/// Bytes by which a compression is recognised.
 const HEAD_BYTES: usize = 64;
 
-/// Where a source's bytes are.
+/// The location of a source's bytes.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
-    /// A regular file, opened when it is read: a job may have more files than a process may hold open.
+pub(super) enum Location {
+    /// A regular file, opened when it is read, because a job may have more files than a process may have open.
     Path(PathBuf),
-    /// The same, which must be below one of these folders whenever it is opened.
+    /// The same, but it must be below one of these folders whenever it is opened.
     Below(Roots, PathBuf),
-    /// An open file without a (lasting) name.
+    /// An open file without a (permanent) name.
     Open(Arc<File>),
     /// An object of a store.
     Object(Arc<Object>),
-    /// Nothing that could be opened.
+    /// A file that could not be opened.
     Unreadable(Arc<Unreadable>),
 }
 
 /// One input file.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// What people call it: the path as given, or `-`.
+    /// Its name in messages: the path as given, or `-`.
     pub(crate) name: String,
     /// Its path below the output directory.
     pub(crate) relative: PathBuf,
-    /// Its whole path, of which links were resolved but its own.
+    /// Its absolute path with links resolved, except for the file's own.
     pub(crate) absolute: PathBuf,
-    /// Which file it is, however it was spelled; `None` for a pipe.
+    /// Identifies the file, however its path was given; `None` for a pipe.
     pub(crate) identity: Option<PathBuf>,
-    /// Which one, however many links lead to it; `None` for a pipe and for an object.
+    /// Identifies the file, whatever links lead to it; `None` for a pipe and for an object.
     pub(crate) inode: Option<Inode>,
-    /// Stored bytes, as of the start of the job.
+    /// Stored bytes at the start of the job.
     pub(crate) bytes: u64,
-    /// How it is packed.
+    /// Its compression.
     pub(crate) compression: Compression,
     /// How records are cut.
     pub(crate) format: Format,
-    /// Of Parquet, what its footer says, once it was read.
+    /// Of Parquet, the content of the footer, once it was read.
     pub(crate) row_groups: Option<Arc<RowGroups>>,
-    /// Of a table, its header row, once it was read; a table without any row has none.
+    /// Of a table, the header row, once it was read; a table without rows has none.
     pub(crate) header: Option<Arc<TableHeader>>,
-    /// Whether its bytes are only copied: nothing in it is compared.
+    /// Whether it is copied as a whole, and nothing in it is compared.
     pub(crate) is_copied: bool,
-    pub(super) place: Place,
+    pub(super) location: Location,
 }
 
 impl Source {
@@ -73,7 +73,7 @@ impl Source {
         relative: PathBuf,
         bytes: u64,
         (compression, format): (Compression, Format),
-        place: Place,
+        location: Location,
     ) -> Self {
         let (identity, inode, row_groups, header) = (None, None, None, None);
         Self {
@@ -88,43 +88,43 @@ impl Source {
             row_groups,
             header,
             is_copied: false,
-            place,
+            location,
         }
     }
 
-    /// Its bytes.
+    /// Opens its bytes.
     pub(crate) fn open(&self) -> Result<Stored> {
-        match &self.place {
-            Place::Open(file) => Ok(Stored::File(Arc::clone(file))),
-            Place::Path(path) => {
+        match &self.location {
+            Location::Open(file) => Ok(Stored::File(Arc::clone(file))),
+            Location::Path(path) => {
                 let file =
                     File::open(path).with_context(|| format!("{}: cannot open", self.name))?;
                 Ok(Stored::File(Arc::new(file)))
             }
-            Place::Below(roots, path) => {
+            Location::Below(roots, path) => {
                 let file =
                     below(roots, path).with_context(|| format!("{}: cannot open", self.name))?;
                 Ok(Stored::File(Arc::new(file)))
             }
-            Place::Object(object) => Ok(Stored::Remote(Arc::clone(object) as _)),
-            Place::Unreadable(nothing) => Ok(Stored::Remote(Arc::clone(nothing) as _)),
+            Location::Object(object) => Ok(Stored::Remote(Arc::clone(object) as _)),
+            Location::Unreadable(nothing) => Ok(Stored::Remote(Arc::clone(nothing) as _)),
         }
     }
 
-    /// Permissions and owner, of a file that is still there.
+    /// Permissions and owner, if it is a file that still exists.
     pub(crate) fn likeness(&self) -> Option<Likeness> {
         Likeness::of(&self.file_metadata()?)
     }
 
-    /// When it was written last, if it is a file that is still there.
+    /// Its modification time, if it is a file that still exists.
     pub(crate) fn modified(&self) -> Option<SystemTime> {
         self.file_metadata()?.modified().ok()
     }
 
     fn file_metadata(&self) -> Option<Metadata> {
-        match &self.place {
-            Place::Path(path) | Place::Below(_, path) => std::fs::metadata(path).ok(),
-            Place::Open(_) | Place::Object(_) | Place::Unreadable(_) => None,
+        match &self.location {
+            Location::Path(path) | Location::Below(_, path) => std::fs::metadata(path).ok(),
+            Location::Open(_) | Location::Object(_) | Location::Unreadable(_) => None,
         }
     }
 
@@ -136,19 +136,20 @@ impl Source {
         }
     }
 
-    /// Whether it could not be opened: it has no records, and is bad itself.
+    /// Whether it could not be opened: then it has no records, and is one bad record itself.
     pub(crate) fn is_unreadable(&self) -> bool {
-        matches!(self.place, Place::Unreadable(_))
+        matches!(self.location, Location::Unreadable(_))
     }
 
     /// Whether it is an object of a store.
     pub(crate) fn is_object(&self) -> bool {
-        matches!(self.place, Place::Object(_))
+        matches!(self.location, Location::Object(_))
     }
 
-    /// Why bytes of it could not be had, though it may be sound: no bad input, but the end of the job.
+    /// The error with which its bytes could not be read although it may be intact: such an error is not a bad record but
+    /// ends the job.
     pub(crate) fn failure(&self) -> Option<DedupError> {
-        let Place::Object(object) = &self.place else { return None };
+        let Location::Object(object) = &self.location else { return None };
         let name = || self.name.clone();
         object.failure().map(|failure| match failure {
             Failure::Changed => InputError::Changed(name()).into(),
@@ -156,13 +157,13 @@ impl Source {
         })
     }
 
-    /// Its length, and what differs if it was written again: the time of that in nanoseconds since 1970, or the state
-    /// of an object.
+    /// Its length, and a value that differs if it was modified: the modification time in nanoseconds since 1970, or the
+    /// state of an object.
     pub(crate) fn state(&self) -> Result<(u64, i64)> {
         let cannot = || format!("{}: cannot read", self.name);
-        let metadata = match (&self.place, self.open()?) {
-            (Place::Object(object), _) => return Ok((self.bytes, object.state())),
-            (Place::Unreadable(_), _) => return Ok((0, 0)),
+        let metadata = match (&self.location, self.open()?) {
+            (Location::Object(object), _) => return Ok((self.bytes, object.state())),
+            (Location::Unreadable(_), _) => return Ok((0, 0)),
             (_, Stored::File(file)) => file.metadata().with_context(cannot)?,
             (_, Stored::Remote(_)) => unreachable!("objects alone are remote"),
         };
@@ -174,7 +175,7 @@ impl Source {
         Ok((metadata.len(), modified_ns))
     }
 
-    /// What finds the text field whose paragraphs are compared; `None` for a table that has no records, and for Parquet.
+    /// Finds the text field whose paragraphs are compared; `None` for a table without records, and for Parquet.
     ///
     /// # Errors
     ///
@@ -184,13 +185,13 @@ impl Source {
             (Some(header), _) => TextField::of_table(header, field.to_owned()).map(Some),
             (None, Format::Table { .. }) => Ok(None),
             (None, Format::Text | Format::ZeroTerminated) => Err(ExtractorError::ParagraphOfText),
-            // Texts of columns are found elsewhere.
+            // `row_content` reads the texts of columns.
             (None, Format::Parquet) => Ok(None),
             (None, Format::JsonLines) => TextField::of_json(field.to_owned()).map(Some),
         }
     }
 
-    /// Checks that records have what is compared.
+    /// Checks that records have the items that are compared.
     ///
     /// # Errors
     ///
@@ -204,7 +205,7 @@ impl Source {
         }
     }
 
-    /// What turns records into items; `None` for a table that has no records, and for Parquet.
+    /// Extracts the items of records; `None` for a table without records, and for Parquet.
     ///
     /// # Errors
     ///
@@ -216,13 +217,13 @@ impl Source {
         match (&self.header, self.format.delimiter()) {
             (Some(header), _) => ItemExtractor::of_table(header, granularity.clone()).map(Some),
             (None, Some(_)) => Ok(None),
-            // Items of columns are made elsewhere.
+            // `row_content` reads the items of columns.
             (None, None) if self.format == Format::Parquet => Ok(None),
             (None, None) => ItemExtractor::new(self.format, granularity.clone()).map(Some),
         }
     }
 
-    /// What finds a field's number in records; `None` for a table that has no records, and for Parquet.
+    /// Finds a field's number in records; `None` for a table without records, and for Parquet.
     ///
     /// # Errors
     ///
@@ -234,14 +235,14 @@ impl Source {
         match (&self.header, self.format.delimiter()) {
             (Some(header), _) => ScoreExtractor::of_table(header, field).map(Some),
             (None, Some(_)) => Ok(None),
-            // Numbers of columns are read elsewhere.
+            // `row_content` reads the numbers of columns.
             (None, None) if self.format == Format::Parquet => Ok(None),
             (None, None) => ScoreExtractor::new(self.format, field).map(Some),
         }
     }
 }
 
-/// Remembers the last directory: files come directory by directory.
+/// Resolves paths, and caches the last directory, because files are found directory by directory.
 #[derive(Default)]
 pub(super) struct Directories {
     last: Option<(PathBuf, PathBuf)>,
@@ -294,11 +295,11 @@ pub(super) fn source(
         let is_link = std::fs::symlink_metadata(&path).with_context(cannot)?.is_symlink();
         let identity = Some(if is_link { identity(&path) } else { relative.clone() });
         let absolute = relative.clone();
-        let place = match roots {
-            Some(roots) => Place::Below(roots.clone(), path),
-            None => Place::Path(path),
+        let location = match roots {
+            Some(roots) => Location::Below(roots.clone(), path),
+            None => Location::Path(path),
         };
-        let source = Source::new(name, relative, metadata.len(), (compression, format), place);
+        let source = Source::new(name, relative, metadata.len(), (compression, format), location);
         return Ok(Source { identity, absolute, inode: inode_of(&metadata), ..source });
     }
     // A pipe or device can be read only once, and the job reads twice.
@@ -318,16 +319,16 @@ pub(super) fn stdin(format: FormatRule, scratch: &Path) -> Result<Source> {
         let (compression, detected) = detect(&file).with_context(cannot)?;
         let format = format.format_of(detected, Format::Text);
         let bytes = metadata.len();
-        // Whoever shares the descriptor sees it read, as with any program.
+        // The offset of a shared descriptor moves, as with any program that reads it.
         file.seek(SeekFrom::End(0)).with_context(cannot)?;
-        let place = Place::Open(Arc::new(file));
-        let source = Source::new(name, relative, bytes, (compression, format), place);
+        let location = Location::Open(Arc::new(file));
+        let source = Source::new(name, relative, bytes, (compression, format), location);
         return Ok(Source { inode: inode_of(&metadata), ..source });
     }
     spooled(file, name, relative, (format, Format::Text), scratch)
 }
 
-/// Copies what can be read only once to a scratch file without a name.
+/// Copies an input that can be read once to an unnamed scratch file.
 fn spooled(
     mut from: impl Read,
     name: String,
@@ -340,11 +341,11 @@ fn spooled(
     let bytes = io::copy(&mut from, &mut file).with_context(cannot)?;
     let (compression, detected) = detect(&file).with_context(cannot)?;
     let format = format.format_of(detected, by_name);
-    let place = Place::Open(Arc::new(file));
-    Ok(Source::new(name, relative, bytes, (compression, format), place))
+    let location = Location::Open(Arc::new(file));
+    Ok(Source::new(name, relative, bytes, (compression, format), location))
 }
 
-/// How a file is packed, and its format if its content tells.
+/// A file's compression, and its format if the content shows it.
 fn detect(file: &File) -> io::Result<(Compression, Option<Format>)> {
     let mut head = [0; HEAD_BYTES];
     let mut filled = 0;
@@ -362,7 +363,8 @@ pub(super) fn detected(head: &[u8]) -> (Compression, Option<Format>) {
     (Compression::detect(head), ParquetFile::is_magic(head).then_some(Format::Parquet))
 }
 
-/// Which file a path means, whether it is there or not: absolute, without links and detours. An object has one address.
+/// The identity of the file that a path names, whether it exists or not: absolute, with links resolved. That of an object
+/// is its address.
 pub fn identity(path: &Path) -> PathBuf {
     if is_object(path) {
         return path.to_owned();
@@ -375,8 +377,8 @@ pub(crate) fn is_dash(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Makes absolute paths relative to the directory that they have in common; directories that were named have it in
-/// common, too, wherever their files lie below them.
+/// Makes absolute paths relative to their common directory. Directories that were named are at or below it, too, wherever
+/// the files below them are.
 pub(super) fn set_relative_paths(sources: &mut [Source], roots: &[PathBuf]) {
     let named = || sources.iter().filter(|source| source.relative.is_absolute());
     let Some(mut common) = named().next().map(|source| source.relative.clone()) else { return };

@@ -1,4 +1,4 @@
-//! Several indexes as one, range by range of their hashes: memory is bounded by a range, whatever their number.
+//! Joins several indexes into one, hash range by hash range, so that memory is bounded by a range.
 
 use super::commit::commit;
 use super::object_inputs::ObjectStores;
@@ -22,13 +22,13 @@ const RANGES_MAX: u64 = 1 << 20;
 /// Memory for reading ahead of objects, as that of a job: see `--memory`.
 const READING_BYTES: u64 = 256 << 20;
 
-/// What an index says of itself.
+/// The header of an index, with its name.
 pub struct IndexFacts {
-    /// As it was named.
+    /// Its name as given.
     pub name: String,
     /// Hashes in it.
     pub count: u64,
-    /// What the hashes are made with, and how much of each is there.
+    /// Seed and digest of the hashes, and the bits that are stored of each.
     pub spec: IndexSpec,
 }
 
@@ -36,7 +36,7 @@ fn open(path: &Path, stores: &ObjectStores) -> Result<IndexFile> {
     IndexFile::open(path, stores)
 }
 
-/// What indexes say of themselves.
+/// The headers of indexes.
 ///
 /// # Errors
 ///
@@ -51,11 +51,11 @@ pub fn index_facts(paths: &[PathBuf]) -> Result<Vec<IndexFacts>> {
     paths.iter().map(facts).collect()
 }
 
-/// Writes one index of all that some hold, and returns how many hashes it has.
+/// Writes one index with the hashes of several, and returns how many it has.
 ///
 /// # Errors
 ///
-/// A usage error if they do not go together; any other error names the file. Nothing has got its name then.
+/// A usage error if they are not comparable; any other error names the file. Then the output does not have its name.
 pub fn join_indexes(
     paths: &[PathBuf],
     output: &Path,
@@ -64,7 +64,7 @@ pub fn join_indexes(
     scratch: &Path,
 ) -> Result<u64> {
     let mut roles = FileRoles::default();
-    // It may take the place of one of them, for it holds what that does.
+    // The output may replace one of the inputs, because it contains its hashes.
     roles.add_replacement("--output", output)?;
     let stores = ObjectStores::new(READING_BYTES);
     let indexes: Vec<IndexFile> =
@@ -101,7 +101,7 @@ pub fn join_indexes(
     Ok(count)
 }
 
-/// Refuses indexes whose hashes say nothing of each other.
+/// Refuses indexes whose hashes are not comparable.
 fn check(first: &IndexFile, other: &IndexFile) -> Result<()> {
     let (one, two) = (first.header().spec, other.header().spec);
     let (first, other) = (first.name(), other.name());

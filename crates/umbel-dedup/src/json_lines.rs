@@ -1,16 +1,16 @@
-//! JSON objects, one a line, into an output.
+//! Writes JSON objects to an output, one per line.
 
 use super::sink::{Complete, Sink};
 use crate::error::{Context, Result};
 use serde::Serialize;
 
-/// Bytes of lines that are worth a write.
+/// Bytes of lines that are buffered before a write.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// Writes lines, many at once.
+/// Writes lines, with a buffer.
 pub(crate) struct JsonLines {
     sink: Sink,
-    /// What is held back.
+    /// The buffered lines.
     lines: Vec<u8>,
 }
 
@@ -35,7 +35,7 @@ impl JsonLines {
         Ok(())
     }
 
-    /// Writes what is held back.
+    /// Writes the buffered lines, and completes the output.
     ///
     /// # Errors
     ///

@@ -1,17 +1,17 @@
-//! The summary of a job as the ledger of a cluster keeps it: short, whatever files are called.
+//! The summary of a job for the ledger of a cluster, shortened to its limit.
 
 use crate::error::{Context, Result};
 use serde_json::Value;
 use umbel_engine::limits::JOB_SUMMARY_BYTES_MAX;
 
-/// Most characters of a name in a summary that would be too long: as pages show of it, and both ends tell files apart.
+/// Most characters of a name in a shortened summary, as many as pages show. Both ends are kept, which distinguish files.
 const NAME_CHARS_MAX: usize = 120;
 
-/// Most inputs in a summary that would be too long.
+/// Most inputs in a shortened summary.
 const INPUTS_MAX: usize = 32;
 
-/// A summary as JSON in one line. One that is too long for the ledger loses the middles of long names first, then most of
-/// the inputs, and then what it says of files; one that is too long even so comes as it is then, and is not kept.
+/// A summary as JSON in one line. If it is too long for the ledger, it loses first the middles of long names, then most of
+/// the inputs, then the sections about files. One that is still too long is returned as it is then; the ledger refuses it.
 ///
 /// # Errors
 ///

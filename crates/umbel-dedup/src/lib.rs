@@ -1,20 +1,20 @@
-//! Duplicate detection over files: what is equal is found exactly, and one of each stays.
+//! Duplicate detection over files: finds equal items exactly, and keeps one of each.
 //!
 //! ```text
-//! spec      what the job is to do                     run        its phases, in order; the commit is the last
-//! sources   paths, globs, objects, `-`                -> inputs, cut into chunks, dealt to workers in order
-//! local     chunk -> records -> hashes -> runs        (hash range by hash range, in memory or on scratch disk)
-//! exchange  cell by cell: all workers' entries go through the real state machines and frames of umbel-engine
-//! compare   level bytes only: items of equal hashes are read again and compared
-//! output    second reading: kept records, in input order, or annotations; the reports of dropped ones; the summary
-//! worker_data   the same as one worker among many machines: durable step by step, driven from outside
-//! gathered_items  hashes of items for other programs, read as a job reads them
-//! observer  what whoever runs a job hears and asks    error      why there is no result
+//! spec      the specification of a job                run        its phases in order; the commit is the last
+//! sources   paths, globs, objects, `-`                -> inputs, cut into chunks, which workers get in input order
+//! local     chunk -> records -> hashes -> runs        (partitioned by hash range, in memory or on scratch disk)
+//! exchange  cell by cell: all workers' entries go through the state machines and frames of umbel-dedup-engine
+//! compare   level bytes only: items with equal hashes are read again and compared
+//! output    second reading: kept records in input order, or annotations; reports of dropped records; the summary
+//! worker_data   the same for one worker among many machines: each step is durable; the caller drives it
+//! gathered_items  hashes of items for other programs, read like the input of a job
+//! observer  progress and cancellation                 error      why there is no result
 //! ```
 //!
-//! Cells are independent, so threads take them one at a time; a thread holds one [`umbel_dedup_engine::Worker`] a
-//! worker and shuttles their frames in a plain loop. Results do not depend on threads or workers. What people see and how a
-//! process ends is the caller's: it gives an [`Observer`] and gets a [`Summary`] or a [`DedupError`].
+//! Cells are independent, so each thread takes one cell at a time; it has one [`umbel_dedup_engine::Worker`] per worker of
+//! the job, and passes their frames in a loop. Results do not depend on the number of threads or workers. The caller shows
+//! progress and chooses the exit code: it passes an [`Observer`] and gets a [`Summary`] or a [`DedupError`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -36,7 +36,7 @@ mod drop_rows;
 mod drops;
 mod error;
 mod exchange;
-mod file_tally;
+mod file_repeats;
 mod filter_address;
 mod footers;
 mod format_rule;
@@ -108,7 +108,7 @@ pub use reach::{Connect, Reach};
 pub use references::seed_of_first;
 pub use run::{Done, plan, run};
 pub use scope::Scope;
-pub use search::places_of;
+pub use search::input_paths;
 pub use sink::refuse_existing_file;
 pub use spec::{
     BinaryFiles, BySize, EmptyItems, Groups, JobSpec, MissingKey, OutputTarget, SaveIndex,

@@ -1,8 +1,10 @@
-//! Phase 1: every chunk is read once, its items are hashed, and their entries stored run by run.
+//! Phase 1: reads every chunk once, hashes its items, and stores their entries in runs.
+//!
+//! Output: the facts of each chunk, and, through a [`ChunkSink`], runs of entries and early drops.
 
 use super::bad::{BadCause, BadRecord, MISSING_KEY};
 use super::chunk_facts::ChunkFacts;
-use super::content::{ChunkContent, Found, Spot, open_content, read_on};
+use super::content::{ChunkContent, Found, Position, open_content, read_on};
 use super::context::Job;
 use super::drop_rows::{DropRow, DropRows, DropWriter};
 use super::drops::ChunkBits;
@@ -16,14 +18,14 @@ use crate::clock::Stopwatch;
 use crate::error::{Context, DedupError, InputError, Result};
 use std::sync::Mutex;
 use std::time::Duration;
-use umbel_dedup_engine::{JobShape, Place, Rank};
+use umbel_dedup_engine::{JobShape, Rank, RecordId};
 use umbel_filter::ItemHash;
 use umbel_records::{ContentDigest, item_before, records_ending};
 
 /// Thread time by kind of work.
 #[derive(Default, Clone, Copy)]
 pub(crate) struct LocalTimes {
-    /// Reading and unpacking.
+    /// Reading and decompressing.
     pub(crate) read: Duration,
     /// Cutting records, finding keys, hashing.
     pub(crate) hash: Duration,
@@ -31,30 +33,30 @@ pub(crate) struct LocalTimes {
     pub(crate) partition: Duration,
 }
 
-/// What the phase leaves.
+/// The result of the phase.
 pub(crate) struct LocalPass {
-    /// One row a chunk.
+    /// The facts of each chunk.
     pub(crate) facts: Vec<ChunkFacts>,
     /// Sums over threads.
     pub(crate) times: LocalTimes,
 }
 
-/// Where a thread puts what reading chunks brings beside their facts.
+/// Takes what a thread finds in chunks besides their facts.
 pub(crate) trait ChunkSink {
-    /// A run of entries of a chunk, which may have others.
+    /// Takes a run of a chunk, which may have several.
     fn run(&mut self, chunk: u32, run: Run) -> Result<()>;
 
-    /// A repeat was dropped for another record of its chunk.
+    /// Takes an early drop: a repeat that was dropped for another record of its chunk.
     fn early_drop(&mut self, row: DropRow) -> Result<()>;
 
-    /// All of a chunk was read.
+    /// A chunk was read to its end.
     fn end_chunk(&mut self, chunk: u32, facts: &mut ChunkFacts) -> Result<()>;
 
     /// The thread has read its last chunk.
     fn finish(self) -> Result<()>;
 }
 
-/// The sink of a job in one process: nothing of it outlives the process.
+/// The sink of a job in one process, which stores nothing durably.
 struct Stored<'a> {
     job: &'a Job<'a>,
     store: &'a RunStore,
@@ -93,7 +95,7 @@ pub(crate) fn run(
     read_chunks(job, &todo, facts, sink, bar)
 }
 
-/// Reads these chunks; the facts of all others are known.
+/// Reads the chunks `todo`; `facts` has the facts of all others.
 pub(crate) fn read_chunks<Sink: ChunkSink>(
     job: &Job<'_>,
     todo: &[usize],
@@ -116,7 +118,7 @@ pub(crate) fn read_chunks<Sink: ChunkSink>(
                 reader.sink.end_chunk(number, &mut facts_of_chunk)?;
             }
             lock(&facts)[chunk] = facts_of_chunk;
-            // The message needs record numbers of earlier chunks, which are all in work: it is made at the end.
+            // The message needs the record counts of earlier chunks, which may be unfinished, so it is made at the end.
             if is_too_bad { Err(InputError::TooManyBad.into()) } else { Ok(()) }
         },
         |reader| {
@@ -225,7 +227,7 @@ impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
         Ok(found.finish(content.digest(), content.has_parts()))
     }
 
-    /// The fast path: the item is the line.
+    /// The fast path: every line is an item.
     fn lines(
         &mut self,
         index: usize,
@@ -234,27 +236,27 @@ impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
         found: &mut Findings,
         watch: &mut Stopwatch,
     ) -> Result<()> {
-        let mut place = found.facts.places;
+        let mut number = found.facts.id_count;
         for record in records_ending(block, record_end) {
             let item = item_before(record, record_end);
             found.facts.item_bytes += item.len() as u64;
-            if let Some(drop) = self.builder.push(hasher.hash(item), place, Rank::default()) {
+            if let Some(drop) = self.builder.push(hasher.hash(item), number, Rank::default()) {
                 self.drop_early(index, drop, found)?;
             }
-            place += 1;
-            if self.builder.is_full(place) {
+            number += 1;
+            if self.builder.is_full(number) {
                 self.times.hash += watch.lap();
                 self.take_run(index, watch)?;
             }
         }
         let facts = &mut found.facts;
-        facts.items += place - facts.places;
-        facts.records = place;
-        facts.places = place;
+        facts.items += number - facts.id_count;
+        facts.records = number;
+        facts.id_count = number;
         Ok(())
     }
 
-    /// The general path: whatever the content hands out.
+    /// The general path.
     fn items(
         &mut self,
         index: usize,
@@ -265,34 +267,34 @@ impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
     ) -> Result<()> {
         let bad_max = self.job.spec.skip_bad.unwrap_or(0);
         let has_parts = content.has_parts();
-        content.hand_out(&|_| true, &mut |Spot { place, starts_record }, what| {
+        content.hand_out(&|_| true, &mut |Position { number, starts_record }, what| {
             match what {
                 Found::Item(item, rank) => {
                     found.add_item(item.len() as u64);
-                    self.entry(index, place, hasher.hash(item), rank, found)?;
+                    self.entry(index, number, hasher.hash(item), rank, found)?;
                 }
                 Found::Hashed { hash, bytes } => {
                     found.add_item(bytes);
-                    self.entry(index, place, hash, Rank::default(), found)?;
+                    self.entry(index, number, hash, Rank::default(), found)?;
                 }
                 Found::Exempt => found.facts.exempt += 1,
                 Found::LeftOut => {
                     found.facts.left_out += 1;
-                    found.dropped.set(place);
+                    found.dropped.set(number);
                 }
                 Found::Bad { content_offset, error } => {
                     found.add_bad(content_offset, BadCause::Item(error));
-                    found.dropped.set(place);
+                    found.dropped.set(number);
                 }
             }
             if starts_record {
                 found.facts.records += 1;
                 if has_parts {
-                    found.starts.set(place);
+                    found.starts.set(number);
                 }
             }
-            found.facts.places = place + 1;
-            if self.builder.is_full(place + 1) {
+            found.facts.id_count = number + 1;
+            if self.builder.is_full(number + 1) {
                 self.times.hash += watch.lap();
                 self.take_run(index, watch)?;
             }
@@ -304,26 +306,26 @@ impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
     fn entry(
         &mut self,
         index: usize,
-        place: u64,
+        number: u64,
         hash: ItemHash,
         rank: Rank,
         found: &mut Findings,
     ) -> Result<()> {
-        match self.builder.push(hash, place, rank) {
+        match self.builder.push(hash, number, rank) {
             Some(drop) => self.drop_early(index, drop, found),
             None => Ok(()),
         }
     }
 
-    /// Marks a repeat, and reports it against the record that stands for it; whether that one stays, the exchange
-    /// decides.
+    /// Marks a near repeat as dropped, and reports the record that was kept for it. The exchange decides whether that one is
+    /// kept in the end.
     fn drop_early(&mut self, index: usize, drop: EarlyDrop, found: &mut Findings) -> Result<()> {
         found.facts.early_drops += 1;
         found.dropped.set(drop.dropped);
         let chunk = u32::try_from(index).expect("chunk numbers have 24 bits");
-        let place = |item| Place::new(chunk, item);
+        let record_id = |item| RecordId::new(chunk, item);
         let EarlyDrop { dropped, kept, rank } = drop;
-        self.sink.early_drop(DropRow { place: place(dropped), kept: place(kept), rank })
+        self.sink.early_drop(DropRow { record_id: record_id(dropped), kept: record_id(kept), rank })
     }
 
     fn take_run(&mut self, index: usize, watch: &mut Stopwatch) -> Result<()> {
@@ -341,7 +343,7 @@ impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
 struct Findings {
     facts: ChunkFacts,
     dropped: ChunkBits,
-    /// Where records start, if they have parts.
+    /// Bits of the numbers at which records start, if they have parts.
     starts: ChunkBits,
 }
 
@@ -352,16 +354,16 @@ impl Findings {
         self.facts.item_bytes += bytes;
     }
 
-    /// Notes that the next record is bad.
+    /// Adds the next record as a bad one.
     fn add_bad(&mut self, content_offset: u64, cause: BadCause) {
         self.facts.bad.push(BadRecord { record: self.facts.records, content_offset, cause });
     }
 
     fn finish(self, digest: ContentDigest, has_parts: bool) -> ChunkFacts {
         let Self { mut facts, dropped, starts } = self;
-        facts.starts = has_parts.then(|| RecordStarts::new(starts.finish(facts.places)));
+        facts.starts = has_parts.then(|| RecordStarts::new(starts.finish(facts.id_count)));
         facts.digest = Some(digest);
-        facts.dropped = dropped.finish(facts.places);
+        facts.dropped = dropped.finish(facts.id_count);
         facts
     }
 }

@@ -1,4 +1,4 @@
-//! How much memory a job may use, and how it divides it.
+//! The memory that a job may use, and its division.
 
 use crate::error::{Result, bail, refuse};
 use std::path::Path;
@@ -7,27 +7,27 @@ use umbel_dedup_engine::Level;
 /// Default share of the machine's (or the control group's) memory.
 const DEFAULT_SHARE: u64 = 4;
 
-/// Most memory that a job takes unless it is told to take more.
+/// Most memory that a job takes by default.
 const DEFAULT_BYTES_MAX: u64 = 1 << 30;
 
-/// Least memory that a job can work with.
+/// Least memory with which a job works.
 pub const MEMORY_BYTES_MIN: u64 = 64 << 20;
 
-/// What a thread needs beside the entries: a block of input, a run under construction and in partition, the cell in
-/// exchange, output that waits for its turn.
+/// Memory of a thread besides entries: a block of input, a run that is built and partitioned, a cell that is exchanged,
+/// output that waits for its turn.
 const THREAD_BYTES: u64 = 24 << 20;
 
-/// What the sample takes for each pair of workers that are all in one process: a frame from each to each, at one time
-/// (179 were measured).
+/// Bytes that the sample takes per pair of workers in one process: all pairs have a frame at the same time (179 were
+/// measured).
 const PAIR_BYTES: u64 = 192;
 
-/// What a pair takes beside that where bytes are compared: what one has to ask of the other (at most 389 were measured).
+/// Additional bytes per pair if items are compared, for the items that one sends to the other (at most 389 were measured).
 const COMPARED_PAIR_BYTES: u64 = 400;
 
-/// What such a process takes beside pairs and entries.
+/// Bytes that such a process takes besides pairs and entries.
 const WORKERS_BASE_BYTES: u64 = 56 << 20;
 
-/// Bytes that the pairs of so many workers in one process take.
+/// Bytes that the pairs of this many workers in one process take.
 pub(crate) fn pairs_bytes(workers: u32, level: Level) -> u64 {
     let workers = u64::from(workers);
     let each = match level {
@@ -38,11 +38,11 @@ pub(crate) fn pairs_bytes(workers: u32, level: Level) -> u64 {
     workers * workers * each
 }
 
-/// Refuses what cannot hold the workers that it is to hold, before anything is read.
+/// Refuses a memory limit that is too small for this many workers, before anything is read.
 ///
 /// # Errors
 ///
-/// A usage error with the least that holds.
+/// A usage error with the least possible limit.
 pub(crate) fn check_workers(memory_bytes: u64, workers: u32, level: Level) -> Result<()> {
     let least = WORKERS_BASE_BYTES + pairs_bytes(workers, level);
     if memory_bytes >= least || workers == 1 {
@@ -54,12 +54,13 @@ pub(crate) fn check_workers(memory_bytes: u64, workers: u32, level: Level) -> Re
     )
 }
 
-/// Bytes of entries (and later of the report) that are held in memory; what is more goes to scratch disk.
+/// Bytes of entries (and later of the report) that are kept in memory; further ones go to scratch disk.
 pub(crate) fn resident_bytes(memory_bytes: u64, threads: usize) -> u64 {
     (memory_bytes / 8 * 7).saturating_sub(THREAD_BYTES * threads as u64)
 }
 
-/// 1 GiB, or a quarter of the memory that this process may use if that is less; at least the least.
+/// The default limit: 1 GiB, or a quarter of the memory that this process may use if that is less, but at least
+/// [`MEMORY_BYTES_MIN`].
 pub fn default_memory_bytes() -> u64 {
     let group = std::fs::read_to_string(Path::new("/sys/fs/cgroup/memory.max")).ok();
     let group = group.and_then(|text| text.trim().parse::<u64>().ok());
@@ -74,11 +75,11 @@ pub fn default_memory_bytes() -> u64 {
     share.clamp(MEMORY_BYTES_MIN, DEFAULT_BYTES_MAX)
 }
 
-/// Reads a size: a number with an optional K, M, G or T (powers of 1,024), with or without `B` or `iB` behind.
+/// Parses a size: a number with an optional K, M, G or T (powers of 1,024), optionally followed by `B` or `iB`.
 ///
 /// # Errors
 ///
-/// If it is no size, or more than 64 bits hold.
+/// If it is not a size, or does not fit into 64 bits.
 pub fn parse_bytes(text: &str) -> Result<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -122,7 +123,7 @@ mod tests {
                 let text = refused.unwrap_err().to_string();
                 assert!(text.ends_with(&format!("at least {least}M")), "{text}");
             }
-            // What is left for entries is what there is beside the sample.
+            // The memory for entries is what remains after the sample.
             assert!(pairs_bytes(workers, level) < least << 20);
         }
     }

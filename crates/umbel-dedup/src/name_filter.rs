@@ -1,9 +1,9 @@
-//! Which files of a directory are read, by their names.
+//! Selects the files of a directory to read by their names.
 
 use glob::{MatchOptions, Pattern};
 use std::path::Path;
 
-/// As in globs among the inputs: `*` stays within a directory, and names may begin with a dot.
+/// As in globs among the inputs: `*` matches within a directory, and names may begin with a dot.
 const MATCHING: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
@@ -18,11 +18,11 @@ pub struct NamePattern {
 }
 
 impl NamePattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The error in it.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() || text.starts_with('/') || text.ends_with('/') {
             return Err(
@@ -44,7 +44,7 @@ impl NamePattern {
 /// Which files of a directory are read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NameFilter {
-    /// One of these must match; none: all do.
+    /// One of these must match, unless there are none.
     pub include: Vec<NamePattern>,
     /// None of these may match the file, nor a directory that it is in.
     pub exclude: Vec<NamePattern>,

@@ -1,8 +1,8 @@
-//! Objects of a store as inputs: one by its key, all below a prefix, or those that a pattern matches.
+//! Objects of a store as inputs: an object by its key, all below a prefix, or those that match a pattern.
 
 use super::addresses::object_address;
 use super::format_rule::FormatRule;
-use super::inputs::{Place, Source, detected};
+use super::inputs::{Location, Source, detected};
 use super::name_filter::NameFilter;
 use super::turns::{lock, run_tasks};
 use crate::error::{Context, Result};
@@ -13,18 +13,17 @@ use umbel_files::UsageError;
 use umbel_objects::{ObjectAddress, ObjectStore, StoreError};
 use umbel_records::{Format, RemoteBytes};
 
-/// Objects that are opened, looked for or put in place at a time: each takes one answer of the store, and hardly any
-/// work here.
+/// Objects that are opened, searched for or completed at the same time: each waits for one answer of the store.
 pub(super) const OPENING_THREADS: usize = 16;
 
-/// Patterns mean of keys what they mean of paths: `*` stays within a directory, and names may begin with a dot.
+/// Patterns match keys as they match paths: `*` matches within a directory, and names may begin with a dot.
 const MATCHING: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
     require_literal_leading_dot: false,
 };
 
-/// The store that the environment names, once it is needed.
+/// The store that the environment names, connected when it is first needed.
 #[derive(Debug)]
 pub struct ObjectStores {
     memory_bytes: u64,
@@ -32,7 +31,7 @@ pub struct ObjectStores {
 }
 
 impl ObjectStores {
-    /// For a process of so much memory.
+    /// For a process with this much memory.
     pub const fn new(memory_bytes: u64) -> Self {
         Self { memory_bytes, store: Mutex::new(None) }
     }
@@ -41,7 +40,7 @@ impl ObjectStores {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] about a variable of the environment; else if there are no certificates to trust.
+    /// A [`UsageError`] about a variable of the environment; another error if there are no trusted certificates.
     pub(crate) fn store(&self) -> Result<Arc<ObjectStore>> {
         let mut store = lock(&self.store);
         if store.is_none() {
@@ -55,7 +54,7 @@ impl ObjectStores {
     }
 }
 
-/// The objects that an argument means, in order of the bytes of their keys.
+/// The objects that an argument names, ordered by the bytes of their keys.
 ///
 /// # Errors
 ///
@@ -93,16 +92,16 @@ pub(super) fn object_sources(
     each_of(OPENING_THREADS, addresses.len(), open)
 }
 
-/// How many beginnings or ends of these are best read at a time.
+/// The number of threads that read beginnings or ends of these sources.
 pub(super) fn opening_threads(sources: &[Source]) -> usize {
     if sources.iter().any(Source::is_object) { OPENING_THREADS } else { 1 }
 }
 
-/// What `make` makes of 0..count, on so many threads.
+/// Calls `make` for 0..count on this many threads, and returns the results in order.
 ///
 /// # Errors
 ///
-/// That of the lowest number.
+/// The error for the lowest number.
 pub(super) fn each_of<T: Send>(
     threads: usize,
     count: usize,
@@ -118,7 +117,7 @@ pub(super) fn each_of<T: Send>(
     Ok(made.into_iter().map(|made| take(made).expect("all were made")).collect())
 }
 
-/// Keys that begin so. Some tools put an empty object in place of a directory, with a slash behind its name.
+/// The objects whose keys have a prefix, without those whose keys end in a slash, with which some tools mark directories.
 fn listed(
     store: &ObjectStore,
     address: &ObjectAddress,
@@ -148,7 +147,7 @@ fn source(store: &Arc<ObjectStore>, address: &ObjectAddress, format: FormatRule)
     let by_name = Format::from_name(Path::new(&address.key));
     let format = format.format_of(by_content, by_name);
     let (bytes, absolute) = (object.bytes(), PathBuf::from(&name));
-    let place = Place::Object(Arc::new(object));
-    let source = Source::new(name, address.path(), bytes, (compression, format), place);
+    let location = Location::Object(Arc::new(object));
+    let source = Source::new(name, address.path(), bytes, (compression, format), location);
     Ok(Source { identity: Some(absolute.clone()), absolute, ..source })
 }

@@ -1,42 +1,42 @@
-//! What a caller hears while a job is under way, and how it ends the job.
+//! How a caller follows the progress of a job, and cancels it.
 
 /// What the progress of a phase counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Stored bytes.
     Bytes,
-    /// Stored bytes whose records are written; once all are, the disks are waited for.
+    /// Stored bytes whose records are written; after all of them the job waits for the disks.
     BytesWritten,
     /// Hash ranges.
     Cells,
 }
 
-/// Hears of a job while it is under way, from any of its threads.
+/// Gets the progress of a job, from any of its threads.
 pub trait Observer: Send + Sync {
-    /// So much of a phase is done, of so much in all. One phase is under way at a time.
+    /// `done` of `total` units of a phase are done. One phase runs at a time.
     fn progress(&self, phase: &'static str, done: u64, total: u64, unit: Unit) {
         let _ = (phase, done, total, unit);
     }
 
-    /// The phase has ended, or was given up.
+    /// The phase has ended, or has failed.
     fn end_phase(&self) {}
 
-    /// Something that may be of interest, in one line.
+    /// Information in one line.
     fn notice(&self, text: &str) {
         let _ = text;
     }
 
-    /// Something that was lost or left behind, in one line.
+    /// A warning in one line: something was lost or left behind.
     fn warn(&self, text: &str);
 
-    /// Whether the job shall end. Asked for with every block that is read and every cell that is settled; what was
-    /// begun is removed then.
+    /// Whether the job is cancelled. It is called for every block that is read and every cell that is decided. If it is, the
+    /// job removes its unfinished outputs and ends.
     fn is_cancelled(&self) -> bool {
         false
     }
 }
 
-/// Nobody, who looks on in tests.
+/// An observer for tests, which ignores everything.
 #[cfg(test)]
 pub(crate) struct Unwatched;
 

@@ -1,7 +1,8 @@
-//! Filters of a cluster beside a job: what they hold of the kept items is dropped, and what stays is told to one.
+//! A cluster's filters as references of a job, and as the target of its kept items.
 //!
-//! Items travel as bytes, in batches: the cluster hashes them under a key of its own. Both ways read the input once
-//! more, for items are not kept in memory.
+//! Kept items that a filter contains are dropped; the remaining ones may be added to a filter. Items are sent as bytes, in
+//! batches, because the cluster hashes them under its own key. Each direction reads the input once more, since items are
+//! not kept in memory.
 
 use super::best::Ranker;
 use super::chunk_facts::ChunkFacts;
@@ -21,22 +22,21 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Runtime;
 use umbel_client::{Filter, PackedBatch, ReadLevel};
-use umbel_dedup_engine::{Level, Place, Rank};
+use umbel_dedup_engine::{Level, Rank, RecordId};
 use umbel_files::UsageError;
 use umbel_records::Granularity;
 
-/// Items of a batch: a request of some hundred kilobytes, which no node holds up for long.
+/// Most items of a batch: a request of a few hundred kilobytes, which a node answers quickly.
 const BATCH_ITEMS_MAX: usize = 4096;
 
-/// A batch is sent once its items have this many bytes together, which bounds memory where items are long.
+/// A batch is complete once its items have this many bytes, which bounds memory if items are long.
 const BATCH_BYTES_CUT: usize = 4 << 20;
 
-/// Refuses filters of other clusters beside a job of a cluster: whoever reaches a node could have it connect wherever
-/// it can.
+/// Refuses filters of other clusters in a job of a cluster: otherwise a client could make a node connect to any address.
 ///
 /// # Errors
 ///
-/// Names the first one.
+/// Names the first such filter.
 pub fn check_own(spec: &JobSpec) -> Result<(), UsageError> {
     let foreign = spec.online.iter().chain(&spec.add_to).find(|filter| filter.nodes.is_some());
     let Some(foreign) = foreign else { return Ok(()) };
@@ -47,38 +47,37 @@ pub fn check_own(spec: &JobSpec) -> Result<(), UsageError> {
     )))
 }
 
-/// A filter that has answered.
+/// A filter that is connected.
 struct OnlineFilter {
     name: String,
     filter: Filter,
     rate: f64,
 }
 
-/// What came of asking a filter.
+/// Counts of a filter's answers.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct FilterAnswers {
     /// Its address.
     pub(crate) name: String,
-    /// Its rate of false answers before it was asked.
+    /// Its rate of false positives before the queries.
     pub(crate) rate: f64,
-    /// Kept items that it was asked for.
+    /// Kept items that it was queried for.
     pub(crate) asked: u64,
-    /// How many of them it holds; they were dropped.
+    /// How many of them it contains; they were dropped.
     pub(crate) dropped: u64,
 }
 
-/// An item that would stay, by its place in its chunk.
+/// A kept item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct KeptItem {
-    /// Where it is.
-    pub(crate) place: u64,
-    /// How its record ranks, where the best stays and drops are reported.
+    /// Its number in its chunk.
+    pub(crate) number: u64,
+    /// Its record's rank, if the job keeps the best and reports drops.
     pub(crate) rank: Rank,
 }
 
-/// Hears for every batch that was asked of a chunk which of its items the filter holds; perhaps none. An error ends the
-/// asking.
-pub(crate) type TellKnown<'a> = dyn Fn(usize, &[KeptItem]) -> Result<()> + Sync + 'a;
+/// Called for every batch of a chunk with the items that the filter contains, perhaps none. An error ends the queries.
+pub(crate) type ReportKnown<'a> = dyn Fn(usize, &[KeptItem]) -> Result<()> + Sync + 'a;
 
 /// The filters of a job.
 pub(crate) struct Online {
@@ -88,11 +87,11 @@ pub(crate) struct Online {
 }
 
 impl Online {
-    /// Whether a job can have filters beside it, if it has any.
+    /// Checks that the job can use a cluster's filters, if it names any.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] at level `bytes`, and for what is no item of a filter.
+    /// A [`UsageError`] at level `bytes`, and if items of the job are not items of a filter.
     pub(crate) fn check(spec: &JobSpec) -> Result<()> {
         if spec.online.is_empty() && spec.add_to.is_none() {
             return Ok(());
@@ -112,11 +111,11 @@ impl Online {
         Ok(())
     }
 
-    /// Asks the filters of a job how they are; `None` if there are none.
+    /// Connects to the filters of a job; `None` if there are none.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if an address is none, and as [`Online::check`]; else names the filter that does not answer.
+    /// A [`UsageError`] for a malformed address, and as [`Online::check`]; otherwise names the filter that does not answer.
     pub(crate) fn connect(spec: &JobSpec) -> Result<Option<Self>> {
         Self::check(spec)?;
         if spec.online.is_empty() && spec.add_to.is_none() {
@@ -143,7 +142,7 @@ impl Online {
         Ok(Some(Self { runtime, references, add_to }))
     }
 
-    /// Drops the kept items that the references hold, and puts them beside the other drops.
+    /// Drops the kept items that the filters contain, and adds them to the other drops.
     ///
     /// # Errors
     ///
@@ -153,46 +152,46 @@ impl Online {
         job: &Job<'_>,
         facts: &[ChunkFacts],
         dropped: Option<&DropRows>,
-    ) -> Result<Vec<Asked>> {
+    ) -> Result<Vec<FilterAnswers>> {
         let writer = Mutex::new(dropped.map(DropRows::writer));
-        let tell = |chunk: usize, known: &[KeptItem]| {
+        let report_known = |chunk: usize, known: &[KeptItem]| {
             let mut writer = lock(&writer);
             let Some(writer) = &mut *writer else { return Ok(()) };
             let chunk = u32::try_from(chunk).expect("chunk numbers have 24 bits");
-            known.iter().try_for_each(|&KeptItem { place, rank }| {
-                let place = Place::new(chunk, place);
-                writer.append(DropRow { place, kept: place, rank })
+            known.iter().try_for_each(|&KeptItem { number, rank }| {
+                let record_id = RecordId::new(chunk, number);
+                writer.append(DropRow { record_id, kept: record_id, rank })
             })
         };
-        let asked = self.ask(job, facts, &tell)?;
+        let asked = self.query(job, facts, &report_known)?;
         let writer = writer.into_inner().expect("no thread has panicked");
         writer.map_or(Ok(()), DropWriter::finish)?;
         Ok(asked)
     }
 
-    /// Marks the kept items that the references hold as dropped, and tells of them.
+    /// Marks the kept items that the filters contain as dropped, and reports them to `report_known`.
     ///
     /// # Errors
     ///
-    /// If a filter does not answer, or an input has changed; as `tell`.
-    pub(crate) fn ask(
+    /// If a filter does not answer, or an input has changed; as `report_known`.
+    pub(crate) fn query(
         &self,
         job: &Job<'_>,
         facts: &[ChunkFacts],
-        tell: &TellKnown<'_>,
-    ) -> Result<Vec<Asked>> {
-        // One after the other: what one holds is not asked of the next.
-        let ask = |reference| self.ask_one(job, facts, tell, reference);
-        self.references.iter().map(ask).collect()
+        report_known: &ReportKnown<'_>,
+    ) -> Result<Vec<FilterAnswers>> {
+        // One filter after the other: items that one contains are not queried at the next.
+        let query = |reference| self.query_filter(job, facts, report_known, reference);
+        self.references.iter().map(query).collect()
     }
 
-    fn ask_one(
+    fn query_filter(
         &self,
         job: &Job<'_>,
         facts: &[ChunkFacts],
-        tell: &TellKnown<'_>,
+        report_known: &ReportKnown<'_>,
         reference: &OnlineFilter,
-    ) -> Result<Asked> {
+    ) -> Result<FilterAnswers> {
         let OnlineFilter { name, filter, rate } = reference;
         let (asked, present) = (AtomicU64::new(0), AtomicU64::new(0));
         let bar = Bar::new(job.observer, "ask", job.input_bytes(), Unit::Bytes);
@@ -208,16 +207,16 @@ impl Online {
                 let known = items.iter().zip(answers.iter()).filter(|(_, is_known)| *is_known);
                 let known: Vec<KeptItem> = known.map(|(item, _)| *item).collect();
                 present.fetch_add(known.len() as u64, Ordering::Relaxed);
-                known.iter().for_each(|item| facts[chunk].dropped.set(item.place));
-                tell(chunk, &known)
+                known.iter().for_each(|item| facts[chunk].dropped.set(item.number));
+                report_known(chunk, &known)
             })
         };
         run_tasks(job.threads, job.chunks.len(), || Ok(()), work, Ok)?;
         let (asked, dropped) = (asked.into_inner(), present.into_inner());
-        Ok(Asked { name: name.clone(), rate: *rate, asked, dropped })
+        Ok(FilterAnswers { name: name.clone(), rate: *rate, asked, dropped })
     }
 
-    /// Inserts the kept items where the job shall add them. Doing so again changes nothing. `go_on` is asked before each
+    /// Inserts the kept items into the filter that the job adds to. Repeating it changes nothing. Calls `go_on` before each
     /// batch.
     ///
     /// # Errors
@@ -245,7 +244,7 @@ impl Online {
     }
 }
 
-/// Hands out the items of a chunk's kept places, batch by batch, each with the items that it is of.
+/// Calls `take` with the kept items of a chunk, batch by batch.
 fn in_batches(
     job: &Job<'_>,
     facts: &[ChunkFacts],
@@ -256,21 +255,21 @@ fn in_batches(
     let (chunk, facts) = (job.chunks[index], &facts[index]);
     let source = &job.sources[chunk.source];
     let mut content = open_content(source, chunk, job.spec, job.hasher_of(source), ranker)?;
-    let is_kept = |place| place < facts.places && !facts.dropped.get(place);
+    let is_kept = |number| number < facts.id_count && !facts.dropped.get(number);
     let mut batch = PackedBatch::new();
     let mut items = Vec::new();
-    // A damaged end was reported by the first reading; the digest tells whether the same was seen again.
+    // A damaged end was reported by the first reading; the digest shows whether the content is the same.
     while let Ok(true) = content.read() {
-        content.hand_out(&is_kept, &mut |spot, found| {
-            let place = spot.place;
+        content.hand_out(&is_kept, &mut |position, found| {
+            let number = position.number;
             let Found::Item(item, rank) = found else { return Ok(true) };
-            if !is_kept(place) {
+            if !is_kept(number) {
                 return Ok(true);
             }
             if let Err(error) = batch.push(item) {
-                bail!("{}: item {}: {error}", source.name, place + 1);
+                bail!("{}: item {}: {error}", source.name, number + 1);
             }
-            items.push(KeptItem { place, rank });
+            items.push(KeptItem { number, rank });
             if batch.len() >= BATCH_ITEMS_MAX || batch.data_bytes() >= BATCH_BYTES_CUT {
                 take(batch.take(), &items)?;
                 items.clear();

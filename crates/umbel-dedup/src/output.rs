@@ -1,4 +1,7 @@
-//! Phase 9: every chunk is read again, and the records that stay are written in input order.
+//! Phase 9: reads every chunk again, and writes the kept records in input order.
+//!
+//! Into one stream, threads read chunks and write them in turn; into a directory, each thread writes whole files. The
+//! digest of every chunk must equal that of the first reading.
 
 use super::addresses::is_object;
 use super::chunk_facts::ChunkFacts;
@@ -28,61 +31,61 @@ use umbel_records::{
     records_ending,
 };
 
-/// Output of a chunk that waits for its turn in memory; what is more waits for the turn itself.
+/// Most bytes of a chunk's output that are buffered before its turn; with more, the thread waits for the turn.
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
 /// Thread time by kind of work.
 #[derive(Default, Clone, Copy)]
 pub(crate) struct OutputTimes {
-    /// Reading again and picking what stays.
+    /// Reading again and picking kept records.
     pub(crate) pick: Duration,
     /// Writing, and waiting for the turn to write.
     pub(crate) write: Duration,
 }
 
-/// What the phase leaves.
+/// The result of the phase.
 #[derive(Default)]
 pub(crate) struct Written {
     /// The outputs, to be committed.
     pub(crate) complete: Vec<Complete>,
     /// Sums over threads.
     pub(crate) times: OutputTimes,
-    /// The reader of standard output has left before the end.
+    /// Whether the reader of standard output has closed it before the end.
     pub(crate) was_closed: bool,
-    /// How many records were written, where that depends on the sizes of their groups.
+    /// How many records were written, if that depends on the sizes of groups.
     pub(crate) records: Option<u64>,
 }
 
-/// How the files of an output directory are named until the commit, and remembered.
-pub(crate) trait Places: Sync {
+/// The files of an output directory before the commit: names them, and stores which are complete.
+pub(crate) trait OutputFiles: Sync {
     /// Whether a source's output is complete already.
     fn has(&self, source: usize) -> bool;
 
     /// The sink of a source's output.
     fn sink(&self, source: usize, path: &Path, compression: Compression) -> Result<Sink>;
 
-    /// A source's output is complete.
+    /// Stores a complete output of a source.
     fn add(&self, source: usize, complete: Complete) -> Result<()>;
 }
 
-/// Files of a job in one process: named after the process, and gone with it.
-pub(crate) struct OwnPlaces<'a> {
+/// The output files of a job in one process. Their temporary names contain the process, and they are removed with it.
+pub(crate) struct ProcessOutputFiles<'a> {
     spec: &'a JobSpec,
     sources: &'a [Source],
     root: &'a Path,
-    /// Locked for all files aside; made with the first, and gone with the last.
+    /// The locked file that marks all temporary files as in use; created with the first of them.
     anchor: OnceLock<Result<Arc<PartialFile>, String>>,
     complete: Mutex<Vec<(usize, Complete)>>,
 }
 
-impl<'a> OwnPlaces<'a> {
+impl<'a> ProcessOutputFiles<'a> {
     /// No file so far.
     pub(crate) fn new(job: &'a Job<'_>, root: &'a Path) -> Self {
         let (spec, sources) = (job.spec, job.sources);
         Self { spec, sources, root, anchor: OnceLock::new(), complete: Mutex::default() }
     }
 
-    /// All that are complete, in the order of sources.
+    /// All complete outputs, in the order of sources.
     pub(crate) fn into_complete(self) -> Vec<Complete> {
         let mut complete = self.complete.into_inner().expect("threads are done");
         complete.sort_by_key(|(index, _)| *index);
@@ -90,7 +93,7 @@ impl<'a> OwnPlaces<'a> {
     }
 }
 
-impl Places for OwnPlaces<'_> {
+impl OutputFiles for ProcessOutputFiles<'_> {
     fn has(&self, _: usize) -> bool {
         false
     }
@@ -120,7 +123,7 @@ impl Places for OwnPlaces<'_> {
     }
 }
 
-/// Writes the records that stay.
+/// Writes the kept records.
 pub(crate) fn run(
     job: &Job<'_>,
     kept: Option<Named>,
@@ -132,7 +135,7 @@ pub(crate) fn run(
     let complete = match (kept, &job.spec.output) {
         (Some(named), _) => match stream(job, facts, named.sink()?, &times, bar) {
             Ok(complete) => vec![complete],
-            // Nobody reads the records any more; the reports are still wanted.
+            // The reader of the records has closed them; the reports are still written.
             Err(error) if error.is_closed_pipe() => {
                 was_closed = true;
                 Vec::new()
@@ -140,9 +143,9 @@ pub(crate) fn run(
             Err(error) => return Err(error),
         },
         (None, OutputTarget::Directory(path)) => {
-            let places = OwnPlaces::new(job, path);
-            directory(job, facts, path, &places, &times, bar)?;
-            places.into_complete()
+            let output_files = ProcessOutputFiles::new(job, path);
+            directory(job, facts, path, &output_files, &times, bar)?;
+            output_files.into_complete()
         }
         (None, _) => Vec::new(),
     };
@@ -150,7 +153,7 @@ pub(crate) fn run(
     Ok(Written { complete, times, was_closed, records: None })
 }
 
-/// All sources into one sink. Chunks are read by all threads and written in turn.
+/// Writes all sources into one sink. All threads read chunks, and write them in turn.
 pub(crate) fn stream(
     job: &Job<'_>,
     facts: &[ChunkFacts],
@@ -159,10 +162,10 @@ pub(crate) fn stream(
     bar: &Bar<'_>,
 ) -> Result<Complete> {
     if job.sources.iter().any(|source| source.row_groups.is_some()) {
-        // All are Parquet then, and have one schema.
+        // Then all are Parquet, with one schema.
         return write_rows(job, facts, 0..job.sources.len(), sink, times, bar);
     }
-    // They were compared: the first stands for all.
+    // All headers are equal, which was checked before.
     if let Some(header) = job.sources.iter().find_map(|source| source.header.as_deref()) {
         write_header(header, &mut sink)?;
     }
@@ -194,51 +197,51 @@ pub(crate) fn stream(
     sink.into_inner().expect("threads are done").complete()
 }
 
-/// Each source into a file of its own, under its relative path.
+/// Writes each source into a file of its own, at its relative path.
 pub(crate) fn directory(
     job: &Job<'_>,
     facts: &[ChunkFacts],
     root: &Path,
-    places: &dyn Places,
+    output_files: &dyn OutputFiles,
     times: &Mutex<OutputTimes>,
     bar: &Bar<'_>,
 ) -> Result<()> {
     let work = |kept: &mut Vec<u8>, index: usize| {
-        if places.has(index) || is_left_away(job, facts, index) {
+        if output_files.has(index) || is_left_away(job, facts, index) {
             return Ok(());
         }
         let path = output_path(job.spec, root, &job.sources[index]);
         let source = &job.sources[index];
-        if copy_source(job.spec, (source, index), &path, places)? {
+        if copy_source(job.spec, (source, index), &path, output_files)? {
             return Ok(());
         }
         if job.spec.in_place && loses_nothing(job, facts, index) {
             return read_again(job, facts, index, kept, times, bar);
         }
         make_directory(job.spec, path.parent().unwrap_or(root))?;
-        let sink = places.sink(index, &path, source.compression)?;
-        places.add(index, write_source(job, facts, index, sink, kept, times, bar)?)
+        let sink = output_files.sink(index, &path, source.compression)?;
+        output_files.add(index, write_source(job, facts, index, sink, kept, times, bar)?)
     };
     run_tasks(job.threads, job.sources.len(), || Ok(Vec::new()), work, |_| Ok(()))
 }
 
-/// Copies a source if it is only copied; false if it is not.
+/// Copies a source that is copied as a whole; false if it is not such a source.
 pub(crate) fn copy_source(
     spec: &JobSpec,
     (source, index): (&Source, usize),
     path: &Path,
-    places: &dyn Places,
+    output_files: &dyn OutputFiles,
 ) -> Result<bool> {
-    // In place it is there already.
+    // In a job in place it is already there.
     if source.is_copied && !source.stands_at(path) {
         make_directory(spec, path.parent().unwrap_or(path))?;
-        let sink = places.sink(index, path, Compression::Plain)?;
-        places.add(index, copy_stored(source, sink)?)?;
+        let sink = output_files.sink(index, path, Compression::Plain)?;
+        output_files.add(index, copy_stored(source, sink)?)?;
     }
     Ok(source.is_copied)
 }
 
-/// A source as it is stored.
+/// Copies a source as it is stored.
 fn copy_stored(source: &Source, mut sink: Sink) -> Result<Complete> {
     let state = source.state()?;
     let cannot = || source.name.clone();
@@ -254,7 +257,7 @@ fn copy_stored(source: &Source, mut sink: Sink) -> Result<Complete> {
     sink.complete()
 }
 
-/// Whether a source could not be opened, or is one record that does not stay.
+/// Whether a source has no output: it could not be opened, or is one record that is dropped.
 fn is_left_away(job: &Job<'_>, facts: &[ChunkFacts], index: usize) -> bool {
     if job.sources[index].is_unreadable() {
         return true;
@@ -263,21 +266,21 @@ fn is_left_away(job: &Job<'_>, facts: &[ChunkFacts], index: usize) -> bool {
     job.spec.granularity == Granularity::File && !facts[chunk].is_kept_whole()
 }
 
-/// The chunks of a source, which are cut source by source.
+/// The chunks of a source.
 pub(crate) fn chunks_of(job: &Job<'_>, index: usize) -> Range<usize> {
     let first = job.chunks.partition_point(|chunk| chunk.source < index);
     first..job.chunks.partition_point(|chunk| chunk.source <= index)
 }
 
-/// Whether all records of a source stay.
+/// Whether all records of a source are kept.
 fn loses_nothing(job: &Job<'_>, facts: &[ChunkFacts], index: usize) -> bool {
     let is_whole =
         |facts: &ChunkFacts| facts.bad.is_empty() && SharedBits::count(&facts.dropped) == 0;
     facts[chunks_of(job, index)].iter().all(is_whole)
 }
 
-/// Makes sure that a source that stays as it is, and for whose records others were dropped, was not changed. Of rows the
-/// footer was read once, and nothing else is known.
+/// Checks that a source that is left as it is has not changed, because other records may have been dropped for its
+/// records. Sources of Parquet are not checked.
 fn read_again(
     job: &Job<'_>,
     facts: &[ChunkFacts],
@@ -296,7 +299,7 @@ fn read_again(
     Ok(())
 }
 
-/// What is kept of one source into a file of its own.
+/// Writes the kept records of one source into a file of its own.
 fn write_source(
     job: &Job<'_>,
     facts: &[ChunkFacts],
@@ -320,13 +323,13 @@ fn write_source(
         kept.clear();
     }
     if source.compression == Compression::Plain && loses_nothing(job, facts, index) {
-        // Byte for byte what was read: as old as that.
+        // The content is the same, so the time of modification is, too.
         source.modified().into_iter().for_each(|time| sink.set_modified(time));
     }
     sink.complete()
 }
 
-/// Writes kept bytes. Records never run into one; whole files are one behind the other, byte for byte.
+/// Writes kept bytes. Records are separated by their end byte; whole files follow each other byte for byte.
 fn put(job: &Job<'_>, sink: &mut Sink, kept: &[u8]) -> Result<()> {
     match job.spec.granularity {
         Granularity::File => sink.write(kept),
@@ -334,12 +337,12 @@ fn put(job: &Job<'_>, sink: &mut Sink, kept: &[u8]) -> Result<()> {
     }
 }
 
-/// The header row of a table, before its records.
+/// Writes the header row of a table.
 fn write_header(header: &TableHeader, sink: &mut Sink) -> Result<()> {
     sink.write_records(header.bytes(), b'\n')
 }
 
-/// Appends a chunk's kept records to `kept`, and hands that to `flush` whenever it is full.
+/// Appends a chunk's kept records to `kept`, and calls `flush` with it whenever it is full.
 fn copy_chunk(
     job: &Job<'_>,
     facts: &[ChunkFacts],
@@ -361,7 +364,7 @@ fn copy_chunk(
         _ => None,
     };
     let record_end = source.format.record_end();
-    let mut picked = Picker { facts, pieces, record_end, place: 0, bar, stored: 0 };
+    let mut picked = Picker { facts, pieces, record_end, number: 0, bar, stored: 0 };
     let mut watch = Stopwatch::start();
     while picked.next_block(&mut reader, kept)? {
         if kept.len() >= WAITING_BYTES_MAX {
@@ -388,7 +391,7 @@ fn copy_whole(
         return Ok(());
     }
     let mut reader = open_whole(source)?;
-    // A file that cannot be read to its end was a bad record at the first reading; the digest tells of a change.
+    // A file that cannot be read to its end was a bad record at the first reading; the digest shows changes.
     while let Ok(Some(block)) = reader.next_block() {
         kept.extend_from_slice(block);
         if kept.len() >= WAITING_BYTES_MAX {
@@ -399,20 +402,20 @@ fn copy_whole(
     check_digest(source, reader.digest(), facts)
 }
 
-/// Picks the records that stay.
+/// Picks the kept records of a chunk.
 struct Picker<'a> {
     facts: &'a ChunkFacts,
-    /// Where not whole records are picked but pieces of them.
+    /// Set if pieces of records are picked instead of whole records.
     pieces: Option<PieceCopier>,
     record_end: u8,
-    place: u64,
+    number: u64,
     bar: &'a Bar<'a>,
     stored: u64,
 }
 
 impl Picker<'_> {
-    /// Appends the kept records of the next block; false at the end. A damaged end was reported by the first reading;
-    /// whether the second one saw the same, the digest tells.
+    /// Appends the kept records of the next block; false at the end. A damaged end was reported by the first reading; the
+    /// digest shows whether the content is the same.
     fn next_block(&mut self, reader: &mut RecordReader, kept: &mut Vec<u8>) -> Result<bool> {
         let Ok(Some(_)) = reader.next_block() else { return Ok(false) };
         if let Some(pieces) = &mut self.pieces {
@@ -433,7 +436,7 @@ impl Picker<'_> {
         Ok(true)
     }
 
-    /// Appends the records of a block that stay. Neighbours are copied together.
+    /// Appends the kept records of a block. Adjacent ones are copied together.
     #[inline]
     fn pick<'b>(
         &mut self,
@@ -443,8 +446,8 @@ impl Picker<'_> {
     ) {
         let (mut start, mut end) = (0, 0);
         for (at, record) in records {
-            let stays = self.place < self.facts.places && !self.facts.dropped.get(self.place);
-            self.place += 1;
+            let stays = self.number < self.facts.id_count && !self.facts.dropped.get(self.number);
+            self.number += 1;
             if !stays || at != end {
                 kept.extend_from_slice(&block[start..end]);
                 start = at + if stays { 0 } else { record.len() };
@@ -455,7 +458,7 @@ impl Picker<'_> {
     }
 }
 
-/// Fails if the second reading of a chunk saw other bytes than the first.
+/// Fails if a chunk's content differs from that of the first reading.
 pub(crate) fn check_digest(
     source: &Source,
     digest: ContentDigest,

@@ -1,7 +1,7 @@
-//! Named outputs of a job: checked and opened before anything is read, completed at the end, committed together.
+//! The named outputs of a job: checked and opened before anything is read, completed at the end, committed together.
 //!
-//! Whatever would make an output fail at the end of a long job fails it at the start: a file that stands there, a
-//! directory that is missing, two outputs in one file, a report in the place of an input.
+//! What would make an output fail at the end of a long job makes the job fail at the start: an output that exists, a
+//! missing directory, two outputs with one name, an output with the name of an input.
 
 use super::addresses::{is_object, object_at};
 use super::bad::BadRecords;
@@ -22,10 +22,10 @@ use umbel_records::Compression;
 /// Name of the list of bad records in an output directory.
 pub(crate) const BAD_LIST_NAME: &str = "bad.jsonl";
 
-/// Bad records that are shown on standard error where no list is written.
+/// Most bad records that are shown on standard error if no list is written.
 const BAD_LINES_SHOWN: usize = 20;
 
-/// An output with a name. Devices and pipes are opened when they are written: opening one may wait for its reader.
+/// A named output. A device or pipe is opened when it is written, because opening one may wait for its reader.
 pub(crate) enum Named {
     Open(Box<Sink>),
     Late(PathBuf),
@@ -55,7 +55,7 @@ impl Named {
     }
 }
 
-/// The outputs of a job that have names, ready to be written.
+/// The named outputs of a job, ready to be written.
 pub(crate) struct Outputs {
     /// Kept records or annotations, if they go to one stream.
     pub(crate) kept: Option<Named>,
@@ -65,7 +65,7 @@ pub(crate) struct Outputs {
     pub(crate) groups: Option<Named>,
     /// The list of bad records.
     pub(crate) bad: Option<Named>,
-    /// The index of what is kept.
+    /// The index of kept items.
     pub(crate) index: Option<Named>,
     /// The summary.
     pub(crate) summary: Option<Named>,
@@ -73,20 +73,20 @@ pub(crate) struct Outputs {
     pub(crate) page: Option<Named>,
 }
 
-/// The place of a page, opened before what the page is about has begun: to be written once that is done.
+/// The output of a page, opened before the job begins, and written after its end.
 pub struct PageOutput {
     named: Named,
-    /// What is said first where the page cannot be written.
+    /// The beginning of the message if the page cannot be written.
     stands: &'static str,
 }
 
 impl PageOutput {
-    /// A page at this path, in the place of what is there. `stands` says, if the page cannot be written in the end, what
-    /// is done in spite of that.
+    /// A page at this path, which replaces an existing file. If it cannot be written in the end, the message begins with
+    /// `stands`, which says what is done nevertheless.
     ///
     /// # Errors
     ///
-    /// What the system said, with the path: where the page cannot be, it shall be known before the work.
+    /// The system's error, with the path, if a page cannot be there.
     pub fn replacing(path: &Path, stands: &'static str) -> Result<Self> {
         if path.is_dir() {
             return refuse(format!("{} is a directory, expected a file", path.display()));
@@ -103,11 +103,11 @@ impl PageOutput {
         Self { named, stands: "the job is done and its other outputs stand, but not the --report" }
     }
 
-    /// Writes the page, under its name once it is whole.
+    /// Writes the page, and renames it to its name once it is complete.
     ///
     /// # Errors
     ///
-    /// What the system said, with the path. Nothing of the page stands then.
+    /// The system's error, with the path. Then there is no page.
     pub fn write(self, page: &str) -> Result<()> {
         let write = || {
             let mut sink = self.named.sink()?;
@@ -119,7 +119,7 @@ impl PageOutput {
 }
 
 impl Outputs {
-    /// Opens all of them.
+    /// Opens all named outputs.
     pub(crate) fn open(spec: &JobSpec) -> Result<Self> {
         let open = |path: &PathBuf| Named::new(spec, path);
         let report = |path: &Option<PathBuf>| path.as_ref().map(open).transpose();
@@ -130,10 +130,10 @@ impl Outputs {
         };
         let (duplicates, bad) = (report(&spec.duplicates)?, report(&spec.bad)?);
         let groups = report(&spec.groups)?;
-        // Never packed, whatever its name: it is read block by block.
+        // Never compressed, whatever its name, because it is read block by block.
         let plain = |index: &SaveIndex| match spec.updated_index() {
             None => Named::packed(spec, &index.path, Compression::Plain),
-            // Where a link leads to, and without --overwrite: nothing that it holds is lost.
+            // At the target of a link, and without --overwrite: the new index includes the old one.
             Some(_) => {
                 let path = std::fs::canonicalize(&index.path)
                     .with_context(|| format!("--save-index {}", index.path.display()))?;
@@ -147,7 +147,7 @@ impl Outputs {
     }
 }
 
-/// Where the output of a source goes in an output directory; in place, where the source is.
+/// The path of a source's output in an output directory; in a job in place, the path of the source.
 pub(crate) fn output_path(spec: &JobSpec, root: &Path, source: &Source) -> PathBuf {
     if spec.in_place {
         return source.absolute.clone();
@@ -163,7 +163,7 @@ fn refuse<T>(text: String) -> Result<T> {
     Err(UsageError(text).into())
 }
 
-/// Refuses named outputs that could not be written at the end, or not side by side. Needs no input.
+/// Refuses named outputs that cannot be written, or not all of them. Needs no input.
 ///
 /// # Errors
 ///
@@ -187,7 +187,7 @@ pub(crate) fn check_named(spec: &JobSpec) -> Result<()> {
     refuse_existing(spec, paths.iter().copied().filter(|path| !is_updated_index(spec, path)))
 }
 
-/// Whether this output is an index that is written anew with what it holds, which needs no leave.
+/// Whether this output is an index that is updated, which needs no `--overwrite`.
 pub(crate) fn is_updated_index(spec: &JobSpec, path: &Path) -> bool {
     let is_index = spec.save_index.as_ref().is_some_and(|index| index.path == path);
     is_index && spec.updated_index().is_some()
@@ -201,7 +201,7 @@ pub(crate) fn is_updated_index(spec: &JobSpec, path: &Path) -> bool {
 pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     let mut roles = roles(spec, sources)?;
     let OutputTarget::Directory(root) = &spec.output else { return Ok(()) };
-    // What cannot be opened has no output.
+    // A source that cannot be opened has no output.
     let sources: Vec<&Source> = sources.iter().filter(|source| !source.is_unreadable()).collect();
     let mut paths: Vec<PathBuf> =
         sources.iter().map(|source| output_path(spec, root, source)).collect();
@@ -210,7 +210,7 @@ pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result
             roles.add_output("annotations in", path)?;
             continue;
         }
-        // A file may be replaced by what stays of it, not by what stays of another.
+        // A file may be replaced by its own kept records, not by those of another file.
         if let Some(input) = roles.input_at(path).filter(|_| !source.stands_at(path)) {
             return refuse(format!(
                 "{}: what is kept of {} would replace the input {input}; name another output directory",
@@ -229,7 +229,7 @@ pub(crate) fn check_against_inputs(spec: &JobSpec, sources: &[Source]) -> Result
     refuse_existing(spec, paths.iter().map(PathBuf::as_path).filter(|_| !in_place))
 }
 
-/// Finds out, before anything is read, whether objects may be written where outputs go.
+/// Checks, before anything is read, that the process may write the objects that are outputs.
 ///
 /// # Errors
 ///
@@ -240,7 +240,7 @@ pub(crate) fn try_objects(spec: &JobSpec, sources: &[Source]) -> Result<()> {
         paths.extend(sources.first().map(|source| output_path(spec, root, source)));
         paths.extend(spec.skip_bad.is_some().then(|| root.join(BAD_LIST_NAME)));
     }
-    // One behind the other: a process that is killed meanwhile leaves one upload, not many.
+    // One after the other: a process that is killed meanwhile leaves one upload at most.
     for path in &paths {
         if let Some(address) = object_at(path)? {
             let tried = store_of(spec, path)?.try_upload(&address);
@@ -250,7 +250,7 @@ pub(crate) fn try_objects(spec: &JobSpec, sources: &[Source]) -> Result<()> {
     Ok(())
 }
 
-/// What the job reads and what it writes under names of their own.
+/// The roles of all files that the job reads and writes.
 fn roles(spec: &JobSpec, sources: &[Source]) -> Result<FileRoles> {
     let (mut roles, mut references) = (FileRoles::default(), FileRoles::default());
     for path in &spec.references {
@@ -269,12 +269,12 @@ fn roles(spec: &JobSpec, sources: &[Source]) -> Result<FileRoles> {
     for (flag, path) in spec.named_outputs() {
         match flag {
             _ if is_dash(path) => streams = true,
-            // What is kept may take the place of what it was read from.
+            // Kept records may replace the input that they were read from.
             "--output" => {
                 references.add_output(flag, path)?;
                 roles.add_replacement(flag, path)?;
             }
-            // The index of a reference and of what is kept.
+            // One index may be a reference and be updated.
             "--save-index" if is_object(path) && references.input_at(path).is_some() => {
                 return refuse(format!(
                     "--save-index {} is a reference, too: an index in a store is not updated in place; save another, and \
@@ -294,7 +294,7 @@ fn roles(spec: &JobSpec, sources: &[Source]) -> Result<FileRoles> {
     Ok(roles)
 }
 
-/// Removes what dead processes have left in the folders that the job writes to.
+/// Removes temporary files of dead processes in the folders that the job writes to.
 pub(crate) fn remove_leftovers_beside(spec: &JobSpec, sources: &[Source]) {
     let named = spec.named_outputs().map(|(_, path)| path.to_owned());
     let named = named.filter(|path| !is_dash(path));
@@ -315,7 +315,7 @@ pub(crate) fn remove_leftovers_beside(spec: &JobSpec, sources: &[Source]) {
     remove_leftovers(&local.map(folder).collect(), root.as_deref());
 }
 
-/// Lists the bad records where the user wants them, or shows some.
+/// Writes the list of bad records if it is wanted, or shows some of them.
 pub(crate) fn write_bad(
     spec: &JobSpec,
     observer: &dyn Observer,

@@ -1,18 +1,19 @@
-//! Which files or directories repeat which: a matrix of bounded size, whatever the number of files.
+//! The overlap matrix: how many items of each file or directory repeat an item of each other one.
 //!
-//! It has the files in it, or their directories where files are many: the largest by what was dropped there or kept for
-//! others, and one row and column for all others together. Who knows names and weights of all files makes the same
-//! matrix, so workers count their own drops each, and the sums are those of one process.
+//! Its size is bounded for any number of files. It has a row and a column for each of the files with the largest weights
+//! (items dropped there, or dropped for an item there), or for directories if there are many files, and one for all others
+//! together. The choice depends on names and weights alone: workers that know those of all files count their own drops in
+//! the same matrix, and their sum equals that of one process.
 
 use super::report::FileName;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Most files or directories in the matrix beside the others: as many squares as people tell apart.
+/// Most files or directories with a row of their own: as many as people can tell apart in a picture.
 pub(crate) const UNITS_MAX: usize = 24;
 
-/// What a row of the matrix is.
+/// What a row of the matrix stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum UnitKind {
     File,
@@ -22,33 +23,33 @@ enum UnitKind {
 /// A matrix of counts, row by row.
 pub(crate) type Counts = Vec<Vec<u64>>;
 
-/// How many items of each file or directory repeat one that was kept in each.
+/// The overlap matrix.
 pub(crate) struct Overlap<'a> {
     kind: UnitKind,
-    /// Of those that have a row of their own, in the order of the input.
+    /// Names of the rows, in the order of the input, without the last row of others.
     names: Vec<FileName<'a>>,
-    /// How many share the last row.
+    /// How many files or directories share the last row.
     others: usize,
     /// The row of each file.
     unit_of: Vec<usize>,
-    /// What of a row was dropped for what of a column.
+    /// Number of items of a row that were dropped for an item of a column.
     dropped: Counts,
 }
 
 impl<'a> Overlap<'a> {
-    /// Of these files, in the order of the input: what each is called, and its weight, which is how many of its items were
-    /// dropped for an item of the job, and how many items were dropped for one of it. Nothing is counted yet.
+    /// The matrix of these files, all zero. `files` are names and weights in the order of the input; a weight is the number
+    /// of the file's items that were dropped for an item of the job, plus that of items dropped for one of the file's.
     pub(crate) fn new(files: &[(FileName<'a>, u64)]) -> Self {
         let (mut kind, mut keys): (_, Vec<FileName<'a>>) =
             (UnitKind::File, files.iter().map(|(name, _)| *name).collect());
         if keys.len() > UNITS_MAX {
             let folders: Vec<FileName<'a>> = keys.iter().map(FileName::directory).collect();
-            // One directory overlaps with nothing: its files tell more.
+            // The matrix of a single directory says nothing.
             if folders.iter().any(|folder| *folder != folders[0]) {
                 (kind, keys) = (UnitKind::Directory, folders);
             }
         }
-        // A file may be there twice under one name only as a pipe; a directory has as many files as it has.
+        // Several files have one key if it is their directory; or if it is a pipe that was named twice.
         let mut numbers: BTreeMap<FileName<'a>, usize> = BTreeMap::new();
         let mut sizes: Vec<(u64, FileName<'a>)> = Vec::new();
         let mut unit_of: Vec<usize> = Vec::with_capacity(keys.len());
@@ -73,19 +74,18 @@ impl<'a> Overlap<'a> {
         Self { kind, names, others, unit_of, dropped: vec![vec![0; side]; side] }
     }
 
-    /// Counts an item of a file that was dropped for one of a file, by the numbers of the files.
+    /// Counts an item of file `dropped` that was dropped for one of file `kept`.
     pub(crate) fn add(&mut self, dropped: usize, kept: usize) {
         let cell = &mut self.dropped[self.unit_of[dropped]][self.unit_of[kept]];
         *cell = cell.saturating_add(1);
     }
 
-    /// What was counted.
+    /// The counts.
     pub(crate) fn into_counts(self) -> Counts {
         self.dropped
     }
 
-    /// Adds what somebody else has counted in a matrix of the same files; false, and nothing is changed, if it has other
-    /// rows or columns.
+    /// Adds the counts of a matrix of the same files. Returns false, and changes nothing, if it has another size.
     #[must_use]
     pub(crate) fn add_counts(&mut self, counts: &Counts) -> bool {
         let side = self.dropped.len();
@@ -109,7 +109,7 @@ impl<'a> Overlap<'a> {
         let workers: Option<Vec<u16>> = self.names.iter().map(|name| name.worker).collect();
         json!({
             "by": by, "names": names,
-            // Without files there is nobody who is one of several, either.
+            // `null` without files, too.
             "workers": workers.filter(|workers| !workers.is_empty()),
             "others": self.others, "dropped": self.dropped,
         })
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_many_directories_are_told_by_directory_and_worker() {
+    fn files_of_many_directories_are_counted_by_directory_and_worker() {
         let names: Vec<String> = (0..60).map(|at| format!("in/{}/{at}.txt", at % 5)).collect();
         let one: Vec<_> = names.iter().map(|name| named(None, name, 1)).collect();
         assert_eq!(Overlap::new(&one).json()["names"].as_array().unwrap().len(), 5);
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!((&told["by"], &told["names"][0]), (&json!("directory"), &json!("in/0")));
     }
 
-    /// 10^5 files in as many directories as are told: names are few, and nothing is lost in the others.
+    /// With 10^5 files in `directories` directories few are named, and all others are counted.
     #[test]
     fn many_files_are_a_few_rows_and_the_others() {
         const FILES: usize = 100_000;

@@ -1,31 +1,31 @@
-//! Granularity `paragraph`: every piece of a text field is an item, and what stays of the record is its other pieces.
+//! Granularity `paragraph`: every piece (line) of a text field is an item. A record is written without its dropped pieces.
 //!
 //! ```text
-//! {"text":"a\nb\n\nc"}     pieces  a\n  b\n  \n  c      places 0 1 2 3, parts 1 2 3 4 of the record
+//! {"text":"a\nb\n\nc"}     pieces  a\n  b\n  \n  c      numbers 0 1 2 3 in the chunk, parts 1 2 3 4 of the record
 //! ```
 //!
-//! A piece ends with its `\n`, which is no part of the item but goes with the piece. A record without pieces, or without
-//! the field, takes one place all the same.
+//! A piece ends with its `\n`, which is not a part of the item but is dropped with the piece. A record without pieces, or
+//! without the field, has one number, too.
 
 use super::best::Ranker;
 use super::chunk_facts::ChunkFacts;
 use super::chunks::Chunk;
-use super::content::{ChunkContent, Found, Spot, Take, open_records, without_item};
+use super::content::{ChunkContent, Found, Position, Take, open_records, without_item};
 use super::inputs::Source;
 use super::spec::{EmptyItems, JobSpec, MissingKey};
 use crate::error::{Context, Result, bail};
 use umbel_dedup_engine::Rank;
 use umbel_records::{ContentDigest, Normalisers, ReadError, RecordReader, TextField, line_item};
 
-/// Records that are read for the pieces of one field.
+/// Reads records for the pieces of one field.
 pub(crate) struct Paragraphs {
     reader: RecordReader,
-    /// None for a table without a header, which has no records either.
+    /// `None` for a table without a header, which has no records.
     field: Option<TextField>,
     ranker: Option<Ranker>,
     rules: PieceRules,
     missing_key: MissingKey,
-    places: u64,
+    id_count: u64,
 }
 
 impl Paragraphs {
@@ -43,7 +43,7 @@ impl Paragraphs {
             field: source.text_field(field).with_context(|| source.name.clone())?,
             rules: PieceRules::of(spec),
             missing_key: spec.missing_key,
-            places: 0,
+            id_count: 0,
         })
     }
 }
@@ -53,7 +53,7 @@ pub(crate) fn pieces_of(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|byte| *byte == b'\n')
 }
 
-/// What is compared of pieces.
+/// Which pieces are compared, and how.
 pub(crate) struct PieceRules {
     normalisers: Normalisers,
     keeps_empty: bool,
@@ -70,27 +70,26 @@ impl PieceRules {
         }
     }
 
-    /// Hands out the pieces of a text, or one place if it has none, from this place on; false once `take` wants no
-    /// more.
+    /// Calls `take` for the pieces of a text, or once if it has none, with numbers from `id_count` on; false once `take`
+    /// returns false.
     pub(crate) fn hand_out(
         &mut self,
         text: &[u8],
         rank: Rank,
-        places: &mut u64,
+        id_count: &mut u64,
         wanted: &dyn Fn(u64) -> bool,
         take: &mut Take<'_>,
     ) -> Result<bool> {
-        let first = *places;
+        let first = *id_count;
         if text.is_empty() {
-            *places += 1;
-            return Ok(
-                !wanted(first) || take(Spot { place: first, starts_record: true }, Found::Exempt)?
-            );
+            *id_count += 1;
+            return Ok(!wanted(first)
+                || take(Position { number: first, starts_record: true }, Found::Exempt)?);
         }
         for piece in pieces_of(text) {
-            let place = *places;
-            *places += 1;
-            if !wanted(place) {
+            let number = *id_count;
+            *id_count += 1;
+            if !wanted(number) {
                 continue;
             }
             let piece = line_item(piece);
@@ -98,7 +97,7 @@ impl PieceRules {
             let is_exempt =
                 (piece.len() as u64) < self.bytes_min || self.keeps_empty && item.is_empty();
             let found = if is_exempt { Found::Exempt } else { Found::Item(item, rank) };
-            if !take(Spot { place, starts_record: place == first }, found)? {
+            if !take(Position { number, starts_record: number == first }, found)? {
                 return Ok(false);
             }
         }
@@ -121,17 +120,17 @@ impl ChunkContent for Paragraphs {
             let lone = match field.find(record) {
                 Ok(text) => {
                     let rank = self.ranker.as_mut().map(|ranker| ranker.rank(record));
-                    let (rank, places) = (rank.unwrap_or_default(), &mut self.places);
-                    if self.rules.hand_out(text, rank, places, wanted, take)? {
+                    let (rank, id_count) = (rank.unwrap_or_default(), &mut self.id_count);
+                    if self.rules.hand_out(text, rank, id_count, wanted, take)? {
                         continue;
                     }
                     return Ok(());
                 }
                 Err(error) => without_item(record, self.missing_key, error, content_offset),
             };
-            let place = self.places;
-            self.places += 1;
-            if wanted(place) && !take(Spot { place, starts_record: true }, lone)? {
+            let number = self.id_count;
+            self.id_count += 1;
+            if wanted(number) && !take(Position { number, starts_record: true }, lone)? {
                 return Ok(());
             }
         }
@@ -155,56 +154,56 @@ impl ChunkContent for Paragraphs {
     }
 }
 
-/// Whether what stands at a place stays. A place that was not there at the first reading does not; the digest tells.
-fn stays(facts: &ChunkFacts, place: u64) -> bool {
-    place < facts.places && !facts.dropped.get(place)
+/// Whether the piece with this number is kept. A number that the first reading did not have is not; then the digest differs.
+fn stays(facts: &ChunkFacts, number: u64) -> bool {
+    number < facts.id_count && !facts.dropped.get(number)
 }
 
-/// Picks the pieces of texts that stay, text by text.
+/// Picks the kept pieces of texts, text by text.
 #[derive(Default)]
 pub(crate) struct PiecePicker {
-    place: u64,
+    number: u64,
     text: Vec<u8>,
 }
 
 impl PiecePicker {
-    /// What stays of the next text; `None` if that is all of it.
+    /// The kept pieces of the next text; `None` if all are kept.
     pub(crate) fn pick(&mut self, text: &[u8], facts: &ChunkFacts) -> Option<&[u8]> {
         if text.is_empty() {
-            self.place += 1;
+            self.number += 1;
             return None;
         }
         self.text.clear();
         for piece in pieces_of(text) {
-            if stays(facts, self.place) {
+            if stays(facts, self.number) {
                 self.text.extend_from_slice(piece);
             }
-            self.place += 1;
+            self.number += 1;
         }
         (self.text.len() < text.len()).then_some(self.text.as_slice())
     }
 
-    /// Whether the next record stays, which has no text.
+    /// Whether the next record, which has no text, is kept.
     fn pass(&mut self, facts: &ChunkFacts) -> bool {
-        self.place += 1;
-        stays(facts, self.place - 1)
+        self.number += 1;
+        stays(facts, self.number - 1)
     }
 }
 
-/// Rebuilds records of the pieces that stay.
+/// Rebuilds records from their kept pieces.
 pub(crate) struct PieceCopier {
     field: Option<TextField>,
     picker: PiecePicker,
 }
 
 impl PieceCopier {
-    /// A copier of a chunk's records, from its first on.
+    /// A copier for the records of a chunk, from the first one on.
     pub(crate) fn new(source: &Source, field: &str) -> Result<Self> {
         let field = source.text_field(field).with_context(|| source.name.clone())?;
         Ok(Self { field, picker: PiecePicker::default() })
     }
 
-    /// Appends what stays of the next record to `kept`.
+    /// Appends the next record with its kept pieces to `kept`.
     pub(crate) fn copy(&mut self, record: &[u8], facts: &ChunkFacts, kept: &mut Vec<u8>) {
         let Some(field) = &mut self.field else { return };
         match field.find(record) {

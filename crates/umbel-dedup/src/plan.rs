@@ -1,4 +1,4 @@
-//! What a job will need, from the sizes of its inputs and a look at their beginnings.
+//! The plan of a job: estimates of what it will need, from the sizes of its inputs and samples of their beginnings.
 
 use super::content::open_limited;
 use super::context::Job;
@@ -11,45 +11,45 @@ use super::spec::JobSpec;
 use crate::error::Result;
 use umbel_dedup_engine::limits::DEDUP_CELLS_MAX;
 use umbel_dedup_engine::{
-    Coordinator, Cost, JobShape, Keep, Level, ReferenceShape, tally_bits_per_entry,
+    Coordinator, Cost, JobShape, Keep, Level, ReferenceShape, group_count_bits_per_entry,
 };
 use umbel_files::UsageError;
 use umbel_records::{ByteSpan, Compression, Granularity, ReadLimits, RowGroupItems};
 
-/// Files whose beginnings are looked at.
+/// Most files whose beginnings are sampled.
 const PROBED_FILES: usize = 16;
 
-/// Content bytes that are looked at in each.
+/// Content bytes that are sampled of each.
 const PROBED_BYTES: usize = 256 << 10;
 
-/// Bytes of texts that are looked at to tell how many pieces they have.
+/// Bytes of texts that are sampled for their number of pieces.
 const PROBED_TEXT_BYTES: usize = 256 << 10;
 
-/// Entries of a cell, of all workers together: a few megabytes, so that a cell is sorted and exchanged in cache.
+/// Target number of entries of all workers in one cell: a few megabytes, which fit into the cache.
 const CELL_ENTRIES: u64 = 1 << 16;
 
-/// Entries of one worker in one cell, at least: with fewer, frame headers would be a notable part of the bytes.
+/// Fewest entries of one worker in one cell: with fewer, frame headers would be a notable part of the bytes.
 const STREAM_ENTRIES_MIN: u64 = 1 << 12;
 
-/// Most cells that the entries of a job are cut into: a run has 2^18 entries, and pieces of fewer than 64 of them
-/// would be slow to read back from disk.
+/// Most cells, unless memory requires more: a run has 2^18 entries, and parts of fewer than 64 entries per cell would be
+/// slow to read from disk.
 const CELLS_MAX: u64 = 1 << 12;
 
-/// Bytes of memory an entry takes in the exchange of its cell: read, sorted, coded and compared; with a rank a third more.
+/// Bytes of memory per entry during the exchange of its cell: read, sorted, encoded and compared; with a rank a third more.
 const CELL_BYTES_PER_ENTRY: u64 = 96;
 const RANKED_CELL_BYTES_PER_ENTRY: u64 = 128;
 
-/// What is expected of the input.
+/// The estimate of the input.
 pub(crate) struct Forecast {
     /// Stored bytes.
     pub(crate) stored_bytes: u64,
-    /// Content bytes, once unpacked.
+    /// Content bytes, after decompression.
     pub(crate) content_bytes: u64,
     /// Records.
     pub(crate) records: u64,
 }
 
-/// Looks at the input's sizes and the beginnings of some files.
+/// Estimates the input from the sizes of files and the beginnings of some.
 pub(crate) fn forecast(spec: &JobSpec, sources: &[Source]) -> Result<Forecast> {
     if spec.memory_bytes < MEMORY_BYTES_MIN {
         let (given, needed) = (spec.memory_bytes >> 20, MEMORY_BYTES_MIN >> 20);
@@ -74,7 +74,7 @@ pub(crate) fn forecast(spec: &JobSpec, sources: &[Source]) -> Result<Forecast> {
     Ok(Forecast { stored_bytes, content_bytes: scale(seen.content), records: scale(seen.records) })
 }
 
-/// What the beginnings of some files have shown.
+/// The sums over the sampled beginnings.
 struct Probe {
     stored: u64,
     content: u64,
@@ -105,14 +105,14 @@ impl Probe {
         let plain = source.compression == Compression::Plain;
         let span = plain.then_some(ByteSpan { start: 0, end: PROBED_BYTES as u64 });
         let mut reader = open_limited(source, span, limits)?;
-        // Damage is reported when the file is read in earnest.
+        // Damage is reported by the first reading.
         let mut content = 0u64;
         let mut count = 0u64;
         if let Ok(Some(_)) = reader.next_block() {
             content = reader.block().len() as u64;
             count = reader.block_records().count() as u64;
             if has_parts {
-                // One more for every line end in a text, as tables and as JSON write it.
+                // One more piece for every line end in a text, as tables and JSON encode it.
                 let ends =
                     reader.block().windows(2).filter(|pair| pair[0] == b'\n' || *pair == b"\\n");
                 count = count.max(ends.count() as u64);
@@ -125,11 +125,11 @@ impl Probe {
     }
 }
 
-/// Pieces that a row's text has on average, by the first texts of the file.
+/// Mean number of pieces of a row's text, from the first texts of the file.
 ///
 /// # Errors
 ///
-/// If the file cannot be opened again. Damage is reported when the rows are read in earnest.
+/// If the file cannot be opened again. Damage is reported by the first reading.
 fn pieces_a_row(row_groups: &RowGroups, source: &Source) -> Result<f64> {
     let file = row_groups.open(source)?;
     let (mut rows, mut pieces, mut bytes) = (0u64, 0u64, 0);
@@ -149,7 +149,8 @@ fn pieces_a_row(row_groups: &RowGroups, source: &Source) -> Result<f64> {
     Ok(if rows > 0 { pieces as f64 / rows as f64 } else { 1.0 })
 }
 
-/// Workers and cells: cells small enough for the cache, and at level `bytes` for the items to be compared.
+/// The shape of a job in one process: cells are small enough for the cache and the memory, at level `bytes` together with
+/// the items to compare.
 pub(crate) fn shape(
     spec: &JobSpec,
     workers: u32,
@@ -162,7 +163,7 @@ pub(crate) fn shape(
     let by_cache = forecast.records / CELL_ENTRIES;
     let by_stream = forecast.records / (wanted * STREAM_ENTRIES_MIN);
     let mut cells = by_cache.min(by_stream).min(CELLS_MAX);
-    // Where that would make cells too large for the memory, more of them are needed whatever they cost.
+    // More cells if these would be too large for the memory.
     let cell_bytes_max = spec.memory_bytes / 16;
     let per_entry = match spec.keep {
         Keep::Best => RANKED_CELL_BYTES_PER_ENTRY,
@@ -184,41 +185,41 @@ pub(crate) fn shape(
     }
 }
 
-/// Shares of entries that other workers hold too, for which the exchange is forecast.
+/// Shares of entries that several workers have, for which the exchange is estimated.
 const DELTAS: [f64; 4] = [0.0, 0.006, 0.042, 0.17];
 
-/// What a job will need.
+/// Estimates of what a job will need.
 pub struct JobPlan {
     /// Input files.
     pub files: usize,
     /// Their bytes, as stored.
     pub stored_bytes: u64,
-    /// Their bytes once unpacked, about.
+    /// About how many bytes they have after decompression.
     pub content_bytes: u64,
-    /// Their records, about.
+    /// About how many records they have.
     pub records: u64,
     /// Workers in this process.
     pub workers: u32,
-    /// Threads that they run on.
+    /// Threads in this process.
     pub threads: usize,
-    /// Hash ranges that are settled one by one.
+    /// Cells, which are exchanged one by one.
     pub cells: u32,
-    /// Bytes of entries that are held in memory, about.
+    /// About how many bytes of entries are kept in memory.
     pub resident_bytes: u64,
-    /// Bytes of entries that go to scratch disk, about.
+    /// About how many bytes of entries go to scratch disk.
     pub scratch_bytes: u64,
-    /// Hashes of earlier jobs.
+    /// References.
     pub references: Option<ReferenceShape>,
-    /// Whether items are read once more to be compared.
+    /// Whether items are read again to be compared.
     pub compares_bytes: bool,
-    /// What the exchange costs, by the share of entries that several workers hold; empty if there is one worker.
+    /// Costs of the exchange, by the share of entries that several workers have; empty with one worker.
     pub exchange: Vec<(f64, Cost)>,
-    /// Bits an entry that workers on many machines send beside that to count groups, by the same share; empty where
-    /// nobody wants to know of groups.
+    /// Additional bits per entry that workers on many machines send to count groups, by the same share; empty if groups are
+    /// not counted.
     pub group_bits: Vec<(f64, f64)>,
 }
 
-/// What a job will need.
+/// Estimates what a job will need.
 pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> JobPlan {
     let Forecast { stored_bytes, content_bytes, records } = *forecast;
     let Job { spec, shape, threads, .. } = *job;
@@ -226,7 +227,8 @@ pub(crate) fn explain(job: &Job<'_>, forecast: &Forecast) -> JobPlan {
     let resident_bytes = job.resident_bytes().min(entries_bytes);
     let (workers, references) = (shape.workers, job.references.shape());
     let cost = |delta| Coordinator::expected_cost(shape, records, delta, spec.filter, references);
-    let group_bits = |delta| tally_bits_per_entry(delta, workers, spec.annotates, spec.has_parts());
+    let group_bits =
+        |delta| group_count_bits_per_entry(delta, workers, spec.annotates, spec.has_parts());
     let deltas = || DELTAS.into_iter().filter(|_| workers > 1);
     JobPlan {
         files: job.sources.len(),

@@ -1,4 +1,4 @@
-//! Progress of a phase, on its way to whoever looks on; and the question whether the job shall go on.
+//! Progress of a phase for the observer, and the check for cancellation.
 
 use super::observer::{Observer, Unit};
 use crate::error::{DedupError, Result};
@@ -14,7 +14,7 @@ pub(crate) struct Bar<'a> {
 }
 
 impl<'a> Bar<'a> {
-    /// A phase of which nothing is done.
+    /// A phase that begins.
     pub(crate) fn new(
         observer: &'a dyn Observer,
         phase: &'static str,
@@ -25,11 +25,11 @@ impl<'a> Bar<'a> {
         Self { observer, phase, done: AtomicU64::new(0), total, unit }
     }
 
-    /// Moves on.
+    /// Adds to what is done.
     ///
     /// # Errors
     ///
-    /// If the job shall end.
+    /// If the job is cancelled.
     pub(crate) fn add(&self, amount: u64) -> Result<()> {
         let done = self.done.fetch_add(amount, Ordering::Relaxed) + amount;
         self.observer.progress(self.phase, done, self.total, self.unit);

@@ -1,19 +1,19 @@
-//! How a job reaches the clusters of filters beside it.
+//! How a job connects to the clusters of its filters.
 
 use std::fmt;
 use std::sync::Arc;
 use umbel_client::Client;
 use umbel_files::UsageError;
 
-/// Makes a client of the cluster at these addresses.
+/// Makes a client for the cluster at these addresses.
 pub type Connect = dyn Fn(&str) -> Result<Client, UsageError> + Send + Sync;
 
-/// How a job reaches the clusters of online filters.
+/// How a job connects to the clusters of its filters.
 #[derive(Clone)]
 pub struct Reach {
-    /// Where the cluster is reached that does the job, if one does.
+    /// The addresses of the cluster that runs the job, if one does.
     pub own_cluster: Option<String>,
-    /// How any is, and what this process proves itself by.
+    /// Connects to any cluster, with this process's credentials.
     pub connect: Arc<Connect>,
 }
 

@@ -1,8 +1,8 @@
-//! Which record a place belongs to, where records have several.
+//! Maps item numbers of a chunk to records and parts, if records have parts.
 
 use super::drops::SharedBits;
 
-/// The places of a chunk at which a record starts: one bit a place, and one count for 64 of them.
+/// The item numbers of a chunk at which a record starts: one bit per number, and one count per 64 of them.
 pub(crate) struct RecordStarts {
     bits: SharedBits,
     /// Starts in front of each word.
@@ -10,7 +10,7 @@ pub(crate) struct RecordStarts {
 }
 
 impl RecordStarts {
-    /// From one bit a place.
+    /// From one bit per item number.
     pub(crate) fn new(bits: SharedBits) -> Self {
         let mut sum = 0;
         let before = bits.words().map(|word| {
@@ -22,16 +22,16 @@ impl RecordStarts {
         Self { bits, before }
     }
 
-    /// One bit a place, as [`RecordStarts::new`] takes them.
+    /// The bits, as [`RecordStarts::new`] takes them.
     pub(crate) fn bits(&self) -> &SharedBits {
         &self.bits
     }
 
-    /// The record of a place, from 0, and which of its places it is, from 1. The first place starts a record.
-    pub(crate) fn record_of(&self, place: u64) -> (u64, u64) {
-        let index = usize::try_from(place / 64).expect("a place of the chunk");
-        // Starts in the place's word up to the place itself.
-        let mut starts = self.bits.word(index) & (u64::MAX >> (63 - place % 64));
+    /// The record of an item number, from 0, and its part, from 1. The first number starts a record.
+    pub(crate) fn record_of(&self, number: u64) -> (u64, u64) {
+        let index = usize::try_from(number / 64).expect("a number of the chunk");
+        // Starts in the number's word, up to the number itself.
+        let mut starts = self.bits.word(index) & (u64::MAX >> (63 - number % 64));
         let record = self.before[index] + u64::from(starts.count_ones()) - 1;
         let mut at = index;
         while starts == 0 {
@@ -39,7 +39,7 @@ impl RecordStarts {
             starts = self.bits.word(at);
         }
         let start = at as u64 * 64 + 63 - u64::from(starts.leading_zeros());
-        (record, place - start + 1)
+        (record, number - start + 1)
     }
 }
 
@@ -48,22 +48,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_find_their_records() {
+    fn numbers_find_their_records() {
         let mut draws = 7u64;
         let starts: Vec<bool> = (0..5000)
-            .map(|place| {
+            .map(|number| {
                 draws = draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let every = if place / 1000 % 2 == 0 { 3 } else { 300 };
-                place == 0 || (draws >> 33).is_multiple_of(every)
+                let every = if number / 1000 % 2 == 0 { 3 } else { 300 };
+                number == 0 || (draws >> 33).is_multiple_of(every)
             })
             .collect();
         let bits = SharedBits::new(starts.len() as u64);
-        (0..).zip(&starts).filter(|(_, starts)| **starts).for_each(|(place, _)| bits.set(place));
+        (0..).zip(&starts).filter(|(_, starts)| **starts).for_each(|(number, _)| bits.set(number));
         let found = RecordStarts::new(bits);
         let (mut record, mut part) = (0, 0);
-        for (place, starts) in (0..).zip(starts) {
-            (record, part) = if starts && place > 0 { (record + 1, 1) } else { (record, part + 1) };
-            assert_eq!(found.record_of(place), (record, part), "{place}");
+        for (number, starts) in (0..).zip(starts) {
+            (record, part) =
+                if starts && number > 0 { (record + 1, 1) } else { (record, part + 1) };
+            assert_eq!(found.record_of(number), (record, part), "{number}");
         }
     }
 }

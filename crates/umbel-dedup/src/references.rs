@@ -1,7 +1,7 @@
 //! References: the hashes that earlier jobs have kept, in index files or objects.
 //!
-//! All of a job share its seed, and were made of the same items: what is compared is hashes, and they say nothing about
-//! items that were cut or hashed in another way.
+//! All references of a job must have its seed and the same digest of options: hashes are comparable if items were cut,
+//! normalised and hashed in the same way.
 
 use super::addresses::object_at;
 use super::object_inputs::ObjectStores;
@@ -22,18 +22,18 @@ use umbel_filter::{HashRange, ItemHash, ItemHasher};
 use umbel_objects::Object;
 use umbel_records::{ByteSpan, Granularity, RemoteBytes};
 
-/// Bytes of a directory that are read at a time: memory is taken for what has come.
+/// Bytes of a directory that are read at a time, so that memory grows with what was read.
 const ROWS_BYTES: usize = 1 << 20;
 
-/// Where the bytes of an index are.
+/// The source of an index's bytes.
 enum IndexBytes {
     File(File),
-    /// In a store, and pinned: whoever changes it ends the job.
+    /// An object, pinned to its version: if it is changed, the job fails.
     Object(Arc<Object>),
 }
 
 impl IndexBytes {
-    /// How many there are.
+    /// The number of bytes.
     fn count(&self) -> io::Result<u64> {
         match self {
             Self::File(file) => Ok(file.metadata()?.len()),
@@ -41,7 +41,7 @@ impl IndexBytes {
         }
     }
 
-    /// Calls `read` with what reads at an offset, mostly within `span` and from first to last.
+    /// Calls `read` with a reader at offsets. It is fastest for reads within `span`, in ascending order.
     fn with_reader<T>(
         &self,
         span: ByteSpan,
@@ -67,16 +67,16 @@ impl IndexBytes {
     }
 }
 
-/// An index, open.
+/// An open index.
 pub(super) struct IndexFile {
     name: String,
-    /// How messages call it.
+    /// Its name in messages.
     shown: String,
-    /// Where it is in the file system, and which file it was when it was opened.
+    /// Its path, and the inode that it had when it was opened.
     file: Option<(PathBuf, Inode)>,
     bytes: IndexBytes,
     directory: IndexDirectory,
-    /// Of header and directory, which has a checksum of each block.
+    /// Digest of header and directory, which has a checksum of each block.
     digest: ItemHash,
 }
 
@@ -84,17 +84,17 @@ pub(super) struct IndexFile {
 #[derive(Default)]
 pub(crate) struct References {
     files: Vec<IndexFile>,
-    /// The one that the index of this job takes the place of.
+    /// The one that is updated: the index of this job replaces it.
     updated: Option<usize>,
 }
 
 impl References {
-    /// Opens them and checks that they fit the job.
+    /// Opens all references, and checks that they fit the job.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if a file was made with another seed or of other items, or the level needs more than it holds;
-    /// any other error names the file that cannot be read.
+    /// A [`UsageError`] if an index has another seed or digest, or fewer bits of each hash than the level needs; any other
+    /// error names the file that cannot be read.
     pub(crate) fn open(spec: &JobSpec) -> Result<Self> {
         if spec.references.is_empty() {
             return Ok(Self::default());
@@ -106,9 +106,9 @@ impl References {
             check(spec, digest, &file.name, file.directory.header())?;
             files.push(file);
         }
-        let updated = spec.updated_index().map(|place| {
+        let updated = spec.updated_index().map(|updated| {
             let same =
-                |file: &IndexFile| file.file.as_ref().is_some_and(|(_, inode)| *inode == place);
+                |file: &IndexFile| file.file.as_ref().is_some_and(|(_, inode)| *inode == updated);
             files.iter().position(same).expect("it was opened just now, if nobody has replaced it")
         });
         if let (Some(index), Some(save)) = (updated, &spec.save_index) {
@@ -117,16 +117,16 @@ impl References {
         Ok(Self { files, updated })
     }
 
-    /// The index that gets what this job keeps.
+    /// The index that is updated with the kept items of this job.
     pub(super) fn updated(&self) -> Option<&IndexFile> {
         self.updated.map(|index| &self.files[index])
     }
 
-    /// Fails if the index that is updated is another one by now: what that has would be lost.
+    /// Checks that the index to update was not replaced by another job, whose items would be lost.
     ///
     /// # Errors
     ///
-    /// If it is; nothing was put under its name.
+    /// If it was replaced. No output has its name yet.
     pub(crate) fn check_not_replaced(&self) -> Result<()> {
         let Some((path, inode)) = self.updated().and_then(|index| index.file.as_ref()) else {
             return Ok(());
@@ -142,14 +142,14 @@ impl References {
         Ok(())
     }
 
-    /// How many hashes there are, and how much of each; `None` if there is no file.
+    /// The number of hashes and of bits of each; `None` without references.
     pub(crate) fn shape(&self) -> Option<ReferenceShape> {
         let headers = || self.files.iter().map(|file| file.directory.header());
         let bits = headers().map(|header| header.spec.bits).min()?;
         Some(ReferenceShape { entries: headers().map(|header| header.count).sum(), bits })
     }
 
-    /// What workers of a job must have in common; the order of files does not matter.
+    /// What must be equal at all workers of a job. It does not depend on the order of files.
     pub(crate) fn known(&self) -> Option<KnownReferences> {
         let mut digests: Vec<ItemHash> = self.files.iter().map(|file| file.digest).collect();
         digests.sort_unstable();
@@ -163,7 +163,7 @@ impl References {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or is damaged; it is named.
+    /// Names the file that cannot be read or is damaged.
     pub(crate) fn hashes(&self, range: HashRange) -> Result<Vec<ItemHash>> {
         let mut hashes = Vec::new();
         for file in &self.files {
@@ -172,7 +172,7 @@ impl References {
         Ok(hashes)
     }
 
-    /// For each file its name, the bits it has of a hash, and how many hashes.
+    /// For each file its name, its bits of each hash, and its number of hashes.
     pub(crate) fn facts(&self) -> impl Iterator<Item = (&str, u32, u64)> {
         self.files.iter().map(|file| {
             let header = file.directory.header();
@@ -180,7 +180,7 @@ impl References {
         })
     }
 
-    /// Items that are dropped wrongly, in expectation, of so many that are compared: n·n_ref/2^bits.
+    /// The expected number of items that are dropped wrongly among n compared ones: n·n_ref/2^bits.
     pub(crate) fn expected_wrong_drops(&self, items: u64) -> f64 {
         let pairs = |entries: u64| items as f64 * entries as f64;
         self.shape()
@@ -189,17 +189,17 @@ impl References {
 }
 
 impl IndexFile {
-    /// Opens one that a job refers to.
+    /// Opens a reference of a job.
     fn open_of(spec: &JobSpec, path: &Path) -> Result<Self> {
         Self::open_below(path, &spec.stores, "--reference ", spec.roots.as_ref())
     }
 
-    /// Opens one.
+    /// Opens an index.
     pub(super) fn open(path: &Path, stores: &ObjectStores) -> Result<Self> {
         Self::open_below(path, stores, "", None)
     }
 
-    /// Opens one, below these folders if there are any; messages call it by what it is for and its name.
+    /// Opens an index, below these folders if there are any. Messages name it by `role` and name.
     fn open_below(
         path: &Path,
         stores: &ObjectStores,
@@ -209,7 +209,7 @@ impl IndexFile {
         let name = path.display().to_string();
         let shown = format!("{role}{name}");
         let cannot_read = || format!("{shown}: cannot read");
-        let mut place = None;
+        let mut identity = None;
         let bytes = match object_at(path)? {
             Some(address) => {
                 let (object, _) = stores.store()?.open(&address).with_context(cannot_read)?;
@@ -219,7 +219,7 @@ impl IndexFile {
                 let file = open_file(path, &shown, roots)?;
                 let inode = inode_of(&file.metadata().with_context(cannot_read)?);
                 let path = std::fs::canonicalize(path).with_context(cannot_read)?;
-                place = inode.map(|inode| (path, inode));
+                identity = inode.map(|inode| (path, inode));
                 IndexBytes::File(file)
             }
         };
@@ -232,7 +232,7 @@ impl IndexFile {
         let span = ByteSpan { start: 0, end: header_bytes };
         bytes.with_reader(span, |read| read(&mut head, 0).with_context(cannot_read))?;
         let header = IndexHeader::decode(&head).with_context(cannot_read)?;
-        // No more than is there, whatever the header says.
+        // At most the bytes of the file, whatever the header says.
         let rows_bytes = header.directory_bytes().min(count - header_bytes);
         let span = ByteSpan { start: header_bytes, end: header_bytes + rows_bytes };
         let rows = bytes.with_reader(span, |read| {
@@ -247,10 +247,10 @@ impl IndexFile {
         })?;
         let directory = IndexDirectory::decode(header, &rows, count).with_context(cannot_read)?;
         let digest = ItemHasher::Xxh3 { seed: 0 }.hash(&[&head[..], &rows].concat());
-        Ok(Self { name, shown, file: place, bytes, directory, digest })
+        Ok(Self { name, shown, file: identity, bytes, directory, digest })
     }
 
-    /// What it says of itself.
+    /// Its header.
     pub(super) const fn header(&self) -> &IndexHeader {
         self.directory.header()
     }
@@ -269,11 +269,11 @@ impl IndexFile {
         Ok(())
     }
 
-    /// Appends the hashes of all blocks that a range needs.
+    /// Appends the hashes of all blocks that overlap a range.
     fn append(&self, range: HashRange, hashes: &mut Vec<ItemHash>) -> Result<()> {
         let cannot_read = || format!("{}: cannot read", self.shown);
         let extent = |block| self.directory.extent(block).expect("blocks of a range exist");
-        // Blocks of a range are neighbours.
+        // The blocks of a range are contiguous.
         let blocks: Vec<_> =
             self.directory.blocks_of(range).map(|block| (block, extent(block))).collect();
         let Some(((_, first), (_, last))) = blocks.first().zip(blocks.last()) else {
@@ -332,7 +332,7 @@ fn check(spec: &JobSpec, digest: SpecDigest, name: &str, header: &IndexHeader) -
     Ok(())
 }
 
-/// Refuses to update an index that cannot hold what this job keeps.
+/// Refuses to update an index that cannot store the hashes of this job.
 fn check_update(spec: &JobSpec, save: &SaveIndex, index: &IndexFile) -> Result<()> {
     let refuse =
         |text: String| Err(UsageError(format!("--save-index {}: {text}", index.name)).into());
@@ -358,7 +358,7 @@ pub fn seed_of_first(spec: &JobSpec) -> Result<Option<u64>> {
     Ok(Some(IndexFile::open_of(spec, path)?.header().spec.seed))
 }
 
-/// What decides which bytes of a record are hashed, and with what: its parts, in words.
+/// The options that determine which bytes of a record are hashed, and how, as texts.
 fn spec_parts(spec: &JobSpec) -> Vec<String> {
     let (granularity, keys): (&str, &[String]) = match &spec.granularity {
         Granularity::Line => ("line", &[]),
@@ -374,13 +374,13 @@ fn spec_parts(spec: &JobSpec) -> Vec<String> {
     parts
 }
 
-/// The digest of what makes items of one job comparable with those of another.
+/// The digest of these options: jobs with equal digests have comparable items.
 pub(crate) fn spec_digest(spec: &JobSpec) -> SpecDigest {
     digest_of(&spec_parts(spec))
 }
 
 fn digest_of(parts: &[String]) -> SpecDigest {
-    // Each part behind its length, so that no two lists of parts make one text.
+    // Each part is preceded by its length, so that different lists are different texts.
     let mut text = b"xxh3-128".to_vec();
     for part in parts {
         text.extend((part.len() as u64).to_le_bytes());
@@ -408,7 +408,7 @@ mod tests {
         };
         assert_ne!(digest(&["a", "b"]), digest(&["b", "a"]));
         assert_ne!(digest(&["a", "b"]), digest(&["ab"]));
-        // An index that an older release has made must fit this one.
+        // Indexes of older releases must remain usable.
         assert_eq!(
             digest(&["granularity line", "scope global"]),
             "7a3d63f257af71fcae58c940ef07da1f"

@@ -1,4 +1,4 @@
-//! The report of dropped records: which one was dropped for which, in input order, one JSON object a line.
+//! The report of dropped records: one JSON object per line and dropped record, with the kept record, in input order.
 
 use super::best::BestField;
 use super::chunk_facts::ChunkFacts;
@@ -11,7 +11,7 @@ use super::sink::{Complete, Sink};
 use crate::error::Result;
 use serde::Serialize;
 use serde_json::Value;
-use umbel_dedup_engine::Place;
+use umbel_dedup_engine::RecordId;
 
 /// One line of the report. Parts come with granularities that have them, scores with `--keep best`.
 #[derive(Serialize)]
@@ -30,17 +30,17 @@ struct Line<'a> {
     score: Value,
 }
 
-/// What people call a place.
+/// The name of a record in outputs.
 #[derive(Serialize)]
 pub(crate) struct Name<'a> {
-    /// Who has read it, in a job over many machines.
+    /// The worker that has read it, in a job over many machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) worker: Option<u16>,
     /// The file.
     pub(crate) file: &'a str,
     /// The record in it, from 1.
     pub(crate) record: u64,
-    /// Which part of the record, where records have several.
+    /// The part of the record, if records have parts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) part: Option<u64>,
 }
@@ -48,14 +48,14 @@ pub(crate) struct Name<'a> {
 /// A file of a job, or a directory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct FileName<'a> {
-    /// Who has read it, in a job over many machines: on another one the same path is another file.
+    /// The worker that has read it, in a job over many machines, where one path can be several files.
     pub(crate) worker: Option<u16>,
-    /// What people call it.
+    /// Its name in outputs.
     pub(crate) name: &'a str,
 }
 
 impl FileName<'_> {
-    /// The directory of a file or an object, as people call it.
+    /// The directory of a file or an object.
     pub(crate) fn directory(&self) -> Self {
         let name = match self.name.rsplit_once('/') {
             Some(("", _)) => "/",
@@ -66,21 +66,21 @@ impl FileName<'_> {
     }
 }
 
-/// Knows the names of places.
+/// Names records in outputs.
 pub(crate) trait Names {
-    /// The name of a place.
+    /// The name of a record.
     ///
     /// # Errors
     ///
-    /// If there is no such place.
-    fn name(&self, place: Place) -> Result<Name<'_>>;
+    /// If there is no such record.
+    fn name(&self, record_id: RecordId) -> Result<Name<'_>>;
 
-    /// The name of the place that was kept for a dropped one. Dropped places are asked for in rising order.
+    /// The name of the record that was kept for a dropped one. Callers ask in the ascending order of dropped records.
     ///
     /// # Errors
     ///
     /// As [`Names::name`].
-    fn name_of_kept(&self, dropped: Place, kept: Place) -> Result<Name<'_>> {
+    fn name_of_kept(&self, dropped: RecordId, kept: RecordId) -> Result<Name<'_>> {
         let _ = dropped;
         self.name(kept)
     }
@@ -101,10 +101,10 @@ impl<'a> Report<'a> {
 
     /// Adds the next drop in input order.
     pub(crate) fn add(&mut self, row: DropRow) -> Result<()> {
-        let Name { worker, file, record, part } = self.names.name(row.place)?;
+        let Name { worker, file, record, part } = self.names.name(row.record_id)?;
         let is_known = row.is_known();
         let kept =
-            if is_known { None } else { Some(self.names.name_of_kept(row.place, row.kept)?) };
+            if is_known { None } else { Some(self.names.name_of_kept(row.record_id, row.kept)?) };
         self.lines.add(&Line {
             worker,
             file,
@@ -119,13 +119,13 @@ impl<'a> Report<'a> {
         })
     }
 
-    /// Writes what is held back.
+    /// Writes the buffered lines.
     pub(crate) fn complete(self) -> Result<Complete> {
         self.lines.complete()
     }
 }
 
-/// What people call the places of a job: file, record in it from 1, and part of that, where records have several.
+/// The names of the records of a job in one process: file, record in it from 1, and part, if records have parts.
 pub(crate) struct RecordNames<'a> {
     sources: &'a [Source],
     chunks: &'a [Chunk],
@@ -134,29 +134,29 @@ pub(crate) struct RecordNames<'a> {
 }
 
 impl<'a> RecordNames<'a> {
-    /// The names of all places that were read.
+    /// The names of all records that were read.
     pub(crate) fn new(job: &Job<'a>, facts: &'a [ChunkFacts]) -> Self {
         let Job { sources, chunks, .. } = *job;
         Self { sources, chunks, facts, records_before: records_before(chunks, facts) }
     }
 
-    /// File, record and part of a place.
-    fn of(&self, place: Place) -> (&'a str, u64, Option<u64>) {
-        let chunk = place.chunk() as usize;
+    /// File, record and part of a record id.
+    fn of(&self, record_id: RecordId) -> (&'a str, u64, Option<u64>) {
+        let chunk = record_id.chunk() as usize;
         let file = &self.sources[self.chunks[chunk].source].name[..];
-        let (record, part) = self.facts[chunk].record_of(place.item());
+        let (record, part) = self.facts[chunk].record_of(record_id.item());
         (file, self.records_before[chunk] + record + 1, part)
     }
 }
 
 impl Names for RecordNames<'_> {
-    fn name(&self, place: Place) -> Result<Name<'_>> {
-        let (file, record, part) = self.of(place);
+    fn name(&self, record_id: RecordId) -> Result<Name<'_>> {
+        let (file, record, part) = self.of(record_id);
         Ok(Name { worker: None, file, record, part })
     }
 }
 
-/// For each chunk, how many records of its source lie before it.
+/// For each chunk the number of records of its source before it.
 pub(crate) fn records_before(chunks: &[Chunk], facts: &[ChunkFacts]) -> Vec<u64> {
     let mut source = usize::MAX;
     let mut records = 0;

@@ -1,10 +1,10 @@
-//! What is said of dropped records: the report, the list of groups, the annotations, and figures for the summary.
+//! Outputs about dropped records: the report, the list of groups, the annotations, and totals for the summary.
 
 use super::annotate;
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;
 use super::drop_rows::{DropRow, DropRows};
-use super::file_tally::{FileTally, files_json};
+use super::file_repeats::{FileCounter, files_json};
 use super::groups::{GroupFacts, GroupList, for_each_group};
 use super::outputs::Named;
 use super::overlap::Overlap;
@@ -15,9 +15,9 @@ use super::spill::ScratchFile;
 use crate::error::Result;
 use serde_json::Value;
 use std::sync::Arc;
-use umbel_dedup_engine::Place;
+use umbel_dedup_engine::RecordId;
 
-/// Where the reports go.
+/// The outputs to write.
 pub(crate) struct ReportOutputs {
     /// The list of groups.
     pub(crate) groups: Option<Named>,
@@ -25,7 +25,7 @@ pub(crate) struct ReportOutputs {
     pub(crate) annotations: Option<Named>,
 }
 
-/// What was written.
+/// The written outputs and totals.
 #[derive(Default)]
 pub(crate) struct Reported {
     /// The outputs, to be committed.
@@ -34,11 +34,11 @@ pub(crate) struct Reported {
     pub(crate) groups: Option<(Value, Value)>,
     /// The sections `files` and `overlap`, if a page is wanted.
     pub(crate) files: Option<(Value, Value)>,
-    /// The reader of standard output has left before the end.
+    /// Whether the reader of standard output has closed it before the end.
     pub(crate) was_closed: bool,
 }
 
-/// Writes all that the user wants to know of dropped records.
+/// Writes all outputs about dropped records.
 pub(crate) fn write(outputs: ReportOutputs, mut drops: Drops<'_>) -> Result<Reported> {
     let mut reported = Reported::default();
     drops.by_kept()?;
@@ -59,11 +59,11 @@ pub(crate) fn write(outputs: ReportOutputs, mut drops: Drops<'_>) -> Result<Repo
             list.add(kept, size)?;
         }
         let Some(members) = &mut members else { return Ok(()) };
-        // The same rows a second time: only now is the group's size known.
+        // Reads the same rows a second time, once the group's size is known.
         members.push([kept.to_bits(), kept.to_bits(), size])?;
         for _ in 1..size {
-            let [kept, place] = rows.next()?.expect("one row a dropped member");
-            members.push([place, kept, size])?;
+            let [kept, record_id] = rows.next()?.expect("one row a dropped member");
+            members.push([record_id, kept, size])?;
         }
         Ok(())
     })?;
@@ -74,20 +74,19 @@ pub(crate) fn write(outputs: ReportOutputs, mut drops: Drops<'_>) -> Result<Repo
     drop(by_kept);
     match annotate::write(job, outputs.annotations, facts, &names, &members.finish()?) {
         Ok(complete) => reported.complete.extend(complete),
-        // Nobody reads the annotations any more; the reports are still wanted.
+        // The reader of the annotations has closed them; the reports are complete.
         Err(error) if error.is_closed_pipe() => reported.was_closed = true,
         Err(error) => return Err(error),
     }
     Ok(reported)
 }
 
-/// Bytes of rows that are sorted in memory. A quarter, as for the drops before: two sorters at most are alive at once.
+/// Bytes of rows that are sorted in memory: a quarter, since at most two sorters exist at a time.
 pub(crate) fn sort_bytes(job: &Job<'_>) -> u64 {
     job.resident_bytes() / 4
 }
 
-/// The drops of a job, sorted by what was kept for them when they are asked for first; the report of dropped records, if it
-/// is wanted, is written meanwhile.
+/// The drops of a job. The first use sorts them by the kept record, and writes the report of dropped records meanwhile.
 pub(crate) struct Drops<'a> {
     job: &'a Job<'a>,
     facts: &'a [ChunkFacts],
@@ -101,7 +100,7 @@ pub(crate) struct Drops<'a> {
 }
 
 impl<'a> Drops<'a> {
-    /// Those of a job; nothing is sorted yet. `duplicates` is where the report goes.
+    /// The drops of a job, not yet sorted. `duplicates` is the output of the report.
     pub(crate) fn new(
         job: &'a Job<'a>,
         facts: &'a [ChunkFacts],
@@ -109,11 +108,11 @@ impl<'a> Drops<'a> {
         scratch: &'a Arc<ScratchFile>,
         duplicates: Option<Named>,
     ) -> Self {
-        let repeats = job.spec.tells_files.then(|| Repeats::new(job, facts));
+        let repeats = job.spec.reports_files.then(|| Repeats::new(job, facts));
         Self { job, facts, dropped, scratch, duplicates, by_kept: None, report: None, repeats }
     }
 
-    /// Kept and dropped places, by the kept ones; `None` if nobody has asked for the drops.
+    /// Rows of kept and dropped record ids, sorted by the kept ones; `None` if the job does not report kept records.
     pub(crate) fn by_kept(&mut self) -> Result<Option<&SortedRows<2>>> {
         let Some(dropped) = self.dropped.take() else { return Ok(self.by_kept.as_ref()) };
         let names = RecordNames::new(self.job, self.facts);
@@ -128,11 +127,11 @@ impl<'a> Drops<'a> {
             if let Some(repeats) = &mut self.repeats {
                 repeats.add(self.job, &row);
             }
-            // What a reference holds is in no group: the record that was kept is not of this job.
+            // A record that equals a reference is in no group: the kept record is of another job.
             if row.is_known() {
                 return Ok(());
             }
-            by_kept.push([row.kept.to_bits(), row.place.to_bits()])
+            by_kept.push([row.kept.to_bits(), row.record_id.to_bits()])
         })?;
         self.report = report.map(Report::complete).transpose()?;
         Ok(Some(self.by_kept.insert(by_kept.finish()?)))
@@ -141,44 +140,44 @@ impl<'a> Drops<'a> {
 
 /// Repeats by file, of one process.
 struct Repeats {
-    tally: FileTally,
-    /// Of each file, how many items were dropped for one of it.
+    counter: FileCounter,
+    /// For each file the number of items that were dropped for one of its items.
     kept_for: Vec<u64>,
 }
 
 impl Repeats {
     fn new(job: &Job<'_>, facts: &[ChunkFacts]) -> Self {
-        Self { tally: FileTally::new(job, facts), kept_for: vec![0; job.sources.len()] }
+        Self { counter: FileCounter::new(job, facts), kept_for: vec![0; job.sources.len()] }
     }
 
     fn add(&mut self, job: &Job<'_>, row: &DropRow) {
-        let of = file_of(job, row.place);
+        let of = file_of(job, row.record_id);
         if row.is_known() {
-            return self.tally.add_known(of);
+            return self.counter.add_known(of);
         }
         let kept = file_of(job, row.kept);
         self.kept_for[kept] += 1;
-        self.tally.add_repeat(of, kept == of);
+        self.counter.add_repeat(of, kept == of);
     }
 
     /// The sections `files` and `overlap` of the summary, once all drops are counted.
     fn json(&self, job: &Job<'_>, by_kept: &SortedRows<2>) -> Result<(Value, Value)> {
         let name = |file: usize| FileName { worker: None, name: &job.sources[file].name };
-        let weights = self.tally.repeats().zip(&self.kept_for);
+        let weights = self.counter.repeats().zip(&self.kept_for);
         let weights = weights.map(|(repeats, kept_for)| repeats + kept_for);
         let files: Vec<_> = weights.enumerate().map(|(at, weight)| (name(at), weight)).collect();
         let mut overlap = Overlap::new(&files);
         let mut rows = by_kept.read()?;
         while let Some([kept, dropped]) = rows.next()? {
-            let file = |bits: u64| file_of(job, Place::from_bits(bits));
+            let file = |bits: u64| file_of(job, RecordId::from_bits(bits));
             overlap.add(file(dropped), file(kept));
         }
-        let files = files_json(&[&self.tally.told()], |_, file| Ok(name(file as usize)))?;
+        let files = files_json(&[&self.counter.totals()], |_, file| Ok(name(file as usize)))?;
         Ok((files, overlap.json()))
     }
 }
 
-/// The number of the file that a place of one process is in.
-fn file_of(job: &Job<'_>, place: Place) -> usize {
-    job.chunks[place.chunk() as usize].source
+/// The number of the file that a record of a job in one process is in.
+fn file_of(job: &Job<'_>, record_id: RecordId) -> usize {
+    job.chunks[record_id.chunk() as usize].source
 }

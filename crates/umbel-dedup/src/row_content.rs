@@ -1,7 +1,7 @@
-//! Row groups of Parquet, read for the items and ranks of their rows.
+//! Reads row groups of Parquet for the items and ranks of their rows.
 
 use super::best::BestField;
-use super::content::{ChunkContent, Found, Spot, Take};
+use super::content::{ChunkContent, Found, Position, Take};
 use super::inputs::Source;
 use super::paragraphs::PieceRules;
 use super::row_groups::RowGroups;
@@ -10,7 +10,7 @@ use crate::error::Result;
 use umbel_dedup_engine::Rank;
 use umbel_records::{ContentDigest, Granularity, Normalisers, ReadError, RowGroupItems};
 
-/// Bytes of items that are read at once, unless one item is longer.
+/// Most bytes of items that are read at once, unless one item is longer.
 const BATCH_BYTES: usize = 64 << 10;
 
 /// Opens a row group for its items.
@@ -25,7 +25,7 @@ pub(crate) fn open_rows(
     let rows = RowGroupItems::open(&file, row_group, &row_groups.selection);
     let (rows, failed) = match rows {
         Ok(rows) => (Some(rows.normalised(&Normalisers::new(spec.normalise.clone()))), None),
-        // A damaged row group is bad input like any other, not the end of the job.
+        // A damaged row group is a bad record, and not an error of the job.
         Err(error) => (None, Some(error.into())),
     };
     let has_pieces = matches!(spec.granularity, Granularity::Paragraph(_));
@@ -40,37 +40,37 @@ pub(crate) fn open_rows(
         items: Vec::new(),
         ends: Vec::new(),
         ranks: Vec::new(),
-        places: 0,
+        id_count: 0,
         digest: ContentDigest::default(),
     }))
 }
 
-/// Rows of a row group: one place each, or one a piece of their text.
+/// The rows of a row group: one number each, or one per piece of their text.
 struct RowContent {
     /// `None` if they could not be opened.
     rows: Option<RowGroupItems>,
-    /// Met behind the rows that were read last.
+    /// The error after the rows that were read last.
     failed: Option<ReadError>,
-    /// By what rows are ranked.
+    /// The ranker of rows, if the job keeps the best.
     best: Option<BestField>,
-    /// Where items are texts of which every piece is compared.
+    /// Set if items are texts, of which every piece is compared.
     pieces: Option<PieceRules>,
-    /// Which items are not compared, but stay.
+    /// Which items are exempt: not compared, and kept.
     keeps: Option<fn(&[u8]) -> bool>,
-    /// Where the row group starts in the file.
+    /// Offset of the row group in the file.
     offset: u64,
-    /// Items that were read last, end to end, and where each ends.
+    /// The items that were read last, one after the other, and the end of each.
     items: Vec<u8>,
     ends: Vec<usize>,
-    /// Their ranks; empty unless the best stays.
+    /// Their ranks; empty unless the job keeps the best.
     ranks: Vec<Rank>,
-    /// Places that were handed out.
-    places: u64,
+    /// The next number in the chunk.
+    id_count: u64,
     digest: ContentDigest,
 }
 
 impl RowContent {
-    /// Takes the digest, once no more is read.
+    /// Takes the digest, after the last read.
     fn finish(&mut self) -> Result<(), ReadError> {
         if let Some(rows) = &self.rows {
             self.digest = rows.digest()?;
@@ -111,16 +111,16 @@ impl ChunkContent for RowContent {
             start = end;
             let rank = self.ranks.get(row).copied().unwrap_or_default();
             if let Some(pieces) = &mut self.pieces {
-                if pieces.hand_out(item, rank, &mut self.places, wanted, take)? {
+                if pieces.hand_out(item, rank, &mut self.id_count, wanted, take)? {
                     continue;
                 }
                 break;
             }
-            let place = self.places;
-            self.places += 1;
+            let number = self.id_count;
+            self.id_count += 1;
             let is_exempt = self.keeps.is_some_and(|is_empty| is_empty(item));
             let found = if is_exempt { Found::Exempt } else { Found::Item(item, rank) };
-            if wanted(place) && !take(Spot { place, starts_record: true }, found)? {
+            if wanted(number) && !take(Position { number, starts_record: true }, found)? {
                 break;
             }
         }

@@ -1,4 +1,4 @@
-//! Phase 9 for Parquet: row groups are copied without the rows that do not stay.
+//! Phase 9 for Parquet: copies row groups without the dropped rows.
 
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;
@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use umbel_records::{ContentDigest, Granularity, ParquetCopy, ParquetError, ParquetFile};
 
-/// A sink as a stream of bytes.
+/// A sink as an `io::Write`.
 struct SinkStream(Sink);
 
 impl Write for SinkStream {
@@ -30,7 +30,7 @@ impl Write for SinkStream {
     }
 }
 
-/// Copies what is kept of some sources, which all have the schema of the first, into one file.
+/// Copies the kept rows of some sources, which all have the schema of the first, into one file.
 pub(crate) fn write_rows(
     job: &Job<'_>,
     facts: &[ChunkFacts],
@@ -70,7 +70,7 @@ pub(crate) fn write_rows(
     complete
 }
 
-/// A row group, and what is known of its rows.
+/// A row group, and the facts of its chunk.
 struct RowGroupOf<'a> {
     file: &'a ParquetFile,
     row_groups: &'a RowGroups,
@@ -79,17 +79,17 @@ struct RowGroupOf<'a> {
 }
 
 impl RowGroupOf<'_> {
-    /// Copies the rows that stay.
+    /// Copies the kept rows.
     fn copy_rows<W: Write + Send>(
         &self,
         copy: &mut ParquetCopy<W>,
     ) -> Result<Option<ContentDigest>, ParquetError> {
         let (selection, facts) = (&self.row_groups.selection, self.facts);
-        let stays = |place| !facts.dropped.get(place);
-        copy.copy_row_group(self.file, self.row_group, selection, facts.places, &stays)
+        let stays = |number| !facts.dropped.get(number);
+        copy.copy_row_group(self.file, self.row_group, selection, facts.id_count, &stays)
     }
 
-    /// Copies all rows, each with the pieces of its text that stay.
+    /// Copies all rows, each with the kept pieces of its text.
     fn copy_pieces<W: Write + Send>(
         &self,
         copy: &mut ParquetCopy<W>,
@@ -97,7 +97,7 @@ impl RowGroupOf<'_> {
         let Self { file, row_group, facts, .. } = *self;
         let selection = &self.row_groups.selection;
         if facts.dropped.count() == 0 {
-            // Rows behind damage go, all others stay as they are.
+            // Rows after damage are dropped, all others are kept as they are.
             return copy.copy_row_group(file, row_group, selection, facts.records, &|_| true);
         }
         let mut picker = PiecePicker::default();

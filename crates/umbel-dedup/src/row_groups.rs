@@ -1,7 +1,7 @@
-//! Parquet inputs: their row groups are chunks, their rows places.
+//! Parquet inputs. Each row group is a chunk, each row a record.
 //!
-//! A job may have more files than a process may hold open, so only a few stay open; the others are opened again, and must
-//! have the same footer.
+//! A job may have more files than a process may have open, so a few remain open, and the others are opened again when they
+//! are read. They must have the same footer then.
 
 use super::inputs::Source;
 use super::turns::lock;
@@ -10,10 +10,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use umbel_records::{ContentDigest, ParquetFile, ParquetSelection};
 
-/// Files that stay open: several threads read neighbouring chunks, which are mostly of few files.
+/// Most files that remain open: threads read neighbouring chunks, which mostly belong to few files.
 const OPEN_FILES: usize = 16;
 
-/// What is known of a Parquet input from the start.
+/// A Parquet input, as opened at the start of the job.
 #[derive(Debug)]
 pub(crate) struct RowGroups {
     /// Its row groups in order.
@@ -31,16 +31,16 @@ pub(crate) struct RowGroup {
     pub(crate) rows: u64,
     /// Bytes in the file.
     pub(crate) stored_bytes: u64,
-    /// Bytes once unpacked.
+    /// Bytes after decompression.
     pub(crate) unpacked_bytes: u64,
 }
 
-/// Files that were used last.
+/// The files that were used last.
 #[derive(Debug, Default)]
 pub(super) struct RecentFiles(Mutex<VecDeque<(String, ParquetFile)>>);
 
 impl RowGroups {
-    /// Those of a file with this footer.
+    /// The open files of an input with this footer.
     pub(super) fn new(
         groups: Vec<RowGroup>,
         selection: ParquetSelection,
@@ -54,7 +54,7 @@ impl RowGroups {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is not the one that was there at the start.
+    /// If it cannot be read, or is not the same file as at the start.
     pub(crate) fn open(&self, source: &Source) -> Result<ParquetFile> {
         let recent = lock(&self.recent.0).iter().find(|(name, _)| *name == source.name).cloned();
         if let Some((_, file)) = recent {
@@ -68,7 +68,7 @@ impl RowGroups {
         Ok(file)
     }
 
-    /// Keeps a file open, for it is read next.
+    /// Keeps a file open, because it is read next.
     pub(super) fn remember(&self, source: &Source, file: &ParquetFile) {
         let mut recent = lock(&self.recent.0);
         if recent.len() == OPEN_FILES {

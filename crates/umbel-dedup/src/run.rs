@@ -1,4 +1,4 @@
-//! A job from its specification to its outcome: phases in order, the commit last.
+//! Runs a job in one process: the phases in order, the commit last.
 
 use super::bad::BadRecords;
 use super::by_size;
@@ -38,17 +38,17 @@ use umbel_dedup_engine::{JobShape, Level};
 use umbel_files::UsageError;
 use umbel_filter::ItemHasher;
 
-/// What a job came to.
+/// The result of a job.
 pub struct Done {
-    /// Its figures.
+    /// The summary.
     pub summary: Summary,
-    /// Whether the reader of standard output left before the end: whoever has heard enough is not told more.
+    /// Whether the reader of standard output has closed it before the end.
     pub was_closed: bool,
-    /// Where the page goes, if one is wanted.
+    /// The output of the page, if one is wanted.
     pub page: Option<PageOutput>,
 }
 
-/// What a job works on.
+/// The opened inputs of a job, and its shape.
 struct Prepared {
     sources: Vec<Source>,
     chunks: Vec<Chunk>,
@@ -59,7 +59,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// Finds the inputs of a job, which is planned or carried out, and cuts them.
+    /// Finds, opens and cuts the inputs of a job; `is_written` says whether it is run, and not planned alone.
     fn new(spec: &JobSpec, observer: &dyn Observer, is_written: bool) -> Result<Self> {
         let sources = open_sources(spec, observer, is_written)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -78,18 +78,18 @@ impl Prepared {
     fn job<'a>(&'a self, spec: &'a JobSpec, observer: &'a dyn Observer) -> Job<'a> {
         let Self { sources, chunks, references, shape, threads, .. } = self;
         let hasher = ItemHasher::Xxh3 { seed: spec.seed };
-        // From seed and input names, so that a repeated job repeats its frames.
+        // Depends on seed and input names alone, so that a repeated job sends the same frames.
         let id = hasher.hash(spec.inputs.join("\n").as_bytes()).lo();
         let (shape, threads) = (*shape, *threads);
         Job { spec, observer, sources, chunks, references, shape, hasher, id, threads }
     }
 }
 
-/// Says what a job will need, and does nothing of it.
+/// The plan of a job: what it will need. Nothing is run.
 ///
 /// # Errors
 ///
-/// As [`run`], but for outputs.
+/// As [`run`], without those of outputs.
 pub fn plan(spec: &JobSpec, observer: &dyn Observer) -> Result<JobPlan> {
     let prepared = Prepared::new(spec, observer, false)?;
     Ok(plan::explain(&prepared.job(spec, observer), &prepared.forecast))
@@ -99,8 +99,7 @@ pub fn plan(spec: &JobSpec, observer: &dyn Observer) -> Result<JobPlan> {
 ///
 /// # Errors
 ///
-/// A [`UsageError`] where no input was found; any other error names file and record or path. Nothing was
-/// committed then.
+/// A [`UsageError`] if no input was found; any other error names file and record or path. Nothing was committed.
 pub fn run(spec: &JobSpec, observer: &dyn Observer) -> Result<Done> {
     let clocks = (Stopwatch::start(), ProcessorTime::start());
     check_named(spec)?;
@@ -179,7 +178,7 @@ fn execute(
         scratch_bytes: scratch.bytes(),
     });
     if let Some(named) = summary_sink {
-        // Renamed last: where it stands, the job is done.
+        // Renamed last: if it exists, the job is done.
         let mut sink = named.sink()?;
         sink.write(summary.json()?.as_bytes())?;
         written.complete.push(sink.complete()?);
@@ -190,7 +189,7 @@ fn execute(
     Ok(Done { summary, was_closed: written.was_closed, page: page.map(PageOutput::of_job) })
 }
 
-/// Writes the index of what stays, if it is wanted.
+/// Writes the index of kept items, if it is wanted.
 fn save_index(
     job: &Job<'_>,
     runs: Option<HashRuns>,
@@ -205,8 +204,8 @@ fn save_index(
     save_index::write(job, &kept, save.bits, scratch, named.sink()?).map(Some)
 }
 
-/// Exchanges all entries, and at level `bytes` all items in doubt; `done` hears of each phase's end. Also all entries,
-/// if an index is to be made of those that stay.
+/// Exchanges all entries, and compares suspects at level `bytes`; calls `done` at the end of each phase. Also returns all
+/// entries, if an index is to be made from the kept ones.
 fn decide(
     job: &Job<'_>,
     store: RunStore,
@@ -236,7 +235,7 @@ fn decide(
     Ok((exchange.outcome, runs))
 }
 
-/// What reading has shown, over all chunks.
+/// The sum of the facts of all chunks.
 #[derive(Default)]
 struct Found {
     items: u64,

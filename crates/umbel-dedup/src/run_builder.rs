@@ -1,29 +1,29 @@
-//! Entries of one chunk, gathered and then partitioned by cell into a run.
+//! Gathers entries of one chunk, and partitions them by cell into a run.
 //!
 //! ```text
 //! run:  | cell 0: entry entry entry | cell 1: entry | ... |      entry: hi u64 LE, lo u64 LE, item u32 LE = 20 bytes,
-//!                                                                      where entries rank: and rank u64 LE = 28 bytes
+//!                                                                      with ranks: and rank u64 LE = 28 bytes
 //! ```
 //!
-//! Items are numbered from the run's first one, so 32 bits are enough. A small cache of recent hashes drops the
-//! nearest repeats at once: a hot item costs a run one entry, not thousands.
+//! Items are numbered from the run's first one, so 32 bits are enough. A small cache of recent hashes finds near repeats,
+//! which are dropped at once (*early drops*): a frequent item costs a run one entry instead of thousands.
 
 use super::hash_runs::{Run, entry_bytes};
 use umbel_dedup_engine::{Keep, Rank};
 use umbel_filter::{CellCount, ItemHash};
 
-/// Entries of a run: its 5 MiB of partitioned entries (7 MiB where they rank) fit the cache that a core can hope for.
+/// Entries of a run: 5 MiB of partitioned entries, 7 MiB with ranks, which fit into a core's share of the cache.
 pub(crate) const RUN_ENTRIES_MAX: usize = 1 << 18;
 
 /// Slots of the cache of recent hashes.
 const RECENT_SLOTS: usize = 1 << 12;
 
-/// An item that was dropped at once, by its number in the chunk, and the one that stands for it until the exchange.
+/// An item that was dropped at once, and the one that was kept for it until the exchange, by their numbers in the chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct EarlyDrop {
     pub(crate) dropped: u64,
     pub(crate) kept: u64,
-    /// How the dropped one ranks.
+    /// The rank of the dropped one.
     pub(crate) rank: Rank,
 }
 
@@ -31,10 +31,10 @@ pub(crate) struct EarlyDrop {
 pub(crate) struct RunBuilder {
     cells: CellCount,
     keep: Keep,
-    /// Whether a repeat may be dropped without being compared.
+    /// Whether near repeats may be dropped.
     drops_early: bool,
     entries: Vec<(ItemHash, u32)>,
-    /// Whether entries rank, and how: apart from them, so that they stay small.
+    /// The ranks of entries, if they have any; kept apart so that entries stay small.
     is_ranked: bool,
     ranks: Vec<Rank>,
     cell_entries: Vec<u32>,
@@ -58,7 +58,7 @@ impl RunBuilder {
         }
     }
 
-    /// Adds item number `item` of the chunk; returns one that is dropped at once. The rank counts only where entries rank.
+    /// Adds item number `item` of the chunk. Returns a drop if it is a near repeat. The rank is used if entries have ranks.
     #[inline]
     pub(crate) fn push(&mut self, hash: ItemHash, item: u64, rank: Rank) -> Option<EarlyDrop> {
         if self.entries.is_empty() {
@@ -72,7 +72,7 @@ impl RunBuilder {
         if self.drops_early {
             #[expect(clippy::cast_possible_truncation, reason = "masked to the number of slots")]
             let slot = &mut self.recent[hash.lo() as usize & (RECENT_SLOTS - 1)];
-            // A slot left by an earlier run points at some other entry, and the comparison tells.
+            // A slot of an earlier run refers to another entry, so the hashes differ.
             let at = *slot as usize;
             match self.entries.get_mut(at) {
                 Some((recent, held)) if *recent == hash => {
@@ -104,16 +104,16 @@ impl RunBuilder {
         None
     }
 
-    /// Whether a run should be taken before the next item.
+    /// Whether the run must be taken before the next item.
     #[inline]
     pub(crate) fn is_full(&self, next_item: u64) -> bool {
-        // Without entries there is no first item: what stands there may be of a chunk before.
+        // Without entries `first_item` is that of an earlier chunk.
         !self.entries.is_empty()
             && (self.entries.len() >= RUN_ENTRIES_MAX
                 || next_item - self.first_item >= u64::from(u32::MAX))
     }
 
-    /// Partitions what was gathered; `None` if that is nothing.
+    /// Partitions the gathered entries; `None` if there are none.
     pub(crate) fn take(&mut self) -> Option<Run> {
         if self.entries.is_empty() {
             return None;
@@ -125,7 +125,7 @@ impl RunBuilder {
             sum += std::mem::replace(entries, sum);
         }
         offsets.push(sum);
-        // cell_entries now holds where each cell's next entry goes.
+        // Now cell_entries has the index of each cell's next entry.
         let bytes = if self.is_ranked {
             self.partition::<{ entry_bytes(true) }>()
         } else {
@@ -140,7 +140,7 @@ impl RunBuilder {
         Some(Run { first_item: self.first_item, offsets, bytes })
     }
 
-    /// The entries in the order of their cells, each in so many bytes.
+    /// The entries in the order of their cells, in `ENTRY_BYTES` bytes each.
     fn partition<const ENTRY_BYTES: usize>(&mut self) -> Vec<u8> {
         let mut bytes = vec![0u8; self.entries.len() * ENTRY_BYTES];
         for (index, &(hash, number)) in self.entries.iter().enumerate() {

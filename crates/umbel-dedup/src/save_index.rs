@@ -1,7 +1,7 @@
-//! The index of what a job has kept, for later jobs to compare with.
+//! Writes the index of a job's kept items, for later jobs to compare with.
 //!
-//! Cells are ranges of the hash space in order, so the kept hashes of one cell after another are all of them in order.
-//! Blocks wait on scratch disk until header and directory, which stand before them, are known.
+//! Cells are consecutive ranges of the hash space, so sorting the kept hashes cell by cell sorts all of them. Blocks are
+//! stored on scratch disk until header and directory, which are in front of them, are complete.
 
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;
@@ -13,23 +13,23 @@ use super::spill::ScratchFile;
 use super::turns::{Turns, lock, run_tasks};
 use crate::error::Result;
 use std::sync::Mutex;
-use umbel_dedup_engine::{IndexBits, IndexSpec, IndexWriter, Place};
+use umbel_dedup_engine::{IndexBits, IndexSpec, IndexWriter, RecordId};
 use umbel_filter::{HashRange, ItemHash};
 
-/// Bytes of blocks that are worth a write.
+/// Bytes of blocks that are buffered before a write.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// An index in the making.
+/// An index that is being built.
 pub(super) struct Blocks<'a> {
     writer: IndexWriter,
     scratch: &'a ScratchFile,
     buffer: Vec<u8>,
-    /// Where written blocks are in the scratch file, in order: offset and length.
+    /// Offset and length in the scratch file of written blocks, in order.
     pieces: Vec<(u64, usize)>,
 }
 
 impl<'a> Blocks<'a> {
-    /// One of about so many hashes.
+    /// For about this many hashes.
     pub(super) fn new(spec: IndexSpec, expected_count: u64, scratch: &'a ScratchFile) -> Self {
         let writer = IndexWriter::new(spec, expected_count);
         Self { writer, scratch, buffer: Vec::new(), pieces: Vec::new() }
@@ -40,7 +40,7 @@ impl<'a> Blocks<'a> {
         self.writer.count()
     }
 
-    /// Adds hashes in rising order, above all before.
+    /// Adds hashes in ascending order, all greater than earlier ones.
     pub(super) fn add(&mut self, hashes: &[ItemHash]) -> Result<()> {
         for hash in hashes {
             self.writer.push(*hash, &mut self.buffer)?;
@@ -57,7 +57,7 @@ impl<'a> Blocks<'a> {
         Ok(())
     }
 
-    /// Writes all of it.
+    /// Writes the index.
     pub(super) fn finish(mut self, mut sink: Sink) -> Result<Complete> {
         let head = self.writer.finish(&mut self.buffer);
         sink.write(&head)?;
@@ -72,12 +72,12 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Kept items of a job, or of one worker of it.
+/// The hashes of kept items of a job, or of one of its workers.
 pub(crate) trait KeptHashes: Sync {
-    /// How many there are, about.
+    /// About how many there are.
     fn count(&self) -> u64;
 
-    /// Puts those of a cell there, in any order.
+    /// Appends those of a cell, in any order.
     ///
     /// # Errors
     ///
@@ -85,12 +85,12 @@ pub(crate) trait KeptHashes: Sync {
     fn of_cell(&self, cell: u32, hashes: &mut Vec<ItemHash>) -> Result<()>;
 }
 
-/// Kept places of chunks of which this is known.
+/// The number of record ids that are not dropped in chunks with these facts.
 pub(crate) fn kept_count(facts: &[ChunkFacts]) -> u64 {
-    facts.iter().map(|facts| facts.places - SharedBits::count(&facts.dropped)).sum()
+    facts.iter().map(|facts| facts.id_count - SharedBits::count(&facts.dropped)).sum()
 }
 
-/// Those of a job in one process.
+/// The kept hashes of a job in one process.
 pub(crate) struct KeptOfJob<'a> {
     pub(crate) job: &'a Job<'a>,
     pub(crate) runs: &'a HashRuns,
@@ -103,16 +103,18 @@ impl KeptHashes for KeptOfJob<'_> {
     }
 
     fn of_cell(&self, cell: u32, hashes: &mut Vec<ItemHash>) -> Result<()> {
-        let is_kept = |place: Place| !self.facts[place.chunk() as usize].dropped.get(place.item());
+        let is_kept = |record_id: RecordId| {
+            !self.facts[record_id.chunk() as usize].dropped.get(record_id.item())
+        };
         for worker in self.job.worker_ids() {
             let entries = self.runs.cell(worker.0, cell)?.entries.into_iter();
-            hashes.extend(entries.filter(|entry| is_kept(entry.place)).map(|entry| entry.hash));
+            hashes.extend(entries.filter(|entry| is_kept(entry.record_id)).map(|entry| entry.hash));
         }
         Ok(())
     }
 }
 
-/// Writes the index of what is kept.
+/// Writes the index of kept items.
 pub(crate) fn write(
     job: &Job<'_>,
     kept: &dyn KeptHashes,

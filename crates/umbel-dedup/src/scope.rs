@@ -1,7 +1,7 @@
-//! Scopes: which records may be compared with each other at all.
+//! Scopes: records are compared with records of the same scope alone.
 //!
-//! A scope enters the hash of its items, so that items of different scopes never meet. It enters as 128 bits: seeds
-//! drawn from it would have 64, and two of a million files would share one far more often than two items a hash.
+//! The scope is a part of what is hashed, so that items of different scopes have different hashes. It has 128 bits: with a
+//! seed of 64 bits, two of a million files would have equal ones far more often than two items have equal hashes.
 
 use super::inputs::Source;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// What is said of it.
+    /// Its name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Global => "global",
@@ -28,8 +28,8 @@ impl Scope {
         }
     }
 
-    /// What records of a source share with those of the same scope; nothing if there is but one scope. `worker` has read
-    /// it, in a job over many machines: directories of one path are one there, wherever they are, and files are not.
+    /// The tag of a source's scope, which all sources of the scope have; empty if there is one scope. `worker` has read the
+    /// source, in a job over many machines: there equal paths are one directory, but different files.
     pub(crate) fn tag(self, source: &Source, worker: Option<u16>) -> Vec<u8> {
         let directory = |path: &PathBuf| path.parent().unwrap_or(path).to_owned();
         let (path, worker) = match (self, worker) {
@@ -47,7 +47,7 @@ impl Scope {
         tag
     }
 
-    /// The hash of a source's items.
+    /// The hash function for a source's items.
     pub(crate) fn hasher(
         self,
         hasher: ItemHasher,
@@ -78,7 +78,7 @@ impl ScopedHasher {
         self.scoped(hash)
     }
 
-    /// Hashes an item that comes in pieces.
+    /// Begins to hash an item that comes in pieces.
     pub(crate) fn running(self) -> ScopedRunning {
         ScopedRunning { running: self.hasher.running(), hasher: self }
     }

@@ -1,12 +1,12 @@
-//! Command line arguments to sources: files, directories, globs, standard input, objects.
+//! Resolves command line arguments to sources: files, directories, globs, standard input, objects.
 //!
-//! The order of sources is the input order that the keep rules speak of: arguments as given, the files of a
-//! directory and the matches of a glob by the bytes of their paths. What is found, and not named, is looked at: outputs
-//! of this job and unfinished ones of others are passed over, and what is no text is not cut into lines unasked.
+//! The order of sources is the input order of the keep rules: arguments as given, the files of a directory and the matches
+//! of a glob by the bytes of their paths. Files that are found (not named) are checked: outputs of this job and unfinished
+//! outputs of other jobs are skipped, and a file that is not text is not read as lines unless the user says so.
 
 use super::format_rule::FormatRule;
 use super::inputs::{
-    Directories, Place, Source, identity, is_dash, set_relative_paths, source, stdin,
+    Directories, Location, Source, identity, is_dash, set_relative_paths, source, stdin,
 };
 use super::name_filter::NameFilter;
 use super::object_inputs::{ObjectStores, object_sources};
@@ -25,7 +25,7 @@ use umbel_records::{
     BINARY_HEAD_BYTES, Compression, Format, binary_kind, content_head, magic_kind,
 };
 
-/// Where inputs are looked for, and how.
+/// The parameters of a search for inputs.
 #[derive(Clone, Copy)]
 pub(crate) struct Search<'a> {
     /// Files, directories, globs, `-`, objects.
@@ -34,24 +34,24 @@ pub(crate) struct Search<'a> {
     pub(crate) names: &'a NameFilter,
     /// How records are cut.
     pub(crate) format: FormatRule,
-    /// Where pipes are copied to.
+    /// The directory to which pipes are copied.
     pub(crate) scratch: &'a Path,
     /// The object store.
     pub(crate) stores: &'a ObjectStores,
-    /// The directory or prefix that outputs go to.
+    /// The output directory or prefix.
     pub(crate) output: Option<&'a Path>,
-    /// What becomes of binary files.
+    /// The treatment of files that are not text.
     pub(crate) binary: BinaryFiles,
-    /// Whether a file that cannot be opened is a bad one, and not the end.
+    /// Whether a file that cannot be opened is a bad record, and not an error.
     pub(crate) skips_bad: bool,
-    /// Below which folders files may be, none of them a device or pipe, as a node has it for others.
+    /// Folders below which files must be, and none a device or pipe: for jobs that a node runs for others.
     pub(crate) roots: Option<&'a Roots>,
-    /// Hears what was left out.
+    /// Gets messages about skipped files.
     pub(crate) observer: &'a dyn Observer,
 }
 
 impl JobSpec {
-    /// How inputs are found.
+    /// The search for the inputs of a job.
     pub(crate) fn search<'a>(
         &'a self,
         format: FormatRule,
@@ -68,7 +68,7 @@ impl JobSpec {
                 OutputTarget::Directory(root) => Some(root),
                 OutputTarget::Stdout | OutputTarget::File(_) => None,
             },
-            // A file that is one record is not looked into; annotations copy nothing.
+            // A file that is one record may be binary; annotations copy nothing.
             binary: match self.binary {
                 _ if self.compares_files() => BinaryFiles::Text,
                 BinaryFiles::Copy if self.annotates => BinaryFiles::Skip,
@@ -81,32 +81,32 @@ impl JobSpec {
     }
 }
 
-/// What a walk or a pattern gives.
+/// A file or object that was found.
 enum Found {
     File(PathBuf),
     Unreadable(PathBuf, io::Error),
 }
 
-/// Where the files are that one input of a job means, links resolved. What cannot be read, or is no text, is passed over:
-/// it is told when the job begins.
+/// The paths, with links resolved, of the files that one input argument of a job names. Files that cannot be read or are not
+/// text are skipped; they are reported when the job begins.
 ///
 /// # Errors
 ///
-/// As for inputs of a job.
-pub fn places_of(spec: &JobSpec, input: &str, observer: &dyn Observer) -> Result<Vec<PathBuf>> {
+/// As for the inputs of a job.
+pub fn input_paths(spec: &JobSpec, input: &str, observer: &dyn Observer) -> Result<Vec<PathBuf>> {
     let args = &[input.to_owned()];
     let search = spec.search(spec.format, observer);
     let search = Search { args, binary: BinaryFiles::Text, skips_bad: true, ..search };
-    let place = |source: Source| source.identity.unwrap_or_else(|| PathBuf::from(input));
-    Ok(resolve(&search)?.into_iter().map(place).collect())
+    let location = |source: Source| source.identity.unwrap_or_else(|| PathBuf::from(input));
+    Ok(resolve(&search)?.into_iter().map(location).collect())
 }
 
 /// Resolves the arguments.
 ///
 /// # Errors
 ///
-/// A [`UsageError`] if a glob or directory gives no file at all, or what it gives must not be read unasked; any other
-/// error names the file that cannot be read.
+/// A [`UsageError`] if a glob or directory has no files, or files that are not text; any other error names the file that
+/// cannot be read.
 pub(crate) fn resolve(search: &Search<'_>) -> Result<Vec<Source>> {
     let mut found = Finding::new(search);
     for arg in search.args {
@@ -115,10 +115,10 @@ pub(crate) fn resolve(search: &Search<'_>) -> Result<Vec<Source>> {
     found.finish()
 }
 
-/// Sources as they come.
+/// The sources found so far.
 struct Finding<'a> {
     search: &'a Search<'a>,
-    /// The output directory, if it is there.
+    /// The output directory, if it exists.
     output: Option<(Inode, PathBuf)>,
     directories: Directories,
     sources: Vec<Source>,
@@ -148,7 +148,7 @@ impl<'a> Finding<'a> {
         }
     }
 
-    /// Adds what an argument means.
+    /// Adds the sources of an argument.
     fn add(&mut self, arg: &'a str) -> Result<()> {
         let Search { format, scratch, .. } = *self.search;
         let path = Path::new(arg);
@@ -200,7 +200,7 @@ impl<'a> Finding<'a> {
         self.output.as_ref().is_some_and(|(output, _)| Some(*output) == inode)
     }
 
-    /// All regular files below a directory, which is the root that was named or below it, by the bytes of their paths.
+    /// Adds all regular files below `directory`, which is `root` or below it, ordered by the bytes of their paths.
     fn walk(&mut self, root: &Path, directory: &Path, files: &mut Vec<Found>) -> Result<()> {
         let entries = std::fs::read_dir(directory).and_then(|entries| {
             entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>()
@@ -222,7 +222,7 @@ impl<'a> Finding<'a> {
             let is_link =
                 std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
             match std::fs::metadata(&path) {
-                // Links to directories are not followed: they may lead in circles.
+                // Links to directories are not followed, because they may form cycles.
                 Ok(metadata) if metadata.is_dir() && is_link => {}
                 Ok(metadata) if metadata.is_dir() && self.is_output(&path) => {
                     self.passed_over = true;
@@ -260,11 +260,11 @@ impl<'a> Finding<'a> {
             Found::File(path) | Found::Unreadable(path, _) => path.clone(),
         };
         files.sort_by(|a, b| path(a).as_os_str().as_bytes().cmp(path(b).as_os_str().as_bytes()));
-        // A pattern that names nothing but files of the output directory means them.
+        // A pattern that matches files of the output directory alone is meant to name them.
         let output = self.output.as_ref().map(|(_, output)| output.clone());
         let is_inside = |found: &Found| {
-            let place = identity(&path(found));
-            output.as_ref().is_some_and(|output| place.starts_with(output))
+            let location = identity(&path(found));
+            output.as_ref().is_some_and(|output| location.starts_with(output))
         };
         let inside = files.iter().filter(|found| is_inside(found)).count();
         if inside < files.len() {
@@ -283,7 +283,7 @@ impl<'a> Finding<'a> {
             Found::Unreadable(path, error) => (path, error),
             Found::File(path) => match self.source(path.clone()) {
                 Ok(source) => return self.add_content(source),
-                // What is none of the system's may be a file that nobody may ask for, which is no bad one.
+                // An error that is not the system's, such as a file outside the roots, is not a bad record.
                 Err(error) => (path, error.into_io()?),
             },
         };
@@ -299,10 +299,10 @@ impl<'a> Finding<'a> {
         }
         let relative = self.directories.identity(&path);
         let (kind, absolute) = (error.kind(), relative.clone());
-        // Of a format that knows every granularity: no record of it is ever seen.
+        // Any format with every granularity will do: the file has no records.
         let packing = (Compression::Plain, Format::JsonLines);
-        let place = Place::Unreadable(Arc::new(Unreadable { kind, text }));
-        let source = Source::new(name, relative, 0, packing, place);
+        let location = Location::Unreadable(Arc::new(Unreadable { kind, text }));
+        let source = Source::new(name, relative, 0, packing, location);
         self.sources.push(Source { identity: Some(absolute.clone()), absolute, ..source });
         Ok(())
     }
@@ -326,11 +326,11 @@ impl<'a> Finding<'a> {
         sources.into_iter().try_for_each(|source| self.add_content(source))
     }
 
-    /// Adds a file that was found, if it is text, or as the user wants it.
+    /// Adds a file that was found, according to the treatment of files that are not text.
     fn add_content(&mut self, mut source: Source) -> Result<()> {
         let looks = self.search.binary != BinaryFiles::Text && source.format != Format::Parquet;
         let kind = if looks {
-            // Records that end with zero bytes are full of them.
+            // If records end with zero bytes, these do not show that a file is binary.
             let tell = match source.format {
                 Format::ZeroTerminated => magic_kind,
                 _ => binary_kind,

@@ -1,8 +1,8 @@
-//! Where output goes: standard output, or a file or an object that appears under its name only when all is done.
+//! Sinks for outputs: standard output, a file or an object. A file or object gets its name at the commit of the job.
 //!
-//! A file is written aside, in the same directory, fsynced, and renamed at the commit of the whole job. Whatever ends
-//! the job earlier leaves nothing that looks finished. An object is uploaded in parts, and put together at the commit.
-//! A name that ends in `.gz`, `.zst`, `.xz`, `.bz2` or `.lz4` is compressed.
+//! A file is written under a temporary name in the same directory, synced, and renamed at the commit. An object is uploaded
+//! in parts, and the upload is completed at the commit. So a job that ends earlier leaves no output that looks complete.
+//! Output with a name that ends in `.gz`, `.zst`, `.xz`, `.bz2` or `.lz4` is compressed.
 
 use crate::error::{Context, DedupError, Result};
 use lz4_flex::frame::{BlockSize, FrameInfo};
@@ -23,13 +23,13 @@ const ZSTD_LEVEL: i32 = 3;
 /// xz level of outputs: the default of `xz(1)`.
 const XZ_LEVEL: u32 = 6;
 
-/// What takes the bytes, once they are packed.
-enum Place {
+/// Where compressed bytes are written.
+enum Target {
     File(File),
     Object(Box<Upload>),
 }
 
-impl Write for Place {
+impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::File(file) => file.write(bytes),
@@ -46,16 +46,16 @@ impl Write for Place {
 }
 
 enum Encoder {
-    Plain(Place),
-    Gzip(flate2::write::GzEncoder<Place>),
-    Zstd(zstd::Encoder<'static, Place>),
-    Xz(liblzma::write::XzEncoder<Place>),
-    Bzip2(bzip2::write::BzEncoder<Place>),
-    Lz4(Box<lz4_flex::frame::FrameEncoder<Place>>),
+    Plain(Target),
+    Gzip(flate2::write::GzEncoder<Target>),
+    Zstd(zstd::Encoder<'static, Target>),
+    Xz(liblzma::write::XzEncoder<Target>),
+    Bzip2(bzip2::write::BzEncoder<Target>),
+    Lz4(Box<lz4_flex::frame::FrameEncoder<Target>>),
 }
 
 impl Encoder {
-    fn new(file: Place, compression: Compression) -> io::Result<Self> {
+    fn new(file: Target, compression: Compression) -> io::Result<Self> {
         Ok(match compression {
             Compression::Plain => Self::Plain(file),
             Compression::Gzip => {
@@ -88,7 +88,7 @@ impl Encoder {
         }
     }
 
-    fn finish(self) -> io::Result<Place> {
+    fn finish(self) -> io::Result<Target> {
         match self {
             Self::Plain(file) => Ok(file),
             Self::Gzip(encoder) => encoder.finish(),
@@ -105,41 +105,41 @@ pub(crate) struct Sink {
     name: String,
     encoder: Encoder,
     aside: Aside,
-    /// When the file was written last, if its content is that of another.
+    /// The modification time to set, if the content is that of another file.
     modified: Option<SystemTime>,
-    /// The last record lacked the byte that ends it: the next one needs it before its own.
+    /// Whether the last record had no end byte: it is written before the next record.
     unterminated: bool,
 }
 
-/// Where an output is until the commit.
+/// The temporary name of an output before the commit.
 enum Aside {
-    /// Nowhere: standard output and devices are written directly.
+    /// None: standard output and devices are written directly.
     Nowhere,
-    /// In a file aside, with its name to be.
+    /// A temporary file, and the final name.
     File(PartialFile, PathBuf),
-    /// In the store, where nobody sees it.
+    /// An upload to a store.
     Store,
 }
 
-/// An output that is complete and durable, but not yet under its name; nothing for one that was written directly.
+/// A complete and durable output before the commit; empty for one that was written directly.
 pub(crate) struct Complete(pub(super) Option<Finished>);
 
-/// Where an output is that outlives the process.
+/// An output before the commit that outlives the process.
 pub(crate) enum Kept {
-    /// In a file aside.
+    /// A temporary file.
     File(PathBuf),
-    /// In the store.
+    /// An upload to a store.
     Upload(KeptUpload),
 }
 
-/// Where it waits for the commit.
+/// What is to be committed.
 pub(super) enum Finished {
     File(PartialFile, PathBuf),
     Object(PendingObject),
 }
 
 impl Complete {
-    /// Lets the file aside or the upload outlive the process; where it is and its name to be, if there is one.
+    /// Makes the temporary file or the upload outlive the process, and returns it with its final name, if there is one.
     pub(crate) fn keep(self) -> Option<(Kept, PathBuf)> {
         match self.0? {
             Finished::File(aside, path) => Some((Kept::File(aside.keep()), path)),
@@ -167,7 +167,7 @@ impl Sink {
     /// Standard output.
     pub(crate) fn stdout() -> Result<Self> {
         let file = io::stdout().as_fd().try_clone_to_owned().context("standard output")?;
-        let encoder = Encoder::Plain(Place::File(File::from(file)));
+        let encoder = Encoder::Plain(Target::File(File::from(file)));
         let name = "standard output".to_owned();
         Ok(Self { name, encoder, aside: Aside::Nowhere, modified: None, unterminated: false })
     }
@@ -176,12 +176,12 @@ impl Sink {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if the file exists and may not be replaced; else what the system said, with the path.
+    /// A [`UsageError`] if the file exists and may not be replaced; otherwise the system's error, with the path.
     pub(crate) fn file(path: &Path, overwrite: bool) -> Result<Self> {
         Self::packed_file(path, compression_of_name(path), overwrite)
     }
 
-    /// A file under this name, compressed like this.
+    /// A file with this name and compression.
     ///
     /// # Errors
     ///
@@ -194,29 +194,29 @@ impl Sink {
         if !overwrite {
             refuse_existing_file(path)?;
         }
-        // What replaces a file is seen by those who saw that.
+        // A file that replaces another has its permissions.
         let like = std::fs::metadata(path).ok().and_then(|metadata| Likeness::of(&metadata));
         Self::file_aside(path, compression, like, PartialFile::beside)
     }
 
-    /// An object under this name, compressed like this.
+    /// An object with this name and compression.
     ///
     /// # Errors
     ///
-    /// What the system said, with the name.
+    /// The store's error, with the name.
     pub(crate) fn object(path: &Path, compression: Compression, upload: Upload) -> Result<Self> {
         let name = path.display().to_string();
-        let encoder = Encoder::new(Place::Object(Box::new(upload)), compression);
+        let encoder = Encoder::new(Target::Object(Box::new(upload)), compression);
         let encoder = encoder.with_context(|| format!("{name}: cannot create"))?;
         Ok(Self { name, encoder, aside: Aside::Store, modified: None, unterminated: false })
     }
 
-    /// A file to be under this name, whatever stands there, written under another one until then, which `create` makes
-    /// with the permissions that it is told. At no time may more people read it than `like` says.
+    /// A file with this final name, which replaces an existing file. It is written to the temporary file that `create` makes
+    /// with the given permissions. At no time is it readable by more users than `like` allows.
     ///
     /// # Errors
     ///
-    /// What the system said, with the path.
+    /// The system's error, with the path.
     pub(crate) fn file_aside(
         path: &Path,
         compression: Compression,
@@ -229,15 +229,15 @@ impl Sink {
         let name = path.display().to_string();
         let cannot = || format!("{name}: cannot create");
         let file = OpenOptions::new().write(true).open(path).with_context(cannot)?;
-        let encoder = Encoder::new(Place::File(file), compression).with_context(cannot)?;
+        let encoder = Encoder::new(Target::File(file), compression).with_context(cannot)?;
         Ok(Self { name, encoder, aside: Aside::Nowhere, modified: None, unterminated: false })
     }
 
-    /// The same where no device stands, and none may be written to.
+    /// As [`Sink::file_aside`], for a path that is not a device and must not become one.
     ///
     /// # Errors
     ///
-    /// What the system said, with the path.
+    /// The system's error, with the path.
     pub(crate) fn new_file(
         path: &Path,
         compression: Compression,
@@ -251,12 +251,12 @@ impl Sink {
         if let Some(like) = like {
             like.give(&file).with_context(cannot)?;
         }
-        let encoder = Encoder::new(Place::File(file), compression).with_context(cannot)?;
+        let encoder = Encoder::new(Target::File(file), compression).with_context(cannot)?;
         let aside = Aside::File(aside, path.to_owned());
         Ok(Self { name, encoder, aside, modified: None, unterminated: false })
     }
 
-    /// The file is what it was at this time: it bears that instead of the present.
+    /// Sets the file's modification time, because its content is that of an input of this time.
     pub(crate) fn set_modified(&mut self, time: SystemTime) {
         self.modified = Some(time);
     }
@@ -267,7 +267,7 @@ impl Sink {
         outcome.map_err(|error| self.explain(error))
     }
 
-    /// Writes whole records, the last of which may lack the byte that ends it. Two records never run into one.
+    /// Writes whole records. If the last one has no end byte, it is added before the next record.
     pub(crate) fn write_records(&mut self, bytes: &[u8], record_end: u8) -> Result<()> {
         if let Some(last) = bytes.last() {
             if self.unterminated {
@@ -279,22 +279,22 @@ impl Sink {
         Ok(())
     }
 
-    /// Writes what is held back and makes it durable.
+    /// Writes what is buffered, and makes the output durable.
     pub(crate) fn complete(self) -> Result<Complete> {
         let Self { name, encoder, aside, modified, .. } = self;
         let is_direct = matches!(aside, Aside::Nowhere);
         let finish = || match (encoder.finish()?, aside) {
-            (Place::File(file), Aside::File(aside, path)) => {
+            (Target::File(file), Aside::File(aside, path)) => {
                 if let Some(time) = modified {
                     file.set_modified(time)?;
                 }
                 file.sync_all()?;
                 Ok(Some(Finished::File(aside, path)))
             }
-            (Place::Object(upload), _) => {
+            (Target::Object(upload), _) => {
                 Ok(Some(Finished::Object(upload.complete().map_err(io::Error::other)?)))
             }
-            (Place::File(_), _) => Ok(None),
+            (Target::File(_), _) => Ok(None),
         };
         finish().map(Complete).map_err(|error| explain(&name, is_direct, error))
     }
@@ -311,12 +311,12 @@ fn explain(name: &str, is_direct: bool, error: io::Error) -> DedupError {
     DedupError::from(error).context(format!("{name}: cannot write; nothing was put under its name"))
 }
 
-/// Whether a device or pipe stands at this path: it is written directly.
+/// Whether this path is a device or pipe, which is written directly.
 pub(crate) fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 
-/// Refuses a path at which a file (not a device or pipe, which is only written to) stands.
+/// Refuses a path at which a file exists; a device or pipe is allowed.
 ///
 /// # Errors
 ///
@@ -330,7 +330,7 @@ pub fn refuse_existing_file(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The name under which a file is written: in the same directory, hidden, of its writer.
+/// The temporary name of a file: in the same directory, hidden, with the writer in it.
 pub(crate) fn path_aside(path: &Path, writer: &str) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

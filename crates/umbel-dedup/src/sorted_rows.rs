@@ -1,7 +1,7 @@
-//! External sorting: any number of rows of a few words, in bounded memory.
+//! External sorting of rows of a few words, in bounded memory.
 //!
-//! Rows are gathered and sorted in memory; whenever they fill it, they go to the scratch file as a run. Reading merges the
-//! runs, a block of each in memory, and can be done again.
+//! Rows are gathered and sorted in memory; when they fill it, they are written to the scratch file as a run. Reading merges
+//! the runs, with one block of each in memory, and can be repeated.
 
 use super::spill::ScratchFile;
 use crate::error::Result;
@@ -9,13 +9,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// Least memory for rows: with less the runs would be many and their blocks small.
+/// Least memory for rows: with less there would be many runs with small blocks.
 const MEMORY_BYTES_MIN: u64 = 4 << 20;
 
-/// Most bytes of a run that are read at once: large enough for any disk.
+/// Most bytes of a run that are read at once: enough for sequential speed on any disk.
 const BLOCK_BYTES_MAX: usize = 256 << 10;
 
-/// Fewest bytes of a run that are read at once: below a page reading is all seeking.
+/// Fewest bytes of a run that are read at once: with less than a page, seeks dominate.
 const BLOCK_BYTES_MIN: usize = 4 << 10;
 
 /// Takes rows in any order.
@@ -36,7 +36,7 @@ struct Run {
 impl<const WORDS: usize> RowSorter<WORDS> {
     const ROW_BYTES: usize = 8 * WORDS;
 
-    /// A sorter that holds this much in memory and puts the rest into the scratch file.
+    /// A sorter that takes this much memory and writes further rows to the scratch file.
     pub(crate) fn new(memory_bytes: u64, scratch: &Arc<ScratchFile>) -> Self {
         let memory_bytes = memory_bytes.max(MEMORY_BYTES_MIN);
         Self { rows: Vec::new(), memory_bytes, runs: Vec::new(), scratch: Arc::clone(scratch) }
@@ -61,7 +61,7 @@ impl<const WORDS: usize> RowSorter<WORDS> {
         Ok(())
     }
 
-    /// No more rows come.
+    /// Ends the input.
     pub(crate) fn finish(mut self) -> Result<SortedRows<WORDS>> {
         if self.runs.is_empty() {
             self.rows.sort_unstable();
@@ -74,7 +74,7 @@ impl<const WORDS: usize> RowSorter<WORDS> {
     }
 }
 
-/// Rows in rising order: in memory, or in runs on disk.
+/// Sorted rows, in memory or in runs on disk.
 pub(crate) struct SortedRows<const WORDS: usize> {
     rows: Vec<[u64; WORDS]>,
     memory_bytes: u64,
@@ -104,17 +104,17 @@ impl<const WORDS: usize> SortedRows<WORDS> {
     }
 }
 
-/// Where the reading of a run is.
+/// The reading position in a run.
 struct Cursor {
     rest: Run,
     block: Vec<u8>,
     at: usize,
 }
 
-/// Hands out sorted rows one by one.
+/// Reads sorted rows one by one.
 pub(crate) struct RowReader<'a, const WORDS: usize> {
     rows: &'a SortedRows<WORDS>,
-    /// Next row in memory, where all are.
+    /// Index of the next row, if all rows are in memory.
     next: usize,
     block_bytes: usize,
     cursors: Vec<Cursor>,
@@ -123,7 +123,7 @@ pub(crate) struct RowReader<'a, const WORDS: usize> {
 }
 
 impl<const WORDS: usize> RowReader<'_, WORDS> {
-    /// The next row in rising order.
+    /// The next row in ascending order.
     pub(crate) fn next(&mut self) -> Result<Option<[u64; WORDS]>> {
         if let Some(Reverse((row, run))) = self.heap.pop() {
             self.refill(run)?;
@@ -134,7 +134,7 @@ impl<const WORDS: usize> RowReader<'_, WORDS> {
         Ok(row)
     }
 
-    /// Puts the next row of a run into the heap.
+    /// Pushes the next row of a run onto the heap.
     fn refill(&mut self, run: usize) -> Result<()> {
         let cursor = &mut self.cursors[run];
         if cursor.at == cursor.block.len() {

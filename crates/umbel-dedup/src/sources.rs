@@ -1,4 +1,4 @@
-//! The inputs of a job, found and checked: whether they can be read, compared and replaced as they are to be.
+//! Finds the inputs of a job, and checks that they can be read, compared and replaced as specified.
 
 use super::best::Ranker;
 use super::by_size;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use umbel_files::UsageError;
 use umbel_records::{ExtractorError, Format};
 
-/// Finds the inputs, and whether they can be read as they are to be, and written, if they are.
+/// Finds the inputs, and checks that they can be read, and, if `is_written`, that outputs can be made from them.
 pub(crate) fn open_sources(
     spec: &JobSpec,
     observer: &dyn Observer,
@@ -24,7 +24,7 @@ pub(crate) fn open_sources(
     open_sources_but(spec, observer, is_written, &BTreeSet::new())
 }
 
-/// The same, without these files: [`identity`] tells which they are.
+/// The same, without the files with these [`identity`] values.
 ///
 /// [`identity`]: super::inputs::identity
 pub(crate) fn open_sources_but(

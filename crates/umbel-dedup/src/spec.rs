@@ -1,4 +1,4 @@
-//! What a job is to do: its inputs, what of them is compared, which of equal records stays, and where all goes.
+//! The specification of a job: its inputs, what is compared, which of several equal records is kept, and the outputs.
 
 use super::addresses::is_object;
 use super::best::BestField;
@@ -15,56 +15,56 @@ use umbel_dedup_engine::{FilterChoice, IndexBits, Keep, Level};
 use umbel_files::{Inode, Roots, UsageError, inode_of};
 use umbel_records::{Granularity, Normaliser};
 
-/// Where kept records go.
+/// The output of kept records.
 #[derive(Clone, Debug)]
 pub enum OutputTarget {
     /// Standard output.
     Stdout,
     /// One file.
     File(PathBuf),
-    /// One file an input.
+    /// One file per input.
     Directory(PathBuf),
 }
 
-/// What becomes of a record without a field that is compared.
+/// The treatment of a record without a field that is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MissingKey {
     /// It is a bad record.
     Fail,
-    /// It stays, and is compared with nothing.
+    /// It is kept, and not compared.
     Keep,
-    /// It goes.
+    /// It is dropped.
     Drop,
 }
 
-/// What becomes of an empty item.
+/// The treatment of an empty item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EmptyItems {
-    /// It is equal to other empty ones.
+    /// It is an item like any other, equal to other empty ones.
     Compare,
-    /// Its record stays.
+    /// Its record is kept, and not compared.
     Keep,
 }
 
-/// An index that is to be written.
+/// An index to write.
 #[derive(Clone, Debug)]
 pub struct SaveIndex {
     /// Its file.
     pub path: PathBuf,
-    /// How much of each hash is stored; `None`: as the index has it that is updated, else all.
+    /// Bits of each hash to store; `None`: as in the index that is updated, otherwise all.
     pub bits: Option<IndexBits>,
 }
 
-/// What becomes of files that were found, not named, and are no text.
+/// The treatment of files that were found (not named) and are not text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BinaryFiles {
-    /// The job ends.
+    /// The job fails.
     Refuse,
-    /// They are left out.
+    /// They are skipped.
     Skip,
-    /// They go into the output directory as they are.
+    /// They are copied to the output directory as they are.
     Copy,
-    /// They are cut like any other.
+    /// They are read like text.
     Text,
 }
 
@@ -80,86 +80,86 @@ pub enum Groups {
     Unique,
 }
 
-/// What is written by the size of groups.
+/// Output by the size of groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BySize {
-    /// Which groups.
+    /// Which groups are written.
     pub groups: Groups,
-    /// Whether the size stands in front of each record.
+    /// Whether each record is written with the size in front.
     pub counts: bool,
 }
 
 impl BySize {
-    /// Whether the sizes must be known before anything is written.
+    /// Whether the output needs the sizes of groups.
     pub(crate) fn needs_sizes(self) -> bool {
         self != Self::default()
     }
 }
 
-/// What the user wants.
+/// The specification of a job.
 #[derive(Debug)]
 pub struct JobSpec {
     /// Files, directories, globs, `-`.
     pub inputs: Vec<String>,
     /// Which files of directories are read.
     pub names: NameFilter,
-    /// Workers in this process, to measure the exchange between them; `None`: one, which exchanges nothing.
+    /// Number of workers in this process, to measure the exchange between them; `None`: one, which exchanges nothing.
     pub workers: Option<u32>,
-    /// What is compared.
+    /// What of a record is compared.
     pub granularity: Granularity,
     /// Paragraphs of fewer bytes are not compared.
     pub paragraph_bytes_min: u64,
-    /// What of items does not count, in order.
+    /// The normalisations of items, in order.
     pub normalise: Vec<Normaliser>,
     /// Which records are compared with each other.
     pub scope: Scope,
-    /// Number of the worker that does this part of a job over many machines.
+    /// Number of this worker, in a job over many machines.
     pub rank: Option<u16>,
-    /// What becomes of records without a key.
+    /// The treatment of records without a key.
     pub missing_key: MissingKey,
-    /// What becomes of empty items.
+    /// The treatment of empty items.
     pub empty: EmptyItems,
-    /// Whether the user said what is compared; else it depends on the format.
+    /// Whether the user has given the granularity; otherwise it depends on the format.
     pub names_granularity: bool,
     /// How records are cut.
     pub format: FormatRule,
-    /// Where kept records go, or the annotations.
+    /// The output of kept records, or of annotations.
     pub output: OutputTarget,
-    /// Whether each input file is replaced: the output is a directory then, without a name.
+    /// Whether each input file is replaced: then the output is a directory without a name.
     pub in_place: bool,
     /// Whether records are annotated instead of dropped.
     pub annotates: bool,
-    /// What is written by how often a record was there.
+    /// Output by the size of groups, if any.
     pub by_size: BySize,
-    /// Where the report of dropped records goes.
+    /// The report of dropped records.
     pub duplicates: Option<PathBuf>,
-    /// Where the list of groups of equal records goes.
+    /// The list of groups of equal records.
     pub groups: Option<PathBuf>,
-    /// Where the list of bad records goes, if there are any.
+    /// The list of bad records, written if there are any.
     pub bad: Option<PathBuf>,
     /// Indexes of what earlier jobs have kept.
     pub references: Vec<PathBuf>,
-    /// Filters that are asked what they hold of the kept items.
+    /// Filters of a cluster that are queried for the kept items.
     pub online: Vec<FilterAddress>,
     /// The filter that kept items are added to.
     pub add_to: Option<FilterAddress>,
-    /// Below which folders inputs may be; anywhere if there are none, as for whoever starts the process.
+    /// Folders below which inputs must be, or `None` for no restriction.
     pub roots: Option<Roots>,
-    /// How their clusters are reached.
+    /// How to connect to the clusters of filters.
     pub reach: Reach,
-    /// The index of what this job keeps.
+    /// The index of kept items to write.
     pub save_index: Option<SaveIndex>,
-    /// Where the summary goes.
+    /// The output of the summary.
     pub summary: Option<PathBuf>,
-    /// Where the page goes that the caller draws of the summary.
+    /// The output of the page that the caller draws from the summary.
     pub page: Option<PathBuf>,
-    /// Whether repeats are counted by file, as such a page needs it.
-    pub tells_files: bool,
-    /// When records are equal.
+    /// Whether repeats are counted by file, which that page needs.
+    pub reports_files: bool,
+    /// When two items are equal.
     pub level: Level,
-    /// Which of equal records stays.
+    /// Which of several equal records is kept.
     pub keep: Keep,
-    /// Where the best one stays: by which field.
+    /// The field that determines the best one, if the best is kept.
     pub best: Option<BestField>,
     /// How entries are compared between workers.
     pub filter: FilterChoice,
@@ -169,9 +169,9 @@ pub struct JobSpec {
     pub memory_bytes: u64,
     /// Directory for scratch files.
     pub scratch: PathBuf,
-    /// Most bad records that are left out; `None`: the first one ends the job.
+    /// Most bad records that are skipped; `None`: the first one ends the job.
     pub skip_bad: Option<u64>,
-    /// What becomes of files of a directory or pattern that are no text.
+    /// The treatment of files of a directory or pattern that are not text.
     pub binary: BinaryFiles,
     /// Whether existing outputs are replaced.
     pub overwrite: bool,
@@ -180,7 +180,7 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
-    /// What only reads: these inputs, this of each record, and nothing that depends on an answer of the user.
+    /// A specification to read these inputs with this granularity, and defaults for everything else.
     pub(crate) fn reading(
         inputs: Vec<String>,
         format: FormatRule,
@@ -217,7 +217,7 @@ impl JobSpec {
             save_index: None,
             summary: None,
             page: None,
-            tells_files: false,
+            reports_files: false,
             level: Level::Fingerprint,
             keep: Keep::First,
             best: None,
@@ -237,12 +237,12 @@ impl JobSpec {
         self.granularity == Granularity::File
     }
 
-    /// What pairs of workers in one process take.
+    /// Memory in bytes that pairs of workers in one process take.
     pub(crate) fn pairs_bytes(&self) -> u64 {
         self.workers.map_or(0, |workers| pairs_bytes(workers, self.level))
     }
 
-    /// Whether records have parts, which are compared each by itself.
+    /// Whether records have parts, which are compared one by one.
     pub(crate) fn has_parts(&self) -> bool {
         matches!(self.granularity, Granularity::Paragraph(_))
     }
@@ -278,7 +278,7 @@ impl JobSpec {
         self.format.record_end()
     }
 
-    /// The keep rule, as the user names it.
+    /// The keep rule as the user writes it.
     pub(crate) fn keep_name(&self) -> String {
         match (&self.best, self.keep) {
             (Some(best), _) => best.to_string(),
@@ -287,9 +287,9 @@ impl JobSpec {
         }
     }
 
-    /// Whether anybody wants to know which record was kept for a dropped one.
+    /// Whether an output names, for dropped records, the kept ones.
     pub(crate) fn reports_kept(&self) -> bool {
         let is_told = self.duplicates.is_some() || self.groups.is_some() || self.annotates;
-        is_told || self.tells_files || self.by_size.needs_sizes()
+        is_told || self.reports_files || self.by_size.needs_sizes()
     }
 }

@@ -1,4 +1,4 @@
-//! Scratch disk: a file without a name that many threads append to, and groups of bytes that overflow into it.
+//! Scratch disk: an unnamed file to which many threads append, and groups of bytes that overflow into it.
 
 use crate::error::{Context, Result};
 use std::fs::File;
@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// A scratch file: created when first needed, without a name, gone with the process however it ends.
+/// An unnamed scratch file, created when it is first used. The system removes it when the process ends, for whatever
+/// reason.
 pub(crate) struct ScratchFile {
     directory: PathBuf,
     file: OnceLock<File>,
@@ -36,7 +37,7 @@ impl ScratchFile {
         Ok(self.file.get().expect("just set"))
     }
 
-    /// Appends bytes and returns where they are.
+    /// Appends bytes and returns their offset.
     pub(crate) fn append(&self, bytes: &[u8]) -> Result<u64> {
         let offset = self.length.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.file()?.write_all_at(bytes, offset).with_context(|| {
@@ -46,7 +47,7 @@ impl ScratchFile {
         Ok(offset)
     }
 
-    /// Fills the buffer from an offset; a short file is an error, never an early end.
+    /// Fills the buffer from an offset. It is an error if the file ends before.
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let length = buffer.len();
         self.file()?.read_exact_at(buffer, offset).with_context(|| {
@@ -63,20 +64,20 @@ impl ScratchFile {
     }
 }
 
-/// Bytes of a group before they move on to the store.
+/// Bytes of a group that a writer buffers.
 const GROUP_BUFFER_BYTES: usize = 32 << 10;
 
-/// The same where there are so many groups that all of their buffers would take too much.
+/// The same if there are so many groups that their buffers would take too much memory.
 const GROUP_BUFFER_BYTES_MIN: u64 = 512;
 
-/// How large a writer's buffer of one group may be, if all writers' buffers together may take so much.
+/// The size of a writer's buffer for one group with which the buffers of all writers fit into the given memory.
 pub(crate) fn buffer_bytes(gathered_bytes: u64, writers: usize, groups: usize) -> usize {
     let each = gathered_bytes / (writers as u64 * groups as u64).max(1);
     let most = GROUP_BUFFER_BYTES as u64;
     usize::try_from(each.clamp(GROUP_BUFFER_BYTES_MIN, most)).expect("at most 32 KiB")
 }
 
-/// Bytes in numbered groups, appended by many threads, read group by group.
+/// Numbered groups of bytes. Many threads append; groups are read one by one.
 pub(crate) struct GroupedBytes {
     groups: Vec<Mutex<Group>>,
     resident_bytes_max: u64,
@@ -92,14 +93,14 @@ struct Group {
 }
 
 impl GroupedBytes {
-    /// So many empty groups, of which this much stays in memory.
+    /// Empty groups, which may take this much memory before they go to disk.
     pub(crate) fn new(groups: usize, resident_bytes_max: u64, scratch: Arc<ScratchFile>) -> Self {
         let groups = (0..groups).map(|_| Mutex::default()).collect();
         let (resident_bytes, buffer_bytes) = (AtomicU64::new(0), GROUP_BUFFER_BYTES);
         Self { groups, resident_bytes_max, resident_bytes, buffer_bytes, scratch }
     }
 
-    /// Pieces are gathered to this much before they move on; by each writer, for each group.
+    /// Sets the size of each writer's buffer for each group.
     pub(crate) fn with_buffers(self, buffer_bytes: usize) -> Self {
         Self { buffer_bytes, ..self }
     }
@@ -123,7 +124,7 @@ impl GroupedBytes {
         Ok(())
     }
 
-    /// Hands out a group's bytes: whole appended pieces, in no particular order.
+    /// Takes a group's bytes: the appended pieces, in no particular order.
     pub(crate) fn take(&self, group: usize) -> Result<Vec<u8>> {
         let mut group =
             self.groups[group].lock().expect("no thread panics while it holds the lock");
@@ -134,7 +135,7 @@ impl GroupedBytes {
         self.gather(&taken)
     }
 
-    /// As [`GroupedBytes::take`], of a group that may be read again.
+    /// As [`GroupedBytes::take`], but leaves the group to be read again.
     pub(crate) fn read(&self, group: usize) -> Result<Vec<u8>> {
         let group = self.groups[group].lock().expect("no thread panics while it holds the lock");
         self.gather(&group)
@@ -154,7 +155,7 @@ impl GroupedBytes {
     }
 }
 
-/// One thread's way into the groups: gathers pieces so that each append is worth it.
+/// Appends to the groups for one thread, with a buffer per group.
 pub(crate) struct GroupWriter<'a> {
     store: &'a GroupedBytes,
     buffers: Vec<Vec<u8>>,
@@ -166,7 +167,7 @@ impl<'a> GroupWriter<'a> {
         Self { store, buffers: vec![Vec::new(); store.groups.len()] }
     }
 
-    /// Appends one piece, as `write` puts it, to a group.
+    /// Appends one piece, which `write` writes, to a group.
     pub(crate) fn append(&mut self, group: usize, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         let buffer = &mut self.buffers[group];
         write(buffer);
@@ -176,7 +177,7 @@ impl<'a> GroupWriter<'a> {
         Ok(())
     }
 
-    /// Hands on what is left.
+    /// Writes the buffered pieces.
     pub(crate) fn finish(self) -> Result<()> {
         let left = self.buffers.into_iter().enumerate().filter(|(_, buffer)| !buffer.is_empty());
         left.into_iter().try_for_each(|(group, buffer)| self.store.push(group, buffer))

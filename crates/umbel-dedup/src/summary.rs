@@ -7,7 +7,7 @@ use super::context::Job;
 use super::exchange::Outcome;
 use super::ledger_line::ledger_line;
 use super::local_pass::LocalTimes;
-use super::online::Asked;
+use super::online::FilterAnswers;
 use super::output::OutputTimes;
 use super::spec::{EmptyItems, MissingKey, OutputTarget};
 use crate::clock::rss_bytes_max;
@@ -17,18 +17,22 @@ use std::time::Duration;
 use umbel_dedup_engine::{ExchangeReport, FrameKind, IndexBits, Level, Mode, ReferenceShape};
 use umbel_records::Granularity;
 
-/// Items that were dropped.
+/// Numbers of dropped items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DroppedItems {
-    /// As duplicates of the job's own.
+    /// Dropped as duplicates of items of the job.
     pub(crate) input: u64,
-    /// Because an index or a filter holds them.
+    /// Dropped because an index or a filter contains them.
     pub(crate) reference: u64,
 }
 
 impl DroppedItems {
-    /// Of a job whose cells were all exchanged once.
-    pub(crate) fn of_one_process(early: u64, report: &ExchangeReport, asked: &[Asked]) -> Self {
+    /// The numbers of a job in one process, which exchanges every cell once.
+    pub(crate) fn of_one_process(
+        early: u64,
+        report: &ExchangeReport,
+        asked: &[FilterAnswers],
+    ) -> Self {
         let by_filters: u64 = asked.iter().map(|asked| asked.dropped).sum();
         Self {
             input: early + report.local_drops + report.cross_drops,
@@ -37,23 +41,23 @@ impl DroppedItems {
     }
 }
 
-/// What the summary is made of.
+/// The facts that the summary is made from.
 pub(crate) struct Facts<'a> {
     pub(crate) job: &'a Job<'a>,
     pub(crate) items: u64,
     pub(crate) records: u64,
     pub(crate) exempt: u64,
     pub(crate) left_out: u64,
-    /// Not from the report of the exchange: cells that were exchanged twice are there twice.
+    /// Not taken from the counters of the exchange, in which cells that were exchanged twice count twice.
     pub(crate) dropped: DroppedItems,
     pub(crate) exchange: &'a Outcome,
-    pub(crate) asked: &'a [Asked],
+    pub(crate) asked: &'a [FilterAnswers],
     pub(crate) bad: &'a BadRecords,
     /// The sections `groups` and `most_repeated`, if reports were wanted.
     pub(crate) groups: Option<(Value, Value)>,
     /// The sections `files` and `overlap`, if a page was wanted.
     pub(crate) files: Option<(Value, Value)>,
-    /// How many records were written, where that depends on the sizes of their groups.
+    /// How many records were written, if that depends on the sizes of groups.
     pub(crate) written: Option<u64>,
     pub(crate) early_drops: u64,
     pub(crate) phases: &'a [(&'static str, Duration)],
@@ -70,7 +74,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Computes it.
+    /// Makes the summary.
     pub(crate) fn new(facts: &Facts<'_>) -> Self {
         let report = &facts.exchange.report;
         let DroppedItems { input: dropped, reference: known } = facts.dropped;
@@ -102,7 +106,7 @@ impl Summary {
         Self { value }
     }
 
-    /// Puts another value in the place of one.
+    /// Replaces a value.
     pub(crate) fn set(&mut self, pointer: &str, value: impl Into<Value>) {
         if let Some((parent, name)) = pointer.rsplit_once('/')
             && let Some(Value::Object(fields)) = self.value.pointer_mut(parent)
@@ -118,7 +122,7 @@ impl Summary {
         Ok(text)
     }
 
-    /// As JSON in one line, for the ledger of a cluster, perhaps shortened.
+    /// As JSON in one line for the ledger of a cluster, shortened if it is too long.
     pub(crate) fn line(&self) -> Result<Vec<u8>> {
         ledger_line(self.value.clone())
     }
@@ -141,7 +145,7 @@ fn level_name(facts: &Facts<'_>) -> &'static str {
     }
 }
 
-/// What the job was compared with beside itself; null if with nothing.
+/// The section about references; null without any.
 fn references(facts: &Facts<'_>) -> Value {
     let references = facts.job.references;
     if references.shape().is_none() && facts.asked.is_empty() {
@@ -151,9 +155,9 @@ fn references(facts: &Facts<'_>) -> Value {
     let files: Vec<Value> = files
         .map(|(file, bits, items)| json!({ "file": file, "index_bits": bits, "items": items }))
         .collect();
-    let wrongly = |asked: &Asked| asked.asked as f64 * asked.rate;
+    let wrongly = |asked: &FilterAnswers| asked.asked as f64 * asked.rate;
     let online = facts.asked.iter().map(|asked| {
-        let Asked { name, rate, asked, dropped } = asked;
+        let FilterAnswers { name, rate, asked, dropped } = asked;
         json!({ "filter": name, "false_positive_rate": rate, "asked": asked, "dropped": dropped })
     });
     let online: Vec<Value> = online.collect();
@@ -210,7 +214,7 @@ fn plan(facts: &Facts<'_>) -> Value {
     let n = report.entries;
     let mode = match plan.mode {
         Mode::Local => "local",
-        Mode::Wide => "wide",
+        Mode::FullHash => "wide",
         Mode::Filter if plan.refine_bits > 0 => "refine",
         Mode::Filter => "one_pass",
     };
@@ -283,7 +287,7 @@ fn run(facts: &Facts<'_>) -> Value {
             "read": seconds(local.read),
             "hash": seconds(local.hash),
             "partition": seconds(local.partition),
-            "settle": seconds(facts.exchange.settle_time),
+            "settle": seconds(facts.exchange.exchange_time),
             "pick": seconds(output.pick),
             "write": seconds(output.write),
         },

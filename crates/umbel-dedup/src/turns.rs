@@ -1,10 +1,10 @@
-//! Work that is done by many threads and handed on in order, and the first error of many.
+//! Tasks on many threads: their distribution, the error of the lowest task that failed, and turns to act in order.
 
 use crate::error::{DedupError, Result};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Hands out task numbers in order, until they are used up or a task has failed.
+/// Distributes task numbers in order, until all are taken or a task has failed.
 pub(crate) struct Tasks {
     next: AtomicUsize,
     count: usize,
@@ -33,8 +33,8 @@ impl Tasks {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Reports a failed task. Tasks are handed out in order and finished once begun, so the lowest failing number is
-    /// the same in every run.
+    /// Reports a failed task. Tasks begin in order and run to their end, so the lowest failing number is the same in every
+    /// run.
     pub(crate) fn fail(&self, task: usize, error: DedupError) {
         let mut failure = lock(&self.failure);
         if failure.as_ref().is_none_or(|(lowest, _)| task < *lowest) {
@@ -51,8 +51,8 @@ impl Tasks {
     }
 }
 
-/// Runs `work` on every task on so many threads; `new_state` makes what a thread keeps between its tasks, `finish`
-/// takes it back.
+/// Runs `work` for every task, on `threads` threads. `new_state` makes the state that a thread keeps between its tasks,
+/// `finish` takes it at the end.
 ///
 /// # Errors
 ///
@@ -88,7 +88,7 @@ pub(crate) fn run_tasks<State>(
     tasks.outcome()
 }
 
-/// Lets tasks go on one at a time, in order of their numbers.
+/// Lets tasks proceed one at a time, in the order of their numbers.
 pub(crate) struct Turns {
     state: Mutex<TurnState>,
     changed: Condvar,
@@ -106,7 +106,7 @@ impl Turns {
         Self { state, changed: Condvar::new() }
     }
 
-    /// Waits for a turn; false if the turns were stopped.
+    /// Waits for the turn of this number; false if the turns were stopped.
     pub(crate) fn wait(&self, turn: usize) -> bool {
         let waiting = |state: &mut TurnState| state.turn != turn && !state.stopped;
         let state = self.changed.wait_while(lock(&self.state), waiting);
@@ -119,14 +119,14 @@ impl Turns {
         self.changed.notify_all();
     }
 
-    /// Wakes all who wait: nobody's turn comes any more.
+    /// Stops the turns, and wakes all waiting tasks.
     pub(crate) fn stop(&self) {
         lock(&self.state).stopped = true;
         self.changed.notify_all();
     }
 }
 
-/// A lock that does not mind a panic elsewhere: the panic itself ends the job.
+/// Locks a mutex, poisoned or not: a panic of another thread ends the job by itself.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -3,7 +3,7 @@
 use std::io;
 use umbel_records::{ByteSpan, RemoteBytes, RemoteReader};
 
-/// A file that was found and cannot be opened. Whoever reads it is told why.
+/// A file that was found and cannot be opened. Reading it returns the error.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
     pub(super) kind: io::ErrorKind,

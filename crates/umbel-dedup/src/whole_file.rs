@@ -1,9 +1,9 @@
 //! Granularity `file`: a file is one record, and its whole content the item.
 //!
-//! The content is hashed as it comes, whatever its size. Only where it must be at hand as a whole, to be compared byte
-//! by byte or normalised, it is held in memory, up to the longest record accepted.
+//! The content is hashed as it is read, whatever its size. If it is to be compared byte by byte or normalised, it is kept in
+//! memory, up to the length of the longest accepted record.
 
-use super::content::{ChunkContent, Found, Spot, Take};
+use super::content::{ChunkContent, Found, Position, Take};
 use super::inputs::Source;
 use super::scope::ScopedHasher;
 use super::spec::{EmptyItems, JobSpec};
@@ -16,7 +16,7 @@ use umbel_records::{ContentDigest, ContentReader, Normalisers, RECORD_BYTES_MAX,
 pub(crate) struct WholeFile {
     reader: ContentReader,
     hasher: ScopedHasher,
-    /// The content, where it must be at hand.
+    /// The content, if it is kept in memory.
     held: Option<Vec<u8>>,
     normalisers: Normalisers,
     keeps_empty: bool,
@@ -80,7 +80,7 @@ impl ChunkContent for WholeFile {
             (None, Some(hash)) => Found::Hashed { hash, bytes: self.reader.digest().bytes },
             (None, None) => return Ok(()), // Nothing was read.
         };
-        take(Spot { place: 0, starts_record: true }, found).map(drop)
+        take(Position { number: 0, starts_record: true }, found).map(drop)
     }
 
     fn content_offset(&self) -> u64 {

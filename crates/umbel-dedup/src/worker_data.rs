@@ -1,17 +1,17 @@
-//! A worker's data in a job over many machines: its input, its durable scratch, its outputs.
+//! The data of one worker in a job over many machines: its input, its durable scratch, its outputs.
 //!
 //! ```text
 //! job folder:  lock      one process at a time
-//!              journal   marks and notes, oldest first; whatever it does not speak of was never done
+//!              journal   records of durable steps, oldest first; a step without a record was not done
 //!              runs      entries of chunks that were read, in segments partitioned by cell
-//!              drops     what was dropped in cells that are settled
-//!              groups    how many records stand for each kept one, where outputs tell of it
-//!              asked     what filters of a cluster hold of the kept items
-//!              ended     behind the end, alone: that the job has ended, and where its outputs stand
+//!              drops     dropped records of the decided cells
+//!              groups    sizes of groups, if outputs report them
+//!              asked     kept items that filters of a cluster contain
+//!              ended     after the end, alone: that the job has ended, and its outputs
 //! ```
 //!
-//! Every step adds its data first, syncs it, and notes it then. A process that is started again reads the notes, cuts
-//! what they do not speak of, and goes on from there.
+//! Every step appends its data, syncs it, and then appends a journal record. A restarted process reads the journal,
+//! truncates data files to the lengths in it, and continues from there.
 
 mod bench;
 #[cfg(test)]
@@ -26,15 +26,17 @@ mod drop_file;
 mod end_test;
 mod ended;
 mod filters;
+#[cfg(test)]
+mod fixture_test;
 mod folder;
+#[cfg(test)]
+mod group_count_test;
 mod group_file;
 mod group_reports;
 mod journal;
+mod journal_records;
 mod kept_index;
-mod notes;
 mod part_names;
-#[cfg(test)]
-mod place_test;
 mod reading;
 #[cfg(test)]
 mod reading_test;
@@ -44,8 +46,6 @@ mod report;
 mod roots_test;
 mod same_job;
 mod segments;
-#[cfg(test)]
-mod tally_test;
 mod times;
 mod uploads;
 mod weights;

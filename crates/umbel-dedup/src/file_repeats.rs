@@ -1,4 +1,4 @@
-//! Repeats by file, for the page of a job: how many each file had, and which files have the most.
+//! Repeats by file, for the summary and the page of a job: how many each file has, and which files have the most.
 
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::ops::AddAssign;
 
-/// Most files that the summary names, those with the most repeats: as many as people read.
+/// Most files that the summary names, those with the most repeats.
 const FILES_NAMED_MAX: usize = 50;
 
-/// What is counted of a file, or of several together.
+/// The counts of a file, or of several files together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FileCounts {
     pub(crate) stored_bytes: u64,
@@ -24,7 +24,7 @@ pub(crate) struct FileCounts {
     pub(crate) repeats_within: u64,
     /// Dropped for a record of another file.
     pub(crate) repeats_of_others: u64,
-    /// Dropped because a reference holds them.
+    /// Dropped because a reference contains them.
     pub(crate) known: u64,
     pub(crate) missing_key: u64,
     pub(crate) bad: u64,
@@ -61,12 +61,12 @@ impl AddAssign for FileCounts {
     }
 }
 
-/// What a process tells of the files that it has read.
+/// The totals of the files of one process, in a size that does not grow with the number of files.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct ToldFiles {
+pub(crate) struct FileTotals {
     /// How many files.
     count: u64,
-    /// Those with the most repeats, by their numbers; of equal ones the first in input order.
+    /// The files with the most repeats, by their numbers; among equal ones the first in input order.
     named: Vec<(u32, FileCounts)>,
     /// All others together.
     others: FileCounts,
@@ -74,20 +74,20 @@ pub(crate) struct ToldFiles {
 
 /// A worker's part of the sections `files` and `overlap`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct ToldRepeats {
-    /// What it tells of its own files.
-    pub(crate) files: ToldFiles,
-    /// Its own drops, in the matrix of all files of the job.
+pub(crate) struct RepeatTotals {
+    /// The totals of its own files.
+    pub(crate) files: FileTotals,
+    /// Its own drops in the overlap matrix of all files of the job.
     pub(crate) overlap: Counts,
 }
 
-/// Counts what the files of a process had.
-pub(crate) struct FileTally {
+/// Counts the repeats in each file of a process.
+pub(crate) struct FileCounter {
     counts: Vec<FileCounts>,
 }
 
-impl FileTally {
-    /// Begins with what reading has shown.
+impl FileCounter {
+    /// Begins with the facts of the first reading.
     pub(crate) fn new(job: &Job<'_>, facts: &[ChunkFacts]) -> Self {
         let stored = |bytes| FileCounts { stored_bytes: bytes, ..<_>::default() };
         let mut counts: Vec<FileCounts> =
@@ -105,7 +105,7 @@ impl FileTally {
         Self { counts }
     }
 
-    /// Counts an item of a file that a reference holds.
+    /// Counts an item of a file that a reference contains.
     pub(crate) fn add_known(&mut self, file: usize) {
         self.counts[file].known += 1;
     }
@@ -119,13 +119,13 @@ impl FileTally {
         }
     }
 
-    /// Items of each file that repeat others.
+    /// The number of repeats of each file.
     pub(crate) fn repeats(&self) -> impl Iterator<Item = u64> {
         self.counts.iter().map(FileCounts::repeats)
     }
 
-    /// In a form that travels.
-    pub(crate) fn told(&self) -> ToldFiles {
+    /// The totals.
+    pub(crate) fn totals(&self) -> FileTotals {
         let mut order: Vec<usize> = (0..self.counts.len()).collect();
         order.sort_by_key(|&at| Reverse(self.counts[at].repeats()));
         let (named, rest) = order.split_at(order.len().min(FILES_NAMED_MAX));
@@ -133,7 +133,7 @@ impl FileTally {
         rest.iter().for_each(|&at| others += self.counts[at]);
         let number = |at: usize| u32::try_from(at).expect("fewer files than chunks");
         let named = named.iter().map(|&at| (number(at), self.counts[at])).collect();
-        ToldFiles { count: self.counts.len() as u64, named, others }
+        FileTotals { count: self.counts.len() as u64, named, others }
     }
 }
 
@@ -147,24 +147,24 @@ struct NamedFile<'a> {
     counts: FileCounts,
 }
 
-/// The section `files` of the summary: what all processes have told, each of its own files, in the order of the input.
+/// The section `files` of the summary, from the totals of all processes in the order of the input.
 ///
 /// # Errors
 ///
 /// As `name_of`, which names a file by process and number.
 pub(crate) fn files_json<'a>(
-    told: &[&ToldFiles],
+    totals: &[&FileTotals],
     name_of: impl Fn(usize, u32) -> Result<FileName<'a>>,
 ) -> Result<Value> {
-    let of_process = |(process, told): (usize, &&'_ ToldFiles)| {
-        told.named.iter().map(move |&(file, counts)| (process, file, counts)).collect::<Vec<_>>()
+    let of_process = |(process, totals): (usize, &&'_ FileTotals)| {
+        totals.named.iter().map(move |&(file, counts)| (process, file, counts)).collect::<Vec<_>>()
     };
     let mut all: Vec<(usize, u32, FileCounts)> =
-        told.iter().enumerate().flat_map(of_process).collect();
+        totals.iter().enumerate().flat_map(of_process).collect();
     all.sort_by_key(|&(process, file, counts)| (Reverse(counts.repeats()), process, file));
     let (named, rest) = all.split_at(all.len().min(FILES_NAMED_MAX));
     let mut others = FileCounts::default();
-    told.iter().for_each(|told| others += told.others);
+    totals.iter().for_each(|totals| others += totals.others);
     rest.iter().for_each(|&(_, _, counts)| others += counts);
     let mut sum = others;
     named.iter().for_each(|&(_, _, counts)| sum += counts);
@@ -173,7 +173,7 @@ pub(crate) fn files_json<'a>(
         Ok(NamedFile { worker, file: name, counts })
     };
     let named: Vec<NamedFile<'_>> = named.iter().map(name).collect::<Result<_>>()?;
-    let count = told.iter().fold(0, |sum: u64, told| sum.saturating_add(told.count));
+    let count = totals.iter().fold(0, |sum: u64, totals| sum.saturating_add(totals.count));
     Ok(json!({
         "count": count, "named": named,
         "others": { "count": count.saturating_sub(named.len() as u64), "counts": others },
@@ -186,22 +186,22 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn tally(repeats: &[(u64, u64)]) -> FileTally {
+    fn counter(repeats: &[(u64, u64)]) -> FileCounter {
         let counts = |&(repeats_within, repeats_of_others): &(u64, u64)| FileCounts {
             items: 100,
             repeats_within,
             repeats_of_others,
             ..<_>::default()
         };
-        FileTally { counts: repeats.iter().map(counts).collect() }
+        FileCounter { counts: repeats.iter().map(counts).collect() }
     }
 
     #[test]
     fn the_files_with_the_most_repeats_are_named_and_all_others_counted() {
-        let told = tally(&[(1, 0), (1, 2), (0, 1)]).told();
+        let totals = counter(&[(1, 0), (1, 2), (0, 1)]).totals();
         let names = ["a", "b", "c"];
         let name = |_, file: u32| Ok(FileName { worker: None, name: names[file as usize] });
-        let files = files_json(&[&told], name).unwrap();
+        let files = files_json(&[&totals], name).unwrap();
         let named = files["named"].as_array().unwrap();
         let row = |at: usize| {
             let count = |name: &str| named[at][name].as_u64().unwrap();
@@ -214,9 +214,9 @@ mod tests {
     }
 
     proptest! {
-        /// However files are dealt to processes, together they tell what one tells that has read all of them.
+        /// For any division of files among processes, their totals give the same section as those of one process.
         #[test]
-        fn processes_tell_what_one_tells(
+        fn totals_of_processes_are_those_of_one(
             repeats in proptest::collection::vec((0u64..4, 0u64..4), 0..200),
             cuts in proptest::collection::vec(0usize..200, 0..4),
         ) {
@@ -227,11 +227,11 @@ mod tests {
             let named = |from: usize, file: u32| {
                 Ok(FileName { worker: None, name: &names[from + file as usize] })
             };
-            let parts: Vec<ToldFiles> =
-                cuts.windows(2).map(|ends| tally(&repeats[ends[0]..ends[1]]).told()).collect();
-            let parts: Vec<&ToldFiles> = parts.iter().collect();
+            let parts: Vec<FileTotals> =
+                cuts.windows(2).map(|ends| counter(&repeats[ends[0]..ends[1]]).totals()).collect();
+            let parts: Vec<&FileTotals> = parts.iter().collect();
             let together = files_json(&parts, |process, file| named(cuts[process], file)).unwrap();
-            let whole = tally(&repeats).told();
+            let whole = counter(&repeats).totals();
             prop_assert_eq!(together, files_json(&[&whole], |_, file| named(0, file)).unwrap());
         }
     }
@@ -239,8 +239,9 @@ mod tests {
     #[test]
     fn many_files_are_a_few_rows_and_the_others() {
         const FILES: usize = 100_000;
-        let told = tally(&vec![(0, 1); FILES]).told();
-        let files = files_json(&[&told], |_, _| Ok(FileName { worker: None, name: "x" })).unwrap();
+        let totals = counter(&vec![(0, 1); FILES]).totals();
+        let files =
+            files_json(&[&totals], |_, _| Ok(FileName { worker: None, name: "x" })).unwrap();
         assert_eq!(files["count"], FILES);
         assert_eq!(files["named"].as_array().unwrap().len(), FILES_NAMED_MAX);
         assert_eq!(files["others"]["count"], FILES - FILES_NAMED_MAX);
