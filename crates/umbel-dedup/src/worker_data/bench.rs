@@ -1,4 +1,7 @@
-//! What a worker's workshop holds: its input, the folder of its job, and what is durable there.
+//! The state of a worker's data: its input, the folder of its job, and what is durable there.
+//!
+//! [`Bench::open`] opens or creates the folder, checks that it belongs to this job and that the input is unchanged, and
+//! restores from the journal what earlier processes have done.
 
 use super::super::addresses::is_object;
 use super::super::chunk_facts::ChunkFacts;
@@ -19,10 +22,11 @@ use super::super::spec::JobSpec;
 use super::super::turns::lock;
 use super::drop_file;
 use super::folder::{Blob, DataFile, JOURNAL, JobFolder};
-use super::notes::{
-    BadNote, ChunkNote, Known, LAYOUT_VERSION, Note, Notebook, OpenedNote, ReadingNote, Told,
+use super::journal_records::{
+    JournalRecord, JournalState, JournaledBadRecord, JournaledChunk, JournaledOpening,
+    JournaledReading, LAYOUT_VERSION, ReadChunks, WorkerJournal,
 };
-use super::same_job::{check_same_input, check_same_job, check_same_references, notes_of};
+use super::same_job::{check_same_input, check_same_job, check_same_references, journaled_inputs};
 use super::segments::{CellReader, Segment, SegmentLayout};
 use super::times::PartTimes;
 use crate::clock::{ProcessorTime, Stopwatch};
@@ -31,26 +35,26 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use umbel_dedup_engine::job::{CellSet, Forecast};
-use umbel_dedup_engine::{ExchangeReport, JobShape, Place, RecordPart};
+use umbel_dedup_engine::{ExchangeReport, JobShape, RecordId, RecordPart};
 use umbel_files::folder_of;
 use umbel_filter::ItemHasher;
 use umbel_records::ContentDigest;
 
-/// Memory that a thread needs to read, hash, sort and write: see the single-process job.
+/// Memory that a thread needs to read, hash, sort and write, as in a job of one process.
 const THREAD_BYTES: u64 = 24 << 20;
 
-/// Which worker of which job a process is.
+/// Identifies a worker and its job.
 #[derive(Clone, Debug)]
 pub struct Membership {
     /// Number of the worker.
     pub worker: u16,
     /// Number of the job.
     pub job: u64,
-    /// Over all that workers must agree on.
+    /// Digest of the options that all workers must agree on.
     pub spec_digest: [u8; 16],
 }
 
-/// All that a workshop knows.
+/// The state of a worker's data.
 pub(super) struct Bench {
     pub(super) spec: JobSpec,
     pub(super) observer: Arc<dyn Observer>,
@@ -61,76 +65,76 @@ pub(super) struct Bench {
     pub(super) forecast: Forecast,
     pub(super) threads: usize,
     pub(super) folder: JobFolder,
-    pub(super) notebook: Mutex<Notebook>,
+    pub(super) journal: Mutex<WorkerJournal>,
     pub(super) runs: Arc<DataFile>,
     pub(super) drops: DataFile,
     pub(super) groups: DataFile,
-    /// What filters of a cluster hold of the kept items.
+    /// Kept items that filters of a cluster contain.
     pub(super) asked: DataFile,
-    /// What the journal told, as far as nobody has taken it.
-    pub(super) told: Mutex<Told>,
-    /// Set once all was read.
+    /// The state from the journal; the chunks that were read are taken out once.
+    pub(super) journal_state: Mutex<JournalState>,
+    /// Set once the whole input was read.
     pub(super) read: Mutex<Option<Arc<ReadState>>>,
-    pub(super) settling: Mutex<Settling>,
+    pub(super) decided_cells: Mutex<DecidedCells>,
     pub(super) times: Mutex<PartTimes>,
-    /// Held by whoever writes or commits outputs: a coordinator that was started again orders what is under way.
+    /// Locked while outputs are written or committed: a restarted coordinator may order it a second time.
     pub(super) outputs: Mutex<()>,
-    /// Held (shared) by work that takes long.
+    /// Read-locked by long work, so that [`Bench::stop`] can wait for it.
     pub(super) busy: RwLock<()>,
-    /// Whether such work shall end.
+    /// Whether long work must end.
     pub(super) is_over: AtomicBool,
     pub(super) clocks: (Stopwatch, ProcessorTime),
 }
 
-/// What is known once all was read.
+/// What is known once the whole input was read.
 pub(super) struct ReadState {
     pub(super) facts: Vec<ChunkFacts>,
     pub(super) cells: CellReader,
-    pub(super) reading: ReadingNote,
-    /// Which records were dropped for which in the first reading, if the job reports it.
+    pub(super) reading: JournaledReading,
+    /// Pairs of dropped and kept records from the first reading, if the job reports them.
     pub(super) pairs: Vec<Blob>,
 }
 
-/// Chunks as they were read before.
+/// Chunks that earlier processes have read.
 #[derive(Default)]
 pub(super) struct Restored {
-    /// Facts of all chunks; empty ones of those that were not read.
+    /// Facts of all chunks; default values for those that were not read.
     pub(super) facts: Vec<ChunkFacts>,
     pub(super) segments: Vec<Segment>,
     pub(super) pairs: Vec<Blob>,
     pub(super) unread: Vec<bool>,
 }
 
-/// Which cells are settled.
-pub(super) struct Settling {
+/// The decided cells: those that are sealed (durable), and those decided since the last seal.
+pub(super) struct DecidedCells {
     pub(super) sealed: CellSet,
     pub(super) sealed_bytes: u64,
     pub(super) report: ExchangeReport,
-    /// Items dropped there because a reference holds them.
+    /// Items dropped in sealed cells because a reference contains them.
     pub(super) reference_drops: u64,
-    /// Settled since the last seal.
+    /// Cells decided since the last seal.
     pub(super) open: Vec<u32>,
-    /// As above, in these.
+    /// Items dropped in these because a reference contains them.
     pub(super) open_reference_drops: u64,
 }
 
-impl Settling {
-    /// As the journal has it.
-    fn of(told: &Told) -> Self {
-        let mut sealed = CellSet::new(told.reading.map_or(0, ReadingNote::cells));
-        told.settled.iter().for_each(|&cell| sealed.insert(cell));
+impl DecidedCells {
+    /// The sealed cells of the journal.
+    fn of(journal_state: &JournalState) -> Self {
+        let mut sealed = CellSet::new(journal_state.reading.map_or(0, JournaledReading::cells));
+        journal_state.decided.iter().for_each(|&cell| sealed.insert(cell));
         Self {
             sealed,
-            sealed_bytes: told.drops_bytes,
-            report: told.report,
-            reference_drops: told.reference_drops,
+            sealed_bytes: journal_state.drops_bytes,
+            report: journal_state.report,
+            reference_drops: journal_state.reference_drops,
             open: Vec::new(),
             open_reference_drops: 0,
         }
     }
 }
 
-impl ReadingNote {
+impl JournaledReading {
     /// Cells of all owners.
     pub(super) fn cells(self) -> u32 {
         self.workers.saturating_mul(self.cells_per_owner)
@@ -138,7 +142,7 @@ impl ReadingNote {
 }
 
 impl Bench {
-    /// Opens the folder of a worker's job, and its input as far as that is still needed.
+    /// Opens or creates the folder of a worker's job, and opens its input if that is still needed.
     pub(super) fn open(
         spec: JobSpec,
         member: Membership,
@@ -149,43 +153,44 @@ impl Bench {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads_for(spec.memory_bytes, cores);
         let references = References::open(&spec)?;
-        // Before the folder is made: a command that cannot work leaves nothing behind.
+        // Opened before the folder is created, so that a command that fails leaves nothing.
         let is_new = !folder.join(JOURNAL).exists();
         let input = is_new.then(|| new_input(&spec, &*observer)).transpose()?;
         let folder = JobFolder::take(folder)?;
-        let (mut notebook, told) = Notebook::open(&folder.file(JOURNAL))?;
-        let needs_input = told.needs_input(spec.add_to.is_some());
+        let (mut journal, journal_state) = WorkerJournal::open(&folder.file(JOURNAL))?;
+        let needs_input = journal_state.needs_input(spec.add_to.is_some());
         let (sources, chunks) = match input {
             Some(input) => input,
-            None if told.opened.is_none() => new_input(&spec, &*observer)?,
-            None if needs_input => open_input(&spec, &*observer, &told)?,
+            None if journal_state.opened.is_none() => new_input(&spec, &*observer)?,
+            None if needs_input => open_input(&spec, &*observer, &journal_state)?,
             None => (Vec::new(), Vec::new()),
         };
-        let forecast = match &told.opened {
+        let forecast = match &journal_state.opened {
             Some(opened) => {
                 check_same_job(&folder, opened, &member)?;
                 check_same_references(opened, &references)?;
                 if needs_input {
-                    check_same_input(&opened.inputs, &notes_of(&sources)?)?;
+                    check_same_input(&opened.inputs, &journaled_inputs(&sources)?)?;
                 }
-                notebook.note(&Note::Resumed)?;
+                journal.append(&JournalRecord::Resumed)?;
                 opened.forecast
             }
             None => {
                 let forecast = forecast(&spec, &references, &sources, &chunks)?;
                 let Membership { worker, job, spec_digest, .. } = member;
-                let (version, inputs) = (LAYOUT_VERSION, notes_of(&sources)?);
-                let opened = OpenedNote { version, job, worker, spec_digest, inputs, forecast };
-                notebook.note(&Note::Opened(opened))?;
+                let (version, inputs) = (LAYOUT_VERSION, journaled_inputs(&sources)?);
+                let opened =
+                    JournaledOpening { version, job, worker, spec_digest, inputs, forecast };
+                journal.append(&JournalRecord::Opened(opened))?;
                 forecast
             }
         };
-        let [runs_bytes, drops_bytes, group_bytes, asked_bytes] = told.data_bytes();
+        let [runs_bytes, drops_bytes, group_bytes, asked_bytes] = journal_state.data_bytes();
         let runs = Arc::new(DataFile::open(&folder, "runs", runs_bytes)?);
         let drops = DataFile::open(&folder, "drops", drops_bytes)?;
         let groups = DataFile::open(&folder, "groups", group_bytes)?;
         let asked = DataFile::open(&folder, "asked", asked_bytes)?;
-        let settling = Mutex::new(Settling::of(&told));
+        let decided_cells = Mutex::new(DecidedCells::of(&journal_state));
         let bench = Self {
             spec,
             observer,
@@ -196,14 +201,14 @@ impl Bench {
             forecast,
             threads,
             folder,
-            notebook: Mutex::new(notebook),
+            journal: Mutex::new(journal),
             runs,
             drops,
             groups,
             asked,
-            told: Mutex::new(told),
+            journal_state: Mutex::new(journal_state),
             read: Mutex::default(),
-            settling,
+            decided_cells,
             times: Mutex::default(),
             outputs: Mutex::default(),
             busy: RwLock::default(),
@@ -215,7 +220,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Fails if nobody waits for the work any more.
+    /// Fails if the job has ended, so that long work ends.
     pub(super) fn check_wanted(&self) -> Result<()> {
         if self.is_over.load(Ordering::Relaxed) {
             bail!("the job has ended");
@@ -223,19 +228,19 @@ impl Bench {
         Ok(())
     }
 
-    /// Ends work that is under way, and waits for its end.
+    /// Makes long work end, and waits for it.
     pub(super) fn stop(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         drop(self.busy.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Adds a note, durably.
-    pub(super) fn note(&self, note: &Note) -> Result<()> {
-        lock(&self.notebook).note(note)
+    /// Appends a journal record, durably.
+    pub(super) fn append_record(&self, record: &JournalRecord) -> Result<()> {
+        lock(&self.journal).append(record)
     }
 
-    /// The worker's input as a job of its own, in the cells of the whole one.
-    pub(super) fn job(&self, reading: ReadingNote) -> Job<'_> {
+    /// A job with this worker's input alone, and the cells of the whole job.
+    pub(super) fn job(&self, reading: JournaledReading) -> Job<'_> {
         let shape = JobShape {
             workers: reading.workers,
             cells_per_owner: reading.cells_per_owner,
@@ -257,57 +262,63 @@ impl Bench {
         }
     }
 
-    /// What was read.
+    /// The state of the input that was read.
     ///
     /// # Errors
     ///
-    /// If not all was.
+    /// If the input was not read to its end.
     pub(super) fn read_state(&self) -> Result<Arc<ReadState>> {
         lock(&self.read).clone().context("the input was not read yet")
     }
 
-    /// If an earlier process has read all, what it found; and what it dropped.
+    /// Restores what an earlier process has read, if it read the whole input, and the drops of sealed cells.
     fn restore_read(&self) -> Result<()> {
-        let mut told = lock(&self.told);
-        let Some(reading) = told.reading else { return Ok(()) };
-        let is_needed = told.needs_input(self.spec.add_to.is_some());
-        if !is_needed || told.known.chunks.len() < self.chunks.len() {
+        let mut journal_state = lock(&self.journal_state);
+        let Some(reading) = journal_state.reading else { return Ok(()) };
+        let is_needed = journal_state.needs_input(self.spec.add_to.is_some());
+        if !is_needed || journal_state.read_chunks.chunks.len() < self.chunks.len() {
             return Ok(());
         }
-        let (known, asked_bytes) = (told.take_known(), told.asked_bytes());
-        drop(told);
-        let restored = self.restore_chunks(known)?;
+        let (read_chunks, asked_bytes) =
+            (journal_state.take_read_chunks(), journal_state.asked_bytes());
+        drop(journal_state);
+        let restored = self.restore_chunks(read_chunks)?;
         self.set_read(reading, restored.facts, restored.segments, restored.pairs)?;
-        let sealed_bytes = lock(&self.settling).sealed_bytes;
+        let sealed_bytes = lock(&self.decided_cells).sealed_bytes;
         let state = self.read_state()?;
         for (file, bytes) in [(&self.drops, sealed_bytes), (&self.asked, asked_bytes)] {
-            drop_file::for_each(file, bytes, |place, _, _| self.mark_dropped(&state, place))?;
+            drop_file::for_each(file, bytes, |record_id, _, _| {
+                self.mark_dropped(&state, record_id)
+            })?;
         }
         Ok(())
     }
 
-    /// What earlier processes found in the chunks that they have read.
-    pub(super) fn restore_chunks(&self, known: Known) -> Result<Restored> {
+    /// Restores the chunks that earlier processes have read.
+    pub(super) fn restore_chunks(&self, read_chunks: ReadChunks) -> Result<Restored> {
         let count = self.chunks.len();
-        let mut restored =
-            Restored { segments: known.segments, unread: vec![true; count], ..Restored::default() };
+        let mut restored = Restored {
+            segments: read_chunks.segments,
+            unread: vec![true; count],
+            ..Restored::default()
+        };
         restored.facts.resize_with(count, ChunkFacts::default);
-        for note in known.chunks {
-            let chunk = note.chunk as usize;
+        for record in read_chunks.chunks {
+            let chunk = record.chunk as usize;
             if restored.unread.get(chunk) != Some(&true) {
                 bail!("the journal speaks of chunk {chunk} of {count}, or twice of it");
             }
-            restored.pairs.extend(&note.pairs);
-            restored.facts[chunk] = self.facts(note)?;
+            restored.pairs.extend(&record.pairs);
+            restored.facts[chunk] = self.facts(record)?;
             restored.unread[chunk] = false;
         }
         Ok(restored)
     }
 
-    /// All was read.
+    /// Sets the state of the input, once all of it was read.
     pub(super) fn set_read(
         &self,
-        reading: ReadingNote,
+        reading: JournaledReading,
         facts: Vec<ChunkFacts>,
         segments: Vec<Segment>,
         pairs: Vec<Blob>,
@@ -315,32 +326,32 @@ impl Bench {
         let layout = SegmentLayout::of(&self.job(reading).shape);
         let (data, base) = (Arc::clone(&self.runs), reading.chunk_base);
         let cells = CellReader::new(data, segments, layout, base, self.spec.memory_bytes)?;
-        let mut settling = lock(&self.settling);
-        if !settling.sealed.is_of(reading.cells()) {
-            settling.sealed = CellSet::new(reading.cells());
+        let mut decided_cells = lock(&self.decided_cells);
+        if !decided_cells.sealed.is_of(reading.cells()) {
+            decided_cells.sealed = CellSet::new(reading.cells());
         }
-        drop(settling);
+        drop(decided_cells);
         *lock(&self.read) = Some(Arc::new(ReadState { facts, cells, reading, pairs }));
         Ok(())
     }
 
-    /// Facts of a chunk, as noted.
-    fn facts(&self, note: ChunkNote) -> Result<ChunkFacts> {
-        let ChunkNote { records, places, items, exempt, left_out, .. } = note;
-        let ChunkNote { item_bytes, early_drops, .. } = note;
-        let (bytes, crc32c) = note.digest;
+    /// The facts of a chunk from its journal record.
+    fn facts(&self, record: JournaledChunk) -> Result<ChunkFacts> {
+        let JournaledChunk { records, id_count, items, exempt, left_out, .. } = record;
+        let JournaledChunk { item_bytes, early_drops, .. } = record;
+        let (bytes, crc32c) = record.digest;
         let bits = |blob| -> Result<SharedBits> {
             let bytes = self.runs.read_blob(blob)?;
             let words = bytes.as_chunks::<8>().0.iter();
             Ok(SharedBits::from_words(words.map(|word| u64::from_le_bytes(*word))))
         };
-        let dropped = note.dropped.map_or_else(|| Ok(SharedBits::new(places)), bits)?;
-        let starts = note.starts.map(bits).transpose()?.map(RecordStarts::new);
-        let bad = note.bad.into_iter().map(BadNote::record);
+        let dropped = record.dropped.map_or_else(|| Ok(SharedBits::new(id_count)), bits)?;
+        let starts = record.starts.map(bits).transpose()?.map(RecordStarts::new);
+        let bad = record.bad.into_iter().map(JournaledBadRecord::record);
         let (digest, bad) = (Some(ContentDigest { bytes, crc32c }), bad.collect());
         Ok(ChunkFacts {
             records,
-            places,
+            id_count,
             items,
             exempt,
             left_out,
@@ -353,30 +364,38 @@ impl Bench {
         })
     }
 
-    /// A place of the job that must be one of this worker's records, by its own number of the chunk.
-    pub(super) fn own_place(&self, state: &ReadState, place: Place) -> Result<(usize, u64)> {
-        let chunk = place.chunk().checked_sub(state.reading.chunk_base);
+    /// This worker's own number of the chunk, and the number in it, of a record id of the job.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a record of this worker.
+    pub(super) fn own_record(
+        &self,
+        state: &ReadState,
+        record_id: RecordId,
+    ) -> Result<(usize, u64)> {
+        let chunk = record_id.chunk().checked_sub(state.reading.chunk_base);
         let found = chunk.and_then(|chunk| {
             let facts = state.facts.get(chunk as usize)?;
-            (place.item() < facts.places).then_some((chunk as usize, place.item()))
+            (record_id.item() < facts.id_count).then_some((chunk as usize, record_id.item()))
         });
         found.with_context(|| {
-            let (item, chunk, worker) = (place.item(), place.chunk(), self.member.worker);
+            let (item, chunk, worker) = (record_id.item(), record_id.chunk(), self.member.worker);
             format!("item {item} of chunk {chunk} is none of worker {worker}")
         })
     }
 
-    /// Which part of which record a place of this worker is.
-    pub(super) fn own_part(&self, state: &ReadState, place: Place) -> Result<RecordPart> {
-        let (chunk, item) = self.own_place(state, place)?;
+    /// The record and part that a record id of this worker stands for.
+    pub(super) fn own_part(&self, state: &ReadState, record_id: RecordId) -> Result<RecordPart> {
+        let (chunk, item) = self.own_record(state, record_id)?;
         let (record, part) = state.facts[chunk].record_of(item);
         let part = part.context("records of the job have no parts")?;
         Ok(RecordPart { record, part })
     }
 
-    /// A record does not stay.
-    pub(super) fn mark_dropped(&self, state: &ReadState, place: Place) -> Result<()> {
-        let (chunk, record) = self.own_place(state, place)?;
+    /// Marks a record as dropped.
+    pub(super) fn mark_dropped(&self, state: &ReadState, record_id: RecordId) -> Result<()> {
+        let (chunk, record) = self.own_record(state, record_id)?;
         state.facts[chunk].dropped.set(record);
         Ok(())
     }
@@ -384,11 +403,11 @@ impl Bench {
     /// Bytes on disk in the folder.
     pub(super) fn scratch_bytes(&self) -> u64 {
         let files = [&self.runs, &self.drops, &self.groups, &self.asked];
-        files.map(DataFile::bytes).iter().sum::<u64>() + lock(&self.notebook).bytes()
+        files.map(DataFile::bytes).iter().sum::<u64>() + lock(&self.journal).bytes()
     }
 }
 
-/// So many threads that all of them have what they need; the other half is for lanes, connections and what was read.
+/// As many threads as fit into half of the memory. The other half is for exchange tasks, connections and facts of chunks.
 fn threads_for(memory_bytes: u64, cores: usize) -> usize {
     let fit = memory_bytes / 2 / THREAD_BYTES;
     cores.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1)
@@ -398,17 +417,16 @@ fn threads_for(memory_bytes: u64, cores: usize) -> usize {
 fn new_input(spec: &JobSpec, observer: &dyn Observer) -> Result<(Vec<Source>, Vec<Chunk>)> {
     check_named(spec)?;
     check_last(spec)?;
-    let input = open_input(spec, observer, &Told::default())?;
+    let input = open_input(spec, observer, &JournalState::default())?;
     check_against_inputs(spec, &input.0)?;
     try_objects(spec, &input.0)?;
     remove_leftovers_beside(spec, &input.0);
-    // They are asked when all cells are settled, and told when all outputs stand: connections begin then.
+    // Checks that the filters answer. They are used after the exchange, when the worker connects again.
     drop(Online::connect(spec)?);
     Ok(input)
 }
 
-/// Refuses what is written when all workers have done all of it where there is no folder for it: later it would help
-/// nobody to know.
+/// Refuses summary and page, which are written after the end of the job, if their folder does not exist.
 fn check_last(spec: &JobSpec) -> Result<()> {
     let last = [&spec.summary, &spec.page].into_iter().flatten();
     for path in last.filter(|path| !is_object(path) && !is_device(path)) {
@@ -420,14 +438,14 @@ fn check_last(spec: &JobSpec) -> Result<()> {
     Ok(())
 }
 
-/// The input files and their parts, without outputs that have come beside them since. A worker's parts do not depend on
-/// the machine, so that another one can go on.
+/// The input files and their chunks, without outputs of this job among them. A worker's chunks do not depend on the machine,
+/// so that it can be resumed on another one.
 fn open_input(
     spec: &JobSpec,
     observer: &dyn Observer,
-    told: &Told,
+    journal_state: &JournalState,
 ) -> Result<(Vec<Source>, Vec<Chunk>)> {
-    let outputs = told.outputs.iter().filter(|_| told.committing);
+    let outputs = journal_state.outputs.iter().filter(|_| journal_state.committing);
     let outputs = outputs.map(|output| identity(&output.path)).collect();
     let sources = open_sources_but(spec, observer, true, &outputs)?;
     for source in &sources {

@@ -1,15 +1,15 @@
-//! Jobs that are cancelled, wherever they are asked whether to go on: nothing of them is left.
+//! Jobs that are cancelled at any check for cancellation leave nothing.
 
 use super::super::error::DedupError;
 use super::super::observer::Observer;
 use super::super::run::run;
-use super::place_test::Place;
+use super::fixture_test::Fixture;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use umbel_dedup_engine::{Keep, Level};
 
-/// Ends the job at the question with this number.
+/// Cancels the job at the check with this number.
 struct EndsAt {
     question: u32,
     asked: AtomicU32,
@@ -38,8 +38,8 @@ fn files(folder: &Path, found: &mut BTreeSet<PathBuf>) {
 
 #[test]
 fn a_job_that_is_cancelled_leaves_nothing() {
-    let place = Place::new();
-    let root = place.path("");
+    let fixture = Fixture::new();
+    let root = fixture.path("");
     let all = || {
         let mut found = BTreeSet::new();
         files(&root, &mut found);
@@ -47,12 +47,13 @@ fn a_job_that_is_cancelled_leaves_nothing() {
     };
     let before = all();
     for level in [Level::Fingerprint, Level::Bytes] {
-        let inputs = (0..3).map(|worker| place.path(&format!("in{worker}")).display().to_string());
+        let inputs =
+            (0..3).map(|worker| fixture.path(&format!("in{worker}")).display().to_string());
         let inputs: Vec<String> = inputs.collect();
         for output in ["all.txt", "out/"] {
             let mut question = 0;
             loop {
-                let spec = place.spec(inputs.clone(), level, Keep::Last, output);
+                let spec = fixture.spec(inputs.clone(), level, Keep::Last, output);
                 let observer = EndsAt { question, asked: AtomicU32::new(0) };
                 match run(&spec, &observer) {
                     Ok(_) => break,

@@ -1,4 +1,5 @@
-//! What workers tell each other so that a report can name the records of all: files, and records before each chunk.
+//! Catalogues: what workers send each other so that reports can name the records of all workers: the names of files, and
+//! for each chunk its file and the number of records before it.
 //!
 //! ```text
 //! catalogue:  files, { shared prefix with the one before, length of the rest, rest } ...,
@@ -10,13 +11,13 @@ use super::super::chunks::Chunk;
 use super::super::inputs::Source;
 use super::super::report::{Name, Names};
 use crate::error::{Context, Result};
-use umbel_dedup_engine::{Place, RecordPart};
+use umbel_dedup_engine::{RecordId, RecordPart};
 
-/// Most bytes that the file names of a job take, written out: shared prefixes make a few bytes a name of any length.
-/// Honest catalogues, which fit one order together, stay below.
+/// Most bytes of all file names of a job after decoding: with shared prefixes a few bytes may encode a name of any length.
+/// Catalogues of honest workers, which fit into one order together, have fewer.
 const NAMES_BYTES_MAX: usize = 1 << 30;
 
-/// The catalogue of a worker that has read these.
+/// Encodes the catalogue of a worker with these sources and chunks.
 pub(super) fn encode(sources: &[Source], chunks: &[Chunk], facts: &[ChunkFacts]) -> Vec<u8> {
     let mut bytes = Vec::new();
     push(&mut bytes, sources.len() as u64);
@@ -47,7 +48,7 @@ pub(super) fn push(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number.to_le_bytes()[0]);
 }
 
-/// Takes a number as LEB128, if there is one.
+/// Takes a LEB128 number from the front, if there is one.
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
@@ -60,7 +61,7 @@ pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// A number of things that take at least a byte each.
+/// Takes a number of elements, each of which has at least one byte.
 fn take_count(bytes: &mut &[u8]) -> Option<usize> {
     usize::try_from(take(bytes)?).ok().filter(|count| *count <= bytes.len())
 }
@@ -69,16 +70,16 @@ fn take_count(bytes: &mut &[u8]) -> Option<usize> {
 #[derive(Debug, Default)]
 pub(super) struct Catalogue {
     files: Vec<String>,
-    /// Of each chunk: its file, and the records of the file before it.
+    /// For each chunk its file, and the number of records of the file before it.
     chunks: Vec<(u32, u64)>,
 }
 
 impl Catalogue {
-    /// Reads a catalogue whose names may take so many bytes, and takes from that number what they do.
+    /// Decodes a catalogue whose names may take `names_bytes_left` bytes, and subtracts what they take.
     ///
     /// # Errors
     ///
-    /// If it is none.
+    /// If it is malformed.
     pub(super) fn decode(bytes: &[u8], names_bytes_left: &mut usize) -> Result<Self> {
         let mut rest = bytes;
         let found = Self::take(&mut rest, names_bytes_left).filter(|_| rest.is_empty());
@@ -115,7 +116,7 @@ impl Catalogue {
         Some(found)
     }
 
-    /// File and record, counted from 1, of a record of a chunk by the worker's own numbers.
+    /// File, and record in it from 1, of a record number in a chunk, both by the worker's own numbers.
     fn name(&self, chunk: u32, record: u64) -> Option<(&str, u64)> {
         let (file, before) = *self.chunks.get(chunk as usize)?;
         Some((&self.files[file as usize], before.checked_add(record)?.checked_add(1)?))
@@ -127,16 +128,16 @@ impl Catalogue {
 pub(super) struct Catalogues {
     chunk_bases: Vec<u32>,
     workers: Vec<Catalogue>,
-    /// How many files the workers before each one have.
+    /// For each worker the number of files of the workers before it.
     first_files: Vec<usize>,
 }
 
 impl Catalogues {
-    /// Reads one catalogue a worker.
+    /// Decodes the catalogues, one per worker.
     ///
     /// # Errors
     ///
-    /// Names the worker whose catalogue is none.
+    /// Names the worker whose catalogue is malformed.
     pub(super) fn decode(chunk_bases: &[u32], catalogues: &[Vec<u8>]) -> Result<Self> {
         let mut left = NAMES_BYTES_MAX;
         let read = |(worker, bytes): (usize, &Vec<u8>)| {
@@ -152,25 +153,30 @@ impl Catalogues {
 }
 
 impl Catalogues {
-    /// The name of a place that is this part.
-    pub(super) fn name_of_part(&self, place: Place, part: RecordPart) -> Result<Name<'_>> {
-        self.name_of_record(place, part.record, Some(part.part))
+    /// The name of a record id that stands for this part.
+    pub(super) fn name_of_part(&self, record_id: RecordId, part: RecordPart) -> Result<Name<'_>> {
+        self.name_of_record(record_id, part.record, Some(part.part))
     }
 
-    fn name_of_record(&self, place: Place, record: u64, part: Option<u64>) -> Result<Name<'_>> {
-        let found = self.worker_of(place).and_then(|(worker, chunk)| {
+    fn name_of_record(
+        &self,
+        record_id: RecordId,
+        record: u64,
+        part: Option<u64>,
+    ) -> Result<Name<'_>> {
+        let found = self.worker_of(record_id).and_then(|(worker, chunk)| {
             let (file, record) = self.workers[worker].name(chunk, record)?;
             let worker = Some(u16::try_from(worker).ok()?);
             Some(Name { worker, file, record, part })
         });
-        found.with_context(|| no_place(place))
+        found.with_context(|| no_record(record_id))
     }
 
-    /// The worker that has a place, and its own number of the chunk.
-    fn worker_of(&self, place: Place) -> Option<(usize, u32)> {
-        let worker = self.chunk_bases.partition_point(|base| *base <= place.chunk());
+    /// The worker that has a record, and that worker's own number of the chunk.
+    fn worker_of(&self, record_id: RecordId) -> Option<(usize, u32)> {
+        let worker = self.chunk_bases.partition_point(|base| *base <= record_id.chunk());
         let worker = worker.checked_sub(1).filter(|worker| *worker < self.workers.len())?;
-        Some((worker, place.chunk() - self.chunk_bases[worker]))
+        Some((worker, record_id.chunk() - self.chunk_bases[worker]))
     }
 
     /// How many workers there are.
@@ -178,37 +184,37 @@ impl Catalogues {
         self.workers.len()
     }
 
-    /// The names of a worker's files; none of a worker that is not there.
+    /// The names of a worker's files; none if there is no such worker.
     pub(super) fn files_of(&self, worker: usize) -> &[String] {
         self.workers.get(worker).map_or(&[], |catalogue| &catalogue.files)
     }
 
-    /// The number of a worker's first file, counted through all workers.
+    /// The number of a worker's first file, counted over all workers.
     pub(super) fn first_file_of(&self, worker: usize) -> usize {
         self.first_files.get(worker).copied().unwrap_or(0)
     }
 
-    /// The number of the file that a place is in, counted through all workers.
+    /// The number of the file that a record is in, counted over all workers.
     ///
     /// # Errors
     ///
-    /// If there is no such place.
-    pub(super) fn file_of(&self, place: Place) -> Result<usize> {
-        let found = self.worker_of(place).and_then(|(worker, chunk)| {
+    /// If no worker has the record.
+    pub(super) fn file_of(&self, record_id: RecordId) -> Result<usize> {
+        let found = self.worker_of(record_id).and_then(|(worker, chunk)| {
             let (file, _) = *self.workers[worker].chunks.get(chunk as usize)?;
             Some(self.first_files[worker] + file as usize)
         });
-        found.with_context(|| no_place(place))
+        found.with_context(|| no_record(record_id))
     }
 }
 
-fn no_place(place: Place) -> String {
-    format!("no worker has item {} of chunk {}", place.item(), place.chunk())
+fn no_record(record_id: RecordId) -> String {
+    format!("no worker has item {} of chunk {}", record_id.item(), record_id.chunk())
 }
 
 impl Names for Catalogues {
-    fn name(&self, place: Place) -> Result<Name<'_>> {
-        self.name_of_record(place, place.item(), None)
+    fn name(&self, record_id: RecordId) -> Result<Name<'_>> {
+        self.name_of_record(record_id, record_id.item(), None)
     }
 }
 
@@ -235,19 +241,19 @@ mod tests {
     }
 
     #[test]
-    fn places_are_named_by_worker_file_and_record() {
+    fn records_are_named_by_worker_file_and_record() {
         let first = catalogue(&[("a.txt", &[300, 2]), ("ä.txt", &[5])]);
         let second = catalogue(&[("b.txt", &[9])]);
         let all = Catalogues::decode(&[0, 3], &[first, second]).unwrap();
         let name = |chunk, item| {
-            let Name { worker, file, record, .. } = all.name(Place::new(chunk, item)).unwrap();
+            let Name { worker, file, record, .. } = all.name(RecordId::new(chunk, item)).unwrap();
             (worker.unwrap(), file, record)
         };
         assert_eq!(name(1, 0), (0, "a.txt", 301));
         assert_eq!(name(2, 4), (0, "ä.txt", 5));
         assert_eq!(name(3, 8), (1, "b.txt", 9));
-        assert!(all.name(Place::new(4, 0)).is_err());
-        let file = |chunk| all.file_of(Place::new(chunk, 0)).ok();
+        assert!(all.name(RecordId::new(4, 0)).is_err());
+        let file = |chunk| all.file_of(RecordId::new(chunk, 0)).ok();
         assert_eq!(
             [file(0), file(1), file(2), file(3), file(4)],
             [0, 0, 1, 2].map(Some).into_iter().chain([None]).collect::<Vec<_>>()[..]
@@ -287,6 +293,6 @@ mod tests {
     fn records_beyond_all_numbers_have_no_name() {
         let chunks = catalogue(&[("a", &[u64::MAX, 0])]);
         let all = Catalogues::decode(&[0], &[chunks]).unwrap();
-        assert!(all.name(Place::new(1, 0)).is_err());
+        assert!(all.name(RecordId::new(1, 0)).is_err());
     }
 }

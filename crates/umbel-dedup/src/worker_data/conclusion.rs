@@ -1,19 +1,19 @@
-//! The end of a job over many machines, at its coordinator: the summary, with sums over all workers.
+//! The end of a job over many machines, at its coordinator: adds up the parts of all workers to the summary.
 
 use super::super::bad::BadRecords;
 use super::super::commit::commit;
 use super::super::destinations::upload_to;
 use super::super::exchange::Outcome;
-use super::super::groups::{GroupFacts, ToldGroups};
+use super::super::groups::{GroupFacts, GroupTotals};
 use super::super::local_pass::LocalTimes;
-use super::super::online::Asked;
+use super::super::online::FilterAnswers;
 use super::super::output::OutputTimes;
 use super::super::sink::{Sink, compression_of_name, path_aside};
 use super::super::summary::{DroppedItems, Facts, Summary};
 use super::bench::Bench;
 use super::catalogue::Catalogues;
-use super::notes::ReadingNote;
-use super::part_names::ToldNames;
+use super::journal_records::JournaledReading;
+use super::part_names::ReportedNames;
 use super::repeats;
 use super::times::Part;
 use crate::error::{Context, Result};
@@ -25,7 +25,7 @@ use umbel_dedup_engine::job::JobResult;
 use umbel_files::Likeness;
 use umbel_files::PartialFile;
 
-/// Writes the summary and the page that is drawn of it, durably, and returns the summary in one line.
+/// Writes the summary, and the page if there is one, durably, and returns the summary in one line.
 pub(super) fn conclude(
     bench: &Bench,
     result: &JobResult,
@@ -50,7 +50,7 @@ pub(super) fn conclude(
     summary.line()
 }
 
-/// Writes what tells of all workers, durably, perhaps once more.
+/// Writes an output of the coordinator durably; a restarted process may write it again.
 fn write_last(bench: &Bench, path: &Path, text: &str) -> Result<()> {
     let member = &bench.member;
     let writer = format!("umbel-{:016x}-{}", member.job, member.worker);
@@ -82,15 +82,16 @@ fn catalogues(result: &JobResult, parts: &[Part]) -> Result<Option<Catalogues>> 
 /// The groups of all workers, for the summary.
 fn groups(catalogues: &Catalogues, parts: &[Part]) -> Result<(Value, Value)> {
     let mut all = GroupFacts::default();
-    parts.iter().filter_map(|part| part.groups.as_ref()).for_each(|told| all.add_told(told));
-    let told = parts.iter().filter_map(|part| part.groups.as_ref());
-    let told = told.flat_map(ToldGroups::parts).collect();
-    all.json(&ToldNames::new(catalogues, told))
+    parts.iter().filter_map(|part| part.groups.as_ref()).for_each(|totals| all.add_totals(totals));
+    let totals = parts.iter().filter_map(|part| part.groups.as_ref());
+    let totals = totals.flat_map(GroupTotals::parts).collect();
+    all.json(&ReportedNames::new(catalogues, totals))
 }
 
-/// What came of asking filters, over all workers: by the name that the first one has, and the largest rate.
-fn asked(parts: &[Part]) -> Vec<Asked> {
-    let mut sums: Vec<Asked> = parts.first().map(|part| part.asked.clone()).unwrap_or_default();
+/// The answers of filters over all workers: sums of counts, the name that the first worker uses, and the largest rate.
+fn asked(parts: &[Part]) -> Vec<FilterAnswers> {
+    let mut sums: Vec<FilterAnswers> =
+        parts.first().map(|part| part.asked.clone()).unwrap_or_default();
     for part in parts.iter().skip(1) {
         for (sum, asked) in sums.iter_mut().zip(&part.asked) {
             sum.rate = sum.rate.max(asked.rate);
@@ -103,14 +104,14 @@ fn asked(parts: &[Part]) -> Vec<Asked> {
 
 fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary> {
     let shape = result.plan.shape;
-    let reading = ReadingNote {
+    let reading = JournaledReading {
         workers: shape.workers,
         cells_per_owner: shape.cells_per_owner,
         chunk_base: 0,
     };
     let job = bench.job(reading);
     let exchange =
-        Outcome { plan: result.plan, report: result.report, settle_time: Duration::ZERO };
+        Outcome { plan: result.plan, report: result.report, exchange_time: Duration::ZERO };
     let sum = |part: fn(&Part) -> u64| parts.iter().map(part).fold(0, u64::saturating_add);
     let known = sum(|part| part.reference_drops);
     let dropped = result.written.iter().map(|written| written.dropped);
@@ -153,7 +154,7 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary>
     summary.set("/run/threads", sum(|part| part.threads as u64));
     summary.set("/run/resumed", sum(|part| part.resumed));
     summary.set("/run/attempts", result.attempts);
-    // Workers go through a phase at the same time: the slowest one tells how long it took.
+    // Workers do a phase at the same time: its time is that of the slowest one.
     summary.set(
         "/run/phase_wall_s",
         json!(added(parts.iter().map(|part| &part.phase_wall_s), f64::max)),
@@ -163,7 +164,7 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary>
     Ok(summary)
 }
 
-/// Tables of workers as one.
+/// Adds up tables of workers.
 fn added<'a, Number: Copy + 'a>(
     tables: impl Iterator<Item = &'a BTreeMap<String, Number>>,
     add: fn(Number, Number) -> Number,

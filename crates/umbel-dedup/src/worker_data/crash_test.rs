@@ -1,11 +1,11 @@
-//! Whole jobs over several workshops, carried by hand, with a crash after every step: the outputs are those of one
-//! process, and what was durable is not done again.
+//! Whole jobs of several workers, driven by the test, with a crash after every step: the outputs equal those of one process,
+//! and durable steps are not repeated.
 
 use super::super::error::chain_text;
 use super::super::observer::Unwatched;
 use super::bench::Membership;
-use super::place_test::{Place, WORKERS};
-use super::tally_test;
+use super::fixture_test::{Fixture, WORKERS};
+use super::group_count_test;
 use super::workshop::FileWorkshop;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -20,9 +20,9 @@ use umbel_dedup_engine::{
 };
 use umbel_step::Outbox;
 
-/// What a job comes to on the way.
+/// The state of a job that the test drives.
 struct Carrier<'a> {
-    place: &'a Place,
+    fixture: &'a Fixture,
     rules: JobRules,
     directory: bool,
     shops: Vec<FileWorkshop>,
@@ -39,14 +39,14 @@ fn fetch(shop: &FileWorkshop) {
 }
 
 impl Carrier<'_> {
-    /// The end of a step: perhaps all processes die and are started again.
+    /// The end of a step: at the chosen one all processes crash and are restarted.
     fn step(&mut self) {
         self.steps += 1;
         if self.steps == self.crash_at {
             self.shops.clear();
             let JobRules { level, keep, .. } = self.rules;
             self.shops = (0..WORKERS)
-                .map(|worker| self.place.open(worker, level, keep, self.directory))
+                .map(|worker| self.fixture.open(worker, level, keep, self.directory))
                 .collect();
         }
     }
@@ -89,7 +89,7 @@ impl Carrier<'_> {
         }
     }
 
-    /// Exchanges a cell in a process that lives so long.
+    /// Exchanges a cell, and seals it.
     fn exchange(&mut self, plan: Plan, cell: u32) {
         let mut workers: Vec<Worker> =
             (0..WORKERS).map(|id| Worker::new(WorkerId(id), plan.shape, 77).unwrap()).collect();
@@ -111,8 +111,8 @@ impl Carrier<'_> {
                 Some((from, Output::Send { to, frame })) => {
                     inputs.push((to, Input::Frame { from, bytes: frame }));
                 }
-                Some((id, Output::Settled { cell, drops })) => {
-                    self.shops[id.index()].settle(cell, &drops).unwrap();
+                Some((id, Output::Decided { cell, drops })) => {
+                    self.shops[id.index()].record_drops(cell, &drops).unwrap();
                 }
                 Some((id, Output::Compare { suspects: found, .. })) => {
                     suspects.insert(id, found);
@@ -135,7 +135,7 @@ impl Carrier<'_> {
         }
     }
 
-    /// Runs the job; true if the crash came.
+    /// Runs the job; true if the crash has happened.
     fn run(mut self) -> bool {
         let (shape, bases, counts) = self.read();
         let plan = self.plan(shape, &bases, &counts);
@@ -146,10 +146,10 @@ impl Carrier<'_> {
             self.step();
             assert!(self.shops.iter().all(is_settled), "cell {cell}");
         }
-        // Broken off behind the seals: it is made again, and nothing is learned twice.
+        // A crash after the seals: groups are counted again, and none is recorded twice.
         let mut weights = Vec::new();
         for _ in 0..2 {
-            let told = tally_test::carry(&self.shops, &bases);
+            let told = group_count_test::carry(&self.shops, &bases);
             assert!(weights.is_empty() || weights == told);
             weights = told;
             self.step();
@@ -167,7 +167,7 @@ impl Carrier<'_> {
             let again = self.shops[worker].write(&order).unwrap();
             assert_eq!(again, written[worker]);
             self.step();
-            // A coordinator that was started again exchanges the cells that are left: none.
+            // A restarted coordinator exchanges the undecided cells: none.
             fetch(&self.shops[worker]);
         }
         for _ in 0..2 {
@@ -179,7 +179,7 @@ impl Carrier<'_> {
         let mut report = ExchangeReport::default();
         for (shop, expected) in self.shops.iter().zip(&self.reports) {
             assert_eq!(shop.sealed().unwrap().1, *expected);
-            // As if all cells had been exchanged twice: the summary counts what is dropped once.
+            // As if all cells had been exchanged twice: the summary counts each drop once.
             report += *expected;
             report += *expected;
         }
@@ -192,11 +192,11 @@ impl Carrier<'_> {
     }
 }
 
-fn carrier(place: &Place, rules: JobRules, directory: bool, crash_at: u32) -> Carrier<'_> {
+fn carrier(fixture: &Fixture, rules: JobRules, directory: bool, crash_at: u32) -> Carrier<'_> {
     let JobRules { level, keep, .. } = rules;
-    let shops = (0..WORKERS).map(|worker| place.open(worker, level, keep, directory)).collect();
+    let shops = (0..WORKERS).map(|worker| fixture.open(worker, level, keep, directory)).collect();
     let reports = vec![ExchangeReport::default(); WORKERS.into()];
-    Carrier { place, rules, directory, shops, reports, steps: 0, crash_at }
+    Carrier { fixture, rules, directory, shops, reports, steps: 0, crash_at }
 }
 
 fn rules(level: Level, keep: Keep) -> JobRules {
@@ -218,20 +218,20 @@ fn workers_keep_what_one_process_keeps() {
     let approximate = Level::Approximate { false_positive_rate: 1e-3 };
     for level in [Level::Fingerprint, Level::Bytes, approximate] {
         for keep in [Keep::First, Keep::Last, Keep::Best] {
-            let place = Place::new();
-            let expected = place.expected(level, keep);
-            carrier(&place, rules(level, keep), false, u32::MAX).run();
-            let kept: String = (0..WORKERS).map(|w| place.read(&format!("out{w}.txt"))).collect();
+            let fixture = Fixture::new();
+            let expected = fixture.expected(level, keep);
+            carrier(&fixture, rules(level, keep), false, u32::MAX).run();
+            let kept: String = (0..WORKERS).map(|w| fixture.read(&format!("out{w}.txt"))).collect();
             assert_eq!(kept, expected, "{level:?} {keep:?}");
             let dropped = |report: &str| -> Vec<(String, u64, String, u64, Value)> {
-                let lines = place.read(report);
+                let lines = fixture.read(report);
                 lines.lines().map(|line| named(&serde_json::from_str(line).unwrap())).collect()
             };
             let drops: Vec<_> =
                 (0..WORKERS).flat_map(|w| dropped(&format!("out{w}.txt.drops"))).collect();
             assert_eq!(drops, dropped("all.txt.drops"), "{level:?} {keep:?}");
             let groups = |report: &str| -> Vec<(String, u64, u64)> {
-                let lines = place.read(report);
+                let lines = fixture.read(report);
                 lines.lines().map(|line| group(&serde_json::from_str(line).unwrap())).collect()
             };
             let listed: Vec<_> =
@@ -267,9 +267,9 @@ fn a_crash_after_any_step_changes_nothing() {
         // Every other step for each kind of output: a run takes a while where disks are slow to sync.
         let mut crash_at = 1 + u32::from(directory);
         loop {
-            let place = Place::new();
-            let expected = place.expected(level, keep);
-            let job = carrier(&place, rules(level, keep), directory, crash_at);
+            let fixture = Fixture::new();
+            let expected = fixture.expected(level, keep);
+            let job = carrier(&fixture, rules(level, keep), directory, crash_at);
             let crashed = job.run();
             let names: Vec<String> = if directory {
                 let names = |w| ["a", "b", "c"].map(|file| format!("out{w}/{file}.jsonl"));
@@ -277,19 +277,19 @@ fn a_crash_after_any_step_changes_nothing() {
             } else {
                 (0..WORKERS).map(|w| format!("out{w}.txt")).collect()
             };
-            let kept: String = names.iter().map(|name| place.read(name)).collect();
+            let kept: String = names.iter().map(|name| fixture.read(name)).collect();
             assert_eq!(kept, expected, "crash after step {crash_at}");
             let summary = if directory { "out0.json" } else { "out0.txt.json" };
-            let summary: Value = serde_json::from_str(&place.read(summary)).unwrap();
+            let summary: Value = serde_json::from_str(&fixture.read(summary)).unwrap();
             let resumed = if crashed { u64::from(WORKERS) } else { 0 };
-            // A crash after the outputs were written is none of what the workers told of.
+            // A crash after the outputs were written is not in what the workers have reported.
             assert!(
                 summary["run"]["resumed"] == resumed
                     || summary["run"]["resumed"].as_u64() < Some(3)
             );
             assert_eq!(summary["distinct"], expected.lines().count());
-            assert_as_one_process(&place, summary);
-            assert_left_clean(&place.path(""));
+            assert_as_one_process(&fixture, summary);
+            assert_left_clean(&fixture.path(""));
             if !crashed {
                 break;
             }
@@ -299,15 +299,15 @@ fn a_crash_after_any_step_changes_nothing() {
     }
 }
 
-/// Checks that what the summary says of files is what that of one process says.
-fn assert_as_one_process(place: &Place, mut summary: Value) {
+/// Checks that the sections about files equal those of one process.
+fn assert_as_one_process(fixture: &Fixture, mut summary: Value) {
     for file in summary["files"]["named"].as_array_mut().unwrap() {
         let worker = file.as_object_mut().unwrap().remove("worker").unwrap();
         assert!(file["file"].as_str().unwrap().contains(&format!("/in{worker}/")));
     }
     let workers = summary["overlap"]["workers"].take();
     assert_eq!(workers, serde_json::json!([0, 0, 0, 1, 1, 1, 2, 2, 2]));
-    let one: Value = serde_json::from_str(&place.read("all.txt.json")).unwrap();
+    let one: Value = serde_json::from_str(&fixture.read("all.txt.json")).unwrap();
     assert_eq!((&summary["files"], &summary["overlap"]), (&one["files"], &one["overlap"]));
     assert!(one["files"]["all"]["repeats_of_others"].as_u64().unwrap() > 100);
 }
@@ -321,21 +321,22 @@ fn assert_left_clean(root: &Path) {
 
 #[test]
 fn a_folder_is_refused_to_other_jobs_and_after_its_input_has_changed() {
-    let place = Place::new();
-    drop(place.open(0, Level::Fingerprint, Keep::First, false));
+    let fixture = Fixture::new();
+    drop(fixture.open(0, Level::Fingerprint, Keep::First, false));
     let open = |job: u64| {
-        let spec = place.spec(vec![place.input(0)], Level::Fingerprint, Keep::First, "out0.txt");
+        let spec =
+            fixture.spec(vec![fixture.input(0)], Level::Fingerprint, Keep::First, "out0.txt");
         let member = Membership { worker: 0, job, spec_digest: [3; 16] };
-        FileWorkshop::open(spec, member, &place.path("job0"), Arc::new(Unwatched))
+        FileWorkshop::open(spec, member, &fixture.path("job0"), Arc::new(Unwatched))
             .err()
             .map(|error| chain_text(&error))
     };
     assert_eq!(open(77), None);
     assert!(open(78).unwrap().contains("belongs to worker 0 of another job"));
-    std::fs::write(place.path("in0/b.jsonl"), "{\"id\": 1}\n").unwrap();
+    std::fs::write(fixture.path("in0/b.jsonl"), "{\"id\": 1}\n").unwrap();
     let error = open(77).unwrap();
     assert!(error.contains("in0/b.jsonl: the input has changed since the job began"), "{error}");
-    std::fs::remove_file(place.path("in0/b.jsonl")).unwrap();
+    std::fs::remove_file(fixture.path("in0/b.jsonl")).unwrap();
     let error = open(77).unwrap();
     assert!(
         error.contains("in0/c.jsonl: the input has changed since the job began (not in"),

@@ -1,65 +1,65 @@
-//! What was dropped in the cells that are settled.
+//! The file of drops: one block for each decided cell.
 //!
 //! ```text
-//! block of a cell:  | cell u32 | flags u32 | drops u64 | crc32c u32 | places u64 ... | kept u64 ... | ranks u64 ... |
+//! block of a cell:  | cell u32 | flags u32 | drops u64 | crc32c u32 | dropped ids u64 ... | kept ids u64 ... | ranks u64 ... |
 //! ```
 //!
-//! All integers are little-endian. Flag 1: each drop names the place kept in its stead; flag 2: and how it ranks
-//! itself. The checksum covers the rest of the block. Places are those of
-//! the job. A block counts once the journal says so; what is behind the last one that does is cut.
+//! All integers are little-endian, and record ids are those of the job. Flag 1: the block has the kept record of each drop;
+//! flag 2: and the rank of each drop. The checksum covers the rest of the block. Blocks are valid up to the length in the
+//! journal; the file is truncated to it when it is opened.
 
 use super::folder::{DataFile, crc32c};
 use crate::error::{Result, bail, failed};
 use crc_fast::CrcAlgorithm;
-use umbel_dedup_engine::{Drops, Place, Rank};
+use umbel_dedup_engine::{Drops, Rank, RecordId};
 
-/// Bytes before the places of a block.
+/// Bytes before the record ids of a block.
 const HEAD_BYTES: usize = 20;
 
 const NAMES_KEPT: u32 = 1;
 
 const RANKS: u32 = 2;
 
-/// Most drops that are held in memory while a block is read.
+/// Most drops of a block that are read at once.
 const PIECE_DROPS: u64 = 1 << 16;
 
 fn block(cell: u32, drops: &Drops) -> Vec<u8> {
     let flags = [(&drops.kept.is_empty(), NAMES_KEPT), (&drops.ranks.is_empty(), RANKS)];
     let flags: u32 = flags.iter().filter(|(is_empty, _)| !**is_empty).map(|(_, flag)| flag).sum();
     let lists = 1 + flags.count_ones() as usize;
-    let mut bytes = Vec::with_capacity(HEAD_BYTES + 8 * lists * drops.places.len());
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + 8 * lists * drops.record_ids.len());
     bytes.extend(cell.to_le_bytes());
     bytes.extend(flags.to_le_bytes());
-    bytes.extend((drops.places.len() as u64).to_le_bytes());
+    bytes.extend((drops.record_ids.len() as u64).to_le_bytes());
     bytes.extend([0; 4]);
-    for place in drops.places.iter().chain(&drops.kept) {
-        bytes.extend(place.to_bits().to_le_bytes());
+    for record_id in drops.record_ids.iter().chain(&drops.kept) {
+        bytes.extend(record_id.to_bits().to_le_bytes());
     }
     for rank in &drops.ranks {
         bytes.extend(rank.0.to_le_bytes());
     }
-    let crc = crc32c(&bytes); // of a block whose own place for it holds zeros
+    let crc = crc32c(&bytes); // computed with zeros in its own field
     bytes[16..HEAD_BYTES].copy_from_slice(&crc.to_le_bytes());
     bytes
 }
 
-/// Appends the drops of a cell; durable after a sync.
+/// Appends the drops of a cell; they are durable after a sync.
 pub(super) fn append(file: &DataFile, cell: u32, drops: &Drops) -> Result<()> {
-    let [places, kept, ranks] = [drops.places.len(), drops.kept.len(), drops.ranks.len()];
-    // A list that is not told of is empty; and ranks are told of with what was kept.
-    if (kept != 0 && kept != places) || (ranks != 0 && ranks != kept) {
-        bail!("cell {cell} has {places} drops, {kept} kept and {ranks} ranks");
+    let [record_ids, kept, ranks] = [drops.record_ids.len(), drops.kept.len(), drops.ranks.len()];
+    // A list is complete or empty, and there are no ranks without kept records.
+    if (kept != 0 && kept != record_ids) || (ranks != 0 && ranks != kept) {
+        bail!("cell {cell} has {record_ids} drops, {kept} kept and {ranks} ranks");
     }
-    // The order in which lanes settle their cells does not matter, so blocks may come in any.
+    // Tasks decide their cells in any order, and so do blocks follow each other.
     file.append(&block(cell, drops)).map(|_| ())
 }
 
-/// Hands out every drop in the first so many bytes, the place kept in its stead if that is known, and its rank; 0 if it
-/// has none.
+/// Calls `each` for every drop in the first `good_bytes` bytes, with its kept record if the block has it, and its rank, 0
+/// if the block has none.
 pub(super) fn for_each(
     file: &DataFile,
     good_bytes: u64,
-    mut each: impl FnMut(Place, Option<Place>, Rank) -> Result<()>,
+    mut each: impl FnMut(RecordId, Option<RecordId>, Rank) -> Result<()>,
 ) -> Result<()> {
     let mut at = 0;
     while at < good_bytes {
@@ -73,7 +73,7 @@ fn read_block(
     file: &DataFile,
     at: u64,
     good_bytes: u64,
-    each: &mut impl FnMut(Place, Option<Place>, Rank) -> Result<()>,
+    each: &mut impl FnMut(RecordId, Option<RecordId>, Rank) -> Result<()>,
 ) -> Result<u64> {
     let damaged = || failed!("{}: damaged in the block at byte {at}", file.name());
     let mut head = [0; HEAD_BYTES];
@@ -81,7 +81,7 @@ fn read_block(
     let word = |from: usize| u32::from_le_bytes(head[from..from + 4].try_into().expect("4 bytes"));
     let count = u64::from_le_bytes(head[8..16].try_into().expect("8 bytes"));
     let flags = word(4);
-    // Lists behind the places: none, those kept, those kept and the ranks.
+    // Lists after the dropped ids: none, the kept ids, or the kept ids and the ranks.
     let lists = match flags {
         0 => 1,
         NAMES_KEPT => 2,
@@ -102,11 +102,11 @@ fn read_block(
             true => read_words(file, first + 8 * (number * count + from), drops),
             false => Ok(Vec::new()),
         };
-        let (places, kept, ranks) = (list(0)?, list(1)?, list(2)?);
-        for (index, place) in places.into_iter().enumerate() {
-            let kept = kept.get(index).copied().map(Place::from_bits);
+        let (record_ids, kept, ranks) = (list(0)?, list(1)?, list(2)?);
+        for (index, record_id) in record_ids.into_iter().enumerate() {
+            let kept = kept.get(index).copied().map(RecordId::from_bits);
             let rank = ranks.get(index).copied().map_or(Rank::default(), Rank);
-            each(Place::from_bits(place), kept, rank)?;
+            each(RecordId::from_bits(record_id), kept, rank)?;
         }
         from += drops;
     }
@@ -143,16 +143,16 @@ mod tests {
     use super::super::folder::JobFolder;
     use super::*;
 
-    fn drops(places: &[u64], lists: u32) -> Drops {
-        let places = places.iter();
+    fn drops(record_ids: &[u64], lists: u32) -> Drops {
+        let record_ids = record_ids.iter();
         Drops {
-            places: places.clone().map(|item| Place::new(3, *item)).collect(),
-            kept: places
+            record_ids: record_ids.clone().map(|item| RecordId::new(3, *item)).collect(),
+            kept: record_ids
                 .clone()
-                .map(|item| Place::new(0, *item / 2))
+                .map(|item| RecordId::new(0, *item / 2))
                 .filter(|_| lists > 1)
                 .collect(),
-            ranks: places.map(|item| Rank(*item + 7)).filter(|_| lists > 2).collect(),
+            ranks: record_ids.map(|item| Rank(*item + 7)).filter(|_| lists > 2).collect(),
             ..Drops::default()
         }
     }
@@ -171,8 +171,8 @@ mod tests {
             append(&file, 3, &drops(&[77], lists)).unwrap();
             let read = || {
                 let mut found = Vec::new();
-                let outcome = for_each(&file, good_bytes, |place, kept, rank| {
-                    found.push((place.item(), kept.map(Place::item), rank.0));
+                let outcome = for_each(&file, good_bytes, |record_id, kept, rank| {
+                    found.push((record_id.item(), kept.map(RecordId::item), rank.0));
                     Ok(())
                 });
                 outcome.map(|()| found)

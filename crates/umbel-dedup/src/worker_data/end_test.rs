@@ -1,44 +1,44 @@
-//! Folders of processes that died while they removed them.
+//! Folders of processes that were killed while they removed them.
 
-use super::place_test::Place;
+use super::fixture_test::Fixture;
 use super::remove_old;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Whatever was removed before the process died, the journal excepted, which goes last.
+/// Any of the files may have been removed before, except for the journal, which is removed last.
 #[test]
 fn a_folder_that_is_half_removed_behind_the_end_is_removed_at_the_next_start() {
     let files = ["runs", "drops", "groups", "asked", "lock"];
     for removed in 0..=files.len() {
-        let place = Place::new();
-        let folder = place.path("job0");
-        let shop = place.open_first();
-        shop.mark(b"on the way").unwrap();
+        let fixture = Fixture::new();
+        let folder = fixture.path("job0");
+        let shop = fixture.open_first();
+        shop.append_job_record(b"on the way").unwrap();
         assert!(!shop.has_ended());
-        shop.mark_end(b"the end").unwrap();
+        shop.append_end_record(b"the end").unwrap();
         drop(shop);
         files[..removed].iter().for_each(|name| std::fs::remove_file(folder.join(name)).unwrap());
-        // It is needed no more.
-        std::fs::remove_dir_all(place.path("in0")).unwrap();
-        let shop = place.open_first();
+        // The input is not needed any more.
+        std::fs::remove_dir_all(fixture.path("in0")).unwrap();
+        let shop = fixture.open_first();
         assert!(shop.has_ended());
-        assert_eq!(shop.marks(), [&b"on the way"[..], b"the end"]);
+        assert_eq!(shop.job_records(), [&b"on the way"[..], b"the end"]);
         shop.end(false);
         assert!(!folder.exists(), "behind {removed} files");
     }
 }
 
-/// A worker that cannot go on and has not marked an end begins anew: nothing that its folder held counts.
+/// A worker that failed without journaling the end begins anew: nothing in its folder counts.
 #[test]
 fn a_folder_that_is_half_removed_without_an_end_is_a_new_one() {
-    let place = Place::new();
-    let folder = place.path("job0");
-    let shop = place.open_first();
-    shop.mark(b"on the way").unwrap();
+    let fixture = Fixture::new();
+    let folder = fixture.path("job0");
+    let shop = fixture.open_first();
+    shop.append_job_record(b"on the way").unwrap();
     drop(shop);
     std::fs::write(folder.join("runs"), b"what was read").unwrap();
     std::fs::remove_file(folder.join("journal")).unwrap();
-    let shop = place.open_first();
-    assert!(shop.marks().is_empty() && !shop.has_ended());
+    let shop = fixture.open_first();
+    assert!(shop.job_records().is_empty() && !shop.has_ended());
     assert_eq!(std::fs::read(folder.join("runs")).unwrap(), b"");
     shop.end(false);
     assert!(!folder.exists());
@@ -46,8 +46,8 @@ fn a_folder_that_is_half_removed_without_an_end_is_a_new_one() {
 
 #[test]
 fn what_ended_a_day_ago_goes_from_the_scratch_directory_and_nothing_else() {
-    let place = Place::new();
-    let scratch = place.path("scratch");
+    let fixture = Fixture::new();
+    let scratch = fixture.path("scratch");
     let old = Duration::from_secs(3 * 24 * 3600);
     let make = |name: &str, files: &[&str], age: Duration| {
         std::fs::create_dir_all(scratch.join(name)).unwrap();

@@ -1,6 +1,8 @@
-//! What stays of a worker's folder when its job has ended well: one file, which tells a later start of the same command
-//! that it comes behind the end. Without it a worker that was killed after its data had gone, and before its process had
-//! ended, would be told that its own outputs stand in its way.
+//! The end record: the one file that remains of a worker's folder when its job has succeeded.
+//!
+//! If a worker is killed after its folder was removed and before its process has ended, the same command is started
+//! again. The end record shows it that the job has ended; without it the command would be refused because its own outputs
+//! exist.
 
 use super::super::addresses::object_at;
 use super::super::destinations::store_of;
@@ -10,7 +12,7 @@ use super::super::sink::is_device;
 use super::super::spec::JobSpec;
 use super::bench::{Bench, Membership};
 use super::folder::{ENDED, JOURNAL};
-use super::notes::LAYOUT_VERSION;
+use super::journal_records::LAYOUT_VERSION;
 use crate::error::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -20,15 +22,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 use umbel_files::OutputFolder;
 
-/// What names of folders begin with that nobody named.
+/// The prefix of folder names that the user has not chosen.
 pub const FOLDER_PREFIX: &str = ".umbel-job-";
 
-/// How long such a folder stays behind its job's end. Whoever starts what was killed does so within minutes; a day is
-/// also enough for people who look in the morning.
+/// How long an end record is kept. Supervisors restart a killed process within minutes, people the next morning.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
-/// Bytes of a note that are read: paths of a million outputs. What is longer is none.
-const NOTE_BYTES_MAX: u64 = 256 << 20;
+/// Most bytes of an end record: the paths of a million outputs.
+const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 /// An output under its name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -38,20 +39,20 @@ struct Standing {
     bytes: Option<u64>,
 }
 
-/// That a worker's job has ended, and what came of it.
+/// The end of a worker's job and its outputs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct EndNote {
+pub(super) struct EndRecord {
     version: u32,
     job: u64,
     worker: u16,
     spec_digest: [u8; 16],
-    /// Bad records, by which the command exits.
+    /// Bad records, which determine the exit code.
     bad: u64,
     outputs: Vec<Standing>,
 }
 
-impl EndNote {
-    /// The note of a worker whose outputs, among them these, stand.
+impl EndRecord {
+    /// The end record of a worker whose outputs, and summary and page, exist.
     pub(super) fn new(
         bench: &Bench,
         bad: u64,
@@ -60,7 +61,7 @@ impl EndNote {
         let Membership { job, worker, spec_digest } = bench.member;
         let last = [&bench.spec.summary, &bench.spec.page].into_iter().flatten().cloned();
         let paths: BTreeSet<PathBuf> = outputs.chain(last).collect();
-        // What a new job would replace or write to says nothing of an end.
+        // Outputs that a new job would replace do not show that the job has ended.
         let would_refuse =
             |path: &PathBuf| !is_updated_index(&bench.spec, path) && !is_device(path);
         let outputs = paths.into_iter().filter(would_refuse).map(|path| {
@@ -77,12 +78,12 @@ impl EndNote {
         Ok(Self { version: LAYOUT_VERSION, job, worker, spec_digest, bad, outputs })
     }
 
-    /// As the file has it.
+    /// The bytes of the file.
     pub(super) fn encode(&self) -> Result<Vec<u8>> {
         serde_json::to_vec(self).context("note of the end")
     }
 
-    /// Whether all outputs stand, and there are any.
+    /// Whether there are outputs, and all of them exist.
     fn stands(&self, spec: &JobSpec) -> Result<bool> {
         let mut objects = Vec::new();
         for Standing { path, bytes } in &self.outputs {
@@ -101,47 +102,47 @@ impl EndNote {
     }
 }
 
-/// Whether the job of this command had ended before, and how many bad records it has left out: only where the command
-/// would be refused as a new job, for all outputs stand and are not to be replaced.
+/// If the job of this command has ended before, the number of bad records that it has skipped. `None` also if a new job
+/// would not be refused: if an output is missing, or outputs are to be replaced.
 ///
 /// # Errors
 ///
-/// If a store cannot be asked for them.
+/// If an object store cannot be asked for the outputs.
 pub fn ended_before(spec: &JobSpec, member: &Membership, folder: &Path) -> Result<Option<u64>> {
-    // A journal tells all by itself.
+    // With a journal the job is resumed from that.
     if spec.overwrite || folder.join(JOURNAL).exists() {
         return Ok(None);
     }
     let path = folder.join(ENDED);
     let mut bytes = Vec::new();
-    let read = File::open(&path).and_then(|file| file.take(NOTE_BYTES_MAX).read_to_end(&mut bytes));
+    let read =
+        File::open(&path).and_then(|file| file.take(RECORD_BYTES_MAX).read_to_end(&mut bytes));
     match read {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         read => read.with_context(|| format!("{}: cannot read", path.display()))?,
     };
-    // What another release has left says nothing, as if it were not there.
-    let Ok(note) = serde_json::from_slice::<EndNote>(&bytes) else { return Ok(None) };
+    // A record of another release is ignored.
+    let Ok(record) = serde_json::from_slice::<EndRecord>(&bytes) else { return Ok(None) };
     let Membership { job, worker, spec_digest } = *member;
-    let is_same = (note.version, note.job, note.worker, note.spec_digest)
+    let is_same = (record.version, record.job, record.worker, record.spec_digest)
         == (LAYOUT_VERSION, job, worker, spec_digest);
-    Ok((is_same && note.stands(spec)?).then_some(note.bad))
+    Ok((is_same && record.stands(spec)?).then_some(record.bad))
 }
 
-/// Removes the note of a folder if nothing else is left of its job, and it is old. Others may write to the directory that
-/// the folder is in: what a link there leads to is none of ours.
-fn remove_note(folder: &Path, now: Duration) -> std::io::Result<bool> {
+/// Removes a folder's end record if it is old and the folder has no journal. Others may write to the directory that the
+/// folder is in, so links are not followed.
+fn remove_end_record(folder: &Path, now: Duration) -> std::io::Result<bool> {
     let folder = OutputFolder::unless_linked(folder)?;
-    let note = Path::new(ENDED);
-    let written = folder.modified(note)?.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    let record = Path::new(ENDED);
+    let written = folder.modified(record)?.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     let is_old = written.is_some_and(|at| at.saturating_add(KEPT) < now);
     if !is_old || folder.has(Path::new(JOURNAL))? {
         return Ok(false);
     }
-    folder.remove(note).map(|()| true)
+    folder.remove(record).map(|()| true)
 }
 
-/// Removes what jobs that ended long ago have left in a scratch directory. What cannot be removed stays: it is in
-/// nobody's way.
+/// Removes old end records and their folders from a scratch directory. Ignores those that cannot be removed.
 pub fn remove_old(scratch: &Path, own: &Path, now: Duration) {
     let Ok(entries) = std::fs::read_dir(scratch) else { return };
     for entry in entries.flatten() {
@@ -149,7 +150,7 @@ pub fn remove_old(scratch: &Path, own: &Path, now: Duration) {
         if path == own || !name.as_encoded_bytes().starts_with(FOLDER_PREFIX.as_bytes()) {
             continue;
         }
-        if remove_note(&path, now).is_ok_and(|is_removed| is_removed) {
+        if remove_end_record(&path, now).is_ok_and(|is_removed| is_removed) {
             let _ = std::fs::remove_dir(&path);
         }
     }

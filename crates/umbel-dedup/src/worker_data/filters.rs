@@ -1,30 +1,30 @@
-//! Filters of a cluster beside a worker's part: what they hold of its kept items is asked once, and what stays is told
-//! to one.
+//! A cluster's filters in a job over many machines: each worker queries them once for its kept items and drops those that
+//! they contain, and after the commit adds its kept items to one of them.
 //!
-//! All workers ask before any output stands under its name, and add when all do. So no worker hears of what its own job
-//! has added, whoever is started again: answers are durable before the first output is begun.
+//! The answers are durable before the worker begins its outputs, and no worker adds before all outputs have their names.
+//! So no answer includes what this job has added, whichever process is restarted.
 
 use super::super::online::{KeptItem, Online};
 use super::super::turns::lock;
 use super::bench::{Bench, ReadState};
 use super::drop_file;
-use super::notes::{AskedNote, Note};
+use super::journal_records::{JournalRecord, JournaledAnswers};
 use crate::clock::Stopwatch;
 use crate::error::{Context, DedupError, Result, chain_text};
-use umbel_dedup_engine::{Drops, Keep, Place};
+use umbel_dedup_engine::{Drops, Keep, RecordId};
 
-/// Drops what filters hold of the kept items, unless an earlier process has asked.
+/// Drops the kept items that filters contain, unless an earlier process has queried them.
 ///
 /// # Errors
 ///
 /// If a filter does not answer, or the input has changed.
-pub(super) fn ask(bench: &Bench, state: &ReadState) -> Result<()> {
-    if bench.spec.online.is_empty() || lock(&bench.told).asked.is_some() {
+pub(super) fn query(bench: &Bench, state: &ReadState) -> Result<()> {
+    if bench.spec.online.is_empty() || lock(&bench.journal_state).asked.is_some() {
         return Ok(());
     }
     let watch = Stopwatch::start();
     let online = connect(bench)?;
-    let tell = |chunk: usize, known: &[KeptItem]| {
+    let report_known = |chunk: usize, known: &[KeptItem]| {
         bench.check_wanted()?;
         if known.is_empty() {
             return Ok(());
@@ -32,42 +32,43 @@ pub(super) fn ask(bench: &Bench, state: &ReadState) -> Result<()> {
         let chunk = u32::try_from(chunk).expect("chunk numbers have 24 bits");
         drop_file::append(&bench.asked, chunk, &drops(bench, state, chunk, known))
     };
-    let filters = online.ask(&bench.job(state.reading), &state.facts, &tell)?;
+    let filters = online.query(&bench.job(state.reading), &state.facts, &report_known)?;
     bench.asked.sync()?;
-    let note = AskedNote { bytes: bench.asked.bytes(), filters };
-    bench.note(&Note::Asked(note.clone()))?;
-    lock(&bench.told).asked = Some(note);
-    lock(&bench.times).ask = watch.elapsed();
+    let record = JournaledAnswers { bytes: bench.asked.bytes(), filters };
+    bench.append_record(&JournalRecord::Asked(record.clone()))?;
+    lock(&bench.journal_state).asked = Some(record);
+    lock(&bench.times).query = watch.elapsed();
     Ok(())
 }
 
-/// What is known of a chunk, as drops: each is noted as kept in its own stead.
+/// The items of a chunk that a filter contains, as drops whose kept record is the record itself.
 fn drops(bench: &Bench, state: &ReadState, chunk: u32, known: &[KeptItem]) -> Drops {
     let chunk = state.reading.chunk_base + chunk;
-    let places: Vec<Place> = known.iter().map(|item| Place::new(chunk, item.place)).collect();
+    let record_ids: Vec<RecordId> =
+        known.iter().map(|item| RecordId::new(chunk, item.number)).collect();
     let (mut kept, mut ranks) = (Vec::new(), Vec::new());
     if bench.spec.reports_kept() {
-        kept.clone_from(&places);
+        kept.clone_from(&record_ids);
         if bench.spec.keep == Keep::Best {
             ranks.extend(known.iter().map(|item| item.rank));
         }
     }
-    Drops { places, kept, ranks, ..Drops::default() }
+    Drops { record_ids, kept, ranks, ..Drops::default() }
 }
 
-/// Adds what stays to the filter that the job adds to, unless an earlier process has.
+/// Adds the kept items to the filter that the job adds to, unless an earlier process has.
 ///
 /// # Errors
 ///
-/// If the filter does not answer, or the input is not as it was. Whatever it is, the job can be taken up again: outputs
-/// stand already, and only this is missing.
+/// If the filter does not answer, or the input has changed. The job can be resumed in any case: the outputs have their
+/// names, and this alone is missing.
 pub(super) fn add(bench: &Bench) -> Result<()> {
-    if bench.spec.add_to.is_none() || lock(&bench.told).added {
+    if bench.spec.add_to.is_none() || lock(&bench.journal_state).added {
         return Ok(());
     }
     add_kept(bench).map_err(|error| DedupError::Failed(chain_text(&error)))?;
-    bench.note(&Note::Added)?;
-    lock(&bench.told).added = true;
+    bench.append_record(&JournalRecord::Added)?;
+    lock(&bench.journal_state).added = true;
     Ok(())
 }
 

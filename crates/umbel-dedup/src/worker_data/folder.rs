@@ -1,4 +1,4 @@
-//! The folder of a worker's job: one process at a time, and what is in it.
+//! The folder of a worker's job, its lock, and its data files.
 
 use crate::error::{Context, Result, bail, refuse};
 use crc_fast::{CrcAlgorithm, checksum};
@@ -10,32 +10,32 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use umbel_files::OWNER_ONLY;
 
-/// Permissions of the folder: what lies in it tells of records, and of a job's secret.
+/// Permissions of the folder, which has hashes of records and a job's secret.
 const FOLDER_MODE: u32 = 0o700;
 
-/// The file that tells what was done.
+/// The journal.
 pub(super) const JOURNAL: &str = "journal";
 
-/// The file that tells, when nothing else is left, that the job has ended.
+/// The end record, the last file that remains.
 pub(super) const ENDED: &str = "ended";
 
-/// The file that is locked by whoever works in the folder.
+/// The file that the process which uses the folder has locked.
 const LOCK: &str = "lock";
 
-/// A folder that no other process works in.
+/// A folder that no other process uses.
 #[derive(Debug)]
 pub(super) struct JobFolder {
     path: PathBuf,
-    /// The lock goes with the file.
+    /// Closing the file releases the lock.
     _lock: File,
 }
 
 impl JobFolder {
-    /// Makes the folder, if it is not there, and takes it.
+    /// Creates the folder if it does not exist, and locks it.
     ///
     /// # Errors
     ///
-    /// A usage error if another process has it.
+    /// A usage error if another process has locked it.
     pub(super) fn take(path: &Path) -> Result<Self> {
         let cannot = || format!("{}: cannot make the folder of the job", path.display());
         DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path).with_context(cannot)?;
@@ -64,18 +64,18 @@ impl JobFolder {
         Ok(Self { path: path.to_owned(), _lock: file })
     }
 
-    /// A file in it.
+    /// The path of a file in it.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Where it is.
+    /// Its path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes the folder and all in it. A process that dies on the way leaves what the next one understands: if the
-    /// journal speaks of the end it goes last, else first, and what it spoke of was then never done.
+    /// Removes the folder and its files. If the process is killed meanwhile, the next one finds a consistent folder: a
+    /// journal that records the end is removed last, any other one first, after which nothing counts as done.
     pub(super) fn remove(&self, speaks_of_end: bool) -> Result<()> {
         let removed = || -> std::io::Result<()> {
             if speaks_of_end {
@@ -91,14 +91,14 @@ impl JobFolder {
         removed().with_context(|| format!("{}: cannot remove", self.path.display()))
     }
 
-    /// Removes all in the folder but a note that the job has ended, which is durable before the journal goes.
-    pub(super) fn leave(&self, note: &[u8]) -> Result<()> {
+    /// Writes the end record, durably, and then removes all other files.
+    pub(super) fn leave(&self, record: &[u8]) -> Result<()> {
         let left = || -> std::io::Result<()> {
             let aside = self.file("ended.new");
             let mut file = OpenOptions::new();
             let file = file.write(true).create(true).truncate(true).mode(OWNER_ONLY);
             let mut file = file.open(&aside)?;
-            file.write_all(note)?;
+            file.write_all(record)?;
             file.sync_all()?;
             std::fs::rename(aside, self.file(ENDED))?;
             umbel_files::sync_folder(&self.path)?;
@@ -109,7 +109,7 @@ impl JobFolder {
         left().with_context(|| format!("{}: cannot be left", self.path.display()))
     }
 
-    /// Removes all that a job which has ended needs no more. Who holds the lock goes on holding it.
+    /// Removes the files that are not needed after the end. The lock remains held.
     fn remove_data(&self) -> std::io::Result<()> {
         for entry in std::fs::read_dir(&self.path)? {
             let entry = entry?;
@@ -121,12 +121,12 @@ impl JobFolder {
     }
 }
 
-/// Makes the names in a folder durable.
+/// Makes the names of a folder's files durable.
 pub(super) fn sync_folder(path: &Path) -> Result<()> {
     umbel_files::sync_folder(path).with_context(|| format!("{}: cannot sync", path.display()))
 }
 
-/// Bytes in a data file that are read back whole.
+/// A range of bytes in a data file, with its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Blob {
     offset: u64,
@@ -135,18 +135,18 @@ pub(super) struct Blob {
 }
 
 impl Blob {
-    /// The first byte behind it.
+    /// The offset after its last byte.
     pub(super) fn end(self) -> u64 {
         self.offset.saturating_add(self.bytes)
     }
 }
 
-/// CRC-32C, as everywhere in the folder.
+/// CRC-32C, the checksum of all files in the folder.
 pub(super) fn crc32c(bytes: &[u8]) -> u32 {
     u32::try_from(checksum(CrcAlgorithm::Crc32Iscsi, bytes)).expect("a CRC-32 has 32 bits")
 }
 
-/// A file of the folder that many threads append to and read from. Its name is durable when it is open; its bytes are
+/// A file of the folder, to which many threads append and which they read. Its name is durable once it is open, its bytes
 /// after [`DataFile::sync`].
 #[derive(Debug)]
 pub(super) struct DataFile {
@@ -156,11 +156,11 @@ pub(super) struct DataFile {
 }
 
 impl DataFile {
-    /// Opens the file, of which so many bytes are known to be good: what is more is cut.
+    /// Opens the file, of which the journal declares `good_bytes` valid, and truncates it to that length.
     ///
     /// # Errors
     ///
-    /// If the file is shorter than that.
+    /// If the file is shorter.
     pub(super) fn open(folder: &JobFolder, name: &str, good_bytes: u64) -> Result<Self> {
         let path = folder.file(name);
         let cannot = || format!("{}: cannot open", path.display());
@@ -184,14 +184,14 @@ impl DataFile {
         Ok(Self { path, file, length: AtomicU64::new(good_bytes) })
     }
 
-    /// Appends bytes and returns where they are.
+    /// Appends bytes and returns their offset.
     pub(super) fn append(&self, bytes: &[u8]) -> Result<u64> {
         let offset = self.length.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         self.write_at(bytes, offset)?;
         Ok(offset)
     }
 
-    /// Takes so many bytes at the end, to be written by [`DataFile::write_at`].
+    /// Reserves bytes at the end, to be written with [`DataFile::write_at`].
     pub(super) fn reserve(&self, bytes: u64) -> u64 {
         self.length.fetch_add(bytes, Ordering::Relaxed)
     }
@@ -214,17 +214,17 @@ impl DataFile {
         })
     }
 
-    /// Appends bytes that are read back whole.
+    /// Appends bytes with a checksum.
     pub(super) fn append_blob(&self, bytes: &[u8]) -> Result<Blob> {
         let offset = self.append(bytes)?;
         Ok(Blob { offset, bytes: bytes.len() as u64, crc32c: crc32c(bytes) })
     }
 
-    /// Reads them back.
+    /// Reads such bytes.
     ///
     /// # Errors
     ///
-    /// If they are not what was written.
+    /// If they differ from what was written.
     pub(super) fn read_blob(&self, blob: Blob) -> Result<Vec<u8>> {
         let Blob { offset, bytes: length, .. } = blob;
         let held = self.bytes();
@@ -244,7 +244,7 @@ impl DataFile {
         self.file.sync_data().with_context(|| format!("{}: cannot sync", self.path.display()))
     }
 
-    /// Cuts what was appended behind an offset.
+    /// Truncates the file to an offset.
     pub(super) fn cut(&self, length: u64) -> Result<()> {
         self.length.store(length, Ordering::Relaxed);
         self.file.set_len(length).with_context(|| format!("{}: cannot cut", self.path.display()))
@@ -255,7 +255,7 @@ impl DataFile {
         self.length.load(Ordering::Relaxed)
     }
 
-    /// For messages.
+    /// Its name, for messages.
     pub(super) fn name(&self) -> String {
         self.path.display().to_string()
     }

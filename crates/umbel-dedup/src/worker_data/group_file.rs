@@ -1,24 +1,25 @@
-//! The groups that a worker knows: all of its own, and those of others that it has dropped records for.
+//! The file of groups that a worker knows: those of its own records, and those of other workers' records for which it has
+//! dropped some.
 //!
 //! ```text
-//! block:  | keeper u32 | groups u32 | flags u32 | crc32c u32 | { kept u64, size u64, perhaps record u64, part u64 } ... |
+//! block:  | owner u32 | groups u32 | flags u32 | crc32c u32 | { kept u64, size u64, with flag 1: record u64, part u64 } ... |
 //! ```
 //!
-//! All integers are little-endian, and the checksum covers the rest of the block. Flag 1: which part of which record the
-//! kept place is. Those of one keeper rise through its
-//! blocks. Blocks count once the journal says that all groups are there.
+//! All integers are little-endian, and the checksum covers the rest of the block. `owner` is the worker that has the kept
+//! records; its groups are ascending through its blocks. With flag 1 a group has the record and part that the kept id
+//! stands for. The file is valid once the journal has the record `Counted`.
 
 use super::folder::{DataFile, crc32c};
 use crate::error::{DedupError, Result, bail, failed};
-use umbel_dedup_engine::{Group, Place, RecordPart, WorkerId};
+use umbel_dedup_engine::{Group, RecordId, RecordPart, WorkerId};
 
 /// Bytes before the groups of a block.
 const HEAD_BYTES: usize = 16;
 
-/// Where the checksum stands.
+/// Offset of the checksum.
 const CRC_AT: usize = 12;
 
-/// Most groups of a block, which is read whole: a megabyte or two.
+/// Most groups of a block, which is read as a whole: one or two megabytes.
 const BLOCK_GROUPS_MAX: usize = 1 << 16;
 
 const NAMES_PARTS: u32 = 1;
@@ -28,16 +29,16 @@ const fn group_bytes(flags: u32) -> usize {
     if flags == NAMES_PARTS { 32 } else { 16 }
 }
 
-/// Appends groups of a keeper; durable after a sync.
-pub(super) fn append(file: &DataFile, keeper: WorkerId, groups: &[Group]) -> Result<()> {
+/// Appends groups of an owner; they are durable after a sync.
+pub(super) fn append(file: &DataFile, owner: WorkerId, groups: &[Group]) -> Result<()> {
     let names_parts = groups.first().is_some_and(|group| group.part.is_some());
     if groups.iter().any(|group| group.part.is_some() != names_parts) {
-        bail!("worker {} has told which parts some of its places are, not of all", keeper.0);
+        bail!("worker {} has told which parts some of its places are, not of all", owner.0);
     }
     let flags = if names_parts { NAMES_PARTS } else { 0 };
     for groups in groups.chunks(BLOCK_GROUPS_MAX) {
         let mut bytes = Vec::with_capacity(HEAD_BYTES + group_bytes(flags) * groups.len());
-        bytes.extend(u32::from(keeper.0).to_le_bytes());
+        bytes.extend(u32::from(owner.0).to_le_bytes());
         bytes.extend(u32::try_from(groups.len()).expect("few in a block").to_le_bytes());
         bytes.extend(flags.to_le_bytes());
         bytes.extend([0; 4]);
@@ -46,17 +47,17 @@ pub(super) fn append(file: &DataFile, keeper: WorkerId, groups: &[Group]) -> Res
             let words = [kept.to_bits(), *size].into_iter().chain(part.into_iter().flatten());
             bytes.extend(words.flat_map(u64::to_le_bytes));
         }
-        let crc = crc32c(&bytes); // of a block whose own place for it holds zeros
+        let crc = crc32c(&bytes); // computed with zeros in its own field
         bytes[CRC_AT..HEAD_BYTES].copy_from_slice(&crc.to_le_bytes());
         file.append(&bytes)?;
     }
     Ok(())
 }
 
-/// Where a block of a keeper begins, and how many groups it has.
+/// A block: its header and its offset.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Block {
-    keeper: u32,
+    owner: u32,
     offset: u64,
     groups: u32,
     flags: u32,
@@ -68,27 +69,27 @@ impl Block {
     }
 }
 
-/// Hands out groups in the order of kept records.
+/// Reads groups in the order of kept records.
 pub(super) struct GroupReader<'a> {
     file: &'a DataFile,
     blocks: std::vec::IntoIter<Block>,
     groups: std::vec::IntoIter<Group>,
-    before: Option<Place>,
+    before: Option<RecordId>,
 }
 
 impl<'a> GroupReader<'a> {
-    /// The groups in the first so many bytes: of all workers, or of one.
+    /// A reader of the first `good_bytes` bytes, for the groups of all owners or of one.
     pub(super) fn new(file: &'a DataFile, good_bytes: u64, of: Option<WorkerId>) -> Result<Self> {
         let mut blocks = Vec::new();
         let mut offset = 0;
         while offset < good_bytes {
             let block = head(file, offset, good_bytes)?;
             offset += block.bytes() as u64;
-            if of.is_none_or(|of| u32::from(of.0) == block.keeper) {
+            if of.is_none_or(|of| u32::from(of.0) == block.owner) {
                 blocks.push(block);
             }
         }
-        // Places rise from worker to worker, as their numbers do.
+        // Record ids ascend with the numbers of workers.
         blocks.sort_unstable();
         let (blocks, groups) = (blocks.into_iter(), Vec::new().into_iter());
         Ok(Self { file, blocks, groups, before: None })
@@ -121,8 +122,8 @@ fn head(file: &DataFile, offset: u64, good_bytes: u64) -> Result<Block> {
     }
     file.read(offset, &mut head)?;
     let word = |from: usize| u32::from_le_bytes(head[from..from + 4].try_into().expect("4 bytes"));
-    let (keeper, groups, flags) = (word(0), word(4), word(8));
-    let block = Block { keeper, offset, groups, flags };
+    let (owner, groups, flags) = (word(0), word(4), word(8));
+    let block = Block { owner, offset, groups, flags };
     let is_possible = groups as usize <= BLOCK_GROUPS_MAX && flags <= NAMES_PARTS;
     if !is_possible || block.bytes() as u64 > good_bytes - offset {
         return Err(damaged(file, offset));
@@ -141,7 +142,7 @@ fn read(file: &DataFile, block: Block) -> Result<Vec<Group>> {
     let (words, _) = bytes[HEAD_BYTES..].as_chunks::<8>();
     let word = |word: &[u8; 8]| u64::from_le_bytes(*word);
     let group = |words: &[[u8; 8]]| Group {
-        kept: Place::from_bits(word(&words[0])),
+        kept: RecordId::from_bits(word(&words[0])),
         size: word(&words[1]),
         part: (words.len() > 2)
             .then(|| RecordPart { record: word(&words[2]), part: word(&words[3]) }),
@@ -156,9 +157,9 @@ mod tests {
 
     fn groups(first: u64, count: u64) -> Vec<Group> {
         let group = |number| Group {
-            kept: Place::from_bits(first + number),
+            kept: RecordId::from_bits(first + number),
             size: 2 + number,
-            // As one worker alone tells of its groups.
+            // One owner's groups all have parts, the other's none.
             part: (first < 1 << 39).then_some(RecordPart { record: number / 2, part: 7 }),
         };
         (0..count).map(group).collect()
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_come_back_by_keeper_and_damage_is_named() {
+    fn groups_come_back_by_owner_and_damage_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let folder = JobFolder::take(directory.path()).unwrap();
         let file = DataFile::open(&folder, "groups", 0).unwrap();

@@ -1,8 +1,8 @@
-//! What a worker tells of groups: the list of its own, the annotations of its records, figures for the summary.
+//! Outputs of a worker about groups: the list of its own groups, the annotations of its records, totals for the summary.
 
 use super::super::annotate::Annotations;
-use super::super::groups::{GroupFacts, GroupList, ToldGroups};
-use super::super::output::Places;
+use super::super::groups::{GroupFacts, GroupList, GroupTotals};
+use super::super::output::OutputFiles;
 use super::super::sink::{Complete, Sink};
 use super::super::sorted_rows::{RowSorter, SortedRows};
 use super::super::spec::OutputTarget;
@@ -11,15 +11,15 @@ use super::super::turns::lock;
 use super::bench::{Bench, ReadState};
 use super::claims::{drops_by_kept, sort_bytes};
 use super::group_file::GroupReader;
-use super::part_names::{KeptElsewhere, PlaceNames};
+use super::part_names::{KeptElsewhere, RecordNames};
 use crate::error::{Context, Result, bail};
 use std::sync::Arc;
 use umbel_dedup_engine::WorkerId;
 use umbel_dedup_engine::job::WriteOrder;
 
-/// The groups that this worker knows: its own alone, or all.
+/// The groups that this worker knows: those of one owner, or all.
 fn groups(bench: &Bench, of: Option<WorkerId>) -> Result<GroupReader<'_>> {
-    let good_bytes = lock(&bench.told).group_bytes.context("groups were not counted")?;
+    let good_bytes = lock(&bench.journal_state).group_bytes.context("groups were not counted")?;
     GroupReader::new(&bench.groups, good_bytes, of)
 }
 
@@ -39,7 +39,7 @@ pub(super) fn write_list(
     order: &WriteOrder,
     sink: Sink,
 ) -> Result<Complete> {
-    let names = PlaceNames::of_own(bench, state, order)?;
+    let names = RecordNames::of_own(bench, state, order)?;
     let mut list = GroupList::new(&names, sink);
     let mut groups = groups(bench, own(bench))?;
     while let Some(group) = groups.next()? {
@@ -48,21 +48,21 @@ pub(super) fn write_list(
     list.complete()
 }
 
-/// What the summary says of this worker's groups.
-pub(super) fn told(bench: &Bench, state: &ReadState) -> Result<ToldGroups> {
+/// The totals of this worker's groups for the summary.
+pub(super) fn totals(bench: &Bench, state: &ReadState) -> Result<GroupTotals> {
     let mut facts = GroupFacts::default();
     let mut groups = groups(bench, own(bench))?;
     while let Some(group) = groups.next()? {
         facts.add(group.kept, group.size);
     }
-    let told = facts.told();
+    let totals = facts.totals();
     if !bench.spec.has_parts() {
-        return Ok(told);
+        return Ok(totals);
     }
-    told.with_parts(|kept| bench.own_part(state, kept))
+    totals.with_parts(|kept| bench.own_part(state, kept))
 }
 
-/// Writes the annotations of this worker's records: with `places` one file a source, and else all into a sink.
+/// Writes the annotations of this worker's records: with `output_files` one file a source, and else all into a sink.
 pub(super) struct Annotating<'a> {
     bench: &'a Bench,
     state: &'a ReadState,
@@ -89,16 +89,16 @@ impl<'a> Annotating<'a> {
     }
 
     /// One file a source.
-    pub(super) fn directory(&self, places: &dyn Places) -> Result<()> {
+    pub(super) fn directory(&self, output_files: &dyn OutputFiles) -> Result<()> {
         let OutputTarget::Directory(root) = &self.bench.spec.output else {
             bail!("annotations of each input need a directory")
         };
-        self.annotations(|annotations| annotations.directory(root, places))
+        self.annotations(|annotations| annotations.directory(root, output_files))
     }
 
     fn annotations<T>(&self, write: impl FnOnce(&Annotations<'_>) -> Result<T>) -> Result<T> {
         let Self { bench, state, order, members, elsewhere } = self;
-        let names = &PlaceNames::new(bench, state, order, elsewhere)?;
+        let names = &RecordNames::new(bench, state, order, elsewhere)?;
         let job = bench.job(state.reading);
         let first_chunk = state.reading.chunk_base;
         write(&Annotations { job: &job, facts: &state.facts, names, first_chunk, members })
@@ -115,11 +115,11 @@ fn members(bench: &Bench, state: &ReadState) -> Result<SortedRows<3>> {
     let mut groups = groups(bench, None)?;
     while let Some(group) = groups.next()? {
         let kept = group.kept.to_bits();
-        if bench.own_place(state, group.kept).is_ok() {
+        if bench.own_record(state, group.kept).is_ok() {
             members.push([kept, kept, group.size])?;
         }
-        while let Some([_, place]) = next.filter(|[of, _]| *of == kept) {
-            members.push([place, kept, group.size])?;
+        while let Some([_, record_id]) = next.filter(|[of, _]| *of == kept) {
+            members.push([record_id, kept, group.size])?;
             next = drops.next()?;
         }
     }

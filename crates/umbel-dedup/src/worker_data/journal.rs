@@ -1,11 +1,11 @@
-//! The journal of a worker: what is durable, oldest first, in one file that only grows.
+//! The journal of a worker: an append-only file of records.
 //!
 //! ```text
 //! record:  | "UJ" | kind u8 | 0 | sequence u32 | length u32 | body | crc32c u32 |     integers little-endian
 //! ```
 //!
-//! The checksum covers everything before it. A crash can tear what was written last and nothing else: a bad record
-//! with no good one behind it is a torn end, and cut; one with good ones behind it is damage, and an error.
+//! The checksum covers everything before it in the record. A crash can damage the last record alone. So a bad record
+//! without a good one after it is the result of a crash, and is truncated; one with good records after it is an error.
 
 use super::folder::crc32c;
 use crate::error::{Context, Result, bail};
@@ -22,13 +22,13 @@ const HEAD_BYTES: usize = 12;
 /// Bytes of a checksum.
 const CRC_BYTES: usize = 4;
 
-/// Largest body: the list of a worker's inputs is the longest that there is, and a million of them take less.
+/// Largest body. The longest one is the list of a worker's inputs; that of a million inputs is shorter.
 const BODY_BYTES_MAX: usize = 1 << 30;
 
-/// One record.
+/// A record as stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct JournalRecord {
-    /// What it is; the caller's own numbers.
+pub(super) struct RawRecord {
+    /// Its kind, a number chosen by the caller.
     pub(super) kind: u8,
     /// Its content.
     pub(super) body: Vec<u8>,
@@ -41,7 +41,7 @@ pub(super) struct Journal {
     file: File,
     length: u64,
     next_sequence: u32,
-    /// After a failed append nobody knows what the file holds until it is read again.
+    /// Whether an append has failed: then the file's content is unknown until it is read again.
     is_broken: bool,
 }
 
@@ -57,9 +57,9 @@ fn encode(kind: u8, sequence: u32, body: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend(crc.to_le_bytes());
 }
 
-/// The record at the beginning of these bytes, its sequence number and its length on disk; `None` if there is no
-/// whole and good one.
-fn decode(bytes: &[u8]) -> Option<(JournalRecord, u32, usize)> {
+/// The record at the beginning of these bytes, its sequence number and its length on disk; `None` unless it is complete
+/// and undamaged.
+fn decode(bytes: &[u8]) -> Option<(RawRecord, u32, usize)> {
     let head = bytes.get(..HEAD_BYTES)?;
     let word = |at: usize| Some(u32::from_le_bytes(*head.get(at..)?.first_chunk()?));
     let (sequence, length) = (word(4)?, usize::try_from(word(8)?).ok()?);
@@ -70,17 +70,17 @@ fn decode(bytes: &[u8]) -> Option<(JournalRecord, u32, usize)> {
     let crc = u32::from_le_bytes(*bytes.get(crc_at..)?.first_chunk()?);
     (crc32c(&bytes[..crc_at]) == crc).then(|| {
         let body = bytes[HEAD_BYTES..crc_at].to_vec();
-        (JournalRecord { kind: head[2], body }, sequence, crc_at + CRC_BYTES)
+        (RawRecord { kind: head[2], body }, sequence, crc_at + CRC_BYTES)
     })
 }
 
 impl Journal {
-    /// Opens the journal, which is made if it is not there, and reads what it holds.
+    /// Opens the journal, creating it if it does not exist, and reads its records. Truncates an incomplete end.
     ///
     /// # Errors
     ///
-    /// Names file and byte of damage; a torn end is cut.
-    pub(super) fn open(path: &Path) -> Result<(Self, Vec<JournalRecord>)> {
+    /// Names file and byte of damage.
+    pub(super) fn open(path: &Path) -> Result<(Self, Vec<RawRecord>)> {
         let cannot = || format!("{}: cannot open", path.display());
         let file = OpenOptions::new()
             .read(true)
@@ -119,11 +119,11 @@ impl Journal {
         Ok((Self { path, file, length, next_sequence, is_broken: false }, records))
     }
 
-    /// Appends records: durable on return, all or, after a crash, the first of them.
+    /// Appends records; they are durable on return. After a crash a prefix of them may be there.
     ///
     /// # Errors
     ///
-    /// What the system said, with the path. Nothing can be appended after that.
+    /// The system's error, with the path. Every later append fails, too.
     pub(super) fn append<'a>(
         &mut self,
         records: impl IntoIterator<Item = (u8, &'a [u8])>,
@@ -152,13 +152,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Bytes of it.
+    /// Length in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.length
     }
 }
 
-/// Whether a good record with this number or a later one stands anywhere in the bytes.
+/// Whether the bytes contain an undamaged record with this number or a greater one.
 fn holds_record_from(bytes: &[u8], sequence: u32) -> bool {
     let starts = bytes.windows(2).enumerate().filter(|(_, window)| *window == MAGIC);
     let mut found = starts.filter_map(|(at, _)| decode(&bytes[at..]));
@@ -199,7 +199,7 @@ mod tests {
             })
             .collect();
         for length in 0..=whole.len() {
-            // A file that was lengthened before its bytes came is torn too.
+            // A crash may also leave zeros after the last record.
             for zeros in [0, 40] {
                 let mut torn = whole[..length].to_vec();
                 torn.resize(length + zeros, 0);
@@ -210,7 +210,7 @@ mod tests {
                 drop(journal);
                 let (_, again) = Journal::open(&path).unwrap();
                 assert_eq!(again[..found.len()], found[..]);
-                assert_eq!(again[found.len()..], [JournalRecord { kind: 9, body: b"new".into() }]);
+                assert_eq!(again[found.len()..], [RawRecord { kind: 9, body: b"new".into() }]);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The index of what a worker has kept: the indexes of all workers together are that of the job.
+//! The index of a worker's kept items. The indexes of all workers together are that of the job.
 
 use super::super::save_index::{self, KeptHashes, kept_count};
 use super::super::sink::{Complete, Sink};
@@ -22,7 +22,7 @@ impl KeptHashes for KeptOfWorker<'_> {
     fn of_cell(&self, cell: u32, hashes: &mut Vec<ItemHash>) -> Result<()> {
         self.bench.check_wanted()?;
         for entry in self.state.cells.entries(cell)?.entries {
-            let (chunk, record) = self.bench.own_place(self.state, entry.place)?;
+            let (chunk, record) = self.bench.own_record(self.state, entry.record_id)?;
             if !self.state.facts[chunk].dropped.get(record) {
                 hashes.push(entry.hash);
             }

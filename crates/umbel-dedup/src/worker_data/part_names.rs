@@ -1,5 +1,5 @@
-//! Names of places where records have parts: this worker's by where its records start, those of others by what their
-//! workers told when groups were counted.
+//! Names of records in a worker's outputs, if records have parts: those of this worker's records from the bits at which
+//! its records start, those of other workers' kept records from the answers while groups were counted.
 
 use super::super::report::{Name, Names};
 use super::super::sorted_rows::{RowReader, RowSorter, SortedRows};
@@ -13,14 +13,14 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use umbel_dedup_engine::job::WriteOrder;
-use umbel_dedup_engine::{Place, RecordPart};
+use umbel_dedup_engine::{RecordId, RecordPart};
 
-/// For each place that was dropped for another worker's: which part of which record was kept, in the order of the
-/// former. Nothing where records have no parts.
+/// For each record that was dropped for another worker's one: record and part of the kept one, in the order of the
+/// dropped ones. `None` if records have no parts.
 pub(super) struct KeptElsewhere(Option<SortedRows<3>>);
 
 impl KeptElsewhere {
-    /// Joins what was dropped with what others told of their groups.
+    /// Joins the drops with the groups of other workers.
     pub(super) fn gather(bench: &Bench, state: &ReadState) -> Result<Self> {
         if !bench.spec.has_parts() {
             return Ok(Self(None));
@@ -47,16 +47,16 @@ impl KeptElsewhere {
     }
 }
 
-/// The names of all places that a worker's outputs name.
-pub(super) struct PlaceNames<'a> {
+/// The names of all records in a worker's outputs.
+pub(super) struct RecordNames<'a> {
     bench: &'a Bench,
     state: &'a ReadState,
     catalogues: Catalogues,
     elsewhere: Option<RefCell<RowReader<'a, 3>>>,
 }
 
-impl<'a> PlaceNames<'a> {
-    /// Begins with the first place that was dropped.
+impl<'a> RecordNames<'a> {
+    /// All names; kept ones must be asked for in the order of the dropped ones.
     pub(super) fn new(
         bench: &'a Bench,
         state: &'a ReadState,
@@ -68,7 +68,7 @@ impl<'a> PlaceNames<'a> {
         Ok(Self { bench, state, catalogues, elsewhere: elsewhere.map(RefCell::new) })
     }
 
-    /// The names of this worker's own places.
+    /// The names of this worker's own records alone.
     pub(super) fn of_own(
         bench: &'a Bench,
         state: &'a ReadState,
@@ -78,27 +78,27 @@ impl<'a> PlaceNames<'a> {
         Ok(Self { bench, state, catalogues, elsewhere: None })
     }
 
-    fn is_own(&self, place: Place) -> bool {
-        self.bench.own_place(self.state, place).is_ok()
+    fn is_own(&self, record_id: RecordId) -> bool {
+        self.bench.own_record(self.state, record_id).is_ok()
     }
 }
 
-impl Names for PlaceNames<'_> {
-    fn name(&self, place: Place) -> Result<Name<'_>> {
+impl Names for RecordNames<'_> {
+    fn name(&self, record_id: RecordId) -> Result<Name<'_>> {
         if !self.bench.spec.has_parts() {
-            return self.catalogues.name(place);
+            return self.catalogues.name(record_id);
         }
-        let part = self.bench.own_part(self.state, place)?;
-        self.catalogues.name_of_part(place, part)
+        let part = self.bench.own_part(self.state, record_id)?;
+        self.catalogues.name_of_part(record_id, part)
     }
 
-    fn name_of_kept(&self, dropped: Place, kept: Place) -> Result<Name<'_>> {
+    fn name_of_kept(&self, dropped: RecordId, kept: RecordId) -> Result<Name<'_>> {
         let Some(elsewhere) = self.elsewhere.as_ref().filter(|_| !self.is_own(kept)) else {
             return self.name(kept);
         };
         let mut elsewhere = elsewhere.borrow_mut();
         while let Some([of, record, part]) = elsewhere.next()? {
-            // Those in between were dropped for others in outputs that are written already.
+            // Rows before it belong to outputs that an earlier process has written.
             if of == dropped.to_bits() {
                 return self.catalogues.name_of_part(kept, RecordPart { record, part });
             }
@@ -107,24 +107,24 @@ impl Names for PlaceNames<'_> {
     }
 }
 
-/// The names of places that workers told with their parts.
-pub(super) struct ToldNames<'a> {
+/// The names of records whose parts workers have reported.
+pub(super) struct ReportedNames<'a> {
     catalogues: &'a Catalogues,
-    parts: BTreeMap<Place, RecordPart>,
+    parts: BTreeMap<RecordId, RecordPart>,
 }
 
-impl<'a> ToldNames<'a> {
-    /// Places whose parts were not told have none.
-    pub(super) fn new(catalogues: &'a Catalogues, parts: BTreeMap<Place, RecordPart>) -> Self {
+impl<'a> ReportedNames<'a> {
+    /// Record ids that are not in `parts` have none.
+    pub(super) fn new(catalogues: &'a Catalogues, parts: BTreeMap<RecordId, RecordPart>) -> Self {
         Self { catalogues, parts }
     }
 }
 
-impl Names for ToldNames<'_> {
-    fn name(&self, place: Place) -> Result<Name<'_>> {
-        match self.parts.get(&place) {
-            Some(part) => self.catalogues.name_of_part(place, *part),
-            None => self.catalogues.name(place),
+impl Names for ReportedNames<'_> {
+    fn name(&self, record_id: RecordId) -> Result<Name<'_>> {
+        match self.parts.get(&record_id) {
+            Some(part) => self.catalogues.name_of_part(record_id, *part),
+            None => self.catalogues.name(record_id),
         }
         .context("a kept record that a worker told of")
     }

@@ -1,7 +1,8 @@
-//! The first reading: chunk by chunk to disk, so that a chunk that was read need not be read again.
+//! The first reading of a worker's input. Chunks become durable one after the other, so that a restarted process does not
+//! read them again.
 //!
-//! A thread gathers the runs of many chunks and writes them as one segment, and only then notes the chunks. A chunk
-//! that has more than a segment gets segments of its own, which count when it was read to its end.
+//! A thread gathers the runs of many chunks, writes them as one segment, and then journals the chunks. The runs of a chunk
+//! that exceed a segment become segments of their own, which are valid once the chunk is journaled.
 
 use super::super::chunk_facts::ChunkFacts;
 use super::super::context::Job;
@@ -15,7 +16,9 @@ use super::super::turns::lock;
 use super::bench::{Bench, Restored};
 use super::catalogue;
 use super::folder::Blob;
-use super::notes::{BadNote, ChunkNote, Known, Note, ReadingNote};
+use super::journal_records::{
+    JournalRecord, JournaledBadRecord, JournaledChunk, JournaledReading, ReadChunks,
+};
 use super::report::push_pair;
 use super::segments::{GatheredRuns, Segment, SegmentLayout};
 use crate::clock::Stopwatch;
@@ -24,32 +27,32 @@ use std::sync::Mutex;
 use umbel_dedup_engine::job::{Counts, ReadOrder};
 use umbel_dedup_engine::{JobShape, Level};
 
-/// Stored bytes of input after which a thread makes what it has read durable: reading them again takes a second or
-/// so, and the disk is asked to hurry no more often than that.
+/// Stored bytes of input after which a thread makes what it has read durable: reading them again takes about a second, and
+/// so the disk is synced about once a second.
 const SEAL_INPUT_BYTES: u64 = 64 << 20;
 
-/// A small input is sealed so often, so that a crash costs a part of it.
+/// A small input is made durable in at least so many steps, so that a crash costs a part of it.
 const SEALS_MIN: u64 = 16;
 
-/// Bytes of pairs (dropped, kept) of one chunk that wait in memory.
+/// Bytes of pairs (dropped, kept) of one chunk that are buffered in memory.
 const PAIRS_BYTES_MAX: usize = 1 << 20;
 
-/// Share of the memory that bits of dropped records may take.
+/// Bits of dropped records may take one in so many parts of the memory.
 const BITS_MEMORY_SHARE: u64 = 2;
 
-/// Reads what was not read before.
+/// Reads all chunks that were not read before.
 pub(super) fn read(bench: &Bench, order: ReadOrder) -> Result<Counts> {
     let watch = Stopwatch::start();
-    let reading = ReadingNote {
+    let reading = JournaledReading {
         workers: order.shape.workers,
         cells_per_owner: order.shape.cells_per_owner,
         chunk_base: order.chunk_base,
     };
-    let known = begin(bench, reading)?;
+    let earlier = begin(bench, reading)?;
     if lock(&bench.read).is_some() {
         return counts(bench);
     }
-    let Restored { facts, segments, pairs, unread } = bench.restore_chunks(known)?;
+    let Restored { facts, segments, pairs, unread } = bench.restore_chunks(earlier)?;
     let todo: Vec<usize> = (0..unread.len()).filter(|&chunk| unread[chunk]).collect();
     let job = bench.job(reading);
     let bytes: u64 = bench.chunks.iter().map(|chunk| chunk.bytes).sum();
@@ -73,24 +76,24 @@ pub(super) fn read(bench: &Bench, order: ReadOrder) -> Result<Counts> {
     counts(bench)
 }
 
-/// What was read before, by the same order.
-fn begin(bench: &Bench, reading: ReadingNote) -> Result<Known> {
-    let mut told = lock(&bench.told);
-    if std::mem::replace(&mut told.reads, true) && lock(&bench.read).is_none() {
+/// Journals the order to read, or checks that it is the same as before, and returns the chunks that were read.
+fn begin(bench: &Bench, reading: JournaledReading) -> Result<ReadChunks> {
+    let mut journal_state = lock(&bench.journal_state);
+    if std::mem::replace(&mut journal_state.reads, true) && lock(&bench.read).is_none() {
         bail!("an earlier reading has failed: start this worker again");
     }
-    match told.reading {
+    match journal_state.reading {
         None => {
-            bench.note(&Note::Reading(reading))?;
-            told.reading = Some(reading);
+            bench.append_record(&JournalRecord::Reading(reading))?;
+            journal_state.reading = Some(reading);
         }
         Some(before) if before == reading => {}
         Some(before) => bail!("told to read by {reading:?}, but has read by {before:?}"),
     }
-    Ok(told.take_known())
+    Ok(journal_state.take_read_chunks())
 }
 
-/// Bytes that a thread gathers: a segment as large as the memory allows, at least one run.
+/// Bytes of runs that a thread gathers for a segment: as many as the memory allows, at least those of one run.
 fn segment_bytes(bench: &Bench, shape: &JobShape) -> usize {
     let bytes = bench.spec.memory_bytes / 16 / bench.threads as u64;
     usize::try_from(bytes)
@@ -99,10 +102,10 @@ fn segment_bytes(bench: &Bench, shape: &JobShape) -> usize {
 }
 
 fn check_memory(bench: &Bench, facts: &[ChunkFacts]) -> Result<()> {
-    let records: u64 = facts.iter().map(|facts| facts.places).sum();
-    // At level `bytes` the records to be compared are marked, too, and which of them others hold.
+    let records: u64 = facts.iter().map(|facts| facts.id_count).sum();
+    // At level `bytes` there are also the bits of suspects and of shared suspects.
     let bits = if bench.spec.level == Level::Bytes { 3 } else { 1 };
-    // And where records start, with a count a word.
+    // If records have parts, there are also the bits where they start, with a count per word.
     let bits = if bench.spec.has_parts() { bits + 2 } else { bits };
     let needed = records.saturating_mul(bits) / 8;
     if needed > bench.spec.memory_bytes / BITS_MEMORY_SHARE {
@@ -114,7 +117,7 @@ fn check_memory(bench: &Bench, facts: &[ChunkFacts]) -> Result<()> {
     Ok(())
 }
 
-/// What others hear of it.
+/// The counts for the coordinator.
 fn counts(bench: &Bench) -> Result<Counts> {
     let state = bench.read_state()?;
     let facts = &state.facts;
@@ -126,35 +129,35 @@ fn counts(bench: &Bench) -> Result<Counts> {
     Ok(Counts {
         items: facts.iter().map(|facts| facts.items).sum(),
         records: facts.iter().map(|facts| facts.records).sum(),
-        chunk_items_max: facts.iter().map(|facts| facts.places).max().unwrap_or(0),
+        chunk_items_max: facts.iter().map(|facts| facts.id_count).max().unwrap_or(0),
         bad: facts.iter().map(|facts| facts.bad.len() as u64).sum(),
         catalogue,
     })
 }
 
-/// What all threads share.
+/// State that all threads share.
 struct Shared<'a> {
     bench: &'a Bench,
     job: &'a Job<'a>,
-    /// Of chunks that are noted: segments, and pairs of dropped and kept records.
+    /// Segments, and pairs of dropped and kept records, of journaled chunks.
     sealed: Mutex<(Vec<Segment>, Vec<Blob>)>,
     segment_bytes: usize,
     seal_bytes: u64,
 }
 
-/// One thread's findings.
+/// State of one thread.
 struct Gatherer<'a> {
     shared: &'a Shared<'a>,
     reports: bool,
-    /// Of the chunk that is being read.
+    /// Runs of the chunk that is being read.
     current: GatheredRuns,
     current_segments: Vec<Segment>,
     pairs: Vec<u8>,
     pair_blobs: Vec<Blob>,
-    /// Of chunks that were read to their ends and are not noted yet.
+    /// Runs of chunks that were read to their ends and are not journaled yet.
     complete: GatheredRuns,
     segments: Vec<Segment>,
-    chunks: Vec<ChunkNote>,
+    chunks: Vec<JournaledChunk>,
     input_bytes: u64,
 }
 
@@ -182,7 +185,7 @@ impl<'a> Gatherer<'a> {
         Ok(())
     }
 
-    /// Makes what was read durable.
+    /// Makes the complete chunks durable, and journals them.
     fn seal(&mut self) -> Result<()> {
         let Shared { bench, job, sealed, .. } = self.shared;
         let layout = SegmentLayout::of(&job.shape);
@@ -199,9 +202,9 @@ impl<'a> Gatherer<'a> {
             .flat_map(|chunk| chunk.pairs.iter().chain(&chunk.dropped).chain(&chunk.starts));
         let ends = segments.iter().map(|segment| segment.end(layout)).chain(blobs.map(|b| b.end()));
         let runs_bytes = ends.max().unwrap_or(0);
-        let note = Note::Batch { segments, chunks, runs_bytes };
-        bench.note(&note)?;
-        if let Note::Batch { segments, chunks, .. } = note {
+        let record = JournalRecord::Batch { segments, chunks, runs_bytes };
+        bench.append_record(&record)?;
+        if let JournalRecord::Batch { segments, chunks, .. } = record {
             let mut sealed = lock(sealed);
             sealed.0.extend(segments);
             sealed.1.extend(chunks.iter().flat_map(|chunk| &chunk.pairs));
@@ -247,14 +250,14 @@ impl ChunkSink for Gatherer<'_> {
             let words: Vec<u8> = starts.bits().words().flat_map(u64::to_le_bytes).collect();
             self.shared.bench.runs.append_blob(&words)
         });
-        let bad: Vec<BadNote> =
-            std::mem::take(&mut facts.bad).into_iter().map(BadNote::of).collect();
-        facts.bad = bad.iter().cloned().map(BadNote::record).collect();
+        let bad: Vec<JournaledBadRecord> =
+            std::mem::take(&mut facts.bad).into_iter().map(JournaledBadRecord::of).collect();
+        facts.bad = bad.iter().cloned().map(JournaledBadRecord::record).collect();
         let digest = facts.digest.unwrap_or_default();
-        self.chunks.push(ChunkNote {
+        self.chunks.push(JournaledChunk {
             chunk,
             records: facts.records,
-            places: facts.places,
+            id_count: facts.id_count,
             items: facts.items,
             exempt: facts.exempt,
             left_out: facts.left_out,

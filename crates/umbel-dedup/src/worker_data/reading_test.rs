@@ -1,16 +1,16 @@
-//! A reading that was torn anywhere goes on with what is noted, and comes to the same entries.
+//! A reading that was interrupted anywhere continues from the journal, and gives the same entries.
 
 use super::super::turns::lock;
-use super::notes::{Notebook, ReadingNote};
-use super::place_test::Place;
+use super::fixture_test::Fixture;
+use super::journal_records::{JournaledReading, WorkerJournal};
 use super::reading::read;
 use std::fs;
 use std::path::Path;
 use umbel_dedup_engine::job::{Counts, JobRules, ReadOrder, shape_for};
 use umbel_dedup_engine::{Entry, FilterChoice, Keep, Level};
 
-fn read_all(place: &Place, folder: &Path) -> (Counts, Vec<Vec<Entry>>) {
-    let bench = place.bench(0, folder);
+fn read_all(fixture: &Fixture, folder: &Path) -> (Counts, Vec<Vec<Entry>>) {
+    let bench = fixture.bench(0, folder);
     let rules = JobRules {
         level: Level::Fingerprint,
         keep: Keep::First,
@@ -25,7 +25,7 @@ fn read_all(place: &Place, folder: &Path) -> (Counts, Vec<Vec<Entry>>) {
     shape.cells_per_owner = 2;
     let counts = read(&bench, ReadOrder { shape, chunk_base: 5 }).unwrap();
     let state = bench.read_state().unwrap();
-    assert_eq!(state.reading, ReadingNote { workers: 2, cells_per_owner: 2, chunk_base: 5 });
+    assert_eq!(state.reading, JournaledReading { workers: 2, cells_per_owner: 2, chunk_base: 5 });
     let cell = |cell| {
         let mut entries = state.cells.entries(cell).unwrap().entries;
         entries.sort_unstable();
@@ -37,23 +37,24 @@ fn read_all(place: &Place, folder: &Path) -> (Counts, Vec<Vec<Entry>>) {
 
 #[test]
 fn a_journal_that_was_torn_anywhere_is_read_on_from() {
-    let place = Place::new();
-    let whole = place.path("whole");
-    let expected = read_all(&place, &whole);
+    let fixture = Fixture::new();
+    let whole = fixture.path("whole");
+    let expected = read_all(&fixture, &whole);
     let journal = fs::read(whole.join("journal")).unwrap();
     let lengths = (0..journal.len()).step_by(journal.len() / 23).chain([journal.len()]);
     for length in lengths {
-        let torn = place.path("torn");
+        let torn = fixture.path("torn");
         let _ = fs::remove_dir_all(&torn);
         fs::create_dir(&torn).unwrap();
         for name in ["runs", "drops"] {
             fs::copy(whole.join(name), torn.join(name)).unwrap();
         }
         fs::write(torn.join("journal"), &journal[..length]).unwrap();
-        assert_eq!(read_all(&place, &torn), expected, "torn after {length} bytes");
-        // Each chunk is noted once: what was noted was not read again.
-        let (_, told) = Notebook::open(&torn.join("journal")).unwrap();
-        let mut chunks: Vec<u32> = told.known.chunks.iter().map(|chunk| chunk.chunk).collect();
+        assert_eq!(read_all(&fixture, &torn), expected, "torn after {length} bytes");
+        // Each chunk is journaled once: journaled chunks are not read again.
+        let (_, journal_state) = WorkerJournal::open(&torn.join("journal")).unwrap();
+        let mut chunks: Vec<u32> =
+            journal_state.read_chunks.chunks.iter().map(|chunk| chunk.chunk).collect();
         chunks.sort_unstable();
         let count = u32::try_from(chunks.len()).unwrap();
         assert_eq!(chunks, (0..count).collect::<Vec<_>>());

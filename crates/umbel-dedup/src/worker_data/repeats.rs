@@ -1,7 +1,7 @@
-//! What a worker tells of its files, for the summary: how many repeats each had, and which files they repeat.
+//! Totals of a worker's files for the summary: how many repeats each has, and which files these repeat.
 
 use super::super::drop_rows::DropRow;
-use super::super::file_tally::{FileTally, ToldFiles, ToldRepeats, files_json};
+use super::super::file_repeats::{FileCounter, FileTotals, RepeatTotals, files_json};
 use super::super::report::FileName;
 use super::bench::{Bench, ReadState};
 use super::catalogue::Catalogues;
@@ -12,34 +12,34 @@ use crate::error::{Context, Result, bail};
 use serde_json::Value;
 use umbel_dedup_engine::job::{JobResult, WriteOrder};
 
-/// Counts the repeats of this worker's files.
-pub(super) fn told(bench: &Bench, state: &ReadState, order: &WriteOrder) -> Result<ToldRepeats> {
+/// Counts the repeats in this worker's files.
+pub(super) fn totals(bench: &Bench, state: &ReadState, order: &WriteOrder) -> Result<RepeatTotals> {
     let catalogues = Catalogues::decode(&order.chunk_bases, &order.catalogues)?;
     let mut overlap = weights::overlap(&catalogues, &order.weights)?;
-    let mut tally = FileTally::new(&bench.job(state.reading), &state.facts);
+    let mut counter = FileCounter::new(&bench.job(state.reading), &state.facts);
     let first = catalogues.first_file_of(usize::from(bench.member.worker));
     gather(bench, state)?.for_each(|row: DropRow| {
         bench.check_wanted()?;
-        let dropped = catalogues.file_of(row.place)?;
+        let dropped = catalogues.file_of(row.record_id)?;
         let own = dropped.checked_sub(first).context("a drop of another worker: a bug of umbel")?;
         if row.is_known() {
-            tally.add_known(own);
+            counter.add_known(own);
             return Ok(());
         }
         let kept = catalogues.file_of(row.kept)?;
-        tally.add_repeat(own, kept == dropped);
+        counter.add_repeat(own, kept == dropped);
         overlap.add(dropped, kept);
         Ok(())
     })?;
-    Ok(ToldRepeats { files: tally.told(), overlap: overlap.into_counts() })
+    Ok(RepeatTotals { files: counter.totals(), overlap: overlap.into_counts() })
 }
 
-/// The sections `files` and `overlap` of the summary, of what all workers have told; `None` if the job does not tell of
+/// The sections `files` and `overlap` of the summary from the totals of all workers; `None` if the job does not report
 /// files.
 ///
 /// # Errors
 ///
-/// Names the worker that has told what cannot be.
+/// Names the worker whose totals do not fit the others.
 pub(super) fn sections(
     catalogues: &Catalogues,
     result: &JobResult,
@@ -49,10 +49,10 @@ pub(super) fn sections(
         return Ok(None);
     }
     let mut overlap = weights::overlap(catalogues, &result.weights)?;
-    let mut files: Vec<&ToldFiles> = Vec::new();
+    let mut files: Vec<&FileTotals> = Vec::new();
     for (worker, part) in parts.iter().enumerate() {
         match &part.repeats {
-            Some(told) if overlap.add_counts(&told.overlap) => files.push(&told.files),
+            Some(totals) if overlap.add_counts(&totals.overlap) => files.push(&totals.files),
             _ => bail!("worker {worker} has told nothing of repeats, or counted other files"),
         }
     }

@@ -1,8 +1,8 @@
-//! Outputs and references of a job that may use some folders alone, while others swap what stands there.
+//! Outputs and references of a job that is restricted to some folders, while others replace what is in them.
 
 use super::super::references::References;
 use super::bench::Bench;
-use super::place_test::Place;
+use super::fixture_test::Fixture;
 use super::writing::{commit, write_one};
 use crate::error::{Result, chain_text};
 use std::fs;
@@ -11,25 +11,25 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use umbel_files::Roots;
 
-/// A worker that may use `root`, beside `outside`.
+/// A worker that may use `root`, and not `outside`.
 struct Kept {
-    place: Place,
+    fixture: Fixture,
     bench: Bench,
 }
 
 impl Kept {
     fn new() -> Self {
-        let place = Place::new();
-        fs::create_dir_all(place.path("root/out")).unwrap();
-        fs::create_dir(place.path("outside")).unwrap();
-        let mut bench = place.bench(0, &place.path("job0"));
-        let root = fs::canonicalize(place.path("root")).unwrap();
+        let fixture = Fixture::new();
+        fs::create_dir_all(fixture.path("root/out")).unwrap();
+        fs::create_dir(fixture.path("outside")).unwrap();
+        let mut bench = fixture.bench(0, &fixture.path("job0"));
+        let root = fs::canonicalize(fixture.path("root")).unwrap();
         bench.spec.roots = Some(Roots::new(vec![root]));
-        Self { place, bench }
+        Self { fixture, bench }
     }
 
     fn path(&self, below: &str) -> PathBuf {
-        self.place.path(below)
+        self.fixture.path(below)
     }
 
     fn write(&self, below: &str) -> Result<()> {
@@ -39,7 +39,7 @@ impl Kept {
         })
     }
 
-    /// Puts a link that leads out in place of the folder of outputs.
+    /// Replaces the folder of outputs by a link that leads out.
     fn swap(&self) {
         fs::rename(self.path("root/out"), self.path("root/moved")).unwrap();
         symlink(self.path("outside"), self.path("root/out")).unwrap();
@@ -65,7 +65,7 @@ fn nothing_is_written_outside_of_the_roots_whenever_a_folder_is_swapped() {
     kept.swap_back();
     kept.write("root/out/a").unwrap();
     assert_eq!(names(&kept.path("root/out")).len(), 1, "aside");
-    // What is aside has the same name there, too.
+    // Outside there is a file with the same temporary name.
     let aside = names(&kept.path("root/out")).remove(0);
     fs::write(kept.path("outside").join(&aside), "theirs").unwrap();
     kept.swap();

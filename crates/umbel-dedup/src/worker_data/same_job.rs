@@ -1,25 +1,25 @@
-//! Whether a worker that was started again is still of its job: options, inputs and references as they were.
+//! Checks that a restarted worker continues the same job: equal options, inputs and references.
 
 use super::super::inputs::Source;
 use super::super::references::References;
 use super::bench::Membership;
 use super::folder::JobFolder;
-use super::notes::{InputNote, LAYOUT_VERSION, OpenedNote};
+use super::journal_records::{JournaledInput, JournaledOpening, LAYOUT_VERSION};
 use crate::error::{InputError, Result, bail, refuse};
 
-/// The inputs as they are now.
-pub(super) fn notes_of(sources: &[Source]) -> Result<Vec<InputNote>> {
-    let note = |source: &Source| {
+/// The journal's description of the inputs as they are now.
+pub(super) fn journaled_inputs(sources: &[Source]) -> Result<Vec<JournaledInput>> {
+    let record = |source: &Source| {
         let (bytes, state) = source.state()?;
-        Ok(InputNote { name: source.name.clone(), bytes, state })
+        Ok(JournaledInput { name: source.name.clone(), bytes, state })
     };
-    sources.iter().map(note).collect()
+    sources.iter().map(record).collect()
 }
 
-/// Fails if the folder is another job's.
+/// Fails if the folder belongs to another job.
 pub(super) fn check_same_job(
     folder: &JobFolder,
-    opened: &OpenedNote,
+    opened: &JournaledOpening,
     member: &Membership,
 ) -> Result<()> {
     let path = folder.path().display();
@@ -43,7 +43,10 @@ pub(super) fn check_same_job(
 }
 
 /// Fails if the job began with other references.
-pub(super) fn check_same_references(opened: &OpenedNote, references: &References) -> Result<()> {
+pub(super) fn check_same_references(
+    opened: &JournaledOpening,
+    references: &References,
+) -> Result<()> {
     if opened.forecast.references == references.known() {
         return Ok(());
     }
@@ -54,8 +57,8 @@ pub(super) fn check_same_references(opened: &OpenedNote, references: &References
     )
 }
 
-/// Fails if files came, went or changed while no process looked.
-pub(super) fn check_same_input(then: &[InputNote], now: &[InputNote]) -> Result<()> {
+/// Fails if input files were added, removed or changed since the job began.
+pub(super) fn check_same_input(then: &[JournaledInput], now: &[JournaledInput]) -> Result<()> {
     let mut pairs = then
         .iter()
         .map(Some)

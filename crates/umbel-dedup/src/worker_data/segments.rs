@@ -1,27 +1,27 @@
-//! Entries on disk: the runs of many chunks merged into a segment that is partitioned by cell.
+//! Segments: entries on disk. The runs of many chunks are merged into one segment, partitioned by cell.
 //!
 //! ```text
 //! segment:  | cell 0: entry entry | cell 1: entry | ... | table: first entry of each cell u32, and their number |
-//! entry:    hi u64, lo u64, place u64 (the worker's own numbers of chunks), little-endian = 24 bytes;
-//!           where the best of equal entries stays, rank u64 = 32 bytes
+//! entry:    hi u64, lo u64, record id u64 (with the worker's own numbers of chunks), little-endian = 24 bytes;
+//!           if the job keeps the best of equal entries, rank u64 = 32 bytes
 //! ```
 //!
-//! A worker reads its entries cell by cell, so a cell costs one read a segment: the fewer there are, the better, and
-//! ten thousand small files must not make ten thousand of them. Tables are held in memory as far as that allows.
+//! A worker reads its entries cell by cell, and a cell takes one read per segment. So there should be few segments: ten
+//! thousand small files share them. Tables are kept in memory if they fit.
 
 use super::super::hash_runs::{CellEntries, Run, entry_bytes};
 use super::folder::DataFile;
 use crate::error::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use umbel_dedup_engine::limits::{CELL_ENTRIES_MAX, PLACE_CHUNK_BITS};
-use umbel_dedup_engine::{Entry, JobShape, Place, Rank};
+use umbel_dedup_engine::limits::{CELL_ENTRIES_MAX, RECORD_ID_CHUNK_BITS};
+use umbel_dedup_engine::{Entry, JobShape, Rank, RecordId};
 use umbel_filter::{CellCount, ItemHash};
 
-/// Bytes of memory that an entry takes at its worker while its cell is exchanged, beside its rank.
+/// Bytes of memory that an entry takes at its worker while its cell is exchanged, without its rank.
 const EXCHANGED_ENTRY_BYTES: u64 = 48;
 
-/// What is in all segments of a job.
+/// The layout of all segments of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SegmentLayout {
     cells: CellCount,
@@ -29,7 +29,7 @@ pub(super) struct SegmentLayout {
 }
 
 impl SegmentLayout {
-    /// Of a job of this shape.
+    /// The layout of a job with this shape.
     pub(super) fn of(shape: &JobShape) -> Self {
         Self { cells: shape.cells(), is_ranked: shape.ranks_entries() }
     }
@@ -39,7 +39,7 @@ impl SegmentLayout {
         entry_bytes(self.is_ranked)
     }
 
-    /// Bytes of an entry in a segment: its place is longer there.
+    /// Bytes of an entry in a segment, which has a whole record id instead of a number in the run.
     fn entry_bytes(self) -> usize {
         self.run_entry_bytes() + 4
     }
@@ -49,7 +49,7 @@ impl SegmentLayout {
     }
 }
 
-/// Where a segment is in the file of runs.
+/// The position of a segment in the file `runs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Segment {
     offset: u64,
@@ -61,13 +61,13 @@ impl Segment {
         self.offset + u64::from(self.entries) * layout.entry_bytes() as u64
     }
 
-    /// The first byte behind it.
+    /// The offset after its last byte.
     pub(super) fn end(self, layout: SegmentLayout) -> u64 {
         self.table(layout) + 4 * (u64::from(layout.cells.get()) + 1)
     }
 }
 
-/// Runs of whole chunks, or of a part of one, that are to become a segment.
+/// Runs of whole chunks, or of a part of one, to be written as a segment.
 #[derive(Default)]
 pub(super) struct GatheredRuns {
     runs: Vec<(u32, Run)>,
@@ -81,7 +81,7 @@ impl GatheredRuns {
         self.runs.push((chunk, run));
     }
 
-    /// Adds all of others.
+    /// Moves all runs of `others` to these.
     pub(super) fn append(&mut self, others: &mut Self) {
         self.runs.append(&mut others.runs);
         self.bytes += std::mem::take(&mut others.bytes);
@@ -92,7 +92,7 @@ impl GatheredRuns {
         self.bytes
     }
 
-    /// Writes them as a segment, which is not durable yet; `None` if there are none.
+    /// Writes the runs as a segment, which is durable after a sync; `None` if there are none.
     pub(super) fn write(
         &mut self,
         data: &DataFile,
@@ -122,12 +122,12 @@ impl GatheredRuns {
                 let (hash, rest) = entry.split_at(16);
                 let (number, rank) = rest.split_at(4);
                 let number = u32::from_le_bytes(number.try_into().expect("4 bytes"));
-                let place = Place::new(chunk, run.first_item + u64::from(number));
+                let record_id = RecordId::new(chunk, run.first_item + u64::from(number));
                 let slot = &mut next[cell_of(entry)];
                 let to = &mut bytes[*slot as usize * entry_bytes..][..entry_bytes];
                 *slot += 1;
                 to[..16].copy_from_slice(hash);
-                to[16..24].copy_from_slice(&place.to_bits().to_le_bytes());
+                to[16..24].copy_from_slice(&record_id.to_bits().to_le_bytes());
                 to[24..].copy_from_slice(rank);
             }
         }
@@ -143,12 +143,12 @@ fn word(entry: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"))
 }
 
-/// All entries of a worker, by cell.
+/// Reads the entries of a worker cell by cell.
 pub(super) struct CellReader {
     data: Arc<DataFile>,
     segments: Vec<Segment>,
     layout: SegmentLayout,
-    /// Tables of all segments, one behind the other, if the memory is there.
+    /// The tables of all segments, one after the other, if they fit into memory.
     tables: Option<Vec<u32>>,
     /// Number in the job of the worker's first chunk.
     chunk_base: u32,
@@ -156,7 +156,7 @@ pub(super) struct CellReader {
 }
 
 impl CellReader {
-    /// A reader that may hold tables of so many bytes, and entries of one cell in a memory of that size.
+    /// A reader for a worker with this much memory: tables may take a sixteenth, the entries of one cell a half of it.
     pub(super) fn new(
         data: Arc<DataFile>,
         segments: Vec<Segment>,
@@ -183,11 +183,11 @@ impl CellReader {
         Ok(reader)
     }
 
-    /// All entries in a cell, in no particular order, and where they rank the rank of each.
+    /// All entries in a cell, in no particular order, with their ranks if they have any.
     ///
     /// # Errors
     ///
-    /// If they do not fit the memory, or scratch cannot be read.
+    /// If they do not fit into memory, or scratch cannot be read.
     pub(super) fn entries(&self, cell: u32) -> Result<CellEntries> {
         let cells = self.layout.cells.get();
         if cell >= cells {
@@ -219,13 +219,13 @@ impl CellReader {
     }
 
     fn entry(&self, stored: &[u8]) -> Result<Entry> {
-        let own = Place::from_bits(word(stored, 16));
+        let own = RecordId::from_bits(word(stored, 16));
         let chunk = own.chunk().saturating_add(self.chunk_base);
-        if chunk >= 1 << PLACE_CHUNK_BITS {
+        if chunk >= 1 << RECORD_ID_CHUNK_BITS {
             bail!("{}: damaged: there is no chunk {chunk}", self.data.name());
         }
-        let place = Place::new(chunk, own.item());
-        Ok(Entry { hash: ItemHash::new(word(stored, 0), word(stored, 8)), place })
+        let record_id = RecordId::new(chunk, own.item());
+        Ok(Entry { hash: ItemHash::new(word(stored, 0), word(stored, 8)), record_id })
     }
 
     /// Where a segment's entries of a cell begin, and how many there are.
@@ -279,8 +279,8 @@ mod tests {
                 let hash = ItemHasher::Xxh3 { seed: 1 }.hash(&number.to_le_bytes());
                 let rank = Rank(if is_ranked { hash.lo() / 3 } else { 0 });
                 builder.push(hash, item, rank);
-                let place = Place::new(chunk + 70, item);
-                expected[cells.cell_of(hash.hi()) as usize].push((Entry { hash, place }, rank));
+                let record_id = RecordId::new(chunk + 70, item);
+                expected[cells.cell_of(hash.hi()) as usize].push((Entry { hash, record_id }, rank));
             }
             gathered.push(chunk, builder.take().unwrap());
             if chunk % 2 == 1 {

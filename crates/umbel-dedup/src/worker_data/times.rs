@@ -1,22 +1,22 @@
-//! What a worker tells of its part, for the summary.
+//! A worker's part of the summary, which it sends to the coordinator as JSON.
 
-use super::super::file_tally::ToldRepeats;
-use super::super::groups::ToldGroups;
+use super::super::file_repeats::RepeatTotals;
+use super::super::groups::GroupTotals;
 use super::super::local_pass::LocalTimes;
-use super::super::online::Asked;
+use super::super::online::FilterAnswers;
 use super::super::output::OutputTimes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a worker's phases took, in this process.
+/// Times of a worker's phases in this process.
 #[derive(Default)]
 pub(super) struct PartTimes {
     pub(super) open: Duration,
     pub(super) local: Duration,
-    pub(super) ask: Duration,
+    pub(super) query: Duration,
     pub(super) output: Duration,
-    /// Since the start of the process, when all was read.
+    /// Time from the start of the process until the input was read.
     pub(super) read_at: Duration,
     pub(super) local_threads: LocalTimes,
     pub(super) output_threads: OutputTimes,
@@ -30,10 +30,10 @@ pub(super) struct Part {
     pub(super) exempt: u64,
     pub(super) left_out: u64,
     pub(super) early_drops: u64,
-    /// Items dropped because an index or a filter holds them.
+    /// Items dropped because an index or a filter contains them.
     pub(super) reference_drops: u64,
-    /// What came of asking filters, in their order.
-    pub(super) asked: Vec<Asked>,
+    /// The answers of filters, in the order of the filters.
+    pub(super) asked: Vec<FilterAnswers>,
     pub(super) resumed: u64,
     pub(super) threads: usize,
     pub(super) rss_bytes_max: u64,
@@ -45,8 +45,8 @@ pub(super) struct Part {
     pub(super) thread_s: BTreeMap<String, f64>,
     /// Number in the job of the worker's first chunk.
     pub(super) chunk_base: u32,
-    /// Groups whose kept record is the worker's, if outputs tell of groups.
-    pub(super) groups: Option<ToldGroups>,
-    /// Repeats of the worker's files, if the job tells of files.
-    pub(super) repeats: Option<ToldRepeats>,
+    /// Totals of the groups whose kept record is the worker's, if outputs report groups.
+    pub(super) groups: Option<GroupTotals>,
+    /// Totals of the worker's files, if the job reports files.
+    pub(super) repeats: Option<RepeatTotals>,
 }

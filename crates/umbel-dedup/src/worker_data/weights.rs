@@ -1,49 +1,49 @@
-//! How much of each file of a worker was repeated: what all workers know of it before they write, so that all count in
-//! the same matrix.
+//! The weights of a worker's files: how much of each file was repeated. All workers get all weights before they write, so
+//! that all choose the same rows and columns of the overlap matrix.
 //!
 //! ```text
 //! weights:  { of a file, in the order of the catalogue } ...            numbers as LEB128
 //! ```
 //!
-//! A file's weight is how many of its items were dropped for others, which its worker knows, and how many items were
-//! dropped for one of it, which its worker hears when groups are counted.
+//! A file's weight is the number of its items that were dropped for others, plus the number of items that were dropped for
+//! one of its items, which its worker learns when groups are counted.
 
 use super::super::overlap::Overlap;
 use super::super::report::FileName;
 use super::bench::{Bench, ReadState};
 use super::catalogue::{Catalogues, push, take};
 use crate::error::{Context, Result};
-use umbel_dedup_engine::{Group, Place};
+use umbel_dedup_engine::{Group, RecordId};
 
 /// Counts the weights of a worker's own files.
 #[derive(Default)]
 pub(super) struct FileWeights(Vec<u64>);
 
 impl FileWeights {
-    /// None yet; nothing is counted where the job does not tell of files.
+    /// All zero; nothing is counted if the job does not report files.
     pub(super) fn new(bench: &Bench) -> Self {
-        Self(vec![0; if bench.spec.tells_files { bench.sources.len() } else { 0 }])
+        Self(vec![0; if bench.spec.reports_files { bench.sources.len() } else { 0 }])
     }
 
     /// Counts an item that was dropped for another one.
-    pub(super) fn add_repeat(&mut self, bench: &Bench, state: &ReadState, place: Place) {
-        self.add(bench, state, place, 1);
+    pub(super) fn add_repeat(&mut self, bench: &Bench, state: &ReadState, record_id: RecordId) {
+        self.add(bench, state, record_id, 1);
     }
 
-    /// Counts items that were dropped for those of this worker.
+    /// Counts items that were dropped for this worker's items.
     pub(super) fn add_groups(&mut self, bench: &Bench, state: &ReadState, groups: &[Group]) {
         groups.iter().for_each(|group| self.add(bench, state, group.kept, group.size - 1));
     }
 
-    fn add(&mut self, bench: &Bench, state: &ReadState, place: Place, count: u64) {
-        let chunk = place.chunk().checked_sub(state.reading.chunk_base);
+    fn add(&mut self, bench: &Bench, state: &ReadState, record_id: RecordId, count: u64) {
+        let chunk = record_id.chunk().checked_sub(state.reading.chunk_base);
         let file = chunk.and_then(|chunk| bench.chunks.get(chunk as usize));
         if let Some(weight) = file.and_then(|chunk| self.0.get_mut(chunk.source)) {
             *weight = weight.saturating_add(count);
         }
     }
 
-    /// In the form in which they travel.
+    /// Encodes the weights.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.0.iter().for_each(|&weight| push(&mut bytes, weight));
@@ -51,7 +51,7 @@ impl FileWeights {
     }
 }
 
-/// Reads the weights of so many files.
+/// Decodes the weights of `files` files.
 fn decode(mut bytes: &[u8], files: usize) -> Result<Vec<u64>> {
     let length = bytes.len();
     let weights: Option<Vec<u64>> = (0..files).map(|_| take(&mut bytes)).collect();
@@ -59,11 +59,11 @@ fn decode(mut bytes: &[u8], files: usize) -> Result<Vec<u64>> {
     weights.with_context(|| format!("{length} bytes are no weights of {files} files"))
 }
 
-/// An empty matrix of what repeats what, of all files of a job.
+/// The overlap matrix of all files of a job, all zero.
 ///
 /// # Errors
 ///
-/// Names the worker that has told other weights than files.
+/// Names the worker with another number of weights than files.
 pub(super) fn overlap<'a>(catalogues: &'a Catalogues, weights: &[Vec<u8>]) -> Result<Overlap<'a>> {
     let mut files: Vec<(FileName<'a>, u64)> = Vec::new();
     for (worker, bytes) in (0..catalogues.worker_count()).zip(weights) {

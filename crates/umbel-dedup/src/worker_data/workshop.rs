@@ -1,7 +1,11 @@
-//! The workshop of a worker: what a job over many machines asks of it, on files and threads.
+//! The interface of a worker's data to the driver of a job over many machines, on files and threads.
 //!
-//! Whoever drives it calls what takes long (reading, fetching, gathering, writing, the commit and what follows it) on
-//! threads that may block; [`FileWorkshop::end`] waits for that.
+//! Order of calls: [`read`](FileWorkshop::read); per attempt [`sealed`](FileWorkshop::sealed), then for each cell
+//! [`ranked_entries`](FileWorkshop::ranked_entries) and [`record_drops`](FileWorkshop::record_drops) with
+//! [`seal`](FileWorkshop::seal) now and then; [`gather`](FileWorkshop::gather), [`claims`](FileWorkshop::claims),
+//! [`learn`](FileWorkshop::learn) and [`seal_groups`](FileWorkshop::seal_groups) if groups are counted;
+//! [`write`](FileWorkshop::write), [`commit`](FileWorkshop::commit), [`add`](FileWorkshop::add),
+//! [`end`](FileWorkshop::end). Call those that are documented as slow on threads that may block; `end` waits for them.
 
 use super::super::compare::{self, Suspects};
 use super::super::hash_runs::CellEntries;
@@ -11,11 +15,11 @@ use super::super::progress::Bar;
 use super::super::spec::JobSpec;
 use super::super::spill::{GroupWriter, GroupedBytes, ScratchFile, buffer_bytes};
 use super::super::turns::{lock, run_tasks};
-use super::bench::{Bench, Membership, Settling};
+use super::bench::{Bench, DecidedCells, Membership};
 use super::claims::ClaimFile;
-use super::ended::EndNote;
+use super::ended::EndRecord;
 use super::folder::{JOURNAL, JobFolder};
-use super::notes::{Note, Notebook};
+use super::journal_records::{JournalRecord, WorkerJournal};
 use super::times::Part;
 use super::weights::FileWeights;
 use super::{conclusion, drop_file, filters, group_file, reading, writing};
@@ -28,40 +32,40 @@ use umbel_dedup_engine::job::{
     CellSet, Counts, Forecast, JobResult, ReadOrder, WriteOrder, Written,
 };
 use umbel_dedup_engine::{
-    Claim, Drops, Entry, ExchangeReport, Group, Item, Place, PlaceRange, Rank, RecordPart, Suspect,
-    WorkerId,
+    Claim, Drops, Entry, ExchangeReport, Group, Item, Rank, RecordId, RecordPart, RecordRange,
+    Suspect, WorkerId,
 };
 use umbel_files::Roots;
 use umbel_filter::{HashRange, ItemHash};
 
-/// Bytes of items that are gathered for all cells together before they go to disk, as a share of the memory.
+/// Items that are read again may take one in so many parts of the memory before they go to disk.
 const GATHERED_MEMORY_SHARE: u64 = 8;
 
 /// A worker's data on files and threads.
 pub struct FileWorkshop {
     bench: Bench,
-    /// Which records' items are to be compared; none yet where it is empty.
+    /// The records whose items must be compared; `None` if there are none so far.
     suspects: Mutex<Option<Suspects>>,
     fetched: Mutex<Option<GroupedBytes>>,
-    /// What was dropped, by the records that were kept.
+    /// This worker's claims, once they were gathered.
     claims: Mutex<Option<ClaimFile>>,
-    /// How much of each file was repeated, as far as groups were counted.
+    /// How much of each file was repeated, as far as it is known.
     weights: Mutex<FileWeights>,
-    /// What the job came to, in one line.
+    /// The job's summary in one line.
     summary: Mutex<Vec<u8>>,
-    /// Whether the folder is removed at the end of the process, not at that of the job, and but for a note of the end.
+    /// Whether the folder is removed at the end of the process instead of that of the job, except for the end record.
     removes_last: bool,
-    /// Whether it is to be.
+    /// Whether the folder must be removed.
     is_done_with: AtomicBool,
 }
 
 impl FileWorkshop {
-    /// Opens the folder of a worker's job, which is made if it is not there.
+    /// Opens the folder of a worker's job, and creates it if it does not exist.
     ///
     /// # Errors
     ///
-    /// If another process works in it, if it belongs to another job, if the input has changed since the job began, or
-    /// if it is damaged.
+    /// If another process uses the folder, if it belongs to another job, if the input has changed since the job began, or
+    /// if the folder is damaged.
     pub fn open(
         spec: JobSpec,
         member: Membership,
@@ -80,13 +84,13 @@ impl FileWorkshop {
         })
     }
 
-    /// The same, whose folder stays until [`FileWorkshop::remove_done`], and a note of the end behind that: a process
-    /// that is killed behind the end of the job finds it, and does not take the command for that of a new job.
+    /// Keeps the folder until [`FileWorkshop::remove_done`], and an end record after that: if the process is killed after
+    /// the end of the job, the next one finds it and does not begin a new job.
     pub fn removing_last(self) -> Self {
         Self { removes_last: true, ..self }
     }
 
-    /// Removes the folder if the job has ended, and cannot be taken up again; but for a note if it has ended well.
+    /// Removes the folder if the job has ended and cannot be resumed; leaves an end record if it has succeeded.
     pub fn remove_done(&self) {
         if self.is_done_with.load(Ordering::Relaxed) {
             self.remove_folder();
@@ -95,14 +99,14 @@ impl FileWorkshop {
 
     fn remove_folder(&self) {
         let (has_ended, stands) = {
-            let told = lock(&self.bench.told);
-            (told.ended, told.ended && told.committing)
+            let journal_state = lock(&self.bench.journal_state);
+            (journal_state.ended, journal_state.ended && journal_state.committing)
         };
         let folder = &self.bench.folder;
-        // Outputs that somebody has taken away already stand in nobody's way.
-        let note = (stands && self.removes_last).then(|| self.end_note().ok()).flatten();
-        let removed = match note {
-            Some(note) => folder.leave(&note),
+        // Without its outputs an end record is of no use: a new job would not be refused.
+        let record = (stands && self.removes_last).then(|| self.end_record().ok()).flatten();
+        let removed = match record {
+            Some(record) => folder.leave(&record),
             None => folder.remove(has_ended),
         };
         if let Err(error) = removed {
@@ -110,91 +114,92 @@ impl FileWorkshop {
         }
     }
 
-    fn end_note(&self) -> Result<Vec<u8>> {
+    fn end_record(&self) -> Result<Vec<u8>> {
         let bad = self.bad_count();
-        let told = lock(&self.bench.told);
-        let outputs = told.outputs.iter().map(|output| output.path.clone());
-        EndNote::new(&self.bench, bad, outputs)?.encode()
+        let journal_state = lock(&self.bench.journal_state);
+        let outputs = journal_state.outputs.iter().map(|output| output.path.clone());
+        EndRecord::new(&self.bench, bad, outputs)?.encode()
     }
 
-    /// Removes a job's folder and what was written aside, whatever the job was.
+    /// Removes the folder of any job, and its outputs under temporary names.
     ///
     /// # Errors
     ///
-    /// If a process works on it; if it cannot be removed.
+    /// If a process uses the folder, or it cannot be removed.
     pub fn discard(folder: &Path, roots: &Roots) -> Result<()> {
         let folder = JobFolder::take(folder)?;
-        // A journal that cannot be read tells of nothing that could be removed.
-        if let Ok((_, mut told)) = Notebook::open(&folder.file(JOURNAL)) {
-            writing::forget(&mut told, &ObjectStores::new(0), Some(roots));
+        // If the journal cannot be read, the temporary outputs are not known.
+        if let Ok((_, mut journal_state)) = WorkerJournal::open(&folder.file(JOURNAL)) {
+            writing::forget(&mut journal_state, &ObjectStores::new(0), Some(roots));
         }
         folder.remove(false)
     }
 
-    /// Bad records that this worker has left out, once its outputs are written; at the coordinator those of all, once
-    /// the summary is.
+    /// Bad records that this worker has skipped, once its outputs are written; at the coordinator those of all workers,
+    /// once the summary is written.
     pub fn bad_count(&self) -> u64 {
-        let told = lock(&self.bench.told);
-        if let Some(bad) = told.concluded_bad {
+        let journal_state = lock(&self.bench.journal_state);
+        if let Some(bad) = journal_state.concluded_bad {
             return bad;
         }
-        let detail = told.written.as_ref().map(|written| &written.detail[..]).unwrap_or_default();
+        let detail =
+            journal_state.written.as_ref().map(|written| &written.detail[..]).unwrap_or_default();
         let part: Part = serde_json::from_slice(detail).unwrap_or_default();
         part.bad_by_cause.values().sum()
     }
 
-    /// Whether the end of the job is known, durably.
+    /// Whether the end of the job is durable here.
     pub fn has_ended(&self) -> bool {
-        lock(&self.bench.told).ended
+        lock(&self.bench.journal_state).ended
     }
 
-    /// Does what takes long, which [`FileWorkshop::end`] waits for.
+    /// Does slow work, which [`FileWorkshop::end`] waits for.
     fn busy<T>(&self, work: impl FnOnce(&Bench) -> Result<T>) -> Result<T> {
         let _busy = self.bench.busy.read().unwrap_or_else(PoisonError::into_inner);
         self.bench.check_wanted()?;
         work(&self.bench)
     }
 
-    /// What was marked before, oldest first.
-    pub fn marks(&self) -> Vec<Vec<u8>> {
-        lock(&self.bench.told).marks.clone()
+    /// The journal records of the job's state machines, oldest first.
+    pub fn job_records(&self) -> Vec<Vec<u8>> {
+        lock(&self.bench.journal_state).job_records.clone()
     }
 
-    /// Adds a mark, durably, behind everything that returned before.
+    /// Appends a journal record of the job's state machines, durably, after everything that has returned before.
     ///
     /// # Errors
     ///
     /// If it cannot be made durable.
-    pub fn mark(&self, mark: &[u8]) -> Result<()> {
-        lock(&self.bench.notebook).mark(mark)
+    pub fn append_job_record(&self, record: &[u8]) -> Result<()> {
+        lock(&self.bench.journal).append_job_record(record)
     }
 
-    /// The same, of a mark behind which nothing else in the folder is needed.
+    /// Appends the last such record: after it nothing else in the folder is needed.
     ///
     /// # Errors
     ///
-    /// As for [`FileWorkshop::mark`].
-    pub fn mark_end(&self, mark: &[u8]) -> Result<()> {
-        lock(&self.bench.notebook).mark_end(mark)?;
-        lock(&self.bench.told).ended = true;
+    /// As [`FileWorkshop::append_job_record`].
+    pub fn append_end_record(&self, record: &[u8]) -> Result<()> {
+        lock(&self.bench.journal).append_end_record(record)?;
+        lock(&self.bench.journal_state).ended = true;
         Ok(())
     }
 
-    /// What the worker expects of its input.
+    /// The worker's estimate of its input.
     pub fn forecast(&self) -> Forecast {
         self.bench.forecast
     }
 
-    /// Reads what was not read before. Takes long.
+    /// Reads the input, except for chunks that were read before. Slow.
     ///
     /// # Errors
     ///
-    /// The first bad record that may not be left out, a full disk, an input that has changed.
+    /// The first bad record that may not be skipped, a full disk, an input that has changed.
     pub fn read(&self, order: ReadOrder) -> Result<Counts> {
         self.busy(|bench| reading::read(bench, order))
     }
 
-    /// The worker's entries in the sample of every owner, one list an owner.
+    /// The worker's entries in the sample range of every owner, one list per owner.
     ///
     /// # Errors
     ///
@@ -212,7 +217,7 @@ impl FileWorkshop {
         (0..shape.workers).map(list).collect()
     }
 
-    /// The worker's entries in a cell, repeats included, in any order; and how each ranks, where the job keeps the best.
+    /// The worker's entries in a cell, repeats included, in any order, and their ranks if the job keeps the best.
     ///
     /// # Errors
     ///
@@ -222,7 +227,7 @@ impl FileWorkshop {
         Ok((entries, ranks))
     }
 
-    /// What earlier jobs have kept in a range of the hash space.
+    /// The references' hashes in a range of the hash space.
     ///
     /// # Errors
     ///
@@ -231,19 +236,19 @@ impl FileWorkshop {
         self.bench.references.hashes(range)
     }
 
-    /// The cell is settled: these items are dropped. Not durable before the next [`FileWorkshop::seal`].
+    /// Records the drops of a decided cell. They are durable after the next [`FileWorkshop::seal`].
     ///
     /// # Errors
     ///
     /// If scratch cannot be written.
-    pub fn settle(&self, cell: u32, drops: &Drops) -> Result<()> {
+    pub fn record_drops(&self, cell: u32, drops: &Drops) -> Result<()> {
         let state = self.bench.read_state()?;
-        for &place in &drops.places {
-            self.bench.mark_dropped(&state, place)?;
+        for &record_id in &drops.record_ids {
+            self.bench.mark_dropped(&state, record_id)?;
         }
-        let mut settling = lock(&self.bench.settling);
-        // A cell that was settled before had the same drops.
-        if settling.sealed.contains(cell) || settling.open.contains(&cell) {
+        let mut decided_cells = lock(&self.bench.decided_cells);
+        // A cell that was decided before had the same drops.
+        if decided_cells.sealed.contains(cell) || decided_cells.open.contains(&cell) {
             return Ok(());
         }
         let file = &self.bench.drops;
@@ -252,49 +257,54 @@ impl FileWorkshop {
             file.cut(before)?;
             return Err(error);
         }
-        settling.open.push(cell);
-        settling.open_reference_drops += drops.reference;
+        decided_cells.open.push(cell);
+        decided_cells.open_reference_drops += drops.reference;
         Ok(())
     }
 
-    /// Makes everything settled so far durable, and the figures with it.
+    /// Makes all decided cells durable, with these counters.
     ///
     /// # Errors
     ///
-    /// If it cannot be made durable: what is sealed is then what was before.
+    /// If they cannot be made durable; the sealed cells are then unchanged.
     pub fn seal(&self, report: &ExchangeReport) -> Result<()> {
-        let mut settling = lock(&self.bench.settling);
-        if settling.open.is_empty() && settling.report == *report {
+        let mut decided_cells = lock(&self.bench.decided_cells);
+        if decided_cells.open.is_empty() && decided_cells.report == *report {
             return Ok(());
         }
         self.bench.drops.sync()?;
-        let (cells, drops_bytes) = (settling.open.clone(), self.bench.drops.bytes());
-        let reference_drops = settling.reference_drops + settling.open_reference_drops;
+        let (cells, drops_bytes) = (decided_cells.open.clone(), self.bench.drops.bytes());
+        let reference_drops = decided_cells.reference_drops + decided_cells.open_reference_drops;
         let boxed = Box::new(*report);
-        self.bench.note(&Note::Sealed { cells, drops_bytes, reference_drops, report: boxed })?;
-        let Settling { sealed, open, .. } = &mut *settling;
+        self.bench.append_record(&JournalRecord::Sealed {
+            cells,
+            drops_bytes,
+            reference_drops,
+            report: boxed,
+        })?;
+        let DecidedCells { sealed, open, .. } = &mut *decided_cells;
         open.drain(..).for_each(|cell| sealed.insert(cell));
-        (settling.sealed_bytes, settling.report) = (drops_bytes, *report);
-        (settling.reference_drops, settling.open_reference_drops) = (reference_drops, 0);
+        (decided_cells.sealed_bytes, decided_cells.report) = (drops_bytes, *report);
+        (decided_cells.reference_drops, decided_cells.open_reference_drops) = (reference_drops, 0);
         Ok(())
     }
 
-    /// The cells that are settled durably, and the figures of the last seal. Forgets what was settled and not sealed, and
-    /// all suspects.
+    /// Begins an attempt: returns the sealed cells and the counters of the last seal, and forgets cells that are not
+    /// sealed and all suspects.
     ///
     /// # Errors
     ///
     /// If scratch cannot be read.
     pub fn sealed(&self) -> Result<(CellSet, ExchangeReport)> {
         *lock(&self.suspects) = None;
-        let mut settling = lock(&self.bench.settling);
-        settling.open.clear();
-        settling.open_reference_drops = 0;
-        self.bench.drops.cut(settling.sealed_bytes)?;
-        Ok((settling.sealed.clone(), settling.report))
+        let mut decided_cells = lock(&self.bench.decided_cells);
+        decided_cells.open.clear();
+        decided_cells.open_reference_drops = 0;
+        self.bench.drops.cut(decided_cells.sealed_bytes)?;
+        Ok((decided_cells.sealed.clone(), decided_cells.report))
     }
 
-    /// Notes records whose items are to be compared, until [`FileWorkshop::sealed`] is called for the next attempt.
+    /// Stores records whose items must be compared, until [`FileWorkshop::sealed`] is called for the next attempt.
     ///
     /// # Errors
     ///
@@ -305,27 +315,27 @@ impl FileWorkshop {
         }
         let bench = &self.bench;
         let state = bench.read_state()?;
-        let mut noted = lock(&self.suspects);
-        let noted = noted.get_or_insert_with(|| Suspects::new(&state.facts));
+        let mut stored = lock(&self.suspects);
+        let stored = stored.get_or_insert_with(|| Suspects::new(&state.facts));
         for &suspect in suspects {
-            let (_, record) = bench.own_place(&state, suspect.place)?;
-            let chunk = suspect.place.chunk() - state.reading.chunk_base;
-            noted.add(Suspect { place: Place::new(chunk, record), ..suspect });
+            let (_, record) = bench.own_record(&state, suspect.record_id)?;
+            let chunk = suspect.record_id.chunk() - state.reading.chunk_base;
+            stored.add(Suspect { record_id: RecordId::new(chunk, record), ..suspect });
         }
         Ok(())
     }
 
-    /// Hands out what was noted, once; `None` if there is nothing. A worker that has written its outputs has no input any
-    /// more, and is asked for nothing.
+    /// Takes the stored records; `None` if there are none. A worker that has written its outputs has no input any more, but
+    /// then no items are requested either.
     pub fn take_suspects(&self) -> Option<Suspects> {
         lock(&self.suspects).take()
     }
 
-    /// Reads the items of suspects again, to be had by [`FileWorkshop::items`]. Takes long.
+    /// Reads the items of suspects again, for [`FileWorkshop::items`]. Slow.
     ///
     /// # Errors
     ///
-    /// As for [`FileWorkshop::read`].
+    /// As [`FileWorkshop::read`].
     pub fn fetch(&self, suspects: &Suspects) -> Result<()> {
         self.busy(|bench| {
             *lock(&self.fetched) = Some(fetch(bench, suspects)?);
@@ -333,7 +343,7 @@ impl FileWorkshop {
         })
     }
 
-    /// The items of a cell that were fetched.
+    /// The fetched items of a cell.
     ///
     /// # Errors
     ///
@@ -347,24 +357,24 @@ impl FileWorkshop {
         Ok(items
             .into_iter()
             .map(|(_, item)| {
-                let place = Place::new(item.place.chunk() + base, item.place.item());
-                Item { place, ..item }
+                let record_id = RecordId::new(item.record_id.chunk() + base, item.record_id.item());
+                Item { record_id, ..item }
             })
             .collect())
     }
 
-    /// Forgets all groups that were not sealed: those of another attempt are to be learned.
+    /// Forgets all groups that are not sealed, before another attempt counts them.
     ///
     /// # Errors
     ///
     /// If scratch cannot be written.
     pub fn forget_groups(&self) -> Result<()> {
-        let is_counted = lock(&self.bench.told).group_bytes.is_some();
+        let is_counted = lock(&self.bench.journal_state).group_bytes.is_some();
         if is_counted { Ok(()) } else { self.bench.groups.cut(0) }
     }
 
-    /// Sorts what this worker has dropped by what was kept, to be had by [`FileWorkshop::claims`]; how many places each of
-    /// its own chunks has. Takes long.
+    /// Sorts this worker's drops by the kept record, for [`FileWorkshop::claims`], and returns the number of record ids of
+    /// each of its own chunks. Slow.
     ///
     /// # Errors
     ///
@@ -374,89 +384,90 @@ impl FileWorkshop {
             let state = bench.read_state()?;
             let (claims, weights) = ClaimFile::gather(bench, &state)?;
             (*lock(&self.claims), *lock(&self.weights)) = (Some(claims), weights);
-            Ok(state.facts.iter().map(|facts| facts.places).collect())
+            Ok(state.facts.iter().map(|facts| facts.id_count).collect())
         })
     }
 
-    /// How many of this worker's records were dropped for each in a range, by places of the job, in rising order.
+    /// For each kept record in a range, ascending, how many of this worker's records were dropped for it.
     ///
     /// # Errors
     ///
     /// If scratch cannot be read.
-    pub fn claims(&self, range: PlaceRange) -> Result<Vec<Claim>> {
+    pub fn claims(&self, range: RecordRange) -> Result<Vec<Claim>> {
         let claims = lock(&self.claims);
         claims.as_ref().context("no claims were gathered")?.in_range(range)
     }
 
-    /// Forgets the claims: nobody asks for them any more.
+    /// Frees the claims, which are not needed any more.
     pub fn forget_claims(&self) {
         *lock(&self.claims) = None;
     }
 
-    /// Which part of a record each of these places of this worker is.
+    /// The record and part that each of these record ids of this worker stands for.
     ///
     /// # Errors
     ///
-    /// If one is no such place.
-    pub fn parts(&self, places: &[Place]) -> Result<Vec<RecordPart>> {
+    /// If one is not a record of this worker.
+    pub fn parts(&self, record_ids: &[RecordId]) -> Result<Vec<RecordPart>> {
         let state = self.bench.read_state()?;
-        places.iter().map(|place| self.bench.own_part(&state, *place)).collect()
+        record_ids.iter().map(|record_id| self.bench.own_part(&state, *record_id)).collect()
     }
 
-    /// These groups, of this worker's or of another one's records, are so large. Not durable before
+    /// Records the sizes of groups whose kept records `owner` (this worker or another) has. They are durable after
     /// [`FileWorkshop::seal_groups`].
     ///
     /// # Errors
     ///
     /// If scratch cannot be written.
-    pub fn learn(&self, keeper: WorkerId, groups: &[Group]) -> Result<()> {
-        // What is durable was learned in an attempt before, and was the same.
-        if lock(&self.bench.told).group_bytes.is_some() {
+    pub fn learn(&self, owner: WorkerId, groups: &[Group]) -> Result<()> {
+        // An earlier attempt has made the same groups durable.
+        if lock(&self.bench.journal_state).group_bytes.is_some() {
             return Ok(());
         }
-        if keeper == WorkerId(self.bench.member.worker) {
+        if owner == WorkerId(self.bench.member.worker) {
             let state = self.bench.read_state()?;
             lock(&self.weights).add_groups(&self.bench, &state, groups);
         }
-        group_file::append(&self.bench.groups, keeper, groups)
+        group_file::append(&self.bench.groups, owner, groups)
     }
 
-    /// Makes all that was learned durable, and says how much of each file was repeated, where the job tells of files.
+    /// Makes all groups durable, and returns how much of each file was repeated, if the job reports files.
     ///
     /// # Errors
     ///
     /// If scratch cannot be written.
     pub fn seal_groups(&self) -> Result<Vec<u8>> {
-        let mut told = lock(&self.bench.told);
-        if told.group_bytes.is_some() {
-            return Ok(told.weights.clone());
+        let mut journal_state = lock(&self.bench.journal_state);
+        if journal_state.group_bytes.is_some() {
+            return Ok(journal_state.weights.clone());
         }
         self.bench.groups.sync()?;
         let (group_bytes, weights) = (self.bench.groups.bytes(), lock(&self.weights).encode());
-        self.bench.note(&Note::Counted { group_bytes, weights: weights.clone() })?;
-        (told.group_bytes, told.weights) = (Some(group_bytes), weights.clone());
+        self.bench
+            .append_record(&JournalRecord::Counted { group_bytes, weights: weights.clone() })?;
+        (journal_state.group_bytes, journal_state.weights) = (Some(group_bytes), weights.clone());
         Ok(weights)
     }
 
-    /// Writes what an earlier process has not, aside. Takes long.
+    /// Writes the outputs under temporary names, except for those that an earlier process has written. Slow.
     ///
     /// # Errors
     ///
-    /// A full disk, an input that has changed, an output that stands already.
+    /// A full disk, an input that has changed, an output that exists already.
     pub fn write(&self, order: &WriteOrder) -> Result<Written> {
         self.busy(|bench| writing::write(bench, order))
     }
 
-    /// Puts all outputs under their names. Takes long.
+    /// Renames all outputs to their names. Slow.
     ///
     /// # Errors
     ///
-    /// If one cannot be put there.
+    /// If one cannot be renamed.
     pub fn commit(&self) -> Result<()> {
         self.busy(writing::commit)
     }
 
-    /// Adds what stays to the filter that the job adds to. Takes long.
+    /// Adds kept items to the cluster's filter. Slow.
     ///
     /// # Errors
     ///
@@ -465,8 +476,8 @@ impl FileWorkshop {
         self.busy(filters::add)
     }
 
-    /// At the coordinator: writes the summary of all workers, and the page that `draw` makes of it if the job has one. Takes
-    /// long.
+    /// At the coordinator: writes the summary of all workers, and, if the job has one, the page that `draw` makes from it.
+    /// Slow.
     ///
     /// # Errors
     ///
@@ -474,25 +485,25 @@ impl FileWorkshop {
     pub fn conclude(&self, result: &JobResult, draw: impl FnOnce(&Value) -> String) -> Result<()> {
         self.busy(|bench| {
             *lock(&self.summary) = conclusion::conclude(bench, result, draw)?;
-            // The exit code of a process that is started again is the same.
+            // A restarted process must exit with the same code.
             let bad = result.counts.iter().map(|counts| counts.bad).sum();
-            bench.note(&Note::Concluded { bad })
+            bench.append_record(&JournalRecord::Concluded { bad })
         })
     }
 
-    /// What the job came to, in one line of JSON; empty before it is concluded here.
+    /// The job's summary in one line of JSON; empty before [`FileWorkshop::conclude`].
     pub fn summary(&self) -> Vec<u8> {
         lock(&self.summary).clone()
     }
 
-    /// The job has ended: ends what is under way, and removes the scratch unless it shall be taken up again.
+    /// Ends the job here: ends slow work, and removes the scratch unless the job is to be resumed.
     pub fn end(&self, keep_scratch: bool) {
         self.bench.stop();
         if keep_scratch {
             return;
         }
         let JobSpec { stores, roots, .. } = &self.bench.spec;
-        writing::forget(&mut lock(&self.bench.told), stores, roots.as_ref());
+        writing::forget(&mut lock(&self.bench.journal_state), stores, roots.as_ref());
         self.is_done_with.store(true, Ordering::Relaxed);
         if !self.removes_last {
             self.remove_folder();

@@ -1,11 +1,13 @@
-//! Outputs of a worker: written aside under names that a later process finds, renamed at the commit.
+//! The outputs of a worker: written under temporary names, journaled, and renamed at the commit.
+//!
+//! A temporary name is determined by job and worker, so a restarted process finds what an earlier one has written.
 
 use super::super::addresses::is_object;
 use super::super::bad::BadRecords;
 use super::super::chunk_facts::ChunkFacts;
 use super::super::object_inputs::{OPENING_THREADS, ObjectStores, each_of};
 use super::super::observer::Unit;
-use super::super::output::{OutputTimes, Places, directory, stream};
+use super::super::output::{OutputFiles, OutputTimes, directory, stream};
 use super::super::outputs::{BAD_LIST_NAME, Named, write_bad};
 use super::super::progress::Bar;
 use super::super::report::records_before;
@@ -16,8 +18,8 @@ use super::bench::{Bench, ReadState};
 use super::filters;
 use super::folder::sync_folder;
 use super::group_reports::{self, Annotating};
+use super::journal_records::{JournalRecord, JournalState, JournaledAside, JournaledOutput};
 use super::kept_index;
-use super::notes::{AsideNote, Note, OutputNote, Told};
 use super::repeats;
 use super::report;
 use super::times::Part;
@@ -35,16 +37,16 @@ use umbel_files::folder_of;
 use umbel_files::{Likeness, OutputFolder, Roots};
 use umbel_records::Compression;
 
-/// Outputs of a directory that are noted together: noting each would sync the disk once more a file.
-const NOTED_OUTPUTS: usize = 64;
+/// Outputs of a directory that are journaled together, because each journal record costs a sync.
+const JOURNALED_OUTPUTS: usize = 64;
 
-/// The name aside of an output of this worker.
+/// The temporary name of an output of this worker.
 fn aside(bench: &Bench, path: &Path) -> PathBuf {
     let member = &bench.member;
     path_aside(path, &format!("umbel-{:016x}-{}", member.job, member.worker))
 }
 
-/// A sink for an output of this worker, whatever stands under its name.
+/// A sink for an output of this worker, whether or not its name exists.
 fn sink(
     bench: &Bench,
     path: &Path,
@@ -60,7 +62,7 @@ fn sink(
             if bench.spec.roots.is_none() {
                 return Sink::file_aside(path, compression, like, create);
             }
-            // Others may not have a node write to its devices.
+            // A node does not write to its devices for others.
             let cannot = || format!("{}: cannot create", path.display());
             if folder.is_occupied(path).with_context(cannot)? {
                 bail!("{}: neither a regular file nor a new one", path.display());
@@ -76,7 +78,7 @@ fn folder_for(bench: &Bench, path: &Path) -> Result<OutputFolder> {
     opened.with_context(|| format!("{}: cannot open", folder_of(path).display()))
 }
 
-/// What an output takes over from the file that it replaces.
+/// The permissions and owner that an output takes over from the file that it replaces.
 fn likeness(bench: &Bench, path: &Path) -> Result<Option<Likeness>> {
     match bench.spec.roots {
         Some(_) if !is_object(path) => Ok(folder_for(bench, path)?.likeness(path)),
@@ -84,60 +86,60 @@ fn likeness(bench: &Bench, path: &Path) -> Result<Option<Likeness>> {
     }
 }
 
-fn note_of(source: Option<usize>, complete: Complete) -> Result<Option<OutputNote>> {
+fn journaled_output(source: Option<usize>, complete: Complete) -> Result<Option<JournaledOutput>> {
     let Some((kept, path)) = complete.keep() else { return Ok(None) };
     let aside = match kept {
-        Kept::Upload(upload) => AsideNote::Upload(upload),
+        Kept::Upload(upload) => JournaledAside::Upload(upload),
         Kept::File(aside) => {
             let cannot = || format!("{}: cannot read", aside.display());
             let bytes = std::fs::metadata(&aside).with_context(cannot)?.len();
-            AsideNote::File { path: aside, bytes }
+            JournaledAside::File { path: aside, bytes }
         }
     };
     let source = source.map(|source| u32::try_from(source).expect("fewer sources than chunks"));
-    Ok(Some(OutputNote { source, path, aside }))
+    Ok(Some(JournaledOutput { source, path, aside }))
 }
 
-/// Those outputs of which an earlier process has noted that they are written, and that are still there.
-fn whole(bench: &Bench) -> Result<Vec<OutputNote>> {
-    let told = lock(&bench.told).outputs.clone();
-    let is_whole = |index: usize| match &told[index].aside {
-        AsideNote::File { path, bytes } => {
+/// The outputs that an earlier process has journaled, and that still exist.
+fn whole(bench: &Bench) -> Result<Vec<JournaledOutput>> {
+    let journal_state = lock(&bench.journal_state).outputs.clone();
+    let is_whole = |index: usize| match &journal_state[index].aside {
+        JournaledAside::File { path, bytes } => {
             Ok(std::fs::metadata(path).is_ok_and(|metadata| metadata.len() == *bytes))
         }
-        AsideNote::Upload(_) => uploads::is_whole(&bench.spec, &told[index]),
+        JournaledAside::Upload(_) => uploads::is_whole(&bench.spec, &journal_state[index]),
     };
-    let are_whole = each_of(OPENING_THREADS, told.len(), is_whole)?;
-    let whole = told.into_iter().zip(are_whole).filter(|(_, is_whole)| *is_whole);
+    let are_whole = each_of(OPENING_THREADS, journal_state.len(), is_whole)?;
+    let whole = journal_state.into_iter().zip(are_whole).filter(|(_, is_whole)| *is_whole);
     Ok(whole.map(|(output, _)| output).collect())
 }
 
-/// The files of an output directory.
-struct JobPlaces<'a> {
+/// The files of an output directory, which are journaled as they are completed.
+struct WorkerOutputFiles<'a> {
     bench: &'a Bench,
     done: BTreeSet<usize>,
-    fresh: Mutex<Vec<OutputNote>>,
+    pending: Mutex<Vec<JournaledOutput>>,
 }
 
-impl JobPlaces<'_> {
-    fn note(&self, fresh: &mut Vec<OutputNote>) -> Result<()> {
-        let outputs = std::mem::take(fresh);
-        // Names aside must be durable before the journal speaks of them.
+impl WorkerOutputFiles<'_> {
+    fn record(&self, pending: &mut Vec<JournaledOutput>) -> Result<()> {
+        let outputs = std::mem::take(pending);
+        // Temporary names must be durable before they are journaled.
         let folders: BTreeSet<&Path> =
             outputs.iter().filter_map(|o| o.aside.file()?.parent()).collect();
         folders.into_iter().try_for_each(sync_folder)?;
-        lock(&self.bench.told).outputs.extend(outputs.iter().cloned());
-        self.bench.note(&Note::Outputs(outputs))
+        lock(&self.bench.journal_state).outputs.extend(outputs.iter().cloned());
+        self.bench.append_record(&JournalRecord::Outputs(outputs))
     }
 
-    /// Notes the last ones.
+    /// Journals the last ones.
     fn complete(self) -> Result<()> {
-        let mut fresh = lock(&self.fresh);
-        self.note(&mut fresh)
+        let mut pending = lock(&self.pending);
+        self.record(&mut pending)
     }
 }
 
-impl Places for JobPlaces<'_> {
+impl OutputFiles for WorkerOutputFiles<'_> {
     fn has(&self, source: usize) -> bool {
         self.done.contains(&source)
     }
@@ -147,21 +149,21 @@ impl Places for JobPlaces<'_> {
     }
 
     fn add(&self, source: usize, complete: Complete) -> Result<()> {
-        let mut fresh = lock(&self.fresh);
-        fresh.extend(note_of(Some(source), complete)?);
-        if fresh.len() >= NOTED_OUTPUTS { self.note(&mut fresh) } else { Ok(()) }
+        let mut pending = lock(&self.pending);
+        pending.extend(journaled_output(Some(source), complete)?);
+        if pending.len() >= JOURNALED_OUTPUTS { self.record(&mut pending) } else { Ok(()) }
     }
 }
 
-/// Writes what an earlier process has not.
+/// Writes all outputs that an earlier process has not written.
 pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
     let _alone = lock(&bench.outputs);
-    if let Some(written) = &lock(&bench.told).written {
+    if let Some(written) = &lock(&bench.journal_state).written {
         return Ok(written.clone());
     }
-    uploads::abort_unfinished(&mut lock(&bench.told), &bench.spec.stores);
+    uploads::abort_unfinished(&mut lock(&bench.journal_state), &bench.spec.stores);
     let state = bench.read_state()?;
-    filters::ask(bench, &state)?;
+    filters::query(bench, &state)?;
     let watch = Stopwatch::start();
     let times = Mutex::new(OutputTimes::default());
     if bench.spec.annotates {
@@ -176,7 +178,7 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
         write_one(bench, path, |sink| group_reports::write_list(bench, &state, order, sink))?;
     }
     if let Some(index) = &bench.spec.save_index {
-        // Never packed: it is read block by block.
+        // Never compressed, because it is read block by block.
         let write = |sink| kept_index::write(bench, &state, index, sink);
         write_packed(bench, &index.path, Compression::Plain, write)?;
     }
@@ -185,16 +187,16 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
     (part_times.output, part_times.output_threads) = (watch.elapsed(), *lock(&times));
     drop(part_times);
     let written = written(bench, &state, order)?;
-    bench.note(&Note::Written(written.clone()))?;
-    lock(&bench.told).written = Some(written.clone());
+    bench.append_record(&JournalRecord::Written(written.clone()))?;
+    lock(&bench.journal_state).written = Some(written.clone());
     Ok(written)
 }
 
-/// The sources whose outputs an earlier process has written, and a place for the others.
-fn places(bench: &Bench) -> Result<JobPlaces<'_>> {
+/// The output files of the directory, with those that an earlier process has written.
+fn output_files(bench: &Bench) -> Result<WorkerOutputFiles<'_>> {
     let sources = whole(bench)?.into_iter().filter_map(|output| output.source);
     let done = sources.map(|source| source as usize).collect();
-    Ok(JobPlaces { bench, done, fresh: Mutex::default() })
+    Ok(WorkerOutputFiles { bench, done, pending: Mutex::default() })
 }
 
 fn write_records(bench: &Bench, state: &ReadState, times: &Mutex<OutputTimes>) -> Result<()> {
@@ -203,9 +205,9 @@ fn write_records(bench: &Bench, state: &ReadState, times: &Mutex<OutputTimes>) -
     let bar = Bar::new(&*bench.observer, "write", bytes, Unit::BytesWritten);
     match &bench.spec.output {
         OutputTarget::Directory(root) => {
-            let places = places(bench)?;
-            directory(&job, &state.facts, root, &places, times, &bar)?;
-            places.complete()
+            let output_files = output_files(bench)?;
+            directory(&job, &state.facts, root, &output_files, times, &bar)?;
+            output_files.complete()
         }
         OutputTarget::File(path) => {
             write_one(bench, path, |sink| stream(&job, &state.facts, sink, times, &bar))
@@ -220,9 +222,9 @@ fn write_annotations(bench: &Bench, state: &ReadState, order: &WriteOrder) -> Re
     let annotating = || Annotating::new(bench, state, order);
     match &bench.spec.output {
         OutputTarget::Directory(_) => {
-            let places = places(bench)?;
-            annotating()?.directory(&places)?;
-            places.complete()
+            let output_files = output_files(bench)?;
+            annotating()?.directory(&output_files)?;
+            output_files.complete()
         }
         OutputTarget::File(path) => write_one(bench, path, |sink| annotating()?.stream(sink)),
         OutputTarget::Stdout => {
@@ -231,7 +233,7 @@ fn write_annotations(bench: &Bench, state: &ReadState, order: &WriteOrder) -> Re
     }
 }
 
-/// Writes one output aside, packed as its name says, unless it is there.
+/// Writes one output under its temporary name, compressed as its name says, unless it is written already.
 pub(super) fn write_one(
     bench: &Bench,
     path: &Path,
@@ -246,18 +248,18 @@ fn write_packed(
     compression: Compression,
     write: impl FnOnce(Sink) -> Result<Complete>,
 ) -> Result<()> {
-    let is_noted = lock(&bench.told).outputs.iter().any(|output| output.path == path);
-    if is_noted && whole(bench)?.iter().any(|output| output.path == path) {
+    let is_journaled = lock(&bench.journal_state).outputs.iter().any(|output| output.path == path);
+    if is_journaled && whole(bench)?.iter().any(|output| output.path == path) {
         return Ok(());
     }
     let like = likeness(bench, path)?;
     let complete = write(sink(bench, path, compression, like)?)?;
-    let Some(output) = note_of(None, complete)? else { return Ok(()) };
+    let Some(output) = journaled_output(None, complete)? else { return Ok(()) };
     if let Some(aside) = output.aside.file() {
         sync_folder(folder_of(aside))?;
     }
-    lock(&bench.told).outputs.push(output.clone());
-    bench.note(&Note::Outputs(vec![output]))
+    lock(&bench.journal_state).outputs.push(output.clone());
+    bench.append_record(&JournalRecord::Outputs(vec![output]))
 }
 
 fn write_bad_list(bench: &Bench, state: &ReadState) -> Result<()> {
@@ -286,14 +288,15 @@ fn write_bad_list(bench: &Bench, state: &ReadState) -> Result<()> {
     })
 }
 
-/// What the coordinator hears.
+/// The report to the coordinator.
 fn written(bench: &Bench, state: &ReadState, order: &WriteOrder) -> Result<Written> {
     let items: u64 = state.facts.iter().map(|facts| facts.items).sum();
     let gone: u64 = state.facts.iter().map(|facts| facts.dropped.count()).sum();
-    let gone_otherwise = |facts: &ChunkFacts| facts.places - facts.items - facts.exempt;
-    // Bad records, and those without a key, are marked as gone, too.
+    let gone_otherwise = |facts: &ChunkFacts| facts.id_count - facts.items - facts.exempt;
+    // Bad records, and those without a key, are marked as dropped, too.
     let dropped = gone - state.facts.iter().map(gone_otherwise).sum::<u64>();
-    let repeats = bench.spec.tells_files.then(|| repeats::told(bench, state, order)).transpose()?;
+    let repeats =
+        bench.spec.reports_files.then(|| repeats::totals(bench, state, order)).transpose()?;
     let part = Part { repeats, ..part(bench, state)? };
     let detail = serde_json::to_vec(&part).context("part of the summary")?;
     Ok(Written { kept: items - dropped, dropped, detail })
@@ -304,13 +307,14 @@ fn part(bench: &Bench, state: &ReadState) -> Result<Part> {
     let times = lock(&bench.times);
     let (local, output) = (times.local_threads, times.output_threads);
     let since_read = bench.clocks.0.elapsed().saturating_sub(times.read_at);
-    let exchange = since_read.saturating_sub(times.ask).saturating_sub(times.output);
-    let asked = lock(&bench.told).asked.clone().map(|asked| asked.filters).unwrap_or_default();
+    let exchange = since_read.saturating_sub(times.query).saturating_sub(times.output);
+    let asked =
+        lock(&bench.journal_state).asked.clone().map(|asked| asked.filters).unwrap_or_default();
     let phases = [
         ("open", times.open),
         ("local", times.local),
         ("exchange", exchange),
-        ("ask", times.ask),
+        ("ask", times.query),
         ("output", times.output),
     ];
     let asks = !asked.is_empty();
@@ -328,17 +332,17 @@ fn part(bench: &Bench, state: &ReadState) -> Result<Part> {
         *bad_by_cause.entry(bad.cause.name().into_owned()).or_default() += 1;
     }
     let groups =
-        bench.spec.reports_kept().then(|| group_reports::told(bench, state)).transpose()?;
+        bench.spec.reports_kept().then(|| group_reports::totals(bench, state)).transpose()?;
     Ok(Part {
         inputs: bench.spec.inputs.clone(),
         bad_by_cause,
         exempt: state.facts.iter().map(|facts| facts.exempt).sum(),
         left_out: state.facts.iter().map(|facts| facts.left_out).sum(),
         early_drops: state.facts.iter().map(|facts| facts.early_drops).sum(),
-        reference_drops: lock(&bench.settling).reference_drops
+        reference_drops: lock(&bench.decided_cells).reference_drops
             + asked.iter().map(|asked| asked.dropped).sum::<u64>(),
         asked,
-        resumed: lock(&bench.told).resumed,
+        resumed: lock(&bench.journal_state).resumed,
         threads: bench.threads,
         rss_bytes_max: rss_bytes_max(),
         scratch_bytes_max: bench.scratch_bytes(),
@@ -351,20 +355,20 @@ fn part(bench: &Bench, state: &ReadState) -> Result<Part> {
     })
 }
 
-/// Puts all outputs under their names; those that are there already stay.
+/// Renames all outputs to their names; an output that has its name already is left as it is.
 pub(super) fn commit(bench: &Bench) -> Result<()> {
     let _alone = lock(&bench.outputs);
-    let mut told = lock(&bench.told);
-    if !told.committing {
-        bench.note(&Note::Committing)?;
-        told.committing = true;
+    let mut journal_state = lock(&bench.journal_state);
+    if !journal_state.committing {
+        bench.append_record(&JournalRecord::Committing)?;
+        journal_state.committing = true;
     }
-    // Of outputs that were written twice the last one counts, and both are the same.
-    let last: BTreeMap<&Path, &OutputNote> =
-        told.outputs.iter().map(|output| (&*output.path, output)).collect();
+    // An output may have been written twice, with equal content; the last one counts.
+    let last: BTreeMap<&Path, &JournaledOutput> =
+        journal_state.outputs.iter().map(|output| (&*output.path, output)).collect();
     uploads::commit(&bench.spec, &last.into_values().collect::<Vec<_>>())?;
     let mut folders: BTreeMap<&Path, OutputFolder> = BTreeMap::new();
-    for OutputNote { aside, path, .. } in &told.outputs {
+    for JournaledOutput { aside, path, .. } in &journal_state.outputs {
         let Some(aside) = aside.file() else { continue };
         let folder = match folders.entry(folder_of(path)) {
             Entry::Occupied(open) => open.into_mut(),
@@ -394,12 +398,16 @@ fn put_in_place(bench: &Bench, folder: &OutputFolder, aside: &Path, path: &Path)
 }
 
 /// Removes outputs that will never be committed.
-pub(super) fn forget(told: &mut Told, stores: &ObjectStores, roots: Option<&Roots>) {
-    if told.committing {
+pub(super) fn forget(
+    journal_state: &mut JournalState,
+    stores: &ObjectStores,
+    roots: Option<&Roots>,
+) {
+    if journal_state.committing {
         return;
     }
-    uploads::abort_all(told, stores);
-    for aside in told.outputs.iter().filter_map(|output| output.aside.file()) {
+    uploads::abort_all(journal_state, stores);
+    for aside in journal_state.outputs.iter().filter_map(|output| output.aside.file()) {
         let folder = OutputFolder::of(roots, aside);
         let _ = folder.map(|folder| folder.remove(aside));
     }

@@ -1,4 +1,4 @@
-//! Where jobs of tests live: the inputs of three workers, and what is made of them.
+//! The fixture of tests: the inputs of three workers, and jobs over them.
 
 use super::super::best::BestField;
 use super::super::object_inputs::ObjectStores;
@@ -18,14 +18,14 @@ use umbel_records::Granularity;
 pub(super) const WORKERS: u16 = 3;
 
 /// A directory with three workers' inputs.
-pub(super) struct Place {
+pub(super) struct Fixture {
     root: TempDir,
 }
 
-impl Place {
+impl Fixture {
     pub(super) fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let place = Self { root };
+        let fixture = Self { root };
         let mut number = 7u32;
         for worker in 0..WORKERS {
             for (file, lines) in [("a.jsonl", 300), ("b.jsonl", 20), ("c.jsonl", 1)] {
@@ -35,12 +35,12 @@ impl Place {
                     let (id, score) = (number >> 23, number >> 9 & 7);
                     text.push_str(&format!("{{\"id\": {id}, \"score\": {score}}}\n"));
                 }
-                let path = place.path(&format!("in{worker}/{file}"));
+                let path = fixture.path(&format!("in{worker}/{file}"));
                 std::fs::create_dir_all(path.parent().unwrap()).unwrap();
                 std::fs::write(path, text).unwrap();
             }
         }
-        place
+        fixture
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -92,7 +92,7 @@ impl Place {
             save_index: None,
             summary: Some(self.path(&format!("{}.json", output.trim_end_matches('/')))),
             page: None,
-            tells_files: true,
+            reports_files: true,
             level,
             keep,
             filter: FilterChoice::Auto,
