@@ -5,7 +5,7 @@
 //!   worker 0                              worker 1
 //!   coordinating ◄── control (one line each worker) ──► working
 //!   working                                             working
-//!     exchanger ─ lanes ◄── frames (a stream a pair and direction) ──► lanes ─ exchanger
+//!     exchanger ─ tasks ◄── frames (a stream a pair and direction) ──► tasks ─ exchanger
 //!     workshop                                          workshop
 //! ```
 //!
@@ -16,19 +16,19 @@
 //! | `host` | the workers of a process behind one service |
 //! | `coordinating`, `working` | drive the two machines of a job |
 //! | `control` | a worker's line to the coordinator |
-//! | `exchanger`, `lane`, `overseer` | an attempt at the exchange: its lanes, and who watches them |
+//! | `exchanger`, `cell_task`, `overseer` | an attempt at the exchange: its tasks, and who watches them |
 //! | `tallier` | counts the groups, once all cells are settled |
 //! | `outgoing`, `incoming`, `packing` | frames between workers |
 //! | `wire`, `marks` | bytes on the network and in the journal |
 //! | `observer` | who is told how a job goes |
 //! | `ledger` | the jobs of a cluster on this node |
 
+mod cell_task;
 mod control;
 mod coordinating;
 mod exchanger;
 mod host;
 mod incoming;
-mod lane;
 mod ledger;
 mod limits;
 mod marks;

@@ -1,14 +1,14 @@
-//! The data of a worker on files, as a node or a member of a job drives it.
+//! Adapts the data of a worker on files to the interface of the driver, a node or a member of a job.
 
 use crate::commands::dedup::page_of;
 use std::sync::Arc;
 use umbel_dedup::{DedupError, FileWorkshop, chain_text};
 use umbel_dedup_engine::job::{
-    CellSet, Counts, Forecast, JobResult, ReadOrder, TallyOrder, WriteOrder, Written,
+    CellSet, Counts, Forecast, GroupCountOrder, JobResult, ReadOrder, WriteOrder, Written,
 };
 use umbel_dedup_engine::{
-    Claim, Drops, Entry, ExchangeReport, Group, Item, Place, PlaceRange, Rank, RecordPart, Suspect,
-    WorkerId,
+    Claim, Drops, Entry, ExchangeReport, Group, Item, Rank, RecordId, RecordPart, RecordRange,
+    Suspect, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 use umbel_node::jobs::{Workshop, WorkshopError};
@@ -28,7 +28,7 @@ fn explained<T>(outcome: Result<T, DedupError>) -> Outcome<T> {
 }
 
 impl AsWorkshop {
-    /// Does what takes long on a thread of its own, which [`Workshop::end`] waits for.
+    /// Does slow work on a thread of its own, for which [`Workshop::end`] waits.
     fn apart<T: Send + 'static>(
         &self,
         work: impl FnOnce(&FileWorkshop) -> Result<T, DedupError> + Send + 'static,
@@ -48,15 +48,15 @@ impl AsWorkshop {
 
 impl Workshop for AsWorkshop {
     fn marks(&self) -> Outcome<Vec<Vec<u8>>> {
-        Ok(self.0.marks())
+        Ok(self.0.job_records())
     }
 
     fn mark(&self, mark: &[u8]) -> Outcome<()> {
-        explained(self.0.mark(mark))
+        explained(self.0.append_job_record(mark))
     }
 
     fn mark_end(&self, mark: &[u8]) -> Outcome<()> {
-        explained(self.0.mark_end(mark))
+        explained(self.0.append_end_record(mark))
     }
 
     fn forecast(&self) -> Outcome<Forecast> {
@@ -84,7 +84,7 @@ impl Workshop for AsWorkshop {
     }
 
     fn settle(&self, cell: u32, drops: Drops) -> Outcome<()> {
-        explained(self.0.settle(cell, &drops))
+        explained(self.0.record_drops(cell, &drops))
     }
 
     fn seal(&self, report: &ExchangeReport) -> Outcome<()> {
@@ -110,22 +110,22 @@ impl Workshop for AsWorkshop {
         explained(self.0.items(cell))
     }
 
-    fn gather(&self, _: TallyOrder) -> PortFuture<'_, Outcome<Vec<u64>>> {
+    fn gather(&self, _: GroupCountOrder) -> PortFuture<'_, Outcome<Vec<u64>>> {
         // At once: what an attempt before has left running must not forget what this one learns.
         let begun = self.0.forget_groups();
         self.apart(move |workshop| begun.and_then(|()| workshop.gather()))
     }
 
-    fn claims(&self, range: PlaceRange) -> Outcome<Vec<Claim>> {
+    fn claims(&self, range: RecordRange) -> Outcome<Vec<Claim>> {
         explained(self.0.claims(range))
     }
 
-    fn parts(&self, places: &[Place]) -> Outcome<Vec<RecordPart>> {
+    fn parts(&self, places: &[RecordId]) -> Outcome<Vec<RecordPart>> {
         explained(self.0.parts(places))
     }
 
-    fn learn(&self, keeper: WorkerId, groups: Vec<Group>) -> Outcome<()> {
-        explained(self.0.learn(keeper, &groups))
+    fn learn(&self, owner: WorkerId, groups: Vec<Group>) -> Outcome<()> {
+        explained(self.0.learn(owner, &groups))
     }
 
     fn seal_groups(&self) -> Outcome<Vec<u8>> {

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Code, Status};
 use umbel_dedup_engine::WorkerId;
-use umbel_dedup_engine::job::{Order, Word};
+use umbel_dedup_engine::job::{Order, WorkerMessage};
 use umbel_proto::v1::JobWord;
 use umbel_proto::v1::job_control_client::JobControlClient;
 
@@ -138,7 +138,7 @@ impl LineKeeper {
                     },
                     None => break Status::unavailable("the coordinator ended the line"),
                 },
-                body = spoken.recv() => match body.map(|body| decode::<Word>(&body)) {
+                body = spoken.recv() => match body.map(|body| decode::<WorkerMessage>(&body)) {
                     Some(Ok(word)) => {
                         let heard = Heard::Word { worker, line: number, word };
                         if coordinator.send(heard).await.is_err() {

@@ -9,7 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout_at
 use tonic::Status;
 use umbel_dedup_engine::WorkerId;
 use umbel_dedup_engine::job::{
-    JobCoordinator, JobFailure, JobInput, JobOutput, JobResult, Order, Word,
+    JobCoordinator, JobFailure, JobInput, JobOutput, JobResult, Order, WorkerMessage,
 };
 use umbel_step::Outbox;
 
@@ -24,7 +24,7 @@ pub(super) enum Heard {
     /// A worker wants a line.
     Connect { worker: WorkerId, incarnation: u64, reply: oneshot::Sender<Result<Line, Status>> },
     /// A worker said this.
-    Word { worker: WorkerId, line: u64, word: Word },
+    Word { worker: WorkerId, line: u64, word: WorkerMessage },
     /// A line broke.
     Ended { worker: WorkerId, line: u64 },
     /// The user wants the job to end.
@@ -126,13 +126,15 @@ impl Coordinating {
                 // A caller that has gone will call again.
                 let _ = reply.send(self.connect(worker, incarnation));
             }
-            Heard::Word { worker, line, word: Word::Ended } if self.is_current(worker, line) => {
+            Heard::Word { worker, line, word: WorkerMessage::Ended }
+                if self.is_current(worker, line) =>
+            {
                 // It waits for the end of its line, and needs no other.
                 self.seats[worker.index()].owes_word = false;
                 self.hang_up(worker);
             }
             Heard::Word { worker, line, word } if self.is_current(worker, line) => {
-                self.step(JobInput::Word(worker, word)).await;
+                self.step(JobInput::Message(worker, word)).await;
             }
             Heard::Ended { worker, line } if self.is_current(worker, line) => {
                 self.hang_up(worker);
@@ -201,11 +203,11 @@ impl Coordinating {
             self.machine.step(input, &mut out);
             for output in out.take() {
                 let carried_out = match output {
-                    JobOutput::Mark(mark) if mark.is_end() => {
+                    JobOutput::Journal(mark) if mark.is_end() => {
                         self.workshop.mark_end(&coordinator_mark(&mark))
                     }
-                    JobOutput::Mark(mark) => self.workshop.mark(&coordinator_mark(&mark)),
-                    JobOutput::Tell(worker, order) => {
+                    JobOutput::Journal(mark) => self.workshop.mark(&coordinator_mark(&mark)),
+                    JobOutput::Send(worker, order) => {
                         inputs.extend(self.tell(worker, &order));
                         Ok(())
                     }
@@ -243,8 +245,8 @@ impl Coordinating {
                     "an order of {bytes} bytes for it is too large: report what is kept of fewer \
                      files at once"
                 );
-                let word = Word::Failed { cause, resumable: false };
-                return Some(JobInput::Word(worker, word));
+                let word = WorkerMessage::Failed { cause, resumable: false };
+                return Some(JobInput::Message(worker, word));
             }
         };
         if orders.try_send(body).is_ok() {

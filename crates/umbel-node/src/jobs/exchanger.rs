@@ -1,17 +1,17 @@
-//! The exchange of a worker, attempt by attempt: lanes, streams of frames, and who watches them.
+//! The exchange of a worker, attempt by attempt: tasks, streams of frames, and who watches them.
 
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use umbel_dedup_engine::job::{CellSet, TallyOrder, WorkerEvent};
-use umbel_dedup_engine::{JobShape, Plan, SampleOrder, Tally, TallyShape, Worker};
+use umbel_dedup_engine::job::{CellSet, GroupCountOrder, WorkerEvent};
+use umbel_dedup_engine::{GroupCountShape, GroupCounter, JobShape, Plan, SampleOrder, Worker};
 use umbel_step::planted::{self, Planted};
 
 use super::JobProgress;
+use super::cell_task::{CellProgress, CellTask, CellTaskEvent, CellTaskInput};
 use super::incoming::{Inboxes, Inlet, Ready};
-use super::lane::{Course, Lane, LaneEvent, LaneInput};
-use super::limits::{LANE_FRAMES_WAITING_MAX, LANES_MAX};
+use super::limits::{CELL_TASKS_MAX, LANE_FRAMES_WAITING_MAX};
 use super::observer::JobObserver;
 use super::outgoing::{PeerQueues, Reach};
 use super::overseer::{Figures, Overseer};
@@ -25,7 +25,7 @@ pub(super) struct Exchanger {
     pub(super) observer: Arc<dyn JobObserver>,
     pub(super) runtime: tokio::runtime::Handle,
     /// Lanes of every attempt, 1 at least.
-    pub(super) lanes: u32,
+    pub(super) cell_tasks: u32,
     pub(super) inlet: Arc<watch::Sender<Inlet>>,
     /// To the worker's driver.
     pub(super) events: mpsc::UnboundedSender<WorkerEvent>,
@@ -34,9 +34,9 @@ pub(super) struct Exchanger {
 
 /// An attempt that is under way. Dropping it ends all its tasks.
 pub(super) struct Running {
-    lanes: Vec<mpsc::Sender<LaneInput>>,
+    cell_tasks: Vec<mpsc::Sender<CellTaskInput>>,
     queues: Arc<PeerQueues>,
-    lane_events: mpsc::UnboundedSender<LaneEvent>,
+    cell_task_events: mpsc::UnboundedSender<CellTaskEvent>,
     /// The frames that count groups, until that is begun.
     tally: Option<mpsc::Receiver<TallyFrame>>,
     figures: Arc<Figures>,
@@ -50,7 +50,7 @@ impl Exchanger {
         self.end().await?;
         self.inlet.send_replace(Inlet::of_attempt(attempt));
         let (settled, _) = self.workshop.sealed()?;
-        Ok(WorkerEvent::Stopped { attempt, settled })
+        Ok(WorkerEvent::Stopped { attempt, decided: settled })
     }
 
     /// Ends what is under way, and makes durable what it has settled.
@@ -59,7 +59,7 @@ impl Exchanger {
         // Who has brought frames stays known: nobody brings more of them in this attempt.
         self.inlet.send_modify(|inlet| {
             inlet.ready = Ready::Nothing;
-            inlet.lanes = None;
+            inlet.cell_tasks = None;
         });
         running.tasks.shutdown().await;
         if running.is_exchanging && !planted::on(Planted::UnsealedTold) {
@@ -79,8 +79,9 @@ impl Exchanger {
         let own = shape.sample_range(self.reach.identity.worker.0.into());
         let references = self.workshop.references(own)?;
         let running = self.running(attempt, shape)?;
-        // A lane that is gone has said why.
-        let _ = running.lanes[0].send(LaneInput::Sample { order, lists, references }).await;
+        // A task that is gone has said why.
+        let _ =
+            running.cell_tasks[0].send(CellTaskInput::Sample { order, lists, references }).await;
         self.inlet.send_modify(|inlet| inlet.ready = Ready::Sample);
         Ok(())
     }
@@ -94,8 +95,8 @@ impl Exchanger {
     ) -> Result<(), WorkshopError> {
         let running = self.running(attempt, plan.shape)?;
         running.is_exchanging = true;
-        for lane in &running.lanes {
-            let _ = lane.send(LaneInput::Begin(Box::new(plan), settled.clone())).await;
+        for cell_task in &running.cell_tasks {
+            let _ = cell_task.send(CellTaskInput::Begin(Box::new(plan), settled.clone())).await;
         }
         let cells = (settled.count(), plan.shape.cells().get());
         self.inlet.send_modify(|inlet| inlet.ready = Ready::Everything);
@@ -104,12 +105,16 @@ impl Exchanger {
     }
 
     /// Counts the groups, once all cells are settled, and answers all who do.
-    pub(super) fn tally(&mut self, attempt: u32, order: TallyOrder) -> Result<(), WorkshopError> {
+    pub(super) fn tally(
+        &mut self,
+        attempt: u32,
+        order: GroupCountOrder,
+    ) -> Result<(), WorkshopError> {
         let identity = &self.reach.identity;
         let (me, job) = (identity.worker, identity.job);
-        let TallyOrder { chunk_bases, tells_sizes, names_parts } = order.clone();
-        let shape = TallyShape { job, attempt, chunk_bases, tells_sizes, names_parts };
-        let machine = Tally::new(me, shape)
+        let GroupCountOrder { chunk_bases, sends_sizes, names_parts } = order.clone();
+        let shape = GroupCountShape { job, attempt, chunk_bases, sends_sizes, names_parts };
+        let machine = GroupCounter::new(me, shape)
             .map_err(|error| WorkshopError { cause: error.to_string(), resumable: false })?;
         let Some(running) = &mut self.running else { return Ok(()) };
         let Some(inbox) = running.tally.take() else { return Ok(()) };
@@ -119,11 +124,11 @@ impl Exchanger {
             order,
             workshop: Arc::clone(&self.workshop),
             queues: Arc::clone(&running.queues),
-            events: running.lane_events.clone(),
+            events: running.cell_task_events.clone(),
             inbox,
         };
         // Without an overseer the attempt is over.
-        let _ = running.lane_events.send(LaneEvent::Tallying);
+        let _ = running.cell_task_events.send(CellTaskEvent::Tallying);
         running.tasks.spawn_on(tallier.run(), &self.runtime);
         self.inlet.send_modify(|inlet| inlet.ready = Ready::Tally);
         Ok(())
@@ -139,34 +144,34 @@ impl Exchanger {
     }
 
     fn start(&self, attempt: u32, shape: JobShape) -> Result<Running, WorkshopError> {
-        let lane_count = self.lanes.clamp(1, LANES_MAX);
+        let cell_task_count = self.cell_tasks.clamp(1, CELL_TASKS_MAX);
         let (settled, base) = self.workshop.sealed()?;
-        let figures = Arc::new(Figures::new(base, lane_count));
+        let figures = Arc::new(Figures::new(base, cell_task_count));
         let (events, heard) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
         let queues = PeerQueues::open(&self.reach, attempt, &events, &mut tasks, &self.runtime);
         let queues = Arc::new(queues);
         let me = self.reach.identity.worker;
-        let mut lanes = Vec::new();
-        for number in 0..lane_count {
+        let mut cell_tasks = Vec::new();
+        for number in 0..cell_task_count {
             let (inbox, received) = mpsc::channel(LANE_FRAMES_WAITING_MAX);
-            lanes.push(inbox);
+            cell_tasks.push(inbox);
             let machine = Worker::new(me, shape, self.reach.identity.job)
                 .map_err(|error| WorkshopError { cause: error.to_string(), resumable: false })?
                 .in_attempt(attempt);
-            let lane = Lane {
+            let cell_task = CellTask {
                 me,
                 number,
-                lanes: lane_count,
+                cell_tasks: cell_task_count,
                 machine,
                 workshop: Arc::clone(&self.workshop),
                 queues: Arc::clone(&queues),
                 events: events.clone(),
-                figures: figures.of_lane(number),
+                figures: figures.of_cell_task(number),
                 inbox: received,
-                course: Course::new(),
+                progress: CellProgress::new(),
             };
-            tasks.spawn_on(lane.run(), &self.runtime);
+            tasks.spawn_on(cell_task.run(), &self.runtime);
         }
         let overseer = Overseer {
             attempt,
@@ -175,17 +180,22 @@ impl Exchanger {
             workshop: Arc::clone(&self.workshop),
             observer: Arc::clone(&self.observer),
             figures: Arc::clone(&figures),
-            lanes: lanes.clone(),
+            cell_tasks: cell_tasks.clone(),
             events: self.events.clone(),
         };
         tasks.spawn_on(overseer.run(heard), &self.runtime);
         let (tally, tallied) = mpsc::channel(LANE_FRAMES_WAITING_MAX);
-        let lane_events = events.clone();
-        let inboxes =
-            Inboxes { shape, lanes: lanes.clone(), queues: Arc::clone(&queues), tally, events };
+        let cell_task_events = events.clone();
+        let inboxes = Inboxes {
+            shape,
+            cell_tasks: cell_tasks.clone(),
+            queues: Arc::clone(&queues),
+            tally,
+            events,
+        };
         let inboxes = Arc::new(inboxes);
-        self.inlet.send_modify(|inlet| inlet.lanes = Some(inboxes));
+        self.inlet.send_modify(|inlet| inlet.cell_tasks = Some(inboxes));
         let (tally, is_exchanging) = (Some(tallied), false);
-        Ok(Running { lanes, queues, lane_events, tally, figures, tasks, is_exchanging })
+        Ok(Running { cell_tasks, queues, cell_task_events, tally, figures, tasks, is_exchanging })
     }
 }

@@ -32,11 +32,11 @@ type Answers<T> = Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Status>> + S
 /// all its members share the server.
 #[derive(Default)]
 pub struct JobHost {
-    doors: Mutex<BTreeMap<u64, Arc<Door>>>,
+    endpoints: Mutex<BTreeMap<u64, Arc<WorkerEndpoint>>>,
 }
 
 /// Where others reach a worker.
-pub(super) struct Door {
+pub(super) struct WorkerEndpoint {
     pub(super) identity: Arc<Identity>,
     pub(super) runtime: tokio::runtime::Handle,
     pub(super) inlet: Arc<watch::Sender<Inlet>>,
@@ -44,18 +44,18 @@ pub(super) struct Door {
     pub(super) coordinator: Option<mpsc::Sender<Heard>>,
 }
 
-/// Keeps a door open; dropping it closes the door.
-pub(super) struct Opened {
+/// Keeps an endpoint open; dropping it closes it.
+pub(super) struct OpenEndpoint {
     host: Arc<JobHost>,
-    door: Arc<Door>,
+    endpoint: Arc<WorkerEndpoint>,
 }
 
-impl Drop for Opened {
+impl Drop for OpenEndpoint {
     fn drop(&mut self) {
-        let mut doors = self.host.lock();
-        let job = self.door.identity.job;
-        if doors.get(&job).is_some_and(|door| Arc::ptr_eq(door, &self.door)) {
-            doors.remove(&job);
+        let mut endpoints = self.host.lock();
+        let job = self.endpoint.identity.job;
+        if endpoints.get(&job).is_some_and(|endpoint| Arc::ptr_eq(endpoint, &self.endpoint)) {
+            endpoints.remove(&job);
         }
     }
 }
@@ -83,33 +83,36 @@ impl JobHost {
     }
 
     /// Lets others reach a worker; `None` if the process has a worker of the job already.
-    pub(super) fn open(self: &Arc<Self>, door: Door) -> Option<Opened> {
-        let mut doors = self.lock();
-        if doors.contains_key(&door.identity.job) {
+    pub(super) fn open(self: &Arc<Self>, endpoint: WorkerEndpoint) -> Option<OpenEndpoint> {
+        let mut endpoints = self.lock();
+        if endpoints.contains_key(&endpoint.identity.job) {
             return None;
         }
-        let door = Arc::new(door);
-        doors.insert(door.identity.job, Arc::clone(&door));
-        Some(Opened { host: Arc::clone(self), door })
+        let endpoint = Arc::new(endpoint);
+        endpoints.insert(endpoint.identity.job, Arc::clone(&endpoint));
+        Some(OpenEndpoint { host: Arc::clone(self), endpoint })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Door>>> {
-        self.doors.lock().expect("nothing panics while it holds the table of jobs")
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<WorkerEndpoint>>> {
+        self.endpoints.lock().expect("nothing panics while it holds the table of jobs")
     }
 
-    /// The door that a caller means, if it may pass.
-    fn enter<T>(&self, request: &Request<T>) -> Result<(Arc<Door>, JobHello, WorkerId), Status> {
+    /// The endpoint that a caller means, if it may pass.
+    fn enter<T>(
+        &self,
+        request: &Request<T>,
+    ) -> Result<(Arc<WorkerEndpoint>, JobHello, WorkerId), Status> {
         let hello = hello_of(request.metadata())?;
-        let door = self.lock().get(&hello.job).cloned();
-        let door = door.ok_or_else(|| {
+        let endpoint = self.lock().get(&hello.job).cloned();
+        let endpoint = endpoint.ok_or_else(|| {
             Status::not_found(format!("no worker of job {:016x} is here", hello.job))
         })?;
         let connection = request.extensions().get::<PeerIdentity>();
-        let from = door.identity.check(&hello, connection).inspect_err(|status| {
+        let from = endpoint.identity.check(&hello, connection).inspect_err(|status| {
             let cause = status.message();
             tracing::warn!(job = hello.job, worker = hello.worker, cause, "a worker was refused");
         })?;
-        Ok((door, hello, from))
+        Ok((endpoint, hello, from))
     }
 }
 
@@ -126,14 +129,14 @@ impl JobControl for JobService {
         &self,
         request: Request<Streaming<JobWord>>,
     ) -> Result<Response<Self::ControlStream>, Status> {
-        let (door, hello, worker) = self.host.enter(&request)?;
-        let coordinator = door.coordinator.clone().ok_or_else(|| {
-            let here = door.identity.worker.0;
+        let (endpoint, hello, worker) = self.host.enter(&request)?;
+        let coordinator = endpoint.coordinator.clone().ok_or_else(|| {
+            let here = endpoint.identity.worker.0;
             Status::failed_precondition(format!("worker {here} is here, worker 0 coordinates"))
         })?;
         let line = connect(&coordinator, worker, hello.incarnation).await?;
         let words = request.into_inner();
-        door.runtime.spawn(read_words(words, worker, line.number, coordinator));
+        endpoint.runtime.spawn(read_words(words, worker, line.number, coordinator));
         let orders = beating(line.orders, |body| Ok(JobOrder { body }));
         Ok(Response::new(Box::pin(orders)))
     }
@@ -147,9 +150,9 @@ impl JobExchange for JobService {
         &self,
         request: Request<Streaming<JobFrames>>,
     ) -> Result<Response<Self::FramesStream>, Status> {
-        let (door, hello, from) = self.host.enter(&request)?;
-        let worker = door.identity.worker;
-        if !door.identity.grid().are_neighbours(worker, from) {
+        let (endpoint, hello, from) = self.host.enter(&request)?;
+        let worker = endpoint.identity.worker;
+        if !endpoint.identity.grid().are_neighbours(worker, from) {
             return Err(Status::failed_precondition(format!(
                 "worker {} and worker {} have neither row nor column in common, and so no stream: \
                  bring all workers to one release",
@@ -157,7 +160,7 @@ impl JobExchange for JobService {
             )));
         }
         let carries = if hello.passed_on { Carries::PassedOn } else { Carries::Own };
-        if carries == Carries::PassedOn && door.identity.route == Route::Direct {
+        if carries == Carries::PassedOn && endpoint.identity.route == Route::Direct {
             return Err(Status::failed_precondition(format!(
                 "worker {} passes frames on to worker {} in a job without a grid: bring all workers \
                  to one release",
@@ -166,7 +169,7 @@ impl JobExchange for JobService {
         }
         let frames = request.into_inner();
         let sender = (from, carries);
-        let answer = accept(&door.inlet, sender, hello.attempt, frames, &door.runtime)?;
+        let answer = accept(&endpoint.inlet, sender, hello.attempt, frames, &endpoint.runtime)?;
         let answers = futures_util::stream::unfold(answer, async |mut answer| {
             answer.recv().await.map(|item| (item, answer))
         });

@@ -1,4 +1,4 @@
-//! Frames from other workers, to the lanes of the attempt that they belong to.
+//! Frames from other workers, to the tasks of the attempt that they belong to.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -9,13 +9,13 @@ use umbel_dedup_engine::job::CellWindow;
 use umbel_dedup_engine::{Frame, FrameKind, JobShape, WorkerId};
 use umbel_proto::v1::{JobFrames, JobFramesEnd};
 
-use super::lane::{LaneEvent, LaneInput};
+use super::cell_task::{CellTaskEvent, CellTaskInput};
 use super::outgoing::{Arrival, PeerQueues};
 use super::packing::Unpacker;
 use super::tallier::TallyFrame;
 use super::wire::{Carries, error_text, status_text};
 
-/// Which frames the lanes are ready for. Others wait in their streams.
+/// Which frames the tasks are ready for. Others wait in their streams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Ready {
     Nothing,
@@ -30,7 +30,7 @@ pub(super) enum Ready {
 pub(super) struct Inlet {
     pub(super) attempt: u32,
     pub(super) ready: Ready,
-    pub(super) lanes: Option<Arc<Inboxes>>,
+    pub(super) cell_tasks: Option<Arc<Inboxes>>,
     /// Who has opened a stream in this attempt, and for what.
     pub(super) senders: Arc<Mutex<BTreeSet<(WorkerId, Carries)>>>,
 }
@@ -38,17 +38,17 @@ pub(super) struct Inlet {
 /// Where the frames of an attempt go.
 pub(super) struct Inboxes {
     pub(super) shape: JobShape,
-    pub(super) lanes: Vec<mpsc::Sender<LaneInput>>,
+    pub(super) cell_tasks: Vec<mpsc::Sender<CellTaskInput>>,
     /// For frames that are others'.
     pub(super) queues: Arc<PeerQueues>,
     pub(super) tally: mpsc::Sender<TallyFrame>,
-    pub(super) events: mpsc::UnboundedSender<LaneEvent>,
+    pub(super) events: mpsc::UnboundedSender<CellTaskEvent>,
 }
 
 impl Inlet {
     /// Takes no frames.
     pub(super) fn of_attempt(attempt: u32) -> Self {
-        Self { attempt, ready: Ready::Nothing, lanes: None, senders: Arc::default() }
+        Self { attempt, ready: Ready::Nothing, cell_tasks: None, senders: Arc::default() }
     }
 }
 
@@ -82,7 +82,8 @@ pub(super) fn accept(
     let (ending, answer) = mpsc::channel(1);
     runtime.spawn(async move {
         let mut present = watched.clone();
-        let mut reader = Reader { neighbour: from, carries, attempt, inlet: watched, lanes: None };
+        let mut reader =
+            Reader { neighbour: from, carries, attempt, inlet: watched, cell_tasks: None };
         let cause = tokio::select! {
             cause = reader.read(frames) => cause,
             // An error is a worker that has ended.
@@ -93,7 +94,8 @@ pub(super) fn accept(
             () = ending.closed() => "its stream broke".to_owned(),
         };
         if let Some(inboxes) = reader.present(Ready::Nothing) {
-            let _ = inboxes.events.send(LaneEvent::Trouble { peer: from, cause: cause.clone() });
+            let _ =
+                inboxes.events.send(CellTaskEvent::Trouble { peer: from, cause: cause.clone() });
         }
         let _ = ending.try_send(Err(Status::aborted(cause)));
     });
@@ -105,7 +107,7 @@ struct Reader {
     carries: Carries,
     attempt: u32,
     inlet: watch::Receiver<Inlet>,
-    lanes: Option<(Ready, Arc<Inboxes>)>,
+    cell_tasks: Option<(Ready, Arc<Inboxes>)>,
 }
 
 impl Reader {
@@ -149,44 +151,45 @@ impl Reader {
     async fn take(&mut self, from: WorkerId, frame: Vec<u8>) -> Result<(), String> {
         let (kind, cell) = Frame::peek(&frame).map_err(|error| error.to_string())?;
         let gone = || "the attempt is over".to_owned();
-        if kind.is_of_tally() {
+        if kind.is_group_count() {
             let inbox = self.wait(Ready::Tally).await?.tally.clone();
             return inbox.send((from, frame)).await.map_err(|_| gone());
         }
         let is_sample = kind == FrameKind::Sample;
         let inboxes = self.wait(if is_sample { Ready::Sample } else { Ready::Everything }).await?;
-        let lanes = u32::try_from(inboxes.lanes.len()).expect("a handful of lanes");
-        let lane = if is_sample { 0 } else { CellWindow::lane_of(inboxes.shape, cell, lanes) };
-        let inbox = inboxes.lanes[lane as usize].clone();
-        inbox.send(LaneInput::Frame(from, frame)).await.map_err(|_| gone())
+        let cell_tasks = u32::try_from(inboxes.cell_tasks.len()).expect("a handful of tasks");
+        let cell_task =
+            if is_sample { 0 } else { CellWindow::task_of(inboxes.shape, cell, cell_tasks) };
+        let inbox = inboxes.cell_tasks[cell_task as usize].clone();
+        inbox.send(CellTaskInput::Frame(from, frame)).await.map_err(|_| gone())
     }
 
-    /// Waits until there are lanes, and they are ready for a kind of frames.
+    /// Waits until there are tasks, and they are ready for a kind of frames.
     async fn wait(&mut self, needed: Ready) -> Result<Arc<Inboxes>, String> {
-        if let Some((ready, inboxes)) = &self.lanes
+        if let Some((ready, inboxes)) = &self.cell_tasks
             && *ready >= needed
         {
             return Ok(Arc::clone(inboxes));
         }
         let attempt = self.attempt;
         let is_due = |inlet: &Inlet| {
-            inlet.attempt != attempt || (inlet.lanes.is_some() && inlet.ready >= needed)
+            inlet.attempt != attempt || (inlet.cell_tasks.is_some() && inlet.ready >= needed)
         };
         let inlet = self.inlet.wait_for(is_due).await;
         let inlet = inlet.map_err(|_| "the worker has ended".to_owned())?;
-        match &inlet.lanes {
+        match &inlet.cell_tasks {
             Some(inboxes) if inlet.attempt == attempt => {
-                self.lanes = Some((inlet.ready, Arc::clone(inboxes)));
+                self.cell_tasks = Some((inlet.ready, Arc::clone(inboxes)));
                 Ok(Arc::clone(inboxes))
             }
             _ => Err("the attempt is over".to_owned()),
         }
     }
 
-    /// The lanes, if the attempt is still the present one.
+    /// The tasks, if the attempt is still the present one.
     fn present(&self, needed: Ready) -> Option<Arc<Inboxes>> {
         let inlet = self.inlet.borrow();
         let is_present = inlet.attempt == self.attempt && inlet.ready >= needed;
-        inlet.lanes.clone().filter(|_| is_present)
+        inlet.cell_tasks.clone().filter(|_| is_present)
     }
 }

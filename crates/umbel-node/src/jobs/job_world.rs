@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use umbel_dedup_engine::job::{JobEvent, JobResult, JobRules};
-use umbel_dedup_engine::{FilterChoice, Keep, Level, Place, Rank, Route, reference};
+use umbel_dedup_engine::{FilterChoice, Keep, Level, Rank, RecordId, Route, reference};
+use umbel_engine::meta::VersionRange;
 use umbel_tls::{Secret, SecretUse};
 
 use super::cut_net::CutNet;
@@ -162,6 +163,7 @@ impl World {
             observer: None,
             workshops: None,
             wrapping: None,
+            versions: VersionRange::OWN,
         };
         (ports, net)
     }
@@ -180,7 +182,7 @@ impl World {
             rules: self.rules,
             route: self.route,
             worker_timeout: WORKER_TIMEOUT,
-            lanes: 1 + u32::from(worker) % 3,
+            cell_tasks: 1 + u32::from(worker) % 3,
             runtime: None,
         }
     }
@@ -207,7 +209,7 @@ impl World {
     /// What stands in the outputs against what one machine would have kept.
     pub(super) fn check_outputs(&self) {
         let mut kept = BTreeSet::new();
-        let mut all: Vec<(Place, Vec<u8>)> = Vec::new();
+        let mut all: Vec<(RecordId, Vec<u8>)> = Vec::new();
         for (worker, disk) in (0u32..).zip(&self.disks) {
             kept.extend(disk.output().unwrap_or_else(|| panic!("worker {worker} has no output")));
             let records = &disk.records;
@@ -227,13 +229,13 @@ impl World {
                 all.iter().map(|(place, item)| (rank(*place), *place, hash(item))).collect();
             reference::ranked_drops(&ranked, keep)
         };
-        let mut expected: BTreeSet<Place> = all.iter().map(|(place, _)| *place).collect();
+        let mut expected: BTreeSet<RecordId> = all.iter().map(|(place, _)| *place).collect();
         dropped.iter().for_each(|(place, _)| {
             expected.remove(place);
         });
         let known = &self.disks[0].known;
         let is_known = |record: &[u8]| known.contains(&hash(record));
-        let known: BTreeSet<Place> =
+        let known: BTreeSet<RecordId> =
             all.iter().filter(|(_, record)| is_known(record)).map(|(place, _)| *place).collect();
         expected.retain(|place| !known.contains(place));
         if self.rules.report_kept {
@@ -248,19 +250,19 @@ impl World {
     }
 
     /// What workers know of groups against what was dropped for what.
-    fn check_groups(&self, dropped: &BTreeMap<Place, Place>) {
-        let mut sizes: BTreeMap<Place, u64> = BTreeMap::new();
+    fn check_groups(&self, dropped: &BTreeMap<RecordId, RecordId>) {
+        let mut sizes: BTreeMap<RecordId, u64> = BTreeMap::new();
         dropped.values().for_each(|kept| *sizes.entry(*kept).or_insert(1) += 1);
         for (worker, disk) in (0u32..).zip(&self.disks) {
             let own = worker * CHUNKS..(worker + 1) * CHUNKS;
-            let own = |place: &Place| own.contains(&place.chunk());
-            let pairs: BTreeMap<Place, Place> =
+            let own = |place: &RecordId| own.contains(&place.chunk());
+            let pairs: BTreeMap<RecordId, RecordId> =
                 dropped.iter().filter(|(place, _)| own(place)).map(|(a, b)| (*a, *b)).collect();
             let said = disk.dropped().into_iter().filter(|(place, kept)| place != kept);
             assert_eq!(said.collect::<BTreeMap<_, _>>(), pairs, "worker {worker}");
             let mut expected = sizes.clone();
             let tells = self.rules.report_sizes || self.rules.names_parts;
-            let claimed: BTreeSet<&Place> =
+            let claimed: BTreeSet<&RecordId> =
                 if tells { pairs.values().collect() } else { BTreeSet::new() };
             expected.retain(|kept, _| own(kept) || claimed.contains(kept));
             assert_eq!(disk.groups().as_ref(), Some(&expected), "worker {worker}");

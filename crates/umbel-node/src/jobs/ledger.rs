@@ -310,7 +310,7 @@ async fn work(
         let address = local.address_of(node);
         peers.push(address.ok_or_else(|| refused(format!("{node} has left the cluster")))?);
     }
-    let (lanes, runtime) = workshops.lanes();
+    let (cell_tasks, runtime) = workshops.cell_tasks();
     let workers = u32::try_from(peers.len()).unwrap_or(u32::MAX);
     let config = MemberConfig {
         worker,
@@ -324,7 +324,7 @@ async fn work(
         rules,
         route: route.unwrap_or(Route::for_workers(workers)),
         worker_timeout: WORKER_TIMEOUT,
-        lanes,
+        cell_tasks,
         runtime,
     };
     let board = Arc::new(Board::new(order.workers.clone()));

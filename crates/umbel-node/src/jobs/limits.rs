@@ -31,12 +31,12 @@ pub(super) const FRAME_BYTES_MAX: usize = FRAME_PAYLOAD_BYTES_MAX + 64 + Passage
 /// a stream's window. Whoever brings more waits.
 pub(super) const PASSED_ON_BYTES_MAX: usize = 4 * FRAMES_MESSAGE_BYTES;
 
-/// Frames that wait for a lane; senders wait behind them.
+/// Frames that wait for a task; senders wait behind them.
 pub(super) const LANE_FRAMES_WAITING_MAX: usize = 16;
 
 /// Lanes of a worker: each holds two segments of every owner in memory, so more of them would make
 /// the cells of a job smaller for little gain.
-pub(super) const LANES_MAX: u32 = 4;
+pub(super) const CELL_TASKS_MAX: u32 = 4;
 
 /// Whoever has nothing to say on a control stream says that.
 pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! What a worker, and at worker 0 the coordinator, wrote to the worker's journal.
 
-use umbel_dedup_engine::job::{CoordinatorMark, WorkerMark};
+use umbel_dedup_engine::job::{CoordinatorJournalRecord, WorkerJournalRecord};
 
 use super::workshop::WorkshopError;
 use crate::raft::encoding::{DecodeError, decode, encode};
@@ -12,19 +12,19 @@ const OF_WORKER: u8 = 1;
 const OF_COORDINATOR: u8 = 2;
 
 /// The bytes of a worker's mark.
-pub(super) fn worker_mark(mark: &WorkerMark) -> Vec<u8> {
+pub(super) fn worker_mark(mark: &WorkerJournalRecord) -> Vec<u8> {
     [&[OF_WORKER], &encode(mark)[..]].concat()
 }
 
 /// The bytes of a coordinator's mark.
-pub(super) fn coordinator_mark(mark: &CoordinatorMark) -> Vec<u8> {
+pub(super) fn coordinator_mark(mark: &CoordinatorJournalRecord) -> Vec<u8> {
     [&[OF_COORDINATOR], &encode(mark)[..]].concat()
 }
 
 /// Both kinds of marks, each oldest first.
 pub(super) fn read_marks(
     marks: &[Vec<u8>],
-) -> Result<(Vec<WorkerMark>, Vec<CoordinatorMark>), WorkshopError> {
+) -> Result<(Vec<WorkerJournalRecord>, Vec<CoordinatorJournalRecord>), WorkshopError> {
     let (mut of_worker, mut of_coordinator) = (Vec::new(), Vec::new());
     for mark in marks {
         let read: Result<(), DecodeError> = match mark.split_first() {
@@ -51,13 +51,16 @@ mod tests {
     #[test]
     fn marks_of_both_kinds_come_back_in_order() {
         let marks = [
-            coordinator_mark(&CoordinatorMark::Committing),
-            worker_mark(&WorkerMark::Committed),
-            coordinator_mark(&CoordinatorMark::Finished),
+            coordinator_mark(&CoordinatorJournalRecord::Committing),
+            worker_mark(&WorkerJournalRecord::Committed),
+            coordinator_mark(&CoordinatorJournalRecord::Finished),
         ];
         let (of_worker, of_coordinator) = read_marks(&marks).unwrap();
-        assert_eq!(of_worker, [WorkerMark::Committed]);
-        assert_eq!(of_coordinator, [CoordinatorMark::Committing, CoordinatorMark::Finished]);
+        assert_eq!(of_worker, [WorkerJournalRecord::Committed]);
+        assert_eq!(
+            of_coordinator,
+            [CoordinatorJournalRecord::Committing, CoordinatorJournalRecord::Finished]
+        );
         for damaged in [vec![], vec![9, 1], vec![OF_WORKER, 1, 77, 0, 0, 0]] {
             let error = read_marks(&[damaged]).unwrap_err();
             assert!(error.resumable && error.cause.contains("another release"));

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use umbel_dedup_engine::job::{
-    Forecast, JobCoordinator, JobFailure, JobResult, JobRules, JobWorker, WorkerMark,
+    Forecast, JobCoordinator, JobFailure, JobResult, JobRules, JobWorker, WorkerJournalRecord,
 };
 use umbel_dedup_engine::limits::DEDUP_WORKERS_MAX;
 use umbel_dedup_engine::{Route, WorkerId};
@@ -18,9 +18,9 @@ use umbel_engine::NodeId;
 use super::control::{Coordinator, LineKeeper};
 use super::coordinating::{Conclusion, Coordinating, Heard};
 use super::exchanger::Exchanger;
-use super::host::{Door, JobHost, Opened};
+use super::host::{JobHost, OpenEndpoint, WorkerEndpoint};
 use super::incoming::Inlet;
-use super::limits::{LANES_MAX, WORDS_WAITING_MAX};
+use super::limits::{CELL_TASKS_MAX, WORDS_WAITING_MAX};
 use super::marks::read_marks;
 use super::observer::JobObserver;
 use super::outgoing::Reach;
@@ -61,7 +61,7 @@ pub struct MemberConfig {
     /// How long a worker, or the coordinator, may be away; see [`WORKER_TIMEOUT`].
     pub worker_timeout: Duration,
     /// Cells that are worked on side by side: 1 to 4. More need more memory.
-    pub lanes: u32,
+    pub cell_tasks: u32,
     /// Where the worker's tasks run, whose calls to the workshop may block; the caller's runtime if
     /// there is none.
     pub runtime: Option<Handle>,
@@ -146,7 +146,7 @@ pub struct Member {
     outcome: oneshot::Receiver<Result<Option<JobResult>, MemberError>>,
     task: JoinHandle<()>,
     cancel: watch::Sender<bool>,
-    _opened: Opened,
+    _opened: OpenEndpoint,
 }
 
 impl Member {
@@ -179,7 +179,7 @@ impl Member {
         let (coordinator, heard) = mpsc::channel(WORDS_WAITING_MAX);
         let inlet = Arc::new(watch::Sender::new(Inlet::of_attempt(0)));
         let coordinates = config.worker == 0;
-        let opened = host.open(Door {
+        let opened = host.open(WorkerEndpoint {
             identity: Arc::clone(&reach.identity),
             runtime: runtime.clone(),
             inlet: Arc::clone(&inlet),
@@ -293,17 +293,20 @@ fn check(config: &MemberConfig) -> Result<u32, MemberError> {
         let (worker, last) = (config.worker, workers - 1);
         return refused(format!("worker {worker} of workers 0 to {last}"));
     }
-    if !(1..=LANES_MAX).contains(&config.lanes) {
-        return refused(format!("{} lanes, possible are 1 to {LANES_MAX}", config.lanes));
+    if !(1..=CELL_TASKS_MAX).contains(&config.cell_tasks) {
+        return refused(format!(
+            "{} cell tasks, possible are 1 to {CELL_TASKS_MAX}",
+            config.cell_tasks
+        ));
     }
     Ok(workers)
 }
 
 /// How the job has ended, as an earlier process of this worker has marked.
-fn known_end(marks: &[WorkerMark]) -> Option<Ending> {
+fn known_end(marks: &[WorkerJournalRecord]) -> Option<Ending> {
     match marks.last()? {
-        WorkerMark::Ended { failure: None } => Some(Ending::Finished),
-        WorkerMark::Ended { failure: Some(cause) } => {
+        WorkerJournalRecord::Ended { failure: None } => Some(Ending::Finished),
+        WorkerJournalRecord::Ended { failure: Some(cause) } => {
             Some(Ending::Aborted { cause: cause.clone(), resumable: false })
         }
         _ => None,
@@ -382,7 +385,7 @@ impl Part {
     /// The worker's part.
     async fn work(
         &self,
-        marks: Result<Vec<WorkerMark>, WorkshopError>,
+        marks: Result<Vec<WorkerJournalRecord>, WorkshopError>,
         coordinator: Option<mpsc::Sender<Heard>>,
     ) -> Ending {
         let (events, mut line) = mpsc::channel(WORDS_WAITING_MAX);
@@ -396,7 +399,7 @@ impl Part {
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn_on(keeper.run(), &self.runtime);
         let begun = marks.and_then(|marks| Ok((self.workshop.forecast()?, marks)));
-        let (forecast, marks): (Forecast, Vec<WorkerMark>) = match begun {
+        let (forecast, marks): (Forecast, Vec<WorkerJournalRecord>) = match begun {
             Ok(begun) => begun,
             Err(error) => {
                 let words = say_failed(None, &mut line, &error).await;
@@ -410,7 +413,7 @@ impl Part {
             workshop: Arc::clone(&self.workshop),
             observer: Arc::clone(&self.observer),
             runtime: self.runtime.clone(),
-            lanes: self.config.lanes,
+            cell_tasks: self.config.cell_tasks,
             inlet: Arc::clone(&self.inlet),
             events: events.clone(),
             running: None,

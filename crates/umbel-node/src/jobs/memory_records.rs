@@ -1,6 +1,6 @@
 //! Records of workers in tests: where they are read, their hashes, ranks and parts.
 
-use umbel_dedup_engine::{Place, Rank, RecordPart};
+use umbel_dedup_engine::{Rank, RecordId, RecordPart};
 use umbel_filter::ItemHash;
 
 /// Chunks of a worker.
@@ -23,18 +23,18 @@ pub(super) fn hash(record: &[u8]) -> ItemHash {
 }
 
 /// Where record `index` of so many was read.
-pub(super) fn place(chunk_base: u32, index: usize, records: usize) -> Place {
+pub(super) fn place(chunk_base: u32, index: usize, records: usize) -> RecordId {
     let first = records.div_ceil(CHUNKS as usize);
     let chunk = u32::from(index >= first);
-    Place::new(chunk_base + chunk, (index - first * chunk as usize) as u64)
+    RecordId::new(chunk_base + chunk, (index - first * chunk as usize) as u64)
 }
 
 /// How the record at a place ranks; there are few ranks.
-pub(super) fn rank(place: Place) -> Rank {
+pub(super) fn rank(place: RecordId) -> Rank {
     Rank(place.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61)
 }
 
 /// Which part of which record a place is, where records have parts.
-pub(super) fn part(place: Place) -> RecordPart {
+pub(super) fn part(place: RecordId) -> RecordPart {
     RecordPart { record: place.item() / 3, part: place.item() % 3 + 1 }
 }

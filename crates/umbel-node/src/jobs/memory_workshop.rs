@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use umbel_dedup_engine::job::{
-    CellSet, Counts, Forecast, JobResult, KnownReferences, ReadOrder, TallyOrder, WriteOrder,
+    CellSet, Counts, Forecast, GroupCountOrder, JobResult, KnownReferences, ReadOrder, WriteOrder,
     Written,
 };
 use umbel_dedup_engine::{
-    Claim, Drops, Entry, ExchangeReport, Group, IndexBits, Item, Place, PlaceRange, Rank,
-    RecordPart, ReferenceShape, Suspect, WorkerId,
+    Claim, Drops, Entry, ExchangeReport, Group, IndexBits, Item, Rank, RecordId, RecordPart,
+    RecordRange, ReferenceShape, Suspect, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
 
@@ -80,20 +80,20 @@ struct Kept {
     sealed: BTreeMap<u32, Drops>,
     report: ExchangeReport,
     /// Sizes of groups by kept records, once they are sealed.
-    groups: Option<BTreeMap<Place, u64>>,
+    groups: Option<BTreeMap<RecordId, u64>>,
     /// Which parts they are, where another worker has told.
-    parts: BTreeMap<Place, RecordPart>,
-    aside: Option<Vec<Place>>,
-    output: Option<Vec<Place>>,
+    parts: BTreeMap<RecordId, RecordPart>,
+    aside: Option<Vec<RecordId>>,
+    output: Option<Vec<RecordId>>,
     /// What was added to the filter, and how often.
-    added: Option<(Vec<Place>, u32)>,
+    added: Option<(Vec<RecordId>, u32)>,
     result: Option<JobResult>,
     ended: Option<bool>,
 }
 
 impl Kept {
-    fn dropped(&self) -> BTreeMap<Place, Place> {
-        let pairs = |drops: &Drops| drops.places.clone().into_iter().zip(drops.kept.clone());
+    fn dropped(&self) -> BTreeMap<RecordId, RecordId> {
+        let pairs = |drops: &Drops| drops.record_ids.clone().into_iter().zip(drops.kept.clone());
         self.sealed.values().flat_map(pairs).collect()
     }
 }
@@ -115,27 +115,27 @@ impl MemoryDisk {
     }
 
     /// Places that stand in the committed output.
-    pub(super) fn output(&self) -> Option<Vec<Place>> {
+    pub(super) fn output(&self) -> Option<Vec<RecordId>> {
         self.kept.lock().unwrap().output.clone()
     }
 
     /// What was added to the filter, and how often.
-    pub(super) fn added(&self) -> Option<(Vec<Place>, u32)> {
+    pub(super) fn added(&self) -> Option<(Vec<RecordId>, u32)> {
         self.kept.lock().unwrap().added.clone()
     }
 
     /// For which kept record each dropped one was dropped, where the job tells.
-    pub(super) fn dropped(&self) -> BTreeMap<Place, Place> {
+    pub(super) fn dropped(&self) -> BTreeMap<RecordId, RecordId> {
         self.kept.lock().unwrap().dropped()
     }
 
     /// How large the groups are that the worker knows, if it was told.
-    pub(super) fn groups(&self) -> Option<BTreeMap<Place, u64>> {
+    pub(super) fn groups(&self) -> Option<BTreeMap<RecordId, u64>> {
         self.kept.lock().unwrap().groups.clone()
     }
 
     /// Which parts kept records of others are, as far as they have told.
-    pub(super) fn parts(&self) -> BTreeMap<Place, RecordPart> {
+    pub(super) fn parts(&self) -> BTreeMap<RecordId, RecordPart> {
         self.kept.lock().unwrap().parts.clone()
     }
 
@@ -257,7 +257,7 @@ impl MemoryWorkshop {
         let records = &self.disk.records;
         let entry = |(index, record): (usize, &Vec<u8>)| {
             let place = place(order.chunk_base, index, records.len());
-            (Entry { hash: hash(record), place }, index)
+            (Entry { hash: hash(record), record_id: place }, index)
         };
         let entries = records.iter().enumerate().map(entry);
         entries.filter(|(entry, _)| is_meant(entry.hash)).collect()
@@ -330,7 +330,7 @@ impl Workshop for MemoryWorkshop {
         let entries = self.entries(cell)?;
         let shape = self.disk.kept.lock().unwrap().order.unwrap().shape;
         let ranked = if shape.ranks_entries() { &entries[..] } else { &[] };
-        let ranks = ranked.iter().map(|entry| rank(entry.place)).collect();
+        let ranks = ranked.iter().map(|entry| rank(entry.record_id)).collect();
         Ok((entries, ranks))
     }
 
@@ -376,12 +376,13 @@ impl Workshop for MemoryWorkshop {
             let all = self.entries_where(kept, |_| true);
             let suspects = self.suspects.lock().unwrap();
             let item = |suspect: &Suspect| {
-                let (entry, index) = *all.iter().find(|(e, _)| e.place == suspect.place).unwrap();
+                let (entry, index) =
+                    *all.iter().find(|(e, _)| e.record_id == suspect.record_id).unwrap();
                 let bytes = self.disk.records[index].clone();
                 Item {
                     hash: entry.hash,
-                    place: suspect.place,
-                    rank: rank(suspect.place),
+                    record_id: suspect.record_id,
+                    rank: rank(suspect.record_id),
                     shared: suspect.shared,
                     bytes,
                 }
@@ -390,7 +391,7 @@ impl Workshop for MemoryWorkshop {
         })
     }
 
-    fn gather(&self, order: TallyOrder) -> PortFuture<'_, Result<Vec<u64>, WorkshopError>> {
+    fn gather(&self, order: GroupCountOrder) -> PortFuture<'_, Result<Vec<u64>, WorkshopError>> {
         self.later(Point::Gather, move |kept| {
             assert!(order.chunk_bases.contains(&kept.order.unwrap().chunk_base));
             self.groups.lock().unwrap().clear();
@@ -400,9 +401,9 @@ impl Workshop for MemoryWorkshop {
         })
     }
 
-    fn claims(&self, range: PlaceRange) -> Result<Vec<Claim>, WorkshopError> {
+    fn claims(&self, range: RecordRange) -> Result<Vec<Claim>, WorkshopError> {
         self.now(Point::Claims, |kept| {
-            let mut claims: BTreeMap<Place, u64> = BTreeMap::new();
+            let mut claims: BTreeMap<RecordId, u64> = BTreeMap::new();
             let dropped = kept.dropped().into_iter().filter(|(place, kept)| place != kept);
             let dropped = dropped.filter(|(_, kept)| range.contains(*kept));
             dropped.for_each(|(_, kept)| *claims.entry(kept).or_default() += 1);
@@ -410,7 +411,7 @@ impl Workshop for MemoryWorkshop {
         })
     }
 
-    fn parts(&self, places: &[Place]) -> Result<Vec<RecordPart>, WorkshopError> {
+    fn parts(&self, places: &[RecordId]) -> Result<Vec<RecordPart>, WorkshopError> {
         Ok(places.iter().map(|place| part(*place)).collect())
     }
 
@@ -436,10 +437,13 @@ impl Workshop for MemoryWorkshop {
             // Nothing is told of a tally where there was none.
             let weights: &[u8] = if kept.groups.is_some() { &[9; 2] } else { &[] };
             assert!(order.weights.iter().all(|told| told == weights));
-            let mut places: Vec<Place> =
-                self.entries_where(kept, |_| true).iter().map(|(entry, _)| entry.place).collect();
+            let mut places: Vec<RecordId> = self
+                .entries_where(kept, |_| true)
+                .iter()
+                .map(|(entry, _)| entry.record_id)
+                .collect();
             let records = places.len() as u64;
-            let dropped = || kept.sealed.values().flat_map(|drops| &drops.places);
+            let dropped = || kept.sealed.values().flat_map(|drops| &drops.record_ids);
             places.retain(|place| !dropped().any(|dropped| dropped == place));
             let stay = places.len() as u64;
             kept.aside = Some(places);

@@ -13,7 +13,7 @@ use umbel_proto::v1::JobFramesEnd;
 use umbel_proto::v1::job_exchange_client::JobExchangeClient;
 use umbel_step::planted::{self, Planted};
 
-use super::lane::LaneEvent;
+use super::cell_task::CellTaskEvent;
 use super::limits::{
     BACKOFF_MAX, BACKOFF_MIN, FRAMES_MESSAGE_BYTES_MAX, FRAMES_PATIENCE, PASSED_ON_BYTES_MAX,
 };
@@ -89,7 +89,7 @@ impl PeerQueues {
     pub(super) fn open(
         reach: &Reach,
         attempt: u32,
-        events: &mpsc::UnboundedSender<LaneEvent>,
+        events: &mpsc::UnboundedSender<CellTaskEvent>,
         tasks: &mut JoinSet<()>,
         runtime: &tokio::runtime::Handle,
     ) -> Self {
@@ -100,7 +100,7 @@ impl PeerQueues {
             let (reach, events) = (reach.clone(), events.clone());
             let feed = async move {
                 let cause = feed(&reach, attempt, (peer, carries), frames).await;
-                let _ = events.send(LaneEvent::Trouble { peer, cause });
+                let _ = events.send(CellTaskEvent::Trouble { peer, cause });
             };
             tasks.spawn_on(feed, runtime);
             sender

@@ -1,4 +1,4 @@
-//! Watches an attempt: makes durable what its lanes settle, fetches items, and says how it ends.
+//! Watches an attempt: makes durable what its tasks settle, fetches items, and says how it ends.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,34 +9,34 @@ use umbel_dedup_engine::{ExchangeReport, WorkerId};
 use umbel_step::planted::{self, Planted};
 
 use super::JobProgress;
-use super::lane::{LaneEvent, LaneInput};
+use super::cell_task::{CellTaskEvent, CellTaskInput};
 use super::limits::{SEAL_CELLS, SEAL_INTERVAL};
 use super::observer::JobObserver;
 use super::workshop::{Workshop, WorkshopError};
 use crate::ports::PortFuture;
 
-/// What the lanes of an attempt have sent and found, on top of what attempts before have.
+/// What the tasks of an attempt have sent and found, on top of what attempts before have.
 pub(super) struct Figures {
     base: ExchangeReport,
-    lanes: Vec<Arc<Mutex<ExchangeReport>>>,
+    cell_tasks: Vec<Arc<Mutex<ExchangeReport>>>,
 }
 
 impl Figures {
     /// Those of an attempt that has just begun.
-    pub(super) fn new(base: ExchangeReport, lanes: u32) -> Self {
-        Self { base, lanes: (0..lanes).map(|_| Arc::default()).collect() }
+    pub(super) fn new(base: ExchangeReport, cell_tasks: u32) -> Self {
+        Self { base, cell_tasks: (0..cell_tasks).map(|_| Arc::default()).collect() }
     }
 
-    /// Where a lane writes its own.
-    pub(super) fn of_lane(&self, lane: u32) -> Arc<Mutex<ExchangeReport>> {
-        Arc::clone(&self.lanes[lane as usize])
+    /// Where a task writes its own.
+    pub(super) fn of_cell_task(&self, cell_task: u32) -> Arc<Mutex<ExchangeReport>> {
+        Arc::clone(&self.cell_tasks[cell_task as usize])
     }
 
     /// All of them together.
     pub(super) fn sum(&self) -> ExchangeReport {
         let mut sum = self.base;
-        for lane in &self.lanes {
-            sum += *lane.lock().expect("nobody panics while holding figures");
+        for cell_task in &self.cell_tasks {
+            sum += *cell_task.lock().expect("nobody panics while holding figures");
         }
         sum
     }
@@ -52,7 +52,7 @@ pub(super) struct Overseer {
     pub(super) workshop: Arc<dyn Workshop>,
     pub(super) observer: Arc<dyn JobObserver>,
     pub(super) figures: Arc<Figures>,
-    pub(super) lanes: Vec<mpsc::Sender<LaneInput>>,
+    pub(super) cell_tasks: Vec<mpsc::Sender<CellTaskInput>>,
     /// To the worker's driver.
     pub(super) events: mpsc::UnboundedSender<WorkerEvent>,
 }
@@ -71,7 +71,7 @@ struct Watch {
 
 impl Overseer {
     /// Watches until the attempt is ended from outside.
-    pub(super) async fn run(mut self, mut heard: mpsc::UnboundedReceiver<LaneEvent>) {
+    pub(super) async fn run(mut self, mut heard: mpsc::UnboundedReceiver<CellTaskEvent>) {
         let mut watch = Watch::default();
         let mut tick = interval(SEAL_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -98,31 +98,31 @@ impl Overseer {
         }
     }
 
-    fn hear(&mut self, event: LaneEvent, watch: &mut Watch) -> Result<(), WorkshopError> {
+    fn hear(&mut self, event: CellTaskEvent, watch: &mut Watch) -> Result<(), WorkshopError> {
         let attempt = self.attempt;
         if watch.is_over && !self.hears_late(&event, watch) {
             return Ok(());
         }
         match event {
-            LaneEvent::Sampled { entries, candidates } => {
+            CellTaskEvent::Sampled { entries, candidates } => {
                 self.tell(WorkerEvent::Sampled { attempt, entries, candidates });
             }
-            LaneEvent::Settled => {
+            CellTaskEvent::Settled => {
                 watch.unsealed += 1;
                 self.settled += 1;
                 return self.seal(watch, SEAL_CELLS);
             }
-            LaneEvent::Compared => {
+            CellTaskEvent::Compared => {
                 watch.compared += 1;
-                if watch.compared == self.lanes.len() {
+                if watch.compared == self.cell_tasks.len() {
                     let workshop = Arc::clone(&self.workshop);
                     let fetch = async move { workshop.fetch().await };
                     watch.fetching = Some(Box::pin(fetch));
                 }
             }
-            LaneEvent::Done => {
+            CellTaskEvent::Done => {
                 watch.done += 1;
-                if watch.done == self.lanes.len() {
+                if watch.done == self.cell_tasks.len() {
                     if !planted::on(Planted::UnsealedTold) {
                         self.seal(watch, 0)?;
                     }
@@ -131,29 +131,29 @@ impl Overseer {
                     self.tell(WorkerEvent::Exchanged { attempt, report });
                 }
             }
-            LaneEvent::Tallying => watch.is_over = false,
-            LaneEvent::Tallied(tallied) => {
+            CellTaskEvent::Tallying => watch.is_over = false,
+            CellTaskEvent::Tallied(tallied) => {
                 watch.is_over = true;
-                self.tell(WorkerEvent::Tallied { attempt, tallied: *tallied });
+                self.tell(WorkerEvent::GroupsCounted { attempt, group_count: *tallied });
             }
-            LaneEvent::Trouble { peer, cause } => {
+            CellTaskEvent::Trouble { peer, cause } => {
                 watch.is_over = true;
                 self.tell(WorkerEvent::Trouble { attempt, peer, cause });
             }
-            LaneEvent::Broken(error) => return Err(error),
+            CellTaskEvent::Broken(error) => return Err(error),
         }
         Ok(())
     }
 
     /// Whether an event matters though this worker had come to the end of what it was told to do: groups are counted
     /// over the same streams, and one that broke in between is missed only now.
-    fn hears_late(&self, event: &LaneEvent, watch: &mut Watch) -> bool {
+    fn hears_late(&self, event: &CellTaskEvent, watch: &mut Watch) -> bool {
         match event {
-            LaneEvent::Trouble { peer, cause } => {
+            CellTaskEvent::Trouble { peer, cause } => {
                 watch.late_trouble.get_or_insert_with(|| (*peer, cause.clone()));
                 false
             }
-            LaneEvent::Tallying => match watch.late_trouble.take() {
+            CellTaskEvent::Tallying => match watch.late_trouble.take() {
                 None => true,
                 Some((peer, cause)) => {
                     self.tell(WorkerEvent::Trouble { attempt: self.attempt, peer, cause });
@@ -177,9 +177,9 @@ impl Overseer {
     }
 
     async fn compare(&self) -> Result<(), WorkshopError> {
-        for lane in &self.lanes {
-            // A lane that is gone has said why.
-            let _ = lane.send(LaneInput::Fetched).await;
+        for cell_task in &self.cell_tasks {
+            // A task that is gone has said why.
+            let _ = cell_task.send(CellTaskInput::Fetched).await;
         }
         Ok(())
     }

@@ -7,7 +7,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use umbel_dedup_engine::WorkerId;
-use umbel_dedup_engine::job::{JobWorker, Order, Word, WorkerEvent, WorkerMark, WorkerOutput};
+use umbel_dedup_engine::job::{
+    JobWorker, Order, WorkerEvent, WorkerJournalRecord, WorkerMessage, WorkerOutput,
+};
 use umbel_step::Outbox;
 
 use super::control::{COORDINATOR, LineEvent};
@@ -97,7 +99,7 @@ impl Working {
 
     /// Makes durable that the job has ended for good here. In the process of the coordinator that is the coordinator's to
     /// mark: others must hear of it first.
-    fn mark_end(&self, mark: &WorkerMark) {
+    fn mark_end(&self, mark: &WorkerJournalRecord) {
         if self.exchanger.reach.identity.worker == COORDINATOR {
             return;
         }
@@ -112,7 +114,7 @@ impl Working {
         let WorkerId(worker) = self.exchanger.reach.identity.worker;
         if !error.resumable {
             let failure = Some(format!("worker {worker}: {}", error.cause));
-            self.mark_end(&WorkerMark::Ended { failure });
+            self.mark_end(&WorkerJournalRecord::Ended { failure });
         }
     }
 
@@ -158,7 +160,7 @@ impl Working {
                     return Err(format!("a sample of {} positions", order.position_count));
                 }
             }
-            Order::Exchange { plan, settled, .. } => {
+            Order::Exchange { plan, decided: settled, .. } => {
                 plan.validate().map_err(text)?;
                 if self.machine.read_order().is_none_or(|read| read.shape != plan.shape) {
                     return Err("a plan of another job".to_owned());
@@ -171,7 +173,7 @@ impl Working {
                     return Err("cells that the job does not have".to_owned());
                 }
             }
-            Order::Tally { order, .. } => {
+            Order::CountGroups { order, .. } => {
                 let base = self.machine.read_order().map(|read| read.chunk_base);
                 let own = usize::from(self.exchanger.reach.identity.worker.0);
                 let bases = &order.chunk_bases;
@@ -220,9 +222,9 @@ impl Working {
     ) -> Result<Option<WorkerEvent>, WorkshopError> {
         let workshop = Arc::clone(&self.workshop);
         match output {
-            WorkerOutput::Mark(mark) if mark.is_end() => self.mark_end(&mark),
-            WorkerOutput::Mark(mark) => workshop.mark(&worker_mark(&mark))?,
-            WorkerOutput::Tell(word) => self.tell(&word)?,
+            WorkerOutput::Journal(mark) if mark.is_end() => self.mark_end(&mark),
+            WorkerOutput::Journal(mark) => workshop.mark(&worker_mark(&mark))?,
+            WorkerOutput::Send(word) => self.tell(&word)?,
             WorkerOutput::Read(order) => {
                 self.spawn(async move { workshop.read(order).await.map(WorkerEvent::Read) });
             }
@@ -232,10 +234,10 @@ impl Working {
             WorkerOutput::Sample { attempt, read, order } => {
                 self.exchanger.sample(attempt, read.shape, order).await?;
             }
-            WorkerOutput::Exchange { attempt, plan, settled } => {
+            WorkerOutput::Exchange { attempt, plan, decided: settled } => {
                 self.exchanger.exchange(attempt, plan, settled).await?;
             }
-            WorkerOutput::Tally { attempt, order } => self.exchanger.tally(attempt, order)?,
+            WorkerOutput::CountGroups { attempt, order } => self.exchanger.tally(attempt, order)?,
             WorkerOutput::Write(order) => {
                 self.exchanger.end().await?;
                 self.spawn(async move { workshop.write(order).await.map(WorkerEvent::Written) });
@@ -271,8 +273,8 @@ impl Working {
         self.tasks.spawn_on(event, &self.exchanger.runtime);
     }
 
-    fn tell(&mut self, word: &Word) -> Result<(), WorkshopError> {
-        if let Word::Failed { cause, resumable } = word {
+    fn tell(&mut self, word: &WorkerMessage) -> Result<(), WorkshopError> {
+        if let WorkerMessage::Failed { cause, resumable } = word {
             // Said when nothing else is under way.
             let error = WorkshopError { cause: cause.clone(), resumable: *resumable };
             self.ending = Some(Ending::Failed(error));
@@ -300,7 +302,7 @@ pub(super) async fn say_ended(
     words: Option<mpsc::Sender<Bytes>>,
     line: &mut mpsc::Receiver<LineEvent>,
 ) {
-    let (Some(words), Ok(body)) = (words, encode_body(&Word::Ended)) else { return };
+    let (Some(words), Ok(body)) = (words, encode_body(&WorkerMessage::Ended)) else { return };
     let deadline = Instant::now() + FAREWELL;
     if words.try_send(body).is_ok() {
         // It ends the line; a second order of the end changes nothing.
@@ -315,7 +317,7 @@ pub(super) async fn say_failed(
     error: &WorkshopError,
 ) -> Option<mpsc::Sender<Bytes>> {
     let WorkshopError { cause, resumable } = error.clone();
-    let Ok(body) = encode_body(&Word::Failed { cause, resumable }) else { return words };
+    let Ok(body) = encode_body(&WorkerMessage::Failed { cause, resumable }) else { return words };
     let deadline = Instant::now() + FAREWELL;
     let mut line_words = words;
     if let Some(words) = &line_words {

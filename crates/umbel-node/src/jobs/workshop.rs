@@ -9,11 +9,11 @@ use std::sync::Arc;
 use thiserror::Error;
 use tokio::runtime::Handle;
 use umbel_dedup_engine::job::{
-    CellSet, Counts, Forecast, JobResult, JobRules, ReadOrder, TallyOrder, WriteOrder, Written,
+    CellSet, Counts, Forecast, GroupCountOrder, JobResult, JobRules, ReadOrder, WriteOrder, Written,
 };
 use umbel_dedup_engine::{
-    Claim, Drops, Entry, ExchangeReport, Group, Item, Place, PlaceRange, Rank, RecordPart, Route,
-    Suspect, WorkerId,
+    Claim, Drops, Entry, ExchangeReport, Group, Item, Rank, RecordId, RecordPart, RecordRange,
+    Route, Suspect, WorkerId,
 };
 use umbel_engine::{JobId, NodeId};
 use umbel_filter::{HashRange, ItemHash};
@@ -153,21 +153,21 @@ pub trait Workshop: Send + Sync + 'static {
     ///
     /// # Errors
     /// If scratch cannot be read or written.
-    fn gather(&self, order: TallyOrder) -> PortFuture<'_, Result<Vec<u64>, WorkshopError>>;
+    fn gather(&self, order: GroupCountOrder) -> PortFuture<'_, Result<Vec<u64>, WorkshopError>>;
 
     /// How many of this worker's records were dropped for each in a range, by places of the job, in
     /// rising order; a record that is kept nowhere, for a reference holds it, is claimed by nobody.
     ///
     /// # Errors
     /// If scratch cannot be read.
-    fn claims(&self, range: PlaceRange) -> Result<Vec<Claim>, WorkshopError>;
+    fn claims(&self, range: RecordRange) -> Result<Vec<Claim>, WorkshopError>;
 
     /// Where records have parts: which one each of these places is, all of them this worker's, in
     /// their order.
     ///
     /// # Errors
     /// If one is no such place.
-    fn parts(&self, places: &[Place]) -> Result<Vec<RecordPart>, WorkshopError> {
+    fn parts(&self, places: &[RecordId]) -> Result<Vec<RecordPart>, WorkshopError> {
         let cause = format!("{} records of a job without parts have none", places.len());
         Err(WorkshopError { cause, resumable: false })
     }
@@ -178,7 +178,7 @@ pub trait Workshop: Send + Sync + 'static {
     ///
     /// # Errors
     /// If scratch cannot be written.
-    fn learn(&self, keeper: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError>;
+    fn learn(&self, owner: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError>;
 
     /// Makes all groups durable, and says how much of this worker's files was repeated: what stands in the order to write,
     /// of all workers ([`WriteOrder::weights`]). Empty where no output tells of files.
@@ -280,6 +280,6 @@ pub trait Workshops: Send + Sync + 'static {
     fn discard(&self, job: JobId);
 
     /// Lanes of an exchange, at least 1, and the runtime that they run on: not the node's own, which
-    /// must not wait for a lane's work. None where there is but one, in simulations.
-    fn lanes(&self) -> (u32, Option<Handle>);
+    /// must not wait for a task's work. None where there is but one, in simulations.
+    fn cell_tasks(&self) -> (u32, Option<Handle>);
 }

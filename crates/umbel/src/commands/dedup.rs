@@ -16,7 +16,7 @@ mod values;
 
 pub(super) use choices::GranularityArg;
 pub(crate) use cluster::spec_of;
-pub(super) use membership::start_lanes;
+pub(super) use membership::start_cell_tasks;
 pub(crate) use page::page_of;
 pub(super) use values::{parse_index_bits, parse_seed};
 
@@ -198,7 +198,7 @@ pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
         spec.inputs = vec![piped_input(peers.is_some())?];
     }
     check_names(&spec)?;
-    // All workers must hash alike, and as references do.
+    // All workers and references must have the same seed.
     spec.seed = match (args.seed, seed_of_first(&spec)?) {
         (Some(seed), _) | (None, Some(seed)) => seed,
         (None, None) => peers.as_ref().map_or_else(draw_seed, PeerSpec::seed),
@@ -212,7 +212,7 @@ pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
     }
 }
 
-/// Plans the job or carries it out.
+/// Plans the job or runs it.
 fn work(spec: &JobSpec, args: &DedupArgs) -> Result<Exit, DedupError> {
     let terminal = Terminal::new(args.quiet);
     if args.plan {
@@ -228,7 +228,7 @@ fn work(spec: &JobSpec, args: &DedupArgs) -> Result<Exit, DedupError> {
     Ok(summary::exit(summary.value()))
 }
 
-/// What is read where no input is named: standard input, as by `sort`, unless nobody has put anything there.
+/// The input if none is named: standard input, as for `sort`, unless it is a terminal.
 fn piped_input(is_one_of_many: bool) -> Result<String> {
     let text = if is_one_of_many {
         "name what this worker reads: files, directories, globs or objects"
@@ -293,7 +293,7 @@ impl DedupArgs {
         })
     }
 
-    /// Refuses what would have no place, or lose more than repeats.
+    /// Refuses options of `--in-place` without an output to write to, or with which more than repeats would be lost.
     fn check_in_place(&self) -> Result<()> {
         let text = match self.compared() {
             _ if !self.in_place => return Ok(()),
@@ -311,7 +311,7 @@ impl DedupArgs {
         Err(UsageError(format!("--in-place: {text}")).into())
     }
 
-    /// Whether other workers have a part in the job.
+    /// Whether the job has other workers.
     fn has_others(&self) -> bool {
         self.machines.has_others() || self.on_cluster.cluster.is_some()
     }
@@ -325,7 +325,7 @@ impl DedupArgs {
         }
     }
 
-    /// What the user wants. Reads nothing: without --seed the seed is 0, and whoever runs the job finds one.
+    /// The specification of the job. Reads nothing: without `--seed` the seed is 0, and is replaced before the job runs.
     fn spec(&self) -> Result<JobSpec> {
         let format = self.cutting.format(self.compared())?;
         let level = self.level()?;
@@ -370,7 +370,7 @@ impl DedupArgs {
             bad: self.bad.clone(),
             summary: self.summary.clone(),
             page: self.report.clone(),
-            tells_files: self.report.is_some(),
+            reports_files: self.report.is_some(),
             level,
             keep: match &self.keep {
                 KeepArg::First => Keep::First,
@@ -384,7 +384,7 @@ impl DedupArgs {
             filter: match self.filter {
                 FilterArg::Auto => FilterChoice::Auto,
                 FilterArg::SingleShot => FilterChoice::SingleShot,
-                FilterArg::Wide => FilterChoice::Wide,
+                FilterArg::Wide => FilterChoice::FullHash,
             },
             seed: self.seed.unwrap_or(0),
             memory_bytes: self.memory_bytes()?,
@@ -419,7 +419,7 @@ impl DedupArgs {
     }
 }
 
-/// A fresh seed: nobody can prepare an input whose hashes collide under it.
+/// A random seed, so that nobody can prepare an input whose hashes collide.
 #[expect(clippy::disallowed_methods, reason = "the one die that is cast")]
 fn draw_seed() -> u64 {
     rand::random()

@@ -1,4 +1,4 @@
-//! Arguments of a job that a cluster does, and its description.
+//! Arguments of a job that a cluster runs, and its description in the ledger.
 
 use super::page::page_of;
 use super::{DedupArgs, summary};
@@ -45,7 +45,7 @@ fn parse_on(text: &str) -> Result<(u64, String), String> {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
-    /// Release that was asked: another one may mean something else by the same words.
+    /// The release of the command. Another release may interpret the same arguments differently.
     release: String,
     /// What stood behind `umbel dedup`.
     words: Vec<String>,
@@ -59,11 +59,11 @@ struct Words {
     args: DedupArgs,
 }
 
-/// What a node does of a job that it read in the ledger, and whether the user gave its seed.
+/// The specification of a node's part in a job of the ledger, and whether the user has given the seed.
 ///
 /// # Errors
 ///
-/// If the description is none, or of another release; as the command's own arguments.
+/// If the description is malformed or of another release; as for the command's own arguments.
 pub(crate) fn spec_of(description: &[u8], node: u64) -> Result<(JobSpec, bool)> {
     let job: Description =
         serde_json::from_slice(description).context("this is no description of a job")?;
@@ -89,7 +89,7 @@ pub(crate) fn spec_of(description: &[u8], node: u64) -> Result<(JobSpec, bool)> 
     Ok((spec, args.seed.is_some()))
 }
 
-/// Refuses objects where only files can be.
+/// Refuses objects where files are required.
 pub(super) fn check_objects(args: &DedupArgs) -> Result<()> {
     let files = [
         ("--output", &args.output),
@@ -119,7 +119,7 @@ pub(super) fn check_objects(args: &DedupArgs) -> Result<()> {
     }
 }
 
-/// Submits the job, and follows it to its end unless it is to be left alone.
+/// Submits the job, and follows it to its end unless the user does not want to wait.
 pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
     let spec = args.spec()?;
     if matches!(spec.output, OutputTarget::Stdout) {
@@ -164,7 +164,7 @@ fn words() -> Result<Vec<String>> {
     std::env::args_os().skip(2).map(word).collect()
 }
 
-/// Checks what is written here once the job is done, and opens the page's place: what cannot be is known before.
+/// Checks the outputs that are written here after the job, and opens that of the page, before the job begins.
 fn open_here(args: &DedupArgs) -> Result<Option<PageOutput>> {
     let here = [&args.summary, &args.report].into_iter().flatten();
     for path in here.filter(|_| !args.overwrite) {
@@ -216,7 +216,7 @@ async fn follow(
     Ok(summary::exit(&value))
 }
 
-/// Tells this request from all others.
+/// A number that distinguishes this request from all others.
 #[expect(clippy::disallowed_methods, reason = "nothing but the identity of a request rests on it")]
 fn nonce() -> u64 {
     rand::random()

@@ -1,4 +1,4 @@
-//! A worker of a job over many machines, as a process of its own: its workshop, its place among the others.
+//! A worker of a job over many machines, as a process of its own: opens its data, and joins the other workers.
 
 use super::summary;
 use super::terminal::Terminal;
@@ -24,53 +24,54 @@ use umbel_node::jobs::{JobObserver, MemberConfig, MemberError, OptionDigest, run
 use umbel_node::ports::{Ports, SecretNet, SecretRefusal, SecretTls};
 use umbel_tls::Derived;
 
-/// Threads that carry bytes; those that work on cells are others, and may block.
+/// Threads for the network. Tasks that exchange cells have threads of their own, which may block.
 const NETWORK_THREADS: usize = 2;
 
-/// Most cells that are worked on side by side, by the limit of the exchange.
-const LANES_MAX: u64 = 4;
+/// Most tasks that exchange cells at the same time, by the limit of cells ahead
+/// ([`DEDUP_CELLS_AHEAD_MAX`](umbel_dedup_engine::limits::DEDUP_CELLS_AHEAD_MAX)).
+const CELL_TASKS_MAX: u64 = 4;
 
-/// Memory of a lane: two segments of every owner, each of some 65,536 entries, as sender and as owner.
-const LANE_BYTES: u64 = 32 << 20;
+/// Memory of such a task: two segments of cells of about 65,536 entries, as sender and as owner.
+const CELL_TASK_BYTES: u64 = 32 << 20;
 
-/// Connections that were not let in, of which people are told: strangers shall not fill a disk with lines.
-const REFUSALS_TOLD_MAX: usize = 20;
+/// Most refused connections that are printed, so that strangers cannot fill a disk with lines.
+const REFUSALS_PRINTED_MAX: usize = 20;
 
-/// How long threads may take to end after the job has.
+/// How long threads may take to end after the end of the job.
 const THREADS_END: Duration = Duration::from_secs(5);
 
-/// Said by a worker that was killed behind its job's end, and started again.
+/// Printed by a worker that was killed after the end of its job and started again.
 const HAD_ENDED: &str = "the job had ended before this start, and its outputs stand";
 
-/// A worker among others, as the user describes it.
+/// A worker among others, as the user has specified it.
 #[derive(Clone, Debug)]
 pub(super) struct PeerSpec {
     /// Number of this worker, from 0.
     pub(super) rank: u16,
     /// Addresses of all workers, in order.
     pub(super) peers: Vec<String>,
-    /// Where to listen; `None`: where the others expect it.
+    /// The address to listen at; `None`: the address that the others use.
     pub(super) listen: Option<String>,
-    /// Folder of the job; `None`: one in the scratch directory.
+    /// The folder of the job; `None`: one in the scratch directory.
     pub(super) job_dir: Option<PathBuf>,
-    /// What comes from the secret of the job.
+    /// Keys derived from the secret of the job.
     pub(super) keys: Derived,
-    /// How long the job waits for a worker that is away.
+    /// How long the job waits for a disconnected worker.
     pub(super) worker_timeout: Duration,
 }
 
 impl PeerSpec {
-    /// Number of the job: by its secret, for a job that is taken up again may have moved to other machines.
+    /// Number of the job, derived from its secret, because a resumed job may run on other machines.
     pub(super) fn job(&self) -> u64 {
         self.number("number")
     }
 
-    /// A seed that all workers know and nobody else.
+    /// A seed that all workers can derive, and nobody else.
     pub(super) fn seed(&self) -> u64 {
         self.number("seed")
     }
 
-    /// Numbers travel, and stand in names: they must tell nothing of the secret.
+    /// A number from the secret that does not reveal it, since numbers are sent and appear in names.
     fn number(&self, purpose: &str) -> u64 {
         let bytes = self.keys.bytes(&format!("{purpose} with {} workers", self.peers.len()));
         u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))
@@ -96,7 +97,7 @@ impl PeerSpec {
         Ok(())
     }
 
-    /// Where to listen: a name may lead to an address that this machine does not know as its own.
+    /// The address to listen at. A peer's name may resolve to an address that is not one of this machine.
     fn listen(&self) -> String {
         let own = &self.peers[usize::from(self.rank)];
         let (host, port) = own.rsplit_once(':').unwrap_or((own, "0"));
@@ -108,7 +109,7 @@ impl PeerSpec {
         }
     }
 
-    /// Names the host of the worker that a text begins with.
+    /// Adds the host to a text that begins with a worker.
     fn with_host(&self, text: &str) -> String {
         let named = text.strip_prefix("worker ").and_then(|rest| {
             let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -119,14 +120,14 @@ impl PeerSpec {
     }
 }
 
-/// Tells people what the coordinator does, and for whom it waits.
-struct Teller {
+/// Prints what the coordinator does, and for which workers it waits.
+struct EventPrinter {
     quiet: bool,
     peers: Vec<String>,
 }
 
-impl Teller {
-    /// For whom the job waits, or that all are there.
+impl EventPrinter {
+    /// The workers that the job waits for, or that all are connected.
     fn away_text(&self, workers: &[WorkerId]) -> String {
         if workers.is_empty() {
             return "all workers are there".to_owned();
@@ -139,7 +140,7 @@ impl Teller {
     }
 }
 
-impl JobObserver for Teller {
+impl JobObserver for EventPrinter {
     fn event(&self, event: &JobEvent) {
         if let (JobEvent::Attempt { attempt, cause }, false) = (event, self.quiet) {
             say_line(format_args!("the exchange begins again, attempt {attempt}: {cause}"));
@@ -153,24 +154,23 @@ impl JobObserver for Teller {
     }
 }
 
-/// Tells people who was not let in, also those who want to hear of no progress: it may be a worker that was started
-/// with another secret.
+/// Prints refused connections, even with `--quiet`, because one may be a worker that was started with another secret.
 #[derive(Default)]
 struct Refusals {
-    told: AtomicUsize,
+    printed: AtomicUsize,
 }
 
 impl Refusals {
-    fn tell(&self, from: &str, why: &SecretRefusal) {
-        // Whoever only breaks off may be a worker that was ended.
+    fn print(&self, from: &str, why: &SecretRefusal) {
+        // A connection that breaks may be one of a worker that was ended.
         if let SecretRefusal::Broken(_) = why {
             return;
         }
-        match self.told.fetch_add(1, Ordering::Relaxed) {
-            told if told < REFUSALS_TOLD_MAX => say_line(format_args!(
+        match self.printed.fetch_add(1, Ordering::Relaxed) {
+            printed if printed < REFUSALS_PRINTED_MAX => say_line(format_args!(
                 "{from} was not let in: {why}; if it is a worker of this job, start it with the same secret"
             )),
-            REFUSALS_TOLD_MAX => say_line("who else is not let in is not told any more"),
+            REFUSALS_PRINTED_MAX => say_line("who else is not let in is not told any more"),
             _ => {}
         }
     }
@@ -180,7 +180,7 @@ impl Refusals {
 ///
 /// # Errors
 ///
-/// A [`UsageError`] where the command makes no sense; else why the job or this worker ended without a result: names
+/// A [`UsageError`] if the command is not possible; otherwise the cause why the job or this worker has no result, with
 /// worker, host, and file and record or path.
 pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) -> Result<Exit> {
     peers.check()?;
@@ -192,7 +192,7 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
     check_possible(&spec)?;
     spec.rank = Some(peers.rank);
     if peers.rank != 0 {
-        // Worker 0 writes them, with sums over all.
+        // Worker 0 writes them, for all workers.
         (spec.summary, spec.page) = (None, None);
     }
     let (rules, spec_digest, options) = (rules(&spec), spec_digest(&spec), option_digests(&spec));
@@ -205,7 +205,7 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
         }
         return Ok(if bad > 0 { Exit::BadSkipped } else { Exit::Done });
     }
-    let (lanes, lanes_runtime) = start_lanes(spec.memory_bytes)?;
+    let (cell_tasks, tasks_runtime) = start_cell_tasks(spec.memory_bytes)?;
     let workshop = Arc::new(
         FileWorkshop::open(spec, member, &folder, Arc::new(Terminal::new(quiet)))?.removing_last(),
     );
@@ -223,29 +223,29 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
         rules,
         route: Route::for_workers(u32::try_from(peers.peers.len()).unwrap_or(u32::MAX)),
         worker_timeout: peers.worker_timeout,
-        lanes,
-        runtime: Some(lanes_runtime.handle().clone()),
+        cell_tasks,
+        runtime: Some(tasks_runtime.handle().clone()),
     };
     let ports = Ports::real(&folder).with_context(|| folder.display().to_string())?;
     let tls = SecretTls::new(&peers.keys).context("TLS")?;
     let refusals = Refusals::default();
-    let net = SecretNet::new(ports.net, tls, move |from, why| refusals.tell(from, why));
+    let net = SecretNet::new(ports.net, tls, move |from, why| refusals.print(from, why));
     let ports = Ports { net: Arc::new(net), ..ports };
     let outcome = network.block_on(run_member(
         config,
         &ports,
         Arc::new(AsWorkshop(Arc::clone(&workshop))),
-        Arc::new(Teller { quiet, peers: peers.peers.clone() }),
+        Arc::new(EventPrinter { quiet, peers: peers.peers.clone() }),
     ));
     network.shutdown_timeout(THREADS_END);
-    lanes_runtime.shutdown_timeout(THREADS_END);
+    tasks_runtime.shutdown_timeout(THREADS_END);
     // At the coordinator, once it is written.
     if let Ok(found) = serde_json::from_slice(&workshop.summary()) {
         summary::show(&found, quiet);
     }
     workshop.remove_done();
     if outcome.is_ok() && !quiet {
-        tell_end(had_ended, &workshop, &folder);
+        print_end(had_ended, &workshop, &folder);
     }
     match outcome {
         Ok(Some(result)) if result.counts.iter().any(|counts| counts.bad > 0) => {
@@ -257,7 +257,7 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
     }
 }
 
-/// What must outlive the process. Where nobody named it, what is left of jobs that ended long ago goes.
+/// The folder of the job, which outlives the process. If the user has not named it, old folders are removed first.
 fn job_folder(spec: &JobSpec, peers: &PeerSpec) -> PathBuf {
     peers.job_dir.clone().unwrap_or_else(|| {
         let name = format!("{FOLDER_PREFIX}{:016x}-{}", peers.job(), peers.rank);
@@ -267,8 +267,8 @@ fn job_folder(spec: &JobSpec, peers: &PeerSpec) -> PathBuf {
     })
 }
 
-/// Says of a worker that has come to its end what the end of the others does not tell.
-fn tell_end(had_ended: bool, workshop: &FileWorkshop, folder: &Path) {
+/// Prints how a worker has ended, if that differs from the usual end.
+fn print_end(had_ended: bool, workshop: &FileWorkshop, folder: &Path) {
     if had_ended {
         say_line(HAD_ENDED);
     } else if !workshop.has_ended() {
@@ -280,7 +280,7 @@ fn tell_end(had_ended: bool, workshop: &FileWorkshop, folder: &Path) {
     }
 }
 
-/// What workers must agree on, option by option.
+/// Digests of the options that workers must agree on.
 fn option_digests(spec: &JobSpec) -> Vec<OptionDigest> {
     let digest = |(name, value): (&'static str, String)| {
         let hash = ItemHasher::Xxh3 { seed: 0 }.hash(value.as_bytes()).lo();
@@ -289,11 +289,11 @@ fn option_digests(spec: &JobSpec) -> Vec<OptionDigest> {
     agreed(spec).into_iter().map(digest).collect()
 }
 
-/// As many lanes as the memory allows, and the threads that they run on.
-pub(in crate::commands) fn start_lanes(memory_bytes: u64) -> Result<(u32, Runtime)> {
-    let lanes = (memory_bytes / 2 / LANE_BYTES).clamp(1, LANES_MAX);
-    let lanes = u32::try_from(lanes).expect("a handful");
-    Ok((lanes, runtime(lanes as usize, "lanes")?))
+/// The number of tasks that exchange cells, as many as the memory allows, and a runtime with a thread for each.
+pub(in crate::commands) fn start_cell_tasks(memory_bytes: u64) -> Result<(u32, Runtime)> {
+    let tasks = (memory_bytes / 2 / CELL_TASK_BYTES).clamp(1, CELL_TASKS_MAX);
+    let tasks = u32::try_from(tasks).expect("a handful");
+    Ok((tasks, runtime(tasks as usize, "cells")?))
 }
 
 fn runtime(threads: usize, name: &str) -> Result<Runtime> {

@@ -1,4 +1,4 @@
-//! The page of a job: what was repeated where, drawn from the summary alone, so that both say the same.
+//! The page of a job: what was repeated where, drawn from the summary alone, so that page and summary agree.
 
 mod costs;
 mod repeats;
@@ -126,7 +126,7 @@ fn key_figures(told: Told<'_>) -> Element {
     figures(all)
 }
 
-/// What was asked for.
+/// The options of the job.
 fn settings(told: Told<'_>) -> Element {
     let spec = told.at("/spec");
     let mut rows = vec![

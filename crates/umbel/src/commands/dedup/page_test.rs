@@ -1,4 +1,4 @@
-//! Pages of summaries that no test has the machines for, and of names that mean no good.
+//! Pages of summaries of jobs that are too large for a test, and of hostile names.
 
 use super::*;
 use crate::picture::texts;

@@ -1,11 +1,11 @@
-//! `--plan`: what a job will need, in words.
+//! `--plan`: prints the estimates of what a job will need.
 
 use crate::units::{count, size};
 use std::fmt::Write as _;
 use umbel_dedup::{JobPlan, JobSpec};
 use umbel_dedup_engine::{Mode, ReferenceShape};
 
-/// The forecast for people.
+/// The estimates as text.
 pub(super) fn text(spec: &JobSpec, plan: &JobPlan) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: String| {
@@ -40,7 +40,7 @@ pub(super) fn text(spec: &JobSpec, plan: &JobPlan) -> String {
     }
     for (delta, cost) in &plan.exchange {
         let how = match cost.mode {
-            Mode::Wide | Mode::Local => "whole hashes".to_owned(),
+            Mode::FullHash | Mode::Local => "whole hashes".to_owned(),
             Mode::Filter if cost.refine_bits == 0 => "filter".to_owned(),
             Mode::Filter => format!("filter + {} refinement bits", cost.refine_bits),
         };

@@ -1,4 +1,4 @@
-//! The summary of a job as people see it, and how the command ends by it.
+//! The summary of a job as a table, and the exit code that follows from it.
 
 use crate::exit::Exit;
 use crate::picture::grouped;
@@ -7,14 +7,14 @@ use crate::units::size;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// Shows what a job came to, unless nobody wants to see it.
+/// Prints the result of a job, unless `--quiet` is given.
 pub(super) fn show(summary: &Value, is_quiet: bool) {
     if !is_quiet {
         say(table(summary));
     }
 }
 
-/// How the command ends.
+/// The exit code of the command.
 pub(super) fn exit(summary: &Value) -> Exit {
     let bad = summary.pointer("/bad/total").and_then(Value::as_u64).unwrap_or(0);
     if bad > 0 { Exit::BadSkipped } else { Exit::Done }
@@ -76,7 +76,7 @@ pub(crate) fn table(summary: &Value) -> String {
     text
 }
 
-/// What an exactness looks at, in words.
+/// What an exactness compares, as text.
 fn equal_by(level: &str) -> &'static str {
     match level {
         "approximate" => "some bits of their hashes",

@@ -1,4 +1,4 @@
-//! What people see of a job while it runs: progress bars on a terminal, silence in a pipe.
+//! Progress of a running job: bars if standard error is a terminal, nothing otherwise.
 
 use crate::clock::Stopwatch;
 use crate::say::say_line;
@@ -10,13 +10,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use umbel_dedup::{Observer, Unit};
 
-/// How often a wait shows that it goes on.
+/// How often a waiting bar is redrawn.
 const WAITING_TICK: Duration = Duration::from_millis(120);
 
-/// How long a bar stands still before it says since when.
+/// How long a bar stands still before it shows since when.
 const STILL_MIN: Duration = Duration::from_secs(3);
 
-/// Says behind a bar since when nothing came: other machines, a slow disk or a far bucket are waited for.
+/// Shows after a bar since when it stands still, because the job waits for other machines, a slow disk or a distant store.
 #[derive(Clone)]
 struct Still {
     position: u64,
@@ -96,7 +96,7 @@ impl Observer for Terminal {
         }
         let mut shown = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
         let bar = shown.get_or_insert_with(|| bar(phase, total, unit));
-        // Threads may come here in another order than they have counted in.
+        // Threads may get here in another order than that of their counts.
         bar.set_position(done.max(bar.position()));
         if unit == Unit::BytesWritten && done > 0 && done >= total {
             let style = ProgressStyle::with_template(

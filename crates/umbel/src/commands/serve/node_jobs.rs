@@ -1,7 +1,7 @@
 //! Jobs of a cluster on one node: from a description to a worker's data, within the folders that the node allows.
 
 use crate::cluster_client::Credentials;
-use crate::commands::dedup::{spec_of, start_lanes};
+use crate::commands::dedup::{spec_of, start_cell_tasks};
 use crate::exit::UsageError;
 use crate::say::say_line;
 use crate::workshop::AsWorkshop;
@@ -14,7 +14,7 @@ use tokio::runtime::{Handle, Runtime};
 use umbel_client::TlsFiles;
 use umbel_dedup::{
     FileWorkshop, JobSpec, Membership, Observer, OutputTarget, chain_text, check_own,
-    check_possible, identity, places_of, rules, seed_of_first, spec_digest,
+    check_possible, identity, input_paths, rules, seed_of_first, spec_digest,
 };
 use umbel_engine::JobId;
 use umbel_files::{PATH_BYTES_MAX, Roots};
@@ -43,8 +43,8 @@ pub(crate) struct NodeJobs {
     /// Folder of their scratch.
     scratch: PathBuf,
     memory_bytes: u64,
-    lanes: Runtime,
-    lane_count: u32,
+    cell_tasks: Runtime,
+    cell_task_count: u32,
     /// What the node proves itself by, also to its own cluster.
     tls: Option<TlsFiles>,
 }
@@ -71,8 +71,8 @@ impl NodeJobs {
             .mode(SCRATCH_MODE)
             .create(&scratch)
             .with_context(|| format!("{}: cannot make the folder of jobs", scratch.display()))?;
-        let (lane_count, lanes) = start_lanes(memory_bytes)?;
-        Ok(Self { roots, scratch, memory_bytes, lanes, lane_count, tls })
+        let (cell_task_count, cell_tasks) = start_cell_tasks(memory_bytes)?;
+        Ok(Self { roots, scratch, memory_bytes, cell_tasks, cell_task_count, tls })
     }
 
     fn folder(&self, job: JobId) -> PathBuf {
@@ -147,7 +147,7 @@ impl NodeJobs {
             if !is_pattern {
                 check_content(Path::new(&input))?;
             }
-            match places_of(spec, &input, &Log) {
+            match input_paths(spec, &input, &Log) {
                 Ok(places) => places.iter().try_for_each(|place| self.allow(place, "read"))?,
                 Err(error) if error.is_usage() => continue,
                 Err(error) => return Err(error.into()),
@@ -242,8 +242,8 @@ impl Workshops for FileWorkshops {
         }
     }
 
-    fn lanes(&self) -> (u32, Option<Handle>) {
-        (self.0.lane_count, Some(self.0.lanes.handle().clone()))
+    fn cell_tasks(&self) -> (u32, Option<Handle>) {
+        (self.0.cell_task_count, Some(self.0.cell_tasks.handle().clone()))
     }
 }
 

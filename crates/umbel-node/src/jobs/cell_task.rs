@@ -1,10 +1,10 @@
-//! A lane of an attempt: its share of the cells, with a machine of its own.
+//! A cell task of an attempt: its share of the cells, with a machine of its own.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
-use umbel_dedup_engine::job::{CellSet, CellWindow, Tallied};
+use umbel_dedup_engine::job::{CellSet, CellWindow, GroupCountResult};
 use umbel_dedup_engine::{
     Entry, ExchangeError, ExchangeReport, Input, Output, Plan, SampleOrder, Worker, WorkerId,
 };
@@ -15,21 +15,21 @@ use super::outgoing::PeerQueues;
 use super::wire::error_text;
 use super::workshop::{Workshop, WorkshopError};
 
-/// What a lane is told.
-pub(super) enum LaneInput {
+/// What a task is told.
+pub(super) enum CellTaskInput {
     /// A frame of a peer, undecoded.
     Frame(WorkerId, Vec<u8>),
     /// Send the sample; one list an owner. What references hold of this worker's own part is
     /// empty where there are none.
     Sample { order: SampleOrder, lists: Vec<Vec<Entry>>, references: Vec<ItemHash> },
-    /// Exchange the lane's share of all cells but these.
+    /// Exchange the task's share of all cells but these.
     Begin(Box<Plan>, CellSet),
     /// Items were fetched.
     Fetched,
 }
 
-/// What a lane, or a stream of frames, has to tell.
-pub(super) enum LaneEvent {
+/// What a task, or a stream of frames, has to tell.
+pub(super) enum CellTaskEvent {
     /// The sample was seen.
     Sampled { entries: u64, candidates: u64 },
     /// One more cell is settled.
@@ -41,16 +41,16 @@ pub(super) enum LaneEvent {
     /// All cells are settled everywhere, and groups are counted from now on.
     Tallying,
     /// They are, durably.
-    Tallied(Box<Tallied>),
+    Tallied(Box<GroupCountResult>),
     /// A peer's frame was refused, or its stream broke.
     Trouble { peer: WorkerId, cause: String },
     /// The worker cannot go on.
     Broken(WorkshopError),
 }
 
-/// Which walk over the cells.
+/// Which pass over the cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Walk {
+enum Pass {
     /// Nothing was ordered yet, or all is done.
     Rest,
     Hashes,
@@ -59,22 +59,22 @@ enum Walk {
 }
 
 /// See the module.
-pub(super) struct Lane {
+pub(super) struct CellTask {
     pub(super) me: WorkerId,
     pub(super) number: u32,
-    pub(super) lanes: u32,
+    pub(super) cell_tasks: u32,
     pub(super) machine: Worker,
     pub(super) workshop: Arc<dyn Workshop>,
     pub(super) queues: Arc<PeerQueues>,
-    pub(super) events: mpsc::UnboundedSender<LaneEvent>,
+    pub(super) events: mpsc::UnboundedSender<CellTaskEvent>,
     pub(super) figures: Arc<Mutex<ExchangeReport>>,
-    pub(super) inbox: mpsc::Receiver<LaneInput>,
-    pub(super) course: Course,
+    pub(super) inbox: mpsc::Receiver<CellTaskInput>,
+    pub(super) progress: CellProgress,
 }
 
-/// Where in the order of cells the lane is.
-pub(super) struct Course {
-    walk: Walk,
+/// Where in the order of cells the task is.
+pub(super) struct CellProgress {
+    pass: Pass,
     begun: Option<(Plan, CellSet)>,
     window: Option<CellWindow>,
     /// Done as a sender, but as an owner not.
@@ -83,20 +83,20 @@ pub(super) struct Course {
     compared: BTreeSet<u32>,
 }
 
-impl Course {
+impl CellProgress {
     /// Before the first order.
     pub(super) fn new() -> Self {
         let (owing, compared) = (BTreeSet::new(), BTreeSet::new());
-        Self { walk: Walk::Rest, begun: None, window: None, owing, compared }
+        Self { pass: Pass::Rest, begun: None, window: None, owing, compared }
     }
 }
 
-impl Lane {
+impl CellTask {
     /// Works until the attempt ends.
     pub(super) async fn run(mut self) {
         let outcome = self.work().await;
         if let Err(error) = outcome {
-            self.tell(LaneEvent::Broken(error));
+            self.tell(CellTaskEvent::Broken(error));
         }
         // Frames that still come must not hold up their streams.
         while self.inbox.recv().await.is_some() {}
@@ -114,12 +114,12 @@ impl Lane {
 
     /// Begins as many cells as the window allows.
     async fn open_cells(&mut self) -> Result<(), WorkshopError> {
-        while let Some(cell) = self.course.window.as_mut().and_then(CellWindow::open) {
-            if self.course.walk == Walk::Hashes {
+        while let Some(cell) = self.progress.window.as_mut().and_then(CellWindow::open) {
+            if self.progress.pass == Pass::Hashes {
                 self.know(cell)?;
                 let (entries, ranks) = self.workshop.ranked_entries(cell)?;
                 self.step(Input::Cell { cell, entries, ranks })?;
-            } else if self.course.compared.remove(&cell) {
+            } else if self.progress.compared.remove(&cell) {
                 let items = self.workshop.items(cell)?;
                 self.step(Input::Items { cell, items })?;
             } else {
@@ -130,16 +130,16 @@ impl Lane {
             }
             tokio::task::yield_now().await;
         }
-        if self.course.window.as_ref().is_some_and(CellWindow::is_done) {
-            self.course.window = None;
-            self.end_walk();
+        if self.progress.window.as_ref().is_some_and(CellWindow::is_done) {
+            self.progress.window = None;
+            self.end_pass();
         }
         Ok(())
     }
 
     /// Gives the owner of a cell, if it is this worker, what earlier jobs have kept there.
     fn know(&mut self, cell: u32) -> Result<(), WorkshopError> {
-        let plan = self.course.begun.as_ref().map(|(plan, _)| plan);
+        let plan = self.progress.begun.as_ref().map(|(plan, _)| plan);
         let Some(plan) = plan.filter(|plan| plan.references.is_some()) else { return Ok(()) };
         if plan.shape.owner(cell) != u32::from(self.me.0) {
             return Ok(());
@@ -148,43 +148,43 @@ impl Lane {
         self.step(Input::References { cell, hashes })
     }
 
-    fn end_walk(&mut self) {
-        let compares = self.course.begun.as_ref().is_some_and(|(plan, _)| plan.compares_bytes());
-        let is_first = self.course.walk == Walk::Hashes;
-        self.course.walk = Walk::Rest;
+    fn end_pass(&mut self) {
+        let compares = self.progress.begun.as_ref().is_some_and(|(plan, _)| plan.compares_bytes());
+        let is_first = self.progress.pass == Pass::Hashes;
+        self.progress.pass = Pass::Rest;
         if is_first && compares {
-            // Also if nothing is to be compared here: as an owner the lane has to hear of items.
-            self.tell(LaneEvent::Compared);
+            // Also if nothing is to be compared here: as an owner the task has to hear of items.
+            self.tell(CellTaskEvent::Compared);
         } else {
-            self.tell(LaneEvent::Done);
+            self.tell(CellTaskEvent::Done);
         }
     }
 
-    fn take(&mut self, input: LaneInput) -> Result<(), WorkshopError> {
+    fn take(&mut self, input: CellTaskInput) -> Result<(), WorkshopError> {
         match input {
-            LaneInput::Frame(from, bytes) => self.hear(from, bytes),
-            LaneInput::Sample { order, lists, references } => {
+            CellTaskInput::Frame(from, bytes) => self.hear(from, bytes),
+            CellTaskInput::Sample { order, lists, references } => {
                 self.step(Input::SampleReferences { hashes: references })?;
                 self.step(Input::Sample { order, lists })
             }
-            LaneInput::Begin(plan, settled) => {
-                self.begin(&plan, &settled, Walk::Hashes);
-                self.course.begun = Some((*plan, settled));
+            CellTaskInput::Begin(plan, settled) => {
+                self.begin(&plan, &settled, Pass::Hashes);
+                self.progress.begun = Some((*plan, settled));
                 self.step(Input::Plan(*plan))
             }
-            LaneInput::Fetched => {
-                if let Some((plan, settled)) = self.course.begun.take() {
-                    self.begin(&plan, &settled, Walk::Items);
+            CellTaskInput::Fetched => {
+                if let Some((plan, settled)) = self.progress.begun.take() {
+                    self.begin(&plan, &settled, Pass::Items);
                 }
                 Ok(())
             }
         }
     }
 
-    fn begin(&mut self, plan: &Plan, settled: &CellSet, walk: Walk) {
-        self.course.walk = walk;
-        let window = CellWindow::new(plan.shape, self.number, self.lanes, settled);
-        self.course.window = Some(window);
+    fn begin(&mut self, plan: &Plan, settled: &CellSet, pass: Pass) {
+        self.progress.pass = pass;
+        let window = CellWindow::new(plan.shape, self.number, self.cell_tasks, settled);
+        self.progress.window = Some(window);
     }
 
     /// Takes a peer's frame; one that is refused is the peer's trouble.
@@ -199,7 +199,7 @@ impl Lane {
                 | ExchangeError::TooFarAhead { .. }),
             ) => {
                 let cause = error_text(error.to_string(), std::error::Error::source(&error));
-                self.tell(LaneEvent::Trouble { peer: from, cause });
+                self.tell(CellTaskEvent::Trouble { peer: from, cause });
                 Ok(())
             }
             Err(error) => Err(broken(&error)),
@@ -223,16 +223,16 @@ impl Lane {
                 }
                 Output::Send { to, frame } => self.queues.send(to, frame),
                 Output::Sampled { entries, candidates } => {
-                    self.tell(LaneEvent::Sampled { entries, candidates });
+                    self.tell(CellTaskEvent::Sampled { entries, candidates });
                 }
                 Output::Compare { cell, suspects } => {
                     self.workshop.suspect(cell, &suspects)?;
-                    self.course.compared.insert(cell);
+                    self.progress.compared.insert(cell);
                     self.sent(cell);
                 }
-                Output::Settled { cell, drops } => {
+                Output::Decided { cell, drops } => {
                     self.workshop.settle(cell, drops)?;
-                    self.tell(LaneEvent::Settled);
+                    self.tell(CellTaskEvent::Settled);
                     self.sent(cell);
                 }
             }
@@ -242,20 +242,20 @@ impl Lane {
         Ok(())
     }
 
-    /// The lane has sent everything of the cell that this pass needs; as an owner it may still owe verdicts.
+    /// The task has sent everything of the cell that this pass needs; as an owner it may still owe verdicts.
     fn sent(&mut self, cell: u32) {
-        self.course.owing.insert(cell);
+        self.progress.owing.insert(cell);
         self.close_cells();
     }
 
-    /// Closes the cells for which the lane owes no verdicts either.
+    /// Closes the cells for which the task owes no verdicts either.
     fn close_cells(&mut self) {
-        let Course { walk, window, owing, .. } = &mut self.course;
+        let CellProgress { pass, window, owing, .. } = &mut self.progress;
         let machine = &self.machine;
         let Some(window) = window else { return };
         owing.retain(|&cell| {
             let owes =
-                if *walk == Walk::Items { machine.owes(cell) } else { machine.owes_hashes(cell) };
+                if *pass == Pass::Items { machine.owes(cell) } else { machine.owes_hashes(cell) };
             if !owes {
                 window.close(cell);
             }
@@ -263,7 +263,7 @@ impl Lane {
         });
     }
 
-    fn tell(&self, event: LaneEvent) {
+    fn tell(&self, event: CellTaskEvent) {
         // Without a listener the attempt is over.
         let _ = self.events.send(event);
     }
