@@ -51,6 +51,13 @@ const GOLDEN_FRAMES: [(&str, &[u8]); 23] = golden_frames![
     "window",
 ];
 
+/// Files of Redis, and one by hand with filters of RedisBloom's.
+const REDIS_FILES: [(&str, &[u8]); 3] = [
+    ("every-type", include_bytes!("../../crates/umbel-rdb/testdata/redis-7.0-lfu.rdb")),
+    ("idle-time", include_bytes!("../../crates/umbel-rdb/testdata/redis-7.0-lru.rdb")),
+    ("filters", include_bytes!("../../crates/umbel-rdb/testdata/redisbloom.rdb")),
+];
+
 /// Every seed of every target.
 #[must_use]
 pub fn all() -> Vec<Seed> {
@@ -123,9 +130,11 @@ pub fn all() -> Vec<Seed> {
     ];
     let commands = commands
         .map(|(name, text)| ("resp_commands", name, [&[1, 3][..], text.as_bytes()].concat()));
+    let databases = REDIS_FILES.map(|(name, bytes)| ("rdb_file", name, bytes.to_vec()));
     golden
         .into_iter()
         .chain(commands)
+        .chain(databases)
         .chain(made)
         .chain(saved)
         .chain(statics)

@@ -1,0 +1,56 @@
+//! Items as they come out of containers, one at a time.
+
+use std::io::Read;
+
+use crate::error::RdbError;
+use crate::string::StringReader;
+
+/// Takes the values of a container, of which one in so many is an item: hashes and sorted sets have others between them.
+pub(crate) struct Items<'v, E> {
+    visit: &'v mut dyn FnMut(&[u8]) -> Result<(), E>,
+    /// Values that an item has together with what belongs to it.
+    stride: usize,
+    /// Values of the item at work.
+    at: usize,
+    buffer: Vec<u8>,
+}
+
+impl<'v, E: From<RdbError>> Items<'v, E> {
+    pub(crate) fn new(stride: usize, visit: &'v mut dyn FnMut(&[u8]) -> Result<(), E>) -> Self {
+        Self { visit, stride, at: 0, buffer: Vec::new() }
+    }
+
+    /// Takes the next bytes of a string as a value.
+    pub(crate) fn bytes<R: Read>(
+        &mut self,
+        string: &mut StringReader<'_, R>,
+        byte_count: u64,
+    ) -> Result<(), E> {
+        if !self.is_item() {
+            return Ok(string.pass(byte_count)?);
+        }
+        self.buffer.clear();
+        string.append(byte_count, &mut self.buffer)?;
+        (self.visit)(&self.buffer)
+    }
+
+    /// Takes a number as a value.
+    pub(crate) fn number(&mut self, number: i64) -> Result<(), E> {
+        match self.is_item() {
+            true => (self.visit)(number.to_string().as_bytes()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether all items have what belongs to them.
+    pub(crate) fn is_even(&self) -> bool {
+        self.at == 0
+    }
+
+    /// Whether the next value is an item.
+    fn is_item(&mut self) -> bool {
+        let is_item = self.at == 0;
+        self.at = (self.at + 1) % self.stride.max(1);
+        is_item
+    }
+}
