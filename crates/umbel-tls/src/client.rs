@@ -134,10 +134,7 @@ impl ClientTls {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let name = server_name(address)
-            .ok_or_else(|| HandshakeError::Address { address: address.to_owned() })?;
-        let connector = TlsConnector::from(self.config.current());
-        connector.connect(name, stream).await.map_err(|error| explain(address, error))
+        handshake(self.config.current(), address, stream).await
     }
 
     /// Like [`connect`](Self::connect), to a certain node: whoever shows the certificate of another one
@@ -170,6 +167,21 @@ impl ClientTls {
     }
 }
 
+/// Has the other end of a connection that was made to `host:port` prove itself to a client of these settings.
+pub(crate) async fn handshake<S>(
+    config: Arc<ClientConfig>,
+    address: &str,
+    stream: S,
+) -> Result<TlsStream<S>, HandshakeError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let name = server_name(address)
+        .ok_or_else(|| HandshakeError::Address { address: address.to_owned() })?;
+    let connected = TlsConnector::from(config).connect(name, stream).await;
+    connected.map_err(|error| explain(address, error))
+}
+
 /// Whom a connection leads to, as far as the other end's certificate says.
 fn identity_of<S>(stream: &TlsStream<S>) -> PeerIdentity {
     let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
@@ -177,13 +189,13 @@ fn identity_of<S>(stream: &TlsStream<S>) -> PeerIdentity {
 }
 
 /// The host of `host:port`, without the brackets of an IPv6 address.
-pub(crate) fn server_name(address: &str) -> Option<ServerName<'static>> {
+fn server_name(address: &str) -> Option<ServerName<'static>> {
     let (host, _) = address.rsplit_once(':')?;
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     ServerName::try_from(host.to_owned()).ok()
 }
 
-pub(crate) fn explain(address: &str, error: io::Error) -> HandshakeError {
+fn explain(address: &str, error: io::Error) -> HandshakeError {
     let address = address.to_owned();
     let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>());
     match refusal {

@@ -74,17 +74,10 @@ impl TlsFiles {
     }
 
     pub(crate) fn load(&self, now: SystemTime) -> Result<Loaded, TlsError> {
-        let mut roots = RootCertStore::empty();
         let authorities = certificates(&self.ca)?;
-        for certificate in &authorities {
-            let unusable = |error: rustls::Error| TlsError::Certificate {
-                file: self.ca.clone(),
-                why: error.to_string(),
-            };
-            roots.add(certificate.clone()).map_err(unusable)?;
-        }
+        let roots = roots(&self.ca, &authorities)?;
         let pair = self.pair.as_ref().map(|pair| pair.load(now)).transpose()?;
-        Ok(Loaded { roots: Arc::new(roots), authorities, pair })
+        Ok(Loaded { roots, authorities, pair })
     }
 }
 
@@ -116,6 +109,22 @@ impl KeyPairFiles {
             error => TlsError::Key { file: self.key.clone(), why: error.to_string() },
         }
     }
+}
+
+/// What vouches for others: the certificates of a file.
+pub(crate) fn roots(
+    ca: &Path,
+    authorities: &[CertificateDer<'static>],
+) -> Result<Arc<RootCertStore>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in authorities {
+        let unusable = |error: rustls::Error| TlsError::Certificate {
+            file: ca.to_owned(),
+            why: error.to_string(),
+        };
+        roots.add(certificate.clone()).map_err(unusable)?;
+    }
+    Ok(Arc::new(roots))
 }
 
 /// At least one certificate.

@@ -17,6 +17,9 @@
 //! Files that are replaced are taken without a restart: [`ServerTls::refresh`] and
 //! [`ClientTls::refresh`] look, and stay with the old ones where the new ones are damaged.
 //!
+//! Servers that are no nodes are reached by [`ForeignTls`], which trusts whom this machine trusts, or a file of
+//! certificates.
+//!
 //! Who works together without a cluster has no certificates, but a secret: both ends prove by
 //! [`SecretTls`] that they know it, and it never travels.
 //!
@@ -36,6 +39,8 @@ mod client;
 mod clock;
 mod error;
 mod files;
+#[cfg(feature = "system-roots")]
+mod foreign;
 mod identity;
 mod join_token;
 mod pin;
@@ -52,6 +57,8 @@ pub use blocking::{SecretReader, SecretWriter};
 pub use client::{ClientTls, HandshakeError};
 pub use error::TlsError;
 pub use files::{KeyPairFiles, TlsFiles};
+#[cfg(feature = "system-roots")]
+pub use foreign::{ForeignTls, TrustError};
 pub use identity::{NodeIdentity, NodeIdentityError, PeerIdentity};
 pub use join_token::{JoinToken, JoinTokenError};
 pub use pin::{AuthorityPin, PinnedTls};

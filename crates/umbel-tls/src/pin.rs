@@ -15,11 +15,10 @@ use rustls::{
     CertificateError, DigitallySignedStruct, Error as Refusal, RootCertStore, SignatureScheme,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::client::{HandshakeError, explain, server_name};
+use crate::client::{HandshakeError, handshake};
 use crate::error::TlsError;
 use crate::files::certificates;
 
@@ -100,11 +99,8 @@ impl PinnedTls {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let name = server_name(address)
-            .ok_or_else(|| HandshakeError::Address { address: address.to_owned() })?;
-        let connector = TlsConnector::from(Arc::clone(&self.config));
-        let connected = connector.connect(name, stream).await;
-        connected.map_err(|error| match explain(address, error) {
+        let connected = handshake(Arc::clone(&self.config), address, stream).await;
+        connected.map_err(|error| match error {
             HandshakeError::OtherAuthority { address } => HandshakeError::OtherPin { address },
             other => other,
         })
