@@ -6,6 +6,7 @@ use crate::table::CommandSpec;
 
 pub use self::cuckoo::{CuckooCommand, CuckooInsert};
 pub use self::dump::DumpCommand;
+pub use self::payload::PayloadCommand;
 pub use self::umbel::{
     LateItems, NewFilter, NewSize, NewWindow, SetEstimate, UmbelCommand, WindowEnd,
 };
@@ -16,6 +17,8 @@ pub(crate) mod cuckoo;
 pub(crate) mod dump;
 pub(crate) mod expiry;
 pub(crate) mod keyspace;
+pub(crate) mod payload;
+pub(crate) mod set;
 pub(crate) mod umbel;
 
 #[cfg(test)]
@@ -31,11 +34,11 @@ pub enum Command<'a> {
         /// What it shall be.
         new: NewBloom,
     },
-    /// `BF.ADD`, `BF.MADD`, `BF.INSERT`: inserts items.
+    /// `BF.ADD`, `BF.MADD`, `BF.INSERT`, `SADD`: inserts items.
     Insert(Insert<'a>),
-    /// `BF.EXISTS`, `BF.MEXISTS`: asks about items.
+    /// `BF.EXISTS`, `BF.MEXISTS`, `SISMEMBER`, `SMISMEMBER`: asks about items.
     Contains(Items<'a>),
-    /// `BF.CARD`: how many items were new.
+    /// `BF.CARD`, `SCARD`: how many items were new.
     Cardinality {
         /// Of which filter.
         key: &'a [u8],
@@ -47,10 +50,17 @@ pub enum Command<'a> {
         /// The only field that is wanted.
         field: Option<InfoField>,
     },
+    /// `BF.DEBUG`: describes each part of a filter of RedisBloom's.
+    BloomDebug {
+        /// Which one.
+        key: &'a [u8],
+    },
     /// What is about cuckoo filters alone.
     Cuckoo(CuckooCommand<'a>),
     /// What copies a filter out, or in.
     Dump(DumpCommand<'a>),
+    /// What copies a filter out, or in, as one value.
+    Payload(PayloadCommand<'a>),
     /// What is about keys, whatever their kind.
     Keys(KeysCommand<'a>),
     /// What is about the time at which a key goes.
@@ -93,8 +103,34 @@ pub struct Items<'a> {
     pub key: &'a [u8],
     /// At least one.
     pub items: Arguments<'a>,
-    /// Whether the answer is a list, however many items there are.
-    pub is_list: bool,
+    /// What the answer looks like.
+    pub form: AnswerForm,
+}
+
+/// What is told of items, each of which has an answer of yes or no.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AnswerForm {
+    /// The answer of the only one, of the protocol's kind.
+    One,
+    /// Those of all, however many there are.
+    List,
+    /// How many are yes, as a number: of one item 1 or 0.
+    Count,
+    /// 1 or 0 of each, as numbers.
+    Numbers,
+}
+
+impl AnswerForm {
+    /// Whether the answer is a list.
+    ///
+    /// ```
+    /// use umbel_resp::AnswerForm;
+    /// assert!(AnswerForm::List.is_list() && !AnswerForm::Count.is_list());
+    /// ```
+    #[must_use]
+    pub const fn is_list(self) -> bool {
+        matches!(self, Self::List | Self::Numbers)
+    }
 }
 
 /// Items that shall be in a filter.
@@ -149,6 +185,8 @@ pub enum KeysCommand<'a> {
     Scan(Scan<'a>),
     /// `DBSIZE`: how many there are.
     Size,
+    /// `MEMORY USAGE`: the bytes that a filter takes.
+    Memory(&'a [u8]),
     /// `RENAME`, `RENAMENX`: gives a filter another name.
     Rename {
         /// Which one.

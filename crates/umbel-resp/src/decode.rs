@@ -19,7 +19,7 @@ use crate::limits::{
 use crate::number::integer;
 use crate::request::Request;
 
-/// Where the piece stands among the arguments of `BF.LOADCHUNK`.
+/// Where the piece stands among the arguments of `BF.LOADCHUNK`, and the payload among those of `RESTORE`.
 const PIECE_AT: usize = 3;
 
 /// The client does not speak the protocol, or asks for more than it may. Answer with this text behind
@@ -260,10 +260,10 @@ impl Decoder {
         Ok(bytes)
     }
 
-    /// The most that the next argument may have: a piece of a copy more than all others.
+    /// The most that the next argument may have: a piece of a copy, or a payload, more than all others.
     fn bulk_bytes_max(&self) -> usize {
-        let is_piece = self.request.len() == PIECE_AT
-            && self.request.get(0).is_some_and(|name| is_word(name, "BF.LOADCHUNK"));
+        let has_piece = |name| is_word(name, "BF.LOADCHUNK") || is_word(name, "RESTORE");
+        let is_piece = self.request.len() == PIECE_AT && self.request.get(0).is_some_and(has_piece);
         if is_piece { PIECE_BYTES_MAX } else { BULK_BYTES_MAX }
     }
 

@@ -30,11 +30,11 @@ pub mod table;
 
 pub use arguments::Arguments;
 pub use command::{
-    ClientAttribute, ClientCommand, ClusterQuery, Command, CommandQuery, Condition,
+    AnswerForm, ClientAttribute, ClientCommand, ClusterQuery, Command, CommandQuery, Condition,
     ConnectionCommand, Credentials, CuckooCommand, CuckooInsert, DumpCommand, Expiry,
     ExpiryCommand, Hello, InfoField, Insert, Items, KeysCommand, LateItems, ListFilter, NewBloom,
-    NewFilter, NewSize, NewWindow, ReplyMode, RequestName, Scan, SetEstimate, TimeUnit,
-    Transaction, UmbelCommand, WindowEnd,
+    NewFilter, NewSize, NewWindow, PayloadCommand, ReplyMode, RequestName, Scan, SetEstimate,
+    TimeUnit, Transaction, UmbelCommand, WindowEnd,
 };
 pub use decode::{Decoder, ProtocolError};
 pub use refusal::Refusal;

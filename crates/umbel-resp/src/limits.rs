@@ -3,7 +3,7 @@
 /// Bytes of one argument: 512 KiB. An item is hashed and a name is short; Redis allows 512 MiB.
 pub const BULK_BYTES_MAX: usize = 512 << 10;
 
-/// Bytes of a piece of a copy, the last argument of `BF.LOADCHUNK`: 16 MiB, which RedisBloom sends at most, and some more
+/// Bytes of a piece of a copy, the last argument of `BF.LOADCHUNK`, and of a payload of `RESTORE`: 16 MiB, which RedisBloom sends at most, and some more
 /// for a piece of another maker.
 pub const PIECE_BYTES_MAX: usize = (16 << 20) + (64 << 10);
 

@@ -48,3 +48,39 @@ pub fn float(text: &[u8]) -> Option<f64> {
     let is_zero = !mantissa.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
     (value.is_finite() && (value != 0.0 || is_zero)).then_some(value)
 }
+
+/// Significant digits of `%g`.
+const DIGITS: i32 = 6;
+
+/// A float as C's `%g` writes it: six significant digits without zeros at the end, with an exponent where it is below
+/// -4 or above 5. RedisBloom writes rates so.
+///
+/// ```
+/// use umbel_resp::number::general;
+/// assert_eq!([0.005, 1.0 / 3.0, 100.0].map(general), ["0.005", "0.333333", "100"]);
+/// assert_eq!([1.5625e-5, 0.0001, 2.5e120].map(general), ["1.5625e-05", "0.0001", "2.5e+120"]);
+/// // Rounded before the exponent is looked at.
+/// assert_eq!([999_999.5, 0.000_099_999_99].map(general), ["1e+06", "0.0001"]);
+/// assert_eq!([0.0, -0.5].map(general), ["0", "-0.5"]);
+/// ```
+#[must_use]
+pub fn general(value: f64) -> String {
+    let scientific = format!("{:.*e}", 5, value);
+    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
+    // A double's exponent is a number of three digits.
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if (-4..DIGITS).contains(&exponent) {
+        let decimals = usize::try_from(DIGITS - 1 - exponent).unwrap_or_default();
+        return without_zeros(&format!("{value:.decimals$}")).to_owned();
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{}e{sign}{:02}", without_zeros(mantissa), exponent.unsigned_abs())
+}
+
+/// Without zeros behind the point that nothing follows.
+fn without_zeros(digits: &str) -> &str {
+    match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => digits,
+    }
+}

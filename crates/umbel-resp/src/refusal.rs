@@ -67,6 +67,24 @@ pub enum Refusal {
     /// EXPIRE: GT with LT.
     #[error("ERR GT and LT options at the same time are not compatible")]
     GtAndLt,
+    /// RESTORE: the time is below 0.
+    #[error("ERR Invalid TTL value, must be >= 0")]
+    RestoreTime,
+    /// RESTORE: the time without use is below 0.
+    #[error("ERR Invalid IDLETIME value, must be >= 0")]
+    RestoreIdle,
+    /// RESTORE: how often it is used is none of its numbers.
+    #[error("ERR Invalid FREQ value, must be >= 0 and <= 255")]
+    RestoreFrequency,
+    /// RESTORE: there is a key of this name. Name another one, or say REPLACE.
+    #[error("BUSYKEY Target key name already exists.")]
+    BusyKey,
+    /// RESTORE: the payload was cut or damaged, or comes from a server that is too new.
+    #[error("ERR DUMP payload version or checksum are wrong")]
+    DumpPayload,
+    /// RESTORE: the payload is whole, but holds no filter that is read here.
+    #[error("ERR Bad data format")]
+    DumpFormat,
     /// BF.RESERVE: the error rate is no number.
     #[error("ERR bad error rate")]
     BadErrorRate,
@@ -128,6 +146,9 @@ pub enum Refusal {
     /// CF.ADD: the filter has no room for the item. Remove some, or make a larger one.
     #[error("Filter is full")]
     CuckooFull,
+    /// CF.COMPACT: there is no cuckoo filter of this name.
+    #[error("Cuckoo filter was not found")]
+    NothingToCompact,
     /// CF.DEL: there is no cuckoo filter of this name.
     #[error("Not found")]
     NoCuckoo,
@@ -218,6 +239,14 @@ pub enum Refusal {
         /// The attribute's name as it came, cut.
         attribute: String,
     },
+    /// CONFIG SET: what a node is set to stands in its file and its arguments.
+    #[error(
+        "ERR CONFIG SET failed (possibly related to argument '{parameter}') - can't set immutable config"
+    )]
+    ImmutableConfig {
+        /// As it came, cut.
+        parameter: String,
+    },
     /// SELECT: there is no such database.
     #[error("ERR DB index is out of range")]
     DatabaseRange,
@@ -260,7 +289,7 @@ pub enum Refusal {
     #[error("ERR a request is SESSION:SEQUENCE [BELOW SEQUENCE] COMMAND, with numbers from 0 on")]
     RequestName,
     /// UMBEL.REQUEST: the command is none that a request may name.
-    #[error("ERR a request is one of BF.ADD, BF.MADD and BF.INSERT, not '{command}'")]
+    #[error("ERR a request is one of BF.ADD, BF.MADD, BF.INSERT and SADD, not '{command}'")]
     RequestCommand {
         /// In lower case.
         command: &'static str,

@@ -4,10 +4,12 @@ use crate::arguments::Arguments;
 use crate::command::Command;
 use crate::refusal::{Refusal, shown, unknown_command};
 
+mod bloom;
 mod build;
 mod cuckoo;
 mod entries;
 mod keyspace;
+mod set;
 mod subcommands;
 mod umbel;
 
@@ -32,7 +34,7 @@ pub struct CommandDocs {
     pub summary: &'static str,
     /// The release that brought it: of Redis, of RedisBloom, or of Umbel.
     pub since: &'static str,
-    /// `connection`, `generic`, `server`, `transactions`, `cluster` or `module`.
+    /// `connection`, `generic`, `set`, `server`, `transactions`, `cluster` or `module`.
     pub group: &'static str,
     /// How its work grows.
     pub complexity: &'static str,

@@ -1,6 +1,6 @@
 //! Arguments of `BF.*`, read as RedisBloom reads them.
 
-use super::{Command, InfoField, Insert, Items, NewBloom};
+use super::{AnswerForm, Command, InfoField, Insert, Items, NewBloom};
 use crate::arguments::{Arguments, is_word};
 use crate::number::{float, integer};
 use crate::refusal::Refusal;
@@ -59,8 +59,8 @@ fn expansion_in_range(expansion: i64) -> Option<u32> {
     u32::try_from(expansion).ok().filter(|_| is_in)
 }
 
-fn items(arguments: Arguments<'_>, is_list: bool) -> Items<'_> {
-    Items { key: arguments.at(1), items: arguments.from(2), is_list }
+fn items(arguments: Arguments<'_>, form: AnswerForm) -> Items<'_> {
+    Items { key: arguments.at(1), items: arguments.from(2), form }
 }
 
 fn inserted(items: Items<'_>) -> Command<'_> {
@@ -68,19 +68,19 @@ fn inserted(items: Items<'_>) -> Command<'_> {
 }
 
 pub(crate) fn add(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(inserted(items(arguments, false)))
+    Ok(inserted(items(arguments, AnswerForm::One)))
 }
 
 pub(crate) fn add_many(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(inserted(items(arguments, true)))
+    Ok(inserted(items(arguments, AnswerForm::List)))
 }
 
 pub(crate) fn exists(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Contains(items(arguments, false)))
+    Ok(Command::Contains(items(arguments, AnswerForm::One)))
 }
 
 pub(crate) fn exist_many(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Contains(items(arguments, true)))
+    Ok(Command::Contains(items(arguments, AnswerForm::List)))
 }
 
 /// An option of `BF.INSERT`: RedisBloom looks at few of its letters.
@@ -150,7 +150,7 @@ pub(crate) fn insert(arguments: Arguments<'_>) -> Parsed<'_> {
     if is_fixed {
         new.expansion = 0;
     }
-    let items = Items { key: arguments.at(1), items, is_list: true };
+    let items = Items { key: arguments.at(1), items, form: AnswerForm::List };
     Ok(Command::Insert(Insert { items, new: is_made.then_some(new), request: None }))
 }
 
@@ -167,6 +167,10 @@ pub(crate) fn info(arguments: Arguments<'_>) -> Parsed<'_> {
         Some(word) => Some(info_field(word).ok_or(Refusal::InfoField)?),
     };
     Ok(Command::BloomInfo { key: arguments.at(1), field })
+}
+
+pub(crate) fn debug(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::BloomDebug { key: arguments.at(1) })
 }
 
 fn info_field(word: &[u8]) -> Option<InfoField> {

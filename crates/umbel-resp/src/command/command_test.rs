@@ -85,35 +85,36 @@ fn reserve_reads_options_anywhere() {
     assert_eq!(reserved("BF.RESERVE k 0.1 1 EXPANSION 0 NONSCALING"), new(0.1, 1, 0));
 }
 
-fn inserted(text: &str) -> (Option<NewBloom>, Vec<String>, Option<RequestName>, bool) {
+fn inserted(text: &str) -> (Option<NewBloom>, Vec<String>, Option<RequestName>, AnswerForm) {
     let request = line(text);
     let Ok(Command::Insert(Insert { items, new, request })) = parsed(&request) else {
         panic!("{text}")
     };
     assert_eq!(items.key, b"k");
     let words = items.items.iter().map(|item| String::from_utf8(item.to_vec()).unwrap());
-    (new, words.collect(), request, items.is_list)
+    (new, words.collect(), request, items.form)
 }
 
 #[test]
 fn insert_looks_at_a_few_letters() {
-    let (new, items, _, is_list) = inserted("BF.INSERT k errr .1 expo 4 cap 7 i a ITEMS b");
+    let (new, items, _, form) = inserted("BF.INSERT k errr .1 expo 4 cap 7 i a ITEMS b");
     assert_eq!(new, Some(NewBloom { error_rate: 0.1, capacity: 7, expansion: 4 }));
-    assert_eq!((items, is_list), (vec!["a".into(), "ITEMS".into(), "b".into()], true));
+    let expected: Vec<String> = vec!["a".into(), "ITEMS".into(), "b".into()];
+    assert_eq!((items, form), (expected, AnswerForm::List));
     let (new, items, ..) = inserted("bf.insert k nocreate items a");
     assert_eq!((new, items), (None, vec!["a".to_owned()]));
     let (new, ..) = inserted("bf.insert k NONSCALING EXPANSION 3 ITEMS a");
     assert_eq!(new, Some(NewBloom { expansion: 0, ..NewBloom::default() }));
-    let (new, items, request, is_list) = inserted("BF.ADD k \"\"");
+    let (new, items, request, form) = inserted("BF.ADD k \"\"");
     assert_eq!((new, items, request), (Some(NewBloom::default()), vec![String::new()], None));
-    assert!(!is_list);
+    assert_eq!(form, AnswerForm::One);
 }
 
 #[test]
 fn a_request_has_a_name() {
-    let (_, items, request, is_list) = inserted("UMBEL.REQUEST 7:9 below 8 bf.madd k a b");
+    let (_, items, request, form) = inserted("UMBEL.REQUEST 7:9 below 8 bf.madd k a b");
     let name = RequestName { session: 7, sequence: 9, acknowledged_below: 8 };
-    assert_eq!((items.len(), request, is_list), (2, Some(name), true));
+    assert_eq!((items.len(), request, form), (2, Some(name), AnswerForm::List));
     let (.., request, _) = inserted(&format!("umbel.request {}:0 BF.ADD k a", u64::MAX));
     assert_eq!(request.map(|name| name.session), Some(u64::MAX));
 }

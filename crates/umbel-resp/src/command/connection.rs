@@ -176,6 +176,14 @@ pub(crate) fn config_get(arguments: Arguments<'_>) -> Parsed<'_> {
     done(ConnectionCommand::ConfigGet(patterns))
 }
 
+/// Nothing is set over a connection: pairs are refused by the first one.
+pub(crate) fn config_set(arguments: Arguments<'_>) -> Parsed<'_> {
+    match arguments.len().is_multiple_of(2) {
+        true => Err(Refusal::ImmutableConfig { parameter: shown(arguments.at(2)) }),
+        false => Err(Refusal::Arity { command: "config|set" }),
+    }
+}
+
 pub(crate) fn time(_arguments: Arguments<'_>) -> Parsed<'_> {
     done(ConnectionCommand::Time)
 }

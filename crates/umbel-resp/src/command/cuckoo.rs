@@ -1,6 +1,6 @@
 //! Commands about cuckoo filters, `CF.*`, with arguments read as RedisBloom reads them.
 
-use super::{Command, Items};
+use super::{AnswerForm, Command, Items};
 use crate::arguments::{Arguments, is_word};
 use crate::number::integer;
 use crate::refusal::Refusal;
@@ -31,10 +31,22 @@ pub enum CuckooCommand<'a> {
     Insert(CuckooInsert<'a>),
     /// `CF.EXISTS`, `CF.MEXISTS`: asks about items.
     Contains(Items<'a>),
+    /// `CF.COUNT`: asks how often an item is in.
+    Count(Items<'a>),
     /// `CF.DEL`: takes an item out once.
     Remove(Items<'a>),
+    /// `CF.COMPACT`: has nothing to do, for a filter has one part.
+    Compact {
+        /// Which one.
+        key: &'a [u8],
+    },
     /// `CF.INFO`: describes a filter.
     Info {
+        /// Which one.
+        key: &'a [u8],
+    },
+    /// `CF.DEBUG`: describes a filter in one line.
+    Debug {
         /// Which one.
         key: &'a [u8],
     },
@@ -84,8 +96,8 @@ fn capacity_in_range(capacity: i64, bucket_size: i64) -> Option<u64> {
     u64::try_from(capacity).ok().filter(|_| is_in)
 }
 
-fn items(arguments: Arguments<'_>, is_list: bool) -> Items<'_> {
-    Items { key: arguments.at(1), items: arguments.from(2), is_list }
+fn items(arguments: Arguments<'_>, form: AnswerForm) -> Items<'_> {
+    Items { key: arguments.at(1), items: arguments.from(2), form }
 }
 
 fn inserted(items: Items<'_>, capacity: Option<u64>, is_new_only: bool) -> Command<'_> {
@@ -93,11 +105,11 @@ fn inserted(items: Items<'_>, capacity: Option<u64>, is_new_only: bool) -> Comma
 }
 
 pub(crate) fn add(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(inserted(items(arguments, false), Some(CAPACITY_DEFAULT), false))
+    Ok(inserted(items(arguments, AnswerForm::One), Some(CAPACITY_DEFAULT), false))
 }
 
 pub(crate) fn add_new(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(inserted(items(arguments, false), Some(CAPACITY_DEFAULT), true))
+    Ok(inserted(items(arguments, AnswerForm::One), Some(CAPACITY_DEFAULT), true))
 }
 
 pub(crate) fn insert(arguments: Arguments<'_>) -> Parsed<'_> {
@@ -132,7 +144,7 @@ fn inserted_list<'a>(
             _ => return Err(Refusal::InsertOption),
         }
     }
-    let items = Items { key: arguments.at(1), items: arguments.from(at), is_list: true };
+    let items = Items { key: arguments.at(1), items: arguments.from(at), form: AnswerForm::List };
     if items.items.is_empty() {
         return Err(arity());
     }
@@ -140,19 +152,31 @@ fn inserted_list<'a>(
 }
 
 pub(crate) fn exists(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Cuckoo(CuckooCommand::Contains(items(arguments, false))))
+    Ok(Command::Cuckoo(CuckooCommand::Contains(items(arguments, AnswerForm::One))))
 }
 
 pub(crate) fn exist_many(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Cuckoo(CuckooCommand::Contains(items(arguments, true))))
+    Ok(Command::Cuckoo(CuckooCommand::Contains(items(arguments, AnswerForm::List))))
+}
+
+pub(crate) fn count(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Cuckoo(CuckooCommand::Count(items(arguments, AnswerForm::One))))
 }
 
 pub(crate) fn remove(arguments: Arguments<'_>) -> Parsed<'_> {
-    Ok(Command::Cuckoo(CuckooCommand::Remove(items(arguments, false))))
+    Ok(Command::Cuckoo(CuckooCommand::Remove(items(arguments, AnswerForm::One))))
+}
+
+pub(crate) fn compact(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Cuckoo(CuckooCommand::Compact { key: arguments.at(1) }))
 }
 
 pub(crate) fn info(arguments: Arguments<'_>) -> Parsed<'_> {
     Ok(Command::Cuckoo(CuckooCommand::Info { key: arguments.at(1) }))
+}
+
+pub(crate) fn debug(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Cuckoo(CuckooCommand::Debug { key: arguments.at(1) }))
 }
 
 #[cfg(test)]

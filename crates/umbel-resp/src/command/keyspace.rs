@@ -45,6 +45,21 @@ pub(crate) fn size(_arguments: Arguments<'_>) -> Parsed<'_> {
     Ok(Command::Keys(KeysCommand::Size))
 }
 
+/// With `SAMPLES` and a number, which says how much of a value Redis looks at: here all is known.
+pub(crate) fn memory(arguments: Arguments<'_>) -> Parsed<'_> {
+    match (arguments.get(3), arguments.get(4), arguments.len()) {
+        (None, ..) => {}
+        (Some(option), Some(samples), 5) if is_word(option, "SAMPLES") => {
+            let samples = integer(samples).ok_or(Refusal::NotInteger)?;
+            if samples < 0 {
+                return Err(Refusal::Syntax);
+            }
+        }
+        _ => return Err(Refusal::Syntax),
+    }
+    Ok(Command::Keys(KeysCommand::Memory(arguments.at(2))))
+}
+
 pub(crate) fn drop_database(arguments: Arguments<'_>) -> Parsed<'_> {
     drop_all(arguments, false)
 }

@@ -1,6 +1,6 @@
 //! Arguments of Umbel's own words.
 
-use super::{Command, Items, RequestName};
+use super::{AnswerForm, Command, Items, RequestName};
 use crate::arguments::{Arguments, is_word};
 use crate::limits::KEYS_MAX;
 use crate::number::{float, integer, natural};
@@ -167,7 +167,7 @@ pub(crate) fn rotate(arguments: Arguments<'_>) -> Parsed<'_> {
 
 pub(crate) fn insert_at(arguments: Arguments<'_>) -> Parsed<'_> {
     let at_ms = natural(arguments.at(2)).ok_or(Refusal::NotInteger)?;
-    let items = Items { key: arguments.at(1), items: arguments.from(3), is_list: true };
+    let items = Items { key: arguments.at(1), items: arguments.from(3), form: AnswerForm::List };
     Ok(Command::Umbel(UmbelCommand::InsertAt { items, at_ms }))
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn request(arguments: Arguments<'_>) -> Parsed<'_> {
         return Err(Refusal::Arity { command: "umbel.request" });
     }
     let spec = table::find(inner)?;
-    if !matches!(spec.name, "bf.add" | "bf.madd" | "bf.insert") {
+    if !matches!(spec.name, "bf.add" | "bf.madd" | "bf.insert" | "sadd") {
         return Err(Refusal::RequestCommand { command: spec.name });
     }
     match spec.parse(inner)? {

@@ -67,6 +67,14 @@ pub(super) const EXIST_MANY: CommandSpec = bloom(
     cuckoo::exist_many,
 );
 
+pub(super) const COUNT: CommandSpec = bloom(
+    "cf.count",
+    3,
+    (FILTER_READ, READ),
+    ("Return the number of times an item might be in a Cuckoo Filter", LOOKED_AT),
+    cuckoo::count,
+);
+
 pub(super) const REMOVE: CommandSpec = bloom(
     "cf.del",
     3,
@@ -89,6 +97,22 @@ pub(super) const INFO: CommandSpec = bloom(
     (FILTER_READ, READ),
     ("Returns information about a Cuckoo Filter", "O(1)"),
     cuckoo::info,
+);
+
+pub(super) const DEBUG: CommandSpec = bloom(
+    "cf.debug",
+    2,
+    (FILTER_READ, READ),
+    ("Returns information about a Cuckoo Filter in one line", "O(1)"),
+    cuckoo::debug,
+);
+
+pub(super) const COMPACT: CommandSpec = bloom(
+    "cf.compact",
+    2,
+    (FILTER_READ, READ),
+    ("Has no effect: a cuckoo filter has one part.", "O(1)"),
+    cuckoo::compact,
 );
 
 pub(super) const NEXT: CommandSpec = bloom(

@@ -1,111 +1,48 @@
 //! The entries of the table.
 
 use super::build::{
-    ALL_KEYS, ANYTIME, ANYTIME_FAST, BLOOM_READ, BLOOM_WRITE, DUMPED, FAST, FILTER_READ,
-    FILTER_WRITE, KEY_READ, KEY_READ_OF, KEY_WRITE, KEY_WRITE_OF, O1, ON, ONE_KEY, SLOW, STRANGERS,
-    bloom, container, keyed, plain,
+    ALL_KEYS, ANYTIME, ANYTIME_FAST, FAST, KEY_READ, KEY_READ_OF, KEY_WRITE, KEY_WRITE_OF, O1, ON,
+    ONE_KEY, SLOW, STRANGERS, container, keyed, plain,
 };
 use super::subcommands::{ACL, CLIENT, CLUSTER, COMMAND, CONFIG, MODULE};
-use super::{CommandSpec, cuckoo, keyspace as names, umbel};
-use crate::command::{bloom, connection, dump, expiry, keyspace};
+use super::{CommandSpec, bloom, cuckoo, keyspace as names, set, umbel};
+use crate::command::{connection, expiry, keyspace};
 
-pub(super) static COMMANDS: [CommandSpec; 76] = [
-    bloom(
-        "bf.add",
-        3,
-        (FILTER_WRITE, BLOOM_WRITE),
-        ("Adds an item to a Bloom Filter", "O(k), where k is the number of hash functions"),
-        bloom::add,
-    ),
-    bloom(
-        "bf.exists",
-        3,
-        (FILTER_READ, BLOOM_READ),
-        (
-            "Checks whether an item exists in a Bloom Filter",
-            "O(k), where k is the number of hash functions",
-        ),
-        bloom::exists,
-    ),
-    bloom(
-        "bf.madd",
-        -3,
-        (FILTER_WRITE, BLOOM_WRITE),
-        (
-            "Adds one or more items to a Bloom Filter. A filter will be created if it does not exist",
-            "O(k * n), where k is the number of hash functions and n is the number of items",
-        ),
-        bloom::add_many,
-    ),
-    bloom(
-        "bf.mexists",
-        -3,
-        (FILTER_READ, BLOOM_READ),
-        (
-            "Checks whether one or more items exist in a Bloom Filter",
-            "O(k * n), where k is the number of hash functions and n is the number of items",
-        ),
-        bloom::exist_many,
-    ),
-    bloom(
-        "bf.insert",
-        -4,
-        (FILTER_WRITE, BLOOM_WRITE),
-        (
-            "Adds one or more items to a Bloom Filter. A filter will be created if it does not exist",
-            "O(k * n), where k is the number of hash functions and n is the number of items",
-        ),
-        bloom::insert,
-    ),
-    bloom(
-        "bf.reserve",
-        -4,
-        (FILTER_WRITE, &["@write", "@fast", "@bloom"]),
-        ("Creates a new Bloom Filter", O1),
-        bloom::reserve,
-    ),
-    bloom(
-        "bf.info",
-        -2,
-        (FILTER_READ, &["@read", "@fast", "@bloom"]),
-        ("Returns information about a Bloom Filter", O1),
-        bloom::info,
-    ),
-    bloom(
-        "bf.card",
-        2,
-        (FILTER_READ, &["@read", "@fast", "@bloom"]),
-        ("Returns the cardinality of a Bloom filter", O1),
-        bloom::cardinality,
-    ),
-    bloom(
-        "bf.scandump",
-        3,
-        (FILTER_READ, BLOOM_READ),
-        ("Begins an incremental save of the bloom filter", DUMPED),
-        dump::next,
-    ),
-    bloom(
-        "bf.loadchunk",
-        4,
-        (FILTER_WRITE, BLOOM_WRITE),
-        ("Restores a filter previously saved using SCANDUMP", DUMPED),
-        dump::load,
-    ),
+pub(super) static COMMANDS: [CommandSpec; 87] = [
+    bloom::ADD,
+    bloom::EXISTS,
+    bloom::ADD_MANY,
+    bloom::EXIST_MANY,
+    bloom::INSERT,
+    bloom::RESERVE,
+    bloom::INFO,
+    bloom::DEBUG,
+    bloom::CARDINALITY,
+    bloom::NEXT,
+    bloom::LOAD,
     cuckoo::ADD,
     cuckoo::ADD_NEW,
     cuckoo::INSERT,
     cuckoo::INSERT_NEW,
     cuckoo::EXISTS,
     cuckoo::EXIST_MANY,
+    cuckoo::COUNT,
     cuckoo::REMOVE,
     cuckoo::RESERVE,
     cuckoo::INFO,
+    cuckoo::DEBUG,
+    cuckoo::COMPACT,
     cuckoo::NEXT,
     cuckoo::LOAD,
+    set::ADD,
+    set::IS_MEMBER,
+    set::ARE_MEMBERS,
+    set::CARDINALITY,
     names::RENAME,
     names::RENAME_TO_FREE,
     names::COPY,
+    names::DUMP,
+    names::RESTORE,
     plain(
         "ping",
         -1,
@@ -225,6 +162,7 @@ pub(super) static COMMANDS: [CommandSpec; 76] = [
         ("Returns how many more replicas have every acknowledged write.", "3.0.0", "generic"),
         connection::wait,
     ),
+    container("memory", &names::MEMORY, ("A container for memory diagnostics.", "4.0.0", "server")),
     container("module", &MODULE, ("A container for module commands.", "4.0.0", "server")),
     container("acl", &ACL, ("A container for Access List Control commands.", "6.0.0", "server")),
     keyed(

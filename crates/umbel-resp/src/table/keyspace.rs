@@ -1,14 +1,27 @@
-//! The entries of commands that give filters other names, or copy them.
+//! The entries of commands that give filters other names, or copy them as a whole.
 
-use super::build::{Names, O1, keyed};
+use super::build::{Names, O1, ONE_KEY, keyed};
 use super::{CommandSpec, KeyRange};
-use crate::command::keyspace;
+use crate::command::{keyspace, payload};
 
 /// The first two arguments.
 const TWO_KEYS: Option<KeyRange> = Some(KeyRange { first: 1, last: 2, step: 1 });
 
 const SLOW: Names = &["@keyspace", "@write", "@slow"];
+const OF_ITS_SIZE: &str = "O(N) where N is the memory of the filter.";
 const FAST: Names = &["@keyspace", "@write", "@fast"];
+
+/// The argument behind a subcommand.
+const SECOND_KEY: Option<KeyRange> = Some(KeyRange { first: 2, last: 2, step: 1 });
+
+/// The subcommands of `MEMORY`.
+pub(super) static MEMORY: [CommandSpec; 1] = [keyed(
+    "memory|usage",
+    (-3, SECOND_KEY),
+    (&["readonly"], &["@read", "@slow"]),
+    ("Estimates the memory usage of a key.", O1),
+    keyspace::memory,
+)];
 
 pub(super) const RENAME: CommandSpec = keyed(
     "rename",
@@ -30,6 +43,22 @@ pub(super) const COPY: CommandSpec = keyed(
     "copy",
     (-3, TWO_KEYS),
     (&["write", "denyoom"], SLOW),
-    ("Copies the value of a key to a new key.", "O(N) where N is the memory of the filter."),
+    ("Copies the value of a key to a new key.", OF_ITS_SIZE),
     keyspace::copy,
+);
+
+pub(super) const DUMP: CommandSpec = keyed(
+    "dump",
+    (2, ONE_KEY),
+    (&["readonly"], &["@keyspace", "@read", "@slow"]),
+    ("Returns a serialized representation of the value stored at a key.", OF_ITS_SIZE),
+    payload::dump,
+);
+
+pub(super) const RESTORE: CommandSpec = keyed(
+    "restore",
+    (-4, ONE_KEY),
+    (&["write", "denyoom"], &["@keyspace", "@write", "@slow", "@dangerous"]),
+    ("Creates a key from the serialized representation of a value.", OF_ITS_SIZE),
+    payload::restore,
 );

@@ -108,13 +108,22 @@ pub(super) static COMMAND: [CommandSpec; 5] = [
     ),
 ];
 
-pub(super) static CONFIG: [CommandSpec; 1] = [plain(
-    "config|get",
-    -3,
-    (ADMIN, SLOW_ADMIN),
-    ("Returns the effective values of configuration parameters.", "2.0.0", "server"),
-    connection::config_get,
-)];
+pub(super) static CONFIG: [CommandSpec; 2] = [
+    plain(
+        "config|get",
+        -3,
+        (ADMIN, SLOW_ADMIN),
+        ("Returns the effective values of configuration parameters.", "2.0.0", "server"),
+        connection::config_get,
+    ),
+    plain(
+        "config|set",
+        -4,
+        (ADMIN, SLOW_ADMIN),
+        ("Refuses: every parameter is read-only.", "2.0.0", "server"),
+        connection::config_set,
+    ),
+];
 
 pub(super) static MODULE: [CommandSpec; 1] = [plain(
     "module|list",

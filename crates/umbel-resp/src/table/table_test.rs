@@ -89,6 +89,7 @@ fn commands_are_listed_counted_and_explained() {
     assert_eq!(filtered("ACLCAT", "transaction"), "*3|$5|multi|$4|exec|$7|discard|");
     assert_eq!(filtered("MODULE", "x"), "*0|");
     assert_eq!(CommandQuery::Count.answer(), answered(&["COMMAND", "COUNT"]));
+    assert_eq!(filtered("ACLCAT", "set"), "*4|$4|sadd|$9|sismember|$10|smismember|$5|scard|");
     let docs = text(&answered(&["COMMAND", "DOCS", "bf.card", "what"]), Protocol::Three);
     let expected = "%1|$7|bf.card|%5|$7|summary|$41|Returns the cardinality of a Bloom filter|";
     assert!(docs.starts_with(expected), "{docs}");

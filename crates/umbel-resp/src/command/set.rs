@@ -1,0 +1,56 @@
+//! The words of sets that filters know: `SADD`, `SISMEMBER`, `SMISMEMBER`, `SCARD`. Answers are integers in both
+//! versions of the protocol, as Redis gives them.
+
+use super::{AnswerForm, Command, Insert, Items, NewBloom};
+use crate::arguments::Arguments;
+use crate::refusal::Refusal;
+
+type Parsed<'a> = Result<Command<'a>, Refusal>;
+
+fn items(arguments: Arguments<'_>, form: AnswerForm) -> Items<'_> {
+    Items { key: arguments.at(1), items: arguments.from(2), form }
+}
+
+pub(crate) fn add(arguments: Arguments<'_>) -> Parsed<'_> {
+    let items = items(arguments, AnswerForm::Count);
+    Ok(Command::Insert(Insert { items, new: Some(NewBloom::default()), request: None }))
+}
+
+pub(crate) fn is_member(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Contains(items(arguments, AnswerForm::Count)))
+}
+
+pub(crate) fn are_members(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Contains(items(arguments, AnswerForm::Numbers)))
+}
+
+pub(crate) fn cardinality(arguments: Arguments<'_>) -> Parsed<'_> {
+    Ok(Command::Cardinality { key: arguments.at(1) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Request;
+    use crate::table;
+
+    #[test]
+    fn answers_are_numbers() {
+        let form = |line: &str| {
+            let request: Request = line.split(' ').collect();
+            let arguments = Arguments::new(&request);
+            match table::find(arguments).unwrap().parse(arguments).unwrap() {
+                Command::Insert(Insert { items, new, .. }) => {
+                    assert_eq!(new, Some(NewBloom::default()));
+                    (items.items.len(), items.form)
+                }
+                Command::Contains(items) => (items.items.len(), items.form),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(form("SADD k a b"), (2, AnswerForm::Count));
+        assert_eq!(form("sismember k a"), (1, AnswerForm::Count));
+        assert_eq!(form("SMISMEMBER k a"), (1, AnswerForm::Numbers));
+        assert!(!AnswerForm::Count.is_list() && AnswerForm::Numbers.is_list());
+    }
+}
