@@ -15,6 +15,7 @@
 //! | `blocks`, `scrub` | a slice block by block: what a replica does to be compared and mended |
 //! | `vote`, `scrubber` | what the replicas together hold, and how the leader has them compared |
 //! | `snapshot` | from one replica's state to another's |
+//! | `recut` | a copy that was cut for fewer shards |
 //!
 //! ```
 //! use umbel_engine::shard::{
@@ -52,6 +53,7 @@ mod hash_list;
 mod overlap;
 mod prepare;
 mod probes;
+mod recut;
 mod replay;
 mod scrub;
 mod scrubber;
@@ -62,6 +64,7 @@ mod slice_growth;
 mod slice_plan;
 mod slice_shape;
 mod snapshot;
+mod split;
 mod state;
 mod sum;
 mod vote;
@@ -75,6 +78,8 @@ mod growth_test;
 mod paced_test;
 #[cfg(test)]
 mod quotient_test;
+#[cfg(test)]
+mod recut_test;
 #[cfg(test)]
 mod redis_bloom_test;
 #[cfg(test)]
@@ -90,6 +95,8 @@ mod slices_test;
 #[cfg(test)]
 mod snapshot_test;
 #[cfg(test)]
+mod split_test;
+#[cfg(test)]
 mod sum_test;
 #[cfg(test)]
 mod windowed_test;
@@ -104,6 +111,7 @@ pub use hash_list::{HashList, HashListError};
 pub use overlap::OverlapCount;
 pub use prepare::{PreparedInsert, PreparedRemove, SliceGrowth};
 pub use probes::probe_hashes;
+pub use recut::{Recut, RecutSlice, SlicePart};
 pub use scrub::{
     BlockContents, RepairPart, SCRUB_PIECE_BLOCKS, SCRUB_READ_WORDS, ScrubPart, ScrubbedPiece,
 };

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
+use std::sync::Arc;
 
 use umbel_filter::{AnyFilter, RedisBloomLink, StoredSingleShot};
 
@@ -27,7 +28,7 @@ const POSITION_BLOCKS: u64 = 4096;
 impl Slice {
     /// The words, array by array; none for a single-shot slice.
     fn arrays(&self) -> Vec<&[u64]> {
-        match &self.filter {
+        match &*self.filter {
             AnyFilter::SingleShot(_) => Vec::new(),
             AnyFilter::Blocked(filter) => vec![filter.words()],
             AnyFilter::Classic(filter) => vec![filter.words()],
@@ -49,7 +50,7 @@ impl Slice {
 
     /// The words of an array, to be mended.
     fn array_mut(&mut self, array: usize) -> Option<&mut [u64]> {
-        match &mut self.filter {
+        match Arc::make_mut(&mut self.filter) {
             // Tables count what their words hold: `write_blocks` changes them through them.
             AnyFilter::SingleShot(_)
             | AnyFilter::Window(_)
@@ -69,7 +70,7 @@ impl Slice {
 
     /// Number of blocks.
     pub(super) fn block_count(&self) -> u32 {
-        let count = match &self.filter {
+        let count = match &*self.filter {
             AnyFilter::SingleShot(filter) => {
                 filter.single_shot_shape().width().min(POSITION_BLOCKS)
             }
@@ -81,7 +82,7 @@ impl Slice {
 
     /// Words of a block on average, rounded up.
     pub(super) fn block_words(&self) -> u64 {
-        match &self.filter {
+        match &*self.filter {
             AnyFilter::SingleShot(filter) => {
                 filter.len() / u64::from(self.block_count()).max(1) + 1
             }
@@ -95,7 +96,7 @@ impl Slice {
         mut is_wanted: impl FnMut(u32) -> bool,
         mut visit: impl FnMut(u32, &[u64]),
     ) {
-        if let AnyFilter::SingleShot(filter) = &self.filter {
+        if let AnyFilter::SingleShot(filter) = &*self.filter {
             let mut content = Vec::new();
             let mut positions = filter.positions().peekable();
             for block in 0..self.block_count() {
@@ -148,9 +149,9 @@ impl Slice {
     /// Gives blocks these contents, or with `only_adds` what they have and these contents. Contents
     /// that do not fit the slice's shape are left out.
     pub(super) fn write_blocks(&mut self, contents: &[(u32, Vec<u64>)], only_adds: bool) {
-        if let AnyFilter::SingleShot(filter) = &self.filter {
+        if let AnyFilter::SingleShot(filter) = &*self.filter {
             if let Some(filter) = with_blocks(filter, contents, only_adds) {
-                self.filter = AnyFilter::SingleShot(filter);
+                self.filter = Arc::new(AnyFilter::SingleShot(filter));
             }
             return;
         }
@@ -160,7 +161,7 @@ impl Slice {
                 write_block(block, content, only_adds);
             }
         };
-        match &mut self.filter {
+        match Arc::make_mut(&mut self.filter) {
             AnyFilter::Window(filter) => filter.rewrite(write),
             AnyFilter::Cuckoo(filter) => filter.rewrite(write),
             AnyFilter::Quotient(filter) => filter.rewrite(write),
@@ -190,7 +191,7 @@ impl Slice {
     /// filter, or the inserts of a stable one, or the oldest and the newest slice of a window.
     pub(super) fn counters(&self) -> Vec<u64> {
         let mut counters = vec![self.new_count, self.merged_count];
-        match &self.filter {
+        match &*self.filter {
             AnyFilter::Scalable(filter) => {
                 counters.extend(filter.levels().iter().map(umbel_filter::FilterLevel::item_count));
             }
@@ -211,24 +212,25 @@ impl Slice {
             return;
         };
         (self.new_count, self.merged_count) = (new_count, merged_count);
-        if let (AnyFilter::Window(window), &[oldest, newest]) = (&mut self.filter, levels) {
-            window.advance(oldest, newest);
-        }
-        if let (AnyFilter::Aging(filter), &[newer, older]) = (&mut self.filter, levels) {
-            *filter.parts_mut().1 = [newer, older];
-        }
-        if let (AnyFilter::Stable(filter), &[inserts, 0]) = (&mut self.filter, levels) {
-            *filter.parts_mut().1 = [inserts, 0];
-        }
-        if let AnyFilter::RedisBloom(filter) = &mut self.filter {
-            for (link, &item_count) in levels.iter().enumerate() {
-                filter.set_link_item_count(link, item_count);
+        match (Arc::make_mut(&mut self.filter), levels) {
+            (AnyFilter::Window(window), &[oldest, newest]) => window.advance(oldest, newest),
+            (AnyFilter::Aging(filter), &[newer, older]) => {
+                *filter.parts_mut().1 = [newer, older];
             }
-        }
-        if let AnyFilter::Scalable(filter) = &mut self.filter {
-            for (level, &item_count) in levels.iter().enumerate() {
-                filter.set_level_item_count(level, item_count);
+            (AnyFilter::Stable(filter), &[inserts, 0]) => {
+                *filter.parts_mut().1 = [inserts, 0];
             }
+            (AnyFilter::RedisBloom(filter), levels) => {
+                for (link, &item_count) in levels.iter().enumerate() {
+                    filter.set_link_item_count(link, item_count);
+                }
+            }
+            (AnyFilter::Scalable(filter), levels) => {
+                for (level, &item_count) in levels.iter().enumerate() {
+                    filter.set_level_item_count(level, item_count);
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -87,6 +87,14 @@ pub enum ShardCommand {
         /// The new generation.
         generation: Generation,
     },
+    /// Gives the upper part of the range, with all that is there and all answers, to a new shard, which every replica
+    /// makes for itself ([`ShardState::upper_half`](super::ShardState::upper_half)). Ignored when that is done already.
+    Split {
+        /// The new shard.
+        into: ShardId,
+        /// Its first hash.
+        at: u64,
+    },
 }
 
 /// What of several filters goes into another one. Bits only rise there.
@@ -174,6 +182,9 @@ pub struct RequestStamp {
     /// Digest of all hashes of the part, in order ([`HashList::digest`]): the same name with other
     /// items is an error of the client.
     pub digest: u64,
+    /// First and last hash of the range that the part is cut for: the shard's, or one that it had before, as
+    /// [`PartError::CutBefore`] names it.
+    pub cut: (u64, u64),
     /// Whose session it is: sessions are forgotten owner by owner.
     pub owner: OwnerId,
 }
@@ -235,6 +246,26 @@ pub enum PartError {
     SessionExpired {
         /// The request's name.
         id: RequestId,
+    },
+    /// The sender's shard map is of another age than the shard, which is being split: refresh it and send again.
+    #[error("a part for the hashes {start} to {last} came to {shard}, which has others")]
+    OtherCut {
+        /// The shard that was asked.
+        shard: ShardId,
+        /// First hash of the range that the part is cut for.
+        start: u64,
+        /// Its last hash.
+        last: u64,
+    },
+    /// The request was answered before the shard was split: ask again for the part of all its items in this range.
+    #[error("{id} came when the shard had the hashes {start} to {last}")]
+    CutBefore {
+        /// The request's name.
+        id: RequestId,
+        /// First hash of the range that the shard had.
+        start: u64,
+        /// Its last hash.
+        last: u64,
     },
     /// The client used one name for two requests. Fix the client.
     #[error("{id} came before with other items")]
@@ -338,8 +369,13 @@ mod tests {
             hashes: HashList::from_hashes(&[]),
             growth_bytes: 0,
         };
-        let stamp =
-            RequestStamp { id, acknowledged_below: 0, digest: 4, owner: OwnerId::default() };
+        let stamp = RequestStamp {
+            id,
+            acknowledged_below: 0,
+            digest: 4,
+            cut: (0, u64::MAX),
+            owner: OwnerId::default(),
+        };
         let mut command = ShardCommand::Insert(vec![part(Some(stamp)), part(None)]);
         command.forget_request_ids();
         assert_eq!(command, ShardCommand::Insert(vec![part(None), part(None)]));

@@ -1,10 +1,10 @@
 //! Slices of cuckoo filters: what is too much is refused as a whole, and what leaves makes room.
 
-use umbel_filter::{CellCount, HashRange, Kind};
+use umbel_filter::{CellCount, HashRange, ItemHash, Kind};
 
 use super::shard_test::{self, FIRST, SHARD, insert, list, range, remove};
 use super::*;
-use crate::ids::FilterId;
+use crate::ids::{FilterId, Generation};
 use crate::limits::SLICE_BYTES_MAX;
 
 const FILTER: FilterId = FilterId(3);
@@ -42,6 +42,51 @@ fn what_does_not_fit_is_refused_as_a_whole() {
     assert_eq!(removed.count_ones(), 150);
     assert_eq!(insert(&mut state, FILTER, None, list(&more[50..])).unwrap().count_ones(), 150);
     assert_eq!((count_present(&state, &first), count_present(&state, &more)), (250, 200));
+}
+
+/// Counted beside a multiset, item by item: of 20 bits none of these items share a fingerprint and buckets.
+#[test]
+fn copies_are_insertions_less_removals() {
+    let mut state = state();
+    let mut twin = [0_u64; 40];
+    for step in 0..200_u64 {
+        let item = step * step % 13;
+        let times = &mut twin[usize::try_from(item).unwrap()];
+        if step % 7 < 5 {
+            // Items that share both buckets have eight slots together: what finds none is not in.
+            if insert(&mut state, FILTER, None, list(&[item])).is_ok() {
+                *times = (*times + 1).min(7);
+            }
+        } else {
+            let removed = remove(&mut state, FILTER, None, list(&[item])).unwrap();
+            assert_eq!(u64::from(removed.count_ones()), (*times).min(1));
+            // Seven stay: how many more there were is not known.
+            *times = if *times == 7 { 7 } else { times.saturating_sub(1) };
+        }
+        let all: Vec<u64> = (0..40).collect();
+        assert_eq!(state.copies(FILTER, FIRST, &list(&all)).unwrap(), twin);
+    }
+    assert!(twin.contains(&7) && twin.contains(&0));
+    assert_eq!(state.copies(FILTER, FIRST, &list(&[])), Ok(Vec::new()));
+}
+
+/// Copies are asked of cuckoo filters alone, at the generation at hand, and of items of the shard.
+#[test]
+fn copies_of_what_is_not_there_are_refused() {
+    let mut state = state();
+    let (other, gone) = (FilterId(4), FilterId(5));
+    let spec = SliceSpec { filter: other, ..shard_test::spec(Kind::Counting, 0) };
+    assert_eq!(state.apply(&ShardCommand::CreateSlice(spec)), ShardReply::Done(Ok(())));
+    let refused = state.copies(other, FIRST, &list(&[1])).unwrap_err();
+    assert!(matches!(refused, PartError::WrongKind { .. }), "{refused}");
+    assert!(refused.to_string().contains("counting filters do not tell"), "{refused}");
+    let refused = state.copies(gone, FIRST, &list(&[1])).unwrap_err();
+    assert!(matches!(refused, PartError::UnknownSlice { .. }), "{refused}");
+    let refused = state.copies(FILTER, Generation(9), &list(&[1])).unwrap_err();
+    assert!(matches!(refused, PartError::StaleGeneration { .. }), "{refused}");
+    let foreign = HashList::from_hashes(&[ItemHash::new(range().last().wrapping_add(1), 0)]);
+    let refused = state.copies(FILTER, FIRST, &foreign).unwrap_err();
+    assert!(matches!(refused, PartError::ForeignHash { .. }), "{refused}");
 }
 
 /// What is planned for takes 11 to 13 bits an item at 1 %, over any number of shards, and has no other size.

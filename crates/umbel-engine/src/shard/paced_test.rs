@@ -12,7 +12,7 @@ use crate::ids::FilterId;
 
 const FILTER: FilterId = FilterId(5);
 
-/// Items of a generation.
+/// Items of a generation of the shard.
 const PACE: u64 = 8;
 
 /// So large that no test sees a false positive.
@@ -22,7 +22,7 @@ fn spec() -> SliceSpec {
         block_count: 3_000,
         block_bits: AGING_BLOCK_BITS,
         probe_count: 12,
-        pace: PACE,
+        pace: range().whole_of(PACE),
     };
     SliceSpec { filter: FILTER, shape, ..shard_test::spec(Kind::Blocked, 0) }
 }

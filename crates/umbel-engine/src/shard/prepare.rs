@@ -176,4 +176,21 @@ impl ShardState {
         slice.check_hashes(self.range, self.shard, hashes)?;
         Ok(Bitmap::from_bools(slice.contains(&hashes.to_vec())))
     }
+
+    /// How often each item may be in the slice of a cuckoo filter: as often as it was inserted and not removed, up
+    /// to seven times, and with it others of its fingerprint and buckets.
+    ///
+    /// # Errors
+    /// If there is no such slice, it is at another generation or of another kind, or a hash is another shard's.
+    pub fn copies(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+        hashes: &HashList,
+    ) -> Result<Vec<u64>, PartError> {
+        check_list(hashes)?;
+        let slice = self.slice(filter, generation)?;
+        slice.check_hashes(self.range, self.shard, hashes)?;
+        slice.copies(hashes)
+    }
 }

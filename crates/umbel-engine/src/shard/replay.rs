@@ -10,13 +10,21 @@
 //!
 //! 1. The session is not known and not above what is forgotten of its owner: *session expired*.
 //! 2. The sequence number is below the session's `expired_below`: *request expired*.
-//! 3. There is a record of it with other items: *request reused*.
-//! 4. There is a record of it: its answer, and nothing is applied.
-//! 5. Else the part is applied and its answer recorded.
+//! 3. There is a record of it: its answer, and nothing is applied.
+//! 4. There is a record of it with other items, made before the shard was split, and the part is not cut for the range
+//!    that the shard had then: *cut before*, with that range.
+//! 5. There is a record of it with other items, and the part is cut for the same range: *request reused*.
+//! 6. The part is not cut for the range that the shard has: *other cut*.
+//! 7. Else the part is applied and its answer recorded.
 //!
-//! *Law: at most once.* Rule 5 is reached at most once for every request, however much was
+//! *Law: at most once.* Rule 7 is reached at most once for every request, however much was
 //! forgotten in between: what is dropped raises `expired_below` above its sequence number, or what is
 //! forgotten of its owner to its session.
+//!
+//! *Splits.* Both halves keep all records. A request that comes again is cut by the new ranges, and no answer says
+//! which of its items are where; so who asks is told for which range the part was cut that was answered, and
+//! asks again with that part. What is cut for the new range already, by who heard of the split before the shard did, is
+//! not applied: its record would say that the whole range was.
 //!
 //! *What leaves no record.* A request whose items were all present is answered without the log.
 //! Sent again it is answered *present* again, because bits only rise in a generation. Refused parts
@@ -34,12 +42,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
+use umbel_filter::HashRange;
+use umbel_step::planted::{self, Planted};
 
 use self::forgotten::{Forgotten, ForgottenHead};
 use super::bitmap::Bitmap;
 use super::command::{PartError, RequestStamp};
 use super::digest::Digest;
-use crate::ids::{FilterId, OwnerId, RequestId, SessionId};
+use crate::ids::{FilterId, OwnerId, RequestId, SessionId, ShardId};
 use crate::limits::{
     REPLAY_BYTES_MAX, REPLAY_OWNERS_MAX, REPLAY_REQUESTS_PER_SESSION_MAX, REPLAY_SESSIONS_MAX,
 };
@@ -55,6 +65,9 @@ const RECORDS_SPARE: usize = 8;
 
 /// Requests without a record that an owner's queue may hold whatever it has.
 const QUEUE_SPARE: usize = 64;
+
+/// Most ranges that a shard had before: it is cut in two at each split, and there are 1,024 shards at most.
+const FORMER_RANGES_MAX: usize = 32;
 
 /// How large a table may grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,6 +133,8 @@ pub(super) struct ReplayTable {
     /// Number of records ever made; orders each owner's sessions.
     clock: u64,
     forgotten: Forgotten,
+    /// Ranges that the shard had before splits, the first ones first.
+    former: Vec<HashRange>,
 }
 
 /// What one owner has of the table.
@@ -156,6 +171,8 @@ struct Session {
 struct Record {
     sequence: u64,
     fingerprint: u64,
+    /// How many ranges the shard had had when it was made.
+    former_count: u32,
     answer: Bitmap,
 }
 
@@ -184,12 +201,26 @@ impl ReplayTable {
             bytes: 0,
             clock: 0,
             forgotten: Forgotten::new(),
+            former: Vec::new(),
         }
     }
 
-    /// The answer that was given, or None if the part is to be applied.
-    pub(super) fn look_up(&self, asked: &Asked) -> Result<Option<Bitmap>, PartError> {
-        let RequestStamp { id, acknowledged_below, owner, .. } = asked.stamp;
+    /// The shard has this range no longer: what is recorded by now was cut for it, or one before.
+    pub(super) fn split(&mut self, former: HashRange) {
+        self.former.push(former);
+    }
+
+    fn former_count(&self) -> u32 {
+        u32::try_from(self.former.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The answer that was given, or None if the part is to be applied, in a shard that has this range.
+    pub(super) fn look_up(
+        &self,
+        asked: &Asked,
+        (shard, range): (ShardId, HashRange),
+    ) -> Result<Option<Bitmap>, PartError> {
+        let RequestStamp { id, acknowledged_below, owner, cut, .. } = asked.stamp;
         if id.sequence == u64::MAX {
             // The number above it could not be told from it.
             let what = format!("{id}, expected a sequence number below 2^64 - 1");
@@ -206,15 +237,21 @@ impl ReplayTable {
         let record = session.and_then(|session| {
             session.find(id.sequence).ok().and_then(|at| session.records.get(at))
         });
-        match record {
-            None => Ok(None),
-            Some(record)
-                if record.fingerprint != asked.fingerprint
-                    || record.answer.len() != asked.item_count =>
-            {
-                Err(PartError::RequestReused { id })
-            }
-            Some(record) => Ok(Some(record.answer.clone())),
+        let (start, last) = cut;
+        let other_cut = || PartError::OtherCut { shard, start, last };
+        let Some(record) = record else {
+            let is_taken = cut == range.bounds() || planted::on(Planted::OtherCutTaken);
+            return if is_taken { Ok(None) } else { Err(other_cut()) };
+        };
+        if record.fingerprint == asked.fingerprint && record.answer.len() == asked.item_count {
+            return Ok(Some(record.answer.clone()));
+        }
+        let former = self.former.get(record.former_count as usize);
+        let recorded = former.unwrap_or(&range).bounds();
+        match former {
+            _ if cut == recorded => Err(PartError::RequestReused { id }),
+            Some(_) => Err(PartError::CutBefore { id, start: recorded.0, last: recorded.1 }),
+            None => Err(other_cut()),
         }
     }
 
@@ -226,7 +263,8 @@ impl ReplayTable {
         {
             self.forget_one_for(owner);
         }
-        let record = Record { sequence: id.sequence, fingerprint: asked.fingerprint, answer };
+        let (sequence, former_count) = (id.sequence, self.former_count());
+        let record = Record { sequence, fingerprint: asked.fingerprint, former_count, answer };
         self.hear(id.session, owner);
         self.insert(id.session, record);
         self.expire(id.session, acknowledged_below);
@@ -356,6 +394,10 @@ impl ReplayTable {
     pub(super) fn push_digest(&self, digest: &mut Digest) {
         let head = self.head();
         head.forgotten.push_digest(digest);
+        digest.push(head.former.len() as u64);
+        for bound in head.former.iter().flat_map(|&(start, last)| [start, last]) {
+            digest.push(bound);
+        }
         digest.push(head.sessions.len() as u64);
         for session in &head.sessions {
             digest.push(session.session.0);
@@ -367,6 +409,7 @@ impl ReplayTable {
             digest.push(record.id.session.0);
             digest.push(record.id.sequence);
             digest.push(record.fingerprint);
+            digest.push(record.former_count.into());
             digest.push(record.answer.len().into());
             digest.push_bytes(record.answer.as_bytes());
         }
@@ -384,10 +427,11 @@ impl ReplayTable {
         let records = queues.filter_map(|&id| {
             let session = self.sessions.get(&id.session)?;
             let record = session.records.get(session.find(id.sequence).ok()?)?;
-            let (fingerprint, answer) = (record.fingerprint, record.answer.clone());
-            Some(RecordHead { id, fingerprint, answer })
+            let Record { fingerprint, former_count, ref answer, .. } = *record;
+            Some(RecordHead { id, fingerprint, former_count, answer: answer.clone() })
         });
         ReplayHead {
+            former: self.former.iter().map(|range| range.bounds()).collect(),
             forgotten: self.forgotten.head(),
             sessions: sessions.collect(),
             records: records.collect(),
@@ -396,8 +440,9 @@ impl ReplayTable {
 
     /// The table that travelled, or what is wrong with it.
     pub(super) fn from_head(limits: ReplayLimits, head: &ReplayHead) -> Result<Self, String> {
-        let ReplayHead { forgotten, sessions, records } = head;
+        let ReplayHead { forgotten, former, sessions, records } = head;
         let mut table = Self::new(limits);
+        table.former = former_ranges(former)?;
         table.forgotten = Forgotten::from_head(forgotten, limits.owners_max)?;
         if sessions.len() > limits.sessions_max {
             let (got, most) = (sessions.len(), limits.sessions_max);
@@ -410,7 +455,7 @@ impl ReplayTable {
             table.hear(session, owner);
             table.expire(session, expired_below);
         }
-        for RecordHead { id, fingerprint, answer } in records {
+        for RecordHead { id, fingerprint, former_count, answer } in records {
             answer.check().map_err(|error| format!("answer to {id}: {error}"))?;
             let Some(session) = table.sessions.get(&id.session) else {
                 return Err(format!("{id} belongs to no session of the table"));
@@ -424,8 +469,12 @@ impl ReplayTable {
             if is_live(&table.sessions, *id) {
                 return Err(format!("{id} stands twice"));
             }
+            let (fingerprint, former_count) = (*fingerprint, *former_count);
+            if former_count > table.former_count() {
+                return Err(format!("{id} after {former_count} splits, of {}", former.len()));
+            }
             let (sequence, answer) = (id.sequence, answer.detached());
-            table.insert(id.session, Record { sequence, fingerprint: *fingerprint, answer });
+            table.insert(id.session, Record { sequence, fingerprint, former_count, answer });
             if table.bytes > limits.bytes_max {
                 return Err(format!("more than {} bytes of answers", limits.bytes_max));
             }
@@ -440,10 +489,22 @@ fn is_live(sessions: &BTreeMap<SessionId, Session>, id: RequestId) -> bool {
     sessions.get(&id.session).is_some_and(|session| session.find(id.sequence).is_ok())
 }
 
+/// The ranges that a shard had before, or what is wrong with them.
+fn former_ranges(bounds: &[(u64, u64)]) -> Result<Vec<HashRange>, String> {
+    if bounds.len() > FORMER_RANGES_MAX {
+        let got = bounds.len();
+        return Err(format!("{got} ranges before splits, expected at most {FORMER_RANGES_MAX}"));
+    }
+    let ranges = bounds.iter().map(|&bounds| HashRange::from_bounds(bounds));
+    ranges.collect::<Result<_, _>>().map_err(|error| error.to_string())
+}
+
 /// The replay table as it travels in a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ReplayHead {
     forgotten: ForgottenHead,
+    /// First and last hash of each range that the shard had before.
+    former: Vec<(u64, u64)>,
     /// The quietest first.
     sessions: Vec<SessionHead>,
     /// By owner, the oldest first.
@@ -461,5 +522,6 @@ struct SessionHead {
 struct RecordHead {
     id: RequestId,
     fingerprint: u64,
+    former_count: u32,
     answer: Bitmap,
 }

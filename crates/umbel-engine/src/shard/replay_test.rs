@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use umbel_filter::HashRange;
 
 use super::replay::{Asked, Operation, ReplayLimits, ReplayTable};
 use super::{Bitmap, PartError, RequestStamp};
-use crate::ids::{FilterId, OwnerId, RequestId, SessionId};
+use crate::ids::{FilterId, OwnerId, RequestId, SessionId, ShardId};
 
 const SMALL: ReplayLimits =
     ReplayLimits { bytes_max: 1_000, sessions_max: 3, owners_max: 2, requests_per_session_max: 5 };
@@ -18,8 +19,18 @@ fn asked(session: u64, sequence: u64, acknowledged_below: u64, digest: u64) -> A
 
 fn asked_by(owner: u64, session: u64, sequence: u64, below: u64, digest: u64) -> Asked {
     let id = RequestId { session: SessionId(session), sequence };
-    let stamp = RequestStamp { id, acknowledged_below: below, digest, owner: OwnerId(owner) };
+    let stamp = RequestStamp {
+        id,
+        acknowledged_below: below,
+        digest,
+        cut: (0, u64::MAX),
+        owner: OwnerId(owner),
+    };
     Asked::new(stamp, Operation::Insert, FilterId(1), 4)
+}
+
+fn look_up(table: &ReplayTable, asked: &Asked) -> Result<Option<Bitmap>, PartError> {
+    table.look_up(asked, (ShardId(0), HashRange::WHOLE))
 }
 
 fn answer(number: usize) -> Bitmap {
@@ -29,7 +40,7 @@ fn answer(number: usize) -> Bitmap {
 fn table(limits: ReplayLimits, requests: &[Asked]) -> ReplayTable {
     let mut table = ReplayTable::new(limits);
     for (number, asked) in requests.iter().enumerate() {
-        assert_eq!(table.look_up(asked), Ok(None));
+        assert_eq!(look_up(&table, asked), Ok(None));
         table.record(asked, answer(number));
     }
     table
@@ -38,31 +49,31 @@ fn table(limits: ReplayLimits, requests: &[Asked]) -> ReplayTable {
 #[test]
 fn the_first_answer_is_kept_until_it_was_heard() {
     let mut table = table(SMALL, &[asked(1, 1, 0, 7), asked(1, 2, 0, 8)]);
-    assert_eq!(table.look_up(&asked(1, 1, 0, 7)), Ok(Some(answer(0))));
-    assert_eq!(table.look_up(&asked(1, 2, 0, 8)), Ok(Some(answer(1))));
+    assert_eq!(look_up(&table, &asked(1, 1, 0, 7)), Ok(Some(answer(0))));
+    assert_eq!(look_up(&table, &asked(1, 2, 0, 8)), Ok(Some(answer(1))));
     let id = RequestId { session: SessionId(1), sequence: 1 };
-    assert_eq!(table.look_up(&asked(1, 1, 0, 9)), Err(PartError::RequestReused { id }));
+    assert_eq!(look_up(&table, &asked(1, 1, 0, 9)), Err(PartError::RequestReused { id }));
     let stamp = asked(1, 1, 0, 7).stamp;
     for other in [
         Asked::new(stamp, Operation::Insert, FilterId(1), 5),
         Asked::new(stamp, Operation::Insert, FilterId(2), 4),
         Asked::new(stamp, Operation::Remove, FilterId(1), 4),
     ] {
-        assert_eq!(table.look_up(&other), Err(PartError::RequestReused { id }));
+        assert_eq!(look_up(&table, &other), Err(PartError::RequestReused { id }));
     }
     // The third says that the first was heard.
     table.record(&asked(1, 3, 2, 9), answer(2));
-    assert_eq!(table.look_up(&asked(1, 1, 0, 7)), Err(PartError::RequestExpired { id }));
-    assert_eq!(table.look_up(&asked(1, 2, 0, 8)), Ok(Some(answer(1))));
-    assert!(matches!(table.look_up(&asked(1, u64::MAX, 0, 8)), Err(PartError::Malformed { .. })));
+    assert_eq!(look_up(&table, &asked(1, 1, 0, 7)), Err(PartError::RequestExpired { id }));
+    assert_eq!(look_up(&table, &asked(1, 2, 0, 8)), Ok(Some(answer(1))));
+    assert!(matches!(look_up(&table, &asked(1, u64::MAX, 0, 8)), Err(PartError::Malformed { .. })));
 }
 
 #[test]
 fn a_session_with_too_many_requests_loses_the_lowest() {
     let requests: Vec<Asked> = (1..=6).map(|sequence| asked(1, sequence, 0, 7)).collect();
     let table = table(SMALL, &requests);
-    assert!(matches!(table.look_up(&requests[0]), Err(PartError::RequestExpired { .. })));
-    assert_eq!(table.look_up(&requests[1]), Ok(Some(answer(1))));
+    assert!(matches!(look_up(&table, &requests[0]), Err(PartError::RequestExpired { .. })));
+    assert_eq!(look_up(&table, &requests[1]), Ok(Some(answer(1))));
 }
 
 #[test]
@@ -74,10 +85,10 @@ fn the_quietest_session_is_forgotten_whole() {
     for session in [5, 2] {
         let id = RequestId { session: SessionId(session), sequence: 1 };
         let refused = Err(PartError::SessionExpired { id });
-        assert_eq!(table.look_up(&asked(session, 1, 0, 7)), refused);
+        assert_eq!(look_up(&table, &asked(session, 1, 0, 7)), refused);
     }
-    assert_eq!(table.look_up(&requests[0]), Ok(Some(answer(0))));
-    assert_eq!(table.look_up(&asked(6, 1, 0, 7)), Ok(None));
+    assert_eq!(look_up(&table, &requests[0]), Ok(Some(answer(0))));
+    assert_eq!(look_up(&table, &asked(6, 1, 0, 7)), Ok(None));
 }
 
 /// A table of sixteen sessions: 1 to 4 are of owner 1 and the oldest, 5 to 8 of owner 2.
@@ -98,15 +109,15 @@ fn who_opens_many_sessions_pushes_out_its_own() {
     }
     for session in 1..=8 {
         let of_others = asked_by(1 + session / 5, session, 1, 0, 7);
-        assert_eq!(table.look_up(&of_others), Ok(Some(answer(1))), "session {session}");
+        assert_eq!(look_up(&table, &of_others), Ok(Some(answer(1))), "session {session}");
     }
-    let kept = |session| table.look_up(&asked_by(3, session, 1, 0, 7));
+    let kept = |session| look_up(&table, &asked_by(3, session, 1, 0, 7));
     assert!((992..1_000).all(|session| kept(session) == Ok(Some(answer(2)))));
     assert!(matches!(kept(991), Err(PartError::SessionExpired { .. })));
     // A session that was opened before all of these, and that this shard hears of only now.
-    assert_eq!(table.look_up(&asked_by(4, 9, 1, 0, 7)), Ok(None));
+    assert_eq!(look_up(&table, &asked_by(4, 9, 1, 0, 7)), Ok(None));
     assert!(matches!(
-        table.look_up(&asked_by(3, 9, 2, 0, 7)),
+        look_up(&table, &asked_by(3, 9, 2, 0, 7)),
         Err(PartError::SessionExpired { .. })
     ));
 }
@@ -120,17 +131,17 @@ fn a_newcomer_takes_the_place_of_who_has_most() {
     // Owner 3 has eight of sixteen.
     table.record(&asked_by(4, 20, 1, 0, 7), answer(3));
     assert!(matches!(
-        table.look_up(&asked_by(3, 9, 1, 0, 7)),
+        look_up(&table, &asked_by(3, 9, 1, 0, 7)),
         Err(PartError::SessionExpired { .. })
     ));
-    assert_eq!(table.look_up(&asked_by(1, 1, 1, 0, 7)), Ok(Some(answer(1))));
+    assert_eq!(look_up(&table, &asked_by(1, 1, 1, 0, 7)), Ok(Some(answer(1))));
     // Every owner may come to as many as all others.
     for session in 21..=30 {
         table.record(&asked_by(1, session, 1, 0, 7), answer(3));
     }
     for owner in [2, 4] {
         let first = if owner == 2 { (5, answer(1)) } else { (20, answer(3)) };
-        assert_eq!(table.look_up(&asked_by(owner, first.0, 1, 0, 7)), Ok(Some(first.1)));
+        assert_eq!(look_up(&table, &asked_by(owner, first.0, 1, 0, 7)), Ok(Some(first.1)));
     }
 }
 
@@ -141,7 +152,7 @@ fn of_owners_beyond_the_limit_the_oldest_sessions_count_as_forgotten_for_all() {
         table.record(&asked_by(owner, session, 1, 0, 7), answer(1));
     }
     // Forgotten are 10, 20 and 30, and two owners are known apart: 2 and 3.
-    let look_up = |owner, session| table.look_up(&asked_by(owner, session, 2, 0, 7));
+    let look_up = |owner, session| look_up(&table, &asked_by(owner, session, 2, 0, 7));
     for (owner, session) in [(1, 10), (2, 20), (3, 30), (9, 10)] {
         let refused = look_up(owner, session);
         assert!(matches!(refused, Err(PartError::SessionExpired { .. })), "{owner} {session}");
@@ -158,9 +169,9 @@ fn above_its_bytes_it_drops_the_oldest() {
     let requests = requests.map(|(session, sequence)| asked(session, sequence, 0, 7));
     let table = table(limits, &requests);
     // The oldest is 9 of session 1, and 3 is below it.
-    assert!(matches!(table.look_up(&requests[0]), Err(PartError::RequestExpired { .. })));
-    assert!(matches!(table.look_up(&requests[2]), Err(PartError::RequestExpired { .. })));
-    assert_eq!(table.look_up(&requests[3]), Ok(Some(answer(3))));
+    assert!(matches!(look_up(&table, &requests[0]), Err(PartError::RequestExpired { .. })));
+    assert!(matches!(look_up(&table, &requests[2]), Err(PartError::RequestExpired { .. })));
+    assert_eq!(look_up(&table, &requests[3]), Ok(Some(answer(3))));
     assert_eq!(table.bytes(), 2 * 111);
 }
 
@@ -174,7 +185,7 @@ fn above_its_bytes_who_holds_more_than_a_share_loses_its_own() {
     }
     // The oldest of all is owner 1's. Owner 2 has come to three of four, and lost its own first two.
     let look_up = |table: &ReplayTable, owner, sequence| {
-        table.look_up(&asked_by(owner, owner, sequence, 0, 7))
+        look_up(table, &asked_by(owner, owner, sequence, 0, 7))
     };
     assert_eq!(look_up(&table, 1, 1), Ok(Some(answer(1))));
     assert!(matches!(look_up(&table, 2, 2), Err(PartError::RequestExpired { .. })));
@@ -258,8 +269,8 @@ proptest! {
         for (number, step) in steps.iter().enumerate() {
             let Step { session, sequence, acknowledged, digest } = *step;
             let asked = asked_by(session % 3, session, sequence, acknowledged, digest);
-            let found = table.look_up(&asked);
-            prop_assert_eq!(&found, &copy.look_up(&asked));
+            let found = look_up(&table, &asked);
+            prop_assert_eq!(&found, &look_up(&copy, &asked));
             let first = all.get(&asked.stamp.id);
             match found {
                 Ok(None) => {
@@ -302,7 +313,7 @@ proptest! {
                 }
                 Some((_, answer)) => Ok(Some(Bitmap::clone(answer))),
             };
-            prop_assert_eq!(&table.look_up(&asked), &expected);
+            prop_assert_eq!(&look_up(&table, &asked), &expected);
             if expected == Ok(None) {
                 table.record(&asked, answer(number));
                 all.insert(id, (step.digest, answer(number)));

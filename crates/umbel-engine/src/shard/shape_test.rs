@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use umbel_filter::{
     AnyFilter, BlockShape, CellCount, Contains, Describe, HashRange, Insert, Insertion, ItemHash,
-    ItemHasher, Kind, Shape, sizing,
+    ItemHasher, Kind, Shape, StablePace, sizing,
 };
 
 use super::shard_test::{RULES, plan};
@@ -57,7 +57,20 @@ fn planned_slices_keep_the_rate() {
     let expected = sizing::single_shot_false_positive_rate(position_count, 4 * 345).unwrap();
     assert!(expected <= 0.01 && position_count < 4 * 345 * 101);
     let shape = SliceShape::plan(Kind::Scalable, 1_000, 0.01, cells(4)).unwrap();
-    assert_eq!(shape, SliceShape::Scalable { item_count: 345, false_positive_rate: 0.01 });
+    assert_eq!(shape, SliceShape::Scalable { item_count: 4 * 345, false_positive_rate: 0.01 });
+    for shard in 0..4 {
+        let slice = shape.create(HashRange::cell(shard, cells(4))).unwrap();
+        assert_eq!(slice.room(), Some(345));
+    }
+    let shape = SliceShape::plan(Kind::Aging, 1_000, 0.01, cells(4)).unwrap();
+    assert!(matches!(shape, SliceShape::Paced { pace, .. } if pace == 4 * 345), "{shape:?}");
+    let paces = [1, 4].map(|count| SliceShape::plan(Kind::Stable, 345, 0.01, cells(count)));
+    let [alone, shared] = paces.map(|shape| match shape.unwrap() {
+        SliceShape::Paced { pace, .. } => StablePace::of_number(pace).unwrap(),
+        other => panic!("{other:?}"),
+    });
+    // More for what a shard may get beyond its share, and not four times as many.
+    assert!(alone.lowered_cells.abs_diff(shared.lowered_cells) < alone.lowered_cells / 2);
 }
 
 #[test]

@@ -103,8 +103,8 @@ pub(super) fn state() -> ShardState {
 
 pub(super) fn stamp(session: u64, sequence: u64, hashes: &HashList) -> RequestStamp {
     let id = RequestId { session: SessionId(session), sequence };
-    let (digest, owner) = (hashes.digest(), OwnerId(session % 3));
-    RequestStamp { id, acknowledged_below: 0, digest, owner }
+    let (owner, cut) = (OwnerId(session % 3), range().bounds());
+    RequestStamp { id, acknowledged_below: 0, digest: hashes.digest(), cut, owner }
 }
 
 /// Prepared and applied at once.
@@ -353,11 +353,10 @@ impl Twin {
 fn hostile_part() -> impl Strategy<Value = InsertPart> {
     // Mostly such that fit each other, or nothing would get far.
     let bytes = vec(any::<u8>(), 0..5);
+    let unchecked = |(len, bytes): (u32, Vec<u8>)| Bitmap::unchecked(len, bytes.into());
     let bitmap = prop_oneof![
-        1 => (any::<u32>(), bytes.clone()).prop_map(|(len, bytes)| {
-            Bitmap::unchecked(len, bytes.into())
-        }),
-        1 => (0..40u32, bytes).prop_map(|(len, bytes)| Bitmap::unchecked(len, bytes.into())),
+        1 => (any::<u32>(), bytes.clone()).prop_map(unchecked),
+        1 => (0..40u32, bytes).prop_map(unchecked),
         4 => (0..6u32).prop_map(Bitmap::ones),
     ];
     let hash = |(number, is_ours): (u64, bool)| {
@@ -381,9 +380,10 @@ fn hostile_part() -> impl Strategy<Value = InsertPart> {
         .prop_map(|(filter, generation, request, proposed, hashes)| InsertPart {
             filter: FilterId(filter),
             generation: Generation(generation),
-            request: request.map(|(session, sequence, acknowledged_below, digest)| {
-                let id = RequestId { session: SessionId(session), sequence };
-                RequestStamp { id, acknowledged_below, digest, owner: OwnerId(session % 3) }
+            request: request.map(|(session, sequence, acknowledged_below, digest)| RequestStamp {
+                acknowledged_below,
+                digest,
+                ..stamp(session, sequence, &list(&[]))
             }),
             proposed,
             hashes,

@@ -1,6 +1,7 @@
 //! One filter's slice in one shard, and what its kind can do.
 
 use std::alloc::{Layout, handle_alloc_error};
+use std::sync::Arc;
 
 use umbel_codec::{FrameKey, FrameMergeError, FrameView, Frames, frames};
 use umbel_filter::{
@@ -34,7 +35,8 @@ pub(super) struct Slice {
     /// Index of the last entry that may have changed it. No part of the replicated state: a replica
     /// that was loaded knows only an index that is as high or higher.
     pub(super) written_index: u64,
-    pub(super) filter: AnyFilter,
+    /// Shared with snapshots and exports until one of them is done or it is changed, whichever comes first.
+    pub(super) filter: Arc<AnyFilter>,
 }
 
 /// What a slice is, without reading it.
@@ -87,7 +89,7 @@ impl Slice {
             SliceShapeError::Create(CreateError::OutOfMemory { bytes }) => stop(bytes),
             error => PartError::Malformed { what: error.to_string() },
         })?;
-        let (spec, generation) = (spec.clone(), spec.generation);
+        let (spec, generation, filter) = (spec.clone(), spec.generation, Arc::new(filter));
         Ok(Self { spec, generation, new_count: 0, merged_count: 0, written_index: 0, filter })
     }
 
@@ -133,7 +135,7 @@ impl Slice {
         let planned_bytes = if self.kind().grows() { self.planned_bytes() } else { 0 };
         let slice_bytes_max = planned_bytes.saturating_add(growth_bytes).min(SLICE_BYTES_MAX);
         let mut outcomes = Vec::with_capacity(hashes.len());
-        let outcome = match &mut self.filter {
+        let outcome = match Arc::make_mut(&mut self.filter) {
             AnyFilter::Scalable(filter) => {
                 insert_scalable(id, filter, hashes, &mut outcomes, slice_bytes_max)
             }
@@ -199,9 +201,10 @@ impl Slice {
         if !self.kind().removes() {
             return Err(no_removal(self.kind()));
         }
+        let filter = Arc::make_mut(&mut self.filter);
         Ok(Bitmap::from_bools(hashes.map(|hash| {
             // The kind and the range were checked.
-            self.filter.remove(hash).is_ok_and(|removal| removal == Removal::Removed)
+            filter.remove(hash).is_ok_and(|removal| removal == Removal::Removed)
         })))
     }
 
@@ -232,6 +235,19 @@ impl Slice {
         present
     }
 
+    /// How often each item may be in, of a kind that tells.
+    pub(super) fn copies(&self, hashes: &HashList) -> Result<Vec<u64>, PartError> {
+        match &*self.filter {
+            AnyFilter::Cuckoo(filter) => {
+                Ok(hashes.iter().map(|hash| filter.copies(hash)).collect())
+            }
+            _ => {
+                let what = format!("{} filters do not tell how often an item is in", self.kind());
+                Err(PartError::WrongKind { what })
+            }
+        }
+    }
+
     /// Refuses a kind that does not merge, and sources that differ, before anything is changed.
     pub(super) fn check_merge(&self, sources: &[&Self]) -> Result<(), PartError> {
         let kind = self.kind();
@@ -241,11 +257,11 @@ impl Slice {
         let mut positions = 0;
         for source in sources {
             self.check_alike(source)?;
-            if let AnyFilter::SingleShot(theirs) = &source.filter {
+            if let AnyFilter::SingleShot(theirs) = &*source.filter {
                 positions += theirs.len();
             }
         }
-        match &self.filter {
+        match &*self.filter {
             AnyFilter::SingleShot(ours) => room_for(self.spec.filter, ours, positions),
             _ => Ok(()),
         }
@@ -270,7 +286,7 @@ impl Slice {
 
     /// ORs a source in that was checked.
     pub(super) fn merge(&mut self, source: &Self) -> Result<u64, PartError> {
-        let merged = self.filter.merge(&source.filter);
+        let merged = Arc::make_mut(&mut self.filter).merge(&source.filter);
         self.count_merged(merged)
     }
 
@@ -286,8 +302,8 @@ impl Slice {
 
     /// ORs in what all sources have, which were checked.
     pub(super) fn merge_shared(&mut self, sources: &[&Self]) -> Result<u64, PartError> {
-        let sources: Vec<&AnyFilter> = sources.iter().map(|source| &source.filter).collect();
-        let merged = self.filter.merge_shared(&sources);
+        let sources: Vec<&AnyFilter> = sources.iter().map(|source| &*source.filter).collect();
+        let merged = Arc::make_mut(&mut self.filter).merge_shared(&sources);
         self.count_merged(merged)
     }
 
@@ -307,7 +323,7 @@ impl Slice {
         if consumed != frame.len() {
             return Err(bad(format!("{} bytes, the frame has {consumed}", frame.len())));
         }
-        match &self.filter {
+        match &*self.filter {
             AnyFilter::SingleShot(filter) => {
                 room_for(self.spec.filter, filter, view.count())?;
             }
@@ -316,7 +332,10 @@ impl Slice {
         let key = frame_key(self.spec.key)?;
         let items_before = level_items(&self.filter);
         let mut grown = grown_for(&self.filter, &view)?;
-        let receiver = grown.as_mut().unwrap_or(&mut self.filter);
+        let receiver = match &mut grown {
+            Some(grown) => grown,
+            None => Arc::make_mut(&mut self.filter),
+        };
         let set = view.merge_into(receiver, key).map_err(|error| match error {
             FrameMergeError::Key(_) | FrameMergeError::Shape(_) => {
                 PartError::ShapeMismatch { what: error.to_string() }
@@ -330,7 +349,7 @@ impl Slice {
             _ => bad(error.to_string()),
         })?;
         if let Some(grown) = grown {
-            self.filter = grown;
+            self.filter = Arc::new(grown);
         }
         self.merged_count = self.merged_count.saturating_add(set);
         // Levels say how many items they took.
@@ -339,12 +358,12 @@ impl Slice {
     }
 
     pub(super) fn frames(&self, payload_bytes_max: usize) -> Result<Frames<'_>, PartError> {
-        Ok(frames(&self.filter, frame_key(self.spec.key)?, payload_bytes_max))
+        Ok(frames(&*self.filter, frame_key(self.spec.key)?, payload_bytes_max))
     }
 
     /// Bytes of memory for the positions.
     pub(super) fn memory_bytes(&self) -> u64 {
-        match &self.filter {
+        match &*self.filter {
             AnyFilter::SingleShot(filter) => filter.memory_bytes(),
             AnyFilter::Scalable(filter) => memory_of(filter),
             AnyFilter::Blocked(filter) => filter.block_shape().memory_bytes(),

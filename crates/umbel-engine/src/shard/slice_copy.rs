@@ -1,4 +1,4 @@
-//! A copy of a slice, from which frames are made while the slice moves on.
+//! A slice at one moment, from which frames are made while the slice moves on.
 
 use umbel_codec::Frames;
 
@@ -11,6 +11,10 @@ use crate::ids::{FilterId, Generation};
 pub struct SliceCopy(Slice);
 
 impl SliceCopy {
+    pub(super) const fn of(slice: Slice) -> Self {
+        Self(slice)
+    }
+
     /// The frames in order of hash range, with payloads of so many bytes at most.
     ///
     /// # Errors
@@ -42,7 +46,7 @@ impl ShardState {
         self.slice(filter, generation).map(|_| ())
     }
 
-    /// A copy of a slice, as fast as memory is copied.
+    /// A slice as it is. It is shared, and copied when it is changed before that is let go of.
     ///
     /// # Errors
     /// If there is none, or it is at another generation.

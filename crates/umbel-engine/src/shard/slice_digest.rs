@@ -16,7 +16,7 @@ impl Slice {
         digest.push(self.generation.0);
         digest.push(self.new_count);
         digest.push(self.merged_count);
-        match &self.filter {
+        match &*self.filter {
             AnyFilter::SingleShot(filter) => {
                 digest.push(filter.len());
                 filter.positions().for_each(|position| digest.push(position));

@@ -18,7 +18,7 @@ use crate::limits::SLICE_BYTES_MAX;
 impl Slice {
     /// Bytes that it took when it was created.
     pub(super) fn planned_bytes(&self) -> u64 {
-        match &self.filter {
+        match &*self.filter {
             AnyFilter::Scalable(filter) => filter
                 .levels()
                 .first()
@@ -38,7 +38,7 @@ impl Slice {
         if room >= item_count {
             return None;
         }
-        let bytes = match &self.filter {
+        let bytes = match &*self.filter {
             AnyFilter::Scalable(filter) => levels_with(filter, room, item_count),
             AnyFilter::Quotient(filter) => growth_with(filter, item_count),
             AnyFilter::RedisBloom(filter) => links_with(filter, room, item_count),
@@ -206,7 +206,7 @@ pub(super) fn insert_scalable(
     let mut batch = Vec::new();
     while let Some(&next) = rest.first() {
         let newest = filter.levels().last();
-        let room = newest.map_or(0, |level| level.capacity() - level.item_count());
+        let room = newest.map_or(0, |level| level.capacity().saturating_sub(level.item_count()));
         if room == 0 && !filter.contains(next) {
             check_growth(id, filter, slice_bytes_max)?;
         }

@@ -20,6 +20,9 @@
 //! There no B makes all borders coincide. Both shards then store block c, each with its own items,
 //! shard 0 with those of a 2^-24-th of the space at most: one block too many. So that it does not
 //! matter, blocks of 64 KiB are cut smaller, 64 or more a shard.
+//!
+//! Levels of a scalable filter have as many lines as the items of all shards need, whatever the shards, so the two
+//! shards at a border may both store a line.
 
 use thiserror::Error;
 use umbel_filter::{
@@ -147,7 +150,10 @@ impl SliceShape {
                     other => return Err(ShapeError::Kind { kind: other.kind() }.into()),
                 }
             }
-            Kind::Scalable => Self::Scalable { item_count, false_positive_rate },
+            Kind::Scalable => {
+                let item_count = over_all(item_count, shard_count);
+                Self::Scalable { item_count, false_positive_rate }
+            }
             Kind::RedisBloom => {
                 let shape = RedisBloomShape::for_rate(capacity, false_positive_rate)?;
                 return Self::plan_redis_bloom(shape, shard_count);
@@ -173,12 +179,18 @@ impl SliceShape {
                 // Of what came last a shard gets its share, so it has to keep so much.
                 let range = HashRange::WHOLE;
                 let one = BlockShape::for_rate(kind, range, item_count, false_positive_rate)?;
+                let pace = match kind {
+                    // Items of a generation, as those that are planned for.
+                    Kind::Aging => over_all(one.pace(), shard_count),
+                    // What an insert does to the cells of its shard, however many shards there are.
+                    _ => one.pace(),
+                };
                 Self::Paced {
                     kind: kind.id(),
                     block_count: over_all(one.map().block_count(), shard_count),
                     block_bits: one.block_bits(),
                     probe_count: one.probe_count(),
-                    pace: one.pace(),
+                    pace,
                 }
             }
         };
@@ -342,12 +354,20 @@ impl SliceShape {
     /// Checks the slice of every shard, made for so many items.
     fn check_size(&self, item_count: u64, shard_count: CellCount) -> Result<(), PlanError> {
         let (mut filter_bytes, mut slice_bytes) = (0_u64, 0);
+        let mut first_level: Option<BlockShape> = None;
         for shard in 0..shard_count.get() {
             let range = HashRange::cell(shard, shard_count);
             let bytes = match self.shape(range)? {
                 Shape::SingleShot(shape) => positions_bytes(shape.width(), item_count),
-                // All levels are alike, and the formula is not for free.
-                Shape::Scalable(_) if shard > 0 => slice_bytes,
+                Shape::Scalable(shape) => {
+                    // A slice of the same blocks in each shard, and the formula is not for free.
+                    let level = match first_level {
+                        Some(level) => level.with_range(range)?,
+                        None => shape.level(0)?.1,
+                    };
+                    first_level = Some(level);
+                    level.memory_bytes()
+                }
                 _ => self.memory_bytes(range)?,
             };
             filter_bytes = filter_bytes.saturating_add(bytes);

@@ -33,7 +33,8 @@ pub enum SliceShape {
     },
     /// Scalable.
     Scalable {
-        /// Items of a shard's first level.
+        /// Items of the first level over the whole hash space, of which a shard has its
+        /// [share](HashRange::share_of).
         item_count: u64,
         /// Bound of the false-positive rate.
         false_positive_rate: f64,
@@ -59,7 +60,7 @@ pub enum SliceShape {
         block_bits: u32,
         /// Probes an item.
         probe_count: u32,
-        /// [`BlockShape::pace`] of each slice.
+        /// [`BlockShape::pace`]: of an aging filter a number over the whole hash space.
         pace: u64,
     },
     /// A window of a replicated filter: a ring of slices of time in one blocked filter.

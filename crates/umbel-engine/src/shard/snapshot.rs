@@ -9,6 +9,7 @@
 //! the same commands.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -19,6 +20,7 @@ use super::command::{PartError, SliceSpec};
 use super::replay::{ReplayHead, ReplayLimits, ReplayTable};
 use super::scrub::NO_INDEX;
 use super::slice::{Slice, frame_key};
+use super::slice_copy::SliceCopy;
 use super::slice_shape::SliceShapeError;
 use super::state::ShardState;
 use crate::ids::{Generation, ShardId};
@@ -27,7 +29,7 @@ use umbel_step::planted::{self, Planted};
 
 /// Bytes that a slice may take while it is loaded: the codes of crowded positions can be somewhat
 /// longer than the bound by which a single-shot slice stops growing.
-const LOADING_BYTES_MAX: u64 = 2 * SLICE_BYTES_MAX;
+pub(super) const LOADING_BYTES_MAX: u64 = 2 * SLICE_BYTES_MAX;
 
 /// A consistent copy of a shard's state, to be sent while the shard goes on.
 ///
@@ -75,6 +77,7 @@ impl SliceHead {
     /// The slice, with what is in it.
     fn with_filter(self, filter: AnyFilter) -> Slice {
         let Self { spec, generation, new_count, merged_count } = self;
+        let filter = Arc::new(filter);
         Slice { spec, generation, new_count, merged_count, written_index: NO_INDEX, filter }
     }
 }
@@ -85,7 +88,7 @@ impl SliceHead {
 pub enum SnapshotError {
     /// The snapshot is another shard's.
     #[error(
-        "snapshot of {got} over hashes {} to {}, expected {expected} over {} to {}",
+        "snapshot of {got} over hashes {} to {}, expected {expected} over {} to at most {}",
         got_range.0, got_range.1, expected_range.0, expected_range.1
     )]
     WrongShard {
@@ -136,7 +139,8 @@ pub enum SnapshotError {
 }
 
 impl ShardState {
-    /// A copy of the state as it is: slices take as long as copying their memory.
+    /// The state as it is. Slices are shared with it, and copied one by one when they are changed before the snapshot
+    /// is done with them.
     #[must_use]
     pub fn snapshot(&self) -> ShardSnapshot {
         let mut state = self.clone();
@@ -162,7 +166,7 @@ impl ShardSnapshot {
             new_count: slice.new_count,
             merged_count: slice.merged_count,
         });
-        let (start, last) = (range.start(), range.last());
+        let (start, last) = range.bounds();
         let replay = if planted::on(Planted::IdsNotInSnapshot) {
             ReplayHead::default()
         } else {
@@ -179,6 +183,31 @@ impl ShardSnapshot {
             let frames = slice.frames(SNAPSHOT_FRAME_BYTES_CUT);
             frames.expect("a slice's key was checked when it was created")
         })
+    }
+
+    /// The next slice in the head's order, which the snapshot is done with then; None behind the last. What is written slice
+    /// by slice has the slices that are changed meanwhile twice in memory, and those alone.
+    ///
+    /// ```
+    /// use umbel_engine::{FilterId, Generation, ShardId, shard::*};
+    /// use umbel_filter::{HashFunction, HashRange, Kind};
+    ///
+    /// let shape = SliceShape::SingleShot { position_count: 1 << 20 };
+    /// let key = KeyName { function: HashFunction::Xxh3Seeded.id(), key_id: 7 };
+    /// let spec = SliceSpec { filter: FilterId(1), generation: Generation(1), shape, key };
+    /// let mut state = ShardState::new(ShardId(0), HashRange::WHOLE);
+    /// state.apply(&ShardCommand::CreateSlice(spec));
+    /// let mut snapshot = state.snapshot();
+    /// let head = snapshot.head();
+    /// let mut frame_count = 0;
+    /// while let Some(slice) = snapshot.take_slice() {
+    ///     frame_count += slice.frames(1 << 20)?.count();
+    /// }
+    /// assert_eq!(frame_count, 1);
+    /// # Ok::<(), PartError>(())
+    /// ```
+    pub fn take_slice(&mut self) -> Option<SliceCopy> {
+        self.state.slices.pop_first().map(|(_, slice)| SliceCopy::of(slice))
     }
 
     /// The state as it was.
@@ -201,7 +230,7 @@ pub struct SnapshotLoader {
 }
 
 impl SnapshotLoader {
-    /// Checks the head.
+    /// Checks the head. `range` is what the shard began with: it has that or, after splits, the first part of it.
     ///
     /// # Errors
     /// If it is another shard's, contradicts itself, or passes a limit.
@@ -211,11 +240,13 @@ impl SnapshotLoader {
         head: ShardSnapshotHead,
     ) -> Result<Self, SnapshotError> {
         let ShardSnapshotHead { shard: got, start, last, slices: heads, replay } = head;
-        let (got_range, expected_range) = ((start, last), (range.start(), range.last()));
-        if (got, got_range) != (shard, expected_range) {
+        let (got_range, expected_range) = ((start, last), range.bounds());
+        let own = HashRange::from_bounds(got_range).ok();
+        let own = own.filter(|own| own.start() == range.start() && own.end() <= range.end());
+        let Some(range) = own.filter(|_| got == shard) else {
             let expected = shard;
             return Err(SnapshotError::WrongShard { got, got_range, expected, expected_range });
-        }
+        };
         let malformed = |what: String| SnapshotError::Head { what };
         if heads.len() > FILTER_COUNT_MAX {
             return Err(malformed(format!(
@@ -282,12 +313,7 @@ impl SnapshotLoader {
             }
         };
         assembler.push(&view).map_err(wrong)?;
-        let is_last_level = view.level().is_none_or(|level| level.level + 1 == level.level_count);
-        let end = match view.kind().is_whole() {
-            true => HashRange::WHOLE.end(),
-            false => self.state.range.end(),
-        };
-        if view.range().end() < end || !is_last_level {
+        if !ends_slice(&view, self.state.range) {
             self.assembler = Some(assembler);
             return Ok(());
         }
@@ -313,6 +339,16 @@ impl SnapshotLoader {
         }
         Ok(self.state)
     }
+}
+
+/// Whether a frame is the last one of a slice over a range.
+pub(super) fn ends_slice(view: &FrameView<'_>, range: HashRange) -> bool {
+    let is_last_level = view.level().is_none_or(|level| level.level + 1 == level.level_count);
+    let end = match view.kind().is_whole() {
+        true => HashRange::WHOLE.end(),
+        false => range.end(),
+    };
+    view.range().end() >= end && is_last_level
 }
 
 /// Checks what creating the slice would check.

@@ -113,10 +113,11 @@ impl ShardState {
             ShardCommand::RenewSlice { filter, generation } => {
                 ShardReply::Done(self.renew(*filter, *generation))
             }
+            ShardCommand::Split { at, .. } => ShardReply::Done(self.split(index, *at)),
         }
     }
 
-    /// Notes which slices an entry may change. Repairs do so themselves.
+    /// Notes which slices an entry may change. Repairs and splits do so themselves.
     fn note_written(&mut self, index: u64, command: &ShardCommand) {
         let mut note = |filter: &FilterId| {
             if let Some(slice) = self.slices.get_mut(filter) {
@@ -142,6 +143,7 @@ impl ShardState {
             ShardCommand::CreateSlice(_)
             | ShardCommand::DropSlice(_)
             | ShardCommand::Scrub(_)
+            | ShardCommand::Split { .. }
             | ShardCommand::Repair(_) => {}
         }
     }
@@ -204,7 +206,8 @@ impl ShardState {
 
     /// What was answered to a request that comes again.
     pub(super) fn answered(&self, asked: Option<&Asked>) -> Result<Option<Bitmap>, PartError> {
-        asked.map_or(Ok(None), |asked| self.replay.look_up(asked))
+        let here = (self.shard, self.range);
+        asked.map_or(Ok(None), |asked| self.replay.look_up(asked, here))
     }
 
     pub(super) fn remember(&mut self, asked: Option<&Asked>, answer: &Bitmap) {

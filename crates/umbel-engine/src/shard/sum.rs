@@ -5,6 +5,8 @@
 //! and adds nothing. Its fingerprint is that of the filters that give; what these hold by then may differ from shard to
 //! shard, as it may within one sum.
 
+use std::sync::Arc;
+
 use umbel_filter::{
     AnyFilter, Describe, InsertError, Kind, MergeError, Quotient, QuotientMergeError, Shape,
 };
@@ -148,8 +150,8 @@ impl Slice {
         most.filter(|&bytes| bytes > self.memory_bytes()).map(|bytes| bytes - self.planned_bytes())
     }
 
-    const fn quotient(&self) -> Option<&Quotient> {
-        match &self.filter {
+    fn quotient(&self) -> Option<&Quotient> {
+        match &*self.filter {
             AnyFilter::Quotient(filter) => Some(filter),
             _ => None,
         }
@@ -158,8 +160,9 @@ impl Slice {
     /// Adds what sources have that were checked, of all of them or of none.
     fn sum(&mut self, sources: &[&Self], growth_bytes: u64) -> Result<u64, PartError> {
         if self.kind() != Kind::Quotient {
+            let filter = Arc::make_mut(&mut self.filter);
             let merged: Result<u64, MergeError> =
-                sources.iter().map(|source| self.filter.merge(&source.filter)).sum();
+                sources.iter().map(|source| filter.merge(&source.filter)).sum();
             return self.count_merged(merged);
         }
         let most = self.planned_bytes().saturating_add(growth_bytes).min(SLICE_BYTES_MAX);
@@ -176,7 +179,7 @@ impl Slice {
         }
         grow_to_plan(&mut sum, most);
         let new_count = sum.taken_count().saturating_sub(before);
-        self.filter = sum.into();
+        self.filter = Arc::new(sum.into());
         self.count_merged(Ok(new_count))
     }
 }

@@ -12,6 +12,8 @@
 //! A window that goes by hand has no times: its newest slice is the number of its rotations, each of which is an
 //! entry that begins a generation, so that requests that were hashed before it are asked anew.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use umbel_filter::{AnyFilter, Insertion, ItemHash, Sighting, WINDOW_SLICES_MAX, Window};
 
@@ -150,8 +152,8 @@ pub(super) struct InsertTime {
 
 impl Slice {
     /// The window and its rules, of a filter that has one.
-    pub(super) const fn window(&self) -> Option<(&Window, &WindowRules)> {
-        match (&self.filter, &self.spec.shape) {
+    pub(super) fn window(&self) -> Option<(&Window, &WindowRules)> {
+        match (&*self.filter, &self.spec.shape) {
             (AnyFilter::Window(window), SliceShape::Window { rules, .. }) => Some((window, rules)),
             _ => None,
         }
@@ -159,18 +161,25 @@ impl Slice {
 
     /// Moves a window on to a time, if it goes by time.
     pub(super) fn advance(&mut self, now_ms: u64) {
-        if let (AnyFilter::Window(window), SliceShape::Window { rules, .. }) =
-            (&mut self.filter, &self.spec.shape)
-            && rules.time != WindowTime::Manual
-        {
-            advance_to(window, rules, rules.slice_at(now_ms).max(window.newest()));
+        let Some((window, rules)) = self.window() else { return };
+        if rules.time == WindowTime::Manual {
+            return;
+        }
+        let newest = rules.slice_at(now_ms).max(window.newest());
+        // Who is there already is not changed, and so not copied for a snapshot.
+        if newest == window.newest() && window.oldest() >= rules.oldest_beside(newest) {
+            return;
+        }
+        let rules = *rules;
+        if let AnyFilter::Window(window) = Arc::make_mut(&mut self.filter) {
+            advance_to(window, &rules, newest);
         }
     }
 
     /// Ends the slice at hand of a window that goes by hand, and begins a generation.
     pub(super) fn rotate(&mut self, generation: Generation) -> Result<(), PartError> {
         let (AnyFilter::Window(window), SliceShape::Window { rules, .. }) =
-            (&mut self.filter, &self.spec.shape)
+            (Arc::make_mut(&mut self.filter), &self.spec.shape)
         else {
             let what = format!("{} has no slices to rotate", self.spec.filter);
             return Err(PartError::WrongKind { what });
@@ -194,7 +203,7 @@ impl Slice {
         self.advance(time.now_ms);
         let filter = self.spec.filter;
         let (AnyFilter::Window(window), SliceShape::Window { rules, .. }) =
-            (&mut self.filter, &self.spec.shape)
+            (Arc::make_mut(&mut self.filter), &self.spec.shape)
         else {
             let what = format!("{filter} has no window, so its items have no time");
             return Err(PartError::WrongKind { what });
@@ -246,7 +255,7 @@ impl Slice {
                 let is_there = |&hash| window.slice_of(hash).is_some_and(|slice| slice >= newest);
                 hashes.iter().map(is_there).collect()
             }
-            None if let AnyFilter::Aging(filter) = &self.filter => {
+            None if let AnyFilter::Aging(filter) = &*self.filter => {
                 hashes.iter().map(|&hash| filter.is_newest(hash)).collect()
             }
             _ => self.contains(hashes),
