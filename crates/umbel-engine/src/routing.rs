@@ -12,70 +12,26 @@
 
 use bytes::Bytes;
 use thiserror::Error;
-use umbel_filter::{CellCount, HashRange, ItemHash};
+use umbel_filter::ItemHash;
 
 use crate::ids::ShardId;
+use crate::placement::ShardRanges;
 use crate::shard::{Bitmap, HASH_BYTES, HashList, hash_to_bytes};
 
 #[cfg(test)]
 mod routing_test;
 
-/// The shard whose hash range an item belongs to.
-///
-/// ```
-/// use umbel_engine::{ShardId, routing::shard_of};
-/// use umbel_filter::{CellCount, ItemHash};
-///
-/// let shards = CellCount::new(4)?;
-/// assert_eq!(shard_of(ItemHash::new(0x8000_0000_0000_0000, 0), shards), ShardId(2));
-/// # Ok::<(), umbel_filter::CellCountOutOfRange>(())
-/// ```
-#[inline]
-#[must_use]
-pub fn shard_of(hash: ItemHash, shard_count: CellCount) -> ShardId {
-    ShardId(shard_count.cell_of(hash.hi()))
-}
-
-/// The hash range of a shard, or None if there is no such shard.
-///
-/// ```
-/// use umbel_engine::{ShardId, routing::range_of};
-/// use umbel_filter::CellCount;
-///
-/// let shards = CellCount::new(4)?;
-/// assert_eq!(range_of(ShardId(2), shards).map(|range| range.start()), Some(1 << 63));
-/// assert_eq!(range_of(ShardId(4), shards), None);
-/// # Ok::<(), umbel_filter::CellCountOutOfRange>(())
-/// ```
-#[must_use]
-pub fn range_of(shard: ShardId, shard_count: CellCount) -> Option<HashRange> {
-    (shard.0 < shard_count.get()).then(|| HashRange::cell(shard.0, shard_count))
-}
-
-/// The shard where a filter lives that is whole in one: the one whose hash range has its place.
-///
-/// ```
-/// use umbel_engine::{ShardId, routing::home_of};
-/// use umbel_filter::CellCount;
-///
-/// assert_eq!(home_of(3 << 62, CellCount::new(4)?), ShardId(3));
-/// # Ok::<(), umbel_filter::CellCountOutOfRange>(())
-/// ```
-#[must_use]
-pub fn home_of(place: u64, shard_count: CellCount) -> ShardId {
-    ShardId(shard_count.cell_of(place))
-}
-
 /// A batch cut by shard.
 ///
 /// ```
 /// use umbel_engine::ShardId;
+/// use umbel_engine::placement::ShardRanges;
 /// use umbel_engine::routing::BatchParts;
 /// use umbel_engine::shard::Bitmap;
 /// use umbel_filter::{CellCount, ItemHash};
 ///
 /// let hashes = [0xf, 0x1, 0xe].map(|top| ItemHash::new(top << 60, 0));
-/// let parts = BatchParts::cut(&hashes, CellCount::new(2)?);
+/// let parts = BatchParts::cut(&hashes, ShardRanges::equal(CellCount::new(2)?));
 /// let sizes: Vec<_> = parts.parts().iter().map(|(shard, part)| (shard.0, part.len())).collect();
 /// assert_eq!(sizes, [(0, 1), (1, 2)]);
 ///
@@ -123,18 +79,19 @@ impl BatchParts {
     /// # Panics
     /// If there are 2^32 items or more.
     #[must_use]
-    pub fn cut(hashes: &[ItemHash], shard_count: CellCount) -> Self {
+    pub fn cut(hashes: &[ItemHash], ranges: ShardRanges) -> Self {
         let item_count = u32::try_from(hashes.len()).expect("a batch has less than 2^32 items");
-        if shard_count.get() == 1 || hashes.len() <= 1 {
-            let whole = |&first| (shard_of(first, shard_count), HashList::from_hashes(hashes));
+        if ranges.count() == 1 || hashes.len() <= 1 {
+            let whole =
+                |first: &ItemHash| (ranges.shard_of(first.hi()), HashList::from_hashes(hashes));
             let parts = hashes.first().map(whole).into_iter().collect();
             return Self { item_count, parts, part_of_item: Vec::new() };
         }
         // Number of items of each shard; then, of those that have any, the part's place.
-        let mut numbers = vec![0_u32; shard_count.get() as usize];
+        let mut numbers = vec![0_u32; ranges.count() as usize];
         let mut part_of_item = Vec::with_capacity(hashes.len());
         for &hash in hashes {
-            let shard = shard_of(hash, shard_count).0;
+            let shard = ranges.shard_of(hash.hi()).0;
             numbers[shard as usize] += 1;
             part_of_item.push(shard);
         }

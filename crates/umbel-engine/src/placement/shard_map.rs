@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use umbel_filter::{CellCount, HashRange};
+use umbel_filter::HashRange;
 
+use super::shard_ranges::ShardRanges;
 use crate::ids::{Epoch, NodeId, ShardId};
 
-/// All shards of a cluster with their nodes. Shard i has the i-th of equal ranges of the hash
-/// space, so the ranges tile it and need not be stored.
+/// All shards of a cluster with their nodes. Their ranges are those of [`ShardRanges`], so they tile the hash space
+/// and need not be stored.
 ///
 /// ```
 /// use umbel_engine::placement::{ShardMap, ShardRecord};
@@ -29,6 +30,8 @@ pub struct ShardMap {
     pub epoch: Epoch,
     /// By shard number; empty before the cluster is formed.
     pub shards: Vec<ShardRecord>,
+    /// Shards that the cluster was founded with; 0 before.
+    pub founded: u32,
 }
 
 /// One shard's nodes.
@@ -113,26 +116,50 @@ impl ShardMap {
         for (number, record) in (0..).zip(&mut shards) {
             record.shard = ShardId(number);
         }
-        Self { epoch: Epoch(1), shards }
+        let founded = u32::try_from(shards.len()).unwrap_or(u32::MAX);
+        Self { epoch: Epoch(1), shards, founded }
     }
 
-    /// Number of ranges that the hash space is cut into, or None before the cluster is formed.
+    /// The ranges that the hash space is cut into, or None before the cluster is formed.
     #[must_use]
-    pub fn cells(&self) -> Option<CellCount> {
-        u32::try_from(self.shards.len()).ok().and_then(|count| CellCount::new(count).ok())
+    pub fn ranges(&self) -> Option<ShardRanges> {
+        let count = u32::try_from(self.shards.len()).ok()?;
+        ShardRanges::new(self.founded, count).ok()
     }
 
     /// A shard's range of the hash space, if there is such a shard.
     #[must_use]
     pub fn range(&self, shard: ShardId) -> Option<HashRange> {
-        let cells = self.cells()?;
-        (shard.0 < cells.get()).then(|| HashRange::cell(shard.0, cells))
+        self.ranges()?.range(shard)
     }
 
     /// The shard that has a place of the hash space; None before the cluster is formed.
     #[must_use]
     pub fn shard_of(&self, hi: u64) -> Option<ShardId> {
-        self.cells().map(|cells| ShardId(cells.cell_of(hi)))
+        self.ranges().map(|ranges| ranges.shard_of(hi))
+    }
+
+    /// The shard that is being cut off from another one: the last, until its group has had a leader.
+    #[must_use]
+    pub fn splitting(&self) -> Option<ShardId> {
+        let last = self.shards.last().filter(|record| !record.is_formed)?;
+        self.ranges()?.parent(last.shard).map(|_| last.shard)
+    }
+
+    /// The shard that is being cut in two, if one is.
+    #[must_use]
+    pub fn halved(&self) -> Option<ShardId> {
+        self.ranges()?.parent(self.splitting()?)
+    }
+
+    /// Adds the next shard, which begins where its parent is.
+    pub(crate) fn split(&mut self) -> Option<ShardId> {
+        let ranges = self.ranges()?.split()?;
+        let shard = ShardId(ranges.count() - 1);
+        let founders = self.get(ranges.parent(shard)?)?.replicas.clone();
+        self.shards.push(ShardRecord { shard, ..ShardRecord::founded(founders) });
+        self.raise_epoch();
+        Some(shard)
     }
 
     /// A shard's record, if there is such a shard.
@@ -177,8 +204,6 @@ impl ShardMap {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn nodes(numbers: &[u64]) -> Vec<NodeId> {
@@ -213,22 +238,22 @@ mod tests {
     #[test]
     fn an_empty_map_has_nothing() {
         let map = ShardMap::default();
-        assert_eq!((map.epoch, map.cells(), map.shard_of(5)), (Epoch(0), None, None));
+        assert_eq!((map.epoch, map.ranges(), map.shard_of(5)), (Epoch(0), None, None));
         assert_eq!((map.range(ShardId(0)), map.members(ShardId(0))), (None, vec![]));
     }
 
-    proptest! {
-        #[test]
-        fn ranges_tile_the_hash_space(shard_count in 1_usize..=1024, hi: u64) {
-            let map = ShardMap::new(vec![ShardRecord::founded(nodes(&[1])); shard_count]);
-            let mut end = 0;
-            for record in &map.shards {
-                let range = map.range(record.shard).unwrap();
-                prop_assert_eq!(u128::from(range.start()), end);
-                end = range.end();
-                prop_assert_eq!(range.contains(hi), map.shard_of(hi) == Some(record.shard));
-            }
-            prop_assert_eq!(end, 1 << 64);
-        }
+    #[test]
+    fn a_shard_that_is_cut_off_begins_where_its_parent_is() {
+        let mut map = ShardMap::new(vec![
+            ShardRecord { is_formed: true, ..ShardRecord::founded(nodes(&[1, 2])) },
+            ShardRecord { is_formed: true, ..ShardRecord::founded(nodes(&[3])) },
+        ]);
+        assert_eq!(map.splitting(), None);
+        assert_eq!((map.split(), map.splitting()), (Some(ShardId(2)), Some(ShardId(2))));
+        assert_eq!((map.epoch, map.members(ShardId(2))), (Epoch(2), nodes(&[1, 2])));
+        assert_eq!(map.shard_of(1 << 62), Some(ShardId(2)));
+        map.get_mut(ShardId(2)).unwrap().is_formed = true;
+        assert_eq!((map.splitting(), map.split()), (None, Some(ShardId(3))));
+        assert_eq!(map.members(ShardId(3)), nodes(&[3]));
     }
 }

@@ -2,22 +2,24 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use umbel_filter::{CellCount, ItemHash};
+use umbel_filter::ItemHash;
 
-use super::{BatchParts, JoinError, shard_of};
+use super::{BatchParts, JoinError};
 use crate::ids::ShardId;
+use crate::placement::ShardRanges;
 use crate::shard::{Bitmap, HashList};
 
-fn cells(count: u32) -> CellCount {
-    CellCount::new(count).unwrap()
+fn equal(count: u32) -> ShardRanges {
+    ShardRanges::new(count, count).unwrap()
 }
 
 /// The slow twin: every shard looks at every item.
-fn parts_by_scan(hashes: &[ItemHash], shards: CellCount) -> Vec<(ShardId, HashList)> {
-    (0..shards.get())
-        .map(ShardId)
+fn parts_by_scan(hashes: &[ItemHash], ranges: ShardRanges) -> Vec<(ShardId, HashList)> {
+    ranges
+        .shards()
         .filter_map(|shard| {
-            let ours = hashes.iter().copied().filter(|&hash| shard_of(hash, shards) == shard);
+            let is_ours = |hash: &ItemHash| ranges.range(shard).unwrap().contains(hash.hi());
+            let ours = hashes.iter().copied().filter(is_ours);
             let ours: Vec<ItemHash> = ours.collect();
             (!ours.is_empty()).then(|| (shard, HashList::from_hashes(&ours)))
         })
@@ -27,7 +29,7 @@ fn parts_by_scan(hashes: &[ItemHash], shards: CellCount) -> Vec<(ShardId, HashLi
 #[test]
 fn no_items_have_no_parts() {
     for count in [1, 5] {
-        let parts = BatchParts::cut(&[], cells(count));
+        let parts = BatchParts::cut(&[], equal(count));
         assert!(parts.parts().is_empty());
         assert_eq!(parts.join(|_| None), Ok(Bitmap::zeros(0)));
     }
@@ -36,13 +38,13 @@ fn no_items_have_no_parts() {
 #[test]
 fn answers_are_checked() {
     let hashes = [1_u64 << 63, 0, 0].map(|hi| ItemHash::new(hi, 1));
-    let parts = BatchParts::cut(&hashes, cells(2));
+    let parts = BatchParts::cut(&hashes, equal(2));
     let (first, second) = (ShardId(0), ShardId(1));
     let missing = parts.join(|shard| (shard == first).then(|| Bitmap::zeros(2)));
     assert_eq!(missing, Err(JoinError::Missing { shard: second }));
     let short = parts.join(|_| Some(Bitmap::zeros(1)));
     assert_eq!(short, Err(JoinError::Length { shard: first, got: 1, expected: 2 }));
-    let one = BatchParts::cut(&hashes, cells(1));
+    let one = BatchParts::cut(&hashes, equal(1));
     assert_eq!(one.join(|_| None), Err(JoinError::Missing { shard: first }));
     let long = one.join(|_| Some(Bitmap::zeros(4)));
     assert_eq!(long, Err(JoinError::Length { shard: first, got: 4, expected: 3 }));
@@ -51,14 +53,15 @@ fn answers_are_checked() {
 proptest! {
     #[test]
     fn cutting_is_a_scan(
-        hashes in vec((any::<u64>(), any::<u64>()), 0..200), count in 1..40u32, shift in 0..64u32,
+        hashes in vec((any::<u64>(), any::<u64>()), 0..200),
+        (founded, splits) in (1..20u32, 0..40u32), shift in 0..64u32,
     ) {
-        let shards = cells(count);
+        let ranges = ShardRanges::new(founded, founded + splits).unwrap();
         let hashes: Vec<ItemHash> =
             hashes.into_iter().map(|(hi, lo)| ItemHash::new(hi >> shift, lo)).collect();
-        let parts = BatchParts::cut(&hashes, shards);
+        let parts = BatchParts::cut(&hashes, ranges);
         prop_assert_eq!(parts.item_count() as usize, hashes.len());
-        prop_assert_eq!(parts.parts(), parts_by_scan(&hashes, shards));
+        prop_assert_eq!(parts.parts(), parts_by_scan(&hashes, ranges));
 
         // An answer that is known of every item: a bit of its hash.
         let answer = |hash: ItemHash| hash.lo() & 1 == 1;

@@ -1,0 +1,314 @@
+//! Which range of the hash space each shard has, when shards are split one after the other.
+//!
+//! Linear hashing (Litwin 1980, VLDB): a cluster is founded with N equal ranges, and a split cuts the
+//! next shard in turn in two. The lower half stays with the shard, the upper one is the new shard's, which has
+//! the next number. When all have been cut once, the round begins anew with twice as many:
+//!
+//! ```text
+//! 2 shards   │ 0                       │ 1                       │
+//! 3 shards   │ 0          │ 2          │ 1                       │    0 was cut
+//! 4 shards   │ 0          │ 2          │ 1          │ 3          │    1 was cut: the round is over
+//! 5 shards   │ 0   │ 4    │ 2          │ 1          │ 3          │    0 was cut again
+//! ```
+//!
+//! So two numbers, how many shards there were at first and how many there are, say all ranges, and no
+//! range is more than twice as wide as another. Hashes are spread evenly, so widths are what shards hold.
+
+use thiserror::Error;
+use umbel_filter::{CELL_COUNT_MAX, CellCount, HashRange};
+
+use crate::ids::ShardId;
+
+/// The ranges of all shards.
+///
+/// ```
+/// use umbel_engine::{ShardId, placement::ShardRanges};
+/// use umbel_filter::CellCount;
+///
+/// let two = ShardRanges::equal(CellCount::new(2)?);
+/// assert_eq!(two.shard_of(0x4000_0000_0000_0000), ShardId(0));
+/// // The third shard has the upper half of shard 0.
+/// let three = two.split().expect("there may be a third shard");
+/// assert_eq!(three.shard_of(0x4000_0000_0000_0000), ShardId(2));
+/// assert_eq!(three.parent(ShardId(2)), Some(ShardId(0)));
+/// let order: Vec<u32> = three.in_order().map(|(shard, _)| shard.0).collect();
+/// assert_eq!(order, [0, 2, 1]);
+/// # Ok::<(), umbel_filter::CellCountOutOfRange>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShardRanges {
+    /// Shards at first.
+    founded: u32,
+    /// Shards now, at least as many.
+    count: u32,
+}
+
+/// The numbers are those of no shards. Refuse the message that they came in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error(
+    "{count} shards of {founded} at first, expected at least 1, none less, and at most {CELL_COUNT_MAX}"
+)]
+pub struct ShardRangesError {
+    /// Shards at first.
+    pub founded: u32,
+    /// Shards now.
+    pub count: u32,
+}
+
+impl ShardRanges {
+    /// The ranges of `count` shards of a cluster that was founded with `founded`.
+    ///
+    /// # Errors
+    /// If there are none, or fewer than at first, or more than [`CELL_COUNT_MAX`].
+    pub const fn new(founded: u32, count: u32) -> Result<Self, ShardRangesError> {
+        // A round cuts the space into up to twice as many cells as there are shards.
+        if founded == 0 || count < founded || count > CELL_COUNT_MAX / 2 {
+            return Err(ShardRangesError { founded, count });
+        }
+        Ok(Self { founded, count })
+    }
+
+    /// Shards that were never split.
+    #[must_use]
+    pub const fn equal(cells: CellCount) -> Self {
+        Self { founded: cells.get(), count: cells.get() }
+    }
+
+    /// Number of shards.
+    #[must_use]
+    pub const fn count(self) -> u32 {
+        self.count
+    }
+
+    /// Number of shards that the cluster was founded with.
+    #[must_use]
+    pub const fn founded(self) -> u32 {
+        self.founded
+    }
+
+    /// With the next shard in turn cut in two; None where there may be no more.
+    #[must_use]
+    pub fn split(self) -> Option<Self> {
+        Self::new(self.founded, self.count.checked_add(1)?).ok()
+    }
+
+    /// How often every shard has been cut.
+    #[inline]
+    const fn rounds(self) -> u32 {
+        (self.count / self.founded).ilog2()
+    }
+
+    /// The equal cells that the widest ranges are of: what a filter that is made now is planned for.
+    ///
+    /// ```
+    /// use umbel_engine::placement::ShardRanges;
+    ///
+    /// // Of five shards four have an eighth or a quarter; a quarter is the widest.
+    /// assert_eq!(ShardRanges::new(2, 5)?.widest().get(), 4);
+    /// # Ok::<(), umbel_engine::placement::ShardRangesError>(())
+    /// ```
+    #[must_use]
+    pub fn widest(self) -> CellCount {
+        self.cells(self.rounds())
+    }
+
+    /// The cells after so many rounds.
+    #[inline]
+    fn cells(self, rounds: u32) -> CellCount {
+        CellCount::new(self.founded << rounds)
+            .expect("at most twice as many as there may be shards")
+    }
+
+    /// All shards by number.
+    pub fn shards(self) -> impl ExactSizeIterator<Item = ShardId> {
+        (0..self.count).map(ShardId)
+    }
+
+    /// The shard that has a place of the hash space.
+    #[inline]
+    #[must_use]
+    pub fn shard_of(self, hi: u64) -> ShardId {
+        if self.count == self.founded {
+            return ShardId(self.cells(0).cell_of(hi));
+        }
+        let depth = self.rounds() + 1;
+        let cell = self.cells(depth).cell_of(hi);
+        // The cuts on the way to the cell, the first one lowest: each upper half has a number of its own.
+        let cuts = cell.reverse_bits() >> (u32::BITS - depth);
+        let shard = (cell >> depth) + self.founded * cuts;
+        // Who is not cut yet in this round has both halves.
+        let is_cut = shard < self.count;
+        ShardId(if is_cut { shard } else { shard - (self.founded << (depth - 1)) })
+    }
+
+    /// A shard's range, if there is such a shard.
+    #[must_use]
+    pub fn range(self, shard: ShardId) -> Option<HashRange> {
+        if shard.0 >= self.count {
+            return None;
+        }
+        let rounds = self.rounds();
+        let whole = self.founded << rounds;
+        let is_cut = shard.0 >= whole || shard.0 + whole < self.count;
+        Some(self.range_after(shard, rounds + u32::from(is_cut)))
+    }
+
+    /// The range that a shard, if there is such a shard, began with: it has that, or the first part of it.
+    #[must_use]
+    pub fn first_range(self, shard: ShardId) -> Option<HashRange> {
+        (shard.0 < self.count).then(|| self.range_after(shard, self.birth(shard)))
+    }
+
+    /// The range that a shard was cut off from, if it is not one of the first.
+    ///
+    /// ```
+    /// use umbel_engine::{ShardId, placement::ShardRanges};
+    ///
+    /// let five = ShardRanges::new(2, 5)?;
+    /// assert_eq!([0, 1, 2, 3, 4].map(|shard| five.parent(ShardId(shard)).map(|parent| parent.0)), [
+    ///     None, None, Some(0), Some(1), Some(0),
+    /// ]);
+    /// # Ok::<(), umbel_engine::placement::ShardRangesError>(())
+    /// ```
+    #[must_use]
+    pub const fn parent(self, shard: ShardId) -> Option<ShardId> {
+        if shard.0 < self.founded || shard.0 >= self.count {
+            return None;
+        }
+        Some(ShardId(shard.0 - (self.founded << (shard.0 / self.founded).ilog2())))
+    }
+
+    /// Shards with their ranges, in the order of these.
+    pub fn in_order(self) -> impl Iterator<Item = (ShardId, HashRange)> {
+        let mut next = Some(0);
+        std::iter::from_fn(move || {
+            let shard = self.shard_of(next?);
+            let range = self.range(shard)?;
+            next = range.last().checked_add(1);
+            Some((shard, range))
+        })
+    }
+
+    /// Whether each of these ranges lies within one of those of `coarser`, so that what was cut for them can be cut for these.
+    ///
+    /// ```
+    /// use umbel_engine::placement::ShardRanges;
+    ///
+    /// let five = ShardRanges::new(2, 5)?;
+    /// assert!(five.refine(ShardRanges::new(2, 4)?) && !five.refine(ShardRanges::new(2, 6)?));
+    /// // Whatever they were at first.
+    /// assert!(five.refine(ShardRanges::new(1, 4)?) && !five.refine(ShardRanges::new(3, 3)?));
+    /// # Ok::<(), umbel_engine::placement::ShardRangesError>(())
+    /// ```
+    #[must_use]
+    pub fn refine(self, coarser: Self) -> bool {
+        self.in_order().all(|(_, range)| {
+            let theirs = coarser.range(coarser.shard_of(range.start()));
+            theirs.is_some_and(|theirs| theirs.covers(range))
+        })
+    }
+
+    /// In which round a shard came to be: after so many its range is what it began with.
+    const fn birth(self, shard: ShardId) -> u32 {
+        if shard.0 < self.founded { 0 } else { (shard.0 / self.founded).ilog2() + 1 }
+    }
+
+    /// The range of a shard when it has been cut in as many rounds as there were.
+    fn range_after(self, shard: ShardId, rounds: u32) -> HashRange {
+        // The number says in which rounds the way to the shard went to the upper half.
+        let cuts =
+            (shard.0 / self.founded).reverse_bits().checked_shr(u32::BITS - rounds).unwrap_or(0);
+        let cell = ((shard.0 % self.founded) << rounds) + cuts;
+        HashRange::cell(cell, self.cells(rounds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The ranges by cutting, one after the other.
+    fn by_cutting(founded: u32, count: u32) -> Vec<HashRange> {
+        let cells = CellCount::new(founded).unwrap();
+        let mut ranges: Vec<HashRange> =
+            (0..founded).map(|cell| HashRange::cell(cell, cells)).collect();
+        let (mut turn, mut round) = (0, founded as usize);
+        while ranges.len() < count as usize {
+            let whole = ranges[turn];
+            let cells = CellCount::new(2 * u32::try_from(round).unwrap()).unwrap();
+            let lower = (0..cells.get())
+                .map(|cell| HashRange::cell(cell, cells))
+                .find(|half| half.start() == whole.start())
+                .unwrap();
+            ranges[turn] = lower;
+            ranges.push(HashRange::new(lower.last() + 1, whole.end()).unwrap());
+            turn += 1;
+            if turn == round {
+                (turn, round) = (0, 2 * round);
+            }
+        }
+        ranges
+    }
+
+    #[test]
+    fn ranges_are_those_of_cutting_one_after_the_other() {
+        for founded in 1..=6 {
+            for count in founded..=40 {
+                let ranges = ShardRanges::new(founded, count).unwrap();
+                let expected = by_cutting(founded, count);
+                let got: Vec<_> = ranges.shards().filter_map(|shard| ranges.range(shard)).collect();
+                assert_eq!(got, expected, "{founded} to {count}");
+                assert_eq!(ranges.range(ShardId(count)), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_new_shard_begins_with_what_its_parent_loses() {
+        for founded in 1..=5 {
+            let mut ranges = ShardRanges::new(founded, founded).unwrap();
+            for _ in 0..40 {
+                let after = ranges.split().unwrap();
+                let new = ShardId(ranges.count());
+                let parent = after.parent(new).unwrap();
+                let (whole, kept) = (ranges.range(parent).unwrap(), after.range(parent).unwrap());
+                let born = after.first_range(new).unwrap();
+                assert_eq!(after.range(new), Some(born));
+                assert_eq!((kept.start(), born.end()), (whole.start(), whole.end()));
+                assert_eq!(u128::from(born.start()), kept.end());
+                // All others stay as they are, and what a shard began with does not change.
+                for shard in ranges.shards().filter(|&shard| shard != parent) {
+                    assert_eq!(ranges.range(shard), after.range(shard));
+                }
+                for shard in ranges.shards() {
+                    assert_eq!(ranges.first_range(shard), after.first_range(shard));
+                }
+                ranges = after;
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_no_shards_are_refused() {
+        for (founded, count) in [(0, 0), (0, 1), (3, 2), (1, CELL_COUNT_MAX)] {
+            assert_eq!(ShardRanges::new(founded, count), Err(ShardRangesError { founded, count }));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_tile_the_hash_space(founded in 1_u32..=64, splits in 0_u32..=960, hi: u64) {
+            let ranges = ShardRanges::new(founded, founded + splits).unwrap();
+            let mut end = 0;
+            for (shard, range) in ranges.in_order() {
+                prop_assert_eq!(u128::from(range.start()), end);
+                end = range.end();
+                prop_assert_eq!(range.contains(hi), ranges.shard_of(hi) == shard);
+            }
+            prop_assert_eq!(end, 1 << 64);
+            prop_assert_eq!(ranges.in_order().count(), ranges.count() as usize);
+        }
+    }
+}
