@@ -8,6 +8,7 @@
 
 mod access;
 mod apply;
+mod auto_split;
 mod balance;
 mod catalogue;
 mod command;
@@ -21,15 +22,18 @@ mod join_tokens;
 mod nodes;
 mod quota;
 mod quota_check;
+mod raising;
 mod rename;
 mod sessions;
 mod settings;
 mod state;
+mod version;
 
 pub use access::{
     ClusterVerb, FilterVerb, GRANT_COUNT_MAX, Grant, PRINCIPAL_COUNT_MAX, PRINCIPAL_NAME_BYTES_MAX,
     Principal, PrincipalName, Proof, Rights,
 };
+pub use auto_split::{CORE_COUNT_MAX, next_split};
 pub use balance::next_move;
 pub use catalogue::{FilterRecord, FilterState};
 pub use command::{MetaCommand, MetaError, MetaReply};
@@ -47,3 +51,4 @@ pub use quota::{Quota, Rates, Usage};
 pub use sessions::{SessionKey, SessionStanding};
 pub use settings::{Distribution, FilterSettings, HashKey};
 pub use state::{META_VOTERS_MAX, MetaState, NODE_ADDRESS_BYTES_MAX};
+pub use version::{ClusterVersion, VersionRange};

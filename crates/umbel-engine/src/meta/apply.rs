@@ -7,7 +7,7 @@ use super::nodes::{NodeRecord, check_address};
 use super::state::MetaState;
 use crate::ids::{NodeId, ShardId};
 use crate::limits::{NODE_COUNT_MAX, REPLICA_COUNT_MAX, SHARD_COUNT_MAX};
-use crate::placement::{ShardMap, ShardRecord, assign};
+use crate::placement::{ShardMap, ShardRanges, ShardRecord, assign};
 
 #[cfg(test)]
 mod apply_test;
@@ -19,6 +19,8 @@ mod renamed_test;
 mod replicated_test;
 #[cfg(test)]
 mod rotated_test;
+#[cfg(test)]
+mod split_test;
 
 impl MetaState {
     /// Does what an entry of the log says, the same on every node: total, whatever stands in the
@@ -67,6 +69,7 @@ impl MetaState {
                 self.replicas_changed(*shard, replicas)
             }
             MetaCommand::ShardFormed { shard } => self.shard_formed(*shard),
+            MetaCommand::SplitShard { shard_count } => self.split_shard(*shard_count),
             MetaCommand::CreateFilter { name, settings, importing, owner } => {
                 self.create_filter(log_index, name, settings, *importing, owner.as_ref())
             }
@@ -108,7 +111,12 @@ impl MetaState {
             MetaCommand::NoteMemoryLimit { node, limit_bytes } => {
                 self.note_memory_limit(*node, *limit_bytes)
             }
+            MetaCommand::NoteCoreCount { node, core_count } => {
+                self.note_core_count(*node, *core_count)
+            }
+            MetaCommand::SetAutoSplit { is_on } => Ok(self.set_auto_split(*is_on)),
             MetaCommand::NoteZone { node, zone } => self.note_zone(*node, zone.clone()),
+            MetaCommand::RaiseVersion { to, asked } => self.raise_version(*to, asked),
         }
     }
 
@@ -159,6 +167,7 @@ impl MetaState {
         from: NodeId,
         to: NodeId,
     ) -> Result<MetaReply, MetaError> {
+        self.check_whole(shard)?;
         let may_have = self.node(to).is_some_and(NodeRecord::is_available);
         let record = self.shard_record(shard)?;
         if record.replicas.binary_search(&to).is_ok() {
@@ -198,6 +207,7 @@ impl MetaState {
         {
             return Err(bad_move(format!("{node} is no node that may have replicas")));
         }
+        self.check_whole(shard)?;
         if self.shard_record(shard)?.plan(target) {
             self.shard_map.raise_epoch();
         }
@@ -222,9 +232,57 @@ impl MetaState {
         Err(bad_move(format!("{shard} is not being changed to these replicas")))
     }
 
-    fn shard_formed(&mut self, shard: ShardId) -> Result<MetaReply, MetaError> {
-        self.shard_record(shard)?.is_formed = true;
+    /// One at a time, and none of which replicas are being moved: those of the new shard begin where its parent's are.
+    fn split_shard(&mut self, shard_count: u32) -> Result<MetaReply, MetaError> {
+        let count = self.shard_count();
+        if shard_count == count {
+            return Ok(MetaReply::Done);
+        }
+        check_count("shards", u64::from(shard_count), u64::from(SHARD_COUNT_MAX))?;
+        if count.checked_add(1) != Some(shard_count) {
+            let what =
+                format!("{count} shards become {} by the next split, not {shard_count}", count + 1);
+            return Err(MetaError::BadSplit { what });
+        }
+        if let Some(record) = self.shard_map.shards.iter().find(|record| !record.is_formed) {
+            return Err(MetaError::ShardBusy { what: format!("{} is being made", record.shard) });
+        }
+        let after = self.shard_map.ranges().and_then(ShardRanges::split);
+        let parent = after.and_then(|after| after.parent(ShardId(count)));
+        let Some(parent) = parent.and_then(|parent| self.shard_map.get(parent)) else {
+            let what = format!("there can be no shard beside the {count} that there are");
+            return Err(MetaError::BadSplit { what });
+        };
+        let parent_shard = parent.shard;
+        if parent.target.is_some() {
+            let what =
+                format!("the replicas of {parent_shard}, which is the next, are being moved");
+            return Err(MetaError::ShardBusy { what });
+        }
+        if let Some(shard) = self.shard_map.split() {
+            // Each half may be as large as half of what the whole was allowed to be.
+            self.filters.values_mut().for_each(|record| record.split_growth(parent_shard, shard));
+        }
         Ok(MetaReply::Done)
+    }
+
+    fn shard_formed(&mut self, shard: ShardId) -> Result<MetaReply, MetaError> {
+        let is_split_off = self.shard_map.splitting() == Some(shard);
+        self.shard_record(shard)?.is_formed = true;
+        if is_split_off {
+            // Nodes that did not split it off themselves may start their replicas now.
+            self.shard_map.raise_epoch();
+        }
+        Ok(MetaReply::Done)
+    }
+
+    /// Refuses to move replicas of a shard that is being split, or split off: the two halves begin on the same nodes.
+    fn check_whole(&self, shard: ShardId) -> Result<(), MetaError> {
+        let Some(into) = self.shard_map.splitting() else { return Ok(()) };
+        if shard != into && self.shard_map.halved() != Some(shard) {
+            return Ok(());
+        }
+        Err(MetaError::ShardBusy { what: format!("{into} is being split off another shard") })
     }
 }
 

@@ -8,8 +8,8 @@ use super::state::MetaState;
 use crate::ids::{NodeId, ShardId};
 use crate::placement::{ShardRecord, Zones};
 
-/// Replicas that a node has more than another one when one is moved. Ranges of the hash space are equal, so replicas of
-/// a cluster weigh the same. Nodes that differ by one, as they do where replicas cannot be dealt evenly, differ by three
+/// Replicas that a node has more than another one when one is moved. No range of the hash space is more than twice as wide as
+/// another, and after each round of splits all are equal, so replicas of a cluster weigh about the same. Nodes that differ by one, as they do where replicas cannot be dealt evenly, differ by three
 /// after an operator's own move, which must not be taken back.
 pub(super) const IMBALANCE_MIN: usize = 4;
 

@@ -127,6 +127,15 @@ impl FilterRecord {
         self.growth.get(&shard).copied().unwrap_or(0)
     }
 
+    /// The slice of a shard becomes two, each of which may have grown by half.
+    pub(super) fn split_growth(&mut self, shard: ShardId, into: ShardId) {
+        if let Some(growth) = self.growth.get_mut(&shard) {
+            *growth = growth.div_ceil(2);
+            let half = *growth;
+            self.growth.insert(into, half);
+        }
+    }
+
     /// Bytes that its slices may take beyond the plan, in one replica each.
     pub(super) fn growth_bytes_of_all(&self) -> u64 {
         self.growth.values().copied().fold(0, u64::saturating_add)
@@ -175,7 +184,7 @@ impl MetaState {
             }
             return Err(MetaError::NameTaken { name: name.as_str().to_owned() });
         }
-        settings.check(self.shard_count())?;
+        settings.check(self.widest_shard_count())?;
         self.check_key(settings.key)?;
         if self.filters.len() >= FILTER_COUNT_MAX {
             let count = self.filters.len();

@@ -10,6 +10,7 @@ use crate::meta::join_token::Applicant;
 use crate::meta::quota::Quota;
 use crate::meta::sessions::SessionKey;
 use crate::meta::settings::FilterSettings;
+use crate::meta::version::ClusterVersion;
 use crate::placement::Zone;
 
 /// One entry of the meta group's log.
@@ -21,7 +22,7 @@ pub enum MetaCommand {
         cluster: u128,
         /// The first nodes and where they listen.
         nodes: Vec<(NodeId, String)>,
-        /// Number of shards, for ever.
+        /// Number of shards at first.
         shard_count: u32,
         /// Replicas wanted of every shard.
         replica_count: u32,
@@ -79,6 +80,12 @@ pub enum MetaCommand {
         shard: ShardId,
         /// The nodes, sorted.
         replicas: Vec<NodeId>,
+    },
+    /// The cluster shall have this many shards, one more than now: the next in turn is cut in two. Done already if it has
+    /// that many, so that a repeated request does no harm.
+    SplitShard {
+        /// Shards then.
+        shard_count: u32,
     },
     /// From the controller: the shard's group has elected a leader, so its first members need not
     /// form it any more.
@@ -200,6 +207,18 @@ pub enum MetaCommand {
         /// Its zone; None if it is in none.
         zone: Option<Zone>,
     },
+    /// From a node that has started: how many cores it has, by which shards are split.
+    NoteCoreCount {
+        /// The node.
+        node: NodeId,
+        /// Its cores, 1 to 4,096.
+        core_count: u32,
+    },
+    /// Whether shards are split by themselves, as cores and filters grow.
+    SetAutoSplit {
+        /// Whether they are.
+        is_on: bool,
+    },
     /// Lets a slice of a filter that grows take more than the filter is planned with: for its owner's quota.
     GrowFilter {
         /// The filter.
@@ -245,6 +264,13 @@ pub enum MetaCommand {
         name: FilterName,
         /// The filter of that name, which is dropped; None if there is to be none.
         replaced: Option<FilterId>,
+    },
+    /// Raises the cluster's version by one: all nodes can run it. Done already if it is at that.
+    RaiseVersion {
+        /// The version then.
+        to: ClusterVersion,
+        /// Who said that it can: every member of the cluster.
+        asked: Vec<NodeId>,
     },
 }
 
@@ -314,6 +340,18 @@ pub enum MetaError {
         /// Why.
         what: String,
     },
+    /// The shards cannot be split so.
+    #[error("{what}")]
+    BadSplit {
+        /// Why.
+        what: String,
+    },
+    /// A shard is being split, or its replicas are being moved: send again later.
+    #[error("{what}")]
+    ShardBusy {
+        /// Which, and what is done to it.
+        what: String,
+    },
     /// Name a job that the ledger has; ended ones are forgotten in time.
     #[error("there is no {job}")]
     UnknownJob {
@@ -352,6 +390,23 @@ pub enum MetaError {
     /// Name another principal, or add an administrator first.
     #[error("{what}")]
     BadPrincipal {
+        /// Why.
+        what: String,
+    },
+    /// Raise the cluster's version first.
+    #[error(
+        "this needs a cluster of {needed}, and it is at {is}: have all nodes run a release that can, then raise it \
+         (umbel cluster upgrade)"
+    )]
+    VersionTooLow {
+        /// With what the command came.
+        needed: ClusterVersion,
+        /// The cluster's.
+        is: ClusterVersion,
+    },
+    /// The version is not raised so.
+    #[error("{what}")]
+    BadVersion {
         /// Why.
         what: String,
     },

@@ -82,6 +82,15 @@ pub enum Task {
         /// All learners to be, sorted; none for a shard.
         learners: Vec<NodeId>,
     },
+    /// Have a shard give the upper part of its range to a new one, whose group has no leader yet.
+    SplitShard {
+        /// The shard.
+        shard: ShardId,
+        /// The new one.
+        into: ShardId,
+        /// Its first hash.
+        at: u64,
+    },
     /// Have a shard make its slice of a filter ([`FilterRecord::slice_spec`]); answered by
     /// [`SliceDone::Created`].
     ///
@@ -225,11 +234,16 @@ pub(super) fn shard_tasks(
     let mut map = state.shard_map().clone();
     let mut misplaced = Vec::new();
     let mut moves = 0;
+    let halved = state.shard_map().halved();
+    tasks.extend(split_task(state, views));
     for record in &state.shard_map().shards {
         let shard = record.shard;
         let Some(view) = views.get(&shard).filter(|view| view.leader.is_some()) else { continue };
         if !record.is_formed {
             tasks.push(Task::Propose(MetaCommand::ShardFormed { shard }));
+            continue;
+        }
+        if halved == Some(shard) {
             continue;
         }
         let wanted = record.wanted();
@@ -263,6 +277,15 @@ pub(super) fn shard_tasks(
         }
         tasks.push(Task::Propose(MetaCommand::PlanReplicas { shard, target }));
     }
+}
+
+/// The split that is under way, until the new shard has a leader: then its replicas have their state.
+fn split_task(state: &MetaState, views: &BTreeMap<ShardId, GroupView>) -> Option<Task> {
+    let into = state.shard_map().splitting()?;
+    let is_led = views.get(&into).is_some_and(|view| view.leader.is_some());
+    let ranges = state.shard_map().ranges().filter(|_| !is_led)?;
+    let (shard, at) = (ranges.parent(into)?, ranges.first_range(into)?.start());
+    Some(Task::SplitShard { shard, into, at })
 }
 
 /// Replicas for a shard that has too few or has them on the wrong nodes. Who can stay stays: first

@@ -199,6 +199,7 @@ impl MetaState {
         }
         self.nodes.insert(node, NodeRecord::Removed);
         self.memory_limits.remove(&node);
+        self.core_counts.remove(&node);
         self.zones.set(node, None);
         self.shard_map.raise_epoch();
         Ok(MetaReply::Done)

@@ -79,7 +79,7 @@ impl FilterSettings {
         FrameKey { function: self.key.hasher().function(), key_id: self.key.key_name().key_id }
     }
 
-    /// Whether a cluster of `shard_count` shards can have such a filter.
+    /// Whether a cluster can have such a filter whose widest shards are of `shard_count` equal ones.
     pub(super) fn check(&self, shard_count: u32) -> Result<(), MetaError> {
         let bad = |what| Err(MetaError::BadSettings { what });
         let Some(kind) = Kind::from_id(self.kind) else {

@@ -14,11 +14,12 @@ use super::nodes::NodeRecord;
 use super::quota::Quota;
 use super::sessions::SessionKey;
 use super::settings::HashKey;
+use super::version::ClusterVersion;
 use crate::ids::{Epoch, FilterId, JobId, NodeId, ShardId};
-use crate::placement::{ShardMap, ShardRecord, Zones};
+use crate::placement::{ShardMap, ShardRanges, ShardRecord, Zones};
 
 /// Everything that the meta group knows, changed by [`apply`](Self::apply) alone. It is its own
-/// snapshot: encoded, decoded, it goes on as if nothing had happened. Secrets of hash keys are in
+/// snapshot: encoded with its version beside it, decoded, it goes on as if nothing had happened. Secrets of hash keys are in
 /// it; its `Debug` leaves them out.
 ///
 /// ```
@@ -74,10 +75,17 @@ pub struct MetaState {
     pub(super) cluster_quota: Quota,
     /// What members of the cluster may hold, as far as they have told.
     pub(super) memory_limits: BTreeMap<NodeId, u64>,
+    /// Cores of members of the cluster, as far as they have told.
+    pub(super) core_counts: BTreeMap<NodeId, u32>,
+    /// Whether shards are split by themselves; None until a node has said so.
+    pub(super) auto_split: Option<bool>,
     /// Of members of the cluster that have told theirs.
     pub(super) zones: Zones,
     /// None until the first session is opened.
     pub(super) session_key: Option<SessionKey>,
+    /// Beside the state in its snapshot: see [`at_version`](Self::at_version).
+    #[serde(skip)]
+    pub(super) version: ClusterVersion,
 }
 
 impl MetaState {
@@ -99,10 +107,15 @@ impl MetaState {
         self.cluster
     }
 
-    /// Number of shards, the same for ever; 0 until the cluster is formed.
+    /// Number of shards; 0 until the cluster is formed.
     #[must_use]
     pub fn shard_count(&self) -> u32 {
-        self.shard_map.cells().map_or(0, umbel_filter::CellCount::get)
+        self.shard_map.ranges().map_or(0, ShardRanges::count)
+    }
+
+    /// Number of shards that there would be if all were as wide as the widest; 0 until the cluster is formed.
+    pub(super) fn widest_shard_count(&self) -> u32 {
+        self.shard_map.ranges().map_or(0, |ranges| ranges.widest().get())
     }
 
     /// Replicas asked for of every shard.
@@ -130,7 +143,7 @@ impl MetaState {
         &self.shard_map
     }
 
-    /// Every shard with its range of the hash space and its nodes, in order.
+    /// Every shard with its range of the hash space and its nodes, by number.
     pub fn shards(&self) -> impl Iterator<Item = (HashRange, &ShardRecord)> {
         let ranges = self.shard_map.shards.iter();
         ranges.filter_map(|record| Some((self.shard_map.range(record.shard)?, record)))

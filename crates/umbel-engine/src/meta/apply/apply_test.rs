@@ -417,7 +417,7 @@ proptest! {
                 let shards = &state.shard_map.shards;
                 let shards: Vec<_> =
                     shards.iter().map(|r| (r.replicas.clone(), r.target.clone())).collect();
-                (state.nodes.clone(), shards)
+                (state.nodes.clone(), shards, state.shard_map.splitting())
             };
             let rises = u64::from(placed(&state) != placed(&before));
             prop_assert_eq!(state.epoch().0, before.epoch().0 + rises);

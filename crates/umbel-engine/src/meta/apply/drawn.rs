@@ -5,9 +5,9 @@ use umbel_filter::Kind;
 
 use crate::ids::{FilterId, Generation, JobId, NodeId, ShardId};
 use crate::meta::{
-    ClusterVerb, Distribution, FilterName, FilterSettings, FilterVerb, Grant, HashKey, JobEnd,
-    JobOrder, JobSecret, MetaCommand, Principal, PrincipalName, Proof, Quota, Rates, Rights,
-    SessionKey,
+    ClusterVerb, ClusterVersion, Distribution, FilterName, FilterSettings, FilterVerb, Grant,
+    HashKey, JobEnd, JobOrder, JobSecret, MetaCommand, Principal, PrincipalName, Proof, Quota,
+    Rates, Rights, SessionKey,
 };
 use crate::placement::Zone;
 use crate::shard::SliceShape;
@@ -61,11 +61,28 @@ fn rename(
 
 /// Any command, mostly about things that may exist.
 pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
-    let node = || (1_u64..14).prop_map(NodeId);
-    let nodes = || prop::collection::btree_set(node(), 0..5).prop_map(Vec::from_iter);
-    let shard = || (0_u32..5).prop_map(ShardId);
-    let filter = || (1_u64..60).prop_map(FilterId);
-    let about_nodes = prop_oneof![
+    prop_oneof![
+        3 => about_nodes(),
+        3 => about_filters(),
+        1 => about_jobs(),
+        1 => about_principals(),
+    ]
+}
+
+fn node() -> impl Strategy<Value = NodeId> {
+    (1_u64..14).prop_map(NodeId)
+}
+
+fn nodes() -> impl Strategy<Value = Vec<NodeId>> {
+    prop::collection::btree_set(node(), 0..5).prop_map(Vec::from_iter)
+}
+
+fn shard() -> impl Strategy<Value = ShardId> {
+    (0_u32..5).prop_map(ShardId)
+}
+
+fn about_nodes() -> impl Strategy<Value = MetaCommand> {
+    prop_oneof![
         (1_u64..4, 0_u32..5, 0_u32..4).prop_map(|(n, s, r)| form(n, s, r)),
         (0_u64..9, 0_u64..6).prop_map(|(a, nonce)| MetaCommand::AddNode {
             address: format!("node{a}:7070"),
@@ -82,8 +99,18 @@ pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
         (shard(), nodes())
             .prop_map(|(shard, replicas)| MetaCommand::ReplicasChanged { shard, replicas }),
         shard().prop_map(|shard| MetaCommand::ShardFormed { shard }),
-    ];
-    let about_filters = prop_oneof![
+        (1_u32..9).prop_map(|shard_count| MetaCommand::SplitShard { shard_count }),
+        any::<bool>().prop_map(|is_on| MetaCommand::SetAutoSplit { is_on }),
+        (node(), 0_u32..9)
+            .prop_map(|(node, core_count)| MetaCommand::NoteCoreCount { node, core_count }),
+        (1_u32..5, nodes())
+            .prop_map(|(to, asked)| MetaCommand::RaiseVersion { to: ClusterVersion(to), asked }),
+    ]
+}
+
+fn about_filters() -> impl Strategy<Value = MetaCommand> {
+    let filter = || (1_u64..60).prop_map(FilterId);
+    prop_oneof![
         3 => (0..4_u64, 0_u64..3, any::<bool>())
             .prop_map(|(name, key, importing)| create(&format!("filter {name}"), key, importing)),
         3 => filter().prop_map(|filter| MetaCommand::FilterCreated { filter }),
@@ -115,10 +142,13 @@ pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
         1 => any::<[u8; 16]>().prop_map(|key| {
             MetaCommand::OpenSession { key: SessionKey::new(key), owner: String::new() }
         }),
-    ];
+    ]
+}
+
+fn about_jobs() -> impl Strategy<Value = MetaCommand> {
     let job = || (1_u64..60).prop_map(JobId);
     let failed = |resumable| JobEnd::Failed { cause: String::new(), resumable };
-    let about_jobs = prop_oneof![
+    prop_oneof![
         (0_u64..9, nodes()).prop_map(|(nonce, workers)| {
             let (seed, spec, submitted_ms) = (nonce, Vec::new(), nonce);
             let secret = JobSecret::new([0; JobSecret::BYTES]);
@@ -129,8 +159,7 @@ pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
         }),
         job().prop_map(|job| MetaCommand::CancelJob { job }),
         job().prop_map(|job| MetaCommand::ResumeJob { job }),
-    ];
-    prop_oneof![3 => about_nodes, 3 => about_filters, 1 => about_jobs, 1 => about_principals()]
+    ]
 }
 
 fn about_principals() -> impl Strategy<Value = MetaCommand> {
@@ -157,6 +186,10 @@ fn about_principals() -> impl Strategy<Value = MetaCommand> {
         (1_u64..14, 1_000_u64..9_000).prop_map(|(node, limit_bytes)| {
             MetaCommand::NoteMemoryLimit { node: NodeId(node), limit_bytes }
         }),
+        (1_u64..14, 0_u32..5).prop_map(|(node, core_count)| {
+            MetaCommand::NoteCoreCount { node: NodeId(node), core_count }
+        }),
+        any::<bool>().prop_map(|is_on| MetaCommand::SetAutoSplit { is_on }),
         (1_u64..14, 0_u8..4).prop_map(|(node, zone)| {
             let zone = (zone > 0).then(|| Zone::new(format!("z{zone}")).unwrap());
             MetaCommand::NoteZone { node: NodeId(node), zone }

@@ -7,6 +7,9 @@ use super::*;
 use crate::meta::apply::drawn;
 use crate::meta::{FilterName, MetaReply, NodeRecord};
 
+/// Splits stop here, so that runs stay short.
+const SHARDS_MAX: u32 = 10;
+
 /// A Raft group from outside.
 #[derive(Clone, Debug, Default)]
 struct Group {
@@ -143,11 +146,16 @@ impl World {
                     _ => MetaCommand::RenameFilter { filter, generation, name, replaced: None },
                 }
             }
+            _ if dice & 3 == 0 && self.state.shard_count() < SHARDS_MAX => {
+                MetaCommand::SplitShard { shard_count: self.state.shard_count() + 1 }
+            }
             _ => MetaCommand::DropFilter { filter },
         };
         if let Some(MetaReply::Filter(filter)) = self.apply(&command) {
             self.filters.push(filter);
         }
+        // Nobody has a replica of a shard that is yet to be split off.
+        self.shards.resize(self.state.shard_count() as usize, Group::default());
     }
 
     fn execute(&mut self, task: &Task, completely: bool) {
@@ -160,6 +168,7 @@ impl World {
             Task::ChangeMembers { group, leader, voters, learners } => {
                 self.change_members(*group, *leader, voters, learners, completely);
             }
+            Task::SplitShard { shard, into, at } => self.split(*shard, *into, *at),
             Task::EnsureSlice { shard, filter } => {
                 let Some(record) = self.state.filter(*filter) else { return };
                 if matches!(record.state, FilterState::Creating { .. }) {
@@ -180,6 +189,24 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Once: the new shard has the members and slices that the other has at that moment.
+    fn split(&mut self, shard: ShardId, into: ShardId, at: u64) {
+        let range = |shard| self.state.shard_map().range(shard).unwrap();
+        let parent = self.shards[shard.0 as usize].clone();
+        if self.leader(&parent).is_none() || !self.shards[into.0 as usize].voters.is_empty() {
+            return;
+        }
+        assert_eq!((range(shard).end(), range(into).start()), (u128::from(at), at));
+        self.shards[into.0 as usize] = parent;
+        let theirs: Vec<_> = self
+            .slices
+            .iter()
+            .filter(|((_, of), _)| *of == shard)
+            .map(|(&(id, _), &g)| (id, g))
+            .collect();
+        self.slices.extend(theirs.into_iter().map(|(id, generation)| ((id, into), generation)));
     }
 
     fn slice(&mut self, shard: ShardId, id: FilterId, to: Option<Generation>, done: SliceDone) {

@@ -1,0 +1,247 @@
+//! How many shards a cluster wants, when it splits them by itself.
+//!
+//! Hashes are spread evenly, so shards of one width hold and serve the same, and no shard is hot by itself. More
+//! shards help in two ways alone: they spread work over more cores, and what a shard holds moves sooner. So
+//! the number follows from cores and bytes:
+//!
+//! ```text
+//! wanted = max(2 · cores of all nodes, ⌈bytes of all partitioned filters / 512 MiB⌉,
+//!              ⌈bytes of the largest one / 128 MiB⌉)
+//! ```
+//!
+//! It is rounded up to a whole round of splits, `founded · 2^k`, after which all shards are equally wide. It never
+//! falls: there is no way back from a split.
+
+use std::collections::BTreeSet;
+
+use umbel_filter::Kind;
+
+use super::catalogue::FilterRecord;
+use super::command::{MetaCommand, MetaError, MetaReply};
+use super::settings::Distribution;
+use super::state::MetaState;
+use crate::ids::NodeId;
+use crate::limits::{SHARD_COUNT_MAX, SLICE_BYTES_MAX};
+
+/// Shards for each core of the cluster. A shard's log is applied by one task at a time, and shards differ in what they
+/// have to do at a moment: with two for each core, none of them idles while another one has work for two.
+const SHARDS_PER_CORE: u64 = 2;
+
+/// Most bytes of a shard before it is split. A replica that moves is sent as one snapshot: 512 MiB take five seconds
+/// at a gigabit a second, in which the log of the shard is kept for it.
+const SHARD_BYTES_MAX: u64 = 512 << 20;
+
+/// Most bytes of one filter in a shard before it is split: half of what a slice may have, so that a filter that grows does
+/// not meet its end while shards are split.
+const SLICE_BYTES_WANTED: u64 = SLICE_BYTES_MAX / 2;
+
+/// Most cores that a node may tell of, so that a wrong number does not split everything.
+pub const CORE_COUNT_MAX: u32 = 4096;
+
+impl MetaState {
+    /// Whether shards are split by themselves; None until a node has said so.
+    #[must_use]
+    pub const fn auto_split(&self) -> Option<bool> {
+        self.auto_split
+    }
+
+    /// Cores of a node, as it told last.
+    #[must_use]
+    pub fn core_count(&self, node: NodeId) -> Option<u32> {
+        self.core_counts.get(&node).copied()
+    }
+
+    /// Shards that the cluster had best have: a whole round of splits, at least as many as there are.
+    ///
+    /// ```
+    /// use umbel_engine::NodeId;
+    /// use umbel_engine::meta::{MetaCommand, MetaState};
+    ///
+    /// let node = NodeId(1);
+    /// let mut state = MetaState::new();
+    /// let nodes = vec![(node, "a:7070".to_owned())];
+    /// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 6, replica_count: 1 });
+    /// assert_eq!(state.shards_wanted(), 6);
+    /// state.apply(2, &MetaCommand::NoteCoreCount { node, core_count: 8 });
+    /// // Two for each core are 16, which are reached by the second round: 6, 12, 24.
+    /// assert_eq!(state.shards_wanted(), 24);
+    /// ```
+    #[must_use]
+    pub fn shards_wanted(&self) -> u32 {
+        let count = self.shard_count();
+        let available = self.available_nodes();
+        let cores = available.iter().filter_map(|node| self.core_counts.get(node));
+        let for_cores = SHARDS_PER_CORE * cores.map(|&cores| u64::from(cores)).sum::<u64>();
+        let sizes = || self.filters.values().map(bytes_cut);
+        let for_all = sizes().fold(0, u64::saturating_add).div_ceil(SHARD_BYTES_MAX);
+        let for_largest = sizes().max().unwrap_or(0).div_ceil(SLICE_BYTES_WANTED);
+        let wanted = for_cores.max(for_all).max(for_largest).max(count.into());
+        let round = |rounds| self.shard_map.founded.checked_shl(rounds).filter(|&of| of != 0);
+        let rounds = (0..u32::BITS).map_while(round).take_while(|&of| of <= SHARD_COUNT_MAX);
+        let mut most = count;
+        for of_round in rounds {
+            most = most.max(of_round);
+            if u64::from(of_round) >= wanted {
+                break;
+            }
+        }
+        most
+    }
+
+    pub(super) fn set_auto_split(&mut self, is_on: bool) -> MetaReply {
+        self.auto_split = Some(is_on);
+        MetaReply::Done
+    }
+
+    pub(super) fn note_core_count(
+        &mut self,
+        node: NodeId,
+        core_count: u32,
+    ) -> Result<MetaReply, MetaError> {
+        if !self.is_live(node) {
+            return Err(MetaError::UnknownNode { node });
+        }
+        if core_count == 0 || core_count > CORE_COUNT_MAX {
+            let what = format!("{core_count} cores of {node}, expected 1 to {CORE_COUNT_MAX}");
+            return Err(MetaError::BadSettings { what });
+        }
+        self.core_counts.insert(node, core_count);
+        Ok(MetaReply::Done)
+    }
+}
+
+/// Bytes of a filter that are cut by splits.
+fn bytes_cut(record: &FilterRecord) -> u64 {
+    let settings = &record.settings;
+    let is_cut = settings.distribution == Distribution::Partitioned
+        && Kind::from_id(settings.kind).is_some_and(|kind| !kind.is_whole());
+    if is_cut { settings.memory_bytes.saturating_add(record.growth_bytes_of_all()) } else { 0 }
+}
+
+/// The next split that the cluster does by itself. None while any other change of replicas is under way, or a node is not there: what
+/// splits while replicas are away has them catch up with more.
+///
+/// ```
+/// use std::collections::BTreeSet;
+/// use umbel_engine::meta::{MetaCommand, MetaState, next_split};
+/// use umbel_engine::{NodeId, ShardId};
+///
+/// let node = NodeId(1);
+/// let mut state = MetaState::new();
+/// let nodes = vec![(node, "a:7070".to_owned())];
+/// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
+/// state.apply(2, &MetaCommand::ShardFormed { shard: ShardId(0) });
+/// state.apply(3, &MetaCommand::NoteCoreCount { node, core_count: 1 });
+/// let alive = BTreeSet::from([node]);
+/// assert_eq!(next_split(&state, &alive), None);
+/// state.apply(4, &MetaCommand::SetAutoSplit { is_on: true });
+/// assert_eq!(next_split(&state, &alive), Some(MetaCommand::SplitShard { shard_count: 2 }));
+/// assert_eq!(next_split(&state, &BTreeSet::new()), None);
+/// ```
+#[must_use]
+pub fn next_split(state: &MetaState, alive: &BTreeSet<NodeId>) -> Option<MetaCommand> {
+    let count = state.shard_count();
+    if state.auto_split != Some(true) || state.shards_wanted() <= count {
+        return None;
+    }
+    let is_still =
+        state.shard_map().shards.iter().all(|record| record.is_formed && record.target.is_none());
+    let are_there = state.available_nodes().is_subset(alive);
+    (is_still && are_there).then_some(MetaCommand::SplitShard { shard_count: count + 1 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::apply::drawn::create;
+    use super::super::balance::tests::formed;
+    use super::*;
+    use crate::ids::{FilterId, ShardId};
+
+    /// Splits until none is wanted.
+    fn settle(state: &mut MetaState) -> u32 {
+        let alive = state.live_nodes();
+        while let Some(command) = next_split(state, &alive) {
+            let shard = ShardId(state.shard_count());
+            assert_eq!(state.apply(5, &command), MetaReply::Done);
+            // One at a time.
+            assert_eq!(next_split(state, &alive), None);
+            state.apply(6, &MetaCommand::ShardFormed { shard });
+        }
+        state.shard_count()
+    }
+
+    fn record_of(state: &mut MetaState, filter: FilterId) -> &mut FilterRecord {
+        state.filters.get_mut(&filter).expect("it was created")
+    }
+
+    fn note_cores(state: &mut MetaState, node: u64, core_count: u32) -> MetaReply {
+        state.apply(4, &MetaCommand::NoteCoreCount { node: NodeId(node), core_count })
+    }
+
+    #[test]
+    fn every_core_has_two_shards_at_least_and_rounds_are_whole() {
+        let mut state = formed(3, 4, 3);
+        state.apply(3, &MetaCommand::SetAutoSplit { is_on: true });
+        assert_eq!(settle(&mut state), 4);
+        for node in 1..=3 {
+            note_cores(&mut state, node, 2);
+        }
+        assert_eq!(settle(&mut state), 16);
+        // Fewer cores later do not change it, nor do those of nodes that leave.
+        note_cores(&mut state, 1, 1);
+        assert_eq!(settle(&mut state), 16);
+        state.apply(7, &MetaCommand::Drain { node: NodeId(1), drain: true });
+        assert_eq!(state.shards_wanted(), 16);
+    }
+
+    #[test]
+    fn shards_stay_below_their_most() {
+        let mut state = formed(1, 3, 1);
+        note_cores(&mut state, 1, CORE_COUNT_MAX);
+        // 3 · 2^8; twice as many are too many.
+        assert_eq!(state.shards_wanted(), 768);
+        assert!(matches!(
+            note_cores(&mut state, 1, CORE_COUNT_MAX + 1),
+            MetaReply::Refused(MetaError::BadSettings { .. })
+        ));
+        assert!(matches!(
+            note_cores(&mut state, 2, 1),
+            MetaReply::Refused(MetaError::UnknownNode { .. })
+        ));
+    }
+
+    #[test]
+    fn large_filters_are_cut_into_more() {
+        let mut state = formed(1, 2, 1);
+        let MetaReply::Filter(filter) = state.apply(8, &create("f", 1, false)) else { panic!() };
+        assert_eq!(state.shards_wanted(), 2);
+        let record = record_of(&mut state, filter);
+        // Of 128 MiB, the most of one filter.
+        record.settings.memory_bytes = 3 * SLICE_BYTES_WANTED + 1;
+        assert_eq!(state.shards_wanted(), 4);
+        record_of(&mut state, filter).growth.insert(ShardId(0), SLICE_BYTES_WANTED);
+        assert_eq!(state.shards_wanted(), 8);
+        // Of 512 MiB, the most of all: 34 of 128 MiB are 8.5 shards.
+        for more in 0..30 {
+            let reply = state.apply(20 + more, &create(&format!("more{more}"), 1, false));
+            let MetaReply::Filter(more) = reply else { panic!("{reply:?}") };
+            record_of(&mut state, more).settings.memory_bytes = SLICE_BYTES_WANTED;
+        }
+        assert_eq!(state.shards_wanted(), 16);
+        // A filter that lives in one shard is not cut.
+        state.filters.values_mut().for_each(|record| record.settings.kind = Kind::RedisBloom.id());
+        assert_eq!(state.shards_wanted(), 2);
+    }
+
+    #[test]
+    fn nothing_is_split_unasked() {
+        let mut state = formed(1, 1, 1);
+        note_cores(&mut state, 1, 4);
+        let alive = state.live_nodes();
+        assert_eq!((state.auto_split(), next_split(&state, &alive)), (None, None));
+        state.apply(5, &MetaCommand::SetAutoSplit { is_on: false });
+        assert_eq!(next_split(&state, &alive), None);
+        state.apply(5, &MetaCommand::SetAutoSplit { is_on: true });
+        assert_eq!(settle(&mut state), 8);
+    }
+}

@@ -1,0 +1,141 @@
+//! How a cluster's version is raised, and what is not written before it is.
+
+use super::command::{MetaCommand, MetaError, MetaReply};
+use super::state::MetaState;
+use super::version::ClusterVersion;
+use crate::ids::NodeId;
+
+impl MetaCommand {
+    /// The version with which the command came: a cluster of a lower one may have nodes that cannot read it.
+    #[must_use]
+    pub const fn since(&self) -> ClusterVersion {
+        match self {
+            Self::RaiseVersion { to, .. } => *to,
+            Self::NoteCoreCount { .. } | Self::SetAutoSplit { .. } => ClusterVersion(2),
+            _ => ClusterVersion::FIRST,
+        }
+    }
+}
+
+impl MetaState {
+    /// The cluster's version.
+    #[must_use]
+    pub const fn version(&self) -> ClusterVersion {
+        self.version
+    }
+
+    /// The state with another version: a snapshot says it beside the state, because those of version 1 say none.
+    #[must_use]
+    pub fn at_version(self, version: ClusterVersion) -> Self {
+        Self { version, ..self }
+    }
+
+    /// Whether a command may be written to the log: whoever leads asks before it does, for who cannot read an
+    /// entry cannot refuse it, either.
+    ///
+    /// # Errors
+    /// If it came with a later version than the cluster's. A raise came with the version that it leads to, and is
+    /// checked when it is applied.
+    ///
+    /// ```
+    /// use umbel_engine::NodeId;
+    /// use umbel_engine::meta::{ClusterVersion, MetaCommand, MetaState};
+    ///
+    /// let nodes = vec![(NodeId(1), "a:7070".to_owned())];
+    /// let mut state = MetaState::new();
+    /// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 4, replica_count: 1 });
+    /// let split = MetaCommand::SetAutoSplit { is_on: true };
+    /// assert!(state.check_writable(&split).is_err());
+    /// let raise = MetaCommand::RaiseVersion { to: ClusterVersion(2), asked: vec![NodeId(1)] };
+    /// state.apply(2, &raise);
+    /// assert_eq!((state.version(), state.check_writable(&split)), (ClusterVersion(2), Ok(())));
+    /// ```
+    pub fn check_writable(&self, command: &MetaCommand) -> Result<(), MetaError> {
+        match command {
+            MetaCommand::RaiseVersion { .. } => Ok(()),
+            command => self.check_version(command.since()),
+        }
+    }
+
+    /// Whether what came with a version may be used.
+    ///
+    /// # Errors
+    /// If the cluster is at a lower one.
+    pub const fn check_version(&self, needed: ClusterVersion) -> Result<(), MetaError> {
+        let is = self.version;
+        if needed.0 > is.0 { Err(MetaError::VersionTooLow { needed, is }) } else { Ok(()) }
+    }
+
+    /// One step at a time: what a release must do between two versions, it does between these two alone.
+    pub(super) fn raise_version(
+        &mut self,
+        to: ClusterVersion,
+        asked: &[NodeId],
+    ) -> Result<MetaReply, MetaError> {
+        if to == self.version {
+            return Ok(MetaReply::Done);
+        }
+        if to != self.version.next() {
+            let (is, next) = (self.version, self.version.next().0);
+            let what =
+                format!("the cluster is at {is}, which is raised to {next}, not to {}", to.0);
+            return Err(MetaError::BadVersion { what });
+        }
+        if let Some(node) = self.live_nodes().into_iter().find(|node| !asked.contains(node)) {
+            let what = format!("{node} was not asked whether it can run {to}: ask all again");
+            return Err(MetaError::BadVersion { what });
+        }
+        self.version = to;
+        Ok(MetaReply::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::balance::tests::formed;
+    use super::*;
+
+    fn raise(state: &mut MetaState, to: u32, asked: impl IntoIterator<Item = u64>) -> MetaReply {
+        let asked = asked.into_iter().map(NodeId).collect();
+        state.apply(9, &MetaCommand::RaiseVersion { to: ClusterVersion(to), asked })
+    }
+
+    #[test]
+    fn a_version_is_raised_by_one_and_never_lowered() {
+        let mut state = formed(3, 4, 3);
+        assert_eq!(state.version(), ClusterVersion::FIRST);
+        let refused =
+            |reply: &MetaReply| matches!(reply, MetaReply::Refused(MetaError::BadVersion { .. }));
+        assert!(refused(&raise(&mut state, 3, 1..=3)));
+        assert_eq!(raise(&mut state, 2, 1..=3), MetaReply::Done);
+        // The request came again.
+        assert_eq!(raise(&mut state, 2, []), MetaReply::Done);
+        assert!(refused(&raise(&mut state, 1, 1..=3)));
+        assert_eq!(state.version(), ClusterVersion(2));
+    }
+
+    #[test]
+    fn every_node_that_is_there_was_asked() {
+        let mut state = formed(3, 4, 3);
+        let MetaReply::Refused(error) = raise(&mut state, 2, [1, 3]) else { panic!() };
+        assert_eq!(
+            error.to_string(),
+            "node 2 was not asked whether it can run version 2: ask all again"
+        );
+        assert_eq!(state.version(), ClusterVersion::FIRST);
+    }
+
+    #[test]
+    fn what_came_later_is_not_written_before() {
+        let state = formed(1, 1, 1);
+        let command = MetaCommand::NoteCoreCount { node: NodeId(1), core_count: 2 };
+        let error = state.check_writable(&command).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "this needs a cluster of version 2, and it is at version 1: have all nodes run a release that can, \
+             then raise it (umbel cluster upgrade)"
+        );
+        let state = state.at_version(ClusterVersion(2));
+        assert_eq!(state.check_writable(&command), Ok(()));
+    }
+}
