@@ -8,7 +8,8 @@
 pub const PLANTED: bool = cfg!(feature = "planted");
 
 macro_rules! planted {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
+    ($($(#[doc = $doc:literal])+
+        $variant:ident = $name:literal, $profile:literal, $caught_by:expr;)+) => {
         /// A bug.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
         pub enum Planted {
@@ -34,155 +35,184 @@ macro_rules! planted {
                     $(Self::$variant => concat!($($doc),+).trim_ascii(),)+
                 }
             }
+
+            /// The profile of a simulation whose faults bring it out best.
+            #[must_use]
+            pub const fn profile(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $profile,)+
+                }
+            }
+
+            /// The invariants that it breaks, the most likely one first.
+            #[must_use]
+            pub const fn caught_by(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$variant => $caught_by,)+
+                }
+            }
         }
     };
 }
 
+// Name, profile, invariants.
 planted! {
     /// Entries count as durable before the disk was synced.
-    AckBeforeSync = "ack_before_sync",
+    AckBeforeSync = "ack_before_sync", "crash", END_LOST;
     /// A vote is kept in memory alone, and answered at once.
-    VoteNotSynced = "vote_not_synced",
+    VoteNotSynced = "vote_not_synced", "crash", &["recovered_prefix", "election_safety"];
     /// After a failed sync the log goes on without syncing, as if nothing had happened.
-    SyncErrorIgnored = "sync_error_ignored",
+    SyncErrorIgnored = "sync_error_ignored", "disk", END_LOST;
     /// A new segment of the log is used without syncing its folder.
-    NoFolderSync = "no_folder_sync",
+    NoFolderSync = "no_folder_sync", "crash", END_LOST;
     /// Damage in the middle of the log is cut off like a torn end.
-    CutMidLog = "cut_mid_log",
+    CutMidLog = "cut_mid_log", "disk", &["damage_is_found", "recovered_prefix", "leader_completeness", ACKED];
     /// Checksums of records in the log are not looked at.
-    ChecksumIgnored = "checksum_ignored",
+    ChecksumIgnored = "checksum_ignored", "disk", DAMAGE_READ;
     /// A founder whose disk is empty goes on under the number that it had.
-    IdentityIgnored = "identity_ignored",
+    IdentityIgnored = "identity_ignored", "disk", LOG_FORGOTTEN;
     /// A start drops entries that this node did not hear to be committed.
-    DropUncommitted = "drop_uncommitted",
+    DropUncommitted = "drop_uncommitted", "crash", END_LOST;
     /// The hint of what is committed names the last entry of the log.
-    CommitHintAhead = "commit_hint_ahead",
+    CommitHintAhead = "commit_hint_ahead", "crash", &["committed_on_quorum", "state_machine_safety", "replicas_agree", HEALS];
     /// A snapshot loses its last frame: the last slice comes out empty.
-    SnapshotShort = "snapshot_short",
+    SnapshotShort = "snapshot_short", "crash", &["replicas_agree", ACKED, BOUNDS, "answers_linearize"];
     /// Request ids are left out of snapshots.
-    IdsNotInSnapshot = "ids_not_in_snapshot",
+    IdsNotInSnapshot = "ids_not_in_snapshot", "crash", &["replicas_agree", RETRY, "one_new_per_item"];
     /// A snapshot is used before it is durable.
-    SnapshotNotSynced = "snapshot_not_synced",
+    SnapshotNotSynced = "snapshot_not_synced", "crash", &["recovered_prefix", "damage_is_found", HEALS];
     /// Queries are answered by whoever believes to lead, without confirming it.
-    LocalRead = "local_read",
+    LocalRead = "local_read", "network", READ_EARLY;
     /// A confirmation of leadership is used again for later queries.
-    ReuseReadIndex = "reuse_read_index",
+    ReuseReadIndex = "reuse_read_index", "network", READ_EARLY;
     /// What a replica does not have is answered as absent without asking the leader.
-    AnyReplicaNo = "any_replica_no",
+    AnyReplicaNo = "any_replica_no", "calm", READ_EARLY;
     /// Items that wait to be proposed already are answered as present at once.
-    PresentUnconfirmed = "present_unconfirmed",
+    PresentUnconfirmed = "present_unconfirmed", "network", &[RETRY, BOUNDS, ACKED, "answers_linearize"];
     /// A replica that leaves a node forgets what it has voted and acknowledged.
-    LeftForgotten = "left_forgotten",
+    LeftForgotten = "left_forgotten", "moves", &["leader_completeness", "state_machine_safety", "replicas_agree", ACKED];
     /// A replica whose disk lost what it confirmed votes and stands for election as any other.
-    LostTailVotes = "lost_tail_votes",
+    LostTailVotes = "lost_tail_votes", "images", &["leader_completeness", "state_machine_safety", "replicas_agree", ACKED];
     /// A copy whose folder is older than what others know of it goes on counting from there.
-    OldImageJoins = "old_image_joins",
+    OldImageJoins = "old_image_joins", "images", &[CONVERGE, FLUSHED, MAJORITY];
     /// A restarted leader goes on without an election.
-    LeaderRestore = "leader_restore",
+    LeaderRestore = "leader_restore", "crash", &["one_log_id_one_payload", "state_machine_safety", ACKED];
     /// A request that is sent again after a lost reply has no id any more.
-    RetryNewId = "retry_new_id",
+    RetryNewId = "retry_new_id", "network", ANSWERED_TWICE;
     /// Request ids are kept on the leader only: a follower applies without them.
-    IdsOnLeaderOnly = "ids_on_leader_only",
+    IdsOnLeaderOnly = "ids_on_leader_only", "calm", &["replicas_agree", RETRY, "one_new_per_item"];
     /// A node answers queries of a shard that it does not run as if the shard were empty.
-    ForeignShardAbsent = "foreign_shard_absent",
+    ForeignShardAbsent = "foreign_shard_absent", "churn", READ_EARLY;
     /// An insert that spans shards is acknowledged when the first shard has it.
-    AckFirstShard = "ack_first_shard",
+    AckFirstShard = "ack_first_shard", "network", READ_EARLY;
     /// A try that did nothing makes an earlier one with an open outcome forgotten.
-    OpenForgotten = "open_forgotten",
+    OpenForgotten = "open_forgotten", "network", &["errors_change_nothing", "answers_linearize", BOUNDS];
     /// A full disk is taken for a written record.
-    FullDiskAcks = "full_disk_acks",
+    FullDiskAcks = "full_disk_acks", "disk", END_LOST;
     /// Inserts into a replicated filter are acknowledged before the log has them.
-    CopyAckEarly = "copy_ack_early",
+    CopyAckEarly = "copy_ack_early", "cube", &[CONVERGE, FLUSHED, MAJORITY];
     /// A copy that is cleared keeps its bits.
-    ClearKeepsBits = "clear_keeps_bits",
+    ClearKeepsBits = "clear_keeps_bits", "cube", &[COPY_BOUNDS];
     /// Deltas of another generation are merged.
-    StaleDeltaMerged = "stale_delta_merged",
+    StaleDeltaMerged = "stale_delta_merged", "cube", &[COPY_BOUNDS];
     /// A copy that merged the first frame of a delta takes itself to have all of it.
-    FirstFrameIsAll = "first_frame_is_all",
+    FirstFrameIsAll = "first_frame_is_all", "cube", &[CONVERGE, FLUSHED, MAJORITY];
     /// What others sent is not told on.
-    MergedNotTold = "merged_not_told",
+    MergedNotTold = "merged_not_told", "cube", &[CONVERGE, FLUSHED, MAJORITY];
     /// A restarted copy does not insert again what its log has behind the snapshot.
-    CopyLogIgnored = "copy_log_ignored",
+    CopyLogIgnored = "copy_log_ignored", "cube", &[CONVERGE, FLUSHED, MAJORITY];
     /// A cell that one worker has settled is exchanged no more, although others have not.
-    SettledSomewhere = "settled_somewhere",
+    SettledSomewhere = "settled_somewhere", "jobs", &[DEDUP, "jobs_end"];
     /// An owner decides on a cell when all workers but one have been heard.
-    CellClosedEarly = "cell_closed_early",
+    CellClosedEarly = "cell_closed_early", "jobs", &[DEDUP, "jobs_end"];
     /// A job commits when the first worker has written.
-    CommitEarly = "commit_early",
+    CommitEarly = "commit_early", "jobs", &[DEDUP, "jobs_end"];
     /// A worker says that it has settled everything before that is durable.
-    UnsealedTold = "unsealed_told",
+    UnsealedTold = "unsealed_told", "jobs", &[DEDUP, "jobs_end"];
     /// The last record that a verdict drops stays.
-    LastDropLost = "last_drop_lost",
+    LastDropLost = "last_drop_lost", "jobs", &[DEDUP, "jobs_end"];
     /// A claim on a group counts as one dropped record, for however many it is.
-    ClaimCountsOne = "claim_counts_one",
+    ClaimCountsOne = "claim_counts_one", "jobs", &[DEDUP, "jobs_end"];
     /// What a relay of the grid brings is taken for its own.
-    RelayedAsOwn = "relayed_as_own",
+    RelayedAsOwn = "relayed_as_own", "jobs", &[DEDUP, "jobs_end"];
     /// A keeper tells that all kept pieces of a range are the first one.
-    PartsNamedAlike = "parts_named_alike",
+    PartsNamedAlike = "parts_named_alike", "jobs", &[DEDUP, "jobs_end"];
     /// All workers are told the first one's weights of files as those of every one.
-    WeightsAlike = "weights_alike",
+    WeightsAlike = "weights_alike", "jobs", &[DEDUP, "jobs_end"];
     /// A job ends when the first worker has added what it kept to the filter.
-    FinishBeforeAdded = "finish_before_added",
+    FinishBeforeAdded = "finish_before_added", "jobs", &[DEDUP, "jobs_end"];
     /// What a shard's leader holds of a block is given to all replicas, whatever the others hold.
-    ScrubTrustsLeader = "scrub_trusts_leader",
+    ScrubTrustsLeader = "scrub_trusts_leader", "calm", &["replicas_agree", ACKED, BOUNDS, "answers_linearize"];
     /// Who may create, clear and drop some filter may do so with every one.
-    GateLeftOpen = "gate_left_open",
+    GateLeftOpen = "gate_left_open", "access", STRANGERS;
     /// A request in a session that another principal has opened is carried out.
-    ForeignSessionAccepted = "foreign_session_accepted",
+    ForeignSessionAccepted = "foreign_session_accepted", "access", &["sessions_are_their_owners"];
     /// A link serves a node that was removed from the cluster.
-    RemovedNodeAdmitted = "removed_node_admitted",
+    RemovedNodeAdmitted = "removed_node_admitted", "access", &["removed_stay_out"];
     /// Who calls a node that starts is judged by however much of the catalogue that has read already.
-    StartUnheard = "start_unheard",
+    StartUnheard = "start_unheard", "access", STRANGERS;
     /// A token that a node does not know is refused without asking the majority.
-    NewTokenUnasked = "new_token_unasked",
+    NewTokenUnasked = "new_token_unasked", "access", &["new_tokens_count_at_once"];
     /// A slice grows without asking whether a quota has room for it.
-    GrowthUncounted = "growth_uncounted",
+    GrowthUncounted = "growth_uncounted", "access", &["quotas_hold"];
     /// A quota is looked at before a create is proposed, and not again when that is applied.
-    QuotaRaced = "quota_raced",
+    QuotaRaced = "quota_raced", "access", &["quotas_hold"];
     /// A create is refused by the node's own copy of the catalogue, whatever was dropped since.
-    QuotaByOldCopy = "quota_by_old_copy",
+    QuotaByOldCopy = "quota_by_old_copy", "access", &["room_is_given"];
     /// What a hello says counts, whatever the caller's certificate says.
-    HelloUnproved = "hello_unproved",
+    HelloUnproved = "hello_unproved", "access", &["identities_hold"];
     /// A clearing counts as done before shards have emptied their slices, which answer whatever generation is asked for.
-    FenceSkipped = "fence_skipped",
+    FenceSkipped = "fence_skipped", "network", &["reset_is_atomic", BOUNDS, "answers_linearize"];
     /// A snapshot copies each slice when its turn comes, and nobody looks whether they are of one moment.
-    SnapshotUnsettled = "snapshot_unsettled",
+    SnapshotUnsettled = "snapshot_unsettled", "network", NO_MOMENT;
+    /// A shard that was split goes on with what it gave away.
+    SplitKeepsRange = "split_keeps_range", "churn", &["ranges_tile", BOUNDS, ACKED, "answers_linearize"];
+    /// A shard that is split off knows no answer that was given before.
+    SplitForgetsAnswers = "split_forgets_answers", "churn", ANSWERED_TWICE;
+    /// A shard takes a part that is cut for the range that it is yet to have for one of its own range.
+    OtherCutTaken = "other_cut_taken", "churn", ANSWERED_TWICE;
+    /// Who merges filters does not look whether shards were split meanwhile.
+    SplitUnnoticed = "split_unnoticed", "churn", NO_MOMENT;
+    /// The cluster's version is raised without asking nodes what they can run.
+    RaiseUnasked = "raise_unasked", "churn", &["entries_are_known"];
+    /// What came with a version is written to the log before the cluster is at it.
+    WrittenEarly = "written_early", "churn", &["entries_are_known"];
     /// A leader moves windows on by its own clock, and by no entry of the log.
-    ReplicaClock = "replica_clock",
+    ReplicaClock = "replica_clock", "calm", &["replicas_agree", FORGET];
     /// A shard that has rotated stays in the slice that it was in.
-    RotationLost = "rotation_lost",
+    RotationLost = "rotation_lost", "churn", FORGOTTEN;
     /// A window lets go of a slice before it ends.
-    SliceFreedEarly = "slice_freed_early",
+    SliceFreedEarly = "slice_freed_early", "calm", FORGOTTEN;
     /// An aging filter drops its older generation before the newer is full.
-    AgesEarly = "ages_early",
+    AgesEarly = "ages_early", "calm", &["last_items_stay", "misses_are_few"];
     /// A stable filter forgets everything with each insert.
-    StableForgetsAll = "stable_forgets_all",
+    StableForgetsAll = "stable_forgets_all", "calm", &["last_items_stay", "misses_are_few"];
     /// A copy of a stable filter counts its inserts from 0 on, and lowers other cells.
-    StableCountLost = "stable_count_lost",
+    StableCountLost = "stable_count_lost", "crash", &["replicas_agree", RETRY, "one_new_per_item"];
     /// An insert into a cuckoo filter loses a fingerprint that it moves.
-    CuckooLosesMoved = "cuckoo_loses_moved",
+    CuckooLosesMoved = "cuckoo_loses_moved", "calm", ITEM_LOST;
     /// What an insert into a quotient filter shifts ends a slot early, and an item is overwritten.
-    QuotientShiftsShort = "quotient_shifts_short",
+    QuotientShiftsShort = "quotient_shifts_short", "calm", ITEM_LOST;
     /// A copy that forgets is asked as if its node's clock were three slices of time further.
-    CopyForgetsEarly = "copy_forgets_early",
+    CopyForgetsEarly = "copy_forgets_early", "cube", &["copies_forget", FLUSHED, MAJORITY];
     /// A question is answered by a window that has not moved on.
-    WindowStandsStill = "window_stands_still",
+    WindowStandsStill = "window_stands_still", "calm", FORGOTTEN;
     /// A session ends well without comparing the digests of the union.
-    UnionUnchecked = "union_unchecked",
+    UnionUnchecked = "union_unchecked", "reconcile", &[EXACT, BOTH];
     /// What a dry run found is told before it is verified.
-    ToldUnverified = "told_unverified",
+    ToldUnverified = "told_unverified", "reconcile", &["told_when_verified"];
     /// A session that begins again keeps the key under which symbols collided.
-    RetryKeepsKey = "retry_keeps_key",
+    RetryKeepsKey = "retry_keeps_key", "reconcile", &["honest_sessions_succeed"];
     /// A connection that ends is taken for the other side's consent.
-    CloseIsConsent = "close_is_consent",
+    CloseIsConsent = "close_is_consent", "reconcile", &[EXACT, BOTH];
     /// A session spends more bytes than it may.
-    ByteCapIgnored = "byte_cap_ignored",
+    ByteCapIgnored = "byte_cap_ignored", "reconcile", &["byte_cap_holds"];
     /// A resumed session goes on at the other side's count of bytes, whatever their hash.
-    ResumeTrustsOffset = "resume_trusts_offset",
+    ResumeTrustsOffset = "resume_trusts_offset", "reconcile", &[EXACT, BOTH, "honest_sessions_succeed"];
     /// A resumable session sends on without waiting until what it sent is durable.
-    ResumeWindowIgnored = "resume_window_ignored",
+    ResumeWindowIgnored = "resume_window_ignored", "reconcile", &["little_travels_again"];
     /// What stored sketches tell is taken to be the other side's, without a look into the own set.
-    StoredSidesGuessed = "stored_sides_guessed",
+    StoredSidesGuessed = "stored_sides_guessed", "reconcile", &[EXACT];
 }
 
 impl Planted {
@@ -190,156 +220,6 @@ impl Planted {
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|bug| bug.name() == name)
-    }
-
-    /// The invariants that it breaks, the most likely one first.
-    #[must_use]
-    pub const fn caught_by(self) -> &'static [&'static str] {
-        match self {
-            Self::AckBeforeSync
-            | Self::SyncErrorIgnored
-            | Self::NoFolderSync
-            | Self::FullDiskAcks
-            | Self::DropUncommitted => END_LOST,
-            Self::VoteNotSynced => &["recovered_prefix", "election_safety"],
-            Self::CutMidLog => {
-                &["damage_is_found", "recovered_prefix", "leader_completeness", ACKED]
-            }
-            Self::ChecksumIgnored => DAMAGE_READ,
-            Self::IdentityIgnored => LOG_FORGOTTEN,
-            Self::CommitHintAhead => {
-                &["committed_on_quorum", "state_machine_safety", "replicas_agree", HEALS]
-            }
-            Self::SnapshotShort | Self::ScrubTrustsLeader => {
-                &["replicas_agree", ACKED, BOUNDS, "answers_linearize"]
-            }
-            Self::IdsNotInSnapshot | Self::IdsOnLeaderOnly | Self::StableCountLost => {
-                &["replicas_agree", RETRY, "one_new_per_item"]
-            }
-            Self::SnapshotNotSynced => &["recovered_prefix", "damage_is_found", HEALS],
-            Self::LocalRead | Self::ReuseReadIndex => READ_EARLY,
-            Self::AnyReplicaNo | Self::ForeignShardAbsent | Self::AckFirstShard => READ_EARLY,
-            Self::PresentUnconfirmed => &[RETRY, BOUNDS, ACKED, "answers_linearize"],
-            Self::LeaderRestore => &["one_log_id_one_payload", "state_machine_safety", ACKED],
-            Self::LeftForgotten | Self::LostTailVotes => {
-                &["leader_completeness", "state_machine_safety", "replicas_agree", ACKED]
-            }
-            Self::RetryNewId => &[BOUNDS, RETRY, "answers_linearize"],
-            Self::OpenForgotten => &["errors_change_nothing", "answers_linearize", BOUNDS],
-            Self::CopyAckEarly
-            | Self::FirstFrameIsAll
-            | Self::MergedNotTold
-            | Self::OldImageJoins
-            | Self::CopyLogIgnored => &[CONVERGE, FLUSHED, MAJORITY],
-            Self::ClearKeepsBits | Self::StaleDeltaMerged => &[COPY_BOUNDS],
-            Self::SettledSomewhere
-            | Self::CellClosedEarly
-            | Self::CommitEarly
-            | Self::UnsealedTold
-            | Self::LastDropLost
-            | Self::ClaimCountsOne
-            | Self::RelayedAsOwn
-            | Self::PartsNamedAlike
-            | Self::WeightsAlike
-            | Self::FinishBeforeAdded => &[DEDUP, "jobs_end"],
-            Self::GateLeftOpen | Self::StartUnheard => STRANGERS,
-            Self::ForeignSessionAccepted => &["sessions_are_their_owners"],
-            Self::RemovedNodeAdmitted => &["removed_stay_out"],
-            Self::NewTokenUnasked => &["new_tokens_count_at_once"],
-            Self::QuotaRaced | Self::GrowthUncounted => &["quotas_hold"],
-            Self::QuotaByOldCopy => &["room_is_given"],
-            Self::HelloUnproved => &["identities_hold"],
-            Self::FenceSkipped => &["reset_is_atomic", BOUNDS, "answers_linearize"],
-            Self::SnapshotUnsettled => &["snapshots_are_one_moment"],
-            Self::ReplicaClock => &["replicas_agree", FORGET],
-            Self::SliceFreedEarly | Self::WindowStandsStill | Self::RotationLost => FORGOTTEN,
-            Self::CopyForgetsEarly => &["copies_forget", FLUSHED, MAJORITY],
-            Self::AgesEarly | Self::StableForgetsAll => &["last_items_stay", "misses_are_few"],
-            Self::CuckooLosesMoved | Self::QuotientShiftsShort => ITEM_LOST,
-            Self::UnionUnchecked | Self::CloseIsConsent => &[EXACT, BOTH],
-            Self::ToldUnverified => &["told_when_verified"],
-            Self::RetryKeepsKey => &["honest_sessions_succeed"],
-            Self::ByteCapIgnored => &["byte_cap_holds"],
-            Self::StoredSidesGuessed => &[EXACT],
-            Self::ResumeTrustsOffset => &[EXACT, BOTH, "honest_sessions_succeed"],
-            Self::ResumeWindowIgnored => &["little_travels_again"],
-        }
-    }
-
-    /// The profile of a simulation whose faults bring it out best.
-    #[must_use]
-    pub const fn profile(self) -> &'static str {
-        match self {
-            Self::AnyReplicaNo
-            | Self::IdsOnLeaderOnly
-            | Self::ScrubTrustsLeader
-            | Self::SliceFreedEarly
-            | Self::ReplicaClock
-            | Self::AgesEarly
-            | Self::StableForgetsAll => "calm",
-            Self::CuckooLosesMoved | Self::QuotientShiftsShort | Self::WindowStandsStill => "calm",
-            Self::LocalRead
-            | Self::ReuseReadIndex
-            | Self::PresentUnconfirmed
-            | Self::RetryNewId
-            | Self::AckFirstShard
-            | Self::FenceSkipped
-            | Self::SnapshotUnsettled
-            | Self::OpenForgotten => "network",
-
-            Self::SyncErrorIgnored
-            | Self::CutMidLog
-            | Self::ChecksumIgnored
-            | Self::IdentityIgnored
-            | Self::FullDiskAcks => "disk",
-            Self::AckBeforeSync
-            | Self::VoteNotSynced
-            | Self::NoFolderSync
-            | Self::DropUncommitted
-            | Self::CommitHintAhead
-            | Self::SnapshotShort
-            | Self::StableCountLost
-            | Self::IdsNotInSnapshot
-            | Self::SnapshotNotSynced
-            | Self::LeaderRestore => "crash",
-            Self::ForeignShardAbsent | Self::RotationLost => "churn",
-            Self::LeftForgotten => "moves",
-            Self::LostTailVotes | Self::OldImageJoins => "images",
-            Self::CopyAckEarly
-            | Self::ClearKeepsBits
-            | Self::StaleDeltaMerged
-            | Self::FirstFrameIsAll
-            | Self::MergedNotTold
-            | Self::CopyForgetsEarly
-            | Self::CopyLogIgnored => "cube",
-            Self::SettledSomewhere
-            | Self::CellClosedEarly
-            | Self::CommitEarly
-            | Self::UnsealedTold
-            | Self::LastDropLost
-            | Self::ClaimCountsOne
-            | Self::RelayedAsOwn
-            | Self::PartsNamedAlike
-            | Self::WeightsAlike
-            | Self::FinishBeforeAdded => "jobs",
-            Self::GateLeftOpen
-            | Self::ForeignSessionAccepted
-            | Self::RemovedNodeAdmitted
-            | Self::StartUnheard
-            | Self::NewTokenUnasked
-            | Self::GrowthUncounted
-            | Self::QuotaRaced
-            | Self::QuotaByOldCopy
-            | Self::HelloUnproved => "access",
-            Self::UnionUnchecked
-            | Self::ToldUnverified
-            | Self::RetryKeepsKey
-            | Self::CloseIsConsent
-            | Self::ByteCapIgnored
-            | Self::ResumeTrustsOffset
-            | Self::ResumeWindowIgnored
-            | Self::StoredSidesGuessed => "reconcile",
-        }
     }
 
     /// Rare choices of a node that must be made often to bring it out.
@@ -350,7 +230,7 @@ impl Planted {
             Self::SnapshotShort | Self::IdsNotInSnapshot | Self::SnapshotNotSynced => {
                 &["snapshots_often"]
             }
-            Self::ForeignShardAbsent => &["old_map"],
+            Self::ForeignShardAbsent | Self::OtherCutTaken => &["old_map"],
             Self::FirstFrameIsAll => &["small_pieces"],
             _ => &[],
         }
@@ -366,13 +246,19 @@ const END_LOST: &[&str] =
     &["recovered_prefix", "committed_on_quorum", "leader_completeness", ACKED];
 /// What breaks when a question is answered before, or without, what it should see.
 const READ_EARLY: &[&str] = &[ACKED, BOUNDS, "answers_linearize"];
-/// What breaks when damage is read as entries.
+/// What breaks when shards answer of different moments.
+const NO_MOMENT: &[&str] = &["snapshots_are_one_moment", "merged_is_contained"];
+/// What breaks when a request that comes again is taken for another one.
+const ANSWERED_TWICE: &[&str] = &[BOUNDS, RETRY, "answers_linearize", "one_new_per_item"];
+/// What breaks when damage is read as entries. A node that cannot decode one stops without a word of damage, so that nobody
+/// replaces it.
 const DAMAGE_READ: &[&str] = &[
     "recovered_prefix",
     "one_log_id_one_payload",
     "state_machine_safety",
     "replicas_agree",
     HEALS,
+    "heals_and_agrees",
 ];
 /// What breaks when a node goes on without the log that it had.
 const LOG_FORGOTTEN: &[&str] =
