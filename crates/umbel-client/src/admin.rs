@@ -1,8 +1,9 @@
 //! What operators ask for.
 
 use umbel_proto::v1::{
-    DrainRequest, JoinRequest, JoinResponse, MoveShardRequest, PutJoinTokenRequest,
-    RemoveNodeRequest, StatusRequest, StatusResponse,
+    DrainRequest, MoveShardRequest, PutJoinTokenRequest, RemoveNodeRequest, SetAutoSplitRequest,
+    SplitShardRequest, SplitShardResponse, StatusRequest, StatusResponse, UpgradeRequest,
+    UpgradeResponse,
 };
 
 use crate::caller::{Ask, First, Repeat};
@@ -39,25 +40,6 @@ impl Client {
                 request,
                 |node, request| async move { node.admin().status(request).await },
             )
-            .await
-    }
-
-    /// Adds a node that listens at the address. The nonce is drawn once by that node, so that a
-    /// repeated join is one join; `protocol` is the version of the peer protocol that it speaks.
-    ///
-    /// # Errors
-    /// [`ClientError`]; calling again with the same nonce does no harm.
-    pub async fn join(
-        &self,
-        address: &str,
-        nonce: u64,
-        protocol: u32,
-    ) -> Result<JoinResponse, ClientError> {
-        let target = format!("join of {address}");
-        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
-        let message = JoinRequest { address: address.to_owned(), nonce, protocol };
-        self.caller
-            .simple(&ask, message, |node, request| async move { node.admin().join(request).await })
             .await
     }
 
@@ -129,5 +111,50 @@ impl Client {
             })
             .await?;
         Ok(())
+    }
+
+    /// Which release each node runs; and, unless it is only asked for, raises the cluster's version as far as all of them can.
+    /// There is no way back. If a node does not answer nothing is raised, and its `failure` says why.
+    ///
+    /// # Errors
+    /// [`ClientError`]; calling again does no harm.
+    pub async fn upgrade(&self, check: bool) -> Result<UpgradeResponse, ClientError> {
+        let ask =
+            Ask { target: "the cluster's version", repeat: Repeat::Freely, first: First::InTurn };
+        self.caller
+            .simple(&ask, UpgradeRequest { check }, |node, request| async move {
+                node.admin().upgrade(request).await
+            })
+            .await
+    }
+
+    /// Has shards be split by themselves, as cores and filters grow, or not.
+    ///
+    /// # Errors
+    /// [`ClientError`]; calling again does no harm.
+    pub async fn set_auto_split(&self, is_on: bool) -> Result<(), ClientError> {
+        let ask =
+            Ask { target: "splits by themselves", repeat: Repeat::Freely, first: First::InTurn };
+        self.caller
+            .simple(&ask, SetAutoSplitRequest { is_on }, |node, request| async move {
+                node.admin().set_auto_split(request).await
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// Cuts the next shard in turn in two, so that there are as many as named: one more than now. Returns when the new
+    /// one has a leader.
+    ///
+    /// # Errors
+    /// [`ClientError`]; calling again does no harm: what is begun goes on by itself.
+    pub async fn split_shard(&self, shard_count: u32) -> Result<SplitShardResponse, ClientError> {
+        let target = format!("split into {shard_count} shards");
+        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        self.caller
+            .simple(&ask, SplitShardRequest { shard_count }, |node, request| async move {
+                node.admin().split_shard(request).await
+            })
+            .await
     }
 }

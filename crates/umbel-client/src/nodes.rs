@@ -16,7 +16,8 @@ use crate::connector::{Connector, channel};
 use crate::error::ClientError;
 use crate::limits::{
     AVOID_FIRST, AVOID_MAX, CONNECTION_WINDOW_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT,
-    MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTES,
+    MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTES, TRANSFER_KEEP_ALIVE_INTERVAL,
+    TRANSFER_KEEP_ALIVE_TIMEOUT,
 };
 use crate::token::Bearer;
 
@@ -111,6 +112,8 @@ struct Known {
     endpoint: Endpoint,
     /// Made at the first call; it connects by itself, again and again.
     channel: Option<Channel>,
+    /// The same for copies, so that other calls do not wait behind them.
+    transfers: Option<Channel>,
     /// Given by the caller, so never forgotten.
     is_given: bool,
     /// Failures since the last success.
@@ -170,6 +173,21 @@ impl Nodes {
         let connect = || channel(&known.endpoint, &address, self.connector.as_ref());
         let channel = known.channel.get_or_insert_with(connect).clone();
         Node { address, channel, bearer: self.bearer.clone() }
+    }
+
+    /// A node that was picked, by a connection of its own on which copies travel: a patient one.
+    pub(crate) fn for_transfer(&self, node: Node) -> Node {
+        let mut state = self.state();
+        let Some(known) = state.nodes.get_mut(&node.address) else { return node };
+        let connect = || {
+            let endpoint = known.endpoint.clone();
+            let endpoint = endpoint
+                .http2_keep_alive_interval(TRANSFER_KEEP_ALIVE_INTERVAL)
+                .keep_alive_timeout(TRANSFER_KEEP_ALIVE_TIMEOUT);
+            channel(&endpoint, &node.address, self.connector.as_ref())
+        };
+        let channel = known.transfers.get_or_insert_with(connect).clone();
+        Node { channel, ..node }
     }
 
     /// The node that was picked so the last time, unless it is not well or was just called in
@@ -239,7 +257,8 @@ impl Known {
             .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
             .keep_alive_while_idle(true);
-        Some(Self { endpoint, channel: None, is_given, failure_count: 0, avoided_until: None })
+        let (channel, transfers, failure_count, avoided_until) = (None, None, 0, None);
+        Some(Self { endpoint, channel, transfers, is_given, failure_count, avoided_until })
     }
 }
 

@@ -6,6 +6,7 @@ mod fake;
 mod replicated;
 mod retries;
 mod singles;
+mod slow;
 
 use std::time::Duration;
 
@@ -180,10 +181,13 @@ async fn the_catalogue_is_served() {
     assert_eq!(client.rotate("a").await.unwrap(), 2);
     assert_eq!(client.merge("a", &["b2", "b3"]).await.unwrap(), 2);
     assert_eq!(client.status().await.unwrap().epoch, 7);
-    assert_eq!(client.join("z:1", 1, 1).await.unwrap().node, 4);
     assert_eq!(client.drain(1, false).await.unwrap(), 3);
     client.remove_node(1).await.unwrap();
     client.move_shard(0, 1, 2).await.unwrap();
+    assert_eq!(client.split_shard(5).await.unwrap().into, 4);
+    client.set_auto_split(true).await.unwrap();
+    assert_eq!(client.upgrade(true).await.unwrap().cluster_version, 1);
+    assert_eq!(client.upgrade(false).await.unwrap().cluster_version, 2);
 }
 
 #[tokio::test]

@@ -29,6 +29,23 @@ impl Admin for Node {
         Ok(Response::new(MoveShardResponse {}))
     }
 
+    async fn split_shard(&self, request: Request<SplitShardRequest>) -> Answer<SplitShardResponse> {
+        let into = request.into_inner().shard_count - 1;
+        Ok(Response::new(SplitShardResponse { shard: 0, into }))
+    }
+
+    async fn set_auto_split(
+        &self,
+        _: Request<SetAutoSplitRequest>,
+    ) -> Answer<SetAutoSplitResponse> {
+        Ok(Response::new(SetAutoSplitResponse {}))
+    }
+
+    async fn upgrade(&self, request: Request<UpgradeRequest>) -> Answer<UpgradeResponse> {
+        let cluster_version = if request.into_inner().check { 1 } else { 2 };
+        Ok(Response::new(UpgradeResponse { cluster_version, newest_common: 2, nodes: Vec::new() }))
+    }
+
     async fn put_join_token(
         &self,
         _: Request<PutJoinTokenRequest>,
