@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use umbel_engine::GroupId;
 
 mod checksum;
+mod claims;
 pub(crate) mod identity;
 mod log_store;
 mod log_stream;
@@ -37,6 +38,8 @@ pub(crate) use wrapping::Wrapping;
 
 use crate::ports::observer::Event;
 use crate::ports::{Disk, Observer};
+use crate::raft::types::SnapshotMeta;
+use claims::Claims;
 use wal::Wal;
 
 /// What to do with a data folder that cannot be trusted.
@@ -51,6 +54,7 @@ pub(crate) struct Storage {
     snapshots: Arc<Mutex<BTreeMap<GroupId, SnapshotStore>>>,
     observer: Option<Arc<dyn Observer>>,
     wrapping: Option<Arc<Wrapping>>,
+    claims: Arc<Claims>,
 }
 
 impl Storage {
@@ -83,7 +87,8 @@ impl Storage {
             return Err(OpenError::io(snapshots::SNAPSHOT_FOLDER)(error));
         }
         let (wal, snapshots) = (Arc::new(wal), Arc::default());
-        let storage = Self { disk, wal, snapshots, observer: None, wrapping };
+        let claims = Arc::default();
+        let storage = Self { disk, wal, snapshots, observer: None, wrapping, claims };
         if let Err(error) = storage.cover_logs().await {
             storage.close().await;
             return Err(OpenError::io("wal")(error));
@@ -161,7 +166,49 @@ impl Storage {
             observer.observe(&Event::Forgotten { group });
         }
         self.wal.leave(group).await?;
-        self.remove_snapshots(group).await
+        self.remove_snapshots(group).await?;
+        self.claims.release(group).await;
+        Ok(())
+    }
+
+    /// Begins a group with a first snapshot, which `write` writes, unless it runs here, or ever did: then what
+    /// there is counts. When this returns, all of it is on the disk.
+    ///
+    /// # Errors
+    /// If the disk fails; nothing is begun then, and the next try begins anew.
+    pub(crate) async fn begin_group(
+        &self,
+        group: GroupId,
+        meta: SnapshotMeta,
+        write: impl AsyncFnOnce(&mut SnapshotWriter) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Some(_held) = self.claims.hold(group).await else { return Ok(()) };
+        let Some(through) = meta.last_log_id.filter(|_| !self.wal.has_seen(group)) else {
+            return Ok(());
+        };
+        let store = self.snapshots(group);
+        let mut writer = store.writer(meta).await?;
+        write(&mut writer).await?;
+        store.adopt(&writer.finish().await?).await?;
+        // The log last: a snapshot of a group that the log does not know is a leftover.
+        self.wal.cover(group, through).await?;
+        self.claims.note_begun();
+        Ok(())
+    }
+
+    /// Before a group starts: from here on nobody else writes it.
+    pub(crate) async fn claim(&self, group: GroupId) {
+        self.claims.claim(group).await;
+    }
+
+    /// How many groups were begun here by others, and every change of that.
+    pub(crate) fn begun_count(&self) -> watch::Receiver<u64> {
+        self.claims.begun_count()
+    }
+
+    /// Whether this node has, or had, a replica of a group.
+    pub(crate) fn has_seen(&self, group: GroupId) -> bool {
+        self.wal.has_seen(group)
     }
 
     /// Groups of which the log knows anything, in their order.

@@ -420,6 +420,11 @@ impl Wal {
         self.state().floor(group)
     }
 
+    /// Whether the log knows anything of a group, be it what a replica that left has promised.
+    pub(super) fn has_seen(&self, group: GroupId) -> bool {
+        self.state().has_seen(group)
+    }
+
     /// Groups of which the log knows anything.
     pub(super) fn groups(&self) -> Vec<GroupId> {
         self.state().fronts.keys().copied().collect()

@@ -40,6 +40,11 @@ impl LeftGroups {
         self.0.remove(&group);
     }
 
+    /// Whether anything is kept of a group.
+    pub(super) fn has(&self, group: GroupId) -> bool {
+        self.0.contains_key(&group)
+    }
+
     /// The vote with which a group comes back.
     pub(super) fn vote(&self, group: GroupId) -> Option<Vote> {
         self.0.get(&group)?.vote

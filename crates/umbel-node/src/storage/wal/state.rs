@@ -326,6 +326,11 @@ impl State {
         Some(left)
     }
 
+    /// Whether anything is known of a group, be it what a replica that left has promised.
+    pub(super) fn has_seen(&self, group: GroupId) -> bool {
+        self.fronts.contains_key(&group) || self.left.has(group)
+    }
+
     /// What a group's log must reach that came back, if it has not.
     pub(super) fn floor(&self, group: GroupId) -> Option<LogId> {
         self.left.floor(group)
