@@ -111,8 +111,14 @@ impl DumpReader {
     /// # Errors
     /// If it is no header of a filter that is read here.
     pub fn new(header: &[u8]) -> Result<Self, PieceError> {
-        Ok(Self {
-            header: RedisBloomHeader::parse(header)?,
+        RedisBloomHeader::parse(header).map(Self::of).map_err(PieceError::Header)
+    }
+
+    /// Begins with a header.
+    #[must_use]
+    pub fn of(header: RedisBloomHeader) -> Self {
+        Self {
+            header,
             taken: 0,
             last: None,
             link: 0,
@@ -120,7 +126,7 @@ impl DumpReader {
             rest: Vec::new(),
             frame_count: 0,
             checksum: Crc32c::default(),
-        })
+        }
     }
 
     /// What the filter is.
@@ -326,14 +332,14 @@ impl DumpWriter {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use umbel_codec::{REDIS_BLOOM_KEY, frames};
     use umbel_filter::{Insert, ItemHasher, RedisBloom, RedisBloomShape};
 
     use super::*;
 
     /// Links of 16, 32, 72 and 160 bytes, and one of some megabytes.
-    fn filters() -> Vec<RedisBloom> {
+    pub(crate) fn filters() -> Vec<RedisBloom> {
         let with = |shape: RedisBloomShape, count: u32| {
             let mut filter = RedisBloom::with_shape(shape).unwrap();
             for number in 0..count {
