@@ -13,13 +13,14 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use umbel_filter::Kind;
 
 use self::chain_dumps::ChainDumps;
 use self::dumps::Dumps;
+use self::payloads::PAYLOADS_MAX;
 use self::shared::{Clients, Counts, Shared};
 use super::admission::Budget;
 use super::deadlines::Deadlines;
@@ -30,6 +31,7 @@ use crate::metrics;
 use crate::ports::{Incoming, Listener};
 
 mod answers;
+mod chain_debug;
 mod chain_dumps;
 mod connection;
 mod cuckoo;
@@ -40,11 +42,13 @@ mod filters;
 mod keys;
 mod names;
 mod needs;
+mod payloads;
 mod pipeline;
 mod server;
 mod session;
 mod shared;
 mod umbel;
+mod writing;
 
 #[cfg(test)]
 mod chain_dumps_test;
@@ -55,9 +59,13 @@ mod dumps_test;
 #[cfg(test)]
 mod names_test;
 #[cfg(test)]
+mod payloads_test;
+#[cfg(test)]
 mod resp_test;
 #[cfg(test)]
 mod rights_test;
+#[cfg(test)]
+mod set_test;
 #[cfg(test)]
 mod umbel_test;
 
@@ -127,6 +135,7 @@ pub(crate) async fn serve(
         counts,
         dumps: Dumps::default(),
         chain_dumps: ChainDumps::default(),
+        payloads: Arc::new(Semaphore::new(PAYLOADS_MAX)),
     });
     let (stopping, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();

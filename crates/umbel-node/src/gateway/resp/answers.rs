@@ -52,6 +52,8 @@ fn part_refusal(error: &PartError) -> Refusal {
         | PartError::LateItem { .. }
         | PartError::FutureItem { .. }
         | PartError::ForeignHash { .. }
+        | PartError::OtherCut { .. }
+        | PartError::CutBefore { .. }
         | PartError::Malformed { .. } => coded("ERR", error),
     }
 }
@@ -61,7 +63,7 @@ fn meta_refusal(error: &MetaError) -> Refusal {
         MetaError::UnknownFilter { .. } => Refusal::NotFound,
         MetaError::NameTaken { .. } => Refusal::ItemExists,
         MetaError::Quota { .. } => Refusal::NoMemoryToCreate,
-        MetaError::Busy { .. } => coded("TRYAGAIN", error),
+        MetaError::Busy { .. } | MetaError::ShardBusy { .. } => coded("TRYAGAIN", error),
         MetaError::NotFormed => coded("LOADING", error),
         _ => coded("ERR", error),
     }

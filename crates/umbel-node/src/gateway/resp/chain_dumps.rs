@@ -14,7 +14,7 @@ use umbel_filter::Kind;
 use umbel_resp::Refusal;
 
 use super::answers::refusal;
-use super::dumps::{COPIES_MAX, IDLE_MAX, PIECE_BYTES};
+use super::dumps::{COPIES_MAX, IDLE_MAX, PIECE_BYTES, check_in_time};
 use super::session::Session;
 use super::shared::Shared;
 use crate::coordinator::copies::{ExportPart, ExportParts, ExportWish};
@@ -76,21 +76,24 @@ pub(super) async fn next(
     let Ok(offset) = u64::try_from(iterator).map(|iterator| iterator.saturating_sub(1)) else {
         return Ok(None);
     };
+    let deadline = session.shared.deadlines.of_long_command();
     let reader = (session.client.id, name);
     let dumps = &session.shared.chain_dumps;
     let known = lock(&dumps.read).get(&reader).filter(|_| iterator > 0).cloned();
     if let Some(reading) = known {
         *lock(&reading.used) = Instant::now();
         let mut pieces = reading.pieces.lock().await;
-        if let Some(piece) = pieces.go_on(iterator, offset).await? {
+        if let Some(piece) = pieces.go_on(iterator, offset, deadline).await? {
             return Ok(piece);
         }
     }
-    let mut pieces = Pieces::begin(session, &reader.1).await?;
-    if iterator > 0 {
-        pieces.skip(offset).await?;
+    let coordinator = &session.shared.coordinator;
+    let parts = coordinator.export(&reader.1, ExportWish::default(), deadline).await;
+    let mut pieces = Pieces::new(parts.map_err(|failure| refusal(&failure))?);
+    if iterator > 0 && !pieces.skip(offset, deadline).await? {
+        return Ok(None);
     }
-    let piece = pieces.take(iterator).await?;
+    let piece = pieces.take(iterator, deadline).await?;
     let used = Mutex::new(Instant::now());
     let reading = Arc::new(Reading { used, pieces: tokio::sync::Mutex::new(pieces) });
     {
@@ -128,24 +131,28 @@ async fn give_up_idle(shared: Weak<Shared>, reader: Reader, ours: Weak<Reading>)
 }
 
 impl Pieces {
-    async fn begin(session: &Session, name: &FilterName) -> Result<Self, Refusal> {
-        let deadline = session.shared.deadlines.of_long_command();
-        let parts = session.shared.coordinator.export(name, ExportWish::default(), deadline).await;
-        let parts = parts.map_err(|failure| refusal(&failure))?;
-        Ok(Self { parts, writer: DumpWriter::default(), has_ended: false, last: None })
+    fn new(parts: ExportParts) -> Self {
+        Self { parts, writer: DumpWriter::default(), has_ended: false, last: None }
     }
 
     /// The piece behind an iterator, or the last one again; None if this copy is at another place.
-    async fn go_on(&mut self, iterator: i64, offset: u64) -> Result<Option<Piece>, Refusal> {
+    async fn go_on(
+        &mut self,
+        iterator: i64,
+        offset: u64,
+        deadline: Instant,
+    ) -> Result<Option<Piece>, Refusal> {
         match &self.last {
             Some((asked, piece)) if *asked == iterator => Ok(Some(piece.clone())),
-            _ if self.writer.given_bytes() == offset => self.take(iterator).await.map(Some),
+            _ if self.writer.given_bytes() == offset => {
+                self.take(iterator, deadline).await.map(Some)
+            }
             _ => Ok(None),
         }
     }
 
     /// The next piece.
-    async fn take(&mut self, iterator: i64) -> Result<Piece, Refusal> {
+    async fn take(&mut self, iterator: i64, deadline: Instant) -> Result<Piece, Refusal> {
         let piece = loop {
             let piece = match iterator {
                 0 => self.writer.header().map(|header| (1, header.to_bytes())),
@@ -154,27 +161,32 @@ impl Pieces {
             match piece {
                 Some((iterator, piece)) => break Some((iterator, Bytes::from(piece))),
                 None if self.has_ended => break None,
-                None => self.fetch().await?,
+                None => self.fetch(deadline).await?,
             }
         };
         self.last = Some((iterator, piece.clone()));
         Ok(piece)
     }
 
-    /// Passes over so many bytes, or all that there are.
-    async fn skip(&mut self, byte_count: u64) -> Result<(), Refusal> {
+    /// Passes over so many bytes, which may be made up: whether something is behind them. The first frame tells how
+    /// many there are.
+    async fn skip(&mut self, byte_count: u64, deadline: Instant) -> Result<bool, Refusal> {
         let mut left = byte_count;
         loop {
+            if self.writer.header().is_some_and(|header| byte_count >= header.data_bytes()) {
+                return Ok(false);
+            }
             left -= self.writer.skip(left);
             if left == 0 || self.has_ended {
-                return Ok(());
+                return Ok(left == 0);
             }
-            self.fetch().await?;
+            self.fetch(deadline).await?;
         }
     }
 
-    /// Fetches the next frame.
-    async fn fetch(&mut self) -> Result<(), Refusal> {
+    /// Fetches the next frame, if there is time.
+    async fn fetch(&mut self, deadline: Instant) -> Result<(), Refusal> {
+        check_in_time(deadline)?;
         match self.parts.next().await.map_err(|failure| refusal(&failure))? {
             Some(ExportPart::Frame(frame)) => self
                 .writer
@@ -192,4 +204,36 @@ impl Pieces {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while it holds one of these.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::dumps_test::{add, exported};
+    use super::super::resp_test::{Client, node};
+    use super::*;
+
+    /// Of a filter of several frames, made-up iterators cost the first one alone, and none where there is no time.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn bytes_that_are_not_there_are_not_looked_for() {
+        let (_folder, node) = node().await;
+        let mut client = Client::new(&node).await;
+        client.ask("UMBEL.CREATE k KIND redisbloom CAPACITY 2000000 ERROR 0.01", "+OK\r\n").await;
+        add(&mut client, "k", 0..100).await;
+        let later = Instant::now() + IDLE_MAX;
+        let mut pieces = Pieces::new(exported(&node, "k").await);
+        assert!(matches!(pieces.skip(1 << 40, Instant::now()).await, Err(Refusal::Other(_))));
+        assert!(pieces.writer.header().is_none());
+        assert_eq!(pieces.skip(1 << 40, later).await, Ok(false));
+        let data_bytes = pieces.writer.header().unwrap().data_bytes();
+        assert_eq!(pieces.skip(data_bytes, later).await, Ok(false));
+        assert!(!pieces.writer.is_complete() && pieces.writer.given_bytes() == 0);
+        // What is there is found as before.
+        assert_eq!(pieces.skip(data_bytes - 1, later).await, Ok(true));
+        let end = i64::try_from(data_bytes).unwrap() + 1;
+        let (iterator, piece) = pieces.take(end - 1, later).await.unwrap().unwrap();
+        assert_eq!((iterator, piece.len()), (end, 1));
+        let made_up = format!("BF.SCANDUMP k {}", end + 1);
+        client.ask(&made_up, "*2\r\n:0\r\n$0\r\n\r\n").await;
+        node.shutdown().await;
+    }
 }

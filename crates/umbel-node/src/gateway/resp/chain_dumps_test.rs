@@ -64,12 +64,23 @@ async fn plain_commands_make_chains_with_the_numbers_of_redis_bloom() {
              +Number of items inserted\r\n:99\r\n+Expansion rate\r\n:2\r\n",
         )
         .await;
+    client.send(b"BF.DEBUG grown\r\n").await;
+    assert_eq!(client.line().await, "*5");
+    let mut lines = Vec::new();
+    for _ in 0..5 {
+        assert!(client.line().await.starts_with('$'));
+        lines.push(client.line().await);
+    }
+    assert_eq!(lines[0], "size:99");
+    let last = "bytes:160 bits:1280 hashes:11 hashwidth:64 capacity:80 size:29 ratio:0.000625";
+    assert_eq!(lines[4], last);
     let filter = theirs(RedisBloomShape::for_rate(10, 0.01).unwrap(), 100);
     assert_eq!(dump(&mut client, "BF.SCANDUMP", "grown").await, pieces_of(&filter, 1 << 20));
 
     client.ask("BF.ADD plain foo", ":1\r\n").await;
     client.ask("BF.ADD plain foo", ":0\r\n").await;
     client.ask("BF.INFO plain SIZE", "*1\r\n:240\r\n").await;
+    client.ask("MEMORY USAGE plain", ":240\r\n").await;
     client.ask("BF.INFO plain CAPACITY", "*1\r\n:100\r\n").await;
     client.ask("TYPE plain", "+MBbloom--\r\n").await;
 

@@ -8,18 +8,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 use umbel_resp::{Decoder, ProtocolError, Refusal, Request};
 
 use super::pipeline;
 use super::session::{Executing, Queue, Session};
 use super::shared::{Counts, Shared};
+use super::writing::write_answers;
 use crate::gateway::admission::{Budget, Holding, NoRoom};
 use crate::gateway::limits::{
     ARRIVAL_BYTES_PER_SECOND_MIN, ARRIVAL_TIMEOUT, RESP_COMMANDS_IN_FLIGHT_MAX, RESP_FREE_BYTES,
-    RESP_READ_BYTES, RESP_WRITE_BYTES, UNREAD_TIMEOUT,
+    RESP_READ_BYTES, RESP_WRITE_BYTES,
 };
 use crate::metrics;
 use crate::ports::{Connection, Incoming, PeerIdentity, Stream};
@@ -182,25 +183,10 @@ impl Served {
     /// Writes the answers.
     async fn flush(&mut self) -> io::Result<()> {
         let out = std::mem::take(&mut self.out);
-        let mut rest = &out[..];
-        while !rest.is_empty() {
-            let mut late: Option<Pin<Box<Sleep>>> = None;
-            let stream = &mut self.stream;
-            let written =
-                std::future::poll_fn(|cx| match Pin::new(&mut *stream).poll_write(cx, rest) {
-                    Poll::Ready(written) => Poll::Ready(written),
-                    Poll::Pending => {
-                        let late = late.get_or_insert_with(|| Box::pin(sleep(UNREAD_TIMEOUT)));
-                        late.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
-                    }
-                });
-            match written.await? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                count => rest = rest.get(count..).unwrap_or_default(),
-            }
-        }
-        let stream = &mut self.stream;
-        std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_flush(cx)).await
+        write_answers(&mut self.stream, &out).await?;
+        // One that was among the answers is held no more.
+        self.session.payload = None;
+        Ok(())
     }
 }
 

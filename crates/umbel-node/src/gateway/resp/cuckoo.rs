@@ -14,7 +14,7 @@ use umbel_resp::{Arguments, CuckooCommand, CuckooInsert, Items, Protocol, Refusa
 use super::answers::refusal;
 use super::filters::{self, Answered, Packed, create, described, memory_bytes, unless_busy};
 use super::session::{NoFilter, Session};
-use crate::coordinator::catalogue::{Hashing, NewFilter as Plan};
+use crate::coordinator::catalogue::{FilterInfo, Hashing, NewFilter as Plan};
 use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
 use crate::gateway::items::ItemBatch;
@@ -41,8 +41,12 @@ pub(super) const fn items_of<'a>(command: &CuckooCommand<'a>) -> Option<Items<'a
     match *command {
         CuckooCommand::Insert(CuckooInsert { items, .. })
         | CuckooCommand::Contains(items)
+        | CuckooCommand::Count(items)
         | CuckooCommand::Remove(items) => Some(items),
-        CuckooCommand::Reserve { .. } | CuckooCommand::Info { .. } => None,
+        CuckooCommand::Reserve { .. }
+        | CuckooCommand::Compact { .. }
+        | CuckooCommand::Info { .. }
+        | CuckooCommand::Debug { .. } => None,
     }
 }
 
@@ -58,8 +62,11 @@ pub(super) async fn answer(
         }
         CuckooCommand::Insert(command) => insert(session, command).await,
         CuckooCommand::Contains(items) => contains(session, items).await,
+        CuckooCommand::Count(items) => count(session, items).await,
         CuckooCommand::Remove(items) => remove(session, items).await,
+        CuckooCommand::Compact { key } => compact(session, key).await,
         CuckooCommand::Info { key } => info(session, key).await,
+        CuckooCommand::Debug { key } => debug(session, key).await,
     }
 }
 
@@ -123,7 +130,7 @@ async fn insert(session: &Session, command: CuckooInsert<'_>) -> Result<Reply, R
         let each = some.iter().map(|batch| add(session, &name, batch, is_new_only, deadline));
         added.extend(try_join_all(each).await?);
     }
-    if !items.is_list {
+    if !items.form.is_list() {
         return match added.first() {
             Some(Added::Full) | None => Err(Refusal::CuckooFull),
             Some(outcome) => Ok(Reply::Boolean(*outcome == Added::Yes)),
@@ -188,10 +195,33 @@ async fn contains(session: &Session, items: Items<'_>) -> Result<Reply, Refusal>
         }
         present = bits;
     }
-    Ok(match items.is_list {
+    Ok(match items.form.is_list() {
         true => Reply::Array(present.into_iter().map(Reply::Boolean).collect()),
         false => Reply::Boolean(present.first() == Some(&true)),
     })
+}
+
+/// Missing filters, and those of other kinds, have no items.
+async fn count(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
+    let deadline = session.shared.deadlines.of_command();
+    let name = match session.filter(FilterVerb::Read, items.key) {
+        Ok(name) => name,
+        Err(NoFilter::NoName) => return Ok(Reply::Integer(0)),
+        Err(why @ NoFilter::Denied) => return Err(why.into()),
+    };
+    if is_cuckoo(session, &name, deadline).await? != Some(true) {
+        return Ok(Reply::Integer(0));
+    }
+    let mut sum = 0;
+    for batch in &alone(items.items) {
+        let call = || session.shared.coordinator.copies_of_item(name.as_str(), batch, deadline);
+        sum += match unless_busy(deadline, call).await {
+            Ok(copies) => copies,
+            Err(CallFailure::UnknownFilter { .. }) => 0,
+            Err(failure) => return Err(refusal(&failure)),
+        };
+    }
+    Ok(Reply::number(sum))
 }
 
 async fn remove(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
@@ -216,15 +246,48 @@ async fn remove(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
     Ok(Reply::Boolean(is_removed))
 }
 
-async fn info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
-    let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
-    if info.record.settings.kind != Kind::Cuckoo.id() {
-        return Err(Refusal::WrongType);
+/// A filter has one part: there is nothing to be put together.
+async fn compact(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
+    let deadline = session.shared.deadlines.of_command();
+    let name = match session.filter(FilterVerb::Read, key) {
+        Ok(name) => name,
+        Err(NoFilter::NoName) => return Err(Refusal::NothingToCompact),
+        Err(why @ NoFilter::Denied) => return Err(why.into()),
+    };
+    match is_cuckoo(session, &name, deadline).await? {
+        Some(true) => Ok(Reply::OK),
+        _ => Err(Refusal::NothingToCompact),
     }
-    let slot_count = info.sum(|slice| slice.position_count);
+}
+
+/// The numbers of a cuckoo filter.
+async fn cuckoo_info(session: &Session, key: &[u8]) -> Result<FilterInfo, Refusal> {
+    let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
+    match info.record.settings.kind == Kind::Cuckoo.id() {
+        true => Ok(info),
+        false => Err(Refusal::WrongType),
+    }
+}
+
+fn bucket_count(info: &FilterInfo) -> u64 {
+    info.sum(|slice| slice.position_count) / u64::from(WINDOW_BUCKET_SLOTS)
+}
+
+/// The numbers of `CF.INFO` but the size, by the names that RedisBloom has for them here.
+async fn debug(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
+    let info = cuckoo_info(session, key).await?;
+    let (bucket_count, item_count) = (bucket_count(&info), info.sum(|slice| slice.one_count));
+    Ok(Reply::bulk(format!(
+        "bktsize:{WINDOW_BUCKET_SLOTS} buckets:{bucket_count} items:{item_count} deletes:0 filters:1 \
+         max_iterations:{CUCKOO_BUCKETS_LOOKED_AT} expansion:0"
+    )))
+}
+
+async fn info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
+    let info = cuckoo_info(session, key).await?;
     let rows = [
         ("Size", Reply::number(memory_bytes(&info))),
-        ("Number of buckets", Reply::number(slot_count / u64::from(WINDOW_BUCKET_SLOTS))),
+        ("Number of buckets", Reply::number(bucket_count(&info))),
         ("Number of filters", Reply::Integer(1)),
         ("Number of items inserted", Reply::number(info.sum(|slice| slice.one_count))),
         // Nobody counts them: what is inserted is told without them.

@@ -46,6 +46,7 @@ async fn answers_of_protocol_three_are_booleans_where_redisblooms_are() {
     client.ask("CF.ADDNX k a", "#f\r\n").await;
     client.ask("CF.INSERT k ITEMS a b", "*2\r\n#t\r\n#t\r\n").await;
     client.ask("CF.INSERTNX k ITEMS a c", "*2\r\n:0\r\n:1\r\n").await;
+    client.ask("CF.COUNT k a", ":2\r\n").await;
     client.ask("CF.DEL k c", "#t\r\n").await;
     client.ask("CF.MEXISTS k b c", "*2\r\n#t\r\n#f\r\n").await;
     node.shutdown().await;

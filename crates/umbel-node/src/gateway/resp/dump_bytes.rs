@@ -15,7 +15,7 @@ use crate::coordinator::copies::{
     CopyEnd, CopyFrame, ExportPart, FRAME_BYTES_MAX, ImportHead, ImportPart,
 };
 use crate::export_change::EXPORT_FILE_MAGIC;
-use crate::gateway::convert::export_chunk;
+use crate::gateway::convert::{export_chunk, shard_ranges};
 
 /// Bytes before a message that say how many it has.
 const LENGTH_BYTES: usize = 4;
@@ -92,8 +92,11 @@ impl PartReader {
         use v1::export_chunk::Part;
         let chunk = v1::ExportChunk::decode(message).map_err(|_| NoCopy)?;
         Ok(match chunk.part {
-            Some(Part::Header(v1::ExportHeader { shard_count, settings, .. })) => {
-                ImportPart::Head(ImportHead { name: name.clone(), shard_count, settings })
+            Some(Part::Header(v1::ExportHeader {
+                shard_count, shards_founded, settings, ..
+            })) => {
+                let ranges = shard_ranges(shard_count, shards_founded).map_err(|_| NoCopy)?;
+                ImportPart::Head(ImportHead { name: name.clone(), ranges, settings })
             }
             Some(Part::Frame(v1::ExportFrame { shard, frame })) => {
                 ImportPart::Frame(CopyFrame { shard: ShardId(shard), frame })

@@ -30,7 +30,7 @@ use super::dump_bytes::{NoCopy, PartReader, write_part};
 use super::session::Session;
 use super::shared::Shared;
 use crate::coordinator::copies::{
-    CopyEnd, CopyFrame, ExportParts, ExportWish, ImportHead, ImportPart,
+    CopyEnd, CopyFrame, ExportParts, ExportWish, ImportHead, ImportPart, one_shard,
 };
 use crate::export_change::EXPORT_FILE_MAGIC;
 use crate::failure::CallFailure;
@@ -152,9 +152,7 @@ async fn begin(
     if is_cuckoo && parts.kind() != Some(Kind::Cuckoo) {
         return Err(Refusal::WrongType);
     }
-    let (ahead, piece) = (Vec::new(), Bytes::new());
-    let pieces = Pieces { parts, ahead, has_ended: false, number: 0, piece };
-    let (used, state) = (Mutex::new(Instant::now()), tokio::sync::Mutex::new(pieces));
+    let (used, state) = (Mutex::new(Instant::now()), tokio::sync::Mutex::new(Pieces::new(parts)));
     let reading = Arc::new(Reading { name, used, state });
     let id = dumps.last.fetch_add(1, Ordering::Relaxed) + 1;
     {
@@ -167,7 +165,7 @@ async fn begin(
         read.insert(id, Arc::clone(&reading));
     }
     tokio::spawn(give_up_idle(Arc::downgrade(&session.shared), id));
-    let piece = reading.state.lock().await.next().await?;
+    let piece = reading.state.lock().await.next(deadline).await?;
     let piece = piece.ok_or_else(gone)?;
     Ok((id << PIECE_NUMBER_BITS | 1, piece))
 }
@@ -207,7 +205,7 @@ async fn next(
     if number != pieces.number {
         return Err(gone());
     }
-    let piece = pieces.next().await?;
+    let piece = pieces.next(session.shared.deadlines.of_long_command()).await?;
     Ok(piece.map(|piece| (id << PIECE_NUMBER_BITS | pieces.number, piece)))
 }
 
@@ -216,10 +214,23 @@ fn gone() -> Refusal {
     Refusal::Other("ERR this node holds no such copy any more: begin again with iterator 0".into())
 }
 
+/// Refuses to fetch more for a piece for which there is no time left. What has come is kept, so that asking again goes on.
+pub(super) fn check_in_time(deadline: Instant) -> Result<(), Refusal> {
+    if Instant::now() < deadline {
+        return Ok(());
+    }
+    Err(Refusal::Other("TRYAGAIN the piece did not come in time".into()))
+}
+
 impl Pieces {
+    fn new(parts: ExportParts) -> Self {
+        Self { parts, ahead: Vec::new(), has_ended: false, number: 0, piece: Bytes::new() }
+    }
+
     /// The next piece; None behind the last.
-    async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
+    async fn next(&mut self, deadline: Instant) -> Result<Option<Bytes>, Refusal> {
         while self.ahead.len() < PIECE_BYTES && !self.has_ended {
+            check_in_time(deadline)?;
             match self.parts.next().await.map_err(|failure| refusal(&failure))? {
                 Some(part) => write_part(part, &mut self.ahead),
                 None => self.has_ended = true,
@@ -403,7 +414,7 @@ fn take_of_chain(
 ) -> Result<(Vec<ImportPart>, bool), Refusal> {
     if iterator == HEADER_ITERATOR && !data.is_empty() {
         let (name, settings) = (name.clone(), reader.settings());
-        let head = ImportHead { name, shard_count: 1, settings };
+        let head = ImportHead { name, ranges: one_shard(), settings };
         return Ok((vec![ImportPart::Head(head)], false));
     }
     let frames = reader.push(iterator, data).map_err(|error| match error {
@@ -426,4 +437,25 @@ fn take_of_chain(
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing panics while it holds one of these.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::dumps_test::exported;
+    use super::super::resp_test::{Client, node};
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_piece_that_is_late_is_asked_for_again() {
+        let (_folder, node) = node().await;
+        Client::new(&node).await.ask("BF.RESERVE k 0.01 100", "+OK\r\n").await;
+        let mut pieces = Pieces::new(exported(&node, "k").await);
+        let late = Err(Refusal::Other("TRYAGAIN the piece did not come in time".into()));
+        assert_eq!(pieces.next(Instant::now()).await, late);
+        let piece = pieces.next(Instant::now() + IDLE_MAX).await.unwrap().unwrap();
+        assert!(piece.starts_with(&EXPORT_FILE_MAGIC));
+        // Nothing is left to come.
+        assert_eq!(pieces.next(Instant::now()).await, Ok(None));
+        node.shutdown().await;
+    }
 }

@@ -1,8 +1,13 @@
 //! Copies in pieces, from one name to another, and pieces that are none.
 
 use tokio::io::AsyncReadExt as _;
+use tokio::time::Instant;
+use umbel_engine::meta::FilterName;
 
+use super::dumps::IDLE_MAX;
 use super::resp_test::{Client, node};
+use crate::coordinator::copies::{ExportParts, ExportWish};
+use crate::node::Node;
 
 /// The iterator and the piece of an answer.
 pub(super) async fn piece(client: &mut Client, request: &str) -> (i64, Vec<u8>) {
@@ -48,6 +53,12 @@ pub(super) async fn load(
         request.extend(b"\r\n");
     }
     client.send(&request).await;
+}
+
+/// A copy of a filter that is there, of which nothing has come.
+pub(super) async fn exported(node: &Node, name: &str) -> ExportParts {
+    let (name, deadline) = (FilterName::new(name).unwrap(), Instant::now() + IDLE_MAX);
+    node.coordinator().export(&name, ExportWish::default(), deadline).await.unwrap()
 }
 
 pub(super) async fn add(client: &mut Client, key: &str, items: std::ops::Range<u32>) {

@@ -62,7 +62,7 @@ const fn missing(command: ExpiryCommand<'_>) -> Reply {
 }
 
 /// The moment in milliseconds since 1970; what is before that is 1970.
-fn moment(expiry: Expiry, now_ms: u64) -> u64 {
+pub(super) fn moment(expiry: Expiry, now_ms: u64) -> u64 {
     match expiry {
         Expiry::AtMs(at_ms) => u64::try_from(at_ms).unwrap_or(0),
         Expiry::InMs(ms) => now_ms.saturating_add_signed(ms),

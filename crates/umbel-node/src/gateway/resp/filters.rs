@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use umbel_engine::limits::REQUEST_ITEMS_MAX;
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb, MetaError};
 use umbel_engine::shard::{Bitmap, SliceShape};
-use umbel_engine::{OwnerId, RequestId, SessionId};
+use umbel_engine::{OwnerId, RequestId, SessionId, ShardId};
 use umbel_filter::{HashRange, Kind, RedisBloomHeader, Shape};
-use umbel_resp::{InfoField, NewBloom, Refusal, Reply, RequestName};
+use umbel_resp::{AnswerForm, InfoField, NewBloom, Refusal, Reply, RequestName};
 
 use super::answers::refusal;
 use super::session::{NoFilter, Session};
@@ -52,7 +52,7 @@ impl Answered {
         &self,
         session: &Session,
         items: Range<usize>,
-        is_list: bool,
+        form: AnswerForm,
         out: &mut Vec<u8>,
     ) {
         let answered = self.bits.get(items.start..items.end.min(self.bits.len()));
@@ -64,19 +64,30 @@ impl Answered {
         // A full filter is the last element of the list; other errors are the answer, if nothing was done.
         let is_full = error == Some(Refusal::Full);
         match error {
-            Some(error) if !is_list || (answered.is_empty() && !is_full) => {
+            Some(error) if !form.is_list() || (answered.is_empty() && !is_full) => {
                 session.answer(error, out);
             }
-            error if is_list => {
+            error if form.is_list() => {
                 let count = answered.len() + usize::from(error.is_some());
                 umbel_resp::encode_array_head(count, out);
-                answered.iter().for_each(|&bit| session.answer(Reply::Boolean(bit), out));
+                answered.iter().for_each(|&bit| session.answer(of_item(form, bit), out));
                 if let Some(error) = error {
                     session.answer(error, out);
                 }
             }
-            _ => session.answer(Reply::Boolean(answered.first() == Some(&true)), out),
+            _ if form == AnswerForm::Count => {
+                session.answer(Reply::number(answered.iter().filter(|&&bit| bit).count()), out);
+            }
+            _ => session.answer(of_item(form, answered.first() == Some(&true)), out),
         }
+    }
+}
+
+/// The answer of one item.
+fn of_item(form: AnswerForm, bit: bool) -> Reply {
+    match form {
+        AnswerForm::Numbers | AnswerForm::Count => Reply::Integer(bit.into()),
+        AnswerForm::One | AnswerForm::List => Reply::Boolean(bit),
     }
 }
 
@@ -311,15 +322,17 @@ fn level_count(info: &FilterInfo) -> u32 {
     let SliceShape::Scalable { item_count: first, .. } = info.record.settings.shape else {
         return 1;
     };
-    let levels = |new_count: u64| {
-        let mut room = u128::from(first);
-        (1_u32..64).find(|_| {
-            let fits = u128::from(new_count) <= room;
-            room = room * 2 + u128::from(first);
-            fits
+    let levels = |shard: ShardId, new_count: u64| {
+        let range = info.ranges.range(shard).unwrap_or(HashRange::WHOLE);
+        let mut room = 0_u64;
+        (1_u32..64).find(|level| {
+            let capacity = first.saturating_mul(1 << (level - 1));
+            room = room.saturating_add(range.share_of(capacity));
+            new_count <= room
         })
     };
-    let counts = info.slices.iter().map(|(_, slice)| levels(slice.new_count).unwrap_or(64));
+    let counts =
+        info.slices.iter().map(|&(shard, ref slice)| levels(shard, slice.new_count).unwrap_or(64));
     counts.max().unwrap_or(1)
 }
 
@@ -350,16 +363,22 @@ struct BloomNumbers {
     expansion: Option<u32>,
 }
 
-/// The numbers that RedisBloom would tell of its own filter; None of other kinds.
-fn chain_numbers(info: &FilterInfo) -> Option<BloomNumbers> {
+/// The header that RedisBloom would have of its own filter; None of other kinds.
+pub(super) fn chain_header(info: &FilterInfo) -> Option<RedisBloomHeader> {
     let Ok(Shape::RedisBloom(shape)) = info.record.settings.shape.shape(HashRange::WHOLE) else {
         return None;
     };
-    let header = RedisBloomHeader::new(shape, new_count(info)).ok()?;
+    RedisBloomHeader::new(shape, new_count(info)).ok()
+}
+
+/// The numbers that RedisBloom would tell of its own filter; None of other kinds.
+fn chain_numbers(info: &FilterInfo) -> Option<BloomNumbers> {
+    let header = chain_header(info)?;
     let filters = u32::try_from(header.links().len()).ok()?;
     let size = CHAIN_BYTES + u64::from(filters) * LINK_BYTES + header.data_bytes();
     let capacity = header.links().iter().map(|link| link.capacity());
     let capacity = capacity.fold(0_u64, u64::saturating_add);
+    let shape = header.shape();
     let expansion = Some(shape.expansion()).filter(|_| !shape.is_fixed());
     Some(BloomNumbers { capacity, size, filters, expansion })
 }
@@ -374,6 +393,12 @@ fn bloom_numbers(info: &FilterInfo) -> BloomNumbers {
     let capacity = capacity.saturating_mul(1_u64.checked_shl(levels).unwrap_or(u64::MAX) - 1);
     let expansion = is_growing.then_some(2);
     BloomNumbers { capacity, size: memory_bytes(info), filters: levels, expansion }
+}
+
+/// `MEMORY USAGE`: the `Size` of `BF.INFO`.
+pub(super) async fn memory_usage(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
+    let info = described(session, key).await?;
+    Ok(info.map_or(Reply::Null, |info| Reply::number(bloom_numbers(&info).size)))
 }
 
 /// `BF.CARD`.

@@ -6,8 +6,8 @@ use umbel_filter::Kind;
 use umbel_resp::{Arguments, KeysCommand, Refusal, Reply, Scan, glob};
 
 use super::answers::refusal;
-use super::names;
 use super::session::{NoFilter, Session};
+use super::{filters, names};
 use crate::failure::CallFailure;
 use crate::gateway::limits::RESP_SCAN_COUNT_MAX;
 
@@ -56,6 +56,7 @@ pub(super) async fn answer(session: &Session, command: KeysCommand<'_>) -> Resul
             names::copy(session, (key, new_key), database, replaces).await
         }
         KeysCommand::DropAll { of_all_databases } => drop_all(session, of_all_databases).await,
+        KeysCommand::Memory(key) => filters::memory_usage(session, key).await,
         KeysCommand::Size => Ok(Reply::number(listed(session, None).await?.len())),
     }
 }

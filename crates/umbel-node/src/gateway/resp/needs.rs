@@ -9,17 +9,19 @@ use crate::gateway::caller::Need;
 pub(super) fn need_of(name: &str) -> Need {
     match name {
         "bf.add" | "bf.madd" | "bf.insert" | "umbel.request" | "cf.add" | "cf.addnx"
-        | "cf.insert" | "cf.insertnx" | "umbel.addat" | "umbel.merge" | "umbel.intersect" => {
-            Need::Filter(FilterVerb::Insert)
-        }
-        "bf.scandump" | "cf.scandump" => Need::Filter(FilterVerb::Export),
+        | "cf.insert" | "cf.insertnx" | "sadd" | "umbel.addat" | "umbel.merge"
+        | "umbel.intersect" => Need::Filter(FilterVerb::Insert),
+        "bf.scandump" | "cf.scandump" | "dump" => Need::Filter(FilterVerb::Export),
         "cf.del" => Need::Filter(FilterVerb::Remove),
-        "bf.exists" | "bf.mexists" | "bf.card" | "bf.info" | "cf.exists" | "cf.mexists"
-        | "cf.info" | "umbel.info" | "umbel.estimate" | "exists" | "touch" | "type" | "ttl"
-        | "pttl" | "expiretime" | "pexpiretime" => Need::Filter(FilterVerb::Read),
+        "bf.exists" | "bf.mexists" | "bf.card" | "bf.info" | "bf.debug" | "cf.exists"
+        | "cf.mexists" | "cf.count" | "cf.info" | "cf.debug" | "cf.compact" | "sismember"
+        | "smismember" | "scard" | "umbel.info" | "umbel.estimate" | "exists" | "touch"
+        | "type" | "ttl" | "memory|usage" | "pttl" | "expiretime" | "pexpiretime" => {
+            Need::Filter(FilterVerb::Read)
+        }
         "bf.reserve" | "cf.reserve" | "bf.loadchunk" | "cf.loadchunk" | "umbel.create"
         | "umbel.reset" | "umbel.rotate" | "del" | "unlink" | "expire" | "pexpire" | "expireat"
-        | "pexpireat" | "persist" | "rename" | "renamenx" | "copy" => {
+        | "pexpireat" | "persist" | "rename" | "renamenx" | "copy" | "restore" => {
             Need::Filter(FilterVerb::Manage)
         }
         "hello" | "auth" | "quit" | "reset" => Need::Nothing,
@@ -29,7 +31,9 @@ pub(super) fn need_of(name: &str) -> Need {
         // than a client of a Redis server finds out anyway.
         "keys" | "scan" | "dbsize" | "umbel.session" | "ping" | "echo" | "select" | "readonly"
         | "readwrite" | "asking" | "multi" | "exec" | "discard" | "info" | "time" | "role"
-        | "wait" | "config|get" | "module|list" | "acl|whoami" | "command" => Need::Somebody,
+        | "wait" | "config|get" | "config|set" | "module|list" | "acl|whoami" | "command" => {
+            Need::Somebody
+        }
         name if name.starts_with("client|")
             || name.starts_with("command|")
             || name.starts_with("cluster|") =>

@@ -14,7 +14,7 @@ use umbel_resp::{
 use super::answers::refusal;
 use super::filters::{self, Packed};
 use super::session::{Executing, Queue, Session};
-use super::{cuckoo, dumps, expiry, keys, server, umbel};
+use super::{chain_debug, cuckoo, dumps, expiry, keys, payloads, server, umbel};
 
 /// Names of commands that browsers send: somebody has them speak to the port. Such connections are closed.
 const BROWSER_WORDS: [&[u8]; 2] = [b"post", b"host:"];
@@ -51,7 +51,7 @@ pub(super) async fn run_some(
 
 /// What a group does with its items.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Deed {
+enum ItemVerb {
     Insert(Option<NewBloom>, Option<RequestName>),
     Contains,
 }
@@ -59,25 +59,25 @@ enum Deed {
 /// Neighbouring commands on items of one filter.
 struct Group<'a> {
     key: &'a [u8],
-    deed: Deed,
+    verb: ItemVerb,
     /// The items of each, or why they are not done.
     members: Vec<Result<Items<'a>, Refusal>>,
 }
 
 /// The items of a command, if it is about items.
-fn about_items(request: &Request) -> Option<(&'static CommandSpec, Deed, Items<'_>)> {
+fn about_items(request: &Request) -> Option<(&'static CommandSpec, ItemVerb, Items<'_>)> {
     let arguments = Arguments::new(request);
     let spec = table::find(arguments).ok()?;
-    let (deed, items) = deed_of(&spec.parse(arguments).ok()?)?;
-    Some((spec, deed, items))
+    let (verb, items) = verb_of(&spec.parse(arguments).ok()?)?;
+    Some((spec, verb, items))
 }
 
-fn deed_of<'a>(command: &Command<'a>) -> Option<(Deed, Items<'a>)> {
+fn verb_of<'a>(command: &Command<'a>) -> Option<(ItemVerb, Items<'a>)> {
     match *command {
         Command::Insert(Insert { items, new, request }) => {
-            Some((Deed::Insert(new, request), items))
+            Some((ItemVerb::Insert(new, request), items))
         }
-        Command::Contains(items) => Some((Deed::Contains, items)),
+        Command::Contains(items) => Some((ItemVerb::Contains, items)),
         _ => None,
     }
 }
@@ -87,19 +87,19 @@ impl<'a> Group<'a> {
     /// refused is carried out, and answered, alone.
     fn of(session: &Session, requests: &'a [Request]) -> Option<Self> {
         let (first, behind) = requests.split_first()?;
-        let (spec, deed, items) = about_items(first)?;
+        let (spec, verb, items) = about_items(first)?;
         session.permit(spec).ok()?;
         let charge = |spec, request, items| {
             session.admit(spec).and_then(|()| charged(session, request, items))
         };
-        let mut group = Self { key: items.key, deed, members: vec![charge(spec, first, items)] };
-        let is_alone = matches!(deed, Deed::Insert(_, Some(_)));
+        let mut group = Self { key: items.key, verb, members: vec![charge(spec, first, items)] };
+        let is_alone = matches!(verb, ItemVerb::Insert(_, Some(_)));
         let (mut item_count, mut byte_count) = (items.items.len(), 0);
         for request in behind.iter().take_while(|_| !is_alone) {
             let Some((spec, other, items)) = about_items(request) else { break };
             item_count += items.items.len();
             byte_count += request.byte_count();
-            if other != deed
+            if other != verb
                 || items.key != group.key
                 || item_count > REQUEST_ITEMS_MAX
                 || byte_count > JOINED_BYTES_MAX
@@ -113,8 +113,8 @@ impl<'a> Group<'a> {
     }
 
     /// One command that has been admitted.
-    fn alone(session: &Session, request: &Request, deed: Deed, items: Items<'a>) -> Self {
-        Self { key: items.key, deed, members: vec![charged(session, request, items)] }
+    fn alone(session: &Session, request: &Request, verb: ItemVerb, items: Items<'a>) -> Self {
+        Self { key: items.key, verb, members: vec![charged(session, request, items)] }
     }
 
     async fn run(self, session: &mut Session, out: &mut Vec<u8>) -> usize {
@@ -122,11 +122,11 @@ impl<'a> Group<'a> {
         for items in self.members.iter().flatten() {
             items.items.pack(&mut packed.data, &mut packed.lengths);
         }
-        let answered = match self.deed {
-            Deed::Insert(new, request) => {
+        let answered = match self.verb {
+            ItemVerb::Insert(new, request) => {
                 filters::insert(session, self.key, new, packed, request).await
             }
-            Deed::Contains => filters::contains(session, self.key, packed).await,
+            ItemVerb::Contains => filters::contains(session, self.key, packed).await,
         };
         let count = self.members.len();
         let mut at = 0;
@@ -134,7 +134,7 @@ impl<'a> Group<'a> {
             match member {
                 Ok(items) => {
                     let end = at + items.items.len();
-                    answered.encode(session, at..end, items.is_list, out);
+                    answered.encode(session, at..end, items.form, out);
                     at = end;
                 }
                 Err(refusal) => session.answer(refusal, out),
@@ -200,8 +200,8 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
             return run_transaction(session, transaction, out);
         }
         Ok(command @ (Command::Insert(_) | Command::Contains(_))) => {
-            if let Some((deed, items)) = deed_of(&command) {
-                Group::alone(session, request, deed, items).run(session, out).await;
+            if let Some((verb, items)) = verb_of(&command) {
+                Group::alone(session, request, verb, items).run(session, out).await;
             }
             return;
         }
@@ -232,8 +232,10 @@ async fn answer(session: &mut Session, command: Command<'_>) -> Result<Reply, Re
         Command::Reserve { key, new } => filters::reserve(session, key, new).await,
         Command::Cardinality { key } => filters::cardinality(session, key).await,
         Command::BloomInfo { key, field } => filters::bloom_info(session, key, field).await,
+        Command::BloomDebug { key } => chain_debug::answer(session, key).await,
         Command::Session => filters::open_session(session).await,
         Command::Dump(command) => dumps::answer(session, command).await,
+        Command::Payload(command) => payloads::answer(session, command).await,
         Command::Keys(command) => keys::answer(session, command).await,
         Command::Expiry(command) => expiry::answer(session, command).await,
         Command::Connection(command) => server::answer(session, command).await,

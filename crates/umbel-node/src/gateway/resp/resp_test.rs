@@ -78,12 +78,14 @@ impl Client {
     }
 }
 
-const TRANSCRIPTS: [(&str, &str); 8] = [
+const TRANSCRIPTS: [(&str, &str); 10] = [
     ("bloom", include_str!("../../../testdata/resp/bloom.txt")),
     ("bloom3", include_str!("../../../testdata/resp/bloom3.txt")),
     ("cuckoo", include_str!("../../../testdata/resp/cuckoo.txt")),
+    ("sets", include_str!("../../../testdata/resp/sets.txt")),
     ("keys", include_str!("../../../testdata/resp/keys.txt")),
     ("expiry", include_str!("../../../testdata/resp/expiry.txt")),
+    ("payloads", include_str!("../../../testdata/resp/payloads.txt")),
     ("connection", include_str!("../../../testdata/resp/connection.txt")),
     ("transactions", include_str!("../../../testdata/resp/transactions.txt")),
     ("umbel", include_str!("../../../testdata/resp/umbel.txt")),
@@ -198,11 +200,7 @@ async fn a_named_request_may_come_again() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
     client.send(b"UMBEL.SESSION\r\n").await;
-    let mut line = Vec::new();
-    while !line.ends_with(b"\r\n") {
-        line.push(client.stream.read_u8().await.unwrap());
-    }
-    let session = String::from_utf8(line[1..line.len() - 2].to_vec()).unwrap();
+    let session = client.line().await[1..].to_owned();
     client.ask("BF.RESERVE k 0.000001 1000", "+OK\r\n").await;
     client.ask("BF.ADD k old", ":1\r\n").await;
     let request = format!("UMBEL.REQUEST {session}:1 BF.MADD k old new new");

@@ -50,9 +50,16 @@ async fn principals_do_what_is_granted_to_them() {
     alice.ask("ACL WHOAMI", "$5\r\nalice\r\n").await;
     alice.ask("BF.ADD a-seen y", ":1\r\n").await;
     alice.ask("BF.EXISTS a-seen x", ":1\r\n").await;
+    alice.ask("SADD a-seen x z", ":1\r\n").await;
+    alice.ask("SMISMEMBER a-seen z none", "*2\r\n:1\r\n:0\r\n").await;
     let no_key = "-NOPERM No permissions to access a key\r\n";
     alice.ask("BF.ADD b-seen x", no_key).await;
     alice.ask("BF.EXISTS b-seen x", no_key).await;
+    alice.ask("SADD b-seen x", no_key).await;
+    alice.ask("SISMEMBER b-seen x", no_key).await;
+    alice.ask("SCARD b-seen", no_key).await;
+    alice.ask("CF.COUNT b-seen x", no_key).await;
+    alice.ask("SADD a-new x", no_key).await;
     alice.ask("EXISTS a-seen b-seen", no_key).await;
     // She may insert, but make nothing.
     alice.ask("BF.ADD a-new x", no_key).await;
@@ -76,6 +83,7 @@ async fn principals_do_what_is_granted_to_them() {
     // Rights that are taken are gone at once, also in the middle of a pipeline's connection.
     put(&node, "alice", grant("a-*", &[Read])).await;
     alice.ask("BF.ADD a-seen z", &refused("bf.add")).await;
+    alice.ask("SADD a-seen z", &refused("sadd")).await;
     let name = PrincipalName::new("alice").unwrap();
     let command = MetaCommand::DropPrincipal { name };
     node.coordinator().meta_propose(command, deadline()).await.unwrap();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::sync::OwnedSemaphorePermit;
 use umbel_engine::meta::{FilterName, FilterVerb, MetaState};
 use umbel_resp::table::CommandSpec;
 use umbel_resp::{Credentials, Protocol, Refusal, Reply, ReplyMode, Request};
@@ -40,6 +41,8 @@ pub(super) struct Session {
     replies: Replies,
     /// Nothing more is read from it.
     pub(super) is_ending: bool,
+    /// Room for a payload, until it has been sent.
+    pub(super) payload: Option<OwnedSemaphorePermit>,
 }
 
 /// Commands of a transaction.
@@ -114,6 +117,7 @@ impl Session {
             executing: None,
             replies: Replies::On,
             is_ending: false,
+            payload: None,
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use umbel_filter::Kind;
 use umbel_resp::Protocol;
@@ -30,6 +31,8 @@ pub(super) struct Shared {
     pub(super) counts: Counts,
     pub(super) dumps: Dumps,
     pub(super) chain_dumps: ChainDumps,
+    /// For payloads that are made, read or sent.
+    pub(super) payloads: Arc<Semaphore>,
 }
 
 /// What `INFO` counts.

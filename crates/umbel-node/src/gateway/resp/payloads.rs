@@ -1,0 +1,164 @@
+//! `DUMP` and `RESTORE`: a filter of RedisBloom's as one value, which RedisBloom's servers give and take, too.
+//!
+//! A payload is held as a whole, and is therefore bounded. Larger filters, and those of all other kinds, are copied in
+//! pieces by [`super::dumps`].
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use umbel_engine::ShardId;
+use umbel_engine::meta::{FilterName, FilterState, FilterVerb, MetaError};
+use umbel_rdb::{checked_payload, read_module_value};
+use umbel_resp::{Expiry, PayloadCommand, Refusal, Reply};
+
+use super::answers::refusal;
+use super::chain_dumps;
+use super::expiry::moment;
+use super::session::{NoFilter, Session};
+use crate::coordinator::copies::{CopyEnd, CopyFrame, ExportPart, ExportWish, ImportPart};
+use crate::failure::CallFailure;
+use crate::redis_bloom_value::{PayloadError, PayloadOfFrames, Unwanted, ValuePart, read_value};
+
+/// Bytes of the arrays of a filter that has a payload: 16 MiB, which `RESTORE` takes in one argument with what is beside
+/// them. A payload that is packed is bounded by what it unpacks to.
+const PAYLOAD_BYTES_MAX: u64 = 16 << 20;
+
+/// Payloads that a node makes, reads or sends at once: each holds up to 16 MiB two or three times over. A client that does
+/// not read its own has its connection closed.
+pub(super) const PAYLOADS_MAX: usize = 16;
+
+pub(super) async fn answer(
+    session: &mut Session,
+    command: PayloadCommand<'_>,
+) -> Result<Reply, Refusal> {
+    // Of a connection whose last one has not been sent, that one's room.
+    if session.payload.is_none() {
+        let room = Arc::clone(&session.shared.payloads).try_acquire_owned();
+        session.payload = Some(room.map_err(|_| {
+            let what = format!("TRYAGAIN {PAYLOADS_MAX} payloads are on their way on this node");
+            Refusal::Other(what.into())
+        })?);
+    }
+    match command {
+        PayloadCommand::Dump { key } => dump(session, key).await,
+        PayloadCommand::Restore { key, expiry, replaces, payload } => {
+            restore(session, key, (expiry, replaces), payload).await
+        }
+    }
+}
+
+async fn dump(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
+    let name = match session.filter(FilterVerb::Export, key) {
+        Err(NoFilter::NoName) => return Ok(Reply::Null),
+        name => name?,
+    };
+    if !chain_dumps::is_chain(session, &name).await? {
+        let what = "ERR filters of kind redisbloom alone have a payload: BF.SCANDUMP copies others";
+        return match is_taken(session, &name).await? {
+            true => Err(Refusal::Other(what.into())),
+            false => Ok(Reply::Null),
+        };
+    }
+    let deadline = session.shared.deadlines.of_long_command();
+    let exported = session.shared.coordinator.export(&name, ExportWish::default(), deadline).await;
+    let mut parts = match exported {
+        Err(CallFailure::UnknownFilter { .. }) => return Ok(Reply::Null),
+        parts => parts.map_err(|failure| refusal(&failure))?,
+    };
+    let mut payload = PayloadOfFrames::new(PAYLOAD_BYTES_MAX);
+    while let Some(part) = parts.next().await.map_err(|failure| refusal(&failure))? {
+        if let ExportPart::Frame(frame) = part {
+            payload.push(&frame.frame).map_err(no_payload)?;
+        }
+    }
+    payload.finish().map(Reply::Bulk).map_err(no_payload)
+}
+
+fn no_payload(error: PayloadError) -> Refusal {
+    let text = match error {
+        PayloadError::TooLarge { .. } => format!("ERR {error}: BF.SCANDUMP copies it in pieces"),
+        error => format!("ERR {error}"),
+    };
+    Refusal::Other(text.into())
+}
+
+async fn restore(
+    session: &Session,
+    key: &[u8],
+    (expiry, replaces): (Option<Expiry>, bool),
+    payload: &[u8],
+) -> Result<Reply, Refusal> {
+    let name = session.filter(FilterVerb::Manage, key)?;
+    if !replaces && is_taken(session, &name).await? {
+        return Err(Refusal::BusyKey);
+    }
+    let (settings, parts) = parts_of(payload)?;
+    let coordinator = &session.shared.coordinator;
+    let deadline = session.shared.deadlines.of_long_command();
+    let now_ms = coordinator.seed().wall_ms();
+    let expires_at_ms = expiry.map(|expiry| moment(expiry, now_ms));
+    if expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+        // As in Redis nothing is made that has gone, but what it would replace goes.
+        if !replaces {
+            return Ok(Reply::OK);
+        }
+        return match coordinator.drop_filter(&name, None, deadline).await {
+            Ok(_) | Err(CallFailure::UnknownFilter { .. }) => Ok(Reply::OK),
+            Err(failure) => Err(refusal(&failure)),
+        };
+    }
+    let owner = session.caller.principal_name();
+    let made = coordinator
+        .import_whole((&name, replaces), settings, parts, (owner, expires_at_ms), deadline)
+        .await;
+    match made {
+        Ok(()) => Ok(Reply::OK),
+        Err(CallFailure::Meta(MetaError::NameTaken { .. })) => Err(Refusal::BusyKey),
+        Err(failure) => Err(refusal(&failure)),
+    }
+}
+
+/// Whether there is a filter of this name, by a catalogue that is as new as the command.
+async fn is_taken(session: &Session, name: &FilterName) -> Result<bool, Refusal> {
+    let coordinator = &session.shared.coordinator;
+    let refreshed = coordinator.meta_refresh(session.shared.deadlines.of_command()).await;
+    let found = refreshed.and_then(|()| {
+        coordinator.read_meta(|state| {
+            let found = state.filter_by_name(name.as_str());
+            found.is_some_and(|(_, record)| record.state != FilterState::Dropping)
+        })
+    });
+    found.map_err(|failure| refusal(&failure))
+}
+
+/// The settings and the other parts of an import, all of them, so that nothing is made of a payload that is none.
+fn parts_of(payload: &[u8]) -> Result<(Bytes, Vec<ImportPart>), Refusal> {
+    let value = checked_payload(payload).map_err(|_| Refusal::DumpPayload)?;
+    let (mut head, mut parts, mut too_large) = (Bytes::new(), Vec::new(), None);
+    let read = read_module_value(value, |id, module| {
+        read_value(id, module, |part| {
+            match part {
+                ValuePart::Head { byte_count, .. } if byte_count > PAYLOAD_BYTES_MAX => {
+                    too_large = Some(byte_count);
+                    return Err(Unwanted);
+                }
+                ValuePart::Head { settings, .. } => head = settings,
+                ValuePart::Frame(frame) => {
+                    parts.push(ImportPart::Frame(CopyFrame { shard: ShardId(0), frame }));
+                }
+                ValuePart::End { frame_count, checksum } => {
+                    parts.push(ImportPart::End(CopyEnd { frame_count, checksum }));
+                }
+            }
+            Ok(())
+        })
+    });
+    match (read, too_large) {
+        (Ok(()), _) => Ok((head, parts)),
+        (Err(_), Some(byte_count)) => {
+            let error = PayloadError::TooLarge { byte_count, max: PAYLOAD_BYTES_MAX };
+            Err(Refusal::Other(format!("ERR {error}: BF.LOADCHUNK takes it in pieces").into()))
+        }
+        (Err(_), None) => Err(Refusal::DumpFormat),
+    }
+}

@@ -1,0 +1,146 @@
+//! Answers on their way to a client, who may be slow, but not for ever.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::AsyncWrite;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::gateway::limits::{READING_BYTES_PER_SECOND_MIN, UNREAD_TIMEOUT};
+
+/// Writes answers to their end.
+///
+/// # Errors
+/// [`io::ErrorKind::TimedOut`] if the client takes nothing for [`UNREAD_TIMEOUT`], or less than
+/// [`READING_BYTES_PER_SECOND_MIN`] for longer than that; and whatever the stream says.
+pub(super) async fn write_answers<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    answers: &[u8],
+) -> io::Result<()> {
+    let mut rest = answers;
+    // Since when the client is waited for; most take all at once.
+    let mut began = None;
+    while !rest.is_empty() {
+        let taken = (answers.len() - rest.len()) as u64;
+        let mut late = None;
+        let written = poll_fn(|cx| {
+            let written = Pin::new(&mut *stream).poll_write(cx, rest);
+            or_late(written, cx, &mut late, || patience(&mut began, taken))
+        });
+        match written.await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => rest = rest.get(count..).unwrap_or_default(),
+        }
+    }
+    // A stream with TLS may keep some of it.
+    let (mut late, taken) = (None, answers.len() as u64);
+    poll_fn(|cx| {
+        let flushed = Pin::new(&mut *stream).poll_flush(cx);
+        or_late(flushed, cx, &mut late, || patience(&mut began, taken))
+    })
+    .await
+}
+
+/// Until when a client that has taken so many bytes may take none.
+fn patience(began: &mut Option<Instant>, taken: u64) -> Instant {
+    let now = Instant::now();
+    let began = *began.get_or_insert(now);
+    let earned = Duration::from_millis(taken * 1000 / READING_BYTES_PER_SECOND_MIN);
+    now.min(began + earned) + UNREAD_TIMEOUT
+}
+
+/// What a stream says, or an error once it has been silent until then.
+fn or_late<T>(
+    said: Poll<io::Result<T>>,
+    cx: &mut Context<'_>,
+    late: &mut Option<Pin<Box<Sleep>>>,
+    until: impl FnOnce() -> Instant,
+) -> Poll<io::Result<T>> {
+    if said.is_ready() {
+        return said;
+    }
+    let late = late.get_or_insert_with(|| Box::pin(sleep_until(until())));
+    late.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that takes so many bytes each time that so long has passed.
+    struct Slow {
+        byte_count: usize,
+        pause: Duration,
+        next: Pin<Box<Sleep>>,
+        taken: usize,
+        flushes: bool,
+    }
+
+    impl Slow {
+        fn new(byte_count: usize, pause: Duration) -> Self {
+            let next = Box::pin(sleep_until(Instant::now() + pause));
+            Self { byte_count, pause, next, taken: 0, flushes: true }
+        }
+    }
+
+    impl AsyncWrite for Slow {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            std::task::ready!(self.next.as_mut().poll(cx));
+            let until = Instant::now() + self.pause;
+            self.next.as_mut().reset(until);
+            let count = self.byte_count.min(bytes.len());
+            self.taken += count;
+            Poll::Ready(Ok(count))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            if self.flushes { Poll::Ready(Ok(())) } else { Poll::Pending }
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// The error and the seconds that it took, of an answer of 8 MiB.
+    async fn written(slow: &mut Slow) -> (Option<io::ErrorKind>, u64) {
+        let began = Instant::now();
+        let outcome = write_answers(slow, &vec![b'x'; 8 << 20]).await;
+        (outcome.err().map(|error| error.kind()), began.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_an_answer_byte_by_byte_is_not_waited_for() {
+        let late = Some(io::ErrorKind::TimedOut);
+        let second = Duration::from_secs(1);
+        // Each byte comes in time, and all of them would take eight years.
+        let mut slow = Slow::new(1, UNREAD_TIMEOUT - second);
+        assert_eq!((written(&mut slow).await, slow.taken), ((late, UNREAD_TIMEOUT.as_secs()), 1));
+        // Half of what is the least: after a minute it is 30 s behind.
+        let least = usize::try_from(READING_BYTES_PER_SECOND_MIN).unwrap();
+        assert_eq!(written(&mut Slow::new(least / 2, second)).await, (late, 59));
+        // One that takes the least, or is slow at first, hears all.
+        assert_eq!(written(&mut Slow::new(least, second)).await, (None, 128));
+        let first = UNREAD_TIMEOUT - second;
+        assert_eq!(written(&mut Slow::new(8 << 20, first)).await, (None, first.as_secs()));
+    }
+
+    /// However much it has taken before.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_reading_is_not_waited_for() {
+        let (late, minute) = (Some(io::ErrorKind::TimedOut), Duration::from_secs(60));
+        let mut slow = Slow::new(7 << 20, minute);
+        slow.next = Box::pin(sleep_until(Instant::now()));
+        let outcome = written(&mut slow).await;
+        assert_eq!((outcome, slow.taken), ((late, UNREAD_TIMEOUT.as_secs()), 7 << 20));
+        let mut silent = Slow { flushes: false, ..Slow::new(8 << 20, Duration::ZERO) };
+        assert_eq!(written(&mut silent).await, (late, UNREAD_TIMEOUT.as_secs()));
+    }
+}
