@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use umbel_engine::meta::{
     FilterState, GroupView, MetaState, NodeRecord, SliceDone, SliceProgress, Task, forget_settled,
-    next_move, next_tasks,
+    next_move, next_split, next_tasks,
 };
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::shard::ShardCommand;
@@ -24,9 +24,9 @@ use crate::local::Local;
 use crate::peer::CallKind;
 use crate::raft::encoding::{decode, encode};
 
-mod deeds;
+mod running_tasks;
 
-use deeds::{Confirmed, Deeds};
+use running_tasks::{Confirmed, RunningTasks};
 
 /// How often the leader looks when nothing changed: for changes that others carry out.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
@@ -53,7 +53,7 @@ pub(crate) async fn control(local: Arc<Local>, coordinator: Arc<Coordinator>) {
     let mut progress = SliceProgress::new();
     let mut views = BTreeMap::new();
     let mut reviewed: Option<Instant> = None;
-    let mut deeds = Deeds::default();
+    let mut running = RunningTasks::default();
     loop {
         let looked = Instant::now();
         applied.borrow_and_update();
@@ -62,13 +62,13 @@ pub(crate) async fn control(local: Arc<Local>, coordinator: Arc<Coordinator>) {
             if is_due {
                 reviewed = Some(Instant::now());
             }
-            look(&local, &coordinator, (&mut progress, &mut views), &mut deeds, is_due).await;
+            look(&local, &coordinator, (&mut progress, &mut views), &mut running, is_due).await;
         } else {
             progress.clear();
             views.clear();
             reviewed = None;
         }
-        pause(looked, &mut applied, &mut progress, &mut deeds).await;
+        pause(looked, &mut applied, &mut progress, &mut running).await;
     }
 }
 
@@ -79,20 +79,19 @@ async fn pause(
     looked: Instant,
     applied: &mut watch::Receiver<u64>,
     progress: &mut SliceProgress,
-    deeds: &mut Deeds,
+    running: &mut RunningTasks,
 ) {
     let mut has_learned = false;
     loop {
-        let is_busy = deeds.has_slices();
+        let is_busy = running.has_slices();
         // What was learned may be decided upon at once; each thing is learned once, so this ends.
         if has_learned && !is_busy {
             return;
         }
-        let only_members = !is_busy && !deeds.is_empty();
-        let interval = if only_members { MEMBERS_LOOK_INTERVAL } else { LOOK_INTERVAL };
+        let interval = if running.are_of_members() { MEMBERS_LOOK_INTERVAL } else { LOOK_INTERVAL };
         tokio::select! {
             biased;
-            Some(confirmed) = deeds.next() => {
+            Some(confirmed) = running.next() => {
                 has_learned |= confirmed
                     .is_some_and(|(slice, done)| progress.insert(slice, done) != Some(done));
             }
@@ -103,12 +102,12 @@ async fn pause(
     }
 }
 
-/// One round: views, decisions, deeds that begin.
+/// One round: views, decisions, tasks that begin.
 async fn look(
     local: &Arc<Local>,
     coordinator: &Arc<Coordinator>,
     (progress, views): (&mut SliceProgress, &mut BTreeMap<ShardId, GroupView>),
-    deeds: &mut Deeds,
+    running: &mut RunningTasks,
     is_review: bool,
 ) {
     let Some(unsettled) = local.meta().replica().read_meta(unsettled_shards) else { return };
@@ -125,7 +124,9 @@ async fn look(
         let due = state.expired(local.seed().wall_ms()).into_iter().map(Task::Propose);
         let tasks = next_tasks(state, views, &local.meta().view(), progress);
         let spread = next_move(state, &alive).map(Task::Propose);
-        due.chain(tasks).chain(spread).collect::<Vec<_>>()
+        let split = next_split(state, &alive).map(Task::Propose);
+        // One that is refused, as while a move begins, comes again.
+        due.chain(tasks).chain(spread.or(split)).collect::<Vec<_>>()
     });
     let (proposals, tasks): (Vec<Task>, Vec<Task>) =
         tasks.into_iter().partition(|task| matches!(task, Task::Propose(_)));
@@ -137,7 +138,7 @@ async fn look(
         }
     }
     for task in tasks {
-        deeds.begin(local, coordinator, task);
+        running.begin(local, coordinator, task);
     }
 }
 
@@ -177,8 +178,7 @@ async fn refresh_views(
     asked: Option<Vec<ShardId>>,
 ) {
     let all = || {
-        let count = local.meta().replica().read_meta(MetaState::shard_count);
-        (0..count).map(ShardId).collect()
+        local.meta().replica().read_meta(|state| state.shards().map(|(_, of)| of.shard).collect())
     };
     let asked = asked.unwrap_or_else(all);
     let answers = asked
@@ -258,6 +258,14 @@ async fn carry_out(local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Tas
                 is_creating.then(|| record.slice_spec(filter))
             })?;
             (shard, ShardCommand::CreateSlice(spec), filter, SliceDone::Created)
+        }
+        Task::SplitShard { shard, into, at } => {
+            let request = ShardRequest::Command(ShardCommand::Split { into, at });
+            match coordinator.shard_call(shard, request, deadline).await {
+                Ok(_) => tracing::info!(%shard, %into, "a shard was split"),
+                Err(error) => tracing::warn!(%shard, %into, %error, "a shard is not split yet"),
+            }
+            return None;
         }
         Task::DropSlice { shard, filter } => {
             (shard, ShardCommand::DropSlice(filter), filter, SliceDone::Dropped)

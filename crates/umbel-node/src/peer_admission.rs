@@ -1,15 +1,16 @@
-//! Who knocks at the node's peer port: members' calls, founders' adoptions, strangers' questions.
+//! Who is admitted at the node's peer port: members' calls, founders' adoptions, strangers' questions.
 
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use tokio::sync::{Mutex, watch};
 use tonic::{Status, Streaming};
-use umbel_engine::meta::NodeRecord;
+use umbel_engine::meta::{NodeRecord, VersionRange};
 use umbel_engine::{GroupId, NodeId};
 use umbel_proto::v1::{AdoptRequest, ExchangeQuestion, ScrubPart, WhoAreYouResponse};
 use umbel_step::planted::{self, Planted};
 
+use crate::VERSION;
 use crate::calls::{RecallAnswer, RecallRequest, Standings};
 use crate::cube::{AnswerParts, ScrubAnswer, answer_scrub, take_questions};
 use crate::local::Local;
@@ -27,7 +28,7 @@ use crate::witness::Witness;
 mod strangers_test;
 
 /// What the node answers to whom.
-pub(crate) struct Door {
+pub(crate) struct PeerAdmission {
     local: Arc<OnceLock<Arc<Local>>>,
     identity: Mutex<Identity>,
     disk: Arc<dyn Disk>,
@@ -35,21 +36,24 @@ pub(crate) struct Door {
     witness: Arc<Witness>,
     /// The founders that this node was told of; empty if it forms no cluster.
     founders: Vec<String>,
+    /// Versions of clusters that this node can run.
+    versions: VersionRange,
     /// What the identity says, for those who wait to be adopted.
     membership: watch::Sender<Option<LocalIdentity>>,
 }
 
-impl Door {
+impl PeerAdmission {
     pub(crate) fn new(
         local: Arc<OnceLock<Arc<Local>>>,
         identity: Identity,
         (disk, storage): (Arc<dyn Disk>, Storage),
         witness: Arc<Witness>,
         founders: Vec<String>,
+        versions: VersionRange,
     ) -> Self {
         let membership = watch::Sender::new(member_of(&identity));
         let identity = Mutex::new(identity);
-        Self { local, identity, disk, storage, witness, founders, membership }
+        Self { local, identity, disk, storage, witness, founders, versions, membership }
     }
 
     /// What this node knows of one that starts: also while it starts itself, for otherwise nodes that
@@ -159,7 +163,7 @@ fn member_of(identity: &Identity) -> Option<LocalIdentity> {
     Some(LocalIdentity { cluster: identity.cluster?, node: identity.node? })
 }
 
-impl CallHandler for Door {
+impl CallHandler for PeerAdmission {
     fn identity(&self) -> Option<LocalIdentity> {
         *self.membership.borrow()
     }
@@ -234,6 +238,9 @@ impl CallHandler for Door {
             cluster_id: ours.map(|ours| cluster_bytes(ours.cluster)).unwrap_or_default(),
             node: ours.map_or(0, |ours| ours.node.0),
             is_formed,
+            oldest_version: self.versions.oldest.0,
+            newest_version: self.versions.newest.0,
+            release: VERSION.to_owned(),
         }
     }
 }
