@@ -76,6 +76,8 @@ pub(crate) enum ShardRequest {
     Scrub { filter: FilterId, generation: Generation },
     /// Say what this replica holds, once it has applied this entry.
     Compare { question: ReplicaQuestion, applied_index: u64 },
+    /// Say how often each item may be in a cuckoo filter. Only the leader may answer. Since version 2 of the cluster.
+    Copies { filter: FilterId, generation: Generation, hashes: HashList },
 }
 
 impl ShardRequest {
@@ -95,6 +97,7 @@ impl ShardRequest {
             | Self::ExportKeep { .. }
             | Self::ExportEnd { .. }
             | Self::Compare { .. }
+            | Self::Copies { .. }
             | Self::Scrub { .. }
             | Self::Status => true,
             Self::ExportNext { .. } => false,
@@ -145,6 +148,8 @@ pub(crate) enum ShardAnswer {
     Held(ReplicaAnswer),
     /// Why nothing was done.
     Failed(ShardFailure),
+    /// How often each item may be in. Since version 2 of the cluster.
+    Copies(Vec<u64>),
 }
 
 /// Load of one slice.
@@ -473,6 +478,23 @@ mod tests {
 
     use super::*;
     use crate::raft::encoding::{decode, encode};
+
+    /// What came with a version is behind all that was before it, whose numbers stay.
+    #[test]
+    fn later_calls_change_no_earlier_ones() {
+        let (filter, generation) = (FilterId(1), Generation(1));
+        let hashes = HashList::from_hashes(&[]);
+        let question = ReplicaQuestion::Root { seed: 7 };
+        // The version of the encoding, then the variant.
+        let before = encode(&ShardRequest::Compare { question, applied_index: 0 });
+        assert_eq!(before[..5], [1, 14, 0, 0, 0]);
+        let copies = ShardRequest::Copies { filter, generation, hashes };
+        assert!(copies.is_repeatable());
+        assert_eq!(encode(&copies)[..5], [1, 15, 0, 0, 0]);
+        let before = encode(&ShardAnswer::Failed(ShardFailure::Unknown));
+        assert_eq!(before[..5], [1, 10, 0, 0, 0]);
+        assert_eq!(encode(&ShardAnswer::Copies(vec![2]))[..5], [1, 11, 0, 0, 0]);
+    }
 
     /// Two that say the same must be equal, and a count of 0 says nothing.
     #[test]

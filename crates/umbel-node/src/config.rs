@@ -17,6 +17,7 @@ use address::Address;
 use umbel_engine::limits::{
     NODE_COUNT_MAX, REPLICA_COUNT_MAX, REPLICATED_BYTES_MAX, REQUEST_ITEMS_MAX, SHARD_COUNT_MAX,
 };
+use umbel_engine::meta::CORE_COUNT_MAX;
 use umbel_engine::placement::Zone;
 use umbel_filter::Kind;
 
@@ -28,7 +29,7 @@ crate::settings! {
     ///
     /// ```
     /// let config = umbel_node::Config::default();
-    /// assert_eq!((config.shards, config.replicas), (16, 3));
+    /// assert_eq!((config.shards, config.replicas), (0, 3));
     /// assert_eq!(config.advertised(), "127.0.0.1:7300");
     /// assert!(config.validate().is_ok());
     /// ```
@@ -59,9 +60,9 @@ crate::settings! {
         /// A cluster of this node alone, to try things out: one shard with one replica, unless
         /// `shards` and `replicas` say otherwise.
         dev: bool = false,
-        /// Shards of a new cluster, 1 to 1024. They are what is spread over nodes, so several for each
-        /// node to come; it cannot be changed later.
-        shards: u32 = 16,
+        /// Shards of a new cluster, 1 to 1024. They are what is spread over nodes, so several for each node to come.
+        /// With 0 there are 16 at first, which are split by themselves as cores and filters grow.
+        shards: u32 = 0,
         /// Replicas wanted of every shard of a new cluster, 1 to 9. With 3 one node may fail, with 5
         /// two; with fewer nodes there are fewer replicas.
         replicas: u32 = 3,
@@ -130,6 +131,8 @@ crate::settings! {
         /// cluster gives filters four fifths of the least node's on each node, unless `umbel access quota
         /// --all --memory` says otherwise.
         memory_limit_bytes: u64 = 0,
+        /// Cores that this node may use, 1 to 4096, by which shards are split; 0 for those that its process has.
+        cores: u32 = 0,
         /// Items of inserts that wait at the leader of one shard, 65536 to 67108864; what is more is
         /// refused as overload. An item takes 16 bytes.
         queue_items_max: u64 = 1 << 20,
@@ -152,6 +155,9 @@ crate::settings! {
         disk_reserve_bytes: u64 = 256 << 20,
     }
 }
+
+/// Shards of a new cluster of which nobody has said how many: enough for eight cores.
+const SHARDS_AT_FIRST: u32 = 16;
 
 /// Kinds that plain commands of the Redis protocol may make.
 const RESP_KINDS: [Kind; 4] = [Kind::Scalable, Kind::RedisBloom, Kind::Blocked, Kind::Classic];
@@ -215,7 +221,8 @@ impl Config {
     /// ```
     #[must_use]
     pub const fn formation(&self) -> (u32, u32) {
-        (self.shards, self.replicas)
+        let shards = if self.shards == 0 { SHARDS_AT_FIRST } else { self.shards };
+        (shards, self.replicas)
     }
 
     /// Checks every setting and how they fit together; what lies on the disk is not looked at.
@@ -348,7 +355,8 @@ impl Config {
         let suspect_ms_least = self.heartbeat_ms.saturating_mul(HEARTBEATS_PER_SUSPICION_MIN);
         let [timeout_ms_least, timeout_ms_most] = REQUEST_TIMEOUT_MS;
         let ranges = [
-            ("shards", self.shards.into(), 1, SHARD_COUNT_MAX.into()),
+            ("shards", self.shards.into(), 0, SHARD_COUNT_MAX.into()),
+            ("cores", self.cores.into(), 0, CORE_COUNT_MAX.into()),
             ("replicas", self.replicas.into(), 1, REPLICA_COUNT_MAX.into()),
             ("heartbeat_ms", self.heartbeat_ms, HEARTBEAT_MS_MIN, HEARTBEAT_MS_MAX),
             ("suspect_ms", self.suspect_ms, suspect_ms_least, SUSPECT_MS_MAX),

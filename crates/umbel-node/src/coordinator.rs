@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaCommand, MetaReply, MetaState};
-use umbel_engine::placement::ShardRecord;
+use umbel_engine::placement::{ShardRanges, ShardRecord};
 use umbel_engine::{FilterId, GroupId, NodeId, OwnerId, RequestId, ShardId};
-use umbel_filter::CellCount;
+use umbel_filter::HashRange;
 use umbel_step::planted::{self, Planted};
 
 pub(crate) use self::callers::CaughtUp;
@@ -43,11 +43,13 @@ mod jobs;
 mod levels;
 mod old_map;
 mod refusals;
+pub(crate) mod releases;
 pub(crate) mod replicated;
 mod report;
 pub(crate) mod scrub;
 mod sessions;
 pub(crate) mod sizes;
+mod splits;
 mod tries;
 
 /// A client's name for a request.
@@ -64,7 +66,16 @@ pub(crate) struct ClientRequest {
 pub(crate) struct LiveFilter {
     pub(crate) id: FilterId,
     pub(crate) record: FilterRecord,
-    pub(crate) cells: CellCount,
+    /// How its shards are cut.
+    pub(crate) ranges: ShardRanges,
+}
+
+impl LiveFilter {
+    /// First and last hash of a shard's range, for which parts are cut.
+    fn cut_of(&self, shard: ShardId) -> (u64, u64) {
+        let range = self.ranges.range(shard);
+        range.map_or(HashRange::WHOLE.bounds(), HashRange::bounds)
+    }
 }
 
 /// Answers clients with what the cluster knows.
@@ -191,9 +202,9 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<LiveFilter, CallFailure> {
         let look = |state: &MetaState| {
-            let cells = CellCount::new(state.shard_count()).ok()?;
+            let ranges = state.shard_map().ranges()?;
             let (id, record) = state.filter_by_name(name)?;
-            Some(LiveFilter { id, record: record.clone(), cells })
+            Some(LiveFilter { id, record: record.clone(), ranges })
         };
         let is_live = |filter: &LiveFilter| filter.record.state == FilterState::Live;
         // A filter may be newer than this node's copy of the catalogue, or live by now.

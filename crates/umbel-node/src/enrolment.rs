@@ -142,6 +142,8 @@ pub async fn enrol(config: &Config) -> Result<(), EnrolError> {
         protocol: PEER_PROTOCOL,
         request: key.der(host).map_err(unasked)?.into(),
         is_passed_on: false,
+        oldest_version: ports.versions.oldest.0,
+        newest_version: ports.versions.newest.0,
     };
     let net = Arc::new(PinnedNet::new(PinnedTls::new(token.pins().to_vec())?));
     let answer = ask(&net, member, request).await?;

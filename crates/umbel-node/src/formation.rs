@@ -8,8 +8,9 @@
 //! joiner     asks any member for a number; its nonce makes a repeated question one question
 //! ```
 //!
-//! A founder forms the cluster only after every other one was adopted, so a founder without an
-//! identity beside a formed cluster has lost its disk: it is refused, with what to do.
+//! The cluster begins at the newest version that all founders can run. A founder forms it only after
+//! every other one was adopted, so a founder without an identity beside a formed cluster has lost its
+//! disk: it is refused, with what to do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,17 +19,18 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tonic::Code;
 use umbel_engine::NodeId;
-use umbel_engine::meta::{MetaCommand, MetaState};
+use umbel_engine::meta::{ClusterVersion, MetaCommand, MetaError, MetaReply, MetaState};
 use umbel_proto::v1::admin_client::AdminClient;
 use umbel_proto::v1::{AdoptRequest, Founder, JoinRequest, WhoAreYouRequest};
 use umbel_step::planted::{self, Planted};
 
 use crate::calls::{MetaAnswer, MetaRequest};
 use crate::config::Config;
-use crate::door::Door;
+use crate::coordinator::releases::versions_of;
 use crate::local::Local;
 use crate::peer::channel::{channel, peer_client};
 use crate::peer::{LocalIdentity, PEER_PROTOCOL, cluster_bytes, cluster_of_bytes};
+use crate::peer_admission::PeerAdmission;
 use crate::ports::{Ports, Purpose};
 use crate::raft::types::NodeAddress;
 use crate::storage::{Identity, MemberState};
@@ -57,21 +59,21 @@ pub(crate) fn founders(config: &Config, address: &str) -> Vec<String> {
 /// # Errors
 /// If it cannot, whatever is waited for; the text says what to do.
 pub(crate) async fn membership(
-    door: &Door,
+    admission: &PeerAdmission,
     config: &Config,
     ports: &Ports,
     address: &str,
 ) -> Result<LocalIdentity, String> {
-    if let Some(member) = *door.membership().borrow() {
+    if let Some(member) = *admission.membership().borrow() {
         return Ok(member);
     }
     let founders = founders(config, address);
     match &config.join {
         _ if founders.first().is_some_and(|first| first == address) => {
-            found(door, ports, &founders, address).await
+            found(admission, ports, &founders, address).await
         }
-        _ if !founders.is_empty() => wait_for_adoption(door, ports, &founders, address).await,
-        Some(member) => join(door, ports, member, address).await,
+        _ if !founders.is_empty() => wait_for_adoption(admission, ports, &founders, address).await,
+        Some(member) => join(admission, ports, member, address).await,
         None => {
             Err("the node belongs to no cluster: name --initial-cluster, --join or --dev"
                 .to_owned())
@@ -82,7 +84,7 @@ pub(crate) async fn membership(
 /// Draws the cluster's identity and keeps it, unless another founder says that there is a cluster;
 /// the others are adopted when the node runs. Whoever does not answer now refuses the adoption then.
 async fn found(
-    door: &Door,
+    admission: &PeerAdmission,
     ports: &Ports,
     founders: &[String],
     address: &str,
@@ -100,31 +102,31 @@ async fn found(
     let cluster = u128::from_le_bytes(bytes);
     let node = NodeId(1);
     let identity = Identity {
-        nonce: door.identity_now().await.nonce,
+        nonce: admission.identity_now().await.nonce,
         cluster: Some(cluster),
         node: Some(node),
         address: address.to_owned(),
         state: MemberState::Forming,
     };
-    door.become_member(identity).await?;
+    admission.become_member(identity).await?;
     Ok(LocalIdentity { cluster, node })
 }
 
 /// Waits for the founder; gives up if the others have formed a cluster without this node.
 async fn wait_for_adoption(
-    door: &Door,
+    admission: &PeerAdmission,
     ports: &Ports,
     founders: &[String],
     address: &str,
 ) -> Result<LocalIdentity, String> {
-    let mut membership = door.membership();
+    let mut membership = admission.membership();
     tracing::info!(founder = founders[0], "waiting for the founder of the cluster");
     loop {
         for founder in founders.iter().filter(|&founder| founder != address) {
             let Some(other) = who_is(ports, founder).await else { continue };
             if other.is_formed && membership.borrow().is_none() {
                 if planted::on(Planted::IdentityIgnored) {
-                    return take_old_number(door, &other.cluster_id, founders, address).await;
+                    return take_old_number(admission, &other.cluster_id, founders, address).await;
                 }
                 return Err(lost_disk(founder, &other.cluster_id));
             }
@@ -138,7 +140,7 @@ async fn wait_for_adoption(
 
 /// A planted bug: a founder without data goes on under the number that it had.
 async fn take_old_number(
-    door: &Door,
+    admission: &PeerAdmission,
     cluster_id: &[u8],
     founders: &[String],
     address: &str,
@@ -151,9 +153,9 @@ async fn take_old_number(
         node: Some(node),
         address: address.to_owned(),
         state: MemberState::Member,
-        ..door.identity_now().await
+        ..admission.identity_now().await
     };
-    door.become_member(identity).await?;
+    admission.become_member(identity).await?;
     Ok(LocalIdentity { cluster, node })
 }
 
@@ -174,12 +176,12 @@ async fn who_is(ports: &Ports, address: &str) -> Option<umbel_proto::v1::WhoAreY
 
 /// Asks a member for a number.
 async fn join(
-    door: &Door,
+    admission: &PeerAdmission,
     ports: &Ports,
     member: &str,
     address: &str,
 ) -> Result<LocalIdentity, String> {
-    let identity = door.identity_now().await;
+    let identity = admission.identity_now().await;
     let channel = channel(&ports.net, member).map_err(|error| format!("{member}: {error}"))?;
     let mut client = AdminClient::new(channel);
     loop {
@@ -187,6 +189,8 @@ async fn join(
             address: address.to_owned(),
             nonce: identity.nonce,
             protocol: PEER_PROTOCOL,
+            oldest_version: ports.versions.oldest.0,
+            newest_version: ports.versions.newest.0,
         };
         let status = match tokio::time::timeout(ASK_TIMEOUT, client.join(request)).await {
             Ok(Ok(response)) => {
@@ -201,7 +205,7 @@ async fn join(
                     state: MemberState::Member,
                     ..identity
                 };
-                door.become_member(identity).await?;
+                admission.become_member(identity).await?;
                 return Ok(LocalIdentity { cluster, node });
             }
             Ok(Err(status)) => status,
@@ -228,13 +232,13 @@ async fn join(
 /// Completes what the founder has begun: adopts the others, forms the meta group, says what the
 /// cluster is. Does no harm when it is done already.
 pub(crate) async fn complete(
-    door: &Door,
+    admission: &PeerAdmission,
     local: &Arc<Local>,
     config: &Config,
     ports: &Ports,
     address: &str,
 ) -> Result<(), String> {
-    let identity = door.identity_now().await;
+    let identity = admission.identity_now().await;
     if identity.state != MemberState::Forming {
         return Ok(());
     }
@@ -256,24 +260,80 @@ pub(crate) async fn complete(
         adopt(ports, AdoptRequest { node: node.0, ..request.clone() }, address).await?;
     }
     // A vote that meets a node which is still starting is lost, and costs an election's time.
+    let mut newest = ports.versions.newest;
     for (node, address) in nodes.iter().filter(|&&(node, _)| node != local.node()) {
         while !local.is_there(*node, address).await {
             tokio::time::sleep(ASK_AGAIN / 10).await;
         }
+        newest = newest.min(newest_of(ports, address).await);
     }
+    let asked: Vec<NodeId> = nodes.iter().map(|&(node, _)| node).collect();
     let members: BTreeMap<NodeId, NodeAddress> =
         nodes.iter().map(|(node, address)| (*node, NodeAddress(address.clone()))).collect();
     local.meta().form(members).await?;
     let form = MetaCommand::Form { cluster: local.cluster(), nodes, shard_count, replica_count };
-    while !local.meta().replica().read_meta(MetaState::is_formed) {
-        let (answer, _) = local.serve_meta(MetaRequest::Propose(form.clone())).await;
-        if !matches!(answer, MetaAnswer::Reply(_)) {
-            // Another founder may lead; it is asked through the same call.
-            local.propose_elsewhere(&form).await;
-            tokio::time::sleep(ASK_AGAIN).await;
+    propose_until(local, &form, MetaState::is_formed).await.map_err(|error| error.to_string())?;
+    raise_to(local, newest, &asked).await.map_err(|error| error.to_string())?;
+    admission.become_member(Identity { state: MemberState::Member, ..identity }).await
+}
+
+/// Raises the version of the cluster that was formed, step by step. Ends early if a node has joined already, which nobody has
+/// asked; the version can be raised at any time.
+pub(crate) async fn raise_to(
+    local: &Arc<Local>,
+    newest: ClusterVersion,
+    asked: &[NodeId],
+) -> Result<(), MetaError> {
+    let has_others =
+        |state: &MetaState| state.live_nodes().iter().any(|node| !asked.contains(node));
+    loop {
+        let look = |state: &MetaState| (state.version(), has_others(state));
+        let (version, has_others_now) = local.meta().replica().read_meta(look);
+        if version >= newest {
+            return Ok(());
+        }
+        if has_others_now {
+            tracing::warn!("the cluster stays at {version}: raise it by umbel cluster upgrade");
+            return Ok(());
+        }
+        let raise = MetaCommand::RaiseVersion { to: version.next(), asked: asked.to_vec() };
+        let is_done = |state: &MetaState| state.version() > version || has_others(state);
+        match propose_until(local, &raise, is_done).await {
+            // Of a node that has joined, which the next look finds.
+            Ok(()) | Err(MetaError::BadVersion { .. }) => {}
+            Err(error) => return Err(error),
         }
     }
-    door.become_member(Identity { state: MemberState::Member, ..identity }).await
+}
+
+/// Has the meta group apply a command, through whichever founder leads it, until it shows here, or it is refused here.
+async fn propose_until(
+    local: &Arc<Local>,
+    command: &MetaCommand,
+    is_done: impl Fn(&MetaState) -> bool,
+) -> Result<(), MetaError> {
+    while !local.meta().replica().read_meta(&is_done) {
+        match local.serve_meta(MetaRequest::Propose(command.clone())).await.0 {
+            MetaAnswer::Reply(MetaReply::Refused(error)) => return Err(error),
+            MetaAnswer::Reply(_) => {}
+            _ => {
+                // Another founder may lead; it is asked through the same call.
+                local.propose_elsewhere(command).await;
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The newest version of a cluster that a founder can run, who is there.
+async fn newest_of(ports: &Ports, address: &str) -> ClusterVersion {
+    loop {
+        match who_is(ports, address).await {
+            Some(answer) => return versions_of(&answer).newest,
+            None => tokio::time::sleep(ASK_AGAIN).await,
+        }
+    }
 }
 
 /// Adopts one node, however long it takes to start.

@@ -16,8 +16,9 @@
 //! | `gateway` | what clients see: gRPC, the Redis protocol, health, metrics |
 //! | [`export_change`] | what changed of exported frames, for who sends exports and who takes them |
 //! | [`redis_bloom_dump`] | between RedisBloom's dumps and frames, for who sends exports and who takes them |
+//! | [`redis_bloom_value`] | RedisBloom's filters in Redis's files and payloads, for who sends exports and who takes them |
 //! | [`jobs`] | workers of duplicate-detection jobs |
-//! | `formation`, `door`, `controller` | how a cluster forms, who may enter, what its leader has done |
+//! | `formation`, `peer_admission`, `controller` | how a cluster forms, who may enter, what its leader has done |
 //! | `enrolment`, `renewal` | how a node comes to a certificate from its cluster, and to the next one |
 //! | `local`, `node` | what a node has, from its start to its end |
 //! | `local_copy` | a copy of a replicated filter for programs that run the node themselves |
@@ -30,7 +31,6 @@ pub mod config;
 mod controller;
 mod coordinator;
 mod cube;
-mod door;
 mod enrolment;
 pub mod export_change;
 mod exports;
@@ -44,11 +44,13 @@ mod local_copy;
 mod metrics;
 mod node;
 mod peer;
+mod peer_admission;
 pub mod ports;
 mod raft;
 mod rates;
 mod recall;
 pub mod redis_bloom_dump;
+pub mod redis_bloom_value;
 mod renewal;
 mod self_report;
 mod shard_leader;
@@ -61,6 +63,7 @@ pub use enrolment::{EnrolError, enrol};
 pub use local_copy::{LocalCopy, LocalCopyError};
 pub use metrics::HISTOGRAMS;
 pub use node::{Node, NodeFailure, RenderMetrics, StartError};
+pub use umbel_engine::meta::CORE_COUNT_MAX;
 
 /// The release of this node.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::sync::watch;
-use umbel_engine::meta::NodeRecord;
+use umbel_engine::meta::{MetaState, NodeRecord, VersionRange};
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::{Epoch, GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
@@ -27,13 +27,13 @@ use crate::raft::group::Group;
 use crate::raft::known_members::known_members;
 use crate::raft::network::Network;
 use crate::raft::state_machine::Replica;
-use crate::raft::types::NodeAddress;
 use crate::recall::Recollection;
 use crate::shard_leader::ShardLeader;
 use crate::space::Space;
 use crate::storage::Storage;
 use crate::witness::Witness;
 
+mod founding;
 mod measure;
 mod readiness;
 mod report;
@@ -66,6 +66,7 @@ pub(crate) struct Local {
     copies: Arc<Copies>,
     jobs: LedgerJobs,
     net: Arc<dyn Net>,
+    versions: VersionRange,
     /// Why the node must stop, once it must.
     failure: watch::Sender<Option<String>>,
     is_stopping: AtomicBool,
@@ -100,7 +101,7 @@ impl Local {
         let meta = Group::start(
             GroupId::META,
             node,
-            Replica::meta(),
+            Replica::meta(ports.versions),
             &storage,
             Network::new(Arc::clone(&links), Arc::clone(&witness), GroupId::META),
             Arc::clone(&ports.seed),
@@ -130,6 +131,7 @@ impl Local {
             copies: Arc::new(copies),
             jobs: LedgerJobs::new(jobs, ports.clone()),
             net: Arc::clone(&ports.net),
+            versions: ports.versions,
             failure,
             is_stopping: AtomicBool::new(false),
             leaders_seen: Mutex::default(),
@@ -172,6 +174,11 @@ impl Local {
 
     pub(crate) fn net(&self) -> &Arc<dyn Net> {
         &self.net
+    }
+
+    /// Versions of clusters that this node can run.
+    pub(crate) fn versions(&self) -> VersionRange {
+        self.versions
     }
 
     /// Who this node is.
@@ -288,16 +295,22 @@ impl Local {
     }
 
     /// Starts and stops replicas so that this node has those that the shard map gives it; returns
-    /// the map's version.
-    pub(crate) async fn follow_shard_map(self: &Arc<Self>) -> Option<Epoch> {
-        let (epoch, wanted, is_removed) = self.meta.replica().read_meta(|state| {
-            let shards = state.shards().zip(0..);
-            let wanted: BTreeMap<ShardId, (HashRange, ShardRecord)> = shards
-                .filter(|((_, record), _)| record.members().contains(&self.node))
-                .map(|((range, record), shard)| (ShardId(shard), (range, record.clone())))
+    /// the map's version. `kept` are the groups that the disk had before the map was brought up to date: what has come
+    /// since may be of a shard that the map does not name yet.
+    pub(crate) async fn follow_shard_map(self: &Arc<Self>, kept: &[GroupId]) -> Option<Epoch> {
+        let (epoch, wanted, is_removed, version) = self.meta.replica().read_meta(|state| {
+            let ranges = state.shard_map().ranges();
+            let first_range = |shard| ranges.and_then(|ranges| ranges.first_range(shard));
+            let wanted: BTreeMap<ShardId, (HashRange, ShardRecord)> = state
+                .shards()
+                .filter(|(_, record)| record.members().contains(&self.node))
+                .filter(|(_, record)| self.may_start(state, record))
+                .filter_map(|(_, record)| {
+                    Some((record.shard, (first_range(record.shard)?, record.clone())))
+                })
                 .collect();
             let is_removed = matches!(state.node(self.node), Some(NodeRecord::Removed));
-            (state.is_formed().then(|| state.epoch()), wanted, is_removed)
+            (state.is_formed().then(|| state.epoch()), wanted, is_removed, state.version())
         });
         if is_removed {
             let node = self.node;
@@ -307,9 +320,17 @@ impl Local {
             return None;
         }
         epoch?;
+        let versions = self.versions;
+        if version < versions.oldest {
+            self.fail(format!(
+                "the cluster is at {version}, and this release runs clusters of {versions}: start the release that \
+                 this node had, raise the cluster's version with it (umbel cluster upgrade), then start this one"
+            ));
+            return None;
+        }
         let running: BTreeSet<ShardId> = self.read_shards().keys().copied().collect();
         // What runs, and what an earlier process left on the disk.
-        let kept = self.storage.groups().into_iter().filter_map(GroupId::shard);
+        let kept = kept.iter().copied().filter_map(GroupId::shard);
         let held: BTreeSet<ShardId> = running.iter().copied().chain(kept).collect();
         for &shard in held.iter().filter(|&shard| !wanted.contains_key(shard)) {
             self.stop_shard(shard).await;
@@ -333,6 +354,13 @@ impl Local {
         epoch
     }
 
+    /// Whether a replica of this node may start: one of a shard that is being split off only with what it was split
+    /// off with, until others have that and elected a leader, who sends it.
+    fn may_start(&self, state: &MetaState, record: &ShardRecord) -> bool {
+        let is_split_off = state.shard_map().splitting() == Some(record.shard);
+        !is_split_off || self.storage.has_seen(GroupId::of_shard(record.shard))
+    }
+
     async fn start_shard(
         self: &Arc<Self>,
         shard: ShardId,
@@ -340,6 +368,7 @@ impl Local {
         record: &ShardRecord,
     ) -> Result<(), String> {
         let id = GroupId::of_shard(shard);
+        self.storage.claim(id).await;
         let restored = self.recollection.restore(&self.storage, id).await;
         restored.map_err(|error| error.to_string())?;
         let group = Group::start(
@@ -369,49 +398,6 @@ impl Local {
         self.shards.write().unwrap_or_else(PoisonError::into_inner).insert(shard, leader);
         tracing::info!(%shard, "replica started");
         Ok(())
-    }
-
-    /// Forms a shard's group. One founder does, as soon as the others run their replicas, so that
-    /// it is elected at once and leaders are spread over the nodes; the others only if that one
-    /// does not. All of them form it alike, so nothing is lost if several do.
-    async fn found_shard(
-        self: Arc<Self>,
-        shard: ShardId,
-        group: Arc<Group>,
-        founders: Vec<NodeId>,
-    ) {
-        let others: Vec<NodeId> =
-            founders.iter().copied().filter(|&founder| founder != self.node).collect();
-        let is_first = founders.get(shard.0 as usize % founders.len()) == Some(&self.node);
-        let patience = self.beats.election();
-        if is_first {
-            let began = tokio::time::Instant::now();
-            while began.elapsed() < patience && !self.all_run(group.id(), &others).await {
-                tokio::time::sleep(FOUNDING_PAUSE).await;
-            }
-        } else {
-            tokio::time::sleep(patience * 2).await;
-            if group.leader().is_some() {
-                return;
-            }
-        }
-        let members = self.meta.replica().read_meta(|state| {
-            let address = |&node| Some((node, NodeAddress(state.node_address(node)?.to_owned())));
-            founders.iter().filter_map(address).collect()
-        });
-        if let Err(why) = group.form(members).await {
-            tracing::warn!(%shard, why, "the group is not formed yet");
-        }
-    }
-
-    /// Whether all these nodes run their replica of a group.
-    async fn all_run(&self, group: GroupId, nodes: &[NodeId]) -> bool {
-        for &node in nodes {
-            if !self.runs(node, group).await {
-                return false;
-            }
-        }
-        true
     }
 
     /// Stops a replica that is elsewhere now, and forgets it.

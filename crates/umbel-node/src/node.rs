@@ -16,7 +16,6 @@ use crate::config::{Config, ConfigError};
 use crate::controller;
 use crate::coordinator::Coordinator;
 use crate::cube;
-use crate::door::Door;
 use crate::formation;
 use crate::gateway::resp::{self, RespGateway};
 use crate::gateway::{self, Budget, Console, Gateway};
@@ -25,6 +24,7 @@ use crate::local::Local;
 use crate::local_copy::LocalCopy;
 use crate::metrics;
 use crate::peer::{LinkCloser, PeerService};
+use crate::peer_admission::PeerAdmission;
 use crate::ports::observer::{Event, GroupReport};
 use crate::ports::{Listener, PortFuture, Ports, Purpose, Rare};
 use crate::renewal::keep_certificate;
@@ -40,11 +40,17 @@ mod upkeep;
 #[cfg(test)]
 mod any_of_test;
 #[cfg(test)]
+mod golden_folder_test;
+#[cfg(test)]
 mod intersect_test;
 #[cfg(test)]
 pub(crate) mod node_test;
 #[cfg(test)]
 mod overlap_test;
+#[cfg(test)]
+mod recut_test;
+#[cfg(test)]
+mod releases_test;
 #[cfg(test)]
 mod renamed_test;
 #[cfg(test)]
@@ -155,10 +161,12 @@ impl Node {
         let cell = Arc::new(OnceLock::new());
         let disk = Arc::clone(&ports.disk);
         let (witness, kept) = (Arc::<Witness>::default(), (disk, storage.clone()));
-        let door = Door::new(Arc::clone(&cell), identity, kept, Arc::clone(&witness), founders);
-        let door = Arc::new(door);
+        let (known, versions) = (Arc::clone(&witness), ports.versions);
+        let admission =
+            PeerAdmission::new(Arc::clone(&cell), identity, kept, known, founders, versions);
+        let admission = Arc::new(admission);
         let coordinator = Arc::new(Coordinator::new(Arc::clone(&cell), Arc::clone(&ports.seed)));
-        let peers = PeerService::new(Arc::clone(&door) as _);
+        let peers = PeerService::new(Arc::clone(&admission) as _);
         let links = peers.closer();
         let jobs = JobHost::new();
         let (stop, stopped) = watch::channel(false);
@@ -186,13 +194,13 @@ impl Node {
         let mut starting = Starting { stop: Some(stop), links, server: Some(server) };
         let parts = (&config, &ports, address.as_str());
         let kept = (storage, witness);
-        let local = become_part(parts, &door, &cell, kept, failure, jobs).await?;
+        let local = become_part(parts, &admission, &cell, kept, failure, jobs).await?;
         let jobs_coordinator = Arc::clone(&coordinator);
         let mut tasks = JoinSet::new();
         tasks.spawn(beats::send::beat(Arc::clone(&local)));
         tasks.spawn(upkeep::follow(Arc::clone(&local), Arc::clone(&coordinator)));
         let told = Arc::clone(&coordinator);
-        let report = SelfReport { limit_bytes: config.memory_limit_bytes, zone: config.zone() };
+        let report = SelfReport::of(&config, ports.versions);
         tasks.spawn(self_report::tell(Arc::clone(&local), told, report));
         tasks.spawn(controller::control(Arc::clone(&local), coordinator));
         tasks.spawn(upkeep::care(Arc::clone(&local)));
@@ -202,7 +210,7 @@ impl Node {
         tasks.spawn(cube::exchange(Arc::clone(&local), local.sweep_interval()));
         tasks.spawn(cube::take_turns(Arc::clone(&local), local.scrub_interval()));
         tasks.spawn(shard_leader::take_turns(Arc::clone(&local), local.scrub_interval()));
-        formation::complete(&door, &local, &config, &ports, &address)
+        formation::complete(&admission, &local, &config, &ports, &address)
             .await
             .map_err(StartError::Membership)?;
         let (stop, links, server) = starting.done();
@@ -418,13 +426,13 @@ fn check_address(config: &Config, identity: &Identity, address: &str) -> Result<
 /// Waits for the membership, then starts what a member has.
 async fn become_part(
     (config, ports, address): (&Config, &Ports, &str),
-    door: &Door,
+    admission: &PeerAdmission,
     cell: &OnceLock<Arc<Local>>,
     (storage, witness): (Storage, Arc<Witness>),
     failure: watch::Sender<Option<String>>,
     jobs: Arc<JobHost>,
 ) -> Result<Arc<Local>, StartError> {
-    let member = formation::membership(door, config, ports, address)
+    let member = formation::membership(admission, config, ports, address)
         .await
         .map_err(StartError::Membership)?;
     let founders = (1..).map(NodeId).zip(formation::founders(config, address)).collect();

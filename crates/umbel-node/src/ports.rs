@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
+use umbel_engine::meta::VersionRange;
 
 pub(crate) use self::connections::{Connection, ConnectionSlot};
 pub(crate) use self::secret::NotProved;
@@ -56,6 +57,8 @@ pub struct Ports {
     pub workshops: Option<Arc<dyn Workshops>>,
     /// What wraps the secrets on the disk; without it they lie there as they are.
     pub wrapping: Option<Arc<WrappingKey>>,
+    /// Versions of clusters that the node can run: this release's. Simulations run nodes as of an earlier one.
+    pub versions: VersionRange,
 }
 
 impl Ports {
@@ -71,6 +74,7 @@ impl Ports {
             observer: None,
             workshops: None,
             wrapping: None,
+            versions: VersionRange::OWN,
         })
     }
 }

@@ -1,13 +1,16 @@
-//! What the cluster is told of this node: its memory, on which quotas of filters rest, and its zone.
+//! What the cluster is told of this node: its memory, on which quotas of filters rest, its cores, on which the number
+//! of shards rests, and its zone.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_engine::NodeId;
-use umbel_engine::meta::{MetaCommand, MetaState};
+use umbel_engine::meta::{ClusterVersion, MetaCommand, MetaState, VersionRange};
 use umbel_engine::placement::Zone;
+use umbel_step::planted::{self, Planted};
 
+use crate::config::Config;
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 use crate::local::Local;
@@ -18,46 +21,162 @@ const TELL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause before the next try: a cluster that is being formed has no leader yet.
 const TELL_PAUSE: Duration = Duration::from_secs(1);
 
+/// The node whose settings say how many shards a new cluster has.
+const FOUNDER: NodeId = NodeId(1);
+
 /// What a node knows of itself.
 #[derive(Clone, Debug)]
 pub(crate) struct SelfReport {
     /// How much memory it may use; 0 if it does not know.
     pub(crate) limit_bytes: u64,
+    /// How many cores it may use; 0 if it does not know.
+    pub(crate) core_count: u32,
+    /// Whether shards shall be split by themselves: the founder says so, once.
+    pub(crate) auto_split: bool,
     /// What it fails together with.
     pub(crate) zone: Option<Zone>,
+    /// Versions of clusters that it can run.
+    pub(crate) versions: VersionRange,
 }
 
 impl SelfReport {
+    /// What the settings say.
+    pub(crate) fn of(config: &Config, versions: VersionRange) -> Self {
+        Self {
+            limit_bytes: config.memory_limit_bytes,
+            core_count: config.cores,
+            auto_split: config.shards == 0,
+            zone: config.zone(),
+            versions,
+        }
+    }
+
     /// What the cluster does not know yet.
-    fn news(&self, node: NodeId, state: &MetaState) -> Option<MetaCommand> {
+    fn news(&self, node: NodeId, state: &MetaState) -> News {
+        let news = self.news_of(node, state);
+        let is_told = news.is_empty();
+        let is_planted = planted::on(Planted::WrittenEarly);
+        let may_write = |command: &MetaCommand| match is_planted {
+            true => command.since() <= self.versions.newest,
+            false => state.check_writable(command).is_ok(),
+        };
+        match news.into_iter().find(may_write) {
+            Some(command) => News::Next(command),
+            None if is_told => News::Told,
+            None => News::Later(state.version()),
+        }
+    }
+
+    fn news_of(&self, node: NodeId, state: &MetaState) -> Vec<MetaCommand> {
+        let mut news = Vec::new();
         let limit_bytes = self.limit_bytes;
         if limit_bytes != 0 && state.memory_limit(node) != Some(limit_bytes) {
-            return Some(MetaCommand::NoteMemoryLimit { node, limit_bytes });
+            news.push(MetaCommand::NoteMemoryLimit { node, limit_bytes });
+        }
+        let core_count = self.core_count;
+        if core_count != 0 && state.core_count(node) != Some(core_count) {
+            news.push(MetaCommand::NoteCoreCount { node, core_count });
+        }
+        // Others may name another number of shards than the one that has formed the cluster.
+        if node == FOUNDER && state.auto_split().is_none() {
+            news.push(MetaCommand::SetAutoSplit { is_on: self.auto_split });
         }
         let zone = self.zone.clone();
-        (state.zones().get(node) != zone.as_ref()).then_some(MetaCommand::NoteZone { node, zone })
+        if state.zones().get(node) != zone.as_ref() {
+            news.push(MetaCommand::NoteZone { node, zone });
+        }
+        news
     }
 }
 
-/// Has the cluster know what this node knows of itself; ends when it does.
+/// What there is to tell.
+#[derive(PartialEq, Debug)]
+enum News {
+    /// Nothing: all is known.
+    Told,
+    /// This first.
+    Next(MetaCommand),
+    /// What is left came with a later version than this, the cluster's.
+    Later(ClusterVersion),
+}
+
+/// How far the cluster has been told.
+enum Told {
+    All,
+    Some,
+    Later(ClusterVersion),
+}
+
+/// Has the cluster know what this node knows of itself; ends when it does. What came with a later version than the
+/// cluster's waits until that is raised.
 pub(crate) async fn tell(local: Arc<Local>, coordinator: Arc<Coordinator>, report: SelfReport) {
     let node = local.node();
+    let mut applied = local.meta().replica().applied_index();
     loop {
         let deadline = Instant::now() + TELL_TIMEOUT;
         let told = async {
             coordinator.meta_refresh(deadline).await?;
-            let Some(command) = coordinator.read_meta(|state| report.news(node, state))? else {
-                return Ok::<_, CallFailure>(true);
-            };
-            coordinator.meta_propose(command, deadline).await.map(|_| false)
+            match coordinator.read_meta(|state| report.news(node, state))? {
+                News::Told => Ok(Told::All),
+                News::Next(command) => {
+                    coordinator.meta_propose(command, deadline).await?;
+                    Ok(Told::Some)
+                }
+                News::Later(version) => Ok::<_, CallFailure>(Told::Later(version)),
+            }
         };
         match told.await {
-            Ok(true) => return,
-            Ok(false) => {}
+            Ok(Told::All) => return,
+            Ok(Told::Some) => {}
+            Ok(Told::Later(version)) => {
+                while local.meta().replica().read_meta(MetaState::version) == version {
+                    if applied.changed().await.is_err() {
+                        return;
+                    }
+                }
+            }
             Err(error) => {
                 tracing::debug!(%error, "the cluster was not told of this node yet");
                 tokio::time::sleep(TELL_PAUSE).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_founder_alone_says_whether_shards_are_split_by_themselves() {
+        let nodes = (1..=2).map(|node| (NodeId(node), format!("n{node}:1"))).collect();
+        let mut state = MetaState::new();
+        state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 4, replica_count: 1 });
+        let mut state = state.at_version(ClusterVersion(2));
+        let report =
+            |shards| SelfReport::of(&Config { shards, ..Config::default() }, VersionRange::OWN);
+        // Another one that names no number has nothing to say where the founder named one.
+        assert_eq!(report(0).news(NodeId(2), &state), News::Told);
+        let told = report(4).news(NodeId(1), &state);
+        assert_eq!(told, News::Next(MetaCommand::SetAutoSplit { is_on: false }));
+        state.apply(2, &MetaCommand::SetAutoSplit { is_on: true });
+        // An operator has changed it since.
+        assert_eq!(report(4).news(NodeId(1), &state), News::Told);
+    }
+
+    #[test]
+    fn what_came_with_a_later_version_is_told_later() {
+        let mut state = MetaState::new();
+        let nodes = vec![(NodeId(1), "n1:1".to_owned())];
+        state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 4, replica_count: 1 });
+        let config = Config { cores: 2, memory_limit_bytes: 7, ..Config::default() };
+        let report = SelfReport::of(&config, VersionRange::OWN);
+        let node = NodeId(1);
+        let first = MetaCommand::NoteMemoryLimit { node, limit_bytes: 7 };
+        assert_eq!(report.news(node, &state), News::Next(first.clone()));
+        state.apply(2, &first);
+        assert_eq!(report.news(node, &state), News::Later(ClusterVersion::FIRST));
+        let cores = MetaCommand::NoteCoreCount { node, core_count: 2 };
+        assert_eq!(report.news(node, &state.at_version(ClusterVersion(2))), News::Next(cores));
     }
 }

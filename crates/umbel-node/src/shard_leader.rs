@@ -154,6 +154,9 @@ impl ShardLeader {
             ShardRequest::Compare { question, applied_index } => {
                 self.answer(&question, applied_index).await.map(ShardAnswer::Held)
             }
+            ShardRequest::Copies { filter, generation, hashes } => {
+                self.copies(filter, generation, &hashes).await.map(ShardAnswer::Copies)
+            }
         };
         outcome.unwrap_or_else(ShardAnswer::Failed)
     }
@@ -275,6 +278,16 @@ impl ShardLeader {
             self.group.replica().read_shard(|state| state.contains(filter, generation, hashes))?;
         metrics::contains_answered(bits.count_ones().into(), bits.len().into());
         Ok(bits)
+    }
+
+    async fn copies(
+        &self,
+        filter: FilterId,
+        generation: Generation,
+        hashes: &HashList,
+    ) -> Result<Vec<u64>, ShardFailure> {
+        self.confirm().await?;
+        Ok(self.group.replica().read_shard(|state| state.copies(filter, generation, hashes))?)
     }
 
     async fn change(&self, command: ShardCommand) -> Result<u64, ShardFailure> {

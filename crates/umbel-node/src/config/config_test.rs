@@ -92,7 +92,8 @@ fn a_cluster_has_one_origin() {
 
 #[test]
 fn numbers_have_ranges() {
-    assert_eq!(refused(|config| config.shards = 0), "shards = 0: expected 1 to 1024");
+    assert_eq!(refused(|config| config.shards = 1025), "shards = 1025: expected 0 to 1024");
+    assert_eq!(refused(|config| config.cores = 4097), "cores = 4097: expected 0 to 4096");
     assert_eq!(refused(|config| config.replicas = 10), "replicas = 10: expected 1 to 9");
     assert!(refused(|config| config.heartbeat_ms = 134).contains("suspect_ms"));
     assert!(refused(|config| config.suspect_ms = 299).contains("expected 300"));

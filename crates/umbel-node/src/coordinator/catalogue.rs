@@ -9,7 +9,7 @@ use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterSettings, FilterState, GroupView, HashKey,
     MetaCommand, MetaError, MetaReply, MetaState, PrincipalName,
 };
-use umbel_engine::routing::home_of;
+use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::{PartError, SliceShape};
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::{CellCount, Kind};
@@ -89,6 +89,8 @@ impl Seen {
 pub(crate) struct FilterInfo {
     pub(crate) id: FilterId,
     pub(crate) record: FilterRecord,
+    /// How its shards are cut.
+    pub(crate) ranges: ShardRanges,
     /// By rising shard; none of a replicated filter, and of one that is whole in one shard that one.
     pub(crate) slices: Vec<(ShardId, SliceLoad)>,
     /// Of a replicated filter.
@@ -112,12 +114,17 @@ impl FilterInfo {
         self.slices.iter().map(|(_, slice)| slice.item_count).sum()
     }
 
-    /// Probability that an absent item is called present. An item meets one shard, and each is
-    /// equally likely, so it is the mean of theirs.
-    #[expect(clippy::cast_precision_loss, reason = "at most 1,024 shards")]
+    /// Probability that an absent item is called present. An item meets one shard, and each as likely as its range
+    /// is wide, so it is the mean of theirs by that.
+    #[expect(clippy::cast_precision_loss, reason = "widths are multiples of 2^40")]
     pub(crate) fn false_positive_rate(&self) -> f64 {
-        let sum: f64 = self.slices.iter().map(|(_, slice)| slice.false_positive_rate).sum();
-        sum / self.slices.len().max(1) as f64
+        let width = |shard| self.ranges.range(shard).map_or(0.0, |range| range.width() as f64);
+        let of = |(rate, widths): (f64, f64), &(shard, ref slice): &(ShardId, SliceLoad)| {
+            let width = width(shard);
+            (rate + width * slice.false_positive_rate, widths + width)
+        };
+        let (rate, widths) = self.slices.iter().fold((0.0, 0.0), of);
+        if widths > 0.0 { rate / widths } else { 0.0 }
     }
 
     /// Adds up a number of all slices.
@@ -140,7 +147,7 @@ impl Coordinator {
         let settings = match new {
             NewFilter::Planned { kind, distribution, capacity, size, hashing } => {
                 let (cells, filter_count) =
-                    self.read_meta(|state| (cells_of(state), state.filters().count()))?;
+                    self.read_meta(|state| (widest_cells(state), state.filters().count()))?;
                 check_filter_count(filter_count)?;
                 let key = self.draw_key(*kind, *hashing);
                 let mut settings = planned((*kind, *distribution), *capacity, *size, cells?, key)?;
@@ -395,17 +402,17 @@ impl Coordinator {
             if filter.record.is_replicated() {
                 return self.replicated_info(filter, deadline).await;
             }
-            let LiveFilter { id, record, cells } = filter;
+            let LiveFilter { id, record, ranges } = filter;
             let generation = record.generation;
             let request = |_| ShardRequest::Describe { filter: id, generation };
             let answers = match record.settings.shape.place() {
                 // All other shards have nothing of it.
                 Some(place) => {
-                    let home = home_of(place, cells);
+                    let home = ranges.shard_of(place);
                     let answer = self.shard_call(home, request(home), deadline).await;
                     vec![(home, answer)]
                 }
-                None => self.ask_every_shard(cells, request, deadline).await,
+                None => self.ask_every_shard(ranges, request, deadline).await,
             };
             let slices: Result<Vec<_>, _> = answers
                 .into_iter()
@@ -414,8 +421,11 @@ impl Coordinator {
                     other => Err(unexpected(&other)),
                 })
                 .collect();
+            // Numbers for people: what is split just now may count twice, or not, for a moment.
+            let is_cut_so = self.read_meta(ranges_of)?? == ranges;
             match slices {
-                Ok(slices) => return Ok(FilterInfo { id, record, slices, copies: None }),
+                Ok(_) if !is_cut_so && Instant::now() < deadline => {}
+                Ok(slices) => return Ok(FilterInfo { id, record, ranges, slices, copies: None }),
                 // The filter was cleared or replaced meanwhile.
                 Err(CallFailure::Part(
                     PartError::UnknownSlice { .. } | PartError::StaleGeneration { .. },
@@ -428,11 +438,11 @@ impl Coordinator {
     /// Asks every shard, many at once; answers by rising shard.
     pub(super) async fn ask_every_shard(
         &self,
-        cells: CellCount,
+        ranges: ShardRanges,
         request: impl Fn(ShardId) -> ShardRequest,
         deadline: Instant,
     ) -> Vec<(ShardId, Result<ShardAnswer, CallFailure>)> {
-        let asked = (0..cells.get()).map(ShardId).map(|shard| {
+        let asked = ranges.shards().map(|shard| {
             let request = request(shard);
             async move { (shard, self.shard_call(shard, request, deadline).await) }
         });
@@ -449,9 +459,14 @@ pub(super) fn is_answering(state: FilterState) -> bool {
     state == FilterState::Live || state.next_generation().is_some()
 }
 
-/// Number of shards of a formed cluster.
-pub(super) fn cells_of(state: &MetaState) -> Result<CellCount, CallFailure> {
-    state.shard_map().cells().ok_or(CallFailure::NotFormed)
+/// How the shards of a formed cluster are cut.
+pub(super) fn ranges_of(state: &MetaState) -> Result<ShardRanges, CallFailure> {
+    state.shard_map().ranges().ok_or(CallFailure::NotFormed)
+}
+
+/// The equal ranges of which the widest shards are: what a new filter is planned for.
+fn widest_cells(state: &MetaState) -> Result<CellCount, CallFailure> {
+    ranges_of(state).map(ShardRanges::widest)
 }
 
 fn check_filter_count(count: usize) -> Result<(), CallFailure> {
@@ -501,6 +516,7 @@ mod tests {
         let mut info = FilterInfo {
             id: FilterId(1),
             record: record(),
+            ranges: ShardRanges::new(2, 2).unwrap(),
             slices: vec![
                 (ShardId(0), slice(Some(2.0), 0.25, 3)),
                 (ShardId(1), slice(Some(3.0), 0.75, u64::MAX)),
@@ -508,6 +524,9 @@ mod tests {
             copies: None,
         };
         assert_eq!((info.item_count(), info.false_positive_rate()), (Some(5.0), 0.5));
+        // Shard 0 has a quarter of the hashes now, and shard 1 half.
+        info.ranges = ShardRanges::new(2, 3).unwrap();
+        assert!((info.false_positive_rate() - 1.75 / 3.0).abs() < 1e-12);
         assert_eq!((info.sum(|slice| slice.new_count), info.sum(|s| s.one_count)), (u64::MAX, 20));
         assert_eq!(info.probes(), RateProbes { probe_count: 200, hit_count: 4 });
         assert_eq!(info.unexplained_one_count(), Some(6));

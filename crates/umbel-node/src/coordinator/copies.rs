@@ -16,12 +16,14 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use umbel_codec::FRAME_HEADER_BYTES;
+use umbel_engine::limits::SHARD_COUNT_MAX;
 use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterSettings, HashKey, MetaState,
 };
+use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::{KeyName, PartError, SliceShape};
 use umbel_engine::{FilterId, ShardId};
-use umbel_filter::{CellCount, HashFunction, Kind, RedisBloomShape};
+use umbel_filter::{HashFunction, Kind, RedisBloomShape};
 
 use super::sizes::{copy_bytes, memory_bytes};
 use crate::export_change::FrameChange;
@@ -31,9 +33,12 @@ use crate::raft::encoding::{decode, encode};
 
 mod incoming;
 mod inside;
+mod loading;
 mod outgoing;
 mod snapshot;
 mod whole;
+
+pub(crate) use whole::one_shard;
 
 pub(crate) use outgoing::{ExportParts, ExportWish, KnownFrames};
 
@@ -61,7 +66,7 @@ const QUIET_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct ExportHead {
     pub(crate) filter: FilterId,
     pub(crate) record: FilterRecord,
-    pub(crate) shard_count: u32,
+    pub(crate) ranges: ShardRanges,
     /// Kind, numbers and the key's name.
     pub(crate) settings: Bytes,
     /// Of a snapshot, by shard: the last entry of its log that may have changed the slice before. Else empty.
@@ -90,7 +95,7 @@ pub(crate) enum ImportPart {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ImportHead {
     pub(crate) name: FilterName,
-    pub(crate) shard_count: u32,
+    pub(crate) ranges: ShardRanges,
     /// As they were exported.
     pub(crate) settings: Bytes,
 }
@@ -110,7 +115,7 @@ pub(crate) enum BackupPart {
 pub(crate) struct BackupHead {
     pub(crate) format: u32,
     pub(crate) cluster: u128,
-    pub(crate) shard_count: u32,
+    pub(crate) ranges: ShardRanges,
     pub(crate) begun_ms: u64,
 }
 
@@ -231,7 +236,10 @@ pub(crate) fn exported_chain(chain: RedisBloomShape) -> Bytes {
 
 /// Settings that came from outside, if a cluster of these shards can have such a filter. What
 /// memory they take is found out here, whatever stands in them.
-fn checked(mut settings: FilterSettings, cells: CellCount) -> Result<FilterSettings, CallFailure> {
+fn checked(
+    mut settings: FilterSettings,
+    ranges: ShardRanges,
+) -> Result<FilterSettings, CallFailure> {
     let kind = Kind::from_id(settings.kind);
     if kind.is_none() || settings.shape.kind().ok() != kind {
         let (kind, shape) = (settings.kind, settings.shape);
@@ -239,7 +247,7 @@ fn checked(mut settings: FilterSettings, cells: CellCount) -> Result<FilterSetti
     }
     let FilterSettings { distribution, shape, capacity, .. } = settings;
     settings.memory_bytes = match distribution {
-        Distribution::Partitioned => memory_bytes(&shape, capacity, cells)?,
+        Distribution::Partitioned => memory_bytes(&shape, capacity, ranges.widest())?,
         Distribution::Replicated => copy_bytes(&shape, capacity)?,
     };
     Ok(settings)
@@ -255,17 +263,46 @@ fn decode_settings<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Ca
     decode(bytes).map_err(|error| invalid(format!("settings cannot be read: {error}")))
 }
 
-/// Slices are cut for a number of shards, and cannot be cut anew without the items; what is whole in one fits any.
-fn check_shard_count(got: u32, shape: &SliceShape, cells: CellCount) -> Result<(), CallFailure> {
-    let ours = cells.get();
-    if got == ours || shape.place().is_some() {
+/// Slices that were cut for some shards can be cut again, and not be put together; what is whole in one shard fits any.
+fn check_ranges(
+    got: ShardRanges,
+    shape: &SliceShape,
+    ours: ShardRanges,
+) -> Result<(), CallFailure> {
+    if ours.refine(got) || shape.place().is_some() {
         return Ok(());
     }
     let what = format!(
-        "the copy was made on {got} shards, this cluster has {ours}: it can be loaded only where \
-         the number is the same"
+        "the copy was made on {}, this cluster has {}, and {}",
+        shards_text(got),
+        shards_text(ours),
+        match enough_shards(got, ours) {
+            Some(count) =>
+                format!("must be split as often: umbel cluster split --to {count}, then load it"),
+            None => "no split of these is one of those: load it where they are".to_owned(),
+        }
     );
     Err(PartError::ShapeMismatch { what }.into())
+}
+
+/// How many shards of ours are cut enough for such a copy, if any number is.
+fn enough_shards(got: ShardRanges, ours: ShardRanges) -> Option<u32> {
+    let mut wanted = Some(ours);
+    while let Some(ranges) = wanted {
+        if ranges.refine(got) {
+            return Some(ranges.count());
+        }
+        wanted = ranges.split().filter(|more| more.count() <= SHARD_COUNT_MAX);
+    }
+    None
+}
+
+/// How many shards, and of how many they were split, if they were.
+fn shards_text(ranges: ShardRanges) -> String {
+    match (ranges.count(), ranges.founded()) {
+        (count, founded) if count == founded => format!("{count} shards"),
+        (count, founded) => format!("{count} shards that were {founded}"),
+    }
 }
 
 fn unknown_key(key_id: u64) -> CallFailure {
@@ -328,22 +365,22 @@ mod tests {
             let own = FilterSettings { distribution, ..settings(HashKey::Xxh3 { seed: 3 }) };
             let exported: ExportedSettings = decode_settings(&encode_exported(&own)).unwrap();
             let back = exported.with_key(&MetaState::new()).unwrap();
-            let cells = CellCount::new(4).unwrap();
-            assert_eq!(checked(back, cells).unwrap(), own);
+            let ranges = ShardRanges::new(4, 4).unwrap();
+            assert_eq!(checked(back, ranges).unwrap(), own);
         }
     }
 
     #[test]
     fn hostile_settings_are_refused() {
-        let cells = CellCount::new(1).unwrap();
+        let ranges = ShardRanges::new(1, 1).unwrap();
         let kind = Kind::Classic.id();
         let other_kind = FilterSettings { kind, ..settings(HashKey::Xxh3 { seed: 3 }) };
-        assert!(checked(other_kind, cells).is_err());
+        assert!(checked(other_kind, ranges).is_err());
         let mut huge = settings(HashKey::Xxh3 { seed: 3 });
         let kind = huge.kind;
         huge.shape =
             SliceShape::Blocks { kind, block_count: 1 << 40, block_bits: 512, probe_count: 6 };
-        assert!(checked(huge, cells).is_err());
+        assert!(checked(huge, ranges).is_err());
         for bytes in [&[][..], &[1], &[2; 60], &[0; SETTINGS_BYTES_MAX + 1]] {
             assert!(decode_settings::<FilterSettings>(bytes).is_err());
             assert!(decode_settings::<ExportedSettings>(bytes).is_err());
@@ -355,14 +392,25 @@ mod tests {
     }
 
     #[test]
-    fn shard_counts_must_agree() {
-        let (cells, shape) =
-            (CellCount::new(16).unwrap(), settings(HashKey::Xxh3 { seed: 3 }).shape);
-        assert_eq!(check_shard_count(16, &shape, cells), Ok(()));
+    fn shards_must_be_cut_as_often() {
+        let ranges = |founded, count| ShardRanges::new(founded, count).unwrap();
+        let (ours, shape) = (ranges(8, 12), settings(HashKey::Xxh3 { seed: 3 }).shape);
+        for theirs in [ours, ranges(8, 8), ranges(4, 4), ranges(1, 5)] {
+            assert_eq!(check_ranges(theirs, &shape, ours), Ok(()), "{theirs:?}");
+        }
         let chain = RedisBloomShape::for_rate(10, 0.01).unwrap();
-        assert_eq!(check_shard_count(4, &SliceShape::from(chain), cells), Ok(()));
-        let error = check_shard_count(4, &shape, cells).unwrap_err().to_string();
-        assert!(error.contains("on 4 shards, this cluster has 16"), "{error}");
+        assert_eq!(check_ranges(ranges(3, 3), &SliceShape::from(chain), ours), Ok(()));
+        let refused = |theirs| check_ranges(theirs, &shape, ours).unwrap_err().to_string();
+        let error = refused(ranges(16, 16));
+        let expected = "the copy was made on 16 shards, this cluster has 12 shards that were 8, and must be split as \
+                        often: umbel cluster split --to 16, then load it";
+        assert!(error.contains(expected), "{error}");
+        let error = refused(ranges(3, 3));
+        assert!(error.contains("on 3 shards, this"), "{error}");
+        assert!(
+            error.contains("no split of these is one of those: load it where they are"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -6,16 +6,20 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 use umbel_engine::ShardId;
 use umbel_engine::meta::FilterRecord;
-use umbel_engine::routing::{BatchParts, home_of};
+use umbel_engine::routing::BatchParts;
 use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
 use umbel_filter::{ItemHash, Kind};
 use umbel_step::planted::{self, Planted};
 
+use self::recut::Rest;
 use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel};
 use crate::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use crate::failure::CallFailure;
 use crate::gateway::items::ItemBatch;
 use crate::limits::RETRY_WAIT_MAX;
+
+mod counts;
+mod recut;
 
 /// What is done with a part.
 #[derive(Clone, Copy)]
@@ -32,11 +36,11 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// What a shard is asked for.
+    /// What a shard is asked for, in a part that is cut for this range.
     pub(super) fn request(
         self,
         filter: &LiveFilter,
-        hashes: HashList,
+        (hashes, cut): (HashList, (u64, u64)),
         growth: Option<AllowedGrowth>,
     ) -> ShardRequest {
         let (id, generation) = (filter.id, filter.record.generation);
@@ -45,6 +49,7 @@ impl Operation {
                 id: request.id,
                 acknowledged_below: request.acknowledged_below,
                 digest: hashes.digest(),
+                cut,
                 owner: request.owner,
             })
         };
@@ -218,7 +223,8 @@ impl Coordinator {
     }
 
     /// Asks every shard for its part. A part that meets a catalogue of another age is asked again
-    /// when this node's copy is new; parts that were answered under the same generation are not.
+    /// when this node's copy is new; parts that were answered under the same generation are not, and
+    /// of shards that were split meanwhile only what was not answered is cut anew.
     /// Says at once when a part was answered, under whatever generation.
     async fn ask_parts(
         &self,
@@ -230,16 +236,23 @@ impl Coordinator {
     ) -> Result<Bitmap, CallFailure> {
         let mut rehashed;
         let mut hashes = hashes;
+        // Items that are not answered, once shards were split, and the answers of the others.
+        let (mut rest, mut is_replaced): (Option<Rest>, bool) = (None, false);
         loop {
-            let parts = parts_of(&filter, hashes);
+            let parts = parts_of(&filter, rest.as_ref().map_or(hashes, |rest| &rest.hashes));
             let mut todo: Vec<(ShardId, HashList)> = parts.parts().to_vec();
             let mut answered: Vec<(ShardId, Bitmap)> = Vec::with_capacity(todo.len());
             loop {
-                let tried = self.try_parts(&filter, todo, operation, deadline, &mut answered).await;
+                let what = (hashes, operation);
+                let tried = self.try_parts(&filter, todo, what, deadline, &mut answered).await;
                 *is_begun |= !answered.is_empty();
                 todo = tried?;
                 if todo.is_empty() {
-                    return joined(&parts, answered);
+                    let answers = joined(&parts, answered)?;
+                    return Ok(match rest {
+                        Some(rest) => rest.with(&answers),
+                        None => answers,
+                    });
                 }
                 if Instant::now() >= deadline {
                     let what = format!("filter {name:?} changes all the time");
@@ -249,12 +262,22 @@ impl Coordinator {
                 let newer = self.live_filter(name, deadline).await?;
                 let is_same =
                     newer.id == filter.id && newer.record.generation == filter.record.generation;
-                if !is_same {
+                if is_same && newer.ranges != filter.ranges {
+                    let all = rest.take().unwrap_or_else(|| Rest::all(hashes));
+                    rest = Some(all.without(filter.ranges, &answered));
                     filter = newer;
+                    break;
+                }
+                if !is_same {
+                    (filter, rest) = (newer, None);
+                    is_replaced = true;
                     break;
                 }
                 // The shard has yet to hear of what the meta group decided.
                 tokio::time::sleep(RETRY_WAIT_MAX / 4).await;
+            }
+            if !std::mem::take(&mut is_replaced) {
+                continue;
             }
             // Another filter of the name, or another generation: all is asked anew.
             if let Some(items) = items {
@@ -272,13 +295,21 @@ impl Coordinator {
         &self,
         filter: &LiveFilter,
         todo: Vec<(ShardId, HashList)>,
-        operation: Operation,
+        (whole, operation): (&[ItemHash], Operation),
         deadline: Instant,
         answered: &mut Vec<(ShardId, Bitmap)>,
     ) -> Result<Vec<(ShardId, HashList)>, CallFailure> {
         let ask = |(shard, hashes): (ShardId, HashList)| async move {
-            let request = |growth| operation.request(filter, hashes.clone(), growth);
-            let outcome = self.part_call(filter, shard, request, deadline).await;
+            let cut = filter.cut_of(shard);
+            let request = |growth| operation.request(filter, (hashes.clone(), cut), growth);
+            let outcome = match self.part_call(filter, shard, request, deadline).await {
+                Err(CallFailure::Part(PartError::CutBefore { start, last, .. })) => {
+                    let part = (shard, (start, last));
+                    // Rare, and would have room in the task of every call.
+                    Box::pin(self.ask_as_before(filter, part, (whole, operation), deadline)).await
+                }
+                outcome => outcome,
+            };
             (shard, hashes, outcome)
         };
         // A single item has one part, and most requests are single items: it needs no room for several.
@@ -297,7 +328,8 @@ impl Coordinator {
                 Err(CallFailure::Part(
                     PartError::UnknownSlice { .. }
                     | PartError::StaleGeneration { .. }
-                    | PartError::ForeignHash { .. },
+                    | PartError::ForeignHash { .. }
+                    | PartError::OtherCut { .. },
                 )) => stale.push((shard, hashes)),
                 Err(_)
                     if planted::on(Planted::AckFirstShard)
@@ -383,8 +415,8 @@ pub(super) fn hashed(filter: &LiveFilter, items: &ItemBatch) -> Result<Vec<ItemH
 /// A batch cut by shard, or in one part for a filter that is whole in one.
 fn parts_of(filter: &LiveFilter, hashes: &[ItemHash]) -> BatchParts {
     match filter.record.settings.shape.place() {
-        Some(place) => BatchParts::whole(hashes, home_of(place, filter.cells)),
-        None => BatchParts::cut(hashes, filter.cells),
+        Some(place) => BatchParts::whole(hashes, filter.ranges.shard_of(place)),
+        None => BatchParts::cut(hashes, filter.ranges),
     }
 }
 

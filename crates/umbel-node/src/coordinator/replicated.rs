@@ -236,8 +236,8 @@ impl Coordinator {
         let probe_seed = Some(self.seed().number(Purpose::RateProbes));
         let copies =
             CopiesInfo { own: copy.load(probe_seed).await, all, distinct: copy.estimates() };
-        let LiveFilter { id, record, .. } = filter;
-        Ok(FilterInfo { id, record, slices: Vec::new(), copies: Some(copies) })
+        let LiveFilter { id, record, ranges } = filter;
+        Ok(FilterInfo { id, record, ranges, slices: Vec::new(), copies: Some(copies) })
     }
 
     /// What each node says of its copy, None of those that do not answer.

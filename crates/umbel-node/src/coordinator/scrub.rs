@@ -8,6 +8,7 @@ use umbel_engine::meta::{FilterState, MetaState};
 use umbel_engine::shard::SliceScrubbed;
 use umbel_engine::{FilterId, Generation, ShardId};
 
+use super::catalogue::ranges_of;
 use super::replicated::scrub::ScrubbedPair;
 use crate::calls::{ShardAnswer, ShardRequest};
 use crate::coordinator::Coordinator;
@@ -79,10 +80,9 @@ impl Coordinator {
         self: &Arc<Self>,
         filters: Vec<Wanted>,
     ) -> Result<impl Stream<Item = ScrubbedSlice> + use<>, CallFailure> {
-        let shard_count = self.read_meta(MetaState::shard_count)?;
-        let of_filter = move |filter: Wanted| {
-            (0..shard_count).map(move |shard| (filter.clone(), ShardId(shard)))
-        };
+        let ranges = self.read_meta(ranges_of)??;
+        let of_filter =
+            move |filter: Wanted| ranges.shards().map(move |shard| (filter.clone(), shard));
         let coordinator = Arc::clone(self);
         let compared = stream::iter(filters.into_iter().flat_map(of_filter)).map(move |slice| {
             let coordinator = Arc::clone(&coordinator);

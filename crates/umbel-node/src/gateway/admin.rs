@@ -5,7 +5,8 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use tonic::codegen::BoxStream;
 use tonic::{Request, Response, Status, Streaming};
-use umbel_engine::meta::{MetaCommand, MetaReply};
+use umbel_engine::meta::{MetaCommand, MetaReply, MetaState, VersionRange};
+use umbel_engine::placement::ShardRanges;
 use umbel_engine::{NodeId, ShardId};
 use umbel_proto::v1;
 use umbel_proto::v1::admin_server::{Admin, AdminServer};
@@ -19,6 +20,7 @@ use super::limits::JOIN_TOKEN_LIFETIME_MS_MAX;
 use super::measure::measured;
 use super::status::status_now;
 use crate::coordinator::Coordinator;
+use crate::coordinator::releases::{NodeRelease, newest_common};
 use crate::failure::CallFailure;
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
 use crate::peer::{PEER_PROTOCOL, cluster_bytes};
@@ -45,10 +47,12 @@ impl AdminService {
     fn shard_map_now(&self) -> Result<v1::ShardMapResponse, CallFailure> {
         let leader = |shard| self.coordinator.shard_leader_hint(shard).map_or(0, |node| node.0);
         self.coordinator.read_meta(|state| {
-            let shards = state.shards().map(|(range, record)| v1::ShardRoute {
-                shard: record.shard.0,
+            let ranges = state.shard_map().ranges();
+            let in_order = ranges.into_iter().flat_map(ShardRanges::in_order);
+            let shards = in_order.map(|(shard, range)| v1::ShardRoute {
+                shard: shard.0,
                 range_last: range.last(),
-                leader: leader(record.shard),
+                leader: leader(shard),
             });
             let nodes = state.nodes().filter_map(|(node, record)| {
                 Some(v1::NodeRoute { node: node.0, address: record.address()?.to_owned() })
@@ -84,6 +88,22 @@ fn token_command(
     Ok(MetaCommand::PutJoinToken { digest, expires_ms: *expires_ms, now_ms })
 }
 
+fn node_release(release: NodeRelease) -> v1::NodeRelease {
+    let NodeRelease { node, address, answer } = release;
+    let (node, address) = (node.0, address);
+    match answer {
+        Ok((release, versions)) => v1::NodeRelease {
+            node,
+            address,
+            release,
+            oldest_version: versions.oldest.0,
+            newest_version: versions.newest.0,
+            failure: String::new(),
+        },
+        Err(failure) => v1::NodeRelease { node, address, failure, ..Default::default() },
+    }
+}
+
 #[tonic::async_trait]
 impl Admin for AdminService {
     async fn status(
@@ -106,7 +126,9 @@ impl Admin for AdminService {
     ) -> Result<Response<v1::JoinResponse>, Status> {
         let deadline = self.deadlines.of_meta(request.metadata());
         measured("join", async {
-            let v1::JoinRequest { address, nonce, protocol } = request.into_inner();
+            let request = request.into_inner();
+            let versions = VersionRange::of_wire(request.oldest_version, request.newest_version);
+            let v1::JoinRequest { address, nonce, protocol, .. } = request;
             if protocol != PEER_PROTOCOL {
                 let what = format!(
                     "protocol is {protocol}, but this cluster speaks {PEER_PROTOCOL}: bring both \
@@ -114,6 +136,7 @@ impl Admin for AdminService {
                 );
                 return Err(CallFailure::Invalid { what });
             }
+            self.coordinator.check_release(versions, deadline).await?;
             let command = MetaCommand::AddNode { address, nonce };
             match self.coordinator.meta_propose(command, deadline).await? {
                 MetaReply::Node(node) => {
@@ -185,6 +208,52 @@ impl Admin for AdminService {
             let command = MetaCommand::MoveReplica { shard, from, to };
             self.coordinator.meta_propose(command, deadline).await?;
             Ok(v1::MoveShardResponse {})
+        })
+        .await
+    }
+
+    async fn upgrade(
+        &self,
+        request: Request<v1::UpgradeRequest>,
+    ) -> Result<Response<v1::UpgradeResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("upgrade", async {
+            let releases = match request.into_inner().check {
+                true => self.coordinator.releases(deadline).await?,
+                false => self.coordinator.upgrade(deadline).await?,
+            };
+            let version = self.coordinator.read_meta(MetaState::version)?;
+            Ok(v1::UpgradeResponse {
+                cluster_version: version.0,
+                newest_common: newest_common(&releases).map_or(0, |newest| newest.0),
+                nodes: releases.into_iter().map(node_release).collect(),
+            })
+        })
+        .await
+    }
+
+    async fn set_auto_split(
+        &self,
+        request: Request<v1::SetAutoSplitRequest>,
+    ) -> Result<Response<v1::SetAutoSplitResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("set_auto_split", async {
+            let command = MetaCommand::SetAutoSplit { is_on: request.into_inner().is_on };
+            self.coordinator.meta_propose(command, deadline).await?;
+            Ok(v1::SetAutoSplitResponse {})
+        })
+        .await
+    }
+
+    async fn split_shard(
+        &self,
+        request: Request<v1::SplitShardRequest>,
+    ) -> Result<Response<v1::SplitShardResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("split_shard", async {
+            let shard_count = request.into_inner().shard_count;
+            let (shard, into) = self.coordinator.split_shard(shard_count, deadline).await?;
+            Ok(v1::SplitShardResponse { shard: shard.0, into: into.0 })
         })
         .await
     }

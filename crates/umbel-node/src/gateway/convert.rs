@@ -5,6 +5,7 @@ use tonic::{Code, Status};
 use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterState, FilterVerb, HashKey,
 };
+use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::Bitmap;
 use umbel_engine::{FilterId, OwnerId, RequestId, SessionId, ShardId};
 use umbel_filter::Kind;
@@ -267,7 +268,8 @@ pub(super) fn export_chunk(part: ExportPart) -> v1::ExportChunk {
     let part = match part {
         ExportPart::Head(head) => Part::Header(v1::ExportHeader {
             filter: Some(summary(head.filter, &head.record)),
-            shard_count: head.shard_count,
+            shard_count: head.ranges.count(),
+            shards_founded: head.ranges.founded(),
             settings: head.settings,
             version: VERSION.to_owned(),
             log_indexes: head.log_indexes,
@@ -285,6 +287,12 @@ pub(super) fn export_chunk(part: ExportPart) -> v1::ExportChunk {
     v1::ExportChunk { part: Some(part) }
 }
 
+/// How the shards were cut that a copy was made on; those that say nothing of splits had none.
+pub(super) fn shard_ranges(shard_count: u32, founded: u32) -> Result<ShardRanges, CallFailure> {
+    let founded = if founded == 0 { shard_count } else { founded };
+    ShardRanges::new(founded, shard_count).map_err(|error| invalid(error.to_string()))
+}
+
 /// A part of an import, from a stream that may have broken.
 pub(super) fn import_part(
     caller: &Caller,
@@ -293,9 +301,10 @@ pub(super) fn import_part(
     use v1::import_chunk::Part;
     Ok(match chunk.map_err(|status| broken(&status))?.part {
         Some(Part::Header(v1::ImportHeader { name, exported: Some(exported) })) => {
-            let v1::ExportHeader { shard_count, settings, .. } = exported;
+            let v1::ExportHeader { shard_count, shards_founded, settings, .. } = exported;
+            let ranges = shard_ranges(shard_count, shards_founded)?;
             let name = caller.filter(FilterVerb::Manage, "header.name", name)?;
-            ImportPart::Head(ImportHead { name, shard_count, settings })
+            ImportPart::Head(ImportHead { name, ranges, settings })
         }
         Some(Part::Header(v1::ImportHeader { exported: None, .. })) => {
             return Err(invalid("header.exported is not set".to_owned()));
@@ -316,7 +325,8 @@ pub(super) fn backup_chunk(part: BackupPart) -> v1::BackupChunk {
         BackupPart::Head(head) => Part::Header(v1::BackupHeader {
             format: head.format,
             cluster_id: cluster_text(head.cluster),
-            shard_count: head.shard_count,
+            shard_count: head.ranges.count(),
+            shards_founded: head.ranges.founded(),
             version: VERSION.to_owned(),
             begun_ms: head.begun_ms,
         }),
@@ -341,11 +351,19 @@ pub(super) fn backup_part(
     use v1::backup_chunk::Part;
     Ok(match chunk.map_err(|status| broken(&status))?.part {
         Some(Part::Header(header)) => {
-            let v1::BackupHeader { format, cluster_id, shard_count, version: _, begun_ms } = header;
+            let v1::BackupHeader {
+                format,
+                cluster_id,
+                shard_count,
+                version: _,
+                begun_ms,
+                shards_founded,
+            } = header;
+            let ranges = shard_ranges(shard_count, shards_founded)?;
             let cluster = u128::from_str_radix(&cluster_id, 16).map_err(|_| {
                 invalid("header.cluster_id is no number of 32 hexadecimal digits".to_owned())
             })?;
-            BackupPart::Head(BackupHead { format, cluster, shard_count, begun_ms })
+            BackupPart::Head(BackupHead { format, cluster, ranges, begun_ms })
         }
         Some(Part::Filter(v1::BackupFilter { name, settings })) => {
             BackupPart::Filter(BackupFilter { name, settings })
@@ -498,7 +516,12 @@ mod tests {
         let (name, settings) = ("f".to_owned(), Bytes::from_static(b"settings"));
         let cluster = 0x0123_4567_89ab_cdef_0011_2233_4455_6677;
         let parts = [
-            BackupPart::Head(BackupHead { format: 1, cluster, shard_count: 4, begun_ms: 9 }),
+            BackupPart::Head(BackupHead {
+                format: 1,
+                cluster,
+                ranges: ShardRanges::new(3, 4).unwrap(),
+                begun_ms: 9,
+            }),
             BackupPart::Filter(BackupFilter { name, settings }),
             BackupPart::Frame(frame),
             BackupPart::FilterEnd(end),

@@ -6,7 +6,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tonic::{Request, Response, Status};
 use umbel_engine::NodeId;
-use umbel_engine::meta::{Applicant, MetaCommand, MetaError, MetaReply, MetaState};
+use umbel_engine::meta::{Applicant, MetaCommand, MetaError, MetaReply, MetaState, VersionRange};
 use umbel_proto::v1;
 use umbel_proto::v1::enrolment_client::EnrolmentClient;
 use umbel_proto::v1::enrolment_server::{Enrolment, EnrolmentServer};
@@ -70,6 +70,8 @@ impl EnrolmentService {
         }
         let digest = *blake3::hash(request.secret.as_bytes()).as_bytes();
         self.check_token(&digest, deadline).await?;
+        let versions = VersionRange::of_wire(request.oldest_version, request.newest_version);
+        self.coordinator.check_release(versions, deadline).await?;
         let local = self.coordinator.local()?;
         let Some(signer) = local.net().node_signer() else {
             return match request.is_passed_on {

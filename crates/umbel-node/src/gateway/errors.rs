@@ -112,9 +112,10 @@ fn part_verdict(error: &PartError) -> Verdict {
             ..refused(Code::ResourceExhausted, ErrorCode::FilterFull)
         },
         // Made by nodes, never by clients.
-        PartError::ForeignHash { .. } | PartError::Malformed { .. } => {
-            open(Code::Internal, ErrorCode::Internal)
-        }
+        PartError::ForeignHash { .. }
+        | PartError::OtherCut { .. }
+        | PartError::CutBefore { .. }
+        | PartError::Malformed { .. } => open(Code::Internal, ErrorCode::Internal),
     }
 }
 
@@ -122,12 +123,16 @@ fn meta_verdict(error: &MetaError) -> Verdict {
     match error {
         MetaError::UnknownFilter { .. } => refused(Code::NotFound, ErrorCode::UnknownFilter),
         MetaError::NameTaken { .. } => refused(Code::AlreadyExists, ErrorCode::NameTaken),
-        MetaError::Busy { .. } => later(ErrorCode::FilterBusy, AFTER_BUSY_MS),
+        MetaError::Busy { .. } | MetaError::ShardBusy { .. } => {
+            later(ErrorCode::FilterBusy, AFTER_BUSY_MS)
+        }
         MetaError::UnknownNode { .. } => refused(Code::NotFound, ErrorCode::UnknownNode),
         MetaError::AddressTaken { .. } => refused(Code::AlreadyExists, ErrorCode::BadChange),
-        MetaError::TooFewNodes { .. } | MetaError::BadMove { .. } => {
-            refused(Code::FailedPrecondition, ErrorCode::BadChange)
-        }
+        MetaError::TooFewNodes { .. }
+        | MetaError::BadMove { .. }
+        | MetaError::BadSplit { .. }
+        | MetaError::VersionTooLow { .. }
+        | MetaError::BadVersion { .. } => refused(Code::FailedPrecondition, ErrorCode::BadChange),
         MetaError::Quota { .. } => refused(Code::ResourceExhausted, ErrorCode::Quota),
         MetaError::NotFormed => later(ErrorCode::NotFormed, AFTER_FORMING_MS),
         MetaError::BadJoinToken { .. } => refused(Code::PermissionDenied, ErrorCode::Denied),
@@ -292,6 +297,17 @@ mod tests {
         }
     }
 
+    /// They are for other nodes: a client that sees one has met a bug.
+    #[test]
+    fn what_is_said_of_splits_is_no_answer() {
+        let id = RequestId { session: SessionId(1), sequence: 2 };
+        let other = PartError::OtherCut { shard: ShardId(1), start: 1, last: 2 };
+        for error in [other, PartError::CutBefore { id, start: 1, last: 2 }] {
+            let (code, cause) = (Code::Internal, ErrorCode::Internal);
+            check(&CallFailure::Part(error), code, cause, Applied::Unknown, 0);
+        }
+    }
+
     #[test]
     fn every_refusal_of_the_meta_group_has_its_status() {
         use {Code as C, ErrorCode as E};
@@ -305,6 +321,9 @@ mod tests {
             (MetaError::AddressTaken { address, node }, C::AlreadyExists, E::BadChange, 0),
             (MetaError::TooFewNodes { what: text() }, C::FailedPrecondition, E::BadChange, 0),
             (MetaError::BadMove { what: text() }, C::FailedPrecondition, E::BadChange, 0),
+            (MetaError::BadSplit { what: text() }, C::FailedPrecondition, E::BadChange, 0),
+            (MetaError::ShardBusy { what: text() }, C::Unavailable, E::FilterBusy, 100),
+            (MetaError::BadVersion { what: text() }, C::FailedPrecondition, E::BadChange, 0),
             (MetaError::Quota { what: text() }, C::ResourceExhausted, E::Quota, 0),
             (MetaError::NotFormed, C::Unavailable, E::NotFormed, 1000),
             (MetaError::BadSettings { what }, C::InvalidArgument, E::Invalid, 0),

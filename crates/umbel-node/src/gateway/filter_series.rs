@@ -13,10 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, timeout};
 use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
-use umbel_engine::routing::home_of;
 use umbel_engine::shard::SliceShape;
 use umbel_engine::{FilterId, ShardId};
-use umbel_filter::CellCount;
 
 use crate::calls::RateProbes;
 use crate::coordinator::Coordinator;
@@ -251,17 +249,18 @@ fn largest(state: &MetaState) -> Vec<(FilterId, FilterRecord)> {
 }
 
 /// The shard of a filter that is whole in one; None of others.
-fn home(shape: &SliceShape, shard_count: u32) -> Option<ShardId> {
-    let cells = CellCount::new(shard_count).ok()?;
-    shape.place().map(|place| home_of(place, cells))
+fn home(shape: &SliceShape, state: &MetaState) -> Option<ShardId> {
+    state.shard_map().shard_of(shape.place()?)
 }
 
 /// The slices of a filter in the shards that this node leads; None if there are none.
 async fn slices(local: &Local, id: FilterId, record: &FilterRecord) -> Option<Held> {
     let mut sum = Held { items: Some(0.0), unexplained_ones: Some(0), ..Held::default() };
     let mut loads = Vec::new();
-    let shard_count = local.meta().replica().read_meta(MetaState::shard_count);
-    let home = home(&record.settings.shape, shard_count);
+    let (shard_count, home) = local
+        .meta()
+        .replica()
+        .read_meta(|state| (state.shard_count(), home(&record.settings.shape, state)));
     for shard in local.shards() {
         let is_elsewhere = home.is_some_and(|home| home != shard.shard());
         if is_elsewhere || !shard.group().is_leader() || shard.group().lacks_quorum() {

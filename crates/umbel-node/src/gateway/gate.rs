@@ -238,7 +238,7 @@ mod tests {
     }
 
     /// A call that is added must be thought of here.
-    const NEEDS: [(&str, Need); 48] = [
+    const NEEDS: [(&str, Need); 51] = [
         ("Access/Put", Cluster(Admin)),
         ("Access/Revoke", Cluster(Admin)),
         ("Access/SetQuota", Cluster(Admin)),
@@ -251,6 +251,9 @@ mod tests {
         ("Admin/Drain", Cluster(Admin)),
         ("Admin/Remove", Cluster(Admin)),
         ("Admin/MoveShard", Cluster(Admin)),
+        ("Admin/SplitShard", Cluster(Admin)),
+        ("Admin/SetAutoSplit", Cluster(Admin)),
+        ("Admin/Upgrade", Cluster(Admin)),
         ("Admin/Backup", Cluster(Backup)),
         ("Admin/Restore", Cluster(Backup)),
         ("Admin/Scrub", Cluster(Admin)),

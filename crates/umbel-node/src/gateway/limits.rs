@@ -22,7 +22,8 @@ pub(super) const HEALTH_INTERVAL: Duration = Duration::from_millis(500);
 /// does, so that the client hears why.
 pub(super) const ANSWER_MARGIN_MAX: Duration = Duration::from_millis(50);
 
-/// How long a call over all shards (create, clear, merge) may take whose client names no time.
+/// How long a call over all shards (create, clear, merge) may take whose client names no time; and a piece of a copy that
+/// is read over the Redis protocol, for which a whole filter may have to be passed over.
 pub(super) const LONG_CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 
 /// How long a status table waits for one node or shard.
@@ -46,6 +47,11 @@ pub(super) const ARRIVAL_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
 /// A stream of answers of which nothing was read for this long ends: it holds a copy of a filter, of which
 /// there are few.
 pub(super) const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Bytes of a long answer that a client of the Redis protocol takes in a second, at least, beyond what it takes in
+/// [`UNREAD_TIMEOUT`]: what it has not taken holds memory. The largest answer takes 20 minutes then, and lines that are
+/// slower are rare.
+pub(super) const READING_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
 
 /// How long an export, an import or a reflection may take in all whose client names no time.
 pub(super) const STREAM_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15 * 60);

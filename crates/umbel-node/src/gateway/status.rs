@@ -151,6 +151,10 @@ fn table(state: &MetaState, meta: &GroupView) -> v1::StatusResponse {
         shards: shards.collect(),
         filter_count: state.filters().count() as u64,
         replica_count: state.replica_count(),
+        auto_split: state.auto_split() == Some(true),
+        shards_wanted: state.shards_wanted(),
+        cluster_version: state.version().0,
+        splitting: state.shard_map().splitting().map(|shard| shard.0),
         ..v1::StatusResponse::default()
     }
 }
@@ -204,5 +208,13 @@ mod tests {
         assert_eq!(table.nodes.iter().map(|node| node.replica_count).sum::<u32>(), 8);
         assert_eq!((table.replica_count, table.shards.len()), (2, 4));
         assert_eq!((table.shards[1].range_start, table.shards[3].range_last), (1 << 62, u64::MAX));
+        assert_eq!(table.splitting, None);
+        for shard in (0..4).map(ShardId) {
+            state.apply(4, &MetaCommand::ShardFormed { shard });
+        }
+        state.apply(5, &MetaCommand::SplitShard { shard_count: 5 });
+        assert_eq!(super::table(&state, &meta).splitting, Some(4));
+        state.apply(6, &MetaCommand::ShardFormed { shard: ShardId(4) });
+        assert_eq!(super::table(&state, &meta).splitting, None);
     }
 }

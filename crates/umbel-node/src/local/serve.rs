@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use umbel_engine::meta::MetaCommand;
+use umbel_engine::meta::{MetaCommand, MetaReply};
 use umbel_engine::shard::Bitmap;
 use umbel_engine::{GroupId, NodeId};
 use umbel_step::planted::{self, Planted};
@@ -25,6 +25,9 @@ impl Local {
     pub(crate) async fn serve_meta(&self, request: MetaRequest) -> (MetaAnswer, u64) {
         let outcome = match request {
             MetaRequest::Propose(command) => {
+                if let Some(refused) = self.refuse_unwritable(&command).await {
+                    return (refused, self.meta.applied_index());
+                }
                 self.meta.propose(Command::Meta(command)).await.map(|reply| match reply {
                     Reply::Meta(reply) => MetaAnswer::Reply(reply),
                     Reply::None | Reply::Shard(_) => MetaAnswer::Unknown,
@@ -32,14 +35,32 @@ impl Local {
             }
             MetaRequest::Confirm => self.meta.confirm().await.map(|()| MetaAnswer::Confirmed),
         };
-        let answer = outcome.unwrap_or_else(|error| match error {
+        let answer = outcome.unwrap_or_else(|error| self.unproposed(&error));
+        // What was applied here by now includes the command, or all that the question was about.
+        (answer, self.meta.applied_index())
+    }
+
+    /// What whoever proposes a command that came with a later version than the cluster's is told. This node may know of an older
+    /// version than the leader's, or lead and not have applied all: it asks before it refuses.
+    async fn refuse_unwritable(&self, command: &MetaCommand) -> Option<MetaAnswer> {
+        if planted::on(Planted::WrittenEarly) {
+            return None;
+        }
+        let check = || self.meta.replica().read_meta(|state| state.check_writable(command));
+        check().err()?;
+        if let Err(error) = self.meta.confirm().await {
+            return Some(self.unproposed(&error));
+        }
+        check().err().map(|error| MetaAnswer::Reply(MetaReply::Refused(error)))
+    }
+
+    fn unproposed(&self, error: &ProposeError) -> MetaAnswer {
+        match error {
             ProposeError::NotLeader(leader) => {
                 MetaAnswer::NotLeader(leader.filter(|&leader| leader != self.node))
             }
             ProposeError::Unknown(_) | ProposeError::Stopped(_) => MetaAnswer::Unknown,
-        });
-        // What was applied here by now includes the command, or all that the question was about.
-        (answer, self.meta.applied_index())
+        }
     }
 
     /// Has the meta group's leader, which is another node, take a command; whether it worked shows
@@ -131,7 +152,7 @@ impl Local {
         request: RecallRequest,
     ) -> Result<RecallAnswer, Refusal> {
         match request {
-            RecallRequest::Standings => unreachable!("the door has answered it"),
+            RecallRequest::Standings => unreachable!("peer admission has answered it"),
             RecallRequest::Lost { confirmed } => {
                 let group = self.group(group_id).ok_or_else(|| unknown_group(group_id))?;
                 let stopped = |why| Refusal::new(RefusalReason::Unavailable, why);

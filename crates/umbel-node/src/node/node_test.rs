@@ -193,6 +193,24 @@ async fn three_nodes_answer_alike() {
     futures_util::future::join_all(nodes.into_iter().map(Node::shutdown)).await;
 }
 
+/// What any of them inserted counts at once at all others, whoever leads the item's shard.
+#[tokio::test(flavor = "multi_thread")]
+async fn three_nodes_count_alike() {
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let nodes = start_cluster(&folders).await;
+    let asked: Vec<_> = nodes.iter().map(Node::coordinator).collect();
+    create(&asked[0], "counted", Kind::Cuckoo).await;
+    for (inserting, expected) in asked.iter().zip(1..) {
+        inserting.insert("counted", &items(7..8), None, None, deadline()).await.unwrap();
+        for coordinator in &asked {
+            let copies = coordinator.copies_of_item("counted", &items(7..8), deadline()).await;
+            assert_eq!(copies, Ok(expected));
+        }
+    }
+    drop(asked);
+    futures_util::future::join_all(nodes.into_iter().map(Node::shutdown)).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_comes_again_hears_its_first_answer() {
     let folder = tempfile::tempdir().unwrap();
@@ -320,6 +338,7 @@ impl crate::ports::Observer for Heard {
             }
             Event::Forgotten { .. } => "forgotten",
             Event::DamageFound { .. } => "damage found",
+            Event::EntryUnknown { .. } => "entry unknown",
         };
         self.kinds.lock().unwrap().insert(kind);
     }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use umbel_engine::meta::Distribution;
+use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::SetOperation;
 use umbel_filter::Kind;
 
@@ -11,7 +12,9 @@ use super::replicated_test::{KINDS, create, flush_all, insert, name, present, st
 use super::*;
 use crate::coordinator::ReadLevel;
 use crate::coordinator::catalogue::{Hashing, NewFilter};
-use crate::coordinator::copies::{BackupPart, ExportPart, ExportWish, ImportHead, ImportPart};
+use crate::coordinator::copies::{
+    BackupPart, ExportPart, ExportWish, ImportHead, ImportPart, one_shard,
+};
 use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
 use crate::limits::WHOLE_IMPORTS_MAX;
@@ -27,9 +30,9 @@ pub(super) async fn exported(
     let parts = coordinator.export(&name(filter), ExportWish::default(), deadline()).await.unwrap();
     let imported = |part| match part {
         ExportPart::Head(head) => {
-            assert_eq!(head.shard_count, 1);
+            assert_eq!(head.ranges, one_shard());
             let (name, settings) = (name(to), head.settings);
-            ImportPart::Head(ImportHead { name, shard_count: head.shard_count, settings })
+            ImportPart::Head(ImportHead { name, ranges: head.ranges, settings })
         }
         ExportPart::Frame(frame) => ImportPart::Frame(frame),
         ExportPart::Change(..) => panic!("nothing was known"),
@@ -140,7 +143,7 @@ async fn a_damaged_import_leaves_nothing() {
     incomplete.remove(1);
     let mut on_shards = good.clone();
     let ImportPart::Head(head) = &mut on_shards[0] else { panic!("the head comes first") };
-    head.shard_count = 4;
+    head.ranges = ShardRanges::new(4, 4).unwrap();
     let cut = good[..2].to_vec();
     for (parts, says) in [
         (damaged, "frame 0: "),

@@ -399,7 +399,7 @@ async fn what_no_partner_would_ask_is_refused_and_counted() {
     assert!(matches!(parts.last(), Some(v1::exchange_part::Part::End(_))), "{parts:?}");
     assert!(nodes[0].copy(id) == before.0);
     let report = nodes[0].local.copies();
-    // A foreign cluster is refused at the door, before anybody counts.
+    // A foreign cluster is not admitted, before anybody counts.
     assert_eq!(report.refused_count(), before.1 + 4 + 2);
     assert_eq!(report.get(id).unwrap().load(None).await.refused_count, 2);
     drop(asked);

@@ -32,15 +32,18 @@ const MAP_PAUSE: Duration = Duration::from_millis(100);
 /// forget a replica, that has long been given back to it.
 pub(super) async fn follow(local: Arc<Local>, coordinator: Arc<Coordinator>) {
     let mut applied = local.meta().replica().applied_index();
+    let mut begun = local.storage().begun_count();
     let mut followed = None;
     loop {
         applied.borrow_and_update();
+        begun.borrow_and_update();
         // Most entries open a client's session and leave the map as it is.
         let epoch =
             local.meta().replica().read_meta(|state| state.is_formed().then(|| state.epoch()));
         if epoch.is_some() && epoch != followed {
+            let kept = local.storage().groups();
             match coordinator.meta_refresh(Instant::now() + MAP_TIMEOUT).await {
-                Ok(()) => followed = local.follow_shard_map().await,
+                Ok(()) => followed = local.follow_shard_map(&kept).await,
                 Err(error) => {
                     tracing::info!(%error, "the newest shard map is not known yet");
                     tokio::time::sleep(MAP_PAUSE).await;
@@ -48,8 +51,14 @@ pub(super) async fn follow(local: Arc<Local>, coordinator: Arc<Coordinator>) {
                 }
             }
         }
-        if applied.changed().await.is_err() {
-            return;
+        tokio::select! {
+            changed = applied.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+            // A shard was split off here, and can start.
+            Ok(()) = begun.changed() => followed = None,
         }
     }
 }

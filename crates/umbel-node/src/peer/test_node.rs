@@ -106,6 +106,7 @@ impl CallHandler for EchoHandler {
             cluster_id: self.identity.map(|us| cluster_bytes(us.cluster)).unwrap_or_default(),
             node: self.identity.map_or(0, |us| us.node.0),
             is_formed: self.identity.is_some(),
+            ..Default::default()
         }
     }
 }

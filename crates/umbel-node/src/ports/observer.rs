@@ -104,6 +104,11 @@ pub enum Event<'a> {
         /// Makes a digest of the state after it; for shards the whole state, request ids included.
         digest: &'a dyn Fn() -> u64,
     },
+    /// The meta group's log has an entry that the node's release does not know: the node stops.
+    EntryUnknown {
+        /// Its name.
+        entry: EntryId,
+    },
     /// A snapshot was written.
     SnapshotBuilt {
         /// Whose.

@@ -121,8 +121,7 @@ impl Group {
         let replica = Arc::new(replica);
         let observer = storage.observer().cloned();
         log.observe_opened(node);
-        let opened =
-            StateMachine::open(Arc::clone(&replica), storage.snapshots(id), observer.clone()).await;
+        let opened = StateMachine::open(Arc::clone(&replica), storage.clone()).await;
         let opened = match opened {
             Ok(_) if replica.first_unapplied() < log.first_index() => {
                 Err(storage.snapshots(id).missing(log.first_index()))

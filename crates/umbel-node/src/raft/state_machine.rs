@@ -6,15 +6,17 @@ use std::sync::{Arc, RwLock};
 use bytes::{Bytes, BytesMut};
 use openraft::entry::RaftPayload;
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
+use openraft::vote::leader_id_adv::LeaderId;
 use openraft::{EntryPayload, OptionalSend};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio_stream::{Stream, StreamExt};
-use umbel_engine::meta::MetaState;
+use umbel_engine::limits::SNAPSHOT_FRAME_BYTES_CUT;
+use umbel_engine::meta::{ClusterVersion, MetaCommand, MetaState, VersionRange};
 use umbel_engine::shard::{
     ShardCommand, ShardSnapshot, ShardSnapshotHead, ShardState, SnapshotLoader,
 };
-use umbel_engine::{FilterId, GroupId, ShardId};
+use umbel_engine::{FilterId, GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
 use umbel_step::planted::{self, Planted};
 
@@ -22,11 +24,15 @@ use super::encoding::{ENCODED_BYTES_MAX, decode, encode};
 use super::types::{Command, Entry, LogId, Reply, SnapshotMeta, StoredMembership, Types, entry_id};
 use crate::ports::Observer;
 use crate::ports::observer::{Event, Payload};
-use crate::storage::{SnapshotFile, SnapshotStore};
+use crate::storage::{SnapshotFile, SnapshotStore, SnapshotWriter, Storage};
 
 /// What one node has of a group, shared by the log that changes it and the readers.
 pub(crate) struct Replica {
     group: GroupId,
+    /// The range that a shard began with; that of the state may be the first part of it.
+    first_range: HashRange,
+    /// Versions of clusters that this node can run.
+    versions: VersionRange,
     inner: RwLock<Inner>,
     applied_index: watch::Sender<u64>,
 }
@@ -46,29 +52,45 @@ pub(crate) enum GroupState {
 /// First record of a snapshot's body.
 #[derive(Serialize, Deserialize)]
 enum Head {
+    /// Of a cluster of version 1.
     Meta(Box<MetaState>),
     Shard(Box<ShardSnapshotHead>),
+    /// Of a cluster of any later one: the state is encoded as that version has it, so that whoever cannot read it
+    /// reads why.
+    MetaAt(ClusterVersion, Vec<u8>),
 }
 
-/// A copy of the state, from which a snapshot is written while the state moves on.
+impl Head {
+    fn of_meta(state: &MetaState) -> Self {
+        match state.version() {
+            ClusterVersion::FIRST => Self::Meta(Box::new(state.clone())),
+            version => Self::MetaAt(version, encode(state).to_vec()),
+        }
+    }
+}
+
+/// The state at one moment, from which a snapshot is written while the state moves on.
 enum Copied {
     Meta(Box<MetaState>),
     Shard(Box<ShardSnapshot>),
 }
 
 impl Replica {
-    pub(crate) fn meta() -> Self {
-        Self::new(GroupId::META, GroupState::Meta(Box::default()))
+    pub(crate) fn meta(versions: VersionRange) -> Self {
+        let state = GroupState::Meta(Box::default());
+        Self { versions, ..Self::new(GroupId::META, HashRange::WHOLE, state) }
     }
 
-    pub(crate) fn shard(shard: ShardId, range: HashRange) -> Self {
-        let state = ShardState::new(shard, range);
-        Self::new(GroupId::of_shard(shard), GroupState::Shard(Box::new(state)))
+    /// Of a shard that began with this range.
+    pub(crate) fn shard(shard: ShardId, first_range: HashRange) -> Self {
+        let state = ShardState::new(shard, first_range);
+        Self::new(GroupId::of_shard(shard), first_range, GroupState::Shard(Box::new(state)))
     }
 
-    fn new(group: GroupId, state: GroupState) -> Self {
+    fn new(group: GroupId, first_range: HashRange, state: GroupState) -> Self {
         let inner = Inner { applied: None, membership: StoredMembership::default(), state };
-        Self { group, inner: RwLock::new(inner), applied_index: watch::Sender::new(0) }
+        let (inner, applied_index) = (RwLock::new(inner), watch::Sender::new(0));
+        Self { group, first_range, versions: VersionRange::OWN, inner, applied_index }
     }
 
     /// The index of the last applied entry, and its changes.
@@ -160,12 +182,14 @@ impl Replica {
     /// A number that stands for the whole state. Reads everything.
     fn digest(&self) -> u64 {
         match &self.read().state {
-            GroupState::Meta(state) => xxhash_rust::xxh3::xxh3_64(&encode(state)),
+            GroupState::Meta(state) => {
+                xxhash_rust::xxh3::xxh3_64(&encode(&(state.version(), state)))
+            }
             GroupState::Shard(state) => state.digest(),
         }
     }
 
-    /// A consistent copy of the state, with what it is a copy of.
+    /// The state at one moment, with what it is a state of.
     fn copy(&self) -> (SnapshotMeta, Copied) {
         let inner = self.read();
         let meta =
@@ -183,8 +207,15 @@ impl Replica {
         let head = records.next().await?.ok_or_else(|| invalid("an empty snapshot"))?;
         let state = match decode(&head).map_err(invalid)? {
             Head::Meta(state) => GroupState::Meta(state),
+            Head::MetaAt(version, _) if version > self.versions.newest => {
+                return Err(unknown_version(version, self.versions));
+            }
+            Head::MetaAt(version, state) => {
+                let state: MetaState = decode(&state).map_err(invalid)?;
+                GroupState::Meta(Box::new(state.at_version(version)))
+            }
             Head::Shard(head) => {
-                let (shard, range) = self.read_shard(|state| (state.shard(), state.range()));
+                let (shard, range) = (self.read_shard(ShardState::shard), self.first_range);
                 let mut loader = SnapshotLoader::new(shard, range, *head).map_err(invalid)?;
                 while let Some(frame) = records.next().await? {
                     loader.push(&frame).map_err(invalid)?;
@@ -239,6 +270,12 @@ impl Records<'_> {
     }
 }
 
+fn unknown_version(needed: ClusterVersion, versions: VersionRange) -> io::Error {
+    io::Error::other(format!(
+        "the cluster is at {needed}, and this release runs clusters of {versions}: start a release that runs that"
+    ))
+}
+
 fn invalid(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, cause)
 }
@@ -247,23 +284,58 @@ fn invalid(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Er
 #[derive(Clone)]
 pub(crate) struct StateMachine {
     replica: Arc<Replica>,
+    storage: Storage,
     snapshots: SnapshotStore,
     observer: Option<Arc<dyn Observer>>,
 }
 
 impl StateMachine {
     /// A state machine that begins with the newest snapshot on disk, if there is one.
-    pub(crate) async fn open(
-        replica: Arc<Replica>,
-        snapshots: SnapshotStore,
-        observer: Option<Arc<dyn Observer>>,
-    ) -> io::Result<Self> {
-        let machine = Self { replica, snapshots, observer };
+    pub(crate) async fn open(replica: Arc<Replica>, storage: Storage) -> io::Result<Self> {
+        let (snapshots, observer) = (storage.snapshots(replica.group), storage.observer().cloned());
+        let machine = Self { replica, storage, snapshots, observer };
         if let Some(file) = machine.snapshots.latest().await? {
             machine.replica.load(&file).await?;
             machine.observe_loaded(file.meta());
         }
         Ok(machine)
+    }
+
+    /// Puts the shard that a command is about to cut off on this node's disk, where its group finds it. Before
+    /// the command is applied: no snapshot of the shard that is cut may say that it was, while the other half is nowhere.
+    async fn begin_upper_half(&self, command: &ShardCommand) -> io::Result<()> {
+        let ShardCommand::Split { into, .. } = *command else { return Ok(()) };
+        // A command that is refused changes nothing.
+        let upper = self.replica.read_shard(|state| state.upper_half(command));
+        let Ok(Some(upper)) = upper else { return Ok(()) };
+        // As if the members of this group had formed it, and then come so far.
+        let (leader_id, index) = (LeaderId { term: 0, node_id: NodeId(0) }, 0);
+        let first = LogId { leader_id, index };
+        let members = self.replica.read().membership.membership().clone();
+        let last_membership = StoredMembership::new(Some(first), members);
+        let meta = SnapshotMeta { last_log_id: Some(first), last_membership };
+        let snapshot = upper.snapshot();
+        let group = GroupId::of_shard(into);
+        self.storage
+            .begin_group(group, meta, async |writer| write_shard(writer, snapshot).await)
+            .await
+    }
+
+    /// Stops at an entry that came with a later version than this node can run: what it asks for is not known here.
+    fn check_version(&self, entry: &Entry) -> io::Result<()> {
+        let EntryPayload::Normal(Command::Meta(command)) = &entry.payload else { return Ok(()) };
+        // A raise may have been refused.
+        let needed = match command {
+            MetaCommand::RaiseVersion { .. } => self.replica.read_meta(MetaState::version),
+            command => command.since(),
+        };
+        if needed <= self.replica.versions.newest {
+            return Ok(());
+        }
+        if let Some(observer) = &self.observer {
+            observer.observe(&Event::EntryUnknown { entry: entry_id(entry.log_id) });
+        }
+        Err(unknown_version(needed, self.replica.versions))
     }
 
     fn observe_loaded(&self, meta: &SnapshotMeta) {
@@ -308,16 +380,11 @@ impl RaftSnapshotBuilder<Types> for StateMachine {
     ) -> io::Result<openraft::type_config::alias::SnapshotOf<Types, SnapshotFile>> {
         let (meta, copied) = self.replica.copy();
         let mut writer = self.snapshots.writer(meta).await?;
-        let head = match &copied {
-            Copied::Meta(state) => encode(&Head::Meta(state.clone())),
-            Copied::Shard(snapshot) => encode(&Head::Shard(Box::new(snapshot.head()))),
-        };
-        writer.write(record(&head)?).await?;
-        if let Copied::Shard(snapshot) = &copied {
-            for frame in snapshot.frames() {
-                writer.write(record(&frame.map_err(io::Error::other)?)?).await?;
-                tokio::task::yield_now().await;
+        match copied {
+            Copied::Meta(state) => {
+                writer.write(record(&encode(&Head::of_meta(&state)))?).await?;
             }
+            Copied::Shard(snapshot) => write_shard(&mut writer, *snapshot).await?,
         }
         let file = writer.finish().await?;
         if let Some(observer) = &self.observer {
@@ -326,6 +393,19 @@ impl RaftSnapshotBuilder<Types> for StateMachine {
         }
         Ok(openraft::storage::Snapshot { meta: file.meta().clone(), snapshot: file })
     }
+}
+
+/// Writes slice by slice, and lets go of each: until then whoever changes it copies it.
+async fn write_shard(writer: &mut SnapshotWriter, mut snapshot: ShardSnapshot) -> io::Result<()> {
+    let head = encode(&Head::Shard(Box::new(snapshot.head())));
+    writer.write(record(&head)?).await?;
+    while let Some(slice) = snapshot.take_slice() {
+        for frame in slice.frames(SNAPSHOT_FRAME_BYTES_CUT).map_err(io::Error::other)? {
+            writer.write(record(&frame.map_err(io::Error::other)?)?).await?;
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(())
 }
 
 fn record(bytes: &[u8]) -> io::Result<Bytes> {
@@ -357,7 +437,11 @@ impl RaftStateMachine<Types> for StateMachine {
             {
                 command.forget_request_ids();
             }
+            if let EntryPayload::Normal(Command::Shard(command)) = &entry.payload {
+                self.begin_upper_half(command).await?;
+            }
             let reply = self.replica.apply(&entry);
+            self.check_version(&entry)?;
             self.observe_applied(&entry, &reply);
             self.replica.applied_index.send_replace(entry.log_id.index);
             if let Some(responder) = responder {

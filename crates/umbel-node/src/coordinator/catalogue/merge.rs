@@ -7,7 +7,7 @@ use umbel_engine::shard::{PartError, RequestStamp, SetOperation, ShardCommand};
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::Kind;
 
-use super::SHARD_CALLS_MAX;
+use super::{SHARD_CALLS_MAX, ranges_of};
 use crate::calls::{ShardAnswer, ShardRequest};
 use crate::coordinator::items::graver;
 use crate::coordinator::replicated::of_copy;
@@ -30,6 +30,7 @@ impl Coordinator {
     ) -> Result<u64, CallFailure> {
         check_sources(target, sources, operation)?;
         self.meta_refresh(deadline).await?;
+        self.wait_unsplit(deadline).await?;
         let into = self.live_filter(target.as_str(), deadline).await?;
         if operation == SetOperation::Intersection {
             check_bits(&into.record)?;
@@ -59,9 +60,19 @@ impl Coordinator {
             operation,
         };
         let request = |_| ShardRequest::Command(command.clone());
-        let answers = self.ask_every_shard(into.cells, request, deadline).await;
-        let answers = answers.into_iter().map(|(_, answer)| answer);
-        new_count_of(answers.collect(), "merging again does no harm")
+        let (mut ranges, mut new_count) = (into.ranges, 0_u64);
+        loop {
+            let answers = self.ask_every_shard(ranges, request, deadline).await;
+            let answers = answers.into_iter().map(|(_, answer)| answer);
+            let newly_set = new_count_of(answers.collect(), "merging again does no harm")?;
+            new_count = new_count.saturating_add(newly_set);
+            if self.are_still_cut(ranges, deadline).await? {
+                return Ok(new_count);
+            }
+            // What was cut off before its shard was asked has not merged.
+            self.wait_unsplit(deadline).await?;
+            ranges = self.read_meta(ranges_of)??;
+        }
     }
 
     /// Adds what filters count to another one, shard by shard.
@@ -77,26 +88,34 @@ impl Coordinator {
             id: request.id,
             acknowledged_below: request.acknowledged_below,
             digest: 0,
+            cut: into.cut_of(ShardId(0)),
             owner: request.owner,
         });
         let sources = &sources;
         let ask = |shard| async move {
+            let request = request.map(|stamp| RequestStamp { cut: into.cut_of(shard), ..stamp });
             let sum = |growth| {
                 let sources = sources.clone();
                 ShardRequest::Sum { target, sources, request, growth }
             };
             self.part_call(into, shard, sum, deadline).await
         };
-        let shards = stream::iter((0..into.cells.get()).map(ShardId));
+        let shards = stream::iter(into.ranges.shards());
         let answers: Vec<_> = shards.map(ask).buffered(SHARD_CALLS_MAX).collect().await;
-        new_count_of(answers, "the same request, sent again, adds up in the others alone")
+        let again = "the same request, sent again, adds up in the others alone";
+        let new_count = new_count_of(answers, again)?;
+        if self.are_still_cut(into.ranges, deadline).await? {
+            return Ok(new_count);
+        }
+        let what = format!("shards were split meanwhile, and {again}");
+        Err(CallFailure::OutcomeUnknown { what })
     }
 
     /// Refuses a filter of which a shard has every position set: it says nothing of what others have.
     async fn refuse_full(&self, filter: &LiveFilter, deadline: Instant) -> Result<(), CallFailure> {
         let (id, generation) = (filter.id, filter.record.generation);
         let request = |_| ShardRequest::Describe { filter: id, generation };
-        for (shard, answer) in self.ask_every_shard(filter.cells, request, deadline).await {
+        for (shard, answer) in self.ask_every_shard(filter.ranges, request, deadline).await {
             let load = match answer? {
                 ShardAnswer::Slice(load) => load,
                 other => return Err(unexpected(&other)),

@@ -8,6 +8,7 @@ use umbel_filter::sizing::{self, Estimate, SizingError};
 use super::merge::{check_mergeable, check_ored};
 use crate::calls::{ShardAnswer, ShardRequest};
 use crate::coordinator::replicated::of_copy;
+use crate::coordinator::splits::split_meanwhile;
 use crate::coordinator::{Coordinator, LiveFilter, unexpected};
 use crate::failure::CallFailure;
 use crate::limits::COUNTED_WORDS_MAX;
@@ -52,6 +53,7 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<Overlap, CallFailure> {
         self.meta_refresh(deadline).await?;
+        self.wait_unsplit(deadline).await?;
         let one = self.live_filter(ours.as_str(), deadline).await?;
         let other = self.live_filter(theirs.as_str(), deadline).await?;
         check_ored(&one.record)?;
@@ -65,13 +67,16 @@ impl Coordinator {
         let (ours, theirs) = (named(&one), named(&other));
         let request = |_| ShardRequest::Overlap { ours, theirs };
         let mut sum = OverlapCount::default();
-        for (_, answer) in self.ask_every_shard(one.cells, request, deadline).await {
+        for (_, answer) in self.ask_every_shard(one.ranges, request, deadline).await {
             match answer? {
                 ShardAnswer::Overlap(count) => sum.add(&count),
                 other => return Err(unexpected(&other)),
             }
         }
-        Ok(Overlap::of(&sum, probe_count))
+        match self.are_still_cut(one.ranges, deadline).await? {
+            true => Ok(Overlap::of(&sum, probe_count)),
+            false => Err(split_meanwhile()),
+        }
     }
 
     async fn overlap_of_copies(

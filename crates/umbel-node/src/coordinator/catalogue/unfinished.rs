@@ -54,11 +54,11 @@ impl Coordinator {
             let record = state.filter(filter)?;
             let (generation, part) = Part::of(record)?;
             let request = ShardRequest::Describe { filter, generation };
-            Some((state.shard_count(), request, part))
+            Some((state.shard_map().ranges()?, request, part))
         });
-        let Ok(Some((shard_count, request, part))) = wanted else { return Vec::new() };
-        let ask = |shard: u32| self.ask_late(ShardId(shard), request.clone(), part, deadline);
-        let answers = stream::iter((0..shard_count).map(ask)).buffered(SHARD_CALLS_MAX);
+        let Ok(Some((ranges, request, part))) = wanted else { return Vec::new() };
+        let ask = |shard| self.ask_late(shard, request.clone(), part, deadline);
+        let answers = stream::iter(ranges.shards().map(ask)).buffered(SHARD_CALLS_MAX);
         answers.filter_map(std::future::ready).collect().await
     }
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt as _;
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
 use umbel_engine::meta::{FilterName, PrincipalName};
 
 use super::outgoing::{ExportWish, unknown_change};
-use super::{ExportPart, ImportHead, ImportPart};
+use super::{ExportPart, ImportHead, ImportPart, one_shard};
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 use crate::ports::Purpose;
@@ -31,7 +32,7 @@ impl Coordinator {
             Ok(match part? {
                 ExportPart::Head(head) => ImportPart::Head(ImportHead {
                     name: new_name.clone(),
-                    shard_count: head.shard_count,
+                    ranges: head.ranges,
                     settings: head.settings,
                 }),
                 ExportPart::Frame(frame) => ImportPart::Frame(frame),
@@ -57,14 +58,59 @@ impl Coordinator {
         owner: Option<PrincipalName>,
         deadline: Instant,
     ) -> Result<(), CallFailure> {
-        let beside = format!("copying-{:016x}", self.seed().number(Purpose::Snapshot));
-        let beside = FilterName::new(beside);
-        let beside = beside.map_err(|error| CallFailure::Invalid { what: error.to_string() })?;
+        let beside = self.name_beside()?;
         self.copy_filter(name, &beside, owner, deadline).await?;
-        let renamed = self.rename(&beside, new_name, true, deadline).await;
+        self.put_over(&beside, new_name, deadline).await
+    }
+
+    /// Makes a filter of one shard of the parts of an import behind its head, with a time at which it goes. If it replaces
+    /// another one, that answers until it does.
+    ///
+    /// # Errors
+    /// As of [`import`](Self::import); no part of it is left then, and the filter that has the name stays.
+    pub(crate) async fn import_whole(
+        self: &Arc<Self>,
+        (name, replaces): (&FilterName, bool),
+        settings: Bytes,
+        parts: Vec<ImportPart>,
+        (owner, expires_at_ms): (Option<PrincipalName>, Option<u64>),
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let made = if replaces { self.name_beside()? } else { name.clone() };
+        let head = ImportHead { name: made.clone(), ranges: one_shard(), settings };
+        let parts = [ImportPart::Head(head)].into_iter().chain(parts).map(Ok);
+        self.import(stream::iter(parts), owner).await?;
+        if expires_at_ms.is_some() {
+            let timed = self.expire(&made, expires_at_ms, deadline).await;
+            if timed.is_err() {
+                // What the caller hears is why it has no time.
+                let _ = self.drop_filter(&made, None, deadline).await;
+                return timed;
+            }
+        }
+        match replaces {
+            true => self.put_over(&made, name, deadline).await,
+            false => Ok(()),
+        }
+    }
+
+    /// A name that no other filter has, for one that is to take the place of another one.
+    fn name_beside(&self) -> Result<FilterName, CallFailure> {
+        let name = format!("copying-{:016x}", self.seed().number(Purpose::Snapshot));
+        FilterName::new(name).map_err(|error| CallFailure::Invalid { what: error.to_string() })
+    }
+
+    /// Gives a filter its name, in place of the one that has it.
+    async fn put_over(
+        self: &Arc<Self>,
+        beside: &FilterName,
+        name: &FilterName,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let renamed = self.rename(beside, name, true, deadline).await;
         if renamed.is_err() {
             // Nobody else knows its name. What the caller hears is why it was not renamed.
-            let _ = self.drop_filter(&beside, None, deadline).await;
+            let _ = self.drop_filter(beside, None, deadline).await;
         }
         renamed.map(drop)
     }

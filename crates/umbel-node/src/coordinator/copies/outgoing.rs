@@ -6,9 +6,10 @@ use std::sync::Arc;
 use futures_util::{Stream, stream};
 use tokio::time::Instant;
 use umbel_engine::meta::{FilterName, FilterState};
+use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::PartError;
 use umbel_engine::{FilterId, Generation, ShardId};
-use umbel_filter::{CellCount, Kind};
+use umbel_filter::Kind;
 use umbel_step::planted::{self, Planted};
 
 use super::snapshot::{SliceExport, Snapshot};
@@ -18,7 +19,8 @@ use super::{
     ExportPart, FrameSum, encode_exported, step_deadline,
 };
 use crate::calls::{ShardAnswer, ShardRequest};
-use crate::coordinator::catalogue::cells_of;
+use crate::coordinator::catalogue::ranges_of;
+use crate::coordinator::splits::split_meanwhile;
 use crate::coordinator::{Coordinator, LiveFilter, unexpected};
 use crate::export_change::{ExportedFrame, FrameDigests, Known};
 use crate::failure::CallFailure;
@@ -39,13 +41,13 @@ impl Coordinator {
     ) -> Result<ExportParts, CallFailure> {
         // An old copy of the catalogue may name a generation that is gone.
         self.meta_refresh(deadline).await?;
+        self.wait_unsplit(deadline).await?;
         let filter = self.live_filter(name.as_str(), deadline).await?;
         let (filter, frames) = FilterFrames::begin(self, filter, wish, deadline).await?;
-        let LiveFilter { id, record, cells } = filter;
+        let LiveFilter { id, record, ranges } = filter;
         let settings = encode_exported(&record.settings);
         let log_indexes = frames.snapshot.as_ref().map_or_else(Vec::new, Snapshot::log_indexes);
-        let head =
-            ExportHead { filter: id, record, shard_count: cells.get(), settings, log_indexes };
+        let head = ExportHead { filter: id, record, ranges, settings, log_indexes };
         Ok(ExportParts { head: Some(Box::new(head)), frames, is_ended: false })
     }
 
@@ -60,21 +62,22 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<BackupParts, CallFailure> {
         self.meta_refresh(deadline).await?;
-        let (cells, mut filters) = self.read_meta(|state| {
+        self.wait_unsplit(deadline).await?;
+        let (ranges, mut filters) = self.read_meta(|state| {
             let live = state.filters().filter(|(_, record)| record.state == FilterState::Live);
             let filters: Vec<_> = live.map(|(id, record)| (record.name.clone(), id)).collect();
-            (cells_of(state), filters)
-        })?;
+            ranges_of(state).map(|ranges| (ranges, filters))
+        })??;
         filters.sort_unstable();
         let head = BackupHead {
             format: BACKUP_FORMAT,
             cluster: self.cluster_id(),
-            shard_count: cells?.get(),
+            ranges,
             begun_ms: self.seed().wall_ms(),
         };
         let coordinator = Arc::clone(self);
         let (filters, step) = (filters.into(), BackupStep::Head(head));
-        Ok(BackupParts { coordinator, is_snapshot, filters, step, filter_count: 0 })
+        Ok(BackupParts { coordinator, is_snapshot, ranges, filters, step, filter_count: 0 })
     }
 }
 
@@ -152,6 +155,8 @@ impl ExportParts {
 pub(crate) struct BackupParts {
     coordinator: Arc<Coordinator>,
     is_snapshot: bool,
+    /// How the shards were cut when it began.
+    ranges: ShardRanges,
     /// Filters that are yet to be copied, and their names when the backup began: one that has another name since is
     /// copied under the one that it had.
     filters: VecDeque<(FilterName, FilterId)>,
@@ -235,6 +240,9 @@ impl BackupParts {
         if filter.id != id {
             return Err(CallFailure::Changed { name: name.into() });
         }
+        if !filter.record.is_replicated() && filter.ranges != self.ranges {
+            return Err(split_meanwhile());
+        }
         let wish = ExportWish { known: None, is_snapshot: self.is_snapshot };
         let (filter, mut frames) =
             FilterFrames::begin(&self.coordinator, filter, wish, deadline).await?;
@@ -260,14 +268,16 @@ struct FilterFrames {
     coordinator: Arc<Coordinator>,
     filter: FilterId,
     generation: Generation,
-    cells: CellCount,
+    /// Shards whose slices are to come, in the order of their ranges; the first is being copied.
+    shards: VecDeque<ShardId>,
     /// Frames of this node's copy, if the filter is replicated, and what whoever asked has of them: they count
     /// as those of one shard.
     copy: Option<(CopyFrames, Known)>,
     /// What whoever asked has of frames that are written as words, if that is asked for.
     known: Option<KnownFrames>,
-    /// The shard whose slice is being copied.
-    shard: ShardId,
+    /// How the shards are cut, to be looked at when the last slice was copied: one that is cut while others are
+    /// copied gives its lower half alone.
+    looked_at: Option<ShardRanges>,
     /// Copies of all slices, if they are of one moment.
     snapshot: Option<Snapshot>,
     /// The copy of that slice, once there is one.
@@ -299,18 +309,24 @@ impl FilterFrames {
         let is_snapshot = is_snapshot && !planted::on(Planted::SnapshotUnsettled);
         let snapshot = if is_snapshot && copy.is_none() {
             let slices = (filter.id, filter.record.generation);
-            Some(coordinator.snapshot(slices, filter.cells, known.as_ref(), deadline).await?)
+            let ranges = filter.ranges;
+            let snapshot = coordinator.snapshot(slices, ranges, known.as_ref(), deadline).await?;
+            if !coordinator.are_still_cut(ranges, deadline).await? {
+                return Err(split_meanwhile());
+            }
+            Some(snapshot)
         } else {
             None
         };
+        let copy_is_none = copy.is_none();
         let frames = Self {
             coordinator: Arc::clone(coordinator),
             filter: filter.id,
             generation: filter.record.generation,
-            cells: filter.cells,
+            shards: filter.ranges.in_order().map(|(shard, _)| shard).collect(),
             copy,
             known,
-            shard: ShardId(0),
+            looked_at: (copy_is_none && snapshot.is_none()).then_some(filter.ranges),
             snapshot,
             export: None,
             waiting: VecDeque::new(),
@@ -334,27 +350,36 @@ impl FilterFrames {
         self.fill().await?;
         let Some(frame) = self.waiting.pop_front() else { return Ok(None) };
         self.sum.add(frame.sent());
-        Ok(Some((self.shard, frame)))
+        let Some(&shard) = self.shards.front() else { return Ok(None) };
+        Ok(Some((shard, frame)))
     }
 
     /// Fetches frames until one waits, or none is left.
     async fn fill(&mut self) -> Result<(), CallFailure> {
         while self.waiting.is_empty() {
             if self.is_shard_done {
-                self.shard.0 += 1;
+                self.shards.pop_front();
                 self.export = None;
                 self.is_shard_done = false;
             }
-            if self.shard.0 >= self.cells.get() {
-                return Ok(());
-            }
-            self.fetch().await?;
+            let Some(&shard) = self.shards.front() else { return self.look().await };
+            self.fetch(shard).await?;
         }
         Ok(())
     }
 
+    /// Refuses what was copied while a shard was split.
+    async fn look(&mut self) -> Result<(), CallFailure> {
+        match self.looked_at.take() {
+            Some(ranges) if !self.coordinator.are_still_cut(ranges, step_deadline()).await? => {
+                Err(split_meanwhile())
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// One step with the node that copies the slice.
-    async fn fetch(&mut self) -> Result<(), CallFailure> {
+    async fn fetch(&mut self, shard: ShardId) -> Result<(), CallFailure> {
         if let Some((frames, known)) = &mut self.copy {
             match frames.recv().await {
                 Some(frame) => {
@@ -367,10 +392,10 @@ impl FilterFrames {
         }
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.keep().await;
-            self.export = snapshot.turn_of(self.shard);
+            self.export = snapshot.turn_of(shard);
         }
         let Some(export) = &self.export else {
-            let (filter, generation, shard) = (self.filter, self.generation, self.shard);
+            let (filter, generation) = (self.filter, self.generation);
             let known = self.known.as_mut().map(|known| known.take(shard));
             let request = ShardRequest::ExportBegin { filter, generation, known, snapshot: None };
             match self.coordinator.shard_call(shard, request, step_deadline()).await? {

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
+use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::HashList;
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
-use umbel_filter::CellCount;
 
 use super::outgoing::KnownFrames;
 use super::step_deadline;
@@ -55,11 +55,11 @@ impl Coordinator {
     pub(super) async fn snapshot(
         self: &Arc<Self>,
         (filter, generation): (FilterId, Generation),
-        cells: CellCount,
+        ranges: ShardRanges,
         known: Option<&KnownFrames>,
         deadline: Instant,
     ) -> Result<Snapshot, CallFailure> {
-        let shards: Vec<ShardId> = (0..cells.get()).map(ShardId).collect();
+        let shards: Vec<ShardId> = ranges.shards().collect();
         let snapshot = self.seed().number(Purpose::Snapshot);
         let mut tries = Tries::new(deadline);
         loop {

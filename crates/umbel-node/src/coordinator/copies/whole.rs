@@ -8,9 +8,10 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, timeout_at};
 use umbel_codec::{FilterAssembler, FrameView};
 use umbel_engine::meta::FilterSettings;
+use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::{PartError, SliceShape};
 use umbel_engine::{FilterId, Generation};
-use umbel_filter::{AnyFilter, CellCount};
+use umbel_filter::AnyFilter;
 
 use crate::coordinator::replicated::of_copy;
 use crate::coordinator::{Coordinator, LiveFilter};
@@ -21,8 +22,8 @@ use crate::failure::CallFailure;
 pub(super) type CopyFrames = mpsc::Receiver<Result<Bytes, String>>;
 
 /// Replicated filters travel as if they were cut for one shard.
-pub(super) fn one_cell() -> CellCount {
-    CellCount::new(1).expect("one cell is a number of cells")
+pub(crate) fn one_shard() -> ShardRanges {
+    ShardRanges::new(1, 1).expect("one is a number of shards")
 }
 
 impl Coordinator {
@@ -34,7 +35,7 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<(LiveFilter, CopyFrames), CallFailure> {
         let (mut filter, copy) = self.own_copy(filter, deadline).await?;
-        filter.cells = one_cell();
+        filter.ranges = one_shard();
         match timeout_at(deadline, self.local()?.copies().frames(&copy, is_raw)).await {
             Ok((newest_slice, frames)) => {
                 // Frames of a ring say nothing of time.

@@ -1,0 +1,302 @@
+//! A filter while its frames come in: invisible until the last one is verified, and dropped if that does not come.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinSet;
+use umbel_engine::meta::{
+    Distribution, FilterName, FilterRecord, FilterSettings, FilterState, MetaCommand, PrincipalName,
+};
+use umbel_engine::placement::ShardRanges;
+use umbel_engine::shard::{PartError, Recut, ShardCommand, SliceShape};
+use umbel_engine::{FilterId, Generation, ShardId};
+use umbel_filter::{HashRange, Kind};
+
+use super::whole::Assembly;
+use super::{
+    CopyEnd, CopyFrame, FRAME_BYTES_MAX, FrameSum, LOADS_IN_FLIGHT_MAX, invalid, step_deadline,
+};
+use crate::calls::{ShardAnswer, ShardRequest};
+use crate::coordinator::catalogue::is_answering;
+use crate::coordinator::{Coordinator, unexpected};
+use crate::failure::CallFailure;
+use crate::limits::EXPORT_FRAME_PAYLOAD_BYTES_MAX;
+
+/// For which shards a copy was cut, and which ones this cluster has.
+#[derive(Clone, Copy)]
+pub(super) struct Cuts {
+    pub(super) theirs: ShardRanges,
+    pub(super) ours: ShardRanges,
+}
+
+/// A filter that is being loaded. Unless it is finished, it is dropped, also when the call that
+/// loads it is given up.
+pub(super) struct Loading {
+    coordinator: Arc<Coordinator>,
+    filter: FilterId,
+    generation: Generation,
+    cuts: Cuts,
+    /// The shard that all frames are for, whatever they say, if the filter is whole in one.
+    home: Option<ShardId>,
+    /// Whether frames of a slice must come one after the other.
+    is_ordered: bool,
+    /// Of a replicated filter: what has come of it, until all of it has, and room in memory for it.
+    assembly: Option<(Assembly, OwnedSemaphorePermit)>,
+    /// Of a filter that was cut for fewer shards: the slice at hand, and room in memory for it.
+    recut: Option<(Recut, OwnedSemaphorePermit)>,
+    /// Frames on their way; those of ordered kinds are of different shards.
+    in_flight: JoinSet<Result<(), CallFailure>>,
+    /// Of which shard the last frame came.
+    last_shard: Option<ShardId>,
+    /// Which shard the last one was sent to.
+    last_sent: Option<ShardId>,
+    sum: FrameSum,
+    is_finished: bool,
+}
+
+impl Loading {
+    /// Makes the filter. In a task of its own, so that a caller that gives up in the middle cannot
+    /// leave a filter behind: what the task returns to nobody is dropped.
+    pub(super) async fn begin(
+        coordinator: Arc<Coordinator>,
+        (name, owner): (&FilterName, Option<PrincipalName>),
+        settings: FilterSettings,
+        cuts: Cuts,
+    ) -> Result<Self, CallFailure> {
+        let name = name.clone();
+        let made = async move { Self::make(coordinator, (&name, owner), settings, cuts).await };
+        tokio::spawn(made)
+            .await
+            .unwrap_or_else(|error| Err(CallFailure::Storage { what: error.to_string() }))
+    }
+
+    async fn make(
+        coordinator: Arc<Coordinator>,
+        (name, owner): (&FilterName, Option<PrincipalName>),
+        mut settings: FilterSettings,
+        cuts: Cuts,
+    ) -> Result<Self, CallFailure> {
+        let kind = Kind::from_id(settings.kind);
+        let is_ordered = kind.is_some_and(|kind| !kind.merges_by_or());
+        let is_replicated = settings.distribution == Distribution::Replicated;
+        let assembly = match is_replicated {
+            true => {
+                let room = coordinator.import_room(step_deadline()).await?;
+                Some((Assembly::new(&settings)?, room))
+            }
+            false => None,
+        };
+        let recut = match cuts.theirs != cuts.ours && settings.shape.place().is_none() {
+            true => {
+                let room = coordinator.import_room(step_deadline()).await?;
+                let key = settings.key.key_name();
+                Some((Recut::new(settings.shape, key, cuts.theirs, cuts.ours)?, room))
+            }
+            false => None,
+        };
+        if let SliceShape::Ring { newest, .. } = &mut settings.shape {
+            *newest = 0;
+        }
+        coordinator.meta_refresh(step_deadline()).await?;
+        coordinator.refuse_taken(name)?;
+        let filter =
+            coordinator.propose_filter(name, &settings, (true, owner), step_deadline()).await?;
+        let home = settings.shape.place().map(|place| cuts.ours.shard_of(place));
+        // From here on the filter is dropped unless it becomes one.
+        let mut loading = Self {
+            home,
+            coordinator: Arc::clone(&coordinator),
+            filter,
+            generation: Generation(1),
+            cuts,
+            is_ordered,
+            assembly,
+            recut,
+            in_flight: JoinSet::new(),
+            last_shard: None,
+            last_sent: None,
+            sum: FrameSum::default(),
+            is_finished: false,
+        };
+        match loading.wait_empty().await {
+            Ok(()) => Ok(loading),
+            Err(error) => Err(loading.give_up(error).await),
+        }
+    }
+
+    /// Waits until there is something to load into.
+    async fn wait_empty(&mut self) -> Result<(), CallFailure> {
+        let is_empty = |state| state == FilterState::Importing;
+        let record = self.coordinator.wait_filter(self.filter, step_deadline(), is_empty).await?;
+        self.generation = record.generation;
+        if self.assembly.is_some() {
+            self.coordinator.wait_copy(self.filter, step_deadline()).await?;
+        }
+        Ok(())
+    }
+
+    /// Loads with `work`, then lets the filter go live; drops it if either fails.
+    pub(super) async fn run(
+        mut self,
+        work: impl AsyncFnOnce(&mut Self) -> Result<(), CallFailure>,
+    ) -> Result<(FilterId, FilterRecord), CallFailure> {
+        let outcome = match work(&mut self).await {
+            Ok(()) => self.activate().await,
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(record) => {
+                self.is_finished = true;
+                Ok((self.filter, record))
+            }
+            Err(error) => Err(self.give_up(error).await),
+        }
+    }
+
+    /// Sends a frame on to its shard, or takes it for this node's copy, or for a slice that is cut anew.
+    pub(super) async fn load(&mut self, frame: CopyFrame) -> Result<(), CallFailure> {
+        let CopyFrame { shard, frame } = frame;
+        let (shard, ranges) = match self.home {
+            Some(home) => (home, self.cuts.ours),
+            None => (shard, self.cuts.theirs),
+        };
+        let (shard_count, byte_count) = (ranges.count(), frame.len());
+        if shard.0 >= shard_count {
+            return Err(invalid(format!("a frame is of {shard}, but there are {shard_count}")));
+        }
+        if byte_count > FRAME_BYTES_MAX {
+            let what =
+                format!("a frame has {byte_count} bytes, at most {FRAME_BYTES_MAX} are allowed");
+            return Err(invalid(what));
+        }
+        let start_of = |shard| ranges.range(shard).map(HashRange::start);
+        if self.last_shard.is_some_and(|last| start_of(shard) < start_of(last)) {
+            return Err(invalid("frames must come in the order of the shards' ranges".to_owned()));
+        }
+        self.last_shard = Some(shard);
+        self.sum.add(&frame);
+        if let Some((assembly, _)) = &mut self.assembly {
+            return assembly.take(&frame);
+        }
+        let Some((recut, _)) = &mut self.recut else { return self.send(shard, frame).await };
+        let Some(slice) = recut.push(shard, &frame)? else { return Ok(()) };
+        for (shard, part) in slice.parts() {
+            for frame in part?.frames(EXPORT_FRAME_PAYLOAD_BYTES_MAX) {
+                let bad = |what: String| CallFailure::from(PartError::BadFrame { what });
+                let frame = frame.map_err(|error| bad(error.to_string()))?;
+                self.send(shard, frame.into()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a frame to a shard of this cluster.
+    async fn send(&mut self, shard: ShardId, frame: Bytes) -> Result<(), CallFailure> {
+        let is_same = self.last_sent.replace(shard) == Some(shard);
+        let most = if self.is_ordered && is_same { 0 } else { LOADS_IN_FLIGHT_MAX - 1 };
+        self.wait_until(most).await?;
+        let coordinator = Arc::clone(&self.coordinator);
+        let (filter, generation) = (self.filter, self.generation);
+        if let Some(range) = self.cuts.ours.range(shard) {
+            let part = (shard, range);
+            coordinator.grow_for_frame((filter, generation), part, &frame, step_deadline()).await?;
+        }
+        self.in_flight.spawn(load_frame(coordinator, shard, filter, generation, frame));
+        Ok(())
+    }
+
+    /// Waits until at most so many frames are on their way.
+    async fn wait_until(&mut self, most: usize) -> Result<(), CallFailure> {
+        while self.in_flight.len() > most {
+            match self.in_flight.join_next().await {
+                Some(Ok(outcome)) => outcome?,
+                // Neither aborted nor in panic while this is alive; and if so, a frame is missing.
+                Some(Err(error)) => {
+                    return Err(CallFailure::Storage { what: error.to_string() });
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all frames, and compares them with what was sent. A replicated filter is taken into
+    /// this node's copy then.
+    pub(super) async fn verify(&mut self, end: CopyEnd) -> Result<(), CallFailure> {
+        self.wait_until(0).await?;
+        let got = self.sum.end();
+        if self.recut.as_ref().is_some_and(|(recut, _)| recut.is_within_a_slice()) {
+            return Err(ended_early());
+        }
+        if got == end {
+            if let Some((assembly, room)) = self.assembly.take() {
+                let (whole, newest_slice) = assembly.finish()?;
+                let whole = (whole, newest_slice, room);
+                self.coordinator.absorb(self.filter, self.generation, whole).await?;
+            }
+            return Ok(());
+        }
+        let what = format!(
+            "{} frames with checksum {:#010x} came, expected {} with {:#010x}",
+            got.frame_count, got.checksum, end.frame_count, end.checksum
+        );
+        Err(PartError::BadFrame { what }.into())
+    }
+
+    async fn activate(&self) -> Result<FilterRecord, CallFailure> {
+        let filter = self.filter;
+        let command = MetaCommand::ActivateImport { filter };
+        self.coordinator.meta_propose(command, step_deadline()).await?;
+        self.coordinator.wait_filter(filter, step_deadline(), is_answering).await
+    }
+
+    /// Drops the filter before the error is passed on, so that its name is free when the client
+    /// hears of it.
+    async fn give_up(mut self, error: CallFailure) -> CallFailure {
+        self.in_flight.abort_all();
+        self.is_finished = true;
+        drop_half(Arc::clone(&self.coordinator), self.filter).await;
+        error
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        if self.is_finished {
+            return;
+        }
+        // The client is gone. Outside of a runtime, as when the node stops, nothing can be done.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(drop_half(Arc::clone(&self.coordinator), self.filter));
+        }
+    }
+}
+
+async fn load_frame(
+    coordinator: Arc<Coordinator>,
+    shard: ShardId,
+    filter: FilterId,
+    generation: Generation,
+    frame: Bytes,
+) -> Result<(), CallFailure> {
+    let command = ShardCommand::LoadFrame { filter, generation, frame };
+    let request = ShardRequest::Command(command);
+    match coordinator.shard_call(shard, request, step_deadline()).await? {
+        ShardAnswer::Done(_) => Ok(()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Drops a filter that did not become one. If the cluster does not hear of it, the filter stays
+/// invisible, and can be dropped by its name.
+async fn drop_half(coordinator: Arc<Coordinator>, filter: FilterId) {
+    let command = MetaCommand::DropFilter { filter };
+    if let Err(error) = coordinator.meta_propose(command, step_deadline()).await {
+        tracing::warn!(%filter, %error, "a filter that was half loaded could not be dropped");
+    }
+}
+
+pub(super) fn ended_early() -> CallFailure {
+    invalid("the copy ends early: its last part is missing".to_owned())
+}

@@ -1,0 +1,59 @@
+//! How often an item is in a filter that tells that.
+
+use tokio::time::Instant;
+use umbel_engine::meta::ClusterVersion;
+use umbel_engine::shard::{HashList, PartError};
+use umbel_filter::Kind;
+
+use super::hashed;
+use crate::calls::{ShardAnswer, ShardRequest};
+use crate::coordinator::{Coordinator, unexpected};
+use crate::failure::CallFailure;
+use crate::gateway::items::ItemBatch;
+use crate::limits::RETRY_WAIT_MAX;
+
+/// With which version of the cluster the call between nodes came.
+const SINCE: ClusterVersion = ClusterVersion(2);
+
+impl Coordinator {
+    /// How often an item, the only one of the batch, may be in a cuckoo filter. Linearizable: what was acknowledged
+    /// before is in the answer.
+    pub(crate) async fn copies_of_item(
+        &self,
+        name: &str,
+        item: &ItemBatch,
+        deadline: Instant,
+    ) -> Result<u64, CallFailure> {
+        self.check_version(SINCE, deadline).await?;
+        loop {
+            let filter = self.live_filter(name, deadline).await?;
+            let (id, record) = (filter.id, &filter.record);
+            if record.settings.kind != Kind::Cuckoo.id() || record.is_replicated() {
+                let what = format!("{name:?} does not tell how often an item is in");
+                return Err(PartError::WrongKind { what }.into());
+            }
+            // Each time anew: a filter that took the name has another key.
+            let [hash] = hashed(&filter, item)?[..] else {
+                let what = format!("{} items are to be counted, expected 1", item.len());
+                return Err(CallFailure::Invalid { what });
+            };
+            let shard = filter.ranges.shard_of(hash.hi());
+            let (generation, hashes) = (record.generation, HashList::from_hashes(&[hash]));
+            let request = ShardRequest::Copies { filter: id, generation, hashes };
+            match self.shard_call(shard, request, deadline).await {
+                Ok(ShardAnswer::Copies(counts)) if counts.len() == 1 => return Ok(counts[0]),
+                Ok(other) => return Err(unexpected(&other)),
+                // The filter was cleared or replaced meanwhile, or the shard was split.
+                Err(CallFailure::Part(
+                    PartError::UnknownSlice { .. }
+                    | PartError::StaleGeneration { .. }
+                    | PartError::ForeignHash { .. },
+                )) if Instant::now() < deadline => {}
+                Err(error) => return Err(error),
+            }
+            self.meta_refresh(deadline).await?;
+            // The shard may have yet to hear of what the meta group decided.
+            tokio::time::sleep(RETRY_WAIT_MAX / 4).await;
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Which release each node runs, and the cluster's version, which follows them.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout};
+use umbel_engine::NodeId;
+use umbel_engine::meta::{ClusterVersion, MetaCommand, MetaState, VersionRange};
+use umbel_proto::v1::{WhoAreYouRequest, WhoAreYouResponse};
+use umbel_step::planted::{self, Planted};
+
+use super::Coordinator;
+use crate::VERSION;
+use crate::failure::CallFailure;
+use crate::local::Local;
+use crate::peer::cluster_bytes;
+use crate::peer::member_client;
+
+/// How long a node may take to say what it runs.
+const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a node runs, as it says itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct NodeRelease {
+    pub(crate) node: NodeId,
+    /// Where it listens.
+    pub(crate) address: String,
+    /// Its release, empty if it is one that does not say, and which clusters it can run; or why it did not answer.
+    pub(crate) answer: Result<(String, VersionRange), String>,
+}
+
+/// The newest version that all of them can run; None if one did not answer.
+pub(crate) fn newest_common(releases: &[NodeRelease]) -> Option<ClusterVersion> {
+    let newest = |release: &NodeRelease| match &release.answer {
+        Ok((_, versions)) => Some(versions.newest),
+        Err(_) => None,
+    };
+    releases.iter().map(newest).min().flatten()
+}
+
+/// The versions that an answer names.
+pub(crate) const fn versions_of(answer: &WhoAreYouResponse) -> VersionRange {
+    VersionRange::of_wire(answer.oldest_version, answer.newest_version)
+}
+
+impl Coordinator {
+    /// What every node runs, in the order of their numbers.
+    ///
+    /// # Errors
+    /// If the list of nodes cannot be had.
+    pub(crate) async fn releases(
+        &self,
+        deadline: Instant,
+    ) -> Result<Vec<NodeRelease>, CallFailure> {
+        self.meta_refresh(deadline).await?;
+        let local = self.local()?;
+        let asked = local.addresses().into_iter().map(|(node, address)| async move {
+            let answer = ask(local, node, &address).await;
+            NodeRelease { node, address, answer }
+        });
+        Ok(join_all(asked).await)
+    }
+
+    /// Raises the cluster's version as far as all nodes can run it, and returns what they run. Nothing is raised if one does
+    /// not answer.
+    ///
+    /// # Errors
+    /// If the list of nodes cannot be had, or a node came to the cluster meanwhile. What was raised stays so.
+    pub(crate) async fn upgrade(&self, deadline: Instant) -> Result<Vec<NodeRelease>, CallFailure> {
+        let releases = self.releases(deadline).await?;
+        let mut newest = newest_common(&releases);
+        if planted::on(Planted::RaiseUnasked) {
+            newest = Some(self.local()?.versions().newest);
+        }
+        let asked: Vec<NodeId> = releases.iter().map(|release| release.node).collect();
+        while let Some(newest) = newest {
+            let version = self.read_meta(MetaState::version)?;
+            if version >= newest {
+                break;
+            }
+            let command = MetaCommand::RaiseVersion { to: version.next(), asked: asked.clone() };
+            self.meta_propose(command, deadline).await?;
+            tracing::info!(target: "umbel::audit", version = version.next().0, "the cluster's version was raised");
+        }
+        Ok(releases)
+    }
+
+    /// Refuses a call that came with a later version than the cluster's, which nodes of the release before cannot read.
+    ///
+    /// # Errors
+    /// If the cluster is at a lower version.
+    pub(super) async fn check_version(
+        &self,
+        needed: ClusterVersion,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        if self.read_meta(|state| state.check_version(needed))?.is_err() {
+            // This node may not have heard yet that it was raised.
+            self.meta_refresh(deadline).await?;
+        }
+        Ok(self.read_meta(|state| state.check_version(needed))??)
+    }
+
+    /// Refuses a node that cannot run this cluster.
+    ///
+    /// # Errors
+    /// If it cannot, or it is not known at which version the cluster is.
+    pub(crate) async fn check_release(
+        &self,
+        versions: VersionRange,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        self.meta_refresh(deadline).await?;
+        let version = self.read_meta(MetaState::version)?;
+        if versions.contains(version) {
+            return Ok(());
+        }
+        let what = format!(
+            "the node's release runs clusters of {versions}, and this one is at {version}: start a release that runs that"
+        );
+        Err(CallFailure::Invalid { what })
+    }
+}
+
+async fn ask(local: &Local, node: NodeId, address: &str) -> Result<(String, VersionRange), String> {
+    if node == local.node() {
+        return Ok((VERSION.to_owned(), local.versions()));
+    }
+    let identity = local.identity();
+    let mut client = member_client(local.net(), address, identity.member(node))
+        .map_err(|error| error.to_string())?;
+    let answer = match timeout(ASK_TIMEOUT, client.who_are_you(WhoAreYouRequest {})).await {
+        Ok(Ok(answer)) => answer.into_inner(),
+        Ok(Err(status)) => return Err(status.message().to_owned()),
+        Err(_) => return Err(format!("no answer within {} ms", ASK_TIMEOUT.as_millis())),
+    };
+    if answer.cluster_id != cluster_bytes(identity.cluster) || answer.node != node.0 {
+        return Err(format!("another node answers at {address}"));
+    }
+    let versions = versions_of(&answer);
+    Ok((answer.release, versions))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_release_says_how_far_all_can_go() {
+        let of = |node, newest| {
+            let versions =
+                VersionRange { oldest: ClusterVersion::FIRST, newest: ClusterVersion(newest) };
+            let answer = Ok((String::new(), versions));
+            NodeRelease { node: NodeId(node), address: String::new(), answer }
+        };
+        assert_eq!(newest_common(&[of(1, 3), of(2, 2), of(3, 4)]), Some(ClusterVersion(2)));
+        let silent = NodeRelease { answer: Err("no answer".to_owned()), ..of(4, 9) };
+        assert_eq!(newest_common(&[of(1, 3), silent]), None);
+        assert_eq!(newest_common(&[]), None);
+    }
+}
