@@ -1,4 +1,4 @@
-//! How long callers wait when a node dies, stands still or is stopped.
+//! How long callers wait when a node dies, stands still or is stopped, or a shard is split.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -17,9 +17,6 @@ use crate::table::save;
 
 /// Items of a call.
 const BATCH_ITEMS: u32 = 64;
-
-/// Items that the filter is made for: no round fills it.
-const CAPACITY: u64 = 50_000_000;
 
 /// Rate of wrong answers of the filter.
 const RATE: f64 = 0.01;
@@ -48,6 +45,8 @@ enum Fault {
     Stop,
     /// SIGTERM, and started again at once, as a rolling restart does it
     Term,
+    /// The next shard is cut in two, which is no fault, but callers must not notice either
+    Split,
 }
 
 impl Fault {
@@ -56,6 +55,7 @@ impl Fault {
             Self::Kill => "kill -9",
             Self::Stop => "SIGSTOP",
             Self::Term => "SIGTERM, started again",
+            Self::Split => "a shard is split",
         }
     }
 }
@@ -75,6 +75,10 @@ pub(crate) struct FailoverArgs {
     #[arg(long, default_value_t = 64, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     failover_shards: u32,
+    /// Items that the filter is made for: more than come, and so many decide how large a shard is that is split
+    #[arg(long, default_value_t = 50_000_000, value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1_000_000..=4_000_000_000))]
+    failover_items: u64,
     /// Seconds that callers are watched after the fault
     #[arg(long, default_value_t = 6.0)]
     watch_seconds: f64,
@@ -115,7 +119,7 @@ pub(crate) async fn run(
     let more = ["--shards", &shards, "--replicas", "3"];
     let mut servers = Servers::start(system, places, &more).await?;
     let client = servers.client()?;
-    client.create("failover", &NewFilter::for_rate(CAPACITY, RATE)).await?;
+    client.create("failover", &NewFilter::for_rate(args.failover_items, RATE)).await?;
     even(&client, servers.addresses.len()).await?;
     let mut rows = Vec::new();
     let mut next_item = 0;
@@ -154,6 +158,7 @@ async fn run_one(
             ended(servers.process(victim)).await?;
             servers.restart(victim)?;
         }
+        Fault::Split => split(&servers.client()?).await?,
     }
     sleep(Duration::from_secs_f64(args.watch_seconds)).await;
     let (insert_gap, insert_failures, inserted) = inserting.end().await?;
@@ -161,7 +166,7 @@ async fn run_one(
     match fault {
         Fault::Kill => servers.restart(victim)?,
         Fault::Stop => servers.process(victim).signal(libc::SIGCONT)?,
-        Fault::Term => {}
+        Fault::Term | Fault::Split => {}
     }
     let back = Instant::now();
     servers.ready().await?;
@@ -176,6 +181,13 @@ async fn run_one(
         failure_count: insert_failures + contains_failures,
         even_after: back.elapsed(),
     })
+}
+
+/// Cuts the next shard in two.
+async fn split(client: &Client) -> Result<()> {
+    let count = u32::try_from(client.status().await?.shards.len())?;
+    client.split_shard(count + 1).await?;
+    Ok(())
 }
 
 /// Waits until a process that was told to end has ended.
@@ -302,11 +314,11 @@ fn csv(rows: &[Row]) -> String {
 
 fn markdown(args: &FailoverArgs, rows: &[Row]) -> String {
     let mut text = format!(
-        "3 nodes with fsync, {} shards; two callers, each with one call of {BATCH_ITEMS} items after the \
+        "3 nodes with fsync, {} shards, a filter for {} items; two callers, each with one call of {BATCH_ITEMS} items after the \
          other; longest time without an answer, of {} faults each.\n\n\
          | fault | inserts: p50 ms | p99 | most | questions: p50 | p99 | most | failed calls | leaders \
          even again, s |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
-        args.failover_shards, args.failover_rounds
+        args.failover_shards, args.failover_items, args.failover_rounds
     );
     for &fault in &args.faults {
         let of_fault = || rows.iter().filter(|row| row.fault == fault);
@@ -347,6 +359,7 @@ mod tests {
             faults: vec![Fault::Kill],
             failover_rounds: 3,
             failover_shards: 4,
+            failover_items: 1_000_000,
             watch_seconds: 1.0,
         };
         let rows = [row(5), row(1), row(3)];

@@ -13,9 +13,11 @@ mod moves;
 mod ranges;
 mod scrub;
 pub(crate) mod show;
+mod split;
 mod status;
 mod token;
 mod top;
+mod upgrade;
 mod wrapped_chunks;
 
 use crate::clock::Stopwatch;
@@ -111,6 +113,10 @@ enum AdminVerb {
         #[arg(long, value_name = "NODE")]
         to: u64,
     },
+    /// Cut shards in two, the next in turn, while they are used
+    Split(split::SplitArgs),
+    /// Raise the cluster's version, once all nodes run a release that can; there is no way back
+    Upgrade(upgrade::UpgradeArgs),
     /// Compare copies and replicas of filters bit by bit, and mend what one of them has lost
     Scrub {
         /// The filter
@@ -206,6 +212,8 @@ impl AdminArgs {
                 client.move_shard(*shard, *from, *to).await?;
                 print(json, &json!({ "shard": shard, "from": from, "to": to }), String::new)
             }
+            AdminVerb::Split(split) => split.run(&client, json).await,
+            AdminVerb::Upgrade(upgrade) => upgrade.run(&client, json).await,
             AdminVerb::Backup { out, overwrite, snapshot, key_file } => {
                 let key = key_of(key_file.as_deref())?;
                 let file = ChunkWriter::<BackupChunk>::create(out, *overwrite, key)?;

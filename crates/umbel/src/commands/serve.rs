@@ -23,7 +23,7 @@ use umbel_client::{KeyPairFiles, TlsFiles};
 use umbel_node::ports::{
     IssuedFiles, NodeSigner, Ports, TlsNet, WrappingKey, memory_limit_bytes, raise_descriptor_limit,
 };
-use umbel_node::{Config, HISTOGRAMS, Node, RenderMetrics, StartError, enrol};
+use umbel_node::{CORE_COUNT_MAX, Config, HISTOGRAMS, Node, RenderMetrics, StartError, enrol};
 
 /// How often samples are counted in the buckets of their histograms, so that few wait when nobody reads the
 /// metrics.
@@ -31,6 +31,12 @@ const METRICS_UPKEEP: Duration = Duration::from_secs(1);
 
 /// Where Redis listens by default.
 const REDIS_ADDRESS: &str = "127.0.0.1:6379";
+
+/// Cores that the process may use; 0 where the system does not say.
+fn core_count() -> u32 {
+    let count = std::thread::available_parallelism().map_or(0, usize::from);
+    u32::try_from(count).map_or(CORE_COUNT_MAX, |count| count.min(CORE_COUNT_MAX))
+}
 
 /// Arguments of `umbel serve`.
 #[derive(Args)]
@@ -121,6 +127,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     }
     if settings.node.memory_limit_bytes == 0 {
         settings.node.memory_limit_bytes = memory_limit_bytes();
+    }
+    if settings.node.cores == 0 {
+        settings.node.cores = core_count();
     }
     let metrics = recorder().context("cannot count metrics")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

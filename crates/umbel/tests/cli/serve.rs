@@ -40,7 +40,12 @@ impl Server {
 
     /// The same, with the address where it speaks the Redis protocol.
     pub(crate) fn start_with_redis(sandbox: &Sandbox) -> (Self, String) {
-        let mut server = Self::spawn(umbel(sandbox, &format!("{SERVE} --resp 127.0.0.1:0")));
+        Self::start_with_redis_and(sandbox, "")
+    }
+
+    /// The same with further arguments.
+    pub(crate) fn start_with_redis_and(sandbox: &Sandbox, args: &str) -> (Self, String) {
+        let mut server = Self::spawn(umbel(sandbox, &format!("{SERVE} --resp 127.0.0.1:0 {args}")));
         let mut line = String::new();
         server.stderr.read_line(&mut line).unwrap();
         let address = line.strip_prefix("speaking the Redis protocol on ");
@@ -118,19 +123,19 @@ impl Drop for Server {
 
 #[test]
 fn wrong_settings_are_exit_code_2_and_are_named() {
-    let files = [("a.toml", "shards = 0\n"), ("b.toml", "shard = 1\n"), ("c.toml", "x\ny")];
+    let files = [("a.toml", "shards = 1025\n"), ("b.toml", "shard = 1\n"), ("c.toml", "x\ny")];
     let sandbox = Sandbox::with(&files);
     for (args, said) in [
         ("--listen nowhere", &["listen = \"nowhere\"", "HOST:PORT"][..]),
         ("--listen 0.0.0.0:0", &["without TLS", "tls_cert", "--insecure"]),
         ("--listen 0.0.0.0:0 --insecure", &["advertise"]),
-        ("--shards 1025", &["shards = 1025: expected 1 to 1024"]),
+        ("--shards 1025", &["shards = 1025: expected 0 to 1024"]),
         ("--dev --join a:1", &["dev and join exclude each other"]),
         ("--initial-cluster a:1 --join a:1", &["--join"]),
         ("--initial-cluster a:1,b:1", &["a:1, b:1", "127.0.0.1:7300"]),
         ("--log-format xml", &["log_format = \"xml\""]),
         ("--config gone.toml", &["gone.toml", "No such file"]),
-        ("--config a.toml", &["shards = 0"]),
+        ("--config a.toml", &["shards = 1025"]),
         ("--config b.toml", &["b.toml", "\"shard\" is no setting"]),
         ("--config c.toml", &["c.toml:1"]),
         ("--no-such-flag", &["--no-such-flag"]),

@@ -32,6 +32,7 @@ mod namespaces;
 mod partition;
 mod quotas;
 mod refusals;
+mod releases;
 mod renames;
 mod replicated;
 mod scrub;
@@ -40,6 +41,7 @@ mod secure;
 #[path = "../support/servers.rs"]
 mod servers;
 mod snapshots;
+mod splits;
 
 /// Of the room for clusters all of it: most tests wait for what takes its time.
 const fn room_of_a_test() -> u32 {

@@ -16,7 +16,7 @@ use crate::honest::FILTER;
 use crate::siege::{Bounds, Siege};
 
 /// Calls of each service; those with streams of their own are among them.
-const METHODS: [&str; 18] = [
+const METHODS: [&str; 21] = [
     "Filters/Create",
     "Filters/Info",
     "Filters/Insert",
@@ -28,6 +28,9 @@ const METHODS: [&str; 18] = [
     "Admin/Join",
     "Admin/Restore",
     "Admin/MoveShard",
+    "Admin/SplitShard",
+    "Admin/SetAutoSplit",
+    "Admin/Upgrade",
     "Access/Put",
     "Jobs/SubmitJob",
     "Peer/Link",

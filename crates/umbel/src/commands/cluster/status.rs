@@ -42,6 +42,10 @@ pub(super) fn json(status: &StatusResponse) -> Value {
         "meta_leader": status.meta_leader,
         "filters": status.filter_count,
         "replicas_wanted": status.replica_count,
+        "shards_wanted": status.shards_wanted,
+        "auto_split": status.auto_split,
+        "cluster_version": status.cluster_version,
+        "splitting": status.splitting,
         "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
         "shards": status.shards.iter().map(shard).collect::<Vec<_>>(),
         "exchange": status.exchange.as_ref().map(exchange_json),
@@ -50,18 +54,29 @@ pub(super) fn json(status: &StatusResponse) -> Value {
     })
 }
 
+/// How many shards the cluster had best have, and who splits them.
+fn shards_wanted(status: &StatusResponse) -> String {
+    let by = if status.auto_split { "split by themselves" } else { "split by hand" };
+    format!("{} of {}, {by}", status.shards.len(), status.shards_wanted)
+}
+
 /// As tables and pictures for people, or as lines that begin with what they are about.
 pub(super) fn text(status: &StatusResponse, look: Look) -> String {
     let people = look.is_for_people;
     let known = [
         ("cluster", status.cluster_id.clone()),
         ("version", status.version.clone()),
+        ("cluster version", status.cluster_version.to_string()),
         ("epoch", status.epoch.to_string()),
         ("meta leader", number(status.meta_leader)),
         ("filters", status.filter_count.to_string()),
         ("replicas wanted", status.replica_count.to_string()),
+        ("shards wanted", shards_wanted(status)),
     ];
     let mut text = facts_for(people, &known);
+    if let Some(shard) = status.splitting {
+        text += &facts_for(people, &[("being split off", format!("shard {shard}"))]);
+    }
     if people {
         text += &format!("\n{}", picture(status, look));
     }

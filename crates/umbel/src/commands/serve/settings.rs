@@ -201,7 +201,7 @@ fn to_table(node: &Config, logs: &LogSettings, jobs: &JobSettings) -> Table {
 fn check_range(layer: &Layer, name: &str, value: &Value) -> Result<(), UsageError> {
     let Value::Integer(number) = value else { return Ok(()) };
     let most = match name {
-        "shards" | "replicas" => i64::from(u32::MAX),
+        "shards" | "replicas" | "cores" => i64::from(u32::MAX),
         _ => i64::MAX,
     };
     if (0..=most).contains(number) {
@@ -267,7 +267,7 @@ mod tests {
     fn later_layers_win() {
         let file = || Layer::file("f.toml", "shards = 5\nreplicas = 5\ndata = \"x\"").unwrap();
         let built_in = Settings::resolve(&[]).unwrap();
-        assert_eq!((built_in.node.shards, built_in.names_data), (16, false));
+        assert_eq!((built_in.node.shards, built_in.names_data), (0, false));
         let settings = Settings::resolve(&[file()]).unwrap();
         assert_eq!((settings.node.shards, settings.node.replicas), (5, 5));
         let variables = || environment(&[("UMBEL_SHARDS", "6"), ("UMBEL_REPLICAS", "")]).unwrap();
@@ -317,7 +317,7 @@ mod tests {
         }
         let said = |text| Settings::resolve(&[flags(text)]).unwrap_err().to_string();
         assert_eq!(said("shards = -1"), "flags: shards = -1: expected 0 to 4294967295");
-        assert_eq!(said("shards = 1025"), "shards = 1025: expected 1 to 1024");
+        assert_eq!(said("shards = 1025"), "shards = 1025: expected 0 to 1024");
         assert_eq!(said("log_format = \"xml\""), "log_format = \"xml\": expected text or json");
         assert!(said("listen = \"0.0.0.0:1\"").contains("--insecure"));
     }
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn flags_are_described_by_their_settings() {
-        assert!(about("shards").ends_with(" [default: 16]"));
+        assert!(about("shards").ends_with(" [default: 0]"));
         assert!(about("dev").starts_with("A cluster of this node alone"));
     }
 }

@@ -1,0 +1,102 @@
+//! `umbel cluster split`: more shards, one after the other, by hand or by themselves.
+
+use super::show::{facts, print};
+use super::{POLL_INTERVAL, WAIT_S};
+use crate::clock::Stopwatch;
+use crate::exit::UsageError;
+use crate::waiting::Waiting;
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use umbel_client::{Client, ClientError};
+
+/// Arguments of `umbel cluster split`.
+#[derive(Args)]
+pub(super) struct SplitArgs {
+    /// Split until there are so many shards; one more than now by default
+    #[arg(long, value_name = "SHARDS")]
+    to: Option<u32>,
+    /// Have shards be split by themselves, as cores and filters grow, or not
+    #[arg(long, value_name = "on|off", conflicts_with = "to")]
+    auto: Option<Auto>,
+    /// Fail after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = WAIT_S)]
+    timeout: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Auto {
+    On,
+    Off,
+}
+
+impl SplitArgs {
+    pub(super) async fn run(&self, client: &Client, json: bool) -> Result<()> {
+        match self.auto {
+            Some(auto) => set_auto(client, auto == Auto::On, json).await,
+            None => self.split(client, json).await,
+        }
+    }
+
+    /// Splits shards until there are as many as were asked for. What is split stays so, whatever comes then.
+    async fn split(&self, client: &Client, json: bool) -> Result<()> {
+        let (watch, mut waiting) = (Stopwatch::start(), Waiting::start());
+        let mut count = u32::try_from(client.status().await?.shards.len())?;
+        let wanted = self.to.unwrap_or(count.saturating_add(1));
+        if wanted < count {
+            return Err(UsageError(format!(
+                "--to {wanted}: there are {count} shards, and none can be put together again"
+            ))
+            .into());
+        }
+        let mut splits = Vec::new();
+        while count < wanted {
+            waiting.tell(&format!("splits shards: {count} of {wanted}"));
+            match client.split_shard(count + 1).await {
+                Ok(split) => {
+                    splits.push((split.shard, split.into));
+                    count += 1;
+                }
+                // It may have been done, or another one be under way: the next call finds out.
+                Err(error) if is_passing(&error) && watch.elapsed().as_secs() < self.timeout => {
+                    waiting.tell(&format!("splits shards: {count} of {wanted}: {error}"));
+                    tokio::time::sleep(POLL_INTERVAL).await;
+                }
+                Err(error) if is_passing(&error) => bail!(
+                    "there are {count} shards of {wanted} after {} s: {error}; what is split stays so, and the same \
+                     command goes on",
+                    self.timeout
+                ),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let pairs = splits.iter().map(|(shard, into)| json!({ "shard": shard, "into": into }));
+        let value = json!({ "shards": count, "splits": pairs.collect::<Vec<_>>() });
+        print(json, &value, || {
+            let split = match splits.as_slice() {
+                [] => "none".to_owned(),
+                [(shard, into)] => format!("shard {shard}, whose upper half is shard {into}"),
+                all => format!("{} shards", all.len()),
+            };
+            facts(&[("shards", count.to_string()), ("split", split)])
+        })
+    }
+}
+
+/// Says whether shards are split by themselves, and how many the cluster wants then.
+async fn set_auto(client: &Client, is_on: bool, json: bool) -> Result<()> {
+    client.set_auto_split(is_on).await?;
+    let status = client.status().await?;
+    let (count, wanted) = (status.shards.len(), status.shards_wanted);
+    let value = json!({ "shards": count, "shards_wanted": wanted, "auto_split": is_on });
+    print(json, &value, || {
+        let by = if is_on { "by themselves" } else { "by hand" };
+        let wanted = ("shards wanted", wanted.to_string());
+        facts(&[("shards", count.to_string()), wanted, ("split", by.to_owned())])
+    })
+}
+
+/// Whether the same call may be answered otherwise later.
+fn is_passing(error: &ClientError) -> bool {
+    matches!(error, ClientError::Unavailable(_) | ClientError::ChangeUnknown(_))
+}
