@@ -18,14 +18,14 @@ mod window;
 
 use crate::commands::cluster::connect::{ClusterArgs, block_on};
 use crate::commands::cluster::show::{facts, print};
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 use crate::say::say_line;
 use anyhow::Result;
 use bulk::{Each, Tally, Verb};
 use clap::{Args, Subcommand};
 use contains_any::ContainsAnyArgs;
 use create::CreateArgs;
-use items::ItemArgs;
+use items::{Input, ItemArgs};
 use levels::{AckArg, LevelArg};
 use serde_json::{Map, json};
 use std::time::SystemTime;
@@ -154,6 +154,8 @@ struct ItemsArgs {
 struct InsertArgs {
     #[command(flatten)]
     items: ItemsArgs,
+    #[command(flatten)]
+    source: redis::SourceArgs,
     /// Where items are durable when they are acknowledged: on the node that answers (local) or one more (partner), both
     /// of replicated filters, or on a majority [default: majority of a partitioned filter, local of a replicated one]
     #[arg(long, value_enum, value_name = "LEVEL", hide_possible_values = true)]
@@ -206,11 +208,10 @@ impl FilterArgs {
         let client = self.cluster.client()?;
         match &self.verb {
             FilterVerb::Create(args) => args.run(&client, json).await?,
-            FilterVerb::Insert(InsertArgs { items, ack, at }) => {
-                let level = ack.map_or(AckLevel::Unspecified, AckArg::level);
-                return items.run(&client, Verb::Insert(level, *at), json).await;
+            FilterVerb::Insert(args) => return args.run(&client, json).await,
+            FilterVerb::Remove(args) => {
+                return args.run(&client, Verb::Remove, args.items.input()?, json).await;
             }
-            FilterVerb::Remove(args) => return args.run(&client, Verb::Remove, json).await,
             FilterVerb::Contains(args) => return args.run(&client, json).await,
             FilterVerb::ContainsAny(args) => return args.run(&client, json).await,
             FilterVerb::Info { name } => {
@@ -247,10 +248,27 @@ impl FilterArgs {
     }
 }
 
+impl InsertArgs {
+    async fn run(&self, client: &Client, json: bool) -> Result<Exit> {
+        let level = self.ack.map_or(AckLevel::Unspecified, AckArg::level);
+        let items = &self.items.items;
+        if self.source.is_named() && items.is_null() && !self.items.each {
+            let text =
+                "--null with --from says how lines of --each end: leave it out, or add --each";
+            return Err(UsageError(text.to_owned()).into());
+        }
+        let input = match self.source.input(items.end())? {
+            Some(input) => input,
+            None => items.input()?,
+        };
+        self.items.run(client, Verb::Insert(level, self.at), input, json).await
+    }
+}
+
 impl ItemsArgs {
-    async fn run(&self, client: &Client, verb: Verb, json: bool) -> Result<Exit> {
+    async fn run(&self, client: &Client, verb: Verb, input: Input, json: bool) -> Result<Exit> {
         let each = each(self.each, json);
-        let tally = bulk::run(&client.filter(&self.name), verb, &self.items, each).await?;
+        let tally = bulk::run(&client.filter(&self.name), verb, input, each).await?;
         if each == Each::Silent {
             print_tally(verb, &tally, json)?;
         }
@@ -262,7 +280,7 @@ impl ContainsArgs {
     async fn run(&self, client: &Client, json: bool) -> Result<Exit> {
         let level = self.level.map_or(ReadLevel::Unspecified, LevelArg::level);
         let (verb, each) = (Verb::Contains(level), each(!self.count, json));
-        let tally = bulk::run(&client.filter(&self.name), verb, &self.items, each).await?;
+        let tally = bulk::run(&client.filter(&self.name), verb, self.items.input()?, each).await?;
         let is_absent = self.items.is_single() && tally.ones == 0;
         if each == Each::Silent {
             print_tally(verb, &tally, json)?;

@@ -49,6 +49,8 @@ mod readme;
 mod reconcile;
 mod reconcile_changes;
 mod reconcile_pages;
+mod redis_files;
+mod redis_sources;
 mod redisbloom;
 mod reference;
 mod report_pages;

@@ -77,7 +77,7 @@ fn what_breaks_off_leaves_nothing_and_names_server_and_key() {
     let (server, redis) = Server::start_with_redis(&sandbox);
     let run = |args: &str| server.run(&sandbox, &format!("filter {args}"));
     let import = |from: &str| run(&format!("import copy --from {from}"));
-    for bad in ["redis://h", "rediss://h/k", "http://h/k", "redis://u@h/k"] {
+    for bad in ["redis://h", "rediss://h", "http://h/k", "redis://u@h/k"] {
         import(bad).refused(2, &["--from"]);
     }
     run("import copy").refused(2, &["--from"]);

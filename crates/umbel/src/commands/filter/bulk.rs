@@ -1,6 +1,6 @@
 //! Many items through one filter: several batches in flight, answers in the order of the items, bounded memory.
 
-use super::items::{ItemArgs, ReadBatch};
+use super::items::{Input, ReadBatch};
 use super::levels::{ack_name, read_name};
 use crate::commands::cluster::show::{Printer, item_member};
 use anyhow::{Context, Result};
@@ -111,21 +111,16 @@ impl InFlight {
 /// # Errors
 ///
 /// The first batch that failed, in the order of the items; those after it may have been sent.
-pub(crate) async fn run(
-    filter: &Filter,
-    verb: Verb,
-    items: &ItemArgs,
-    each: Each,
-) -> Result<Tally> {
-    let mut batches = items.read()?;
+pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -> Result<Tally> {
+    let Input { mut batches, end, input_bytes } = input;
     let mut in_flight: VecDeque<InFlight> = VecDeque::new();
     let mut report = Report {
         verb,
         each,
-        end: items.end(),
+        end,
         printer: Printer::new(),
         tally: Tally::default(),
-        bar: bar(items.input_bytes(), each),
+        bar: bar(input_bytes, each),
     };
     let mut is_ended = false;
     while !(is_ended && in_flight.is_empty()) {

@@ -42,10 +42,45 @@ pub(crate) struct ReadBatch {
     pub(crate) input_bytes: u64,
 }
 
+/// Items on their way to a filter.
+pub(crate) struct Input {
+    /// In their order; a failure is the last.
+    pub(crate) batches: mpsc::Receiver<Result<ReadBatch>>,
+    /// What ends an item where items are printed.
+    pub(crate) end: u8,
+    /// Bytes that there are to read, if that is known.
+    pub(crate) input_bytes: Option<u64>,
+}
+
+/// Whether a batch has all that it should.
+pub(super) fn is_full(batch: &PackedBatch) -> bool {
+    batch.len() >= BATCH_ITEMS_MAX || batch.data_bytes() >= BATCH_BYTES_CUT
+}
+
+/// What batches go through that are read beside.
+pub(super) fn channel() -> (mpsc::Sender<Result<ReadBatch>>, mpsc::Receiver<Result<ReadBatch>>) {
+    mpsc::channel(WAITING_BATCHES_MAX)
+}
+
 impl ItemArgs {
+    /// All of them, on their way.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read).
+    pub(crate) fn input(&self) -> Result<Input> {
+        let (end, input_bytes) = (self.end(), self.input_bytes());
+        Ok(Input { batches: self.read()?, end, input_bytes })
+    }
+
     /// Whether one single item was given as an argument.
     pub(crate) fn is_single(&self) -> bool {
         self.items.len() == 1
+    }
+
+    /// Whether items end with NUL.
+    pub(crate) fn is_null(&self) -> bool {
+        self.null
     }
 
     /// What ends an item.
@@ -54,7 +89,7 @@ impl ItemArgs {
     }
 
     /// Bytes that there are to read, if that is known.
-    pub(crate) fn input_bytes(&self) -> Option<u64> {
+    fn input_bytes(&self) -> Option<u64> {
         let path = self.file.as_ref().filter(|path| !is_dash(path))?;
         path.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len())
     }
@@ -65,7 +100,7 @@ impl ItemArgs {
     ///
     /// A [`UsageError`] if --null stands beside items that are arguments; if the file cannot be opened.
     pub(crate) fn read(&self) -> Result<mpsc::Receiver<Result<ReadBatch>>> {
-        let (sender, receiver) = mpsc::channel(WAITING_BATCHES_MAX);
+        let (sender, receiver) = channel();
         if !self.items.is_empty() {
             if self.null {
                 let text = "--null says how a file or standard input is cut: leave it out";
@@ -122,7 +157,7 @@ impl<R: Read> Cutter<R> {
     fn next_batch(&mut self) -> Result<Option<ReadBatch>> {
         let mut batch = PackedBatch::new();
         let mut input_bytes = 0;
-        while batch.len() < BATCH_ITEMS_MAX && batch.data_bytes() < BATCH_BYTES_CUT {
+        while !is_full(&batch) {
             self.line.clear();
             // The end itself, and one byte that shows that the item is too long.
             let mut limited = self.input.by_ref().take(ITEM_BYTES_MAX as u64 + 1);

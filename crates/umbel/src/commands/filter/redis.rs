@@ -3,15 +3,26 @@
 
 mod address;
 mod answer;
+mod file;
 mod server;
+mod source;
+mod walk;
 
-pub(super) use address::{Address, parse_address};
+#[cfg(test)]
+mod source_test;
+
+pub(super) use address::{Address, Place, parse_address};
+pub(super) use file::{FileArgs, Given};
+pub(super) use source::SourceArgs;
 
 use crate::commands::cluster::show::{facts, print};
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use file::{key_of, parse_given};
 use serde_json::json;
 use server::{Dump, Server};
+use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use umbel_client::Client;
@@ -27,6 +38,30 @@ const WAITING_CHUNKS_MAX: usize = 4;
 /// Bytes of a piece that is sent: every server takes as many.
 const PIECE_BYTES: usize = 1 << 20;
 
+/// Whom a server with TLS is believed.
+#[derive(Args)]
+pub(super) struct TrustArgs {
+    /// Trust rediss:// servers that this authority has signed, in place of the system's
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+}
+
+impl TrustArgs {
+    /// The authority's file, for a server there.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] if it is named, and no TLS is spoken.
+    pub(super) fn checked(&self, place: Option<&Place>) -> Result<Option<PathBuf>, UsageError> {
+        match (&self.cacert, place.is_some_and(|place| place.is_tls)) {
+            (Some(_), false) => {
+                Err(UsageError("--cacert is for addresses that begin with rediss://".to_owned()))
+            }
+            (cacert, _) => Ok(cacert.clone()),
+        }
+    }
+}
+
 /// Makes a filter of one that a server has.
 ///
 /// # Errors
@@ -35,11 +70,11 @@ const PIECE_BYTES: usize = 1 << 20;
 pub(super) async fn import(
     client: &Client,
     name: &str,
-    from: &Address,
+    (from, cacert): (&Address, Option<&Path>),
     is_json: bool,
 ) -> Result<Exit> {
     let begun = async {
-        let mut server = Server::connect(from).await?;
+        let mut server = Server::connect(from.place(), cacert).await?;
         let Dump { piece, .. } = server.dump(from, 0).await?.context("no header came")?;
         let reader = DumpReader::new(&piece).with_context(|| {
             "the server's copy is not in RedisBloom's form: of an Umbel node, `umbel filter export` copies \
@@ -59,6 +94,46 @@ pub(super) async fn import(
     Ok(Exit::Done)
 }
 
+/// Where a filter is copied from.
+///
+/// # Errors
+///
+/// If the text looks like an address, and is none.
+pub(super) fn parse_filter_source(text: &str) -> Result<Given<Address>, String> {
+    parse_given(text, parse_address)
+}
+
+/// Makes a filter of one that a file has.
+///
+/// # Errors
+///
+/// If the file cannot be read, is damaged, or has no such filter; as the cluster. There is no filter then.
+pub(super) async fn import_file(
+    connect: impl FnOnce() -> Result<Client>,
+    name: &str,
+    (path, args): (&Path, &FileArgs),
+    is_json: bool,
+) -> Result<Exit> {
+    let database = args.database(path);
+    let key = args.key();
+    let what = match &key {
+        Some(key) => key_of(&database, key),
+        None => database.to_string(),
+    };
+    let searched = database.clone();
+    let found = tokio::task::spawn_blocking(move || searched.filter(key)).await;
+    let key = found.context("the reading thread broke off")?.context(what)?;
+    let client = connect()?;
+    let (chunks, sent) = mpsc::channel(WAITING_CHUNKS_MAX);
+    let (name, what) = (name.to_owned(), key_of(&database, &key));
+    let reading = tokio::task::spawn_blocking(move || database.send_filter(&key, &name, &chunks));
+    let outcome = client.import(ReceiverStream::new(sent)).await;
+    // Damage of the file is the cause of what the cluster says then.
+    reading.await.context("the reading thread broke off")?.context(what)?;
+    super::show::print_summary(is_json, &outcome?)?;
+    Ok(Exit::Done)
+}
+
 /// Sends a dump on, piece by piece; ends without an end where the server breaks off.
 async fn send(
     mut server: Server,
@@ -70,6 +145,7 @@ async fn send(
     let exported = ExportHeader {
         filter: None,
         shard_count: 1,
+        shards_founded: 1,
         settings: reader.settings(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         log_indexes: Vec::new(),
@@ -112,10 +188,15 @@ async fn send(
 ///
 /// If the filter is of another kind than RedisBloom's; as the cluster and the server. Nothing is left there then, unless
 /// the server does not answer any more.
-pub(super) async fn export(client: &Client, name: &str, to: &Address, is_json: bool) -> Result<()> {
+pub(super) async fn export(
+    client: &Client,
+    name: &str,
+    (to, cacert): (&Address, Option<&Path>),
+    is_json: bool,
+) -> Result<()> {
     let mut chunks = client.export(name).await?;
     let mut writer = DumpWriter::default();
-    let connected = async { Server::connect(to).await?.check_free(to).await };
+    let connected = async { Server::connect(to.place(), cacert).await?.check_free(to).await };
     let mut server = connected.await.with_context(|| to.to_string())?;
     let beside = to.beside();
     let copied = async {

@@ -1,7 +1,7 @@
 //! Filters into files and servers, and out of them.
 
 use super::earlier;
-use super::redis::{self, Address, parse_address};
+use super::redis::{self, Address, FileArgs, Given, TrustArgs, parse_address, parse_filter_source};
 use crate::commands::cluster::chunk_file::{ChunkReader, ChunkWriter, stream};
 use crate::commands::cluster::connect::ClusterArgs;
 use crate::commands::cluster::show::{facts, print};
@@ -23,9 +23,11 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "FILE", required_unless_present = "to")]
     out: Option<PathBuf>,
     /// A free key of a server that speaks RedisBloom's dialect, for a filter of --kind redisbloom:
-    /// `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`, where REDISCLI_AUTH can have the password
+    /// `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`, rediss:// with TLS, where REDISCLI_AUTH can have the password
     #[arg(long, value_name = "URL", value_parser = parse_address, conflicts_with_all = ["out", "since", "snapshot", "overwrite"])]
     to: Option<Address>,
+    #[command(flatten)]
+    trust: TrustArgs,
     /// A file of an earlier export: only pieces of 4 KiB that differ from it travel, the new file is whole
     #[arg(long, value_name = "FILE")]
     since: Option<PathBuf>,
@@ -44,6 +46,10 @@ pub(crate) struct ImportArgs {
     name: String,
     #[command(flatten)]
     source: ImportSource,
+    #[command(flatten)]
+    file_key: FileArgs,
+    #[command(flatten)]
+    trust: TrustArgs,
 }
 
 #[derive(Args)]
@@ -52,10 +58,11 @@ struct ImportSource {
     /// The file
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// A key of a server that speaks RedisBloom's dialect, bit by bit: `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`, where
-    /// REDISCLI_AUTH can have the password
-    #[arg(long, value_name = "URL", value_parser = parse_address)]
-    from: Option<Address>,
+    /// A key of a server that speaks RedisBloom's dialect, bit by bit: `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`,
+    /// rediss:// with TLS, where REDISCLI_AUTH can have the password; or a database file of one (.rdb), whose only filter
+    /// it is or that of --key
+    #[arg(long, value_name = "URL|FILE", value_parser = parse_filter_source)]
+    from: Option<Given<Address>>,
 }
 
 /// Copies a filter into a file, or to a server.
@@ -64,9 +71,10 @@ struct ImportSource {
 ///
 /// As the cluster; if a file cannot be read or written. There is no new file then.
 pub(crate) async fn export(client: &Client, args: &ExportArgs, json: bool) -> Result<()> {
-    let ExportArgs { name, out, to, since, snapshot, overwrite } = args;
+    let ExportArgs { name, out, to, trust, since, snapshot, overwrite } = args;
+    let cacert = trust.checked(to.as_ref().map(Address::place))?;
     if let Some(to) = to {
-        return redis::export(client, name, to, json).await;
+        return redis::export(client, name, (to, cacert.as_deref()), json).await;
     }
     let out = out.as_deref().context("--out or --to is required")?;
     let known = since.as_deref().map(earlier::known).transpose()?;
@@ -100,10 +108,25 @@ pub(crate) async fn export(client: &Client, args: &ExportArgs, json: bool) -> Re
 ///
 /// If the file is damaged, before anybody is asked; as the server and the cluster.
 pub(crate) async fn import(cluster: &ClusterArgs, args: &ImportArgs) -> Result<Exit> {
-    let ImportArgs { name, source: ImportSource { file, from } } = args;
+    let ImportArgs { name, source: ImportSource { file, from }, file_key, trust } = args;
+    let place = match from {
+        Some(Given::Server(from)) => Some(from.place()),
+        _ => None,
+    };
+    let cacert = trust.checked(place)?;
     match (file, from) {
-        (_, Some(from)) => redis::import(&cluster.client()?, name, from, cluster.json).await,
-        (Some(file), None) => import_file(cluster, name, file).await,
+        (_, Some(Given::Server(from))) => {
+            file_key.refused_for_servers()?;
+            let from = (from, cacert.as_deref());
+            redis::import(&cluster.client()?, name, from, cluster.json).await
+        }
+        (_, Some(Given::File(path))) => {
+            redis::import_file(|| cluster.client(), name, (path, file_key), cluster.json).await
+        }
+        (Some(file), None) => {
+            file_key.refused_without_from()?;
+            import_file(cluster, name, file).await
+        }
         (None, None) => bail!("--file or --from is required"),
     }
 }

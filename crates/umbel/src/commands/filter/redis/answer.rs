@@ -8,8 +8,11 @@ use umbel_resp::number::integer;
 /// Longest line: an error's text.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
+/// What an answer may have that is kept as a whole.
+const WHOLE: Most = Most { bulk_bytes: PIECE_BYTES_MAX, values: VALUES_MAX };
+
 /// Most values of a list: a piece and its iterator.
-const VALUES_MAX: i64 = 16;
+const VALUES_MAX: usize = 16;
 
 /// An answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,9 +29,59 @@ pub(super) enum Answer {
     List(Vec<Answer>),
 }
 
+/// The first line of an answer. What is longer is not kept as a whole, but read behind this.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Head {
+    /// A short text.
+    Status(String),
+    /// Why the command was not carried out.
+    Error(String),
+    /// A number.
+    Integer(i64),
+    /// So many bytes and an end of a line follow; None stands for no value.
+    Bulk(Option<usize>),
+    /// So many values follow; None stands for no value.
+    List(Option<usize>),
+}
+
+/// How much a server may announce.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Most {
+    /// Bytes of a value.
+    pub(super) bulk_bytes: usize,
+    /// Values of a list.
+    pub(super) values: usize,
+}
+
 /// The bytes are no answer, or one that no copy needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct NoAnswer(pub(super) String);
+
+impl Head {
+    /// Takes a first line from the front of the bytes; None if more must come.
+    pub(super) fn take(bytes: &mut BytesMut, most: Most) -> Result<Option<Self>, NoAnswer> {
+        let Some((text, line_bytes)) = line(bytes)? else { return Ok(None) };
+        let head = Self::of(text, most)?;
+        bytes.advance(line_bytes);
+        Ok(Some(head))
+    }
+
+    fn of(line: &[u8], most: Most) -> Result<Self, NoAnswer> {
+        let behind = line.get(1..).unwrap_or_default();
+        let text = || String::from_utf8_lossy(behind).into_owned();
+        Ok(match line.first() {
+            Some(b'+') => Self::Status(text()),
+            Some(b'-') => Self::Error(text()),
+            Some(b':') => {
+                let value = integer(behind);
+                Self::Integer(value.ok_or_else(|| NoAnswer(format!("{:?}", shown(line))))?)
+            }
+            Some(b'$') => Self::Bulk(number(line, most.bulk_bytes)?),
+            Some(b'*') => Self::List(number(line, most.values)?),
+            _ => return Err(NoAnswer(format!("an answer begins with {:?}", shown(line)))),
+        })
+    }
+}
 
 impl Answer {
     /// Takes an answer from the front of the bytes; None if more must come.
@@ -42,18 +95,15 @@ impl Answer {
 /// Bytes of the answer at the front, once all have come.
 fn length_of(bytes: &[u8], may_be_list: bool) -> Result<Option<usize>, NoAnswer> {
     let Some((line, line_bytes)) = line(bytes)? else { return Ok(None) };
-    match line.first() {
-        Some(b'+' | b'-' | b':') => Ok(Some(line_bytes)),
-        Some(b'$') => match number(line, PIECE_BYTES_MAX as i64)? {
-            None => Ok(Some(line_bytes)),
-            Some(count) => {
-                let length = line_bytes + count + 2;
-                Ok((bytes.len() >= length).then_some(length))
-            }
-        },
-        Some(b'*') if may_be_list => {
+    match Head::of(line, WHOLE)? {
+        Head::Bulk(Some(count)) => {
+            let length = line_bytes + count + 2;
+            Ok((bytes.len() >= length).then_some(length))
+        }
+        Head::List(_) if !may_be_list => Err(NoAnswer("a list in a list".to_owned())),
+        Head::List(count) => {
             let mut length = line_bytes;
-            for _ in 0..number(line, VALUES_MAX)?.unwrap_or(0) {
+            for _ in 0..count.unwrap_or(0) {
                 match length_of(bytes.get(length..).unwrap_or_default(), false)? {
                     Some(more) => length += more,
                     None => return Ok(None),
@@ -61,7 +111,9 @@ fn length_of(bytes: &[u8], may_be_list: bool) -> Result<Option<usize>, NoAnswer>
             }
             Ok(Some(length))
         }
-        _ => Err(NoAnswer(format!("an answer begins with {:?}", shown(line)))),
+        Head::Status(_) | Head::Error(_) | Head::Integer(_) | Head::Bulk(None) => {
+            Ok(Some(line_bytes))
+        }
     }
 }
 
@@ -69,27 +121,21 @@ fn length_of(bytes: &[u8], may_be_list: bool) -> Result<Option<usize>, NoAnswer>
 fn read(bytes: &mut Bytes) -> Result<Answer, NoAnswer> {
     let ended = || NoAnswer("an answer ends early".to_owned());
     let (text, line_bytes) = line(bytes)?.ok_or_else(ended)?;
-    let text = text.to_vec();
+    let head = Head::of(text, WHOLE)?;
     bytes.advance(line_bytes);
-    let behind = || String::from_utf8_lossy(text.get(1..).unwrap_or_default()).into_owned();
-    Ok(match text.first() {
-        Some(b'+') => Answer::Status(behind()),
-        Some(b'-') => Answer::Error(behind()),
-        Some(b':') => {
-            let value = integer(text.get(1..).unwrap_or_default());
-            Answer::Integer(value.ok_or_else(|| NoAnswer(format!("{:?}", shown(&text))))?)
+    Ok(match head {
+        Head::Status(text) => Answer::Status(text),
+        Head::Error(text) => Answer::Error(text),
+        Head::Integer(value) => Answer::Integer(value),
+        Head::Bulk(None) => Answer::Bulk(None),
+        Head::Bulk(Some(count)) if bytes.len() >= count + 2 => {
+            let value = bytes.split_to(count);
+            bytes.advance(2);
+            Answer::Bulk(Some(value))
         }
-        Some(b'$') => match number(&text, PIECE_BYTES_MAX as i64)? {
-            None => Answer::Bulk(None),
-            Some(count) if bytes.len() >= count + 2 => {
-                let value = bytes.split_to(count);
-                bytes.advance(2);
-                Answer::Bulk(Some(value))
-            }
-            Some(_) => return Err(ended()),
-        },
-        _ => {
-            let count = number(&text, VALUES_MAX)?.unwrap_or(0);
+        Head::Bulk(Some(_)) => return Err(ended()),
+        Head::List(count) => {
+            let count = count.unwrap_or(0);
             Answer::List((0..count).map(|_| read(bytes)).collect::<Result<_, _>>()?)
         }
     })
@@ -107,10 +153,11 @@ fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, NoAnswer> {
 }
 
 /// A count behind the first byte of a line; None of -1.
-fn number(line: &[u8], most: i64) -> Result<Option<usize>, NoAnswer> {
-    match integer(line.get(1..).unwrap_or_default()) {
-        Some(-1) => Ok(None),
-        Some(count) if (0..=most).contains(&count) => Ok(usize::try_from(count).ok()),
+fn number(line: &[u8], most: usize) -> Result<Option<usize>, NoAnswer> {
+    let count = integer(line.get(1..).unwrap_or_default());
+    match count.map(usize::try_from) {
+        Some(Ok(count)) if count <= most => Ok(Some(count)),
+        Some(Err(_)) if count == Some(-1) => Ok(None),
         _ => Err(NoAnswer(format!("a count of {:?}, expected at most {most}", shown(line)))),
     }
 }
@@ -172,6 +219,12 @@ mod tests {
             assert!(take(bad.as_bytes()).is_err(), "{bad}");
         }
         assert!(take(&vec![b'+'; LINE_BYTES_MAX]).is_err());
+        let most = Most { bulk_bytes: 5, values: 2 };
+        let head = |bytes: &[u8]| Head::take(&mut BytesMut::from(bytes), most);
+        assert_eq!(head(b"$5\r\nab"), Ok(Some(Head::Bulk(Some(5)))));
+        assert_eq!(head(b"*2\r\n"), Ok(Some(Head::List(Some(2)))));
+        assert_eq!((head(b"*2\r"), head(b"")), (Ok(None), Ok(None)));
+        assert!(head(b"$6\r\n").is_err() && head(b"*3\r\n").is_err());
         assert_eq!(take(b"$5\r\nab"), Ok(None));
         assert_eq!(take(b""), Ok(None));
     }

@@ -1,15 +1,19 @@
 //! A connection to a server, which is asked one thing after the other.
 
-use super::address::Address;
-use super::answer::{Answer, NoAnswer};
+use super::address::{Address, Place};
+use super::answer::{Answer, Head, Most, NoAnswer};
 use crate::commands::cluster::look::harmless;
+use crate::exit::UsageError;
 use anyhow::{Context, Result, anyhow, bail};
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
+use std::future::Future;
+use std::path::Path;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use umbel_resp::Request;
+use umbel_tls::{ForeignTls, HandshakeError, TrustError};
 
 /// How long a server may take to be reached.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -17,17 +21,57 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long it may take for an answer, of 16 MiB at most.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How long a page, or a dump, may keep one waiting in all, and longer only if it comes at [`BYTES_PER_SECOND_MIN`] or
+/// more: each of its values may come within the time of an answer, and a page has any number of them.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes of a page, or a dump, that come in a second, at least: a dump of 256 MiB takes under five hours then, and lines
+/// that are slower are rare.
+const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
+
 /// Has the password where the address has none: command lines are read by others. redis-cli reads it, too.
 const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
+
+/// What is said of a connection that ended without an end.
+const BROKEN: &str = "the connection broke off";
+
+/// What stands behind a line and a value.
+const LINE_END: &[u8] = b"\r\n";
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
+/// Bytes of a value that are passed over at once: as many may take as long as an answer.
+const PASSED_BYTES_MAX: usize = 16 << 20;
+
+/// A connection, with TLS or without.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
 /// A server that answers.
 pub(super) struct Server {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     /// What has come of answers.
     bytes: BytesMut,
+    pace: Pace,
+}
+
+/// How fast a page, or a dump, comes.
+#[derive(Default)]
+struct Pace {
+    /// How long it was waited for. What is done with it meanwhile takes its own time.
+    waited: Duration,
+    /// Bytes that came.
+    came: u64,
+}
+
+impl Pace {
+    /// How long it may still be waited for.
+    fn left(&self) -> Duration {
+        let earned = Duration::from_millis(self.came.saturating_mul(1000) / BYTES_PER_SECOND_MIN);
+        (PATIENCE + earned).saturating_sub(self.waited)
+    }
 }
 
 /// A piece of a dump, and the iterator behind it.
@@ -41,24 +85,33 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If it is not there, or does not let one in.
-    pub(super) async fn connect(address: &Address) -> Result<Self> {
-        let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(&address.server)).await;
+    /// If it is not there, is not whom the address names, or does not let one in.
+    pub(super) async fn connect(place: &Place, cacert: Option<&Path>) -> Result<Self> {
+        let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(&place.server)).await;
         let stream = connecting
             .map_err(|_| anyhow!("not reached within {} s", CONNECT_TIMEOUT.as_secs()))?
             .context("cannot be reached")?;
-        let mut server = Self { stream, bytes: BytesMut::new() };
+        let stream: Box<dyn Stream> = match place.is_tls {
+            true => Box::new(sealed(&place.server, cacert, stream).await?),
+            false => Box::new(stream),
+        };
+        let mut server = Self::over(stream);
         let of_environment = || std::env::var(PASSWORD_VARIABLE).ok();
-        if let Some(password) = address.password.clone().or_else(of_environment) {
+        if let Some(password) = place.password.clone().or_else(of_environment) {
             let mut words = vec![&b"AUTH"[..]];
-            words.extend(address.user.as_deref().map(str::as_bytes));
+            words.extend(place.user.as_deref().map(str::as_bytes));
             words.push(password.as_bytes());
             server.order(&words).await?;
         }
-        if address.database != 0 {
-            server.order(&[b"SELECT", address.database.to_string().as_bytes()]).await?;
+        if place.database != 0 {
+            server.order(&[b"SELECT", place.database.to_string().as_bytes()]).await?;
         }
         Ok(server)
+    }
+
+    /// One that is reached by this connection.
+    pub(super) fn over(stream: Box<dyn Stream>) -> Self {
+        Self { stream, bytes: BytesMut::new(), pace: Pace::default() }
     }
 
     /// The same, if the key is free.
@@ -74,14 +127,18 @@ impl Server {
         }
     }
 
-    /// The piece of a filter that follows an iterator; None behind the last one.
+    /// The piece of a filter that follows an iterator; None behind the last one. All pieces together come at the pace
+    /// of one page, so that no number of small ones takes for ever.
     ///
     /// # Errors
     ///
     /// If the server has no such filter, or does not answer.
     pub(super) async fn dump(&mut self, address: &Address, iterator: i64) -> Result<Option<Dump>> {
+        if iterator == 0 {
+            self.pace = Pace::default();
+        }
         let iterator = iterator.to_string();
-        let answer = self.ask(&[b"BF.SCANDUMP", &address.key, iterator.as_bytes()]).await?;
+        let answer = self.ask_on(&[b"BF.SCANDUMP", &address.key, iterator.as_bytes()]).await?;
         let Answer::List(values) = answer else { return Err(unexpected(&answer)) };
         match <[Answer; 2]>::try_from(values) {
             Ok([Answer::Integer(0), _]) => Ok(None),
@@ -132,40 +189,224 @@ impl Server {
         }
     }
 
+    /// The type of a key's value, as the server calls it: `none` where there is no such key.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not answer.
+    pub(super) async fn type_of(&mut self, key: &[u8]) -> Result<String> {
+        match self.ask(&[b"TYPE", key]).await? {
+            Answer::Status(name) => Ok(harmless(&name)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A number that a command answers.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not answer, or something else.
+    pub(super) async fn number(&mut self, words: &[&[u8]]) -> Result<u64> {
+        match self.ask(words).await? {
+            Answer::Integer(number) if number >= 0 => Ok(number.unsigned_abs()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Asks, and waits for the answer.
     async fn ask(&mut self, words: &[&[u8]]) -> Result<Answer> {
-        let request: Request = words.iter().collect();
-        let mut bytes = Vec::new();
-        request.encode(&mut bytes);
-        let asked = timeout(ANSWER_TIMEOUT, async {
-            self.stream.write_all(&bytes).await.context("the connection broke off")?;
+        self.pace = Pace::default();
+        self.ask_on(words).await
+    }
+
+    /// The same, where the answer is a part of what has come before.
+    async fn ask_on(&mut self, words: &[&[u8]]) -> Result<Answer> {
+        let answer = in_time(async {
+            self.say(words).await?;
             loop {
-                let taken = Answer::take(&mut self.bytes);
-                match taken.map_err(|NoAnswer(what)| anyhow!("not the Redis protocol: {what}"))? {
+                match Answer::take(&mut self.bytes).map_err(no_answer)? {
                     Some(answer) => return Ok(answer),
-                    None => {
-                        self.bytes.reserve(READ_BYTES);
-                        let count = self.stream.read_buf(&mut self.bytes).await;
-                        if count.context("the connection broke off")? == 0 {
-                            bail!("the server hung up");
-                        }
-                    }
+                    None => self.fill().await?,
                 }
             }
         });
-        let answer = asked
-            .await
-            .map_err(|_| anyhow!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))??;
-        let command = String::from_utf8_lossy(words.first().copied().unwrap_or_default());
-        match answer {
-            Answer::Error(text) => bail!("{command}: {}", harmless(&text)),
+        match answer.await? {
+            Answer::Error(text) => Err(refused(words, &text)),
             answer => Ok(answer),
+        }
+    }
+
+    /// Asks, and reads the first line of the answer. Its values are there for [`value`](Self::value).
+    ///
+    /// # Errors
+    ///
+    /// If the server refuses, announces more than that, or does not answer.
+    pub(super) async fn begin(&mut self, words: &[&[u8]], most: Most) -> Result<Head> {
+        self.pace = Pace::default();
+        let head = in_time(async {
+            self.say(words).await?;
+            self.next_head(most).await
+        });
+        match head.await? {
+            Head::Error(text) => Err(refused(words, &text)),
+            head => Ok(head),
+        }
+    }
+
+    /// The first line of a value.
+    ///
+    /// # Errors
+    ///
+    /// If the server announces more than that, or falls silent.
+    pub(super) async fn head(&mut self, most: Most) -> Result<Head> {
+        in_time(self.next_head(most)).await
+    }
+
+    /// A value whose first line has been read.
+    ///
+    /// # Errors
+    ///
+    /// If the server falls silent.
+    pub(super) async fn value(&mut self, byte_count: usize) -> Result<Bytes> {
+        let come = in_time(async {
+            while self.bytes.len() < byte_count + LINE_END.len() {
+                self.fill().await?;
+            }
+            Ok(())
+        });
+        come.await?;
+        let value = self.bytes.split_to(byte_count).freeze();
+        if self.bytes.split_to(LINE_END.len())[..] != LINE_END[..] {
+            return Err(no_answer(NoAnswer("a value is longer than it says".to_owned())));
+        }
+        Ok(value)
+    }
+
+    /// Passes over a value whose first line has been read: nothing of it is kept.
+    ///
+    /// # Errors
+    ///
+    /// If the server falls silent.
+    pub(super) async fn pass(&mut self, byte_count: usize) -> Result<()> {
+        let mut left = byte_count;
+        while left > 0 {
+            let some = left.min(PASSED_BYTES_MAX);
+            in_time(async {
+                let mut some = some;
+                loop {
+                    let here = some.min(self.bytes.len());
+                    self.bytes.advance(here);
+                    some -= here;
+                    if some == 0 {
+                        return Ok(());
+                    }
+                    self.fill().await?;
+                }
+            })
+            .await?;
+            left -= some;
+        }
+        self.value(0).await.map(drop)
+    }
+
+    async fn say(&mut self, words: &[&[u8]]) -> Result<()> {
+        let request: Request = words.iter().collect();
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        self.stream.write_all(&bytes).await.context(BROKEN)?;
+        // A stream with TLS may keep some of it.
+        self.stream.flush().await.context(BROKEN)
+    }
+
+    async fn next_head(&mut self, most: Most) -> Result<Head> {
+        loop {
+            match Head::take(&mut self.bytes, most).map_err(no_answer)? {
+                Some(head) => return Ok(head),
+                None => self.fill().await?,
+            }
+        }
+    }
+
+    /// Reads what comes next.
+    async fn fill(&mut self) -> Result<()> {
+        self.bytes.reserve(READ_BYTES);
+        let began = Instant::now();
+        let read = timeout(self.pace.left(), self.stream.read_buf(&mut self.bytes)).await;
+        self.pace.waited += began.elapsed();
+        let read = read.map_err(|_| {
+            let Pace { waited, came } = &self.pace;
+            anyhow!(
+                "{came} bytes came in {} s, fewer than {BYTES_PER_SECOND_MIN} a second: the server is too slow",
+                waited.as_secs()
+            )
+        })?;
+        match read.context(BROKEN)? {
+            0 => bail!("the server hung up"),
+            byte_count => {
+                self.pace.came += byte_count as u64;
+                Ok(())
+            }
         }
     }
 }
 
+/// What a server does within the time that it has.
+async fn in_time<T>(doing: impl Future<Output = Result<T>>) -> Result<T> {
+    let done = timeout(ANSWER_TIMEOUT, doing).await;
+    done.map_err(|_| anyhow!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))?
+}
+
+/// The same connection with TLS, once the server has proved itself.
+async fn sealed(
+    server: &str,
+    cacert: Option<&Path>,
+    stream: TcpStream,
+) -> Result<impl Stream + use<>> {
+    let tls = ForeignTls::open(cacert).map_err(|error| match error {
+        TrustError::NoCertificates { .. } => UsageError(format!("{error}: --cacert FILE")).into(),
+        error => anyhow::Error::from(UsageError(error.to_string())),
+    })?;
+    // A server without TLS may wait for the rest of what it takes for a line.
+    let proved = timeout(CONNECT_TIMEOUT, tls.connect(server, stream)).await;
+    let proved = proved.map_err(|_| {
+        anyhow!("no TLS within {} s: redis:// is without", CONNECT_TIMEOUT.as_secs())
+    })?;
+    proved.map_err(|error| match error {
+        HandshakeError::NoTls { .. } => {
+            anyhow!("it does not speak TLS, or hung up: redis:// is without")
+        }
+        HandshakeError::OtherAuthority { .. } => anyhow!(
+            "its certificate comes from no authority that is trusted here: --cacert FILE names another"
+        ),
+        HandshakeError::OtherName { .. } => {
+            anyhow!("its certificate is for another name: call it by one that stands in it")
+        }
+        error => error.into(),
+    })
+}
+
+fn no_answer(NoAnswer(what): NoAnswer) -> anyhow::Error {
+    anyhow!("not the Redis protocol: {what}")
+}
+
+fn refused(words: &[&[u8]], text: &str) -> anyhow::Error {
+    let command = String::from_utf8_lossy(words.first().copied().unwrap_or_default());
+    anyhow!("{command}: {}", harmless(text))
+}
+
 fn unexpected(answer: &Answer) -> anyhow::Error {
-    let text = format!("{answer:?}");
+    unexpected_text(&format!("{answer:?}"))
+}
+
+/// What an answer that begins with this is called.
+pub(super) fn unexpected_head(head: &Head) -> anyhow::Error {
+    match head {
+        Head::Error(text) => anyhow!("{}", harmless(text)),
+        other => unexpected_text(&format!("{other:?}")),
+    }
+}
+
+fn unexpected_text(text: &str) -> anyhow::Error {
     let shown: String = text.chars().take(200).collect();
     anyhow!("an answer that was not expected: {shown}")
 }

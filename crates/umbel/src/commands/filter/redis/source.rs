@@ -1,0 +1,341 @@
+//! Items that a server keeps as members of a set, or as keys, on their way to a filter.
+
+use super::TrustArgs;
+use super::address::{Address, Origin, Place, parse_origin};
+use super::answer::Head;
+use super::file::{FileArgs, FileSource, FileWhat, Given, parse_given};
+use super::server::{Server, unexpected_head};
+use super::walk::{NoWalk, PageForm, Walk};
+use crate::commands::filter::items::{self, Input, ReadBatch};
+use crate::exit::UsageError;
+use anyhow::{Context, Result, anyhow, bail};
+use bytes::Bytes;
+use clap::Args;
+use std::fmt;
+use std::path::PathBuf;
+use tokio::sync::mpsc;
+use umbel_client::{ITEM_BYTES_MAX, PackedBatch};
+
+/// What RedisBloom calls the type of its Bloom filters, and a node that of every filter.
+pub(super) const BLOOM_TYPE: &str = "MBbloom--";
+
+/// Where items come from that a server keeps.
+#[derive(Args)]
+pub(crate) struct SourceArgs {
+    /// Read items from a key of a Redis server, a set, sorted set (members), hash (fields) or list:
+    /// `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`, rediss:// with TLS, where REDISCLI_AUTH can have the password; or
+    /// from a database file of one (.rdb), with --key or --keys
+    #[arg(long, value_name = "URL|FILE", value_parser = parse_source, conflicts_with_all = ["items", "file"])]
+    from: Option<Given<Origin>>,
+    #[command(flatten)]
+    file_key: FileArgs,
+    /// Insert the names of all keys of --from `redis://HOST:PORT[/DB]`, or of a file, that this pattern means, like seen:*
+    #[arg(long, value_name = "PATTERN", requires = "from", conflicts_with = "key")]
+    keys: Option<String>,
+    /// Take this off the front of each name of --keys
+    #[arg(long, value_name = "TEXT", requires = "keys")]
+    strip_prefix: Option<String>,
+    #[command(flatten)]
+    trust: TrustArgs,
+}
+
+impl SourceArgs {
+    /// Whether a server is named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.from.is_some()
+    }
+
+    /// What the server has, on its way; None if no server is named. Items that are printed end with this byte.
+    ///
+    /// # Errors
+    ///
+    /// A [`UsageError`] if the address is of another form than the other arguments want.
+    pub(crate) fn input(&self, end: u8) -> Result<Option<Input>> {
+        let place = match &self.from {
+            Some(Given::Server(origin)) => Some(origin.place()),
+            _ => None,
+        };
+        let cacert = self.trust.checked(place)?;
+        let (sender, batches) = items::channel();
+        let prefix = || self.strip_prefix.clone().unwrap_or_default().into_bytes();
+        match &self.from {
+            None => {
+                self.file_key.refused_without_from()?;
+                if self.keys.is_some() {
+                    return Err(UsageError("--keys needs --from".to_owned()).into());
+                }
+                return Ok(None);
+            }
+            Some(Given::File(path)) => {
+                let what = match (self.file_key.key(), &self.keys) {
+                    (Some(key), _) => FileWhat::Key(key),
+                    (None, Some(pattern)) => {
+                        let pattern = pattern.clone().into_bytes();
+                        FileWhat::Names { pattern, prefix: prefix() }
+                    }
+                    (None, None) => {
+                        return Err(usage("a file needs --key KEY or --keys PATTERN").into());
+                    }
+                };
+                let source = FileSource { database: self.file_key.database(path), what };
+                tokio::task::spawn_blocking(move || source.send(sender));
+            }
+            Some(Given::Server(from)) => {
+                self.file_key.refused_for_servers()?;
+                let what = match &self.keys {
+                    Some(pattern) => What::Names {
+                        place: from.database().map_err(|what| usage(&what))?,
+                        pattern: pattern.clone().into_bytes(),
+                        prefix: prefix(),
+                    },
+                    None => What::Key(from.key().map_err(|what| usage(&what))?),
+                };
+                let source = Source { what, cacert };
+                tokio::spawn(async move { source.send(sender).await });
+            }
+        }
+        Ok(Some(Input { batches, end, input_bytes: None }))
+    }
+}
+
+fn parse_source(text: &str) -> Result<Given<Origin>, String> {
+    parse_given(text, parse_origin)
+}
+
+fn usage(text: &str) -> UsageError {
+    UsageError(format!("--from: {text}"))
+}
+
+/// What is read of a server.
+pub(super) enum What {
+    /// The items of a key.
+    Key(Address),
+    /// The names of keys, each of which begins with the prefix, which is left out.
+    Names { place: Place, pattern: Vec<u8>, prefix: Vec<u8> },
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(address) => address.fmt(f),
+            Self::Names { place, pattern, .. } => {
+                write!(f, "{place}, keys {:?}", String::from_utf8_lossy(pattern))
+            }
+        }
+    }
+}
+
+/// What is read, and by whom the server is vouched for.
+pub(super) struct Source {
+    pub(super) what: What,
+    pub(super) cacert: Option<PathBuf>,
+}
+
+/// Batches that are filled.
+pub(super) struct Packer {
+    batch: PackedBatch,
+    sender: mpsc::Sender<Result<ReadBatch>>,
+    /// Items that came.
+    count: u64,
+}
+
+/// Nobody waits for items any more.
+pub(super) struct Unwanted;
+
+impl Packer {
+    /// One that has seen no item.
+    pub(super) fn new(sender: mpsc::Sender<Result<ReadBatch>>) -> Self {
+        Self { batch: PackedBatch::new(), sender, count: 0 }
+    }
+
+    async fn push(&mut self, item: &[u8]) -> Result<Result<(), Unwanted>> {
+        Ok(match self.put(item)? {
+            true => self.flush().await,
+            false => Ok(()),
+        })
+    }
+
+    /// As [`push`](Self::push), from a thread that may wait.
+    pub(super) fn blocking_push(&mut self, item: &[u8]) -> Result<Result<(), Unwanted>> {
+        Ok(match self.put(item)? {
+            true => self.blocking_flush(),
+            false => Ok(()),
+        })
+    }
+
+    /// Whether the batch is full with this item.
+    fn put(&mut self, item: &[u8]) -> Result<bool> {
+        self.batch.push(item)?;
+        self.count += 1;
+        Ok(items::is_full(&self.batch))
+    }
+
+    async fn flush(&mut self) -> Result<(), Unwanted> {
+        match self.taken() {
+            Some(batch) => self.sender.send(Ok(batch)).await.map_err(|_| Unwanted),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends what is left, from a thread that may wait.
+    pub(super) fn blocking_flush(&mut self) -> Result<(), Unwanted> {
+        match self.taken() {
+            Some(batch) => self.sender.blocking_send(Ok(batch)).map_err(|_| Unwanted),
+            None => Ok(()),
+        }
+    }
+
+    fn taken(&mut self) -> Option<ReadBatch> {
+        (!self.batch.is_empty()).then(|| ReadBatch { items: self.batch.take(), input_bytes: 0 })
+    }
+
+    /// Says last why there is no more, from a thread that may wait.
+    pub(super) fn blocking_fail(self, error: anyhow::Error, what: &dyn fmt::Display) {
+        // Nobody waits any more if that fails.
+        let _ = self.sender.blocking_send(Err(told(error, self.count, what)));
+    }
+}
+
+/// An error with how much was read, and of what.
+fn told(error: anyhow::Error, count: u64, what: &dyn fmt::Display) -> anyhow::Error {
+    let error = match count {
+        0 => error,
+        count => error.context(format!("after {count} items were read")),
+    };
+    error.context(what.to_string())
+}
+
+impl Source {
+    /// Sends all that there is; a failure is the last.
+    pub(super) async fn send(self, sender: mpsc::Sender<Result<ReadBatch>>) {
+        let mut packer = Packer::new(sender);
+        let outcome = self.read(&mut packer).await;
+        let error = match outcome {
+            Ok(Ok(())) if packer.flush().await.is_ok() => return,
+            Ok(_) => return,
+            Err(error) => told(error, packer.count, &self.what),
+        };
+        // Nobody waits any more if that fails.
+        let _ = packer.sender.send(Err(error)).await;
+    }
+
+    async fn read(&self, packer: &mut Packer) -> Result<Result<(), Unwanted>> {
+        match &self.what {
+            What::Names { place, pattern, prefix } => {
+                let mut server = Server::connect(place, self.cacert.as_deref()).await?;
+                let walk = Walk::of_names(pattern);
+                walked(&mut server, walk, prefix, packer).await
+            }
+            What::Key(Address { place, key }) => {
+                let mut server = Server::connect(place, self.cacert.as_deref()).await?;
+                let walk = begun(&mut server, key).await?;
+                if walked(&mut server, walk, b"", packer).await?.is_err() {
+                    return Ok(Err(Unwanted));
+                }
+                // A key that went away looks like one that has been read to its end.
+                match server.number(&[b"EXISTS", key]).await? {
+                    0 => bail!("the key went away meanwhile, so that some may be missing"),
+                    _ => Ok(Ok(())),
+                }
+            }
+        }
+    }
+}
+
+/// The way through a key.
+pub(super) async fn begun(server: &mut Server, key: &[u8]) -> Result<Walk> {
+    let type_name = server.type_of(key).await?;
+    let length = match &*type_name {
+        "list" => server.number(&[b"LLEN", key]).await?,
+        _ => 0,
+    };
+    Walk::of_key(&type_name, key, length).ok_or_else(|| no_items(&type_name))
+}
+
+/// Why a key of this type has no items.
+pub(super) fn no_items(type_name: &str) -> anyhow::Error {
+    match type_name {
+        "none" => anyhow!("there is no such key"),
+        BLOOM_TYPE => anyhow!(
+            "it is a filter ({BLOOM_TYPE}), which does not know its items: `umbel filter import --from` copies one"
+        ),
+        name => anyhow!(
+            "it is of type {name}: sets, sorted sets, hashes and lists have items, and --keys takes the names of keys"
+        ),
+    }
+}
+
+/// The name of a key without the prefix.
+pub(super) fn stripped<'n>(name: &'n [u8], prefix: &[u8]) -> Result<&'n [u8]> {
+    name.strip_prefix(prefix).ok_or_else(|| {
+        let (name, prefix) = (String::from_utf8_lossy(name), String::from_utf8_lossy(prefix));
+        anyhow!("key {name:?} does not begin with {prefix:?}: have --keys mean those alone that do")
+    })
+}
+
+/// Reads all pages of a walk.
+pub(super) async fn walked(
+    server: &mut Server,
+    mut walk: Walk,
+    prefix: &[u8],
+    packer: &mut Packer,
+) -> Result<Result<(), Unwanted>> {
+    while let Some(words) = walk.request() {
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let form = walk.form();
+        let (cursor, value_count) = page(server, &words, form).await?;
+        let item_count = Walk::items_of(form, value_count).map_err(no_walk)?;
+        for _ in 0..item_count {
+            let item =
+                item(server, form).await.with_context(|| format!("item {}", packer.count + 1))?;
+            let item = stripped(&item, prefix)?;
+            if packer.push(item).await?.is_err() {
+                return Ok(Err(Unwanted));
+            }
+        }
+        walk.took(&cursor, item_count).map_err(no_walk)?;
+    }
+    Ok(Ok(()))
+}
+
+fn no_walk(NoWalk(what): NoWalk) -> anyhow::Error {
+    anyhow!("{what}")
+}
+
+/// Asks for a page, whose values follow: the cursor of the next one, and how many values.
+async fn page(server: &mut Server, words: &[&[u8]], form: PageForm) -> Result<(Vec<u8>, usize)> {
+    let head = server.begin(words, form.most).await?;
+    if !form.has_cursor {
+        return match head {
+            Head::List(count) => Ok((Vec::new(), count.unwrap_or(0))),
+            other => Err(unexpected_head(&other)),
+        };
+    }
+    let Head::List(Some(2)) = head else { return Err(unexpected_head(&head)) };
+    let cursor = match server.head(Walk::most_of_cursor()).await? {
+        Head::Bulk(Some(byte_count)) => server.value(byte_count).await?.to_vec(),
+        other => return Err(unexpected_head(&other)),
+    };
+    match server.head(form.most).await? {
+        Head::List(count) => Ok((cursor, count.unwrap_or(0))),
+        other => Err(unexpected_head(&other)),
+    }
+}
+
+/// The next item of a page; what belongs to it is passed over.
+async fn item(server: &mut Server, form: PageForm) -> Result<Bytes> {
+    let item = match server.head(form.most).await? {
+        Head::Bulk(Some(byte_count)) if byte_count > ITEM_BYTES_MAX => {
+            bail!("{byte_count} bytes, and items have {ITEM_BYTES_MAX} at most")
+        }
+        Head::Bulk(Some(byte_count)) => server.value(byte_count).await?,
+        other => return Err(unexpected_head(&other)),
+    };
+    if form.has_values {
+        match server.head(form.most).await? {
+            Head::Bulk(Some(byte_count)) => server.pass(byte_count).await?,
+            other => return Err(unexpected_head(&other)),
+        }
+    }
+    Ok(item)
+}

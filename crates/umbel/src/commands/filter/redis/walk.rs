@@ -1,0 +1,336 @@
+//! How what a server has is asked for page by page. Pure: it says what to ask next, and is told what came.
+
+use super::answer::Most;
+
+/// About how many values a page has: a server that looks for them lets others wait for a millisecond.
+const PAGE_VALUES: u64 = 1_000;
+
+/// Most values of a page of a scan: a small set, or one of numbers, is sent as a whole, how large that may be its
+/// server's settings say.
+const SCANNED_VALUES_MAX: usize = 1 << 24;
+
+/// Longest value that is passed over: as long as values in Redis are.
+const VALUE_BYTES_MAX: usize = 512 << 20;
+
+/// Longest cursor: Redis's have 20 digits, other servers' are names of keys.
+const CURSOR_BYTES_MAX: usize = 64 << 10;
+
+/// Most pages behind each other that bring nothing: as many look through the 2^32 keys that a server has at most.
+const EMPTY_PAGES_MAX: u64 = (1 << 32) / PAGE_VALUES;
+
+/// Most pages of a scan: as many look through tables of 2^34 places. A server has 2^32 keys at most, and so has a key
+/// values, in a table of twice as many places, and in another one while it is resized.
+const PAGES_MAX: u64 = (1 << 34) / PAGE_VALUES;
+
+/// Most items of a scan: twice the 2^32 that there are at most, since they may come again.
+const ITEMS_MAX: u64 = 1 << 33;
+
+/// The walk does not end, or a page is none that was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct NoWalk(pub(super) String);
+
+/// A way through what a server has.
+#[derive(Debug)]
+pub(super) enum Walk {
+    /// From cursor to cursor, until one is 0.
+    Scan(Scan),
+    /// From place to place, to where the list ended when it was begun.
+    List {
+        key: Vec<u8>,
+        /// The first value of the next page.
+        at: u64,
+        /// How many there are.
+        length: u64,
+    },
+}
+
+/// What a page's answer looks like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct PageForm {
+    /// Whether a cursor stands before the list.
+    pub(super) has_cursor: bool,
+    /// Whether each item has a value behind it, which nobody wants.
+    pub(super) has_values: bool,
+    /// What the list and its items may have.
+    pub(super) most: Most,
+}
+
+/// A scan.
+#[derive(Debug)]
+pub(super) struct Scan {
+    command: &'static str,
+    key: Option<Vec<u8>>,
+    pattern: Option<Vec<u8>>,
+    has_values: bool,
+    /// Where the next page begins; `0` before the first one, and behind the last.
+    cursor: Vec<u8>,
+    is_done: bool,
+    circle: Circle,
+    empty_pages: u64,
+    page_count: u64,
+    item_count: u64,
+}
+
+/// Finds out whether cursors go round in a circle, with one of them in memory (R. P. Brent, "An improved Monte Carlo
+/// factorization algorithm", 1980): each cursor is compared with the one that came at the last power of two.
+#[derive(Debug, Default)]
+struct Circle {
+    kept: Vec<u8>,
+    steps: u64,
+    limit: u64,
+}
+
+impl Circle {
+    fn is_closed_by(&mut self, cursor: &[u8]) -> bool {
+        if self.kept == cursor {
+            return true;
+        }
+        if self.steps == self.limit {
+            self.kept = cursor.to_vec();
+            self.limit = (self.limit * 2).max(1);
+            self.steps = 0;
+        }
+        self.steps += 1;
+        false
+    }
+}
+
+impl Walk {
+    /// Through the names of keys.
+    pub(super) fn of_names(pattern: &[u8]) -> Self {
+        Self::scan("SCAN", None, Some(pattern.to_vec()), false)
+    }
+
+    /// Through the items of a key of this type, which has so many if it is a list; None if it has none.
+    pub(super) fn of_key(type_name: &str, key: &[u8], length: u64) -> Option<Self> {
+        let scan = |command, has_values| Self::scan(command, Some(key.to_vec()), None, has_values);
+        Some(match type_name {
+            "set" => scan("SSCAN", false),
+            "zset" => scan("ZSCAN", true),
+            "hash" => scan("HSCAN", true),
+            "list" => Self::List { key: key.to_vec(), at: 0, length },
+            _ => return None,
+        })
+    }
+
+    fn scan(
+        command: &'static str,
+        key: Option<Vec<u8>>,
+        pattern: Option<Vec<u8>>,
+        has_values: bool,
+    ) -> Self {
+        let (cursor, circle) = (b"0".to_vec(), Circle::default());
+        let is_done = false;
+        Self::Scan(Scan {
+            command,
+            key,
+            pattern,
+            has_values,
+            cursor,
+            is_done,
+            circle,
+            empty_pages: 0,
+            page_count: 0,
+            item_count: 0,
+        })
+    }
+
+    /// What to ask for next; None at the end.
+    pub(super) fn request(&self) -> Option<Vec<Vec<u8>>> {
+        match self {
+            Self::Scan(scan) if scan.is_done => None,
+            Self::Scan(scan) => {
+                let mut words = vec![scan.command.as_bytes().to_vec()];
+                words.extend(scan.key.clone());
+                words.push(scan.cursor.clone());
+                if let Some(pattern) = &scan.pattern {
+                    words.extend([b"MATCH".to_vec(), pattern.clone()]);
+                }
+                words.extend([b"COUNT".to_vec(), PAGE_VALUES.to_string().into_bytes()]);
+                Some(words)
+            }
+            Self::List { at, length, .. } if at >= length => None,
+            Self::List { key, at, length } => {
+                let last = at.saturating_add(PAGE_VALUES).min(*length) - 1;
+                let number = |number: u64| number.to_string().into_bytes();
+                Some(vec![b"LRANGE".to_vec(), key.clone(), number(*at), number(last)])
+            }
+        }
+    }
+
+    /// What the answer to that looks like.
+    pub(super) fn form(&self) -> PageForm {
+        let (has_cursor, has_values, values) = match self {
+            Self::Scan(scan) => (true, scan.has_values, SCANNED_VALUES_MAX),
+            #[expect(clippy::cast_possible_truncation, reason = "a small number")]
+            Self::List { .. } => (false, false, PAGE_VALUES as usize),
+        };
+        let most = Most { bulk_bytes: VALUE_BYTES_MAX, values };
+        PageForm { has_cursor, has_values, most }
+    }
+
+    /// How long a cursor may be.
+    pub(super) const fn most_of_cursor() -> Most {
+        Most { bulk_bytes: CURSOR_BYTES_MAX, values: 0 }
+    }
+
+    /// How many items a list of so many values has.
+    ///
+    /// # Errors
+    ///
+    /// If one lacks its value.
+    pub(super) fn items_of(form: PageForm, value_count: usize) -> Result<usize, NoWalk> {
+        match form.has_values {
+            false => Ok(value_count),
+            true if value_count.is_multiple_of(2) => Ok(value_count / 2),
+            true => Err(NoWalk(format!("{value_count} values, which are no pairs"))),
+        }
+    }
+
+    /// A page has come, with so many items, and the cursor of the next one.
+    ///
+    /// # Errors
+    ///
+    /// If the walk would not end.
+    pub(super) fn took(&mut self, cursor: &[u8], item_count: usize) -> Result<(), NoWalk> {
+        match self {
+            Self::Scan(scan) => scan.took(cursor, item_count),
+            Self::List { at, length, .. } => {
+                *at += item_count as u64;
+                // It has become shorter.
+                if item_count == 0 {
+                    *length = *at;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Scan {
+    fn took(&mut self, cursor: &[u8], item_count: usize) -> Result<(), NoWalk> {
+        let shown = || String::from_utf8_lossy(cursor.get(..40).unwrap_or(cursor)).into_owned();
+        if cursor == b"0" {
+            self.is_done = true;
+            return Ok(());
+        }
+        self.page_count += 1;
+        self.item_count = self.item_count.saturating_add(item_count as u64);
+        if self.page_count > PAGES_MAX || self.item_count > ITEMS_MAX {
+            let (pages, items) = (self.page_count, self.item_count);
+            let what = format!("{items} items in {pages} pages, more than there can be");
+            return Err(NoWalk(what));
+        }
+        if cursor.is_empty() {
+            return Err(NoWalk("a cursor that is empty".to_owned()));
+        }
+        if self.circle.is_closed_by(cursor) {
+            return Err(NoWalk(format!("cursor {:?} again: it does not go on", shown())));
+        }
+        self.empty_pages = if item_count == 0 { self.empty_pages + 1 } else { 0 };
+        if self.empty_pages > EMPTY_PAGES_MAX {
+            return Err(NoWalk(format!("{} pages without anything in them", self.empty_pages)));
+        }
+        self.cursor = cursor.to_vec();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(walk: &Walk) -> Option<String> {
+        let words = walk.request()?;
+        Some(String::from_utf8(words.join(&b' ')).unwrap())
+    }
+
+    #[test]
+    fn a_scan_goes_from_cursor_to_cursor() {
+        let mut walk = Walk::of_key("zset", b"k", 0).unwrap();
+        assert!(walk.form().has_cursor && walk.form().has_values);
+        assert_eq!(asked(&walk).as_deref(), Some("ZSCAN k 0 COUNT 1000"));
+        walk.took(b"17", 3).unwrap();
+        assert_eq!(asked(&walk).as_deref(), Some("ZSCAN k 17 COUNT 1000"));
+        // An empty page is not the last one.
+        walk.took(b"5", 0).unwrap();
+        walk.took(b"0", 0).unwrap();
+        assert_eq!(asked(&walk), None);
+        let names = Walk::of_names(b"seen:*");
+        assert_eq!(asked(&names).as_deref(), Some("SCAN 0 MATCH seen:* COUNT 1000"));
+        assert!(!names.form().has_values);
+        assert!(Walk::of_key("string", b"k", 0).is_none());
+        assert_eq!(Walk::items_of(walk.form(), 6), Ok(3));
+        assert!(Walk::items_of(walk.form(), 7).is_err());
+    }
+
+    #[test]
+    fn a_list_is_read_to_where_it_ended_when_it_was_begun() {
+        let mut walk = Walk::of_key("list", b"k", 2_500).unwrap();
+        let mut asked_for = Vec::new();
+        while let Some(words) = asked(&walk) {
+            asked_for.push(words);
+            walk.took(b"", if asked_for.len() < 3 { 1_000 } else { 500 }).unwrap();
+        }
+        assert_eq!(asked_for, ["LRANGE k 0 999", "LRANGE k 1000 1999", "LRANGE k 2000 2499"]);
+        assert_eq!(asked(&Walk::of_key("list", b"k", 0).unwrap()), None);
+        // One that becomes shorter ends there.
+        let mut walk = Walk::of_key("list", b"k", 2_500).unwrap();
+        walk.took(b"", 10).unwrap();
+        assert_eq!(asked(&walk).as_deref(), Some("LRANGE k 10 1009"));
+        walk.took(b"", 0).unwrap();
+        assert_eq!(asked(&walk), None);
+    }
+
+    /// Whatever leads to a circle, and however long it is, its end is found before it was gone through three times.
+    #[test]
+    fn cursors_that_go_round_are_found() {
+        for (lead, circle) in [(0_u64, 1_u64), (0, 2), (1, 1), (7, 5), (100, 37), (3, 1_000)] {
+            let mut walk = Walk::of_key("set", b"k", 0).unwrap();
+            let cursors = (0..lead).map(|at| at + 1_000_000).chain((1..=circle).cycle());
+            let most = 3 * (lead + circle) + 3;
+            let taken = cursors
+                .take(usize::try_from(most).unwrap())
+                .position(|cursor| walk.took(cursor.to_string().as_bytes(), 1).is_err());
+            let taken = taken.expect("it is found") as u64;
+            assert!(taken >= lead + circle, "{lead} {circle}: {taken}");
+        }
+        // What never comes again is none.
+        let mut walk = Walk::of_key("set", b"k", 0).unwrap();
+        for cursor in 1..10_000 {
+            walk.took(cursor.to_string().as_bytes(), 1).unwrap();
+        }
+    }
+
+    #[test]
+    fn pages_without_anything_end_at_last() {
+        let mut walk = Walk::of_names(b"*");
+        let Walk::Scan(scan) = &mut walk else { panic!("a scan") };
+        scan.empty_pages = EMPTY_PAGES_MAX - 1;
+        walk.took(b"1", 0).unwrap();
+        walk.took(b"2", 1).unwrap();
+        walk.took(b"3", 0).unwrap();
+        let Walk::Scan(scan) = &mut walk else { panic!("a scan") };
+        scan.empty_pages = EMPTY_PAGES_MAX;
+        assert!(walk.took(b"4", 0).unwrap_err().0.contains("pages without anything"));
+        assert!(walk.took(b"", 0).is_err());
+    }
+
+    /// Cursors that are all different, and pages that all have something, do not make a walk without an end.
+    #[test]
+    fn a_scan_of_more_than_there_can_be_ends() {
+        let mut walk = Walk::of_names(b"*");
+        let Walk::Scan(scan) = &mut walk else { panic!("a scan") };
+        scan.page_count = PAGES_MAX - 1;
+        walk.took(b"1", 1).unwrap();
+        let said = walk.took(b"2", 1).unwrap_err().0;
+        assert!(said.ends_with("more than there can be"), "{said}");
+        // The last page is no page too many.
+        walk.took(b"0", 1).unwrap();
+        let mut walk = Walk::of_key("set", b"k", 0).unwrap();
+        let Walk::Scan(scan) = &mut walk else { panic!("a scan") };
+        scan.item_count = ITEMS_MAX - 1;
+        walk.took(b"1", 1).unwrap();
+        assert!(walk.took(b"2", 1).is_err());
+    }
+}

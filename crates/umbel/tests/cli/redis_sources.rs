@@ -1,0 +1,192 @@
+//! `umbel filter insert --from`: names of the keys of a node's own port, and sets of a Redis server where one is
+//! installed.
+
+use crate::free_ports::free_port;
+use crate::sandbox::Sandbox;
+use crate::serve::{Server, umbel};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Longer than any answer takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn names_of_keys_are_items() {
+    let sandbox = Sandbox::new();
+    let (server, redis) = Server::start_with_redis(&sandbox);
+    let run = |args: &str| server.run(&sandbox, &format!("filter {args}"));
+    for name in ["seen:1", "seen:2", "other", "db3:seen:3"] {
+        run(&format!("create {name} --capacity 100")).kept();
+    }
+    run("create names --capacity 1000 --rate 0.000001").kept();
+    let insert = |rest: &str| run(&format!("insert names --from redis://{redis}{rest}"));
+    let level = "level\tmajority\n";
+    assert_eq!(insert(" --keys seen:*").kept_text(), format!("new\t2\npresent\t0\n{level}"));
+    assert_eq!(
+        insert(" --keys seen:* --strip-prefix seen: --json").kept_text(),
+        "{\"level\":\"majority\",\"new\":2,\"present\":0}\n"
+    );
+    assert_eq!(insert("/3 --keys * --each").kept_text(), "new\tseen:3\n");
+    assert_eq!(
+        run("contains names seen:1 seen:2 1 2 seen:3 3 other --count").kept_text(),
+        "present\t5\nabsent\t2\nlevel\tlinearizable\n"
+    );
+    insert(" --keys * --strip-prefix seen:")
+        .refused(1, &["keys \"*\"", "does not begin with \"seen:\""]);
+    insert("/other").refused(1, &["key \"other\"", "`umbel filter import --from`"]);
+    insert("/none").refused(1, &["key \"none\"", "there is no such key"]);
+    run("insert gone --from redis://127.0.0.1:1/k").refused(1, &["key \"k\"", "cannot be reached"]);
+}
+
+#[test]
+fn arguments_that_make_no_sense_together_are_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.write("f", "a\n");
+    let run = |args: &str| {
+        let output = umbel(&sandbox, &format!("filter {args}")).output().unwrap();
+        sandbox.ended(output)
+    };
+    for (args, said) in [
+        ("insert n a --from redis://h/k", "--from"),
+        ("insert n --file f --from redis://h/k", "--from"),
+        ("insert n --keys a*", "--from"),
+        ("insert n --from redis://h/k --strip-prefix a", "--keys"),
+        ("insert n --from redis://h", "KEY"),
+        ("insert n --from redis://h/k --keys a*", "`k` is no database"),
+        ("insert n --from http://h/k", "redis://"),
+        ("insert n --from redis://h/k --null", "--null"),
+        ("insert n --from redis://h/k --cacert f", "rediss://"),
+        ("insert n a --cacert f", "rediss://"),
+        ("import n --from redis://h/k --cacert f", "rediss://"),
+        ("export n --to redis://h/k --cacert f", "rediss://"),
+        ("remove n --from redis://h/k", "--from"),
+    ] {
+        run(args).refused(2, &[said]);
+    }
+}
+
+/// A node's own port with TLS stands for a server of somebody else's.
+#[test]
+fn servers_with_tls_prove_themselves_first() {
+    let sandbox = Sandbox::new();
+    let made = |args: &str| {
+        let output = umbel(&sandbox, &format!("cluster certs {args}")).output().unwrap();
+        sandbox.ended(output).kept();
+    };
+    for args in ["init", "node localhost 127.0.0.1", "client alice", "init --out other"] {
+        made(args);
+    }
+    let tls = "--tls-ca certs/ca.pem --tls-cert certs/localhost.pem --tls-key certs/localhost.key";
+    let (server, redis) = Server::start_with_redis_and(&sandbox, tls);
+    let alice =
+        "--tls-ca certs/ca.pem --tls-cert certs/client-alice.pem --tls-key certs/client-alice.key";
+    let added = format!("access add root --grant *:all --may admin {alice}");
+    let token = server.run(&sandbox, &added).kept_text();
+    sandbox.write("token", &token);
+    let run = |args: &str| {
+        let args = format!("filter {args} --tls-ca certs/ca.pem --token-file token");
+        let mut command = server.command(&sandbox, &args);
+        sandbox.ended(command.env("REDISCLI_AUTH", token.trim()).output().unwrap())
+    };
+    run("create seen --kind redisbloom --capacity 1000").kept();
+    run("insert seen alice bob").kept();
+    let ca = "--cacert certs/ca.pem";
+    run(&format!("export seen --to rediss://{redis}/copy {ca}")).kept();
+    run(&format!("import back --from rediss://{redis}/copy {ca}")).kept();
+    assert_eq!(
+        run(&format!("insert seen --from rediss://{redis} --keys * {ca}")).kept_text(),
+        "new\t3\npresent\t0\nlevel\tmajority\n"
+    );
+    let insert = |rest: &str| run(&format!("insert seen --from rediss://{redis}/k {rest}"));
+    insert("--cacert other/ca.pem").refused(1, &["key \"k\"", "no authority that is trusted"]);
+    insert("--cacert gone.pem").refused(2, &["gone.pem: cannot read it"]);
+    run(&format!("import x --from redis://{redis}/copy")).refused(1, &[&redis]);
+}
+
+/// A server of Redis's that ends with the test.
+struct Redis {
+    child: Child,
+    address: String,
+}
+
+impl Redis {
+    /// None where it is not installed.
+    fn start(sandbox: &Sandbox) -> Option<Self> {
+        let port = free_port();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+        command.current_dir(sandbox.path("")).stdout(Stdio::null()).stdin(Stdio::null());
+        let child = command.spawn().ok()?;
+        let mut redis = Self { child, address: address.to_string() };
+        while TcpStream::connect(address).is_err() {
+            assert!(redis.child.try_wait().unwrap().is_none(), "redis-server ended");
+            std::thread::yield_now();
+        }
+        Some(redis)
+    }
+
+    /// Sends lines, each of which is answered by a number or OK.
+    fn tell(&self, lines: &[String]) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(format!("{}\r\nQUIT\r\n", lines.join("\r\n")).as_bytes()).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        assert!(!said.contains('-'), "{said}");
+        assert_eq!(said.lines().count(), lines.len() + 1, "{said}");
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn all_that_a_redis_server_has_is_inserted() {
+    let sandbox = Sandbox::new();
+    let Some(redis) = Redis::start(&sandbox) else {
+        eprintln!("skipped: redis-server is not here");
+        return;
+    };
+    let server = Server::start(&sandbox);
+    let run = |args: &str| server.run(&sandbox, &format!("filter {args}"));
+    let mut lines: Vec<String> = (0..5_000).map(|at| format!("SADD set m{at}")).collect();
+    lines.extend((0..3_000).map(|at| format!("ZADD sorted {at} z{at}")));
+    lines.extend((0..2_000).map(|at| format!("HSET hash f{at} v{at}")));
+    lines.extend((0..2_500).map(|at| format!("RPUSH list e{at}")));
+    lines.extend(
+        ["SADD small 1 2 3", "SADD bytes \"a\\x00b\" \"\\xff\\n\"", "SET text x"].map(Into::into),
+    );
+    lines.push("SELECT 5".to_owned());
+    lines.extend((0..4_000).map(|at| format!("SET seen:{at} 1 NX")));
+    redis.tell(&lines);
+    run("create f --capacity 100000 --rate 0.0000001").kept();
+    let from = format!("insert f --from redis://{}", redis.address);
+    let level = "level\tmajority\n";
+    for (rest, new) in [
+        ("/set", 5_000),
+        ("/sorted", 3_000),
+        ("/hash", 2_000),
+        ("/list", 2_500),
+        ("/small", 3),
+        ("/5 --keys seen:* --strip-prefix seen:", 3_997),
+    ] {
+        // Some may come twice.
+        let said = run(&format!("{from}{rest}")).kept_text();
+        assert!(said.starts_with(&format!("new\t{new}\n")) && said.ends_with(level), "{said}");
+    }
+    let said = run(&format!("{from}/bytes --each --null")).kept();
+    // In whatever order.
+    assert!(said == b"new\ta\0b\0new\t\xff\n\0" || said == b"new\t\xff\n\0new\ta\0b\0", "{said:?}");
+    run(&format!("{from}/text")).refused(1, &["key \"text\"", "of type string"]);
+    assert_eq!(
+        run("contains f m0 m4999 z2999 f1999 e2499 3999 v0 --count").kept_text(),
+        "present\t6\nabsent\t1\nlevel\tlinearizable\n"
+    );
+}
