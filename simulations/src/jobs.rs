@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use umbel_dedup_engine::job::JobRules;
 
-use umbel_dedup_engine::{FilterChoice, GroupSize, Keep, Level, Place, Rank, RecordPart};
+use umbel_dedup_engine::{FilterChoice, GroupSize, Keep, Level, Rank, RecordId, RecordPart};
 use umbel_filter::{ItemHash, ItemHasher};
 
 use crate::plan::{JobFilter, JobKeep, JobLevel, JobPlan};
@@ -35,11 +35,11 @@ pub(crate) struct Output {
     /// Numbers of records of the machine.
     pub(crate) kept: Vec<u32>,
     /// For each dropped record the place that was kept in its stead, where the job tells.
-    pub(crate) dropped: Vec<(u32, Option<Place>)>,
+    pub(crate) dropped: Vec<(u32, Option<RecordId>)>,
     /// How many records stand for each kept one of this machine that has copies, and where the job
     /// tells sizes for each that a record of this machine was dropped for; of another machine's also
     /// which part it is.
-    pub(crate) groups: BTreeMap<Place, GroupSize>,
+    pub(crate) groups: BTreeMap<RecordId, GroupSize>,
     /// What it was told of every worker's tally, where the job tells what was kept.
     pub(crate) weights: Vec<Vec<u8>>,
 }
@@ -53,8 +53,8 @@ pub(crate) fn weight_of(dropped: u64, sizes: impl Iterator<Item = u64>) -> Vec<u
 
 /// The same of a machine with these chunks, by what it knows.
 pub(crate) fn weight_at(
-    drops: &BTreeMap<Place, Option<Place>>,
-    groups: &BTreeMap<Place, GroupSize>,
+    drops: &BTreeMap<RecordId, Option<RecordId>>,
+    groups: &BTreeMap<RecordId, GroupSize>,
     own: &Range<u32>,
 ) -> Vec<u8> {
     // What a reference holds is noted as kept in its own stead, and no repeat.
@@ -117,7 +117,7 @@ impl JobPlan {
             choice: match self.filter {
                 JobFilter::Auto => FilterChoice::Auto,
                 JobFilter::SingleShot => FilterChoice::SingleShot,
-                JobFilter::Wide => FilterChoice::Wide,
+                JobFilter::Wide => FilterChoice::FullHash,
             },
             bad_max: 0,
             adds: self.asks,
@@ -126,23 +126,23 @@ impl JobPlan {
 }
 
 /// Where a machine's record stands, given the number of its first chunk.
-pub(crate) fn place_of(chunk_base: u32, record: u32) -> Place {
-    Place::new(chunk_base + record / CHUNK_RECORDS, u64::from(record % CHUNK_RECORDS))
+pub(crate) fn place_of(chunk_base: u32, record: u32) -> RecordId {
+    RecordId::new(chunk_base + record / CHUNK_RECORDS, u64::from(record % CHUNK_RECORDS))
 }
 
 /// The record at a place, given the number of the machine's first chunk.
-pub(crate) fn record_at(chunk_base: u32, place: Place) -> u32 {
+pub(crate) fn record_at(chunk_base: u32, place: RecordId) -> u32 {
     let item = u32::try_from(place.item()).expect("a chunk has few records");
     (place.chunk() - chunk_base) * CHUNK_RECORDS + item
 }
 
 /// Which part of which record a place is, where a job tells of parts.
-pub(crate) fn part_of(place: Place) -> RecordPart {
+pub(crate) fn part_of(place: RecordId) -> RecordPart {
     RecordPart { record: place.item() / 3, part: place.item() % 3 + 1 }
 }
 
 /// How the record at a place ranks.
-pub(crate) fn rank_of(place: Place) -> Rank {
+pub(crate) fn rank_of(place: RecordId) -> Rank {
     Rank(ItemHasher::Xxh3 { seed: 1 }.hash(&place.to_bits().to_le_bytes()).hi() % RANKS)
 }
 

@@ -4,13 +4,13 @@
 //! What a session works on is frozen when it begins; what it hands out is put into the set when it is
 //! verified. Then all heals, and a few sessions must make the sets equal.
 
-mod carrier;
-mod desk;
+mod context;
 mod host;
 mod items;
-mod judge;
 mod lie;
+mod oracle;
 mod side;
+mod transport;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -20,11 +20,11 @@ use crate::host::host_name;
 use crate::links::{Claim, LinkState, Links};
 use crate::now::{now_us, set_now_us};
 use crate::plan::Plan;
-use crate::plan::meeting::{Kept, Meeting, SetsPlan, Trouble, Way};
+use crate::plan::scenario::{Kept, Scenario, SetsPlan, Trouble, Way};
 use crate::report::RunReport;
 use crate::{counters, trace, watch};
 
-use self::desk::{Desk, Order, Place, STATES};
+use self::context::{Context, Order, Place, STATES};
 use self::host::Host;
 use self::items::{item, kind_of};
 
@@ -54,14 +54,14 @@ const NUMBERS_APART: u64 = 1 << 32;
 enum Event {
     Meet(usize),
     Grow(usize),
-    Release { meeting: usize, claim: Claim },
+    Release { scenario: usize, claim: Claim },
     Start(u32),
 }
 
 struct World {
     sim: turmoil::Sim<'static>,
     sets: SetsPlan,
-    desk: Rc<Desk>,
+    context: Rc<Context>,
     hosts: Vec<Rc<Host>>,
     links: Links,
     /// Hosts that have crashed.
@@ -80,8 +80,8 @@ pub(crate) fn run(plan: &Plan, sets: &SetsPlan) -> RunReport {
     set_now_us(0);
     let mut world = World::build(plan, sets);
     let verdict = world.live(plan.run_ms);
-    let judge = world.desk.judge.borrow();
-    judge.close();
+    let oracle = world.context.oracle.borrow();
+    oracle.close();
     if let Err(what) = verdict {
         watch::violated("no_panic", what);
     }
@@ -90,8 +90,8 @@ pub(crate) fn run(plan: &Plan, sets: &SetsPlan) -> RunReport {
         profile: plan.profile.clone(),
         planted: plan.planted.clone(),
         simulated_ms: now_us() / 1_000,
-        calls: judge.ends(),
-        items_checked: judge.items_checked,
+        calls: oracle.ends(),
+        items_checked: oracle.items_checked,
         counters: counters::take(),
         trace: trace::finish(),
         violations: watch::end().violations.into_iter().map(Into::into).collect(),
@@ -110,26 +110,26 @@ impl World {
             .rng_seed(plan.seed)
             .enable_random_order()
             .build();
-        let desk = Desk::new(plan.seed, sets.items);
+        let context = Context::new(plan.seed, sets.items);
         let mut hosts = Vec::new();
         for (number, own) in (1..).zip(&sets.own) {
             let first = u64::from(number) * NUMBERS_APART;
             let numbers = (0..u64::from(sets.shared)).chain(first..first + u64::from(*own));
             let set: BTreeSet<_> = numbers.map(|number| item(sets.items, number)).collect();
-            desk.judge.borrow_mut().give(set.iter().cloned());
+            context.oracle.borrow_mut().give(set.iter().cloned());
             let host = Host::new(number, set, kind_of(sets.items));
-            let (program, its_desk) = (Rc::clone(&host), Rc::clone(&desk));
+            let (program, its_context) = (Rc::clone(&host), Rc::clone(&context));
             sim.host(host_name(number), move || {
-                let (program, desk) = (Rc::clone(&program), Rc::clone(&its_desk));
-                async move { Ok(program.run(desk).await?) }
+                let (program, context) = (Rc::clone(&program), Rc::clone(&its_context));
+                async move { Ok(program.run(context).await?) }
             });
             hosts.push(host);
         }
-        desk.hosts.borrow_mut().clone_from(&hosts);
+        context.hosts.borrow_mut().clone_from(&hosts);
         let mut world = Self {
             sim,
             sets: sets.clone(),
-            desk,
+            context,
             hosts,
             links: Links::default(),
             down: BTreeSet::new(),
@@ -137,12 +137,12 @@ impl World {
             events: BTreeMap::new(),
             planned: 0,
         };
-        for meeting in &plan.meetings {
-            let number = world.desk.judge.borrow_mut().add(*meeting);
-            if let Some(class) = meeting.trouble.class() {
+        for scenario in &plan.scenarios {
+            let number = world.context.oracle.borrow_mut().add(*scenario);
+            if let Some(class) = scenario.trouble.class() {
                 counters::planned(class);
             }
-            world.plan_event(meeting.at_ms * 1_000, Event::Meet(number));
+            world.plan_event(scenario.at_ms * 1_000, Event::Meet(number));
         }
         for (number, growth) in sets.growth.iter().enumerate() {
             world.plan_event(growth.at_ms * 1_000, Event::Grow(number));
@@ -171,7 +171,7 @@ impl World {
     }
 
     fn is_busy(&self) -> bool {
-        self.desk.judge.borrow().is_busy()
+        self.context.oracle.borrow().is_busy()
     }
 
     /// Sessions up and down the row of hosts make all sets equal; then comparisons find nothing.
@@ -182,8 +182,8 @@ impl World {
         let pairs: Vec<(u32, u32)> = row.iter().copied().chain(back).collect();
         for (way, pairs) in [(Way::Both, &pairs), (Way::Compare, &row)] {
             for &(initiator, responder) in pairs {
-                let meeting = healing(way, initiator, responder);
-                let number = self.desk.judge.borrow_mut().add(meeting);
+                let scenario = healing(way, initiator, responder);
+                let number = self.context.oracle.borrow_mut().add(scenario);
                 self.meet(number);
                 self.step()?;
                 while self.is_busy() {
@@ -194,10 +194,10 @@ impl World {
                 }
             }
         }
-        let judge = self.desk.judge.borrow();
+        let oracle = self.context.oracle.borrow();
         let sets: Vec<_> = self.hosts.iter().map(|host| host.set.borrow()).collect();
         for (host, set) in (1..).zip(&sets) {
-            judge.check_final(host, set);
+            oracle.check_final(host, set);
             if **set != *sets[0] {
                 let (count, first) = (set.len(), sets[0].len());
                 let what = format!("host {host} has {count} items, host 1 has {first}, and others");
@@ -217,11 +217,11 @@ impl World {
         }
         self.sim.step().map_err(|error| error.to_string())?;
         set_now_us(u64::try_from(self.sim.elapsed().as_micros()).expect("runs end in time"));
-        for order in self.desk.take_orders() {
+        for order in self.context.take_orders() {
             self.follow(order);
         }
         if now_us().is_multiple_of(LOOK_INTERVAL_US) {
-            self.desk.judge.borrow().look(now_us());
+            self.context.oracle.borrow().look(now_us());
         }
         Ok(())
     }
@@ -231,16 +231,16 @@ impl World {
         match event {
             Event::Meet(number) => self.meet(number),
             Event::Grow(number) => self.grow(number),
-            Event::Release { meeting, claim } => {
-                let (directions, class) = self.claimed(meeting);
+            Event::Release { scenario, claim } => {
+                let (directions, class) = self.claimed(scenario);
                 let changed = self.links.release(&directions, claim, class);
                 self.set_links(&changed);
             }
             Event::Start(host) => {
                 if self.down.remove(&host) {
                     self.sim.bounce(host_name(host));
-                    for meeting in self.hosts[host as usize - 1].unfinished() {
-                        self.go_on(meeting);
+                    for scenario in self.hosts[host as usize - 1].unfinished() {
+                        self.go_on(scenario);
                     }
                 }
             }
@@ -249,31 +249,31 @@ impl World {
 
     /// A cut session goes on after a while.
     fn go_on(&mut self, number: usize) {
-        let mut judge = self.desk.judge.borrow_mut();
-        let first = judge.origin(number);
+        let mut oracle = self.context.oracle.borrow_mut();
+        let first = oracle.origin(number);
         if self.again.contains(&first) {
             return;
         }
-        let Some(again) = judge.add_again(number) else { return };
-        drop(judge);
+        let Some(again) = oracle.add_again(number) else { return };
+        drop(oracle);
         self.again.insert(first);
         self.plan_event(now_us() + AGAIN_AFTER_US, Event::Meet(again));
     }
 
     fn meet(&mut self, number: usize) {
-        let mut judge = self.desk.judge.borrow_mut();
-        self.again.remove(&judge.origin(number));
-        let meeting = judge.meeting(number);
-        let pair = [meeting.initiator, meeting.responder];
+        let mut oracle = self.context.oracle.borrow_mut();
+        self.again.remove(&oracle.origin(number));
+        let scenario = oracle.scenario(number);
+        let pair = [scenario.initiator, scenario.responder];
         if pair.iter().any(|host| self.down.contains(host)) || !self.links.is_healthy(pair) {
-            judge.disturb_one(number);
+            oracle.disturb_one(number);
         }
-        drop(judge);
-        if let Trouble::Stranger { .. } = meeting.trouble {
-            self.desk.fired(Place { meeting: number, first: false });
+        drop(oracle);
+        if let Trouble::Stranger { .. } = scenario.trouble {
+            self.context.fired(Place { scenario: number, first: false });
         }
-        let host = &self.hosts[meeting.initiator as usize - 1];
-        if !self.down.contains(&meeting.initiator) && !host.meet(number) {
+        let host = &self.hosts[scenario.initiator as usize - 1];
+        if !self.down.contains(&scenario.initiator) && !host.meet(number) {
             trace::line(now_us(), "world", "skipped", format_args!("{number}"));
         }
     }
@@ -283,11 +283,11 @@ impl World {
         let begin = (100 + number as u64) * NUMBERS_APART;
         let numbers = begin..begin + u64::from(growth.count);
         let items: Vec<_> = numbers.map(|number| item(self.sets.items, number)).collect();
-        let mut judge = self.desk.judge.borrow_mut();
-        if judge.is_busy() {
+        let mut oracle = self.context.oracle.borrow_mut();
+        if oracle.is_busy() {
             counters::state("session_grown");
         }
-        judge.give(items.iter().cloned());
+        oracle.give(items.iter().cloned());
         self.hosts[growth.host as usize - 1].add(items);
     }
 
@@ -295,41 +295,41 @@ impl World {
     fn follow(&mut self, order: Order) {
         trace::line(now_us(), "world", "order", format_args!("{order:?}"));
         let place = match order {
-            Order::Again(place) => return self.go_on(place.meeting),
+            Order::Again(place) => return self.go_on(place.scenario),
             Order::Crash(place) | Order::Link(place) => place,
         };
-        let meeting = self.desk.meeting(place.meeting);
-        match meeting.trouble {
+        let scenario = self.context.scenario(place.scenario);
+        match scenario.trouble {
             Trouble::Crash { for_ms, .. } => {
-                let host = self.desk.judge.borrow().host_of(place);
+                let host = self.context.oracle.borrow().host_of(place);
                 if self.down.insert(host) {
                     self.sim.crash(host_name(host));
-                    self.desk.judge.borrow_mut().crash(host);
+                    self.context.oracle.borrow_mut().crash(host);
                     counters::effect("session_crash", 1);
                 }
                 self.plan_event(now_us() + for_ms * 1_000, Event::Start(host));
             }
-            Trouble::Cut { for_ms, .. } => self.claim(place.meeting, Claim::Cut, for_ms),
+            Trouble::Cut { for_ms, .. } => self.claim(place.scenario, Claim::Cut, for_ms),
             Trouble::Hold { for_ms, .. } => {
                 counters::effect("session_hold", 1);
-                self.claim(place.meeting, Claim::Held, for_ms);
+                self.claim(place.scenario, Claim::Held, for_ms);
             }
             _ => {}
         }
     }
 
     /// The link of a session's hosts fails for a while.
-    fn claim(&mut self, meeting: usize, claim: Claim, for_ms: u64) {
-        let (directions, class) = self.claimed(meeting);
+    fn claim(&mut self, scenario: usize, claim: Claim, for_ms: u64) {
+        let (directions, class) = self.claimed(scenario);
         let changed = self.links.claim(&directions, claim, class);
         self.set_links(&changed);
-        let Meeting { initiator, responder, .. } = self.desk.meeting(meeting);
-        self.desk.judge.borrow_mut().disturb(&[initiator, responder], Some(meeting));
-        self.plan_event(now_us() + for_ms * 1_000, Event::Release { meeting, claim });
+        let Scenario { initiator, responder, .. } = self.context.scenario(scenario);
+        self.context.oracle.borrow_mut().disturb(&[initiator, responder], Some(scenario));
+        self.plan_event(now_us() + for_ms * 1_000, Event::Release { scenario, claim });
     }
 
-    fn claimed(&self, meeting: usize) -> (Vec<crate::links::Direction>, &'static str) {
-        let Meeting { initiator, responder, trouble, .. } = self.desk.meeting(meeting);
+    fn claimed(&self, scenario: usize) -> (Vec<crate::links::Direction>, &'static str) {
+        let Scenario { initiator, responder, trouble, .. } = self.context.scenario(scenario);
         let there = (initiator, responder);
         let back = (responder, initiator);
         let directions = match trouble {
@@ -352,8 +352,8 @@ fn is_violated() -> bool {
 }
 
 /// A session that must succeed.
-const fn healing(way: Way, initiator: u32, responder: u32) -> Meeting {
-    Meeting {
+const fn healing(way: Way, initiator: u32, responder: u32) -> Scenario {
+    Scenario {
         at_ms: 0,
         initiator,
         responder,

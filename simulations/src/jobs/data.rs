@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use umbel_dedup_engine::job::{
-    CellSet, Counts, Forecast, JobResult, KnownReferences, ReadOrder, TallyOrder, WriteOrder,
+    CellSet, Counts, Forecast, GroupCountOrder, JobResult, KnownReferences, ReadOrder, WriteOrder,
     Written,
 };
 use umbel_dedup_engine::{
-    Claim, Drops, Entry, ExchangeReport, Group, GroupSize, IndexBits, Item, Place, PlaceRange,
-    Rank, RecordPart, ReferenceShape, Route, Suspect, WorkerId,
+    Claim, Drops, Entry, ExchangeReport, Group, GroupSize, IndexBits, Item, Rank, RecordId,
+    RecordPart, RecordRange, ReferenceShape, Route, Suspect, WorkerId,
 };
 use umbel_engine::JobId;
 use umbel_filter::{HashRange, ItemHash};
@@ -41,10 +41,10 @@ pub(crate) struct Stored {
     /// Chunks that were read, durably.
     read: BTreeSet<u32>,
     settled: Option<CellSet>,
-    drops: BTreeMap<Place, Option<Place>>,
+    drops: BTreeMap<RecordId, Option<RecordId>>,
     report: ExchangeReport,
     /// How large the groups are, once that is durable.
-    groups: Option<BTreeMap<Place, GroupSize>>,
+    groups: Option<BTreeMap<RecordId, GroupSize>>,
     /// Which records the filter held, once it was asked.
     held: Option<BTreeSet<u32>>,
     /// What was written aside.
@@ -122,7 +122,7 @@ impl Workshops for SimWorkshops {
         }
     }
 
-    fn lanes(&self) -> (u32, Option<Handle>) {
+    fn cell_tasks(&self) -> (u32, Option<Handle>) {
         (1, None)
     }
 }
@@ -164,7 +164,7 @@ struct Loose {
     settled: Vec<(u32, Drops)>,
     suspects: Vec<(u32, Vec<Suspect>)>,
     items: BTreeMap<u32, Vec<Item>>,
-    groups: BTreeMap<Place, GroupSize>,
+    groups: BTreeMap<RecordId, GroupSize>,
 }
 
 impl SimWorkshop {
@@ -223,7 +223,7 @@ impl SimWorkshop {
         let items = self.plan.items(self.machine);
         let entry = |(record, item): (u32, u32)| {
             let hash = hash_of(&self.plan, seed, item);
-            (Entry { hash, place: place_of(base, record) }, item)
+            (Entry { hash, record_id: place_of(base, record) }, item)
         };
         Ok((0..).zip(items).map(entry).collect())
     }
@@ -303,7 +303,7 @@ impl Workshop for SimWorkshop {
     fn ranked_entries(&self, cell: u32) -> Result<(Vec<Entry>, Vec<Rank>), WorkshopError> {
         let entries = self.entries(cell)?;
         let ranked = if self.order()?.shape.ranks_entries() { &entries[..] } else { &[] };
-        let ranks = ranked.iter().map(|entry| rank_of(entry.place)).collect();
+        let ranks = ranked.iter().map(|entry| rank_of(entry.record_id)).collect();
         Ok((entries, ranks))
     }
 
@@ -327,7 +327,7 @@ impl Workshop for SimWorkshop {
                 cells.insert(cell);
             }
             let kept = drops.kept.iter().copied().map(Some).chain(std::iter::repeat(None));
-            stored.drops.extend(drops.places.into_iter().zip(kept));
+            stored.drops.extend(drops.record_ids.into_iter().zip(kept));
         }
         stored.report = *report;
         Ok(())
@@ -357,12 +357,12 @@ impl Workshop for SimWorkshop {
             loose.items.clear();
             for (cell, suspects) in std::mem::take(&mut loose.suspects) {
                 let item = |suspect: Suspect| {
-                    let item = items[record_at(base, suspect.place) as usize];
+                    let item = items[record_at(base, suspect.record_id) as usize];
                     Item {
                         hash: hash_of(&self.plan, seed, item),
-                        place: suspect.place,
+                        record_id: suspect.record_id,
                         shared: suspect.shared,
-                        rank: rank_of(suspect.place),
+                        rank: rank_of(suspect.record_id),
                         bytes: item.to_le_bytes().to_vec(),
                     }
                 };
@@ -376,7 +376,7 @@ impl Workshop for SimWorkshop {
         Ok(lock(&self.loose).items.remove(&cell).unwrap_or_default())
     }
 
-    fn gather(&self, _order: TallyOrder) -> PortFuture<'_, Result<Vec<u64>, WorkshopError>> {
+    fn gather(&self, _order: GroupCountOrder) -> PortFuture<'_, Result<Vec<u64>, WorkshopError>> {
         Box::pin(async move {
             let records = u32::try_from(self.plan.items(self.machine).len()).unwrap_or(u32::MAX);
             self.pass(records).await;
@@ -388,8 +388,8 @@ impl Workshop for SimWorkshop {
         })
     }
 
-    fn claims(&self, range: PlaceRange) -> Result<Vec<Claim>, WorkshopError> {
-        let mut claims: BTreeMap<Place, u64> = BTreeMap::new();
+    fn claims(&self, range: RecordRange) -> Result<Vec<Claim>, WorkshopError> {
+        let mut claims: BTreeMap<RecordId, u64> = BTreeMap::new();
         for (place, kept) in &self.stored().drops {
             // What a reference holds is noted as kept in its own stead.
             if let Some(kept) = kept.filter(|kept| kept != place && range.contains(*kept)) {
@@ -399,7 +399,7 @@ impl Workshop for SimWorkshop {
         Ok(claims.into_iter().map(|(kept, dropped)| Claim { kept, dropped }).collect())
     }
 
-    fn parts(&self, places: &[Place]) -> Result<Vec<RecordPart>, WorkshopError> {
+    fn parts(&self, places: &[RecordId]) -> Result<Vec<RecordPart>, WorkshopError> {
         Ok(places.iter().map(|place| part_of(*place)).collect())
     }
 

@@ -35,7 +35,7 @@ pub(crate) fn plan_of(nodes: u32, replicas: u32) -> Plan {
         ops: Vec::new(),
         jobs: Vec::new(),
         sets: None,
-        meetings: Vec::new(),
+        scenarios: Vec::new(),
         access: None,
         faults: Vec::new(),
         note: String::new(),

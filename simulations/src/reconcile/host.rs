@@ -14,14 +14,14 @@ use umbel_reconcile_engine::{
     StoredSketch,
 };
 
-use super::carrier::{Carrier, SharedJournal};
-use super::desk::{Desk, Order, Place};
+use super::context::{Context, Order, Place};
 use super::items::kind_of;
 use super::lie::Liar;
 use super::side::{Blow, Failure, IDLE, Side, Task};
+use super::transport::{SharedJournal, Transport};
 use crate::counters;
 use crate::host::host_name;
-use crate::plan::meeting::{Kept, Meeting, Stranger, Trouble, Way};
+use crate::plan::scenario::{Kept, Scenario, Stranger, Trouble, Way};
 use crate::seed::stream;
 
 /// Where hosts listen.
@@ -87,60 +87,61 @@ impl Host {
     }
 
     /// Begins a session; false if the host is down.
-    pub(super) fn meet(&self, meeting: usize) -> bool {
-        self.orders.borrow().as_ref().is_some_and(|orders| orders.send(meeting).is_ok())
+    pub(super) fn meet(&self, scenario: usize) -> bool {
+        self.orders.borrow().as_ref().is_some_and(|orders| orders.send(scenario).is_ok())
     }
 
     /// What its machine runs.
-    pub(super) async fn run(self: Rc<Self>, desk: Rc<Desk>) -> io::Result<()> {
+    pub(super) async fn run(self: Rc<Self>, context: Rc<Context>) -> io::Result<()> {
         let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
         let (orders, mut ordered) = unbounded_channel();
         self.orders.replace(Some(orders));
         loop {
-            let (host, desk) = (Rc::clone(&self), Rc::clone(&desk));
+            let (host, context) = (Rc::clone(&self), Rc::clone(&context));
             tokio::select! {
                 biased;
-                Some(meeting) = ordered.recv() => {
-                    tokio::task::spawn_local(host.begin(desk, meeting));
+                Some(scenario) = ordered.recv() => {
+                    tokio::task::spawn_local(host.begin(context, scenario));
                 }
                 accepted = listener.accept() => {
-                    tokio::task::spawn_local(host.answer(desk, accepted?.0));
+                    tokio::task::spawn_local(host.answer(context, accepted?.0));
                 }
             }
         }
     }
 
-    async fn begin(self: Rc<Self>, desk: Rc<Desk>, number: usize) {
-        let place = Place { meeting: number, first: true };
-        let meeting = desk.meeting(number);
-        let (frozen, sketch) = self.freeze(&desk, place, false);
-        let address = (host_name(meeting.responder), PORT);
+    async fn begin(self: Rc<Self>, context: Rc<Context>, number: usize) {
+        let place = Place { scenario: number, first: true };
+        let scenario = context.scenario(number);
+        let (frozen, sketch) = self.freeze(&context, place, false);
+        let address = (host_name(scenario.responder), PORT);
         let connected = async {
             let mut stream = TcpStream::connect((address.0.as_str(), address.1)).await?;
             stream.write_all(&(number as u64).to_le_bytes()).await?;
             io::Result::Ok(stream)
         };
         match tokio::time::timeout(IDLE, connected).await {
-            Ok(Ok(stream)) => self.take_part(desk, place, (frozen, sketch), stream).await,
-            _ => self.failed(&desk, place, Failure::Unreachable),
+            Ok(Ok(stream)) => self.take_part(context, place, (frozen, sketch), stream).await,
+            _ => self.failed(&context, place, Failure::Unreachable),
         }
     }
 
     /// Agrees with the other side on which session goes on.
     async fn greet(
         &self,
-        desk: &Desk,
+        context: &Context,
         place: Place,
         task: &mut Task,
         frozen: &Rc<Vec<Item>>,
         (reader, writer): (&mut (impl AsyncRead + Unpin), &mut (impl AsyncWrite + Unpin)),
-    ) -> Result<Carrier, Failure> {
-        let first = desk.judge.borrow().origin(place.meeting);
+    ) -> Result<Transport, Failure> {
+        let first = context.oracle.borrow().origin(place.scenario);
         let own = self.begun.borrow().get(&first).filter(|_| place.first).cloned();
-        let fresh = place.first.then_some(place.meeting as u128 + 1);
+        let fresh = place.first.then_some(place.scenario as u128 + 1);
         let find = |session| self.answered.borrow().get(&session).cloned();
-        let (carrier, resumption) = Carrier::greet(place, own, fresh, find, reader, writer).await?;
-        let journal = carrier.journal();
+        let (transport, resumption) =
+            Transport::greet(place, own, fresh, find, reader, writer).await?;
+        let journal = transport.journal();
         match resumption {
             Resumption::Rejoin { .. } => {
                 counters::state("session_resumed");
@@ -153,117 +154,118 @@ impl Host {
                 journal.frozen = Rc::clone(frozen);
             }
         }
-        desk.trace(place, "greeted", format_args!("{resumption:?}"));
+        context.trace(place, "greeted", format_args!("{resumption:?}"));
         if place.first {
             self.begun.borrow_mut().insert(first, journal);
         } else {
             let session = journal.borrow().session;
             self.answered.borrow_mut().insert(session, journal);
         }
-        Ok(carrier)
+        Ok(transport)
     }
 
     /// A side of a session that may go on has failed.
-    fn failed(&self, desk: &Desk, place: Place, failure: Failure) {
+    fn failed(&self, context: &Context, place: Place, failure: Failure) {
         let is_stale = matches!(failure, Failure::Stale);
         if is_stale {
-            desk.judge.borrow_mut().disturb_one(place.meeting);
+            context.oracle.borrow_mut().disturb_one(place.scenario);
         }
         if !failure.is_cut() {
-            self.forget(desk, place);
+            self.forget(context, place);
         }
-        let goes_on = desk.meeting(place.meeting).resume && (is_stale || failure.is_cut());
+        let goes_on = context.scenario(place.scenario).resume && (is_stale || failure.is_cut());
         if place.first && goes_on {
-            desk.order(Order::Again(place));
+            context.order(Order::Again(place));
         }
-        desk.end(place, Err(failure), Vec::new());
+        context.end(place, Err(failure), Vec::new());
     }
 
     /// The session has ended.
-    fn forget(&self, desk: &Desk, place: Place) {
-        let first = desk.judge.borrow().origin(place.meeting);
+    fn forget(&self, context: &Context, place: Place) {
+        let first = context.oracle.borrow().origin(place.scenario);
         if place.first {
             self.begun.borrow_mut().remove(&first);
         } else {
             let is_other = |session: &u128| {
                 let run = usize::try_from(*session - 1).expect("a number of a run");
-                desk.judge.borrow().origin(run) != first
+                context.oracle.borrow().origin(run) != first
             };
             self.answered.borrow_mut().retain(|session, _| is_other(session));
         }
     }
 
-    async fn answer(self: Rc<Self>, desk: Rc<Desk>, mut stream: TcpStream) {
+    async fn answer(self: Rc<Self>, context: Rc<Context>, mut stream: TcpStream) {
         let mut number = [0; 8];
         let Ok(Ok(_)) = tokio::time::timeout(IDLE, stream.read_exact(&mut number)).await else {
             return;
         };
         let number = usize::try_from(u64::from_le_bytes(number)).expect("a number of a session");
-        let place = Place { meeting: number, first: false };
+        let place = Place { scenario: number, first: false };
         let is_foreign =
-            matches!(desk.meeting(number).trouble, Trouble::Stranger { what: Stranger::Kind });
-        let frozen = self.freeze(&desk, place, is_foreign);
-        self.take_part(desk, place, frozen, stream).await;
+            matches!(context.scenario(number).trouble, Trouble::Stranger { what: Stranger::Kind });
+        let frozen = self.freeze(&context, place, is_foreign);
+        self.take_part(context, place, frozen, stream).await;
     }
 
     /// The set as it is now, and its sketch if it is to be used; of one that is of another kind, nothing.
-    fn freeze(&self, desk: &Desk, place: Place, is_foreign: bool) -> Frozen {
+    fn freeze(&self, context: &Context, place: Place, is_foreign: bool) -> Frozen {
         let frozen = if is_foreign { BTreeSet::new() } else { self.set.borrow().clone() };
         let items = Rc::new(frozen.iter().cloned().collect());
-        desk.begin(place, self.number, frozen, Rc::clone(&items));
-        let sketch = desk.meeting(place.meeting).uses_sketch(place.first);
+        context.begin(place, self.number, frozen, Rc::clone(&items));
+        let sketch = context.scenario(place.scenario).uses_sketch(place.first);
         (items, sketch.then(|| self.sketch.borrow().clone()))
     }
 
     async fn take_part(
         self: Rc<Self>,
-        desk: Rc<Desk>,
+        context: Rc<Context>,
         place: Place,
         (frozen, sketch): Frozen,
         stream: TcpStream,
     ) {
-        let meeting = desk.meeting(place.meeting);
-        let mut task = task(&desk, place, &meeting, frozen.len());
+        let scenario = context.scenario(place.scenario);
+        let mut task = task(&context, place, &scenario, frozen.len());
         let (mut reader, mut writer) = tokio::io::split(stream);
-        let carrier = match meeting.resume {
+        let transport = match scenario.resume {
             false => None,
             true => {
                 let ends = (&mut reader, &mut writer);
-                match self.greet(&desk, place, &mut task, &frozen, ends).await {
-                    Ok(carrier) => Some(carrier),
-                    Err(failure) => return self.failed(&desk, place, failure),
+                match self.greet(&context, place, &mut task, &frozen, ends).await {
+                    Ok(transport) => Some(transport),
+                    Err(failure) => return self.failed(&context, place, failure),
                 }
             }
         };
-        let was = carrier.as_ref().map(|carrier| Rc::clone(&carrier.journal().borrow().frozen));
+        let was =
+            transport.as_ref().map(|transport| Rc::clone(&transport.journal().borrow().frozen));
         let is_same = was.is_some_and(|was| was == frozen);
-        let mut side = Side::new(task, Rc::clone(&desk), place, (frozen, sketch), carrier);
+        let mut side = Side::new(task, Rc::clone(&context), place, (frozen, sketch), transport);
         let result = side.run(&mut reader, &mut writer).await;
         if matches!(result, Err(Failure::Stale)) && is_same && side.is_refuted() {
-            desk.judge.borrow().refuted(place);
+            context.oracle.borrow().refuted(place);
         }
         let is_over = !matches!(result, Ok(_) | Err(Failure::Session(_)));
-        let takes = result.is_ok() && meeting.changes(place.first);
+        let takes = result.is_ok() && scenario.changes(place.first);
         let taken = if takes { side.applied() } else { Vec::new() };
         // What was added meanwhile stays.
         self.add(taken.iter().cloned());
         match result {
-            Err(failure) if meeting.resume => self.failed(&desk, place, failure),
+            Err(failure) if scenario.resume => self.failed(&context, place, failure),
             result => {
-                self.forget(&desk, place);
-                desk.end(place, result, taken);
+                self.forget(&context, place);
+                context.end(place, result, taken);
             }
         }
         if is_over {
             return;
         }
         if let Err(failure) = side.linger(&mut reader, &mut writer).await {
-            desk.trace(place, "lost", failure);
+            context.trace(place, "lost", failure);
         }
     }
 }
 
-impl Meeting {
+impl Scenario {
     /// Whether the set of the first side, or of the other one, grows.
     pub(super) const fn changes(&self, first: bool) -> bool {
         match self.way {
@@ -297,31 +299,32 @@ impl Meeting {
 }
 
 /// What a side of a session does.
-fn task(desk: &Desk, place: Place, meeting: &Meeting, frozen_count: usize) -> Task {
-    let Place { meeting: number, first } = place;
-    let mut dice = stream(desk.seed, &format!("meeting {number} {first}"));
-    let after = match meeting.trouble {
+fn task(context: &Context, place: Place, scenario: &Scenario, frozen_count: usize) -> Task {
+    let Place { scenario: number, first } = place;
+    // The word of before, so that seeds draw what they drew.
+    let mut dice = stream(context.seed, &format!("meeting {number} {first}"));
+    let after = match scenario.trouble {
         Trouble::Reset { after, .. }
         | Trouble::Cut { after, .. }
         | Trouble::Hold { after, .. }
         | Trouble::Crash { after, .. } => Some(after),
         _ => None,
     };
-    let blow = meeting.blow().filter(|(whose, _)| *whose == first).map(|(_, blow)| blow);
-    let loss_per_mille = match meeting.trouble {
+    let blow = scenario.blow().filter(|(whose, _)| *whose == first).map(|(_, blow)| blow);
+    let loss_per_mille = match scenario.trouble {
         Trouble::Loss { first: whose, per_mille } if whose == first => per_mille,
         _ => 0,
     };
-    let liar = match meeting.trouble {
+    let liar = match scenario.trouble {
         Trouble::Lie { first: whose, frame, how } if whose == first => {
-            Some(Liar::new(how, frame, stream(desk.seed, &format!("liar {number}"))))
+            Some(Liar::new(how, frame, stream(context.seed, &format!("liar {number}"))))
         }
         _ => None,
     };
     Task {
-        options: options(desk, first, meeting, dice.next_u64()),
-        symbol_bits: (first && meeting.short).then(|| desk.short_bits(meeting, frozen_count)),
-        chunk_bytes: usize::try_from(meeting.chunk_bytes).expect("a few bytes"),
+        options: options(context, first, scenario, dice.next_u64()),
+        symbol_bits: (first && scenario.short).then(|| context.short_bits(scenario, frozen_count)),
+        chunk_bytes: usize::try_from(scenario.chunk_bytes).expect("a few bytes"),
         blow: after.zip(blow),
         loss_per_mille,
         liar,
@@ -329,9 +332,9 @@ fn task(desk: &Desk, place: Place, meeting: &Meeting, frozen_count: usize) -> Ta
     }
 }
 
-fn options(desk: &Desk, first: bool, meeting: &Meeting, nonce: u64) -> Options {
-    let kind = kind_of(desk.items);
-    let direction = match meeting.way {
+fn options(context: &Context, first: bool, scenario: &Scenario, nonce: u64) -> Options {
+    let kind = kind_of(context.items);
+    let direction = match scenario.way {
         Way::Compare => Direction::Compare,
         Way::Pull => Direction::Pull,
         Way::Push => Direction::Push,
@@ -341,18 +344,18 @@ fn options(desk: &Desk, first: bool, meeting: &Meeting, nonce: u64) -> Options {
     options.role = if first {
         Role::Initiator(Aim {
             direction,
-            optimize: if meeting.fast { Optimize::Time } else { Optimize::Bytes },
-            want_items: meeting.contents,
-            tell_responder: meeting.told,
-            expected_difference: meeting.expected,
+            optimize: if scenario.fast { Optimize::Time } else { Optimize::Bytes },
+            want_items: scenario.contents,
+            tell_responder: scenario.told,
+            expected_difference: scenario.expected,
         })
     } else {
         Role::Responder { accept_items: true }
     };
-    if let Some(bytes_max) = meeting.bytes_max {
+    if let Some(bytes_max) = scenario.bytes_max {
         options.limits.bytes_max = bytes_max;
     }
-    if let (false, Trouble::Stranger { what }) = (first, meeting.trouble) {
+    if let (false, Trouble::Stranger { what }) = (first, scenario.trouble) {
         match what {
             Stranger::Secret => options.secret = [1; 16],
             Stranger::Dataset => options.dataset_id = 1,

@@ -2,7 +2,7 @@
 
 use umbel_reconcile_engine::{Item, Kind};
 
-use crate::plan::meeting::ItemKind;
+use crate::plan::scenario::ItemKind;
 
 /// The item of a number.
 pub(super) fn item(items: ItemKind, number: u64) -> Item {

@@ -4,7 +4,7 @@ use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
 use umbel_codec::crc32c;
 
-use crate::plan::meeting::Lie;
+use crate::plan::scenario::Lie;
 
 /// Bytes of a frame's checksum, which is its end.
 const CRC_BYTES: usize = 4;

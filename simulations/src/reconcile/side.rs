@@ -15,10 +15,10 @@ use umbel_reconcile_engine::{
 };
 use umbel_step::Outbox;
 
-use super::carrier::Carrier;
-use super::desk::{Desk, Order, Place};
+use super::context::{Context, Order, Place};
 use super::lie::Liar;
-use crate::plan::meeting::After;
+use super::transport::Transport;
+use crate::plan::scenario::After;
 
 /// A side gives up when it has neither read nor written anything for so long.
 pub(super) const IDLE: Duration = Duration::from_secs(2);
@@ -99,7 +99,7 @@ impl fmt::Display for Failure {
 /// A side while it runs.
 pub(super) struct Side {
     task: Task,
-    desk: Rc<Desk>,
+    context: Rc<Context>,
     place: Place,
     frozen: Rc<Vec<Item>>,
     session: Session,
@@ -119,17 +119,17 @@ pub(super) struct Side {
     only_here: Option<Vec<ItemIndex>>,
     only_there: Vec<Vec<RemoteItem>>,
     /// Of a session that goes on where it is cut.
-    carrier: Option<Carrier>,
+    transport: Option<Transport>,
 }
 
 impl Side {
     /// A side that works on these items.
     pub(super) fn new(
         task: Task,
-        desk: Rc<Desk>,
+        context: Rc<Context>,
         place: Place,
         (frozen, sketch): (Rc<Vec<Item>>, Option<StoredSketch>),
-        carrier: Option<Carrier>,
+        transport: Option<Transport>,
     ) -> Self {
         let mut session = Session::new(task.options);
         if let Some(bits) = task.symbol_bits {
@@ -140,7 +140,7 @@ impl Side {
         }
         Self {
             task,
-            desk,
+            context,
             place,
             frozen,
             session,
@@ -156,7 +156,7 @@ impl Side {
             result: None,
             only_here: None,
             only_there: Vec::new(),
-            carrier,
+            transport,
         }
     }
 
@@ -188,11 +188,11 @@ impl Side {
 
     /// How the session ended, once both sides agree that it is the same.
     fn take_result(&mut self) -> Option<Result<Outcome, Failure>> {
-        let is_checked = self.carrier.as_ref().is_some_and(Carrier::is_checked);
+        let is_checked = self.transport.as_ref().is_some_and(Transport::is_checked);
         if !is_checked {
-            let (desk, place) = (&self.desk, self.place);
-            self.only_there.drain(..).for_each(|items| desk.only_there(place, items));
-            self.only_here.take().into_iter().for_each(|items| desk.only_here(place, &items));
+            let (context, place) = (&self.context, self.place);
+            self.only_there.drain(..).for_each(|items| context.only_there(place, items));
+            self.only_here.take().into_iter().for_each(|items| context.only_here(place, &items));
         }
         match (&self.result, is_checked) {
             // Before it said again all that the other side has.
@@ -205,19 +205,19 @@ impl Side {
     fn follow(&mut self, output: Output) {
         match output {
             Output::Send(bytes) => {
-                self.desk.sent(self.place, bytes.len());
+                self.context.sent(self.place, bytes.len());
                 let bytes = match &mut self.task.liar {
                     Some(liar) => {
                         let (bytes, is_now) = liar.pass(bytes);
                         if is_now {
-                            self.desk.fired(self.place);
+                            self.context.fired(self.place);
                         }
                         bytes
                     }
                     None => bytes,
                 };
-                match &mut self.carrier {
-                    Some(carrier) => carrier.send(&bytes),
+                match &mut self.transport {
+                    Some(transport) => transport.send(&bytes),
                     None => self.outgoing.extend(bytes),
                 }
             }
@@ -236,7 +236,7 @@ impl Side {
                 self.only_there.push(items);
                 self.inputs.push_back(Input::Applied);
             }
-            Output::Phase(phase) => self.desk.trace(self.place, "phase", phase),
+            Output::Phase(phase) => self.context.trace(self.place, "phase", phase),
             Output::Finish(result) => self.result = Some(result),
         }
     }
@@ -260,27 +260,27 @@ impl Side {
         if self.feed()? {
             return Ok(());
         }
-        let is_sent = self.carrier.as_ref().is_none_or(Carrier::is_sent);
+        let is_sent = self.transport.as_ref().is_none_or(Transport::is_sent);
         if self.outgoing.is_empty() && self.is_paused && is_sent {
             self.is_paused = false;
             self.inputs.push_back(Input::Resume);
             return Ok(());
         }
-        let can_read = (self.session.wants_bytes() || self.carrier.is_some()) && !self.is_closed;
+        let can_read = (self.session.wants_bytes() || self.transport.is_some()) && !self.is_closed;
         let mut buffer = [0; READ_BYTES];
         tokio::select! {
             biased;
             read = reader.read(&mut buffer), if can_read => match read {
                 Ok(0) => {
                     self.is_closed = true;
-                    if self.carrier.is_none() {
+                    if self.transport.is_none() {
                         self.inputs.push_back(Input::Closed);
                     }
                 }
                 Ok(count) => {
-                    self.desk.trace(self.place, "read", count);
-                    match &mut self.carrier {
-                        Some(carrier) => carrier.hear(&buffer[..count])?,
+                    self.context.trace(self.place, "read", count);
+                    match &mut self.transport {
+                        Some(transport) => transport.hear(&buffer[..count])?,
                         None => self.inputs.push_back(Input::Received(buffer[..count].to_vec())),
                     }
                 }
@@ -296,15 +296,15 @@ impl Side {
 
     /// What the journal has for the session, and what may go out; whether there is something to work on.
     fn feed(&mut self) -> Result<bool, Failure> {
-        let Some(carrier) = &mut self.carrier else { return Ok(false) };
+        let Some(transport) = &mut self.transport else { return Ok(false) };
         if self.session.wants_bytes() {
-            if let Some(bytes) = carrier.feed() {
+            if let Some(bytes) = transport.feed() {
                 self.inputs.push_back(Input::Received(bytes));
                 return Ok(true);
             }
-            carrier.journal_ended();
+            transport.journal_ended();
         }
-        self.outgoing.extend(carrier.frames()?);
+        self.outgoing.extend(transport.frames()?);
         // Only now, for the session has heard all that came.
         if self.is_closed {
             return Err(Failure::Broken);
@@ -324,13 +324,13 @@ impl Side {
         }
         let loss = self.task.loss_per_mille;
         if loss > 0 && self.task.dice.random_range(0..1000) < loss {
-            self.desk.fired(self.place);
+            self.context.fired(self.place);
             return Err(Failure::Reset);
         }
         let chunk: Vec<u8> = self.outgoing.drain(..count).collect();
         writer.write_all(&chunk).await.map_err(|_| Failure::Broken)?;
         self.written += chunk.len() as u64;
-        self.desk.trace(self.place, "wrote", chunk.len());
+        self.context.trace(self.place, "wrote", chunk.len());
         self.next_write = Instant::now() + PACE;
         Ok(())
     }
@@ -338,14 +338,14 @@ impl Side {
     /// What the plan has for this side happens.
     async fn strike(&mut self) -> Result<(), Failure> {
         let Some((_, blow)) = self.task.blow.take() else { return Ok(()) };
-        self.desk.fired(self.place);
+        self.context.fired(self.place);
         match blow {
             Blow::Reset => return Err(Failure::Reset),
             Blow::Crash => {
-                self.desk.order(Order::Crash(self.place));
+                self.context.order(Order::Crash(self.place));
                 std::future::pending::<()>().await;
             }
-            Blow::Link => self.desk.order(Order::Link(self.place)),
+            Blow::Link => self.context.order(Order::Link(self.place)),
         }
         Ok(())
     }
@@ -358,21 +358,22 @@ impl Side {
         writer: &mut (impl AsyncWrite + Unpin),
     ) -> Result<(), Failure> {
         loop {
-            if let Some(carrier) = &mut self.carrier {
-                self.outgoing.extend(carrier.frames()?);
+            if let Some(transport) = &mut self.transport {
+                self.outgoing.extend(transport.frames()?);
             }
             if !self.outgoing.is_empty() {
                 tokio::time::sleep_until(self.next_write).await;
                 self.write(writer).await?;
                 continue;
             }
-            let Some(carrier) = self.carrier.as_mut().filter(|one| !one.is_acknowledged()) else {
+            let Some(transport) = self.transport.as_mut().filter(|one| !one.is_acknowledged())
+            else {
                 break;
             };
             let mut buffer = [0; READ_BYTES];
             let read = tokio::time::timeout(IDLE, reader.read(&mut buffer)).await;
             match read.map_err(|_| Failure::Silent)? {
-                Ok(count @ 1..) => carrier.hear(&buffer[..count])?,
+                Ok(count @ 1..) => transport.hear(&buffer[..count])?,
                 _ => return Err(Failure::Broken),
             }
         }
@@ -384,7 +385,7 @@ impl Side {
 
     /// Whether it is this side that cannot go on.
     pub(super) fn is_refuted(&self) -> bool {
-        self.carrier.as_ref().is_some_and(Carrier::is_refuted)
+        self.transport.as_ref().is_some_and(Transport::is_refuted)
     }
 
     /// What the session handed out.

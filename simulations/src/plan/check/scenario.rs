@@ -4,10 +4,10 @@ use super::{Misfit, PLAN_LIMITS, in_order, in_range};
 use crate::plan::Plan;
 
 impl Plan {
-    pub(super) fn check_meetings(&self) -> Result<(), Misfit> {
-        in_range("number of meetings", self.meetings.len(), &PLAN_LIMITS.meetings)?;
+    pub(super) fn check_scenarios(&self) -> Result<(), Misfit> {
+        in_range("number of scenarios", self.scenarios.len(), &PLAN_LIMITS.scenarios)?;
         let Some(sets) = &self.sets else {
-            return in_range("number of meetings without sets", self.meetings.len(), &(0..=0));
+            return in_range("number of scenarios without sets", self.scenarios.len(), &(0..=0));
         };
         in_range("number of sets.own", sets.own.len(), &PLAN_LIMITS.sets)?;
         let hosts = 1..=u32::try_from(sets.own.len()).unwrap_or(u32::MAX);
@@ -21,14 +21,14 @@ impl Plan {
             in_range(format!("sets.growth[{index}].host"), growth.host, &hosts)?;
             in_range(format!("sets.growth[{index}].count"), growth.count, &PLAN_LIMITS.set_items)?;
         }
-        in_order("meetings", self.meetings.iter().map(|meeting| meeting.at_ms), self.run_ms)?;
-        for (index, meeting) in self.meetings.iter().enumerate() {
-            let place = |field: &str| format!("meetings[{index}].{field}");
-            in_range(place("initiator"), meeting.initiator, &hosts)?;
-            in_range(place("responder"), meeting.responder, &hosts)?;
-            in_range(place("chunk_bytes"), meeting.chunk_bytes, &PLAN_LIMITS.chunk_bytes)?;
-            if meeting.initiator == meeting.responder {
-                return Err(Misfit::new(place("responder"), "another host", meeting.responder));
+        in_order("scenarios", self.scenarios.iter().map(|scenario| scenario.at_ms), self.run_ms)?;
+        for (index, scenario) in self.scenarios.iter().enumerate() {
+            let place = |field: &str| format!("scenarios[{index}].{field}");
+            in_range(place("initiator"), scenario.initiator, &hosts)?;
+            in_range(place("responder"), scenario.responder, &hosts)?;
+            in_range(place("chunk_bytes"), scenario.chunk_bytes, &PLAN_LIMITS.chunk_bytes)?;
+            if scenario.initiator == scenario.responder {
+                return Err(Misfit::new(place("responder"), "another host", scenario.responder));
             }
         }
         Ok(())

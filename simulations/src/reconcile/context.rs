@@ -8,17 +8,17 @@ use std::rc::Rc;
 use umbel_reconcile_engine::{Item, ItemIndex, Outcome, RemoteItem};
 
 use super::host::Host;
-use super::judge::{End, Judge, Seen};
+use super::oracle::{End, Oracle, Seen};
 use super::side::Failure;
 use crate::host::host_name;
 use crate::now::now_us;
-use crate::plan::meeting::{ItemKind, Meeting};
+use crate::plan::scenario::{ItemKind, Scenario};
 use crate::{counters, trace};
 
 /// A side of a session: its number, and whether it is the initiator's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
-    pub(super) meeting: usize,
+    pub(super) scenario: usize,
     pub(super) first: bool,
 }
 
@@ -40,27 +40,27 @@ const RARE_BITS: u32 = 3;
 const SHORT_BITS: [u32; 2] = [10, 31];
 
 /// One for the whole world.
-pub(super) struct Desk {
+pub(super) struct Context {
     pub(super) seed: u64,
     pub(super) items: ItemKind,
-    pub(super) judge: RefCell<Judge>,
+    pub(super) oracle: RefCell<Oracle>,
     pub(super) hosts: RefCell<Vec<Rc<Host>>>,
     orders: RefCell<Vec<Order>>,
 }
 
-impl Desk {
+impl Context {
     pub(super) fn new(seed: u64, items: ItemKind) -> Rc<Self> {
         Rc::new(Self {
             seed,
             items,
-            judge: RefCell::default(),
+            oracle: RefCell::default(),
             hosts: RefCell::default(),
             orders: RefCell::default(),
         })
     }
 
-    pub(super) fn meeting(&self, number: usize) -> Meeting {
-        self.judge.borrow().meeting(number)
+    pub(super) fn scenario(&self, number: usize) -> Scenario {
+        self.oracle.borrow().scenario(number)
     }
 
     pub(super) fn order(&self, order: Order) {
@@ -73,22 +73,22 @@ impl Desk {
 
     /// Bits of symbols of which a pair collides under one key of eight, about: five keys of a session that
     /// all do are too rare to be met.
-    pub(super) fn short_bits(&self, meeting: &Meeting, here: usize) -> u8 {
+    pub(super) fn short_bits(&self, scenario: &Scenario, here: usize) -> u8 {
         let hosts = self.hosts.borrow();
-        let there = hosts[meeting.responder as usize - 1].set.borrow().len();
+        let there = hosts[scenario.responder as usize - 1].set.borrow().len();
         let largest = u64::try_from(here.max(there)).unwrap_or(u64::MAX) + 1;
         let bits = 2 * largest.next_power_of_two().ilog2() + RARE_BITS - 1;
         u8::try_from(bits.clamp(SHORT_BITS[0], SHORT_BITS[1])).expect("at most 31")
     }
 
     pub(super) fn trace(&self, place: Place, kind: &str, what: impl fmt::Display) {
-        let host = self.judge.borrow().host_of(place);
-        trace::line(now_us(), &host_name(host), kind, format_args!("s{} {what}", place.meeting));
+        let host = self.oracle.borrow().host_of(place);
+        trace::line(now_us(), &host_name(host), kind, format_args!("s{} {what}", place.scenario));
     }
 
     /// What the plan has for this session happens now.
     pub(super) fn fired(&self, place: Place) {
-        let trouble = self.meeting(place.meeting).trouble;
+        let trouble = self.scenario(place.scenario).trouble;
         if let Some(class) = trouble.class() {
             counters::fired(class);
         }
@@ -104,23 +104,23 @@ impl Desk {
         indexed: Rc<Vec<Item>>,
     ) {
         let count = frozen.len();
-        self.judge.borrow_mut().begin(place, Seen::new(host, now_us(), frozen, indexed));
+        self.oracle.borrow_mut().begin(place, Seen::new(host, now_us(), frozen, indexed));
         self.trace(place, "begin", count);
     }
 
     pub(super) fn sent(&self, place: Place, bytes: usize) {
-        self.judge.borrow_mut().sent(place, bytes as u64);
+        self.oracle.borrow_mut().sent(place, bytes as u64);
         self.trace(place, "send", bytes);
     }
 
     pub(super) fn only_here(&self, place: Place, items: &[ItemIndex]) {
         self.trace(place, "only_here", items.len());
-        self.judge.borrow_mut().only_here(place, items);
+        self.oracle.borrow_mut().only_here(place, items);
     }
 
     pub(super) fn only_there(&self, place: Place, items: Vec<RemoteItem>) {
         self.trace(place, "only_there", items.len());
-        self.judge.borrow_mut().only_there(place, items);
+        self.oracle.borrow_mut().only_there(place, items);
     }
 
     /// A side has ended, and its host has taken these items.
@@ -140,14 +140,14 @@ impl Desk {
             }
             Err(failure) => {
                 self.trace(place, "failed", failure);
-                if let Some(class) = self.meeting(place.meeting).trouble.class() {
+                if let Some(class) = self.scenario(place.scenario).trouble.class() {
                     counters::effect(class, 1);
                 }
             }
         }
-        let mut judge = self.judge.borrow_mut();
-        judge.take(place, taken);
-        judge.end(place, End::from(result));
+        let mut oracle = self.oracle.borrow_mut();
+        oracle.take(place, taken);
+        oracle.end(place, End::from(result));
     }
 }
 

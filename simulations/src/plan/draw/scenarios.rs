@@ -3,21 +3,21 @@
 use umbel_reconcile_engine::limits::RECONCILE_RESUME_WINDOW_BYTES;
 
 use super::dice::Dice;
-use crate::plan::meeting::{
-    After, Growth, ItemKind, Kept, Lie, Meeting, SetsPlan, Stranger, Trouble, Way,
+use crate::plan::scenario::{
+    After, Growth, ItemKind, Kept, Lie, Scenario, SetsPlan, Stranger, Trouble, Way,
 };
 
 /// Most items that all hosts have, and that one alone has.
 const ITEMS_MAX: [u32; 2] = [3_000, 3_000];
 
 /// Sessions, a longest time apart, that a plan has at most.
-const MEETINGS_MAX: u64 = 24;
+const SCENARIOS_MAX: u64 = 24;
 
 /// Bytes of a session before something goes wrong with it, at most.
 const AFTER_BYTES_MAX: u64 = 2 * RECONCILE_RESUME_WINDOW_BYTES;
 
 /// Milliseconds of the phase with faults for each session.
-const MS_PER_MEETING: u64 = 1_200;
+const MS_PER_SCENARIO: u64 = 1_200;
 
 /// Two or three hosts and their sets.
 pub(super) fn draw_sets(dice: &mut Dice, run_ms: u64) -> SetsPlan {
@@ -55,27 +55,27 @@ fn some_items(dice: &mut Dice, most: u32) -> u32 {
 
 /// Sessions among so many hosts. One plan of five has one session again and again that crashes one step
 /// later each time.
-pub(super) fn draw(dice: &mut Dice, hosts: u32, run_ms: u64) -> Vec<Meeting> {
-    let count = (run_ms / MS_PER_MEETING).clamp(2, MEETINGS_MAX);
-    let steps = dice.one_in(5).then(|| (draw_meeting(dice, hosts, 0), dice.one_in(2)));
-    let mut meetings: Vec<Meeting> = (0..count)
+pub(super) fn draw(dice: &mut Dice, hosts: u32, run_ms: u64) -> Vec<Scenario> {
+    let count = (run_ms / MS_PER_SCENARIO).clamp(2, SCENARIOS_MAX);
+    let steps = dice.one_in(5).then(|| (draw_scenario(dice, hosts, 0), dice.one_in(2)));
+    let mut scenarios: Vec<Scenario> = (0..count)
         .map(|number| {
             let at_ms = dice.between(run_ms * number / count, run_ms * (number + 1) / count);
-            let Some((meeting, first)) = steps else { return draw_meeting(dice, hosts, at_ms) };
+            let Some((scenario, first)) = steps else { return draw_scenario(dice, hosts, at_ms) };
             let after = After::Inputs(u32::try_from(number).unwrap_or(0));
             let trouble = Trouble::Crash { first, after, for_ms: dice.between(10, 400) };
-            Meeting { at_ms, bytes_max: None, trouble, ..meeting }
+            Scenario { at_ms, bytes_max: None, trouble, ..scenario }
         })
         .collect();
-    meetings.sort_by_key(|meeting| meeting.at_ms);
-    meetings
+    scenarios.sort_by_key(|scenario| scenario.at_ms);
+    scenarios
 }
 
-fn draw_meeting(dice: &mut Dice, hosts: u32, at_ms: u64) -> Meeting {
+fn draw_scenario(dice: &mut Dice, hosts: u32, at_ms: u64) -> Scenario {
     let initiator = dice.count(1, hosts);
     let other = dice.count(1, hosts - 1);
     let kept = *dice.pick(&[Kept::Neither, Kept::Neither, Kept::Neither, Kept::First, Kept::Both]);
-    Meeting {
+    Scenario {
         at_ms,
         initiator,
         responder: if other < initiator { other } else { other + 1 },

@@ -10,8 +10,8 @@ use umbel_reconcile_engine::{
     Resumption, SendWindow, StreamHash, StreamMark,
 };
 
-use super::desk::Place;
-use super::judge::Judge;
+use super::context::Place;
+use super::oracle::Oracle;
 use super::side::{Failure, IDLE};
 
 /// What survives a crash of a session under way.
@@ -41,7 +41,7 @@ impl Journal {
 pub(super) type SharedJournal = Rc<RefCell<Journal>>;
 
 /// One connection of a session.
-pub(super) struct Carrier {
+pub(super) struct Transport {
     journal: SharedJournal,
     reader: ResumeReader,
     window: SendWindow,
@@ -54,7 +54,7 @@ pub(super) struct Carrier {
     frames: VecDeque<u8>,
 }
 
-impl Carrier {
+impl Transport {
     /// Says which session goes on, and hears it: how the connection begins, and what follows from it.
     pub(super) async fn greet(
         place: Place,
@@ -96,14 +96,14 @@ impl Carrier {
                     ours.sent.saturating_sub(mark.bytes),
                     theirs.sent.saturating_sub(ours.received.bytes),
                 ];
-                Judge::resume(place, lost);
+                Oracle::resume(place, lost);
                 (journal, Some(mark))
             }
             _ => {
                 (Rc::new(RefCell::new(Journal { session: ours.fresh, ..Journal::default() })), None)
             }
         };
-        let carrier = Self {
+        let transport = Self {
             journal,
             reader: frames,
             window: SendWindow::new(mark.map_or(0, |mark| mark.bytes)),
@@ -113,7 +113,7 @@ impl Carrier {
             fed: 0,
             frames: VecDeque::new(),
         };
-        Ok((carrier, resumption))
+        Ok((transport, resumption))
     }
 
     pub(super) fn journal(&self) -> SharedJournal {

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use umbel_reconcile_engine::limits::RECONCILE_RESUME_WINDOW_BYTES;
 use umbel_reconcile_engine::{Item, ItemIndex, Outcome, RemoteItem, SessionError};
 
-use super::desk::Place;
+use super::context::Place;
 use super::side::Failure;
 use crate::counters;
-use crate::plan::meeting::{Meeting, Stranger, Trouble, Way};
+use crate::plan::scenario::{Scenario, Stranger, Trouble, Way};
 use crate::watch::violated;
 
 /// A session tells its exact difference, or an error.
@@ -106,7 +106,7 @@ impl Seen {
 
 /// A session.
 struct Record {
-    meeting: Meeting,
+    scenario: Scenario,
     /// The number of its first run.
     origin: usize,
     /// Whether something was in its way that it did not bring.
@@ -117,12 +117,12 @@ struct Record {
 
 impl Record {
     fn must_succeed(&self) -> bool {
-        let is_calm = match self.meeting.trouble {
+        let is_calm = match self.scenario.trouble {
             Trouble::Nothing => true,
             Trouble::Hold { for_ms, .. } => for_ms <= HARMLESS_HOLD_MS,
             _ => false,
         };
-        is_calm && !self.is_disturbed && self.meeting.bytes_max.is_none()
+        is_calm && !self.is_disturbed && self.scenario.bytes_max.is_none()
     }
 
     fn is_under_way(&self) -> bool {
@@ -130,13 +130,13 @@ impl Record {
     }
 
     fn involves(&self, hosts: &[u32]) -> bool {
-        hosts.contains(&self.meeting.initiator) || hosts.contains(&self.meeting.responder)
+        hosts.contains(&self.scenario.initiator) || hosts.contains(&self.scenario.responder)
     }
 }
 
 /// All sessions, and all items that there are.
 #[derive(Default)]
-pub(super) struct Judge {
+pub(super) struct Oracle {
     records: Vec<Record>,
     /// Items that some host was given.
     given: BTreeSet<Item>,
@@ -149,28 +149,28 @@ const fn at(first: bool) -> usize {
     if first { 0 } else { 1 }
 }
 
-impl Judge {
+impl Oracle {
     /// Adds a session, and tells its number.
-    pub(super) fn add(&mut self, meeting: Meeting) -> usize {
+    pub(super) fn add(&mut self, scenario: Scenario) -> usize {
         let origin = self.records.len();
-        self.records.push(Record { meeting, origin, is_disturbed: false, sides: [None, None] });
+        self.records.push(Record { scenario, origin, is_disturbed: false, sides: [None, None] });
         origin
     }
 
     /// Adds another run of a session that was cut, with nothing in its way, unless there were enough.
     pub(super) fn add_again(&mut self, number: usize) -> Option<usize> {
-        let Record { meeting, origin, .. } = self.records[number];
+        let Record { scenario, origin, .. } = self.records[number];
         let runs = self.records.iter().filter(|record| record.origin == origin).count();
         if runs >= RUNS_MAX {
             return None;
         }
-        let meeting = Meeting { trouble: Trouble::Nothing, ..meeting };
-        let number = self.add(meeting);
+        let scenario = Scenario { trouble: Trouble::Nothing, ..scenario };
+        let number = self.add(scenario);
         let record = &mut self.records[number];
         record.origin = origin;
         // Its symbols are as short as the sets of the first run were small: since they have grown, keys
         // may run out.
-        record.is_disturbed = meeting.short;
+        record.is_disturbed = scenario.short;
         Some(number)
     }
 
@@ -181,7 +181,7 @@ impl Judge {
 
     /// A side cannot go on, although its set is the same: only lies in the first run explain that.
     pub(super) fn refuted(&self, place: Place) {
-        let first = self.records[self.records[place.meeting].origin].meeting;
+        let first = self.records[self.records[place.scenario].origin].scenario;
         if !matches!(first.trouble, Trouble::Lie { .. }) {
             violated(HONEST, format!("{place:?} cannot go on with the set that it had"));
         }
@@ -200,25 +200,25 @@ impl Judge {
         self.given.extend(items);
     }
 
-    pub(super) fn meeting(&self, number: usize) -> Meeting {
-        self.records[number].meeting
+    pub(super) fn scenario(&self, number: usize) -> Scenario {
+        self.records[number].scenario
     }
 
     pub(super) fn host_of(&self, place: Place) -> u32 {
-        let meeting = self.records[place.meeting].meeting;
-        if place.first { meeting.initiator } else { meeting.responder }
+        let scenario = self.records[place.scenario].scenario;
+        if place.first { scenario.initiator } else { scenario.responder }
     }
 
     pub(super) fn begin(&mut self, place: Place, seen: Seen) {
-        self.records[place.meeting].sides[at(place.first)] = Some(seen);
+        self.records[place.scenario].sides[at(place.first)] = Some(seen);
     }
 
     fn side(&mut self, place: Place) -> &mut Seen {
-        self.records[place.meeting].sides[at(place.first)].as_mut().expect("a side that began")
+        self.records[place.scenario].sides[at(place.first)].as_mut().expect("a side that began")
     }
 
     pub(super) fn sent(&mut self, place: Place, bytes: u64) {
-        let bytes_max = self.records[place.meeting].meeting.bytes_max;
+        let bytes_max = self.records[place.scenario].scenario.bytes_max;
         let side = self.side(place);
         side.sent += bytes;
         let sent = side.sent;
@@ -244,7 +244,7 @@ impl Judge {
 
     /// A host has put these items of a session into its set.
     pub(super) fn take(&mut self, place: Place, items: Vec<Item>) {
-        let is_lie = self.records[place.meeting].meeting.trouble.is_plausible_lie();
+        let is_lie = self.records[place.scenario].scenario.trouble.is_plausible_lie();
         for item in items.into_iter().filter(|item| !self.given.contains(item)) {
             // A host that believes in one hands it on.
             if !is_lie && !self.believed.contains(&item) {
@@ -261,23 +261,23 @@ impl Judge {
         }
         let is_verified = matches!(end, End::Verified(_));
         self.side(place).end = Some(end);
-        let record = &self.records[place.meeting];
+        let record = &self.records[place.scenario];
         let (here, there) = (&record.sides[at(place.first)], &record.sides[at(!place.first)]);
         let here = here.as_ref().expect("it just ended");
         if !is_verified {
-            check_failed(place, &record.meeting, here, there.as_ref());
+            check_failed(place, &record.scenario, here, there.as_ref());
             return;
         }
         let Some(there) = there else {
             return violated(EXACT, format!("{place:?} succeeds with nobody"));
         };
         self.items_checked += (here.frozen.len() + there.frozen.len()) as u64;
-        check_verified(place, &record.meeting, here, there);
+        check_verified(place, &record.scenario, here, there);
         // A side that goes on holds back what came in an earlier run until it has heard the other's
         // verdict. Programs end behind the byte that says that it is applied; here there is none.
-        let is_held_back = record.origin != place.meeting && there.end.is_none();
+        let is_held_back = record.origin != place.scenario && there.end.is_none();
         if !is_held_back {
-            check_both(place, &record.meeting, here, there);
+            check_both(place, &record.scenario, here, there);
         }
     }
 
@@ -288,7 +288,7 @@ impl Judge {
             for first in [true, false] {
                 let side = &self.records[number].sides[at(first)];
                 if side.as_ref().is_some_and(|side| side.host == host && side.end.is_none()) {
-                    self.end(Place { meeting: number, first }, End::Crashed);
+                    self.end(Place { scenario: number, first }, End::Crashed);
                 }
             }
         }
@@ -382,16 +382,16 @@ impl Judge {
 }
 
 /// A side that failed has told nothing, and was handed nothing but what the other one has.
-fn check_failed(place: Place, meeting: &Meeting, here: &Seen, there: Option<&Seen>) {
+fn check_failed(place: Place, scenario: &Scenario, here: &Seen, there: Option<&Seen>) {
     counters::checked(TOLD, 1);
-    if !meeting.changes(place.first) && !here.only_there.is_empty() {
+    if !scenario.changes(place.first) && !here.only_there.is_empty() {
         let count = here.only_there.len();
         violated(TOLD, format!("{place:?} told {count} items and failed: {:?}", here.end));
     }
     if here.only_here.is_some() {
         violated(TOLD, format!("{place:?} told what only it has and failed: {:?}", here.end));
     }
-    if meeting.trouble.is_plausible_lie() {
+    if scenario.trouble.is_plausible_lie() {
         return;
     }
     let is_real = |item: &Item| {
@@ -403,17 +403,17 @@ fn check_failed(place: Place, meeting: &Meeting, here: &Seen, there: Option<&See
 }
 
 /// A side that succeeded has told the exact difference.
-fn check_verified(place: Place, meeting: &Meeting, here: &Seen, there: &Seen) {
+fn check_verified(place: Place, scenario: &Scenario, here: &Seen, there: &Seen) {
     let Some(End::Verified(outcome)) = &here.end else { return };
     counters::checked(EXACT, (here.frozen.len() + there.frozen.len()) as u64);
-    if let Trouble::Stranger { what } = meeting.trouble {
+    if let Trouble::Stranger { what } = scenario.trouble {
         counters::checked(STRANGERS, 1);
         let is_nothing = here.frozen.is_empty() && there.frozen.is_empty();
         if what != Stranger::Secret || !is_nothing {
             violated(STRANGERS, format!("{place:?} succeeds: {outcome:?}"));
         }
     }
-    let is_lie = meeting.trouble.is_plausible_lie();
+    let is_lie = scenario.trouble.is_plausible_lie();
     if is_lie && outcome.attempt_count > 1 {
         // What a liar invented was merged before the digests differed, and belongs to both sets since.
         return;
@@ -434,7 +434,7 @@ fn check_verified(place: Place, meeting: &Meeting, here: &Seen, there: &Seen) {
             );
         }
     }
-    if let Some(max) = meeting.bytes_max
+    if let Some(max) = scenario.bytes_max
         && outcome.bytes.total() > max
     {
         violated(CAP, format!("{place:?} cost {} bytes of {max}", outcome.bytes.total()));
@@ -443,8 +443,8 @@ fn check_verified(place: Place, meeting: &Meeting, here: &Seen, there: &Seen) {
         violated(EXACT, format!("{place:?} told others than those that only it has: {outcome:?}"));
     }
     let handed = here.items_there();
-    let is_shown = matches!(meeting.way, Way::Compare) && meeting.contents && place.first;
-    let is_whole = meeting.changes(place.first) || is_shown;
+    let is_shown = matches!(scenario.way, Way::Compare) && scenario.contents && place.first;
+    let is_whole = scenario.changes(place.first) || is_shown;
     if if is_whole { handed != only_there } else { !handed.is_subset(&only_there) } {
         let (handed, is) = (handed.len(), only_there.len());
         violated(EXACT, format!("{place:?} handed {handed} items out of {is}: {outcome:?}"));
@@ -452,8 +452,8 @@ fn check_verified(place: Place, meeting: &Meeting, here: &Seen, there: &Seen) {
 }
 
 /// The other side of one that succeeded has been handed what it lacked.
-fn check_both(place: Place, meeting: &Meeting, here: &Seen, there: &Seen) {
-    if !meeting.changes(!place.first) || meeting.trouble.is_plausible_lie() {
+fn check_both(place: Place, scenario: &Scenario, here: &Seen, there: &Seen) {
+    if !scenario.changes(!place.first) || scenario.trouble.is_plausible_lie() {
         return;
     }
     counters::checked(BOTH, 1);

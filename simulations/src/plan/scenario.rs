@@ -47,7 +47,7 @@ pub(crate) struct Growth {
 /// A session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Meeting {
+pub(crate) struct Scenario {
     /// When it begins, in simulated milliseconds.
     pub(crate) at_ms: u64,
     /// Who begins it.
