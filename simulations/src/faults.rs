@@ -9,12 +9,13 @@ use crate::disk::DiskImage;
 use crate::host::{Condition, Failure, Order};
 use crate::links::{CLIENTS, Claim, Direction};
 use crate::now::now_us;
-use crate::operator::{Errand, Task};
+use crate::operator::{Operation, Task};
 use crate::plan::{Fault, FaultPlan, Plan, Who};
 use crate::trace;
 use crate::watch;
 use crate::world::World;
 
+mod cluster;
 mod disks;
 
 pub(crate) use disks::count_effects;
@@ -30,6 +31,8 @@ enum Due {
     Start(u32),
     /// A node is told to stop.
     Stop(u32),
+    /// A node is told to stop, and runs this release from then on.
+    Upgrade(u32),
     /// A node is killed.
     Kill(u32),
     /// Links are let go of.
@@ -42,8 +45,8 @@ enum Due {
     EndWallClock(u32),
     /// A node's clock leaps by a millisecond, again and again.
     Drift { number: u32, every_us: u64, until_us: u64 },
-    /// An errand may be done.
-    Await { errand: Errand, class: &'static str },
+    /// An operation may be done.
+    Await { operation: Operation, class: &'static str },
     /// A node may be replaced.
     Replace { number: u32, class: &'static str },
     /// A switch of a node's disk goes off.
@@ -94,7 +97,8 @@ impl Nemesis {
     pub(crate) fn end_all(&mut self, world: &mut World) {
         while let Some((_, due)) = self.due.pop_first() {
             match due {
-                Due::Begin(_) | Due::Drift { .. } | Due::Stop(_) | Due::Kill(_) => {}
+                Due::Begin(_) | Due::Drift { .. } | Due::Kill(_) => {}
+                Due::Stop(_) | Due::Upgrade(_) => {}
                 Due::Await { .. } | Due::OldImage { .. } => {}
                 // The supervisor goes on with it.
                 Due::Replace { number, .. } => release(world, number),
@@ -114,6 +118,10 @@ impl Nemesis {
             Due::Begin(plan) => self.begin(world, &plan),
             Due::Start(number) => world.start(number),
             Due::Stop(number) => world.order(number, Order::Stop),
+            Due::Upgrade(number) => {
+                world.host(number).upgrade();
+                world.order(number, Order::Stop);
+            }
             Due::Kill(number) => world.kill(number),
             Due::Unclaim { directions, claim, class } => world.unclaim(&directions, claim, class),
             Due::EndLatency(number) => world.set_latency(number, None),
@@ -128,8 +136,8 @@ impl Nemesis {
                     self.at(now_us() + every_us, Due::Drift { number, every_us, until_us });
                 }
             }
-            Due::Await { errand, class } => match errand.outcome() {
-                None => self.at(now_us() + POLL_US, Due::Await { errand, class }),
+            Due::Await { operation, class } => match operation.outcome() {
+                None => self.at(now_us() + POLL_US, Due::Await { operation, class }),
                 Some(Ok(())) => counters::effect(class, 1),
                 Some(Err(_)) => {}
             },
@@ -200,6 +208,7 @@ impl Nemesis {
             | Fault::PowerLoss { .. }
             | Fault::Stop { .. }
             | Fault::RollingRestart
+            | Fault::Upgrade
             | Fault::CrashStorm { .. } => self.begin_process(world, plan, class, end_us),
             Fault::ClockJump { .. } | Fault::ClockDrift { .. } | Fault::WallClock { .. } => {
                 self.begin_clock(world, &plan.fault, class, end_us);
@@ -207,6 +216,7 @@ impl Nemesis {
             Fault::Join { .. }
             | Fault::Replace { .. }
             | Fault::MoveReplica { .. }
+            | Fault::SplitShard
             | Fault::HandOver { .. }
             | Fault::Snapshot { .. } => self.begin_cluster(world, &plan.fault, class),
             _ => self.begin_disk(world, &plan.fault, class, end_us),
@@ -259,13 +269,15 @@ impl Nemesis {
                 }
             }
             Fault::RollingRestart => {
-                let gap_us = plan.for_ms * 1000;
-                for (turn, number) in (0..).zip(world.resolve(Who::All)) {
-                    let stop_us = now_us() + turn * gap_us;
+                for number in world.resolve(Who::All) {
                     counters::effect(class, u64::from(world.host(number).is_up()));
-                    self.at(stop_us, Due::Stop(number));
-                    self.at(stop_us + gap_us / 2, Due::Start(number));
                 }
+                self.restart_all(world, plan.for_ms * 1000, Due::Stop);
+            }
+            Fault::Upgrade => {
+                self.restart_all(world, plan.for_ms * 1000, Due::Upgrade);
+                let operation = world.operator.send(Task::Upgrade);
+                self.at(now_us() + POLL_US, Due::Await { operation, class });
             }
             Fault::CrashStorm { who, count } => {
                 let gap_us = plan.for_ms * 1000 / u64::from((*count).max(1));
@@ -278,6 +290,15 @@ impl Nemesis {
                 }
             }
             other => unreachable!("{other:?} is no fault of a process"),
+        }
+    }
+
+    /// Has all nodes stop and start again, one after the other.
+    fn restart_all(&mut self, world: &World, gap_us: u64, stop: fn(u32) -> Due) {
+        for (turn, number) in (0..).zip(world.resolve(Who::All)) {
+            let stop_us = now_us() + turn * gap_us;
+            self.at(stop_us, stop(number));
+            self.at(stop_us + gap_us / 2, Due::Start(number));
         }
     }
 
@@ -304,42 +325,6 @@ impl Nemesis {
                 }
             }
             other => unreachable!("{other:?} is no fault of a clock"),
-        }
-    }
-
-    fn begin_cluster(&mut self, world: &mut World, fault: &Fault, class: &'static str) {
-        match fault {
-            Fault::Join { via } => {
-                for via in world.resolve(*via) {
-                    counters::effect(class, 1);
-                    world.join(via);
-                }
-            }
-            Fault::Replace { who } => {
-                for number in world.resolve(*who) {
-                    *world.reserved.entry(number).or_default() += 1;
-                    self.at(now_us(), Due::Replace { number, class });
-                }
-            }
-            Fault::MoveReplica { shard, who } => {
-                for number in world.resolve(*who) {
-                    if let Some((from, to)) = move_of(world, *shard, number) {
-                        let errand = world.operator.send(Task::Move { shard: *shard, from, to });
-                        self.at(now_us() + POLL_US, Due::Await { errand, class });
-                    }
-                }
-            }
-            Fault::HandOver { who } | Fault::Snapshot { who } => {
-                let order = match fault {
-                    Fault::HandOver { .. } => Order::HandOver,
-                    _ => Order::Snapshot,
-                };
-                for number in world.resolve(*who) {
-                    counters::effect(class, u64::from(world.host(number).is_up()));
-                    world.order(number, order);
-                }
-            }
-            other => unreachable!("{other:?} is no change of the cluster"),
         }
     }
 }
@@ -391,20 +376,6 @@ fn directions(world: &World, fault: &Fault) -> Vec<Direction> {
         }
         other => unreachable!("{other:?} is no fault of links"),
     }
-}
-
-/// From where to where a shard's replica on a node can move: to the lowest node without one.
-fn move_of(world: &World, shard: u32, number: u32) -> Option<(u64, u64)> {
-    let has = |number: u32| {
-        let node = world.host(number).node()?;
-        let reports = node.groups();
-        Some(reports.iter().any(|report| report.group.shard().is_some_and(|own| own.0 == shard)))
-    };
-    if has(number) != Some(true) {
-        return None;
-    }
-    let to = world.hosts.iter().find(|host| has(host.number) == Some(false))?;
-    Some((world.host(number).node_id.get()?, to.node_id.get()?))
 }
 
 /// Gives a node back to supervisor and operator.

@@ -11,7 +11,7 @@ use umbel_node::ports::observer::GroupReport;
 use crate::history::Outcome;
 use crate::host::Condition;
 use crate::now::now_us;
-use crate::plan::{FilterPlan, Op, OpPlan};
+use crate::plan::{FilterPlan, Op, OpPlan, Plan};
 use crate::trace;
 use crate::watch;
 use crate::workload::Clients;
@@ -60,8 +60,10 @@ pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), Strin
     }
     let name = steady_filter(world);
     let last = Rc::new(std::cell::RefCell::new(String::new()));
-    let shards = world.plan.world.shards;
-    let serving = serve(Rc::clone(&world.clients), name, shards, Rc::clone(&last));
+    let shards = shard_count(world);
+    let renamed = renamed_filters(&world.plan);
+    let is_renamed = name.as_ref().is_some_and(|name| renamed.contains(name));
+    let serving = serve(Rc::clone(&world.clients), (name, is_renamed), shards, Rc::clone(&last));
     let served = world.spawn(serving);
     let within = run_until(world, healed_us + SERVE_MAX_US, |_| served.get())?;
     if !within {
@@ -93,7 +95,7 @@ pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), Strin
     if world.is_violated() {
         return Ok(());
     }
-    let read = world.spawn(read_back(Rc::clone(&world.clients), Rc::clone(&world.plan)));
+    let read = world.spawn(read_back(Rc::clone(&world.clients), Rc::clone(&world.plan), renamed));
     if !run_until(world, now_us() + SERVE_MAX_US, |_| read.get())? && !world.is_violated() {
         watch::violated("heals_and_serves", "items cannot be read back".to_owned());
     }
@@ -101,6 +103,12 @@ pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), Strin
         access::heal(world)?;
     }
     if world.is_violated() { Ok(()) } else { quotas::heal(world) }
+}
+
+/// Shards that there are by now.
+fn shard_count(world: &World) -> u32 {
+    let split = watch::with(|checks| checks.reference.meta().shard_count());
+    world.plan.world.shards.max(split)
 }
 
 /// Goes on until something holds, a promise is broken or it is too late; whether it holds.
@@ -144,9 +152,20 @@ fn steady_filter(world: &World) -> Option<String> {
     names.into_iter().find(|name| is_steady(name))
 }
 
+/// Filters that have another name for a while.
+fn renamed_filters(plan: &Plan) -> BTreeSet<String> {
+    let renamed = plan.ops.iter().filter_map(|op| match &op.op {
+        Op::Rename { filter } => Some(filter.clone()),
+        _ => None,
+    });
+    renamed.collect()
+}
+
+/// Writes to a filter and asks it. One that was renamed may have its other name still, or get it now: then
+/// it gets its own one again.
 async fn serve(
     clients: Rc<Clients>,
-    filter: Option<String>,
+    (filter, is_renamed): (Option<String>, bool),
     shards: u32,
     last: Rc<std::cell::RefCell<String>>,
 ) {
@@ -161,8 +180,11 @@ async fn serve(
                 let plan = OpPlan { at_ms: 0, client: 0, via: 1, op: op.clone() };
                 match Rc::clone(&clients).call(plan).await {
                     Outcome::Done(_) => break,
-                    Outcome::NotApplied(text) | Outcome::Unknown(text) => {
+                    Outcome::NotApplied(text) | Outcome::Unknown(text) | Outcome::Reused(text) => {
                         last.replace(text);
+                        if is_renamed {
+                            clients.rename_back(0, 1, &filter).await;
+                        }
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                 }
@@ -172,7 +194,10 @@ async fn serve(
 }
 
 /// Asks for every item that the plan names, so that the history ends with what is there.
-async fn read_back(clients: Rc<Clients>, plan: Rc<crate::plan::Plan>) {
+async fn read_back(clients: Rc<Clients>, plan: Rc<Plan>, renamed: BTreeSet<String>) {
+    for filter in &renamed {
+        clients.rename_back(0, 1, filter).await;
+    }
     let mut named: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for op in &plan.ops {
         if let Op::Insert { filter, items, .. } = &op.op {
@@ -191,6 +216,18 @@ async fn read_back(clients: Rc<Clients>, plan: Rc<crate::plan::Plan>) {
 
 /// What is not as it should be in the end; nothing if all is well.
 fn unsettled(world: &World) -> Option<String> {
+    // A node that is being retired runs until then, and its machine gets a new one afterwards.
+    if let Some(number) = world.retiring().next() {
+        return Some(format!("n{number} is being retired"));
+    }
+    let (shards, wanted) = watch::with(|checks| {
+        let meta = checks.reference.meta();
+        let is_split_on = meta.auto_split() == Some(true);
+        (meta.shard_count(), if is_split_on { meta.shards_wanted() } else { 0 })
+    });
+    if shards < wanted {
+        return Some(format!("there are {shards} shards, and the cluster wants {wanted}"));
+    }
     let mut groups: BTreeMap<GroupId, Vec<(u64, GroupReport)>> = BTreeMap::new();
     let mut alive = BTreeSet::new();
     for host in &world.hosts {
@@ -200,7 +237,7 @@ fn unsettled(world: &World) -> Option<String> {
             groups.entry(report.group).or_default().push((node.id().0, report));
         }
     }
-    let shards = usize::try_from(world.plan.world.shards).expect("a few shards");
+    let shards = usize::try_from(shard_count(world)).expect("a few shards");
     if groups.len() != shards + 1 {
         return Some(format!("{} of {} groups have a replica", groups.len(), shards + 1));
     }

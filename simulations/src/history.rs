@@ -1,5 +1,7 @@
 //! What the clients saw: every call with its times and its end.
 
+use umbel_engine::placement::ShardRanges;
+
 use crate::plan::{Ack, Fault, FaultPlan, FilterKind, FilterPlan, Op, Plan};
 
 /// A call as its client saw it. Times are simulated microseconds since the start.
@@ -22,6 +24,8 @@ pub(crate) struct Call {
     pub(crate) sources: Vec<String>,
     /// What was copied out, of snapshots: frames, each with its shard.
     pub(crate) frames: Vec<(u32, Vec<u8>)>,
+    /// And how the shards were cut.
+    pub(crate) ranges: Option<ShardRanges>,
     /// Calls with an equal number are copies of one request, under one request id.
     pub(crate) request: Option<u32>,
     /// When the call began.
@@ -104,6 +108,8 @@ pub(crate) enum Outcome {
     NotApplied(String),
     /// With an error that leaves open whether it was applied, or not at all.
     Unknown(String),
+    /// With the error that another request came before under its id: whether it was applied before is open.
+    Reused(String),
 }
 
 /// What the checks need to know of a filter.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use umbel_engine::meta::VersionRange;
 use umbel_node::ports::{Ports, Rare};
 use umbel_node::{Config, Node, StartError};
 
@@ -96,6 +97,8 @@ pub(crate) struct Host {
     seed: u64,
     provoked: Vec<Rare>,
     incarnation: Cell<u32>,
+    /// Whether its nodes are of the release before this one.
+    is_earlier_release: Cell<bool>,
     /// When its node was started last, in simulated microseconds.
     started_us: Cell<u64>,
     orders: RefCell<Option<mpsc::UnboundedSender<Order>>>,
@@ -137,6 +140,7 @@ impl Host {
             seed,
             provoked,
             incarnation: Cell::new(0),
+            is_earlier_release: Cell::new(shape.earlier_release && number <= shape.nodes),
             started_us: Cell::new(0),
             orders: RefCell::default(),
             name,
@@ -186,6 +190,8 @@ impl Host {
     /// Gives the machine an empty disk and makes it join the cluster through another node.
     pub(crate) fn become_new(&self, join: String) {
         self.disk.wipe();
+        // It may join a cluster that the earlier release cannot run.
+        self.upgrade();
         self.node_id.set(None);
         self.is_lost.set(false);
         self.join.replace(Some(join));
@@ -193,6 +199,11 @@ impl Host {
             papers.mend();
             papers.show(Some(Certificate::generic()));
         }
+    }
+
+    /// Its nodes are of this release from now on.
+    pub(crate) fn upgrade(&self) {
+        self.is_earlier_release.set(false);
     }
 
     /// A node whose disk was wiped runs: if it has joined, it is a new one without an operator's help,
@@ -229,6 +240,7 @@ impl Host {
             join,
             shards: self.shape.shards,
             replicas: self.shape.replicas,
+            cores: self.shape.cores,
             // Five times as fast as by default, so that more happens in a simulated second.
             heartbeat_ms: 20,
             suspect_ms: 100,
@@ -268,6 +280,10 @@ impl Host {
                 planned: Arc::clone(&self.planned_jobs),
             })),
             wrapping: None,
+            versions: match self.is_earlier_release.get() {
+                true => VersionRange::FIRST,
+                false => VersionRange::OWN,
+            },
         }
     }
 
@@ -296,12 +312,12 @@ impl Host {
         self.node_id.set(Some(node.id().0));
         trace::line(now_us(), &self.name, "up", format_args!("{}", node.id()));
         self.condition.replace(Condition::Up(Rc::clone(&node)));
-        let mut errands = tokio::task::JoinSet::new();
+        let mut tasks = tokio::task::JoinSet::new();
         if let Some(papers) = self.papers.clone() {
             let own = self.address();
             let others = self.founders.iter().filter(|&address| *address != own).cloned();
             let keeping = keep_certificate(self.net.clone(), papers, others.collect());
-            errands.spawn_local(keeping);
+            tasks.spawn_local(keeping);
         }
         let failure = loop {
             tokio::select! {
@@ -312,7 +328,7 @@ impl Host {
                     Some(Order::Leap(by)) => tokio::time::advance(by).await,
                     Some(order) => {
                         let node = Rc::clone(&node);
-                        errands.spawn_local(async move {
+                        tasks.spawn_local(async move {
                             match order {
                                 Order::Snapshot => {
                                     node.snapshot().await;
@@ -325,7 +341,7 @@ impl Host {
             }
         };
         self.condition.replace(Condition::Down);
-        errands.shutdown().await;
+        tasks.shutdown().await;
         let node = Rc::into_inner(node).expect("the world holds a node for a moment only");
         node.shutdown().await;
         trace::line(now_us(), &self.name, "down", format_args!("{failure:?}"));

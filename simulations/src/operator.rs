@@ -1,4 +1,4 @@
-//! Whoever runs the cluster: retires nodes that are lost, moves replicas.
+//! Whoever runs the cluster: retires nodes that are lost, moves replicas, splits shards, raises its version.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,13 +7,14 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use umbel_client::{Client, ClientError, ClientOptions, Token};
+use umbel_engine::meta::ClusterVersion;
 
 use crate::net::SimNet;
 use crate::now::now_us;
 use crate::trace;
 
-/// How long an errand is tried.
-const ERRAND_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long an operation is tried.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long a drain may take before the node is removed all the same.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -28,25 +29,31 @@ pub(crate) enum Task {
     Retire { node: u64, drain: bool },
     /// Move a shard's replica.
     Move { shard: u32, from: u64, to: u64 },
+    /// Cut the next shard in two.
+    Split,
+    /// Have the cluster cut shards by itself.
+    SplitByItself,
+    /// Raise the cluster's version to this release's.
+    Upgrade,
 }
 
 /// A task, and what became of it.
 #[derive(Clone)]
-pub(crate) struct Errand {
+pub(crate) struct Operation {
     pub(crate) task: Task,
     outcome: Rc<RefCell<Option<Result<(), String>>>>,
 }
 
-impl Errand {
+impl Operation {
     /// What became of it; `None` while it is tried.
     pub(crate) fn outcome(&self) -> Option<Result<(), String>> {
         self.outcome.borrow().clone()
     }
 }
 
-/// Sends errands to the host that carries them out.
+/// Sends operations to the host that carries them out.
 pub(crate) struct Operator {
-    errands: mpsc::UnboundedSender<Errand>,
+    operations: mpsc::UnboundedSender<Operation>,
 }
 
 impl Operator {
@@ -56,16 +63,16 @@ impl Operator {
         addresses: Vec<String>,
         token: Option<Token>,
     ) -> (Self, impl Future<Output = ()>) {
-        let (errands, waiting) = mpsc::unbounded_channel();
-        (Self { errands }, work(admin_client(net, addresses, token), waiting))
+        let (operations, waiting) = mpsc::unbounded_channel();
+        (Self { operations }, work(admin_client(net, addresses, token), waiting))
     }
 
     /// Has a task tried.
-    pub(crate) fn send(&self, task: Task) -> Errand {
-        let errand = Errand { task, outcome: Rc::default() };
+    pub(crate) fn send(&self, task: Task) -> Operation {
+        let operation = Operation { task, outcome: Rc::default() };
         // The clients' host runs as long as the world.
-        let _ = self.errands.send(errand.clone());
-        errand
+        let _ = self.operations.send(operation.clone());
+        operation
     }
 }
 
@@ -83,26 +90,26 @@ pub(crate) fn admin_client(net: SimNet, addresses: Vec<String>, token: Option<To
     made.expect("the hosts' addresses are addresses")
 }
 
-async fn work(client: Client, mut waiting: mpsc::UnboundedReceiver<Errand>) {
+async fn work(client: Client, mut waiting: mpsc::UnboundedReceiver<Operation>) {
     let mut running = tokio::task::JoinSet::new();
-    while let Some(errand) = waiting.recv().await {
+    while let Some(operation) = waiting.recv().await {
         while running.try_join_next().is_some() {}
         let client = client.clone();
         running.spawn_local(async move {
-            let outcome = carry_out(&client, errand.task).await;
+            let outcome = carry_out(&client, operation.task).await;
             trace::line(
                 now_us(),
                 "operator",
-                "errand",
-                format_args!("{:?} {outcome:?}", errand.task),
+                "operation",
+                format_args!("{:?} {outcome:?}", operation.task),
             );
-            errand.outcome.replace(Some(outcome));
+            operation.outcome.replace(Some(outcome));
         });
     }
 }
 
 async fn carry_out(client: &Client, task: Task) -> Result<(), String> {
-    let deadline = Instant::now() + ERRAND_TIMEOUT;
+    let deadline = Instant::now() + OPERATION_TIMEOUT;
     match task {
         Task::Retire { node, drain } => {
             if drain {
@@ -112,6 +119,31 @@ async fn carry_out(client: &Client, task: Task) -> Result<(), String> {
         }
         Task::Move { shard, from, to } => {
             retry(deadline, async || client.move_shard(shard, from, to).await).await
+        }
+        Task::SplitByItself => retry(deadline, async || client.set_auto_split(true).await).await,
+        Task::Upgrade => loop {
+            match client.upgrade(false).await {
+                Ok(upgraded) if upgraded.cluster_version >= ClusterVersion::NEWEST.0 => {
+                    return Ok(());
+                }
+                outcome if Instant::now() > deadline => return Err(format!("{outcome:?}")),
+                _ => tokio::time::sleep(TRY_PAUSE).await,
+            }
+        },
+        Task::Split => {
+            // One more than there were at first, however often it is asked for.
+            let mut wanted: Option<u32> = None;
+            retry(deadline, async || {
+                let count = match wanted {
+                    Some(count) => count,
+                    None => {
+                        let shards = client.status().await?.shards.len();
+                        *wanted.insert(u32::try_from(shards + 1).expect("a few shards"))
+                    }
+                };
+                client.split_shard(count).await.map(drop)
+            })
+            .await
         }
     }
 }

@@ -11,8 +11,8 @@ pub(crate) mod file;
 pub(crate) mod identity;
 mod job;
 mod line_format;
-pub(crate) mod meeting;
 pub(crate) mod quota;
+pub(crate) mod scenario;
 pub(crate) mod who;
 
 #[cfg(test)]
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use umbel_engine::shard::{LateItems, WindowRules, WindowTime};
 
 use self::access::AccessPlan;
-use self::meeting::{Meeting, SetsPlan};
+use self::scenario::{Scenario, SetsPlan};
 pub(crate) use check::{Misfit, PLAN_LIMITS};
 pub(crate) use job::{JobFilter, JobKeep, JobLevel, JobPlan};
 
@@ -61,8 +61,8 @@ pub(crate) struct Plan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sets: Option<SetsPlan>,
     /// These sessions, by time.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) meetings: Vec<Meeting>,
+    #[serde(default, alias = "meetings", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) scenarios: Vec<Scenario>,
     /// Principals, what is granted to them, and what they ask for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) access: Option<AccessPlan>,
@@ -96,12 +96,20 @@ pub(crate) struct WorldShape {
     /// of their bits; 0 for none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) rot_every: u32,
+    /// Cores that each node tells of: after its first split the cluster splits its shards by itself until there are two for
+    /// each core. 0 for splits by hand alone.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) cores: u32,
+    /// Whether the founders run the release before this one, until they are upgraded.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) earlier_release: bool,
 }
 
 impl WorldShape {
     /// One in which copies are not compared.
     pub(crate) const fn new(nodes: u32, shards: u32, replicas: u32, clients: u32) -> Self {
-        Self { nodes, shards, replicas, clients, scrub_s: 0, rot_every: 0 }
+        let (scrub_s, rot_every, cores, earlier_release) = (0, 0, 0, false);
+        Self { nodes, shards, replicas, clients, scrub_s, rot_every, cores, earlier_release }
     }
 }
 
@@ -355,6 +363,11 @@ pub(crate) enum Fault {
     Replace { who: Who },
     /// The replica of the shard on the node moves to a node that has none, if there is one.
     MoveReplica { shard: u32, who: Who },
+    /// The next shard in turn is cut in two.
+    SplitShard,
+    /// All nodes are told to stop, one after the other, `for_ms` apart, and start again with this release. From the
+    /// beginning on an operator tries to raise the cluster's version, until it is.
+    Upgrade,
     /// The node hands all its leaderships over.
     HandOver { who: Who },
     /// The node writes snapshots of all its groups and lets go of the log behind them.
@@ -367,10 +380,23 @@ pub(crate) enum Fault {
     OldImage { who: Who },
 }
 
+impl Plan {
+    /// Whether any shard is split.
+    pub(crate) fn splits_shards(&self) -> bool {
+        self.faults.iter().any(|plan| plan.fault == Fault::SplitShard)
+    }
+}
+
 impl Fault {
     /// Whether nothing fails: an operator orders what nodes do while they all run.
     pub(crate) fn is_order(&self) -> bool {
-        matches!(self, Self::MoveReplica { .. } | Self::HandOver { .. } | Self::Snapshot { .. })
+        matches!(
+            self,
+            Self::MoveReplica { .. }
+                | Self::SplitShard
+                | Self::HandOver { .. }
+                | Self::Snapshot { .. }
+        )
     }
 }
 

@@ -81,6 +81,20 @@ const OF_ACCESS: &[&str] = &[
     "snapshot",
 ];
 
+/// Nodes and replicas come, go and move, shards are split, releases follow each other.
+const OF_CHURN: &[&str] = &[
+    "join",
+    "replace",
+    "move_replica",
+    "split_shard",
+    "upgrade",
+    "hand_over",
+    "snapshot",
+    "crash",
+    "stop",
+    "isolate",
+];
+
 /// Classes of [`Profile::Mixed`]: without the last two, whose promise needs that the others are there.
 const OF_MIXED: &[&str] = Fault::ALL_CLASSES.split_at(Fault::ALL_CLASSES.len() - 2).0;
 
@@ -186,17 +200,10 @@ impl Profile {
             Self::Crash => {
                 &["crash", "power_loss", "freeze", "stop", "rolling_restart", "crash_storm"]
             }
-            Self::Churn => &[
-                "join",
-                "replace",
-                "move_replica",
-                "hand_over",
-                "snapshot",
-                "crash",
-                "stop",
-                "isolate",
-            ],
-            Self::Moves => &["move_replica", "hand_over", "snapshot", "crash", "isolate"],
+            Self::Churn => OF_CHURN,
+            Self::Moves => {
+                &["move_replica", "split_shard", "hand_over", "snapshot", "crash", "isolate"]
+            }
             Self::Clock => &["clock_jump", "clock_drift", "wall_clock", "freeze"],
             Self::Cube => &[
                 "isolate",

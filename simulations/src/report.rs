@@ -85,6 +85,7 @@ pub(crate) fn report(
             }
             Outcome::NotApplied(_) => "not_applied",
             Outcome::Unknown(_) => "unknown",
+            Outcome::Reused(_) => "reused",
         };
         *ends.entry(end.to_owned()).or_default() += 1;
     }

@@ -17,7 +17,7 @@ pub(crate) fn plan_line(plan: &Plan) -> String {
             "seed {seed}, profile {profile}{planted}: {} of {:?}, {} in {} s",
             count(sets.own.len() as u64, "set"),
             sets.items,
-            count(plan.meetings.len() as u64, "session"),
+            count(plan.scenarios.len() as u64, "session"),
             per(*run_ms, 1_000),
         );
     }

@@ -11,6 +11,7 @@ use umbel_node::ports::Observer;
 use umbel_node::ports::observer::{Event, GroupReport, Payload};
 
 use crate::counters;
+use crate::invariants::entries_are_known;
 use crate::invariants::quotas_hold::Acknowledged;
 use crate::invariants::raft::RaftInvariants;
 use crate::invariants::violation::Violation;
@@ -182,9 +183,8 @@ impl Observer for SimObserver {
                 }
                 _ => Ok(()),
             };
-            if let Err(violation) = found {
-                checks.add(vec![violation]);
-            }
+            let known = entries_are_known::check(now, &self.host, event);
+            checks.add(found.err().into_iter().chain(known.err()).collect());
             checks.hear(now, &self.host, event);
         });
     }
@@ -239,6 +239,9 @@ impl SimObserver {
                 self.damage_count.fetch_add(1, Ordering::Relaxed);
                 counters::state("damage_found");
                 trace::line(now, host, "damage", format_args!("{what}"));
+            }
+            Event::EntryUnknown { entry } => {
+                trace::line(now, host, "unknown", format_args!("{entry:?}"));
             }
             Event::Forgotten { group } => {
                 trace::line(now, host, "forget", format_args!("{group}"));

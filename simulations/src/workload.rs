@@ -13,14 +13,16 @@ use umbel_client::{
 };
 use umbel_filter::sizing;
 
+use self::renames::other_name;
 use crate::channel::NodeChannel;
 use crate::history::{Call, Outcome, Verb};
 use crate::net::SimNet;
 use crate::now::now_us;
-use crate::plan::{FilterKind, FilterPlan, MANUAL_WINDOW, Op, OpPlan, WINDOW};
+use crate::plan::{FilterKind, FilterPlan, MANUAL_WINDOW, Op, OpPlan, Plan, WINDOW};
 use crate::trace;
 
 mod copies;
+mod renames;
 mod replicated;
 mod snapshots;
 
@@ -52,6 +54,8 @@ pub(crate) struct Clients {
     /// Addresses of the nodes that found the cluster, by number from 1.
     addresses: Vec<String>,
     filters: Vec<FilterPlan>,
+    /// Whether even clients keep their session for copies of requests.
+    keeps_sessions: bool,
     /// What all of them prove themselves by, if the cluster has principals.
     token: Option<Token>,
     calls: RefCell<Vec<Call>>,
@@ -60,6 +64,8 @@ pub(crate) struct Clients {
     /// A connection to each machine's node, for calls about replicated filters.
     copy_clients: RefCell<BTreeMap<u32, FiltersClient<NodeChannel>>>,
     request_count: RefCell<u32>,
+    /// The sessions that clients keep for copies of requests, and the number of each one's last request.
+    sessions: RefCell<BTreeMap<u32, (u64, u64)>>,
 }
 
 /// Text of an item.
@@ -71,18 +77,20 @@ impl Clients {
     pub(crate) fn new(
         net: SimNet,
         addresses: Vec<String>,
-        filters: Vec<FilterPlan>,
+        plan: &Plan,
         token: Option<Token>,
     ) -> Rc<Self> {
         Rc::new(Self {
             net,
             addresses,
-            filters,
+            filters: plan.filters.clone(),
+            keeps_sessions: plan.splits_shards(),
             token,
             calls: RefCell::default(),
             clients: RefCell::default(),
             copy_clients: RefCell::default(),
             request_count: RefCell::new(0),
+            sessions: RefCell::default(),
         })
     }
 
@@ -123,8 +131,10 @@ impl Clients {
         let outcome = match (machine, &op) {
             (None, Op::Snapshot { filter }) => {
                 let copied = self.snapshot(client, via, filter).await;
-                copied.map_or_else(Outcome::NotApplied, |frames| {
-                    self.calls.borrow_mut()[id as usize].frames = frames;
+                copied.map_or_else(Outcome::NotApplied, |(ranges, frames)| {
+                    let mut calls = self.calls.borrow_mut();
+                    let call = &mut calls[id as usize];
+                    (call.ranges, call.frames) = (ranges, frames);
                     Outcome::Done(Vec::new())
                 })
             }
@@ -163,6 +173,7 @@ impl Clients {
             items: items.to_vec(),
             sources: Vec::new(),
             frames: Vec::new(),
+            ranges: None,
             request,
             start_us,
             end_us: None,
@@ -262,21 +273,6 @@ impl Clients {
             Op::Snapshot { .. } => unreachable!("its caller takes it"),
             Op::InsertCopy { .. } | Op::ContainsCopy { .. } | Op::Flush { .. } => {
                 unreachable!("a plan that was checked has it for replicated filters only")
-            }
-        }
-    }
-
-    /// Gives a filter its own name again, which it may not have, as soon as somebody can.
-    async fn rename_back(&self, number: u32, via: u32, filter: &str) {
-        let client = self.client(number, via);
-        loop {
-            match client.rename(&other_name(filter), filter).await {
-                Ok(_) => return,
-                // It has kept it, or has it again.
-                Err(ClientError::Refused(failure)) if failure.cause == ErrorCode::UnknownFilter => {
-                    return;
-                }
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
         }
     }
@@ -395,11 +391,6 @@ const fn request_timeout(client: u32) -> Duration {
     if client % 4 == 3 { IMPATIENT_TIMEOUT } else { REQUEST_TIMEOUT }
 }
 
-/// What a filter is called for a while.
-fn other_name(filter: &str) -> String {
-    format!("{filter}.renamed")
-}
-
 /// What all simulated clients have in common.
 fn options() -> ClientOptions {
     ClientOptions {
@@ -456,6 +447,9 @@ fn change<T>(done: Result<T, ClientError>, answers: impl FnOnce(T) -> Vec<bool>)
 /// How a call ended that has no answer.
 fn failed(error: &ClientError, changes: bool) -> Outcome {
     let text = error.to_string();
+    if error.failure().is_some_and(|failure| failure.cause == ErrorCode::RequestReused) {
+        return Outcome::Reused(text);
+    }
     let is_untouched = match error {
         ClientError::Refused(failure) => failure.applied == Applied::No,
         ClientError::Unavailable(_) => true,

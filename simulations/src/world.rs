@@ -18,7 +18,7 @@ use crate::jobs::{PlannedJobs, Users};
 use crate::links::{CLIENTS, CLIENTS_HOST, Links};
 use crate::net::{SimNet, address_of_number};
 use crate::now::{now_us, set_now_us};
-use crate::operator::{Errand, Operator};
+use crate::operator::{Operation, Operator};
 use crate::oracle::{check_copies, check_history};
 use crate::plan::{LossMode, Plan, Who};
 use crate::report::{RunReport, report};
@@ -87,7 +87,7 @@ pub(crate) struct World {
     next_look_us: u64,
     next_copies_us: u64,
     /// Nodes whose disk is lost and that the operator retires.
-    retiring: BTreeMap<u32, Errand>,
+    retiring: BTreeMap<u32, Operation>,
     /// When failed nodes are started again.
     restarts: BTreeMap<u32, u64>,
     /// Nodes that stay as they are: a fault is not over.
@@ -153,7 +153,7 @@ impl World {
         let token = access::root_token(plan.access.as_ref());
         let of_clients = || (clients_net.clone(), founders.clone());
         let (net, addresses) = of_clients();
-        let clients = Clients::new(net, addresses, plan.filters.clone(), token.clone());
+        let clients = Clients::new(net, addresses, &plan, token.clone());
         let (net, addresses) = of_clients();
         let users = Users::new(net, addresses, token.clone(), plan.jobs.len());
         let (net, addresses) = of_clients();
@@ -207,7 +207,11 @@ impl World {
     fn add_host(&mut self, number: u32, join: Option<String>) {
         let Plan { world: shape, seed, .. } = *self.plan;
         let jobs = Arc::clone(&self.jobs);
-        let (rare, identities) = (self.rare.clone(), identities_of(&self.plan));
+        // Where shards are split, half of the machines hear of it at once and half do not, so that their maps differ.
+        let is_late = number % 2 == 1 || !self.plan.splits_shards();
+        let is_made = |rare: &Rare| is_late || *rare != Rare::OldMap;
+        let rare = self.rare.iter().copied().filter(is_made).collect();
+        let identities = identities_of(&self.plan);
         let host = Host::new(number, &self.founders, shape, seed, rare, jobs, identities);
         host.join.replace(join);
         assert_eq!(self.sim.lookup(host_name(number)), address_of_number(number));

@@ -208,7 +208,7 @@ async fn call_until_done(
             match Rc::clone(&clients).call(plan).await {
                 Outcome::Done(bits) if !matches!(op, Op::Flush { .. }) || bits == [true] => break,
                 Outcome::Done(_) => last.replace("a flush misses a node".to_owned()),
-                Outcome::NotApplied(text) | Outcome::Unknown(text) => {
+                Outcome::NotApplied(text) | Outcome::Unknown(text) | Outcome::Reused(text) => {
                     last.replace(format!("{op:?}: {text}"))
                 }
             };

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::checked::Checked;
 use crate::history::Call;
 use crate::oracle::bits::{FirstSet, Probes};
-use crate::oracle::view::{FilterView, Request, View};
+use crate::oracle::view::{FilterView, Life, Request, View};
 
 /// Name of the invariant.
 pub(crate) const NAME: &str = "acked_is_contained";
@@ -26,7 +26,7 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
             // `windows_forget` and `last_items_stay` say when.
             continue;
         }
-        let probes = filter.only_life().and_then(|life| life.probes.as_ref());
+        let probes = filter.only_life().and_then(Life::sure_probes);
         match probes {
             Some(probes) if filter.only_grows() => by_bits(filter, probes, &mut checked),
             _ => by_items(filter, &mut checked),

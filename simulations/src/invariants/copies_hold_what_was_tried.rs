@@ -148,7 +148,7 @@ fn is_answered_question(call: &Call) -> bool {
 fn present(call: &Call) -> impl Iterator<Item = u32> {
     let bits: &[bool] = match &call.outcome {
         Outcome::Done(bits) => bits,
-        Outcome::NotApplied(_) | Outcome::Unknown(_) => &[],
+        Outcome::NotApplied(_) | Outcome::Unknown(_) | Outcome::Reused(_) => &[],
     };
     let answers = call.items.iter().copied().zip(bits.iter().copied());
     answers.filter(|&(_, is_present)| is_present).map(|(item, _)| item)

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use umbel_dedup_engine::{GroupSize, Keep, Place, Rank, reference};
+use umbel_dedup_engine::{GroupSize, Keep, Rank, RecordId, reference};
 
 use super::checked::Checked;
 use crate::jobs::{Output, part_of, place_of, rank_of, weight_of};
@@ -80,12 +80,12 @@ fn expected(facts: &JobFacts<'_>) -> Vec<Output> {
         records.extend((0..).zip(items).map(ranked));
         base += facts.plan.chunk_count(machine);
     }
-    let drops: BTreeMap<Place, Place> =
+    let drops: BTreeMap<RecordId, RecordId> =
         reference::ranked_drops(&records, rules.keep).into_iter().collect();
     let known: BTreeSet<u32> = facts.plan.known_items().collect();
-    let items: BTreeMap<Place, u32> =
+    let items: BTreeMap<RecordId, u32> =
         records.iter().map(|(_, place, item)| (*place, *item)).collect();
-    let mut sizes: BTreeMap<Place, u64> = BTreeMap::new();
+    let mut sizes: BTreeMap<RecordId, u64> = BTreeMap::new();
     for (place, kept) in &drops {
         if !known.contains(&items[place]) {
             *sizes.entry(*kept).or_insert(1) += 1;
@@ -93,7 +93,7 @@ fn expected(facts: &JobFacts<'_>) -> Vec<Output> {
     }
     let weight = |(&machine, &base): (&u32, &u32)| {
         let own = facts.plan.chunks_from(base, machine);
-        let is_own = |place: &Place| own.contains(&place.chunk());
+        let is_own = |place: &RecordId| own.contains(&place.chunk());
         let repeats = drops.keys().filter(|place| is_own(place) && !known.contains(&items[place]));
         let kept_for = sizes.iter().filter(|(kept, _)| is_own(kept)).map(|(_, size)| *size);
         weight_of(repeats.count() as u64, kept_for)
@@ -103,14 +103,14 @@ fn expected(facts: &JobFacts<'_>) -> Vec<Output> {
         let mut output = Output { weights: weights.clone(), ..Output::default() };
         let own = facts.plan.chunks_from(base, machine);
         if rules.report_kept {
-            let mut named: BTreeSet<Place> = BTreeSet::new();
+            let mut named: BTreeSet<RecordId> = BTreeSet::new();
             let of_own = drops.iter().filter(|(place, _)| own.contains(&place.chunk()));
             named.extend(of_own.filter(|_| rules.report_sizes).map(|(_, kept)| *kept));
-            let is_told = |kept: &Place| own.contains(&kept.chunk()) || named.contains(kept);
+            let is_told = |kept: &RecordId| own.contains(&kept.chunk()) || named.contains(kept);
             let told = sizes.iter().filter(|(kept, _)| is_told(kept));
-            let named = |kept: Place| (!own.contains(&kept.chunk())).then(|| part_of(kept));
+            let named = |kept: RecordId| (!own.contains(&kept.chunk())).then(|| part_of(kept));
             let group =
-                |(&kept, &size): (&Place, &u64)| (kept, GroupSize { size, part: named(kept) });
+                |(&kept, &size): (&RecordId, &u64)| (kept, GroupSize { size, part: named(kept) });
             output.groups = told.map(group).collect();
         }
         for (record, item) in (0..).zip(facts.plan.items(machine)) {
@@ -215,7 +215,7 @@ mod tests {
         };
         assert_eq!(found(twice, "done"), 1);
         let misname = |outputs: &mut Vec<Option<Output>>| {
-            outputs[1].as_mut().unwrap().dropped[0].1 = Some(Place::new(9, 9));
+            outputs[1].as_mut().unwrap().dropped[0].1 = Some(RecordId::new(9, 9));
         };
         assert_eq!(found(misname, "done"), 1);
         let miscount = |outputs: &mut Vec<Option<Output>>| {

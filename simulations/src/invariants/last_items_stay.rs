@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::SliceShape;
 
 use super::acked_is_contained::{Negative, negatives};
@@ -16,13 +17,15 @@ use crate::plan::FilterKind;
 /// Checks every `No` and every `New` of aging filters.
 pub(crate) fn check(view: &View<'_>) -> Checked {
     let mut checked = Checked::new(NAME);
+    // As they are in the end, when they are the smallest.
+    let Some(ranges) = view.reference.meta().shard_map().ranges() else { return checked };
     let aging = view.filters.iter().filter(|filter| filter.facts.kind == FilterKind::Aging);
     for filter in aging {
         // Lives of one name may have other paces.
         let Some(pace) = filter
             .lives
             .iter()
-            .filter_map(|life| pace_of(&life.incarnation.record.settings.shape))
+            .filter_map(|life| pace_of(&life.incarnation.record.settings.shape, ranges))
             .min()
         else {
             continue;
@@ -36,12 +39,10 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
     checked
 }
 
-/// Items of a generation of a slice: of the whole filter, at least as many others must come.
-fn pace_of(shape: &SliceShape) -> Option<u64> {
-    match *shape {
-        SliceShape::Paced { pace, .. } => Some(pace),
-        _ => None,
-    }
+/// Items of a generation of the smallest slice: of the whole filter, at least as many others must come.
+fn pace_of(shape: &SliceShape, ranges: ShardRanges) -> Option<u64> {
+    let SliceShape::Paced { pace, .. } = *shape else { return None };
+    ranges.in_order().map(|(_, range)| range.share_of(pace)).min()
 }
 
 /// The inserts of each item that were acknowledged.
@@ -99,7 +100,8 @@ mod tests {
         let mut cluster = Cluster::new();
         cluster.create("f", FilterKind::Aging);
         let record = cluster.reference.incarnations("f").next().unwrap().1.record.clone();
-        let pace = pace_of(&record.settings.shape).unwrap();
+        let ranges = cluster.reference.meta().shard_map().ranges().unwrap();
+        let pace = pace_of(&record.settings.shape, ranges).unwrap();
         (cluster, History::of(FilterKind::Aging), u32::try_from(pace).unwrap())
     }
 

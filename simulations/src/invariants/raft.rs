@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use umbel_engine::shard::{ShardCommand, ShardReply};
 use umbel_engine::{GroupId, NodeId};
-use umbel_node::ports::observer::{Event, GroupReport};
+use umbel_node::ports::observer::{Event, GroupReport, Payload};
 
 use super::violation::Violation;
 
@@ -129,8 +130,23 @@ impl RaftInvariants {
             .map(violation)
             .collect();
         facts.take(number, event);
+        self.take_split(number, group, event);
         self.checked += 1;
         wrong
+    }
+
+    /// A shard that is split off begins with the members of the one that was cut, as if they had formed it and applied
+    /// what formed it.
+    fn take_split(&mut self, node: NodeId, group: GroupId, event: &Event<'_>) {
+        let Event::Applied { entry, ref payload, .. } = *event else { return };
+        let Payload::Shard(ShardCommand::Split { into, .. }, ShardReply::Done(Ok(()))) = payload
+        else {
+            return;
+        };
+        let members =
+            self.groups.get(&group).and_then(|facts| facts.voters_before(node, entry.index));
+        let members = members.cloned();
+        self.groups.entry(GroupId::of_shard(*into)).or_default().begin(members);
     }
 
     /// Takes what a host's groups report at so many simulated microseconds.
@@ -193,6 +209,6 @@ fn group_of(event: &Event<'_>) -> Option<GroupId> {
         | Event::SnapshotBuilt { group, .. }
         | Event::SnapshotLoaded { group, .. }
         | Event::Forgotten { group } => Some(group),
-        Event::DamageFound { .. } => None,
+        Event::DamageFound { .. } | Event::EntryUnknown { .. } => None,
     }
 }

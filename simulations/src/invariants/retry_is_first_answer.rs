@@ -1,4 +1,5 @@
-//! Copies of one request, wherever they were sent and however late, get the first answer.
+//! Copies of one request, wherever they were sent and however late, get the first answer. None of them is told that
+//! another request came under its id: clients give no id twice.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::oracle::view::{FilterView, View};
 /// Name of the invariant.
 pub(crate) const NAME: &str = "retry_is_first_answer";
 
-/// Compares the answers to all copies of each request.
+/// Compares the answers to all copies of each request, and looks for those that were taken for others.
 pub(crate) fn check(view: &View<'_>) -> Checked {
     let mut checked = Checked::new(NAME);
     let filters: BTreeMap<&str, &FilterView<'_>> =
@@ -20,6 +21,7 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
             copies.entry(request).or_default().push((call, bits));
         }
     }
+    reused(view, &filters, &mut checked);
     for answers in copies.values() {
         let [(first, expected), others @ ..] = answers.as_slice() else { continue };
         let from_us = answers.iter().map(|(call, _)| call.start_us).min().unwrap_or(0);
@@ -43,6 +45,28 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
         }
     }
     checked
+}
+
+/// Looks for calls that were told that another request came under their id. A filter that was made anew is another
+/// one, so that what is sent again across that is another request, rightly.
+fn reused(view: &View<'_>, filters: &BTreeMap<&str, &FilterView<'_>>, checked: &mut Checked) {
+    let mut began_us: BTreeMap<u32, u64> = BTreeMap::new();
+    for call in view.calls {
+        if let Some(request) = call.request {
+            began_us.entry(request).or_insert(call.start_us);
+        }
+    }
+    for call in view.calls {
+        let Outcome::Reused(text) = &call.outcome else { continue };
+        let first_us = call.request.and_then(|request| began_us.get(&request)).copied();
+        let end_us = call.end_us.unwrap_or(call.start_us);
+        let filter = filters.get(call.filter.as_str());
+        if filter.is_some_and(|one| one.was_erased(first_us.unwrap_or(call.start_us), end_us)) {
+            continue;
+        }
+        let what = format!("call {} was taken for another request: {text}", call.id);
+        checked.record(end_us, Some(what));
+    }
 }
 
 #[cfg(test)]
@@ -70,6 +94,25 @@ mod tests {
         assert_eq!(found(&history, &reference), (1, 0));
         history.insert("f", &[1, 2], 13, 14, &[false, false]).request = Some(4);
         assert_eq!(found(&history, &reference), (2, 1));
+    }
+
+    #[test]
+    fn a_request_that_is_taken_for_another_one_is_found() {
+        let mut cluster = Cluster::new();
+        cluster.create("f", FilterKind::Classic);
+        cluster.clear("f", 30_000);
+        let mut history = History::new();
+        history.knows("f", FilterKind::Classic, true);
+        let reused = Outcome::Reused("1.1 came before with other items".to_owned());
+        let times = (40_000, 50_000);
+        history.call(Verb::Insert, "f", &[1, 2], times, reused.clone()).request = Some(4);
+        assert_eq!(found(&history, &cluster.reference), (1, 1));
+        // The same request came first before the filter was cleared.
+        history.calls.clear();
+        history.done(Verb::Clear, "f", &[], 25_000, 35_000, &[]);
+        history.unknown(Verb::Insert, "f", &[1, 2], 10_000, 20_000).request = Some(4);
+        history.call(Verb::Insert, "f", &[1, 2], times, reused).request = Some(4);
+        assert_eq!(found(&history, &cluster.reference), (0, 0));
     }
 
     #[test]

@@ -1,10 +1,8 @@
 //! A snapshot is the filter at one moment of its call, over all shards: there is a moment before which every insert began that
 //! it shows, and after which every insert was answered that it does not show.
 
-use umbel_engine::ShardId;
-use umbel_engine::routing::{home_of, range_of};
+use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::{HashList, ShardCommand, ShardReply, ShardState};
-use umbel_filter::CellCount;
 
 use super::checked::Checked;
 use crate::history::{Call, Outcome, Verb};
@@ -19,7 +17,7 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
     let mut checked = Checked::new(NAME);
     for filter in view.filters.iter().filter(|filter| filter.only_grows()) {
         let Some(life) = filter.only_life() else { continue };
-        let Some(cells) = view.reference.meta().shard_map().cells() else { continue };
+        let Some(now) = view.reference.meta().shard_map().ranges() else { continue };
         let is_copied = |call: &&Call| {
             call.verb == Verb::Snapshot
                 && call.filter == filter.facts.name
@@ -27,8 +25,9 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
         };
         for call in view.calls.iter().filter(is_copied) {
             let end_us = call.end_us.unwrap_or(NEVER_US);
-            let broken = match load(call, life, cells) {
-                Ok(shards) => torn(filter, life, call, &|item| holds(&shards, life, cells, item)),
+            let ranges = call.ranges.unwrap_or(now);
+            let broken = match load(call, life, ranges) {
+                Ok(shards) => torn(filter, life, call, &|item| holds(&shards, life, ranges, item)),
                 Err(why) => Some(format!("call {} copied {}: {why}", call.id, call.filter)),
             };
             checked.record(end_us, broken);
@@ -38,15 +37,15 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
 }
 
 /// The copy, put together as an import does.
-fn load(call: &Call, life: &Life<'_>, cells: CellCount) -> Result<Vec<ShardState>, String> {
+fn load(call: &Call, life: &Life<'_>, ranges: ShardRanges) -> Result<Vec<ShardState>, String> {
     let record = &life.incarnation.record;
     let empty = |shard| {
-        let range = range_of(shard, cells).expect("a shard of the map");
+        let range = ranges.range(shard).expect("a shard of the map");
         let mut state = ShardState::new(shard, range);
         state.apply(&ShardCommand::CreateSlice(record.slice_spec(life.id)));
         state
     };
-    let mut shards: Vec<ShardState> = (0..cells.get()).map(ShardId).map(empty).collect();
+    let mut shards: Vec<ShardState> = ranges.shards().map(empty).collect();
     let (filter, generation) = (life.id, record.generation);
     for (shard, frame) in &call.frames {
         let state = shards.get_mut(*shard as usize).ok_or_else(|| format!("shard {shard}"))?;
@@ -60,11 +59,11 @@ fn load(call: &Call, life: &Life<'_>, cells: CellCount) -> Result<Vec<ShardState
     Ok(shards)
 }
 
-fn holds(shards: &[ShardState], life: &Life<'_>, cells: CellCount, item: u32) -> bool {
+fn holds(shards: &[ShardState], life: &Life<'_>, ranges: ShardRanges, item: u32) -> bool {
     let record = &life.incarnation.record;
     let hash = hash_of(record.settings.key, item);
     let place = record.settings.shape.place().unwrap_or(hash.hi());
-    let state = &shards[home_of(place, cells).0 as usize];
+    let state = &shards[ranges.shard_of(place).0 as usize];
     let found = state.contains(life.id, record.generation, &HashList::from_hashes(&[hash]));
     found.is_ok_and(|found| found.get(0))
 }
@@ -116,9 +115,8 @@ fn torn(
 
 #[cfg(test)]
 mod tests {
-    use umbel_engine::Generation;
     use umbel_engine::meta::HashKey;
-    use umbel_engine::routing::shard_of;
+    use umbel_engine::{Generation, ShardId};
 
     use super::*;
     use crate::oracle::fixture::{Cluster, History};
@@ -129,9 +127,10 @@ mod tests {
     fn broken(has: [bool; 2], called_us: (u64, u64)) -> usize {
         let mut cluster = Cluster::new();
         let filter = cluster.create("f", FilterKind::Blocked);
-        let (key, cells) = (HashKey::Xxh3 { seed: 7 }, CellCount::new(2).unwrap());
-        let of =
-            |shard: u32| (0..).find(|&item| shard_of(hash_of(key, item), cells) == ShardId(shard));
+        let (key, ranges) = (HashKey::Xxh3 { seed: 7 }, ShardRanges::new(2, 2).unwrap());
+        let of = |shard: u32| {
+            (0..).find(|&item| ranges.shard_of(hash_of(key, item).hi()) == ShardId(shard))
+        };
         let items = [of(0).unwrap(), of(1).unwrap()];
         let mut history = History::of(FilterKind::Blocked);
         let mut frames = Vec::new();

@@ -38,7 +38,9 @@ impl Before {
             ShardCommand::InsertTimed { inserts, .. } => {
                 inserts.iter().map(|insert| insert.part.filter).collect()
             }
-            ShardCommand::CreateSlice(_) | ShardCommand::Advance { .. } => Vec::new(),
+            ShardCommand::CreateSlice(_)
+            | ShardCommand::Advance { .. }
+            | ShardCommand::Split { .. } => Vec::new(),
         };
         Self(filters.into_iter().map(|filter| (filter, state.summary(filter))).collect())
     }
@@ -172,7 +174,13 @@ mod tests {
 
     fn stamp(sequence: u64) -> RequestStamp {
         let id = RequestId { session: SessionId(1), sequence };
-        RequestStamp { id, acknowledged_below: 0, digest: 0, owner: OwnerId::default() }
+        RequestStamp {
+            id,
+            acknowledged_below: 0,
+            digest: 0,
+            cut: (0, u64::MAX),
+            owner: OwnerId::default(),
+        }
     }
 
     fn broken(

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use umbel_engine::meta::{FilterSettings, HashKey};
-use umbel_engine::routing::shard_of;
-use umbel_filter::{AnyFilter, CellCount, HashRange, Insert, ItemHash};
+use umbel_filter::{AnyFilter, HashRange, Insert, ItemHash};
 
 /// Later than everything: the time of what did not happen.
 pub(crate) const NEVER_US: u64 = u64::MAX;
@@ -14,8 +13,12 @@ pub(crate) fn hash_of(key: HashKey, number: u32) -> ItemHash {
     key.hasher().hash(format!("item {number}").as_bytes())
 }
 
-/// The positions of items in one filter, over all its shards. Positions are numbered from 0 in the
-/// order in which they were met; a position of one shard is none of another.
+/// The positions of items in one filter, over all its shards. Positions are numbered from 0 in the order in which they
+/// were met; a position of one shard is none of another.
+///
+/// Halves of a shard that was split share the block at their border: each began with what the whole had there, and sees
+/// nothing of what the other sets since. So positions over the shards of the beginning say what may be set, and those
+/// over the shards of the end what must be.
 #[derive(Debug)]
 pub(crate) struct Probes {
     of_item: BTreeMap<u32, Box<[u32]>>,
@@ -26,7 +29,7 @@ impl Probes {
     /// The positions of these items; None for kinds whose positions depend on the order of inserts.
     pub(crate) fn new(
         settings: &FilterSettings,
-        shards: CellCount,
+        shard_of: impl Fn(u64) -> u32,
         items: impl IntoIterator<Item = u32>,
     ) -> Option<Self> {
         let mut numbers = BTreeMap::new();
@@ -37,7 +40,7 @@ impl Probes {
             }
             let hash = hash_of(settings.key, item);
             let (block, bits) = block_and_bits(settings, hash)?;
-            let shard = shard_of(hash, shards);
+            let shard = shard_of(hash.hi());
             let number = |bit: u32| {
                 let next = u32::try_from(numbers.len()).expect("fewer than 2^32 positions are met");
                 *numbers.entry((shard, block, bit)).or_insert(next)
@@ -131,7 +134,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
     use umbel_engine::shard::SliceShape;
-    use umbel_filter::{Contains, Describe, Kind};
+    use umbel_filter::{CellCount, Contains, Describe, Kind};
 
     use super::*;
     use crate::oracle::fixture::settings;
@@ -145,21 +148,21 @@ mod tests {
         for (kind, shard_count) in KINDS.into_iter().flat_map(|kind| [1, 3, 4].map(|n| (kind, n))) {
             let shards = CellCount::new(shard_count).unwrap();
             let settings = settings(kind, 40, shards);
-            let probes = Probes::new(&settings, shards, 0..200).unwrap();
+            let probes = Probes::new(&settings, |hi| shards.cell_of(hi), 0..200).unwrap();
             let ranges = (0..shard_count).map(|shard| HashRange::cell(shard, shards));
             let mut slices: Vec<_> =
                 ranges.map(|range| settings.shape.create(range).unwrap()).collect();
             let mut set: BTreeSet<u32> = BTreeSet::new();
             for item in 0..60 {
                 let hash = hash_of(settings.key, item);
-                slices[shard_of(hash, shards).0 as usize].insert(hash).unwrap();
+                slices[shards.cell_of(hash.hi()) as usize].insert(hash).unwrap();
                 set.extend(probes.of(item));
                 let ones: u64 = slices.iter().map(|slice| slice.describe().one_count).sum();
                 assert_eq!(ones, set.len() as u64, "{kind:?} over {shard_count} shards");
             }
             for item in 0..200 {
                 let hash = hash_of(settings.key, item);
-                let contains = slices[shard_of(hash, shards).0 as usize].contains(hash);
+                let contains = slices[shards.cell_of(hash.hi()) as usize].contains(hash);
                 let all = probes.of(item).iter().all(|position| set.contains(position));
                 assert_eq!(contains, all, "{kind:?} over {shard_count} shards, item {item}");
             }
@@ -169,11 +172,13 @@ mod tests {
     #[test]
     fn growing_kinds_have_no_positions() {
         let shards = CellCount::new(2).unwrap();
-        assert!(Probes::new(&settings(FilterKind::Scalable, 40, shards), shards, 0..2).is_none());
+        let shard_of = |hi| shards.cell_of(hi);
+        let scalable = settings(FilterKind::Scalable, 40, shards);
+        assert!(Probes::new(&scalable, shard_of, 0..2).is_none());
         let mut single_shot = settings(FilterKind::Classic, 40, shards);
         single_shot.shape = SliceShape::SingleShot { position_count: 1000 };
         single_shot.kind = Kind::SingleShot.id();
-        assert!(Probes::new(&single_shot, shards, 0..2).is_none());
+        assert!(Probes::new(&single_shot, shard_of, 0..2).is_none());
     }
 
     proptest! {

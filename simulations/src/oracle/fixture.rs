@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use umbel_engine::meta::{
     Distribution, FilterName, FilterSettings, HashKey, MetaCommand, MetaReply, MetaState,
 };
-use umbel_engine::routing::{BatchParts, range_of, shard_of};
+use umbel_engine::placement::ShardRanges;
+use umbel_engine::routing::BatchParts;
 use umbel_engine::shard::{
     Bitmap, HashList, InsertPart, RemovePart, SetOperation, ShardCommand, ShardReply, ShardState,
     SliceShape,
@@ -69,9 +70,9 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// A formed cluster of two shards.
     pub(crate) fn new() -> Self {
-        let cells = CellCount::new(2).unwrap();
-        let shards = (0..2).map(ShardId);
-        let shards = shards.map(|shard| ShardState::new(shard, range_of(shard, cells).unwrap()));
+        let ranges = Self::ranges();
+        let shards = ranges.shards();
+        let shards = shards.map(|shard| ShardState::new(shard, ranges.range(shard).unwrap()));
         let mut cluster = Self {
             reference: Reference::new(),
             meta: MetaState::new(),
@@ -85,8 +86,8 @@ impl Cluster {
         cluster
     }
 
-    fn cells() -> CellCount {
-        CellCount::new(2).unwrap()
+    fn ranges() -> ShardRanges {
+        ShardRanges::new(2, 2).unwrap()
     }
 
     /// The next entry of a group.
@@ -125,7 +126,7 @@ impl Cluster {
 
     /// Creates a filter for 40 items.
     pub(crate) fn create(&mut self, name: &str, kind: FilterKind) -> FilterId {
-        let settings = settings(kind, 40, Self::cells());
+        let settings = settings(kind, 40, Self::ranges().widest());
         let name = FilterName::new(name).unwrap();
         let create = MetaCommand::CreateFilter { name, settings, importing: false, owner: None };
         let MetaReply::Filter(filter) = self.meta(&create).unwrap() else { panic!("refused") };
@@ -144,7 +145,7 @@ impl Cluster {
     pub(crate) fn insert(&mut self, name: &str, items: &[u32]) -> Vec<bool> {
         let (filter, generation, key) = self.named(name);
         let hashes: Vec<_> = items.iter().map(|&item| hash_of(key, item)).collect();
-        let parts = BatchParts::cut(&hashes, Self::cells());
+        let parts = BatchParts::cut(&hashes, Self::ranges());
         let mut answers = BTreeMap::new();
         for (shard, hashes) in parts.parts() {
             let proposed = Bitmap::ones(u32::try_from(hashes.len()).unwrap());
@@ -163,7 +164,7 @@ impl Cluster {
         let (filter, generation, key) = self.named(name);
         let one = |&item: &u32| {
             let hash = hash_of(key, item);
-            let state = &self.shards[shard_of(hash, Self::cells()).0 as usize];
+            let state = &self.shards[Self::ranges().shard_of(hash.hi()).0 as usize];
             let hashes = HashList::from_hashes(&[hash]);
             state.contains(filter, generation, &hashes).unwrap().get(0)
         };
@@ -173,7 +174,7 @@ impl Cluster {
     /// Removes an item; whether it was there.
     pub(crate) fn remove(&mut self, name: &str, item: u32) -> bool {
         let (filter, generation, key) = self.named(name);
-        let parts = BatchParts::cut(&[hash_of(key, item)], Self::cells());
+        let parts = BatchParts::cut(&[hash_of(key, item)], Self::ranges());
         let (shard, hashes) = parts.parts()[0].clone();
         let part = RemovePart { filter, generation, request: None, hashes };
         let ShardReply::Removed(reply) = self.shard(shard, &ShardCommand::Remove(part)).unwrap()
@@ -258,6 +259,7 @@ impl History {
             items: items.to_vec(),
             sources: Vec::new(),
             frames: Vec::new(),
+            ranges: None,
             request: None,
             start_us,
             end_us: Some(end_us),

@@ -14,17 +14,31 @@ pub(crate) const NAME: &str = "last_items_stay";
 /// The items that came last to a slice of an aging filter.
 #[derive(Debug)]
 pub(crate) struct LastItems {
+    /// The pace of the whole hash space.
+    whole_pace: u64,
     /// So many different items stay at least.
     pace: usize,
     /// As many of them that came last, the last one behind.
     items: VecDeque<ItemHash>,
 }
 
+impl LastItems {
+    fn empty(whole_pace: u64, range: HashRange) -> Self {
+        let pace = usize::try_from(range.share_of(whole_pace)).unwrap_or(usize::MAX);
+        Self { whole_pace, pace, items: VecDeque::new() }
+    }
+}
+
 impl SliceModel for LastItems {
-    fn of(spec: &SliceSpec, _: HashRange) -> Option<Self> {
+    fn of(spec: &SliceSpec, range: HashRange) -> Option<Self> {
         let SliceShape::Paced { kind, pace, .. } = spec.shape else { return None };
-        let pace = usize::try_from(pace).unwrap_or(usize::MAX);
-        (kind == Kind::Aging.id()).then(|| Self { pace, items: VecDeque::new() })
+        (kind == Kind::Aging.id()).then(|| Self::empty(pace, range))
+    }
+
+    /// Both halves count half of what came before as theirs, which for some items is less than came: they are
+    /// looked at anew.
+    fn half(&self, range: HashRange) -> Self {
+        Self::empty(self.whole_pace, range)
     }
 
     fn clear(&mut self) {

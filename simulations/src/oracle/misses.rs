@@ -18,6 +18,7 @@ const DEVIATIONS: f64 = 6.0;
 /// When each item came last to a slice of a stable filter, and what was missed since.
 #[derive(Debug)]
 pub(crate) struct Misses {
+    spec: SliceSpec,
     shape: BlockShape,
     pace: StablePace,
     /// Number of inserts.
@@ -34,7 +35,13 @@ impl SliceModel for Misses {
         let Ok(Shape::Blocks(shape)) = spec.shape.shape(range) else { return None };
         let pace = StablePace::of_number(shape.pace()).filter(|_| shape.kind() == Kind::Stable)?;
         let (inserts, expected, missed) = (0, 0.0, 0);
-        Some(Self { shape, pace, inserts, last: BTreeMap::new(), expected, missed })
+        let (spec, last) = (spec.clone(), BTreeMap::new());
+        Some(Self { spec, shape, pace, inserts, last, expected, missed })
+    }
+
+    /// With half the cells: what came before is looked at anew.
+    fn half(&self, range: HashRange) -> Self {
+        Self::of(&self.spec, range).expect("a slice of this shape was made before")
     }
 
     fn clear(&mut self) {

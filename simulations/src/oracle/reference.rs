@@ -9,7 +9,7 @@ use std::fmt;
 
 use umbel_engine::meta::{FilterRecord, FilterState, MetaCommand, MetaReply, MetaState};
 use umbel_engine::shard::{ShardCommand, ShardReply, ShardState};
-use umbel_engine::{FilterId, GroupId, RequestId, ShardId};
+use umbel_engine::{FilterId, GroupId, NodeId, RequestId, ShardId};
 use umbel_filter::ItemHasher;
 use umbel_node::ports::observer::{EntryId, Payload};
 
@@ -17,12 +17,15 @@ use super::applied::Before;
 use super::bits::NEVER_US;
 use super::last_items::{self, LastItems};
 use super::misses::{self, Misses};
-use super::slice_models::SliceModels;
+use super::slice_models::{self, SliceModels};
 use super::windows::{self, WindowItems};
 use crate::invariants::violation::Violation;
 
 /// Name of the invariant.
 pub(crate) const NAME: &str = "replicas_agree";
+
+/// Shards have ranges that tile the hash space, those of the shard map.
+const RANGES: &str = "ranges_tile";
 
 /// A state of so many bytes is digested at every entry, one of twice as many at every second: the
 /// work for an entry is bounded.
@@ -205,12 +208,17 @@ impl Reference {
         shard: ShardId,
         command: &ShardCommand,
     ) -> Result<(ShardReply, Result<(), Violation>), Violation> {
-        let Some(range) = self.meta.shard_map().range(shard) else {
+        let first_range =
+            self.meta.shard_map().ranges().and_then(|ranges| ranges.first_range(shard));
+        let Some(first_range) = first_range else {
             let what = format!("the cluster has {} shards", self.meta.shard_count());
             return Err(seen.violation(NAME, &what));
         };
-        let state = self.shards.entry(shard).or_insert_with(|| ShardState::new(shard, range));
+        let new = || ShardState::new(shard, first_range);
+        let state = self.shards.entry(shard).or_insert_with(new);
+        let range = state.range();
         let before = Before::look(state, command);
+        let upper = state.upper_half(command).ok().flatten();
         let reply = state.apply(command);
         let answered = self.answered.entry(shard).or_default();
         let windows = self.windows.entry(shard).or_default();
@@ -243,7 +251,39 @@ impl Reference {
             }
             _ => {}
         }
+        let torn = upper.and_then(|upper| self.split(shard, upper));
+        let broken = match torn {
+            Some(what) => Err(seen.violation(RANGES, &what)),
+            None => broken,
+        };
         Ok((reply, broken))
+    }
+
+    /// A shard was split: the other half begins as if from a snapshot of what came before. Says if the halves are not
+    /// what the shard map makes of them.
+    fn split(&mut self, shard: ShardId, upper: ShardState) -> Option<String> {
+        let into = upper.shard();
+        let lower = self.shards.get(&shard)?;
+        let wanted = [shard, into].map(|shard| self.meta.shard_map().range(shard));
+        let got = [Some(lower.range()), Some(upper.range())];
+        let torn = (wanted != got).then(|| {
+            format!(
+                "{shard} was split and has {:?}, {into} has {:?}, expected {wanted:?}",
+                got[0], got[1]
+            )
+        });
+        let halves = [(shard, lower.range()), (into, upper.range())];
+        slice_models::split(&mut self.windows, halves);
+        slice_models::split(&mut self.last_items, halves);
+        slice_models::split(&mut self.misses, halves);
+        let answered = self.answered.get(&shard).cloned().unwrap_or_default();
+        self.answered.insert(into, answered);
+        let id = EntryId { term: 0, leader: NodeId(0), index: 0 };
+        let (content, reply, digest) = (0, Reply::None, Some(upper.digest()));
+        let begun = Applied { id, content, reply, digest };
+        self.logs.insert(GroupId::of_shard(into), Log { first: 0, entries: vec![begun] });
+        self.shards.insert(into, upper);
+        torn
     }
 
     fn erased(&mut self, filter: FilterId, at_us: u64) {

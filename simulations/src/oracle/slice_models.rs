@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use umbel_engine::shard::{Bitmap, InsertPart, ShardCommand, ShardReply, SliceSpec};
-use umbel_engine::{FilterId, Generation, RequestId};
+use umbel_engine::{FilterId, Generation, RequestId, ShardId};
 use umbel_filter::HashRange;
 
 /// What a slice of some kind has, by means that have nothing to do with how the product keeps it.
 pub(crate) trait SliceModel: Sized {
     /// Of a slice that was created in a shard of this range, empty; None if it is of another kind.
     fn of(spec: &SliceSpec, range: HashRange) -> Option<Self>;
+
+    /// Of a slice of one half of the shard, when that is split.
+    fn half(&self, range: HashRange) -> Self;
 
     /// Nothing is left.
     fn clear(&mut self);
@@ -36,7 +39,24 @@ impl<M> Default for SliceModels<M> {
     }
 }
 
+/// A shard was split: its slices are those of the first of the halves until now.
+pub(crate) fn split<M: SliceModel>(
+    models: &mut BTreeMap<ShardId, SliceModels<M>>,
+    halves: [(ShardId, HashRange); 2],
+) {
+    let Some(whole) = models.remove(&halves[0].0) else { return };
+    models.extend(halves.map(|(shard, range)| (shard, whole.half(range))));
+}
+
 impl<M: SliceModel> SliceModels<M> {
+    /// Those of one half of the shard, when that is split.
+    pub(crate) fn half(&self, range: HashRange) -> Self {
+        let half = |(&filter, (generation, model)): (&FilterId, &(Generation, M))| {
+            (filter, (*generation, model.half(range)))
+        };
+        Self { slices: self.slices.iter().map(half).collect() }
+    }
+
     /// Follows an entry of a shard of this range, and says what its reply should not have been. `was_answered` tells
     /// requests that had their answer before: they get it again.
     pub(crate) fn follow(

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use umbel_engine::FilterId;
+use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::HashList;
 
 use super::bits::{NEVER_US, Probes, hash_of};
@@ -55,9 +56,11 @@ pub(crate) struct Life<'a> {
     pub(crate) id: FilterId,
     /// What the logs say of it.
     pub(crate) incarnation: &'a Incarnation,
-    /// Positions of all items that were named for it or for a filter that was merged into it; None
-    /// for kinds that grow.
+    /// Positions of all items that were named for it or for a filter that was merged into it, over the shards that there
+    /// were at first: those that may be set; None for kinds that grow.
     pub(crate) probes: Option<Probes>,
+    /// The same over the shards that there are in the end, if any was split: those that must be set.
+    split_probes: Option<Probes>,
     /// Places of the filters that were merged into it, at first or second hand.
     pub(crate) sources: BTreeSet<usize>,
 }
@@ -102,10 +105,17 @@ impl<'a> View<'a> {
             let live = |(id, incarnation): (FilterId, &'a Incarnation)| {
                 let sources = sources_of(id, reference, &places);
                 let named = sources.iter().chain([&place]).flat_map(|&place| &items_of[place]);
-                let cells = reference.meta().shard_map().cells();
                 let settings = &incarnation.record.settings;
-                let probes = cells.and_then(|cells| Probes::new(settings, cells, named.copied()));
-                Life { id, incarnation, probes, sources }
+                let named: BTreeSet<u32> = named.copied().collect();
+                let now = reference.meta().shard_map().ranges();
+                let first = now.and_then(|now| ShardRanges::new(now.founded(), now.founded()).ok());
+                let probes_of = |ranges: ShardRanges| {
+                    let shard_of = |hi| ranges.shard_of(hi).0;
+                    Probes::new(settings, shard_of, named.iter().copied())
+                };
+                let split = now.filter(|now| Some(*now) != first);
+                let (probes, split_probes) = (first.and_then(probes_of), split.and_then(probes_of));
+                Life { id, incarnation, probes, split_probes, sources }
             };
             incarnations.map(live).collect()
         };
@@ -124,8 +134,13 @@ impl View<'_> {
         let hash = hash_of(record.settings.key, item);
         // A filter that is whole in one shard has all items at its own place.
         let place = record.settings.shape.place().unwrap_or(hash.hi());
-        let shard = self.reference.meta().shard_map().shard_of(place);
-        let state = shard.and_then(|shard| self.reference.shard(shard));
+        let ranges = self.reference.meta().shard_map().ranges();
+        // The last split may be under way: then the whole has it.
+        let state = ranges.and_then(|ranges| {
+            let shard = ranges.shard_of(place);
+            let parent = || self.reference.shard(ranges.parent(shard)?);
+            self.reference.shard(shard).or_else(parent)
+        });
         let list = HashList::from_hashes(&[hash]);
         // A filter that has had another name for a while is at another generation.
         let now = self.reference.meta().filter(life.id).map(|record| record.generation);
@@ -157,6 +172,11 @@ fn sources_of(
 }
 
 impl Life<'_> {
+    /// Positions that are set for sure when all items that have them were inserted.
+    pub(crate) fn sure_probes(&self) -> Option<&Probes> {
+        self.split_probes.as_ref().or(self.probes.as_ref())
+    }
+
     /// Whether it may have answered a call of that time: it was created, and some shard may have
     /// had a slice of it.
     pub(crate) const fn was_there(&self, from_us: u64, to_us: u64) -> bool {
@@ -222,7 +242,7 @@ impl<'a> FilterView<'a> {
     pub(crate) fn read_answers(call: &Call) -> impl Iterator<Item = (u32, bool)> {
         let bits: &[bool] = match &call.outcome {
             Outcome::Done(bits) => bits,
-            Outcome::NotApplied(_) | Outcome::Unknown(_) => &[],
+            Outcome::NotApplied(_) | Outcome::Unknown(_) | Outcome::Reused(_) => &[],
         };
         call.items.iter().copied().zip(bits.iter().copied())
     }
@@ -239,7 +259,7 @@ impl<'a> Request<'a> {
 /// When a call was answered, or never.
 pub(crate) fn end_us(call: &Call) -> u64 {
     match call.outcome {
-        Outcome::Unknown(_) => NEVER_US,
+        Outcome::Unknown(_) | Outcome::Reused(_) => NEVER_US,
         Outcome::Done(_) | Outcome::NotApplied(_) => call.end_us.unwrap_or(NEVER_US),
     }
 }
@@ -251,7 +271,7 @@ fn requests<'a>(calls: impl Iterator<Item = &'a Call>) -> Vec<Request<'a>> {
     for call in calls {
         let answers = match &call.outcome {
             Outcome::Done(bits) => Some(bits.as_slice()),
-            Outcome::Unknown(_) => None,
+            Outcome::Unknown(_) | Outcome::Reused(_) => None,
             Outcome::NotApplied(_) => continue,
         };
         let (start_us, end_us) = (call.start_us, end_us(call));

@@ -12,7 +12,7 @@ use super::slice_models::SliceModel;
 pub(crate) const NAME: &str = "windows_forget";
 
 /// What a slice of a window has.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct WindowItems {
     rules: WindowRules,
     newest: u64,
@@ -32,6 +32,11 @@ impl SliceModel for WindowItems {
     fn of(spec: &SliceSpec, _: HashRange) -> Option<Self> {
         let SliceShape::Window { rules, .. } = spec.shape else { return None };
         Some(Self { rules, newest: 0, items: BTreeMap::new() })
+    }
+
+    /// Of the other half nothing is asked.
+    fn half(&self, _: HashRange) -> Self {
+        self.clone()
     }
 
     fn clear(&mut self) {

@@ -11,7 +11,7 @@ use super::{Fault, FilterKind, FilterPlan, Op, PLAN_FORMAT, Plan, Who};
 
 mod access;
 mod fault;
-mod meeting;
+mod scenario;
 
 /// How large plans may be.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub(crate) struct PlanLimits {
     pub(crate) clients: RangeInclusive<u32>,
     /// Simulated seconds between comparisons of copies.
     pub(crate) scrub_s: RangeInclusive<u32>,
+    /// Cores of a node.
+    pub(crate) cores: RangeInclusive<u32>,
     /// Simulated milliseconds of the phase with faults, and of one fault.
     pub(crate) run_ms: RangeInclusive<u64>,
     /// Filters.
@@ -79,7 +81,7 @@ pub(crate) struct PlanLimits {
     /// Items that are added to a set at once.
     pub(crate) set_items: RangeInclusive<u32>,
     /// Sessions.
-    pub(crate) meetings: RangeInclusive<usize>,
+    pub(crate) scenarios: RangeInclusive<usize>,
     /// Bytes that a side of a session writes at once.
     pub(crate) chunk_bytes: RangeInclusive<u32>,
 }
@@ -92,6 +94,7 @@ pub(crate) const PLAN_LIMITS: PlanLimits = PlanLimits {
     replicas: 1..=9,
     clients: 1..=64,
     scrub_s: 0..=3_600,
+    cores: 0..=8,
     run_ms: 1..=600_000,
     filters: 0..=64,
     name_chars: 1..=64,
@@ -117,7 +120,7 @@ pub(crate) const PLAN_LIMITS: PlanLimits = PlanLimits {
     faults: 0..=1000,
     sets: 2..=8,
     set_items: 0..=100_000,
-    meetings: 0..=1000,
+    scenarios: 0..=1000,
     chunk_bytes: 16..=65_536,
 };
 
@@ -193,11 +196,12 @@ impl Plan {
         in_range("world.replicas", world.replicas, &limits.replicas)?;
         in_range("world.clients", world.clients, &limits.clients)?;
         in_range("world.scrub_s", world.scrub_s, &limits.scrub_s)?;
+        in_range("world.cores", world.cores, &limits.cores)?;
         in_range("number of filters", self.filters.len(), &limits.filters)?;
         in_range("number of ops", self.ops.len(), &limits.ops)?;
         in_range("number of faults", self.faults.len(), &limits.faults)?;
         self.check_jobs()?;
-        self.check_meetings()?;
+        self.check_scenarios()?;
         self.check_access()?;
         self.check_names()?;
         self.check_filters()?;
@@ -399,7 +403,7 @@ impl Op {
 impl Fault {
     /// Whether its class is all that there is to say.
     pub(crate) const fn has_no_field(&self) -> bool {
-        matches!(self, Self::Ring | Self::RollingRestart)
+        matches!(self, Self::Ring | Self::RollingRestart | Self::SplitShard | Self::Upgrade)
     }
 
     /// Which node it meets; `None` if it names nodes otherwise.
@@ -409,6 +413,8 @@ impl Fault {
             | Self::Bridge { .. }
             | Self::Ring
             | Self::RollingRestart
+            | Self::SplitShard
+            | Self::Upgrade
             | Self::SwapDisks { .. } => None,
             Self::Isolate { who }
             | Self::OneWay { who, .. }

@@ -6,29 +6,30 @@ use umbel_node::ports::Rare;
 use self::dice::{Dice, Stream};
 use super::access::AccessPlan;
 use super::identity::IdentityPlan;
-use super::{PLAN_FORMAT, PLAN_LIMITS, Plan, WorldShape};
+use super::{Fault, FaultPlan, OpPlan, PLAN_FORMAT, PLAN_LIMITS, Plan, WorldShape};
 use crate::profile::Profile;
 
 mod access;
+mod across_splits;
 mod copies;
 mod dice;
 mod faults;
 mod filters;
 mod identity;
 mod jobs;
-mod meetings;
 mod ops;
 mod quota;
 mod recipes;
+mod scenarios;
 
 impl Plan {
-    /// The plan of a seed: the same for the same arguments, always. World, filters and operations do not
-    /// depend on the profile, unless it is [`Profile::Cube`], which is about replicated filters,
+    /// The plan of a seed: the same for the same arguments, always. World, filters and operations, but for those
+    /// that go with splits, do not depend on the profile, unless it is [`Profile::Cube`], which is about replicated filters,
     /// [`Profile::Images`], which has some of them always, [`Profile::Jobs`], [`Profile::Moves`], which
     /// has a world of its own, or [`Profile::Reconcile`], which has none of them.
     pub(crate) fn draw(seed: u64, profile: Profile, run_ms: u64) -> Self {
         if profile == Profile::Reconcile {
-            return Self::draw_meetings(seed, run_ms);
+            return Self::draw_scenarios(seed, run_ms);
         }
         let is_cube = profile == Profile::Cube;
         let mut world_dice = Dice::new(seed, Stream::World);
@@ -53,18 +54,14 @@ impl Plan {
             ops = ops::draw(&mut Dice::new(seed, Stream::Ops), world, &filters, run_ms);
             let mut dice = Dice::new(seed, Stream::Snapshots);
             let more = ops::draw_snapshots(&mut dice, world, &filters, &ops, run_ms);
-            ops.extend(more);
-            ops.sort_by_key(|op| op.at_ms);
-            ops.truncate(*PLAN_LIMITS.ops.end());
+            add(&mut ops, more);
         }
         let has_copies = is_cube || profile == Profile::Images;
         if has_copies || !is_jobs && copies.one_in(3) {
             let (counts, calls) = if has_copies { ((1, 3), (10, 60)) } else { ((1, 2), (5, 20)) };
             let (more, calls) = copies::draw(&mut copies, (world, is_cube), counts, calls, run_ms);
             filters.extend(more);
-            ops.extend(calls);
-            ops.sort_by_key(|op| op.at_ms);
-            ops.truncate(*PLAN_LIMITS.ops.end());
+            add(&mut ops, calls);
         }
         let mut rights = Dice::new(seed, Stream::Access);
         let access = (profile == Profile::Access).then(|| AccessPlan {
@@ -73,6 +70,10 @@ impl Plan {
             ..access::draw(&mut rights, world, run_ms)
         });
         let mut faults = faults::draw(&mut Dice::new(seed, Stream::Faults), world, profile, run_ms);
+        let world = add_splits(&mut faults, world, seed, profile, run_ms);
+        let world = add_upgrade(&mut faults, world, seed, profile, run_ms);
+        let mut dice = Dice::new(seed, Stream::AcrossSplits);
+        add(&mut ops, across_splits::draw(&mut dice, world, &filters, &faults, run_ms));
         let identities = access.as_ref().and_then(|access| access.identities.as_ref());
         if identities.is_some_and(|identities| identities.require) {
             // A node that joins has no certificate that says who it is: enrolment is not simulated.
@@ -90,7 +91,7 @@ impl Plan {
             ops,
             jobs,
             sets: None,
-            meetings: Vec::new(),
+            scenarios: Vec::new(),
             access,
             faults,
             note: String::new(),
@@ -99,9 +100,9 @@ impl Plan {
     }
 
     /// A plan of sessions, without nodes.
-    fn draw_meetings(seed: u64, run_ms: u64) -> Self {
-        let mut dice = Dice::new(seed, Stream::Meetings);
-        let sets = meetings::draw_sets(&mut dice, run_ms);
+    fn draw_scenarios(seed: u64, run_ms: u64) -> Self {
+        let mut dice = Dice::new(seed, Stream::Scenarios);
+        let sets = scenarios::draw_sets(&mut dice, run_ms);
         let hosts = u32::try_from(sets.own.len()).expect("two or three");
         Self {
             plan: PLAN_FORMAT,
@@ -114,7 +115,7 @@ impl Plan {
             filters: Vec::new(),
             ops: Vec::new(),
             jobs: Vec::new(),
-            meetings: meetings::draw(&mut dice, hosts, run_ms),
+            scenarios: scenarios::draw(&mut dice, hosts, run_ms),
             sets: Some(sets),
             access: None,
             faults: Vec::new(),
@@ -122,6 +123,71 @@ impl Plan {
             expect: None,
         }
     }
+}
+
+/// Adds calls, by time; those behind the most that a plan may have go.
+fn add(ops: &mut Vec<OpPlan>, more: Vec<OpPlan>) {
+    ops.extend(more);
+    ops.sort_by_key(|op| op.at_ms);
+    ops.truncate(*PLAN_LIMITS.ops.end());
+}
+
+/// Most splits of one plan: a world of one shard has four then.
+const SPLITS_MAX: u32 = 3;
+
+/// Adds splits in profiles that have them; faults behind the most that a plan may have go.
+/// In every second world that has any, all that follow the first are by itself.
+fn add_splits(
+    faults: &mut Vec<FaultPlan>,
+    world: WorldShape,
+    seed: u64,
+    profile: Profile,
+    run_ms: u64,
+) -> WorldShape {
+    if !profile.classes().contains(&"split_shard") {
+        return world;
+    }
+    let mut dice = Dice::new(seed, Stream::Splits);
+    let splits = draw_splits(&mut dice, run_ms);
+    let cores = u32::from(!splits.is_empty() && dice.one_in(2));
+    faults.truncate(PLAN_LIMITS.faults.end() - splits.len());
+    faults.extend(splits);
+    faults.sort_by_key(|plan| plan.at_ms);
+    WorldShape { cores, ..world }
+}
+
+/// Simulated milliseconds between the stops of two nodes that are upgraded, at least and at most.
+const UPGRADE_GAP_MS: (u64, u64) = (400, 1_500);
+
+/// In every third world of profiles that have upgrades, nodes run the earlier release at first.
+fn add_upgrade(
+    faults: &mut Vec<FaultPlan>,
+    world: WorldShape,
+    seed: u64,
+    profile: Profile,
+    run_ms: u64,
+) -> WorldShape {
+    let mut dice = Dice::new(seed, Stream::Upgrades);
+    if !profile.classes().contains(&"upgrade") || !dice.one_in(3) {
+        return world;
+    }
+    let at_ms = dice.between(0, run_ms / 2);
+    let for_ms = dice.between(UPGRADE_GAP_MS.0, UPGRADE_GAP_MS.1);
+    faults.truncate(PLAN_LIMITS.faults.end() - 1);
+    faults.push(FaultPlan { at_ms, for_ms, fault: Fault::Upgrade });
+    faults.sort_by_key(|plan| plan.at_ms);
+    WorldShape { earlier_release: true, ..world }
+}
+
+/// In every third plan, some splits while there is work, by a stream of their own.
+fn draw_splits(dice: &mut Dice, run_ms: u64) -> Vec<FaultPlan> {
+    let count = if dice.one_in(3) { dice.count(1, SPLITS_MAX) } else { 0 };
+    let split = |_| FaultPlan {
+        at_ms: dice.between(0, run_ms * 3 / 4),
+        for_ms: 0,
+        fault: Fault::SplitShard,
+    };
+    (0..count).map(split).collect()
 }
 
 /// Every second world has certificates.

@@ -57,6 +57,14 @@ fn operations_and_faults_have_a_line_each() {
 }
 
 #[test]
+fn scenarios_have_their_former_name_too() {
+    let plan = Plan::draw(1, crate::profile::Profile::Reconcile, 5_000);
+    assert!(!plan.scenarios.is_empty());
+    let text = plan.to_json().replace("\"scenarios\"", "\"meetings\"");
+    assert_eq!(Plan::from_json(&text).unwrap(), plan);
+}
+
+#[test]
 fn other_versions_are_refused_first() {
     let text = r#"{"plan": 2, "world": "of another shape", "faults": [{"do": "meteor"}]}"#;
     let said = |text: &str| Plan::from_json(text).unwrap_err().to_string();

@@ -29,9 +29,9 @@ pub(super) fn shrink_once(trials: &mut Trials<'_>) {
         },
     );
     trials.thin(
-        |plan| plan.meetings.len(),
+        |plan| plan.scenarios.len(),
         |plan, chunk| {
-            plan.meetings.drain(chunk);
+            plan.scenarios.drain(chunk);
         },
     );
     trials.thin(

@@ -8,6 +8,8 @@ use tokio::time::Instant;
 use umbel_client::Applied;
 use umbel_client::proto::filters_client::FiltersClient;
 use umbel_client::proto::{ErrorDetail, InsertRequest, Items, OpenSessionRequest, RequestId};
+use umbel_engine::SessionId;
+use umbel_engine::shard::PartError;
 
 use super::{Clients, REQUEST_TIMEOUT, item_text};
 use crate::access::ROOT;
@@ -30,7 +32,7 @@ impl Clients {
         items: &[u32],
         copies: u32,
     ) {
-        let Some(session) = self.open_session(via).await else { return };
+        let Some((session, sequence)) = self.next_request(client, via).await else { return };
         let number = {
             let mut count = self.request_count.borrow_mut();
             *count += 1;
@@ -45,7 +47,7 @@ impl Clients {
                     items: items.iter().map(|&item| item_text(item).into()).collect(),
                     ..Items::default()
                 }),
-                request: Some(RequestId { session, sequence: 1, acknowledged_below: 1 }),
+                request: Some(RequestId { session, sequence, acknowledged_below: 1 }),
                 level: 0,
                 timeout_ms: u32::try_from(TRY_TIMEOUT.as_millis()).expect("it is two seconds"),
                 at_ms: None,
@@ -53,10 +55,29 @@ impl Clients {
             let clients = Rc::clone(self);
             running.spawn_local(async move {
                 let outcome = clients.insert_copy(via + copy, request).await;
+                if matches!(outcome, Outcome::Unknown(_)) {
+                    // The session may be forgotten.
+                    clients.sessions.borrow_mut().remove(&client);
+                }
                 clients.end(id, outcome);
             });
         }
         while running.join_next().await.is_some() {}
+    }
+
+    /// Session and number of a client's next request. Where shards are split, even clients keep their session: nodes
+    /// that know it take a request without asking the majority, which would tell them of the split.
+    async fn next_request(&self, client: u32, via: u32) -> Option<(u64, u64)> {
+        let keeps = self.keeps_sessions && client.is_multiple_of(2);
+        if keeps && let Some((session, last)) = self.sessions.borrow_mut().get_mut(&client) {
+            *last += 1;
+            return Some((*session, *last));
+        }
+        let session = self.open_session(via).await?;
+        if keeps {
+            self.sessions.borrow_mut().insert(client, (session, 1));
+        }
+        Some((session, 1))
     }
 
     /// Asks one node after the other until one opens a session, or time is up.
@@ -79,6 +100,7 @@ impl Clients {
     /// Sends one copy until it is answered or refused, or time is up.
     async fn insert_copy(&self, via: u32, request: InsertRequest) -> Outcome {
         let deadline = Instant::now() + REQUEST_TIMEOUT;
+        let reused = reused_text(request.request.as_ref());
         let item_count = request.items.as_ref().map_or(0, |items| items.items.len());
         // Once one try may have been applied, a later refusal says nothing about the first.
         let mut may_be_applied = false;
@@ -95,6 +117,9 @@ impl Clients {
                 }
                 Ok(Err(status)) => {
                     let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
+                    if status.message().contains(&reused) {
+                        return Outcome::Reused(status.to_string());
+                    }
                     let is_untouched = detail.applied() == Applied::No;
                     may_be_applied |= !is_untouched;
                     (status.to_string(), is_untouched && detail.retry_after_ms == 0)
@@ -122,4 +147,12 @@ impl Clients {
         let token = self.token.as_ref().map(|_| ROOT);
         FiltersClient::new(node_channel(&self.net, address, token))
     }
+}
+
+/// What a shard says of a request that it takes for another one. The text, because the code of an answer says no more
+/// than that the outcome is unknown if other shards have done their parts.
+fn reused_text(request: Option<&RequestId>) -> String {
+    let RequestId { session, sequence, .. } = request.copied().unwrap_or_default();
+    let id = umbel_engine::RequestId { session: SessionId(session), sequence };
+    PartError::RequestReused { id }.to_string()
 }

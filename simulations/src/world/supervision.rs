@@ -73,6 +73,11 @@ impl World {
         member.map(|host| host.address())
     }
 
+    /// Numbers of the machines whose nodes are being retired.
+    pub(crate) fn retiring(&self) -> impl Iterator<Item = u32> {
+        self.retiring.keys().copied()
+    }
+
     /// Has the operator retire a node, and gives its machine a new one when that is done; called
     /// again and again until it is.
     pub(crate) fn replace(&mut self, number: u32, drain: bool) -> bool {
@@ -84,11 +89,11 @@ impl World {
             return self.renew(number);
         };
         watch::with(|checks| checks.generations.losing(now_us(), number));
-        let errand = self
+        let operation = self
             .retiring
             .entry(number)
             .or_insert_with(|| self.operator.send(Task::Retire { node, drain }));
-        match errand.outcome() {
+        match operation.outcome() {
             None => false,
             Some(Err(_)) => {
                 self.retiring.remove(&number);

@@ -151,6 +151,16 @@ impl GroupFacts {
         known.max_by_key(|(entry, _)| entry.index).map(|(_, voters)| voters)
     }
 
+    /// The group begins with a state that others split off, unless that is known.
+    pub(super) fn begin(&mut self, members: Option<Voters>) {
+        let entry = EntryId { term: 0, leader: NodeId(0), index: 0 };
+        let begun = AppliedFacts { entry, under: None };
+        self.applied.entry(entry.index).or_insert(begun);
+        if let Some(members) = members {
+            self.voters.entry(entry).or_insert(members);
+        }
+    }
+
     /// The promises of a replica end, for its disk was lost.
     pub(super) fn lose(&mut self, node: NodeId) {
         if let Some(replica) = self.replicas.get_mut(&node) {
@@ -227,7 +237,7 @@ impl GroupFacts {
                 let is_lost = replica.is_lost;
                 *replica = Replica { is_lost, ..Replica::default() };
             }
-            Event::DamageFound { .. } => {}
+            Event::DamageFound { .. } | Event::EntryUnknown { .. } => {}
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) enum Stream {
     /// Jobs.
     Jobs = 7,
     /// Sessions of set reconciliation.
-    Meetings = 8,
+    Scenarios = 8,
     /// Principals, and what they ask for.
     Access = 9,
     /// Quotas, and who uses them up.
@@ -31,6 +31,12 @@ pub(super) enum Stream {
     Identities = 11,
     /// Filters that are copied out.
     Snapshots = 12,
+    /// Shards that are split.
+    Splits = 13,
+    /// Requests while they are split.
+    AcrossSplits = 14,
+    /// Releases.
+    Upgrades = 15,
 }
 
 /// Random numbers of one stream.

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::dice::{Dice, Stream};
-use super::{draw_world, faults};
-use crate::plan::{Fault, FaultPlan, FilterKind, Op, Plan, Who};
+use super::{across_splits, add_splits, add_upgrade, draw_world, faults};
+use crate::plan::{Fault, FaultPlan, FilterKind, Op, OpPlan, Plan, Who, WorldShape};
 use crate::profile::Profile;
 
 const RUN_MS: u64 = 30_000;
@@ -17,7 +17,9 @@ const SHORT_MS: u64 = 6_000;
 /// The classes of the faults of a plan, without drawing the rest of it.
 fn classes(seed: u64, profile: Profile, run_ms: u64) -> BTreeSet<&'static str> {
     let world = draw_world(&mut Dice::new(seed, Stream::World));
-    let faults = faults::draw(&mut Dice::new(seed, Stream::Faults), world, profile, run_ms);
+    let mut faults = faults::draw(&mut Dice::new(seed, Stream::Faults), world, profile, run_ms);
+    add_splits(&mut faults, world, seed, profile, run_ms);
+    add_upgrade(&mut faults, world, seed, profile, run_ms);
     faults.iter().map(|fault| fault.fault.class()).collect()
 }
 
@@ -93,9 +95,19 @@ proptest! {
         };
         prop_assume!(!is_own(profile) && profile != Profile::Reconcile);
         let (calm, other) = (Plan::draw(seed, Profile::Calm, SHORT_MS), Plan::draw(seed, profile, SHORT_MS));
-        prop_assert_eq!(calm.world, other.world);
+        // Cores go with splits, which are faults, as the earlier release does with upgrades.
+        prop_assert_eq!((calm.world.cores, calm.world.earlier_release), (0, false));
+        let world = WorldShape { cores: 0, earlier_release: false, ..other.world };
+        prop_assert_eq!(calm.world, world);
         prop_assert_eq!(calm.filters, other.filters);
-        prop_assert_eq!(calm.ops, other.ops);
+        // As do requests while shards are split.
+        let is_across = |op: &&OpPlan| {
+            op.op.items().is_some_and(|items| items[0] >= across_splits::FIRST_ITEM)
+        };
+        let ops: Vec<OpPlan> = other.ops.iter().filter(|op| !is_across(op)).cloned().collect();
+        let is_split = other.faults.iter().any(|fault| fault.fault == Fault::SplitShard);
+        prop_assert!(is_split || ops.len() == other.ops.len());
+        prop_assert_eq!(calm.ops, ops);
         prop_assert!(calm.faults.is_empty());
         prop_assert_eq!(other.faults.is_empty(), profile == Profile::Calm);
     }

@@ -1,0 +1,27 @@
+//! No node is given an entry of the catalogue's log that its release does not know: what came with a version is written only
+//! when the cluster is at it, and it is raised to it only when all nodes can (docs/cluster.md, "Releases").
+
+use umbel_node::ports::observer::{EntryId, Event, Payload};
+
+use super::violation::Violation;
+use crate::counters;
+
+/// Name of the invariant.
+pub(crate) const NAME: &str = "entries_are_known";
+
+/// Looks at what a host's node tells.
+pub(crate) fn check(at_us: u64, host: &str, event: &Event<'_>) -> Result<(), Violation> {
+    match event {
+        Event::Applied { payload: Payload::Meta(..), .. } => {
+            counters::checked(NAME, 1);
+            Ok(())
+        }
+        Event::EntryUnknown { entry: EntryId { term, index, .. } } => {
+            let what = format!(
+                "{host} was given entry {index} of term {term}, which came with a later version than its release can run"
+            );
+            Err(Violation { invariant: NAME, at_us, what })
+        }
+        _ => Ok(()),
+    }
+}

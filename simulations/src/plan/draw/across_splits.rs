@@ -1,0 +1,58 @@
+//! Requests at the time of splits: each is sent several times at once, so that one node cuts it by the shards from
+//! before, and another one by those that are still to be.
+
+use super::dice::Dice;
+use crate::plan::{Fault, FaultPlan, FilterPlan, Op, OpPlan, WorldShape};
+
+/// How long after the order of a split they go on, in simulated milliseconds, and the mean time between two of them: from
+/// the entry that decides a split to the one that carries it out it is some fifteen.
+const ONE_SPLIT_MS: (u64, u64) = (250, 2);
+
+/// The same where shards are split by themselves from then on, one after the other.
+const ALL_SPLITS_MS: (u64, u64) = (2_000, 4);
+
+/// Items of a request for each shard, so that most have some in both halves of the one that is split.
+const ITEMS_PER_SHARD: u32 = 3;
+
+/// Most items of a request.
+const ITEMS_MAX: u32 = 24;
+
+/// Copies of each request, each sent to another node.
+const COPIES: u32 = 3;
+
+/// Who sends them: even clients keep their session. Nodes would ask the majority for a new one, and hear of the split.
+const CLIENT: u32 = 0;
+
+/// The first of their items, which nothing else inserts: what is all present leaves no record.
+pub(super) const FIRST_ITEM: u32 = 3_000_000;
+
+/// Requests from each split's order on, into the largest filter, best one whose items stay, and not more than it takes.
+pub(super) fn draw(
+    dice: &mut Dice,
+    world: WorldShape,
+    filters: &[FilterPlan],
+    faults: &[FaultPlan],
+    run_ms: u64,
+) -> Vec<OpPlan> {
+    let keeps = |filter: &FilterPlan| !filter.kind.forgets() && !filter.kind.removes();
+    let partitioned = filters.iter().filter(|filter| !filter.replicated);
+    let found = partitioned.max_by_key(|filter| (keeps(filter), filter.capacity));
+    let Some(filter) = found else { return Vec::new() };
+    let (for_ms, gap_mean_ms) = if world.cores > 0 { ALL_SPLITS_MS } else { ONE_SPLIT_MS };
+    let item_count = (ITEMS_PER_SHARD * world.shards).clamp(2 * ITEMS_PER_SHARD, ITEMS_MAX);
+    let most = usize::try_from(filter.capacity / u64::from(item_count)).unwrap_or(usize::MAX);
+    let mut ops = Vec::new();
+    let mut first = FIRST_ITEM;
+    for split in faults.iter().filter(|plan| plan.fault == Fault::SplitShard) {
+        let mut at_ms = split.at_ms;
+        while at_ms < run_ms.min(split.at_ms + for_ms) {
+            let (filter, items) = (filter.name.clone(), (first..first + item_count).collect());
+            let op = Op::Insert { filter, items, copies: COPIES };
+            ops.push(OpPlan { at_ms, client: CLIENT, via: dice.count(1, world.nodes), op });
+            first += item_count;
+            at_ms += dice.gap(gap_mean_ms).max(1);
+        }
+    }
+    ops.truncate(most);
+    ops
+}
