@@ -25,12 +25,13 @@ const CODE_LINES_MAX: usize = 400;
 const FILE_LINES_MAX: usize = 600;
 
 /// Crates whose algorithms get all that they know as arguments.
-const PURE: [&str; 10] = [
+const PURE: [&str; 11] = [
     "umbel-bits",
     "umbel-sketch",
     "umbel-filter",
     "umbel-codec",
     "umbel-static",
+    "umbel-rdb",
     "umbel-resp",
     "umbel-step",
     "umbel-dedup-engine",

@@ -3,12 +3,13 @@
 use serde_json::Value;
 
 /// Which Umbel crates a crate may depend on, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 22] = [
+const ARROWS: [(&str, &[&str]); 23] = [
     ("umbel-bits", &[]),
     ("umbel-sketch", &[]),
     ("umbel-filter", &["umbel-bits"]),
     ("umbel-codec", &["umbel-bits", "umbel-filter"]),
     ("umbel-static", &["umbel-codec", "umbel-filter"]),
+    ("umbel-rdb", &[]),
     ("umbel-resp", &[]),
     ("umbel-records", &[]),
     ("umbel-files", &[]),
@@ -52,6 +53,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "umbel-engine",
             "umbel-filter",
             "umbel-proto",
+            "umbel-rdb",
             "umbel-resp",
             "umbel-step",
             "umbel-tls",
