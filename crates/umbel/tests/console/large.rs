@@ -1,4 +1,4 @@
-//! Views of a cluster of many shards and filters are there within a second.
+//! Views of a cluster of many shards and filters load, on a quiet machine within a second.
 
 use std::time::Duration;
 
@@ -65,13 +65,24 @@ fn load(browser: &Browser, address: &str, (view, sign): (&str, &str)) -> Duratio
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn views_of_many_shards_and_filters_load() {
+    load_all(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "measures time: for a machine that does nothing else"]
 async fn views_of_many_shards_and_filters_load_within_a_second() {
+    load_all(Some(LOAD_TIME_MAX)).await;
+}
+
+/// Loads every view of a large cluster, once or until it has come within a time.
+async fn load_all(within: Option<Duration>) {
     let Some(browser) = browser() else { return };
     let cluster = Cluster::form_with(3, |node| node.set("UMBEL_SHARDS", &SHARDS.to_string())).await;
     fill(&cluster.nodes[0].patient_client()).await;
     for view in VIEWS {
         let mut took = Vec::new();
-        while took.last().is_none_or(|&last| last > LOAD_TIME_MAX) {
+        while took.last().is_none_or(|&last| within.is_some_and(|most| last > most)) {
             assert!(took.len() < LOADS_MAX as usize, "{}: {took:?}", view.0);
             took.push(load(&browser, &cluster.nodes[0].address, view));
         }
