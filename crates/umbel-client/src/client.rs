@@ -15,7 +15,7 @@ use crate::connector::Connector;
 use crate::error::{ClientError, Failure};
 use crate::filter::Filter;
 use crate::limits::LIST_PAGE_NAMES;
-use crate::nodes::{Addresses, Nodes};
+use crate::nodes::{Addresses, Nodes, Timeouts};
 use crate::options::ClientOptions;
 use crate::token::Bearer;
 
@@ -175,7 +175,8 @@ impl Client {
         connector: Option<Arc<dyn Connector>>,
     ) -> Result<Self, ClientError> {
         let bearer = Bearer(options.token.clone());
-        let nodes = Nodes::new(addresses, options.connect_timeout, connector, bearer)?;
+        let timeouts = Timeouts { connect: options.connect_timeout, probe: options.probe_timeout };
+        let nodes = Nodes::new(addresses, timeouts, connector, bearer)?;
         Ok(Self { caller: Arc::new(Caller::new(nodes, options)) })
     }
 

@@ -73,12 +73,13 @@ pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_millis(150);
 /// node's network answers probes, not what works on the call.
 pub(crate) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The same of a connection that copies travel on: a probe and its answer wait behind all that lies in buffers on the way, which
-/// takes ten seconds for 16 MiB at 13 Mbit a second, and a copy that breaks off begins anew.
-pub(crate) const TRANSFER_KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// The same of a connection that copies and changes of the catalogue travel on: a probe and its answer wait behind all that
+/// lies in buffers on the way, which takes ten seconds for 16 MiB at 13 Mbit a second. A copy that breaks off begins anew, and
+/// what became of a change is not known then.
+pub(crate) const PATIENT_KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long a probe of such a connection may stay without an answer.
-pub(crate) const TRANSFER_KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const PATIENT_KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Names of one page of a list: the most that nodes give.
 pub(crate) const LIST_PAGE_NAMES: u32 = 1000;

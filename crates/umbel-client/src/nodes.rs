@@ -15,9 +15,8 @@ use umbel_proto::v1::jobs_client::JobsClient;
 use crate::connector::{Connector, channel};
 use crate::error::ClientError;
 use crate::limits::{
-    AVOID_FIRST, AVOID_MAX, CONNECTION_WINDOW_BYTES, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT,
-    MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTES, TRANSFER_KEEP_ALIVE_INTERVAL,
-    TRANSFER_KEEP_ALIVE_TIMEOUT,
+    AVOID_FIRST, AVOID_MAX, CONNECTION_WINDOW_BYTES, KEEP_ALIVE_INTERVAL, MESSAGE_BYTES_MAX,
+    PATIENT_KEEP_ALIVE_INTERVAL, PATIENT_KEEP_ALIVE_TIMEOUT, STREAM_WINDOW_BYTES,
 };
 use crate::token::Bearer;
 
@@ -88,9 +87,17 @@ impl Node {
     }
 }
 
+/// When connections are given up.
+#[derive(Clone, Copy)]
+pub(crate) struct Timeouts {
+    pub(crate) connect: Duration,
+    /// Of the answer to a probe.
+    pub(crate) probe: Duration,
+}
+
 /// All nodes that are known.
 pub(crate) struct Nodes {
-    connect_timeout: Duration,
+    timeouts: Timeouts,
     /// Makes connections; without it they are TCP.
     connector: Option<Arc<dyn Connector>>,
     /// What every call proves itself by.
@@ -112,8 +119,8 @@ struct Known {
     endpoint: Endpoint,
     /// Made at the first call; it connects by itself, again and again.
     channel: Option<Channel>,
-    /// The same for copies, so that other calls do not wait behind them.
-    transfers: Option<Channel>,
+    /// The same for copies and changes, which nothing but their time ends.
+    patient: Option<Channel>,
     /// Given by the caller, so never forgotten.
     is_given: bool,
     /// Failures since the last success.
@@ -124,13 +131,13 @@ struct Known {
 impl Nodes {
     pub(crate) fn new(
         addresses: &Addresses,
-        connect_timeout: Duration,
+        timeouts: Timeouts,
         connector: Option<Arc<dyn Connector>>,
         bearer: Bearer,
     ) -> Result<Self, ClientError> {
         let mut nodes = BTreeMap::new();
         for address in &addresses.0 {
-            let known = Known::new(address, connect_timeout, true)
+            let known = Known::new(address, timeouts, true)
                 .ok_or_else(|| ClientError::Address { address: address.clone() })?;
             nodes.insert(Arc::from(address.as_str()), known);
         }
@@ -138,7 +145,7 @@ impl Nodes {
             return Err(ClientError::Address { address: String::new() });
         };
         let state = State { nodes, home: Arc::from(first.as_str()), turn: 0, has_answered: false };
-        Ok(Self { connect_timeout, connector, bearer, state: Mutex::new(state) })
+        Ok(Self { timeouts, connector, bearer, state: Mutex::new(state) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -175,18 +182,19 @@ impl Nodes {
         Node { address, channel, bearer: self.bearer.clone() }
     }
 
-    /// A node that was picked, by a connection of its own on which copies travel: a patient one.
-    pub(crate) fn for_transfer(&self, node: Node) -> Node {
+    /// A node that was picked, by a connection that waits long for a probe: for copies, behind which other calls would wait, and for
+    /// what may not be sent again.
+    pub(crate) fn patient(&self, node: Node) -> Node {
         let mut state = self.state();
         let Some(known) = state.nodes.get_mut(&node.address) else { return node };
         let connect = || {
             let endpoint = known.endpoint.clone();
             let endpoint = endpoint
-                .http2_keep_alive_interval(TRANSFER_KEEP_ALIVE_INTERVAL)
-                .keep_alive_timeout(TRANSFER_KEEP_ALIVE_TIMEOUT);
+                .http2_keep_alive_interval(PATIENT_KEEP_ALIVE_INTERVAL)
+                .keep_alive_timeout(PATIENT_KEEP_ALIVE_TIMEOUT.max(self.timeouts.probe));
             channel(&endpoint, &node.address, self.connector.as_ref())
         };
-        let channel = known.transfers.get_or_insert_with(connect).clone();
+        let channel = known.patient.get_or_insert_with(connect).clone();
         Node { channel, ..node }
     }
 
@@ -229,7 +237,7 @@ impl Nodes {
         state.nodes.retain(|address, known| known.is_given || addresses.contains(address));
         for address in addresses {
             if !state.nodes.contains_key(address)
-                && let Some(known) = Known::new(address, self.connect_timeout, false)
+                && let Some(known) = Known::new(address, self.timeouts, false)
             {
                 state.nodes.insert(address.clone(), known);
             }
@@ -243,22 +251,22 @@ impl Nodes {
 
 impl Known {
     /// None if the address is none.
-    fn new(address: &str, connect_timeout: Duration, is_given: bool) -> Option<Self> {
+    fn new(address: &str, timeouts: Timeouts, is_given: bool) -> Option<Self> {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
         let uri = endpoint.uri();
         if uri.port_u16().is_none() || uri.authority()?.as_str() != address {
             return None;
         }
         let endpoint = endpoint
-            .connect_timeout(connect_timeout)
+            .connect_timeout(timeouts.connect)
             .tcp_nodelay(true)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
-            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .keep_alive_timeout(timeouts.probe)
             .keep_alive_while_idle(true);
-        let (channel, transfers, failure_count, avoided_until) = (None, None, 0, None);
-        Some(Self { endpoint, channel, transfers, is_given, failure_count, avoided_until })
+        let (channel, patient, failure_count, avoided_until) = (None, None, 0, None);
+        Some(Self { endpoint, channel, patient, is_given, failure_count, avoided_until })
     }
 }
 
@@ -266,24 +274,21 @@ impl Known {
 mod tests {
     use super::*;
 
+    const TIMEOUTS: Timeouts =
+        Timeouts { connect: Duration::from_secs(1), probe: Duration::from_secs(1) };
+
     fn nodes(text: &str) -> Nodes {
-        Nodes::new(&text.into(), Duration::from_secs(1), None, Bearer::default()).unwrap()
+        Nodes::new(&text.into(), TIMEOUTS, None, Bearer::default()).unwrap()
     }
 
     #[test]
     fn what_is_no_address_is_refused() {
         for text in ["", "a", "a:1,,b:2", "a:1/x", "http://a:1", "a:99999", "a b:1"] {
-            let made = Nodes::new(&text.into(), Duration::from_secs(1), None, Bearer::default());
+            let made = Nodes::new(&text.into(), TIMEOUTS, None, Bearer::default());
             assert!(matches!(made, Err(ClientError::Address { .. })), "{text:?}");
         }
         assert!(
-            Nodes::new(
-                &Vec::<String>::new().into(),
-                Duration::from_secs(1),
-                None,
-                Bearer::default()
-            )
-            .is_err()
+            Nodes::new(&Vec::<String>::new().into(), TIMEOUTS, None, Bearer::default()).is_err()
         );
         assert_eq!(nodes("[::1]:7000, b:1").addresses(), ["[::1]:7000", "b:1"]);
     }

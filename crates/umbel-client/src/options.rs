@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::limits::KEEP_ALIVE_TIMEOUT;
 use crate::token::Token;
 
 /// How long a client waits, how often it tries, how much it has in flight. Plain data.
@@ -19,12 +20,16 @@ pub struct ClientOptions {
     /// Give a request up after this time, all its attempts together; 30 s. A batch that is cut into
     /// several requests has it for each.
     pub timeout: Duration,
-    /// Give an attempt up after this time and try another node; 10 s.
+    /// Give an attempt up after this time and try another node; 10 s. One that may not be sent again has all of `timeout`.
     pub attempt_timeout: Duration,
     /// Most attempts of one request, at least 1; 20.
     pub attempt_count_max: u32,
     /// Give a connection up that is not made within this time; 3 s.
     pub connect_timeout: Duration,
+    /// Give a connection up on which a call waits, and a probe has had no answer for this time; 300 ms, in which nodes elect
+    /// another leader. Longer where this process may stand still for so long, as in a container with little of a
+    /// processor.
+    pub probe_timeout: Duration,
     /// Give a request up after this time, once every node was tried, while no node has ever answered
     /// this client and none can be connected to, or hangs up; 30 s. Short for people who wait, long for programs
     /// that may start before the cluster does.
@@ -57,6 +62,7 @@ impl Default for ClientOptions {
             attempt_timeout: Duration::from_secs(10),
             attempt_count_max: 20,
             connect_timeout: Duration::from_secs(3),
+            probe_timeout: KEEP_ALIVE_TIMEOUT,
             first_contact_timeout: Duration::from_secs(30),
             pause_first: Duration::from_millis(20),
             pause_max: Duration::from_secs(1),

@@ -247,7 +247,7 @@ impl Client {
         let mut node_address = String::new();
         let begun = self.caller.call(&ask, &mut progress, |node, _| {
             node_address = node.address.to_string();
-            begin(self.caller.nodes.for_transfer(node))
+            begin(self.caller.nodes.patient(node))
         });
         let stream = begun.await.map_err(|failed| failed.into_error(Repeat::Freely))?;
         let patience = self.caller.options.timeout;
@@ -263,7 +263,7 @@ impl Client {
         self.caller.keep_map_fresh();
         let node = self.caller.nodes.pick(None, None);
         let address = node.address.clone();
-        let node = self.caller.nodes.for_transfer(node);
+        let node = self.caller.nodes.patient(node);
         let patience = self.caller.options.transfer_timeout;
         let failure = match tokio::time::timeout(patience, send(node)).await {
             Ok(Ok(answer)) => return Ok(answer.into_inner()),

@@ -17,9 +17,10 @@ use umbel_client::{
 
 use fake::Cluster;
 
-/// Quick pauses, so that tests are.
+/// Quick pauses, so that tests are. Hashing many items stops this one thread for longer than a probe usually may take.
 fn options() -> ClientOptions {
     ClientOptions {
+        probe_timeout: Duration::from_secs(20),
         pause_first: Duration::from_millis(1),
         pause_max: Duration::from_millis(4),
         ..ClientOptions::default()

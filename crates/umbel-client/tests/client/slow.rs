@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
-use umbel_client::{Client, Connecting, Connector, proto};
+use umbel_client::{Client, ClientOptions, Connecting, Connector, NewFilter, proto};
 
 use super::fake::Cluster;
 use super::options;
@@ -66,13 +66,16 @@ impl AsyncWrite for SlowStream {
 }
 
 #[tokio::test]
-async fn copies_wait_longer_for_a_probe_than_calls() {
+async fn copies_and_changes_wait_longer_for_a_probe_than_questions() {
     let cluster = Cluster::start(1).await;
     let address = cluster.addresses[0].as_str();
-    let client = Client::connect_through(address, options(), Slow).unwrap();
+    let probe_timeout = ClientOptions::default().probe_timeout;
+    let options = ClientOptions { probe_timeout, ..options() };
+    let client = Client::connect_through(address, options, Slow).unwrap();
     // Sent once: if the connection were given up, the caller would hear of it.
     let header = proto::ImportHeader { name: "copy".into(), exported: None };
     let part = Some(proto::import_chunk::Part::Header(header));
     let copied = client.import(tokio_stream::iter([proto::ImportChunk { part }])).await.unwrap();
     assert_eq!(copied.name, "copy");
+    client.create("seen", &NewFilter::for_rate(100, 0.01)).await.unwrap();
 }
