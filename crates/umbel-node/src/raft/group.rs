@@ -332,10 +332,25 @@ impl Group {
     /// Returns when this node was confirmed as leader after the call began and has applied all that
     /// was committed before: what it reads then is linearizable.
     pub(crate) async fn confirm(&self) -> Result<(), ProposeError> {
+        if self.decides_alone() {
+            return Ok(());
+        }
         let (sender, receiver) = oneshot::channel();
         let stopped = || ProposeError::Stopped(format!("{} stopped", self.id));
         self.barrier.send(sender).await.map_err(|_| stopped())?;
         receiver.await.map_err(|_| stopped())?
+    }
+
+    /// Whether this node leads, is the only voter, and has applied an entry of its own term, and so all from before it: no other
+    /// node can lead then, and what is acknowledged is applied here. A voter that joins is in the log before it votes.
+    fn decides_alone(&self) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let applied_term = metrics.last_applied.map(|id| id.leader_id.term);
+        let voters = metrics.membership_config.membership().get_joint_config();
+        metrics.state.is_leader()
+            && applied_term == Some(metrics.current_term)
+            && matches!(&voters[..], [only] if only.len() == 1 && only.contains(&metrics.id))
     }
 
     /// All members that the group's log names, and where they listen.
