@@ -44,15 +44,15 @@ pub const EXPORT_ANSWER_BYTES: usize = 4 << 20;
 /// Payload of a frame of an export: small enough to be one entry of a log when it is imported.
 pub const EXPORT_FRAME_PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
-/// Exports that a node serves at once: each holds a copy of one filter's slice.
+/// Exports that a node serves at once: each holds one filter's slice, which is copied if it is written meanwhile.
 pub const EXPORTS_MAX: usize = 4;
 
-/// Snapshots that a node has copies for at once: each copies the slices of a filter in all shards that the node leads, which
-/// may be as much memory as the filter takes there.
+/// Snapshots that a node serves at once: each holds the slices of a filter in all shards that the node leads, and those that
+/// are written meanwhile are in memory twice.
 pub const SNAPSHOTS_MAX: usize = 1;
 
-/// How long a shard's writes wait for a snapshot at most, and so how long a node may take to copy its slices: a
-/// gigabyte in each second, at least. Less than clients wait for an insert.
+/// How long a shard's writes wait for a snapshot at most: until every shard has been asked twice. Less than clients wait for
+/// an insert.
 pub const SNAPSHOT_HOLD_MAX: Duration = Duration::from_secs(4);
 
 /// Tries of a snapshot: each that fails may have held writes back for so long.
