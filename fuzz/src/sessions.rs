@@ -62,7 +62,7 @@ pub fn recorded(choice: u8) -> Vec<u8> {
 }
 
 /// Carries messages until so many came, or none is left; tells of those to the first half.
-fn exchange(halves: &mut [Box<dyn Half>; 2], message_max: usize, mut told: impl FnMut(&[u8])) {
+fn exchange(halves: &mut [Box<dyn Half>; 2], message_max: usize, mut observed: impl FnMut(&[u8])) {
     let mut mail = VecDeque::new();
     for (at, half) in halves.iter_mut().enumerate() {
         mail.extend(half.start().into_iter().map(|bytes| (1 - at, bytes)));
@@ -70,7 +70,7 @@ fn exchange(halves: &mut [Box<dyn Half>; 2], message_max: usize, mut told: impl 
     for _ in 0..message_max {
         let Some((to, bytes)) = mail.pop_front() else { return };
         if to == 0 {
-            told(&bytes);
+            observed(&bytes);
         }
         mail.extend(halves[to].receive(bytes).into_iter().map(|bytes| (1 - to, bytes)));
     }

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_debug_binary_is_told_by_its_checks() {
+    fn a_debug_binary_is_recognized_by_its_checks() {
         assert!(has_debug_mark(b"\x7fELF..unsafe precondition(s) violated: x"));
         assert!(!has_debug_mark(b"\x7fELF"));
         assert!(check_release(Path::new("/nowhere/umbel")).is_err());

@@ -164,11 +164,11 @@ mod tests {
         let address = listener.local_addr().unwrap().to_string();
         let server = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let mut heard = vec![0; 42];
-            stream.read_exact(&mut heard).await.unwrap();
+            let mut reply = vec![0; 42];
+            stream.read_exact(&mut reply).await.unwrap();
             stream.write_all(b":1\r\n:").await.unwrap();
             stream.write_all(b"0\r\n-ERR full\r\n").await.unwrap();
-            heard
+            reply
         });
         let mut stream = RespStream::connect(&address).await.unwrap();
         for _ in 0..2 {

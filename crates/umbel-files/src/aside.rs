@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unfinished_outputs_are_told_by_their_names() {
+    fn unfinished_outputs_are_recognized_by_name() {
         let unfinished = [
             ".x.umbel-1.partial",
             ".a b.umbel-c.gz.umbel-4711.partial",

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_pipes_and_folders_are_told_from_files() {
+    fn devices_pipes_and_folders_are_distinguished_from_files() {
         let place = Place::new();
         let folder = place.of("root/any").unwrap();
         let pipe = place.path("root/pipe");

@@ -70,7 +70,7 @@ impl FileRoles {
     /// If it is. `role` says what the output is, mostly the option that names it.
     pub fn add_output(&mut self, role: &str, path: &Path) -> Result<(), UsageError> {
         if let Some(input) = self.input_at(path) {
-            let output = said(role, path);
+            let output = described(role, path);
             let text = if Path::new(input) == path {
                 format!(
                     "{output} is an input, too: an output never replaces what is read; name another file"
@@ -121,7 +121,7 @@ impl FileRoles {
         path: &Path,
         identities: Vec<Identity>,
     ) -> Result<(), UsageError> {
-        let output = said(role, path);
+        let output = described(role, path);
         for identity in identities {
             if let Some(other) = self.outputs.insert(identity, output.clone()) {
                 let text =
@@ -142,7 +142,7 @@ pub fn inode_of(metadata: &Metadata) -> Option<Inode> {
     has_content.then(|| (metadata.dev(), metadata.ino()))
 }
 
-fn said(role: &str, path: &Path) -> String {
+fn described(role: &str, path: &Path) -> String {
     if role.is_empty() { path.display().to_string() } else { format!("{role} {}", path.display()) }
 }
 

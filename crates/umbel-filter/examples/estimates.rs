@@ -76,14 +76,14 @@ fn show(kind: &str, count: u64, [one, other, or]: [u64; 3], (m, k): (u64, u32)) 
     let union = union_estimate(m, k, or).expect("not full");
     let common = intersection_estimate(m, k, one, other, or).expect("not full");
     let truth = count as f64;
-    let told = [(each, truth), (union, 1.5 * truth), (common, 0.5 * truth)];
+    let estimates = [(each, truth), (union, 1.5 * truth), (common, 0.5 * truth)];
     let off = |(estimate, truth): (Estimate, f64)| {
         (estimate.item_count - truth) / estimate.standard_error
     };
-    let [each, union, common] =
-        told.map(|told| format!("{:.0} ({:+.2} errors)", told.0.item_count, off(told)));
+    let [each, union, common] = estimates
+        .map(|estimates| format!("{:.0} ({:+.2} errors)", estimates.0.item_count, off(estimates)));
     println!("{kind:>8} {count:>11} {each:>24} {union:>24} {common:>24}");
-    told.into_iter().all(|told| off(told).abs() <= FAR)
+    estimates.into_iter().all(|estimates| off(estimates).abs() <= FAR)
 }
 
 /// Measures the end of the oldest slice of a window that is as full as planned.

@@ -43,27 +43,27 @@ fn distance(a: usize, b: usize) -> usize {
 }
 
 /// For each node and neighbour what the neighbour has told.
-fn told(own: &[Lattice]) -> Result<Vec<Vec<Lattice>>, Box<dyn Error>> {
+fn advertised(own: &[Lattice]) -> Result<Vec<Vec<Lattice>>, Box<dyn Error>> {
     let empty =
         Lattice::new(Join::Or, HashRange::WHOLE, own[0].block_shape().map().block_count(), 6)?;
-    let mut told = vec![vec![empty; 4]; NODE_COUNT];
+    let mut advertised = vec![vec![empty; 4]; NODE_COUNT];
     for _ in 0..HOPS_MAX {
         let mut known = own.to_vec();
-        for (known, told) in known.iter_mut().zip(&told) {
-            told.iter().try_for_each(|told| known.merge(told).map(drop))?;
+        for (known, advertised) in known.iter_mut().zip(&advertised) {
+            advertised.iter().try_for_each(|advertised| known.merge(advertised).map(drop))?;
         }
-        for (node, told) in told.iter_mut().enumerate() {
-            for (told, neighbour) in told.iter_mut().zip(neighbours(node)) {
-                *told = known[neighbour].attenuated()?;
+        for (node, advertised) in advertised.iter_mut().enumerate() {
+            for (advertised, neighbour) in advertised.iter_mut().zip(neighbours(node)) {
+                *advertised = known[neighbour].attenuated()?;
             }
         }
     }
-    Ok(told)
+    Ok(advertised)
 }
 
 /// Hops to an object by flags; None if a node on the way sees none, or they mislead.
 fn search(
-    told: &[Vec<Lattice>],
+    advertised: &[Vec<Lattice>],
     own: &[Lattice],
     from: usize,
     home: usize,
@@ -72,9 +72,10 @@ fn search(
     let (mut at, mut hops) = (from, 0);
     while at != home {
         // The flag of the fewest hops, behind the first neighbour that has it.
-        let nearest = told[at].iter().zip(neighbours(at));
-        let nearest = nearest.filter(|(told, _)| told.value(item) > 0);
-        let (_, next) = nearest.min_by_key(|(told, _)| told.value(item).trailing_zeros())?;
+        let nearest = advertised[at].iter().zip(neighbours(at));
+        let nearest = nearest.filter(|(advertised, _)| advertised.value(item) > 0);
+        let (_, next) =
+            nearest.min_by_key(|(advertised, _)| advertised.value(item).trailing_zeros())?;
         (at, hops) = (next, hops + 1);
         if hops > HOPS_MAX || (own[at].value(item) > 0 && at != home) {
             return None;
@@ -93,12 +94,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             Ok(own)
         })
         .collect::<Result<Vec<_>, Box<dyn Error>>>()?;
-    let told = told(&own)?;
+    let advertised = advertised(&own)?;
     let (mut counts, mut misled, mut wrong_home) = ([[0usize; 2]; HOPS_MAX + 1], 0, 0);
     for from in (0..NODE_COUNT).step_by(7) {
         for home in 0..NODE_COUNT {
             let (item, distance) = (hash(home, from % OBJECT_COUNT), distance(from, home));
-            let found = search(&told, &own, from, home, item);
+            let found = search(&advertised, &own, from, home, item);
             match distance {
                 0 => {}
                 1..=HOPS_MAX => {

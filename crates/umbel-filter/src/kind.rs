@@ -214,8 +214,8 @@ mod tests {
         for name in ["", "ribbon", "single_shot", " blocked"] {
             assert_eq!(name.parse::<Kind>(), Err(UnknownKind { name: name.to_owned() }));
         }
-        let said = "ä".repeat(1 << 20).parse::<Kind>().unwrap_err().to_string();
-        assert!(said.contains("ä` is no kind") && said.contains("blocked, classic"), "{said}");
-        assert!(said.len() < 300);
+        let text = "ä".repeat(1 << 20).parse::<Kind>().unwrap_err().to_string();
+        assert!(text.contains("ä` is no kind") && text.contains("blocked, classic"), "{text}");
+        assert!(text.len() < 300);
     }
 }

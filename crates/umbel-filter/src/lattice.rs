@@ -255,9 +255,9 @@ impl Lattice {
     /// If values are no flags.
     pub fn attenuated(&self) -> Result<Self, JoinError> {
         self.check_join(Join::Or)?;
-        let mut told = self.clone();
-        told.words_mut().iter_mut().for_each(|word| *word = *word << 1 & SHIFTED);
-        Ok(told)
+        let mut attenuated = self.clone();
+        attenuated.words_mut().iter_mut().for_each(|word| *word = *word << 1 & SHIFTED);
+        Ok(attenuated)
     }
 
     /// The probability that an item that was not raised has this value or a higher one now, by the cells; of flags, that

@@ -253,7 +253,7 @@ impl RedisBloom {
         Ok(loaded)
     }
 
-    fn settle(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
+    fn insert_hash(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
         if self.contains(hash) {
             return Ok(Insertion::Present);
         }
@@ -312,7 +312,7 @@ impl Contains for RedisBloom {
 /// was changed, and the filter goes on answering.
 impl Insert for RedisBloom {
     fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
-        self.settle(hash)
+        self.insert_hash(hash)
     }
 
     fn insert_batch(
@@ -322,7 +322,7 @@ impl Insert for RedisBloom {
     ) -> Result<(), InsertError> {
         outcomes.clear();
         hashes.iter().try_for_each(|&hash| {
-            outcomes.push(self.settle(hash)?);
+            outcomes.push(self.insert_hash(hash)?);
             Ok(())
         })
     }

@@ -387,7 +387,11 @@ impl Scalable {
     }
 
     /// Inserts an item of the range that no level before this one has.
-    fn settle(&mut self, hash: ItemHash, first_level: usize) -> Result<Insertion, InsertError> {
+    fn insert_above(
+        &mut self,
+        hash: ItemHash,
+        first_level: usize,
+    ) -> Result<Insertion, InsertError> {
         if self.levels[first_level..].iter().rev().any(|level| level.filter.contains(hash)) {
             return Ok(Insertion::Present);
         }
@@ -462,7 +466,7 @@ impl Contains for Scalable {
 impl Insert for Scalable {
     fn insert(&mut self, hash: ItemHash) -> Result<Insertion, InsertError> {
         check_in_range(self.shape.range(), hash)?;
-        self.settle(hash, 0)
+        self.insert_above(hash, 0)
     }
 
     fn insert_batch(
@@ -481,7 +485,7 @@ impl Insert for Scalable {
                 outcomes.push(if is_present {
                     Insertion::Present
                 } else {
-                    self.settle(hash, first_level)?
+                    self.insert_above(hash, first_level)?
                 });
             }
         }

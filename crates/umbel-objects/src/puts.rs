@@ -134,7 +134,7 @@ impl ObjectStore {
             ..ask("POST", address, &query, &headers, &hash)
         };
         let outcome = patiently(None, || finished(&text_of(self.send(&ask, body.as_bytes())?)?));
-        self.settled(address, mark, outcome)
+        self.resolved(address, mark, outcome)
     }
 
     /// Stores a small object at once.
@@ -151,11 +151,11 @@ impl ObjectStore {
         let ask =
             Ask { times: times(bytes.len() as u64), ..ask("PUT", address, "", &headers, &hash) };
         let outcome = patiently(None, || self.send(&ask, bytes).map(drain));
-        self.settled(address, mark, outcome)
+        self.resolved(address, mark, outcome)
     }
 
     /// What became of a request that makes an object: whatever its last answer was, an earlier try may have done it.
-    fn settled(
+    fn resolved(
         &self,
         address: &ObjectAddress,
         mark: &str,

@@ -167,10 +167,10 @@ mod tests {
             assert_eq!(input.length_or_special().unwrap(), expected);
             assert_eq!(input.offset(), bytes.len() as u64);
         }
-        let said = |bytes: &[u8]| Input::new(bytes).length().unwrap_err().to_string();
-        assert_eq!(said(&[0x82, 0]), "byte 0: byte 130 begins no length");
-        assert_eq!(said(&[0xc3]), "byte 0: byte 195 begins no length");
-        assert_eq!(said(&[0x40]), "byte 1: it ends early");
+        let text = |bytes: &[u8]| Input::new(bytes).length().unwrap_err().to_string();
+        assert_eq!(text(&[0x82, 0]), "byte 0: byte 130 begins no length");
+        assert_eq!(text(&[0xc3]), "byte 0: byte 195 begins no length");
+        assert_eq!(text(&[0x40]), "byte 1: it ends early");
     }
 
     /// The check value of the CRC catalogue, and of src/crc64.c of Redis; pieces change nothing.

@@ -178,9 +178,12 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_an_error() {
-        let said = |packed: &[u8]| unpacked(packed, 10, 3).unwrap_err().to_string();
-        assert_eq!(said(&[0x20, 0]), "byte 0: packed text: a copy of what is before the beginning");
-        assert_eq!(said(&[2, b'a']), "byte 1: packed text: it ends before its text");
-        assert_eq!(said(&[0, b'a']), "byte 2: packed text: it ends before its text");
+        let message = |packed: &[u8]| unpacked(packed, 10, 3).unwrap_err().to_string();
+        assert_eq!(
+            message(&[0x20, 0]),
+            "byte 0: packed text: a copy of what is before the beginning"
+        );
+        assert_eq!(message(&[2, b'a']), "byte 1: packed text: it ends before its text");
+        assert_eq!(message(&[0, b'a']), "byte 2: packed text: it ends before its text");
     }
 }

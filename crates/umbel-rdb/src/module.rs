@@ -180,7 +180,7 @@ mod tests {
         let mut input = Input::new(&bytes[..]);
         skip_parts(&mut input).unwrap();
         assert_eq!(input.offset(), bytes.len() as u64);
-        let said = |bytes: &[u8]| skip_parts(&mut Input::new(bytes)).unwrap_err().to_string();
-        assert_eq!(said(&[2, 0, 6]), "byte 2: the value of a module has part 6, expected 0");
+        let text = |bytes: &[u8]| skip_parts(&mut Input::new(bytes)).unwrap_err().to_string();
+        assert_eq!(text(&[2, 0, 6]), "byte 2: the value of a module has part 6, expected 0");
     }
 }

@@ -174,13 +174,19 @@ fn listpacks_are_read_in_all_their_forms() {
     for type_byte in [16, 17] {
         assert_eq!(items_of(type_byte, &pairs).unwrap(), ["a", "b"]);
     }
-    let said = |bytes: &[u8]| items_of(16, bytes).unwrap_err().to_string();
-    assert!(said(&listpack(1, b"\x81b\x02")).ends_with("an item without a value"));
-    assert!(said(&listpack(2, b"\x81b\x02")).ends_with("listpack: not as many values as it says"));
-    assert!(said(&listpack(1, b"\xf5\x02")).ends_with("listpack: a value of no known form"));
-    assert!(said(&listpack(1, b"\x8fb\x02")).ends_with("listpack: a value that is longer than it"));
-    assert!(said(&string(b"\x09\0\0\0\0\0\xff")).ends_with("listpack: not as long as it says"));
-    assert!(said(&string(b"\x08\0\0\0\0\0\xff\xff")).ends_with("listpack: bytes behind its end"));
+    let message = |bytes: &[u8]| items_of(16, bytes).unwrap_err().to_string();
+    assert!(message(&listpack(1, b"\x81b\x02")).ends_with("an item without a value"));
+    assert!(
+        message(&listpack(2, b"\x81b\x02")).ends_with("listpack: not as many values as it says")
+    );
+    assert!(message(&listpack(1, b"\xf5\x02")).ends_with("listpack: a value of no known form"));
+    assert!(
+        message(&listpack(1, b"\x8fb\x02")).ends_with("listpack: a value that is longer than it")
+    );
+    assert!(message(&string(b"\x09\0\0\0\0\0\xff")).ends_with("listpack: not as long as it says"));
+    assert!(
+        message(&string(b"\x08\0\0\0\0\0\xff\xff")).ends_with("listpack: bytes behind its end")
+    );
 }
 
 #[test]
@@ -255,28 +261,28 @@ fn streams_and_modules_are_passed_over() {
 
 #[test]
 fn damage_is_told_with_its_place() {
-    let said = |file: &[u8]| keys(file).unwrap_err().to_string();
+    let message = |file: &[u8]| keys(file).unwrap_err().to_string();
     let magic =
         "byte 0: not a Redis database file, which begins with REDIS and a version of four digits";
     for other in [&b""[..], b"RED", b"UMBLEXP1\0", b"REDIS00x9\xff", b"VALKEY080\xff"] {
-        assert_eq!(said(other), magic);
+        assert_eq!(message(other), magic);
     }
-    assert_eq!(said(b"REDIS0013\xff"), "byte 0: version 13, expected 1 to 12");
+    assert_eq!(message(b"REDIS0013\xff"), "byte 0: version 13, expected 1 to 12");
     assert_eq!(
-        said(b"REDIS0012\x1b\x01k\x00"),
+        message(b"REDIS0012\x1b\x01k\x00"),
         "byte 9: 27 is no type of a value and no opcode that is known"
     );
     assert_eq!(
-        said(b"REDIS0012\x06\x01k\x00"),
+        message(b"REDIS0012\x06\x01k\x00"),
         "byte 9: 6 is no type of a value and no opcode that is known"
     );
-    assert_eq!(said(b"REDIS0012\x00\x01k\x05ab"), "byte 15: it ends early");
+    assert_eq!(message(b"REDIS0012\x00\x01k\x05ab"), "byte 15: it ends early");
     // Files of Redis 2.4 and older have no checksum.
     assert!(keys(b"REDIS0004\x00\x01k\x01v\xff").unwrap().len() == 1);
     let mut damaged = WITH_IDLE_TIMES.to_vec();
     let at = damaged.len() - 12;
     damaged[at] ^= 1;
-    assert!(said(&damaged).ends_with(": it is damaged"), "{}", said(&damaged));
+    assert!(message(&damaged).ends_with(": it is damaged"), "{}", message(&damaged));
     // Once there was an error, nothing more is read.
     let mut reader = RdbReader::new(&b"REDIS0012\x1b\xff"[..]).unwrap();
     reader.next_key().unwrap_err();

@@ -208,16 +208,16 @@ mod tests {
 
     #[test]
     fn lengths_that_lie_hold_no_memory_and_end_in_an_error() {
-        let said = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
+        let message = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
         assert_eq!(
-            said(b"\x81\xff\xff\xff\xff\xff\xff\xff\xffabc"),
+            message(b"\x81\xff\xff\xff\xff\xff\xff\xff\xffabc"),
             "byte 9: a string of 18446744073709551615 bytes, where 16777216 are the most"
         );
-        assert_eq!(said(b"\x80\x00\xff\xff\xffabc"), "byte 8: it ends early");
-        assert_eq!(said(b"\xc4"), "byte 0: byte 196 begins no length");
+        assert_eq!(message(b"\x80\x00\xff\xff\xffabc"), "byte 8: it ends early");
+        assert_eq!(message(b"\xc4"), "byte 0: byte 196 begins no length");
         // More than its text: packed bytes are left.
         assert_eq!(
-            said(b"\xc3\x04\x01\x00a\x00b"),
+            message(b"\xc3\x04\x01\x00a\x00b"),
             "byte 5: packed text: it goes on behind its text"
         );
     }

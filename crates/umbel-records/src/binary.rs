@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_told() {
+    fn binary_content_is_detected() {
         let utf16 = |text: &str, big: bool| -> Vec<u8> {
             let bytes = |unit: u16| if big { unit.to_be_bytes() } else { unit.to_le_bytes() };
             text.encode_utf16().flat_map(bytes).collect()

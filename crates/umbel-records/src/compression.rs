@@ -96,7 +96,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn heads_are_told_apart() {
+    fn heads_are_distinguished() {
         assert_eq!(Compression::detect(&[0x1f, 0x8b, 0x08]), Compression::Gzip);
         assert_eq!(Compression::detect(&[0x1f, 0x8b]), Compression::Plain);
         assert_eq!(Compression::detect(&[0x1f, 0x8b, 0x00, 0]), Compression::Plain);

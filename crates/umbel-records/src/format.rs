@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_apart() {
+    fn names_are_distinguished() {
         let of = |name: &str| Format::from_name(Path::new(name));
         for name in
             ["a.jsonl", "a.ndjson", "d/a.jsonlines", "A.JSONL.GZ", "a.b.jsonl.zstd", "x.jsonl.xz"]

@@ -334,14 +334,14 @@ pub(crate) fn unknown_command(
     name: &[u8],
     arguments: impl Iterator<Item = impl AsRef<[u8]>>,
 ) -> Refusal {
-    let mut said = String::new();
+    let mut message = String::new();
     for argument in arguments {
-        let Some(room @ 1..) = SHOWN_BYTES_MAX.checked_sub(said.len()) else { break };
+        let Some(room @ 1..) = SHOWN_BYTES_MAX.checked_sub(message.len()) else { break };
         let argument = argument.as_ref();
         let cut = argument.get(..room).unwrap_or(argument);
-        said.push('\'');
-        said.push_str(&String::from_utf8_lossy(cut));
-        said.push_str("' ");
+        message.push('\'');
+        message.push_str(&String::from_utf8_lossy(cut));
+        message.push_str("' ");
     }
-    Refusal::UnknownCommand { name: shown(name), arguments: said }
+    Refusal::UnknownCommand { name: shown(name), arguments: message }
 }

@@ -66,7 +66,7 @@ impl Estimator {
     #[inline]
     pub fn add(&mut self, hi: u64) {
         if self.pending_count == (1 << PLANE_COUNT) - 1 {
-            self.settle();
+            self.flush_planes();
         }
         // 64 binary counters at once: a carry goes up the planes.
         let mut carry = hi;
@@ -94,10 +94,10 @@ impl Estimator {
 
     /// Adds the items of another estimator: of both sets together, if they have none in common.
     pub fn merge(&mut self, other: &Self) {
-        self.one_counts = self.settled_counts();
+        self.one_counts = self.total_counts();
         self.planes = [0; PLANE_COUNT];
         self.pending_count = 0;
-        for (ours, theirs) in self.one_counts.iter_mut().zip(other.settled_counts()) {
+        for (ours, theirs) in self.one_counts.iter_mut().zip(other.total_counts()) {
             *ours = ours.saturating_add(theirs);
         }
         self.item_count = self.item_count.saturating_add(other.item_count);
@@ -105,10 +105,10 @@ impl Estimator {
 
     /// Removes the items of another estimator, all of which were added.
     pub fn subtract(&mut self, other: &Self) {
-        self.one_counts = self.settled_counts();
+        self.one_counts = self.total_counts();
         self.planes = [0; PLANE_COUNT];
         self.pending_count = 0;
-        for (ours, theirs) in self.one_counts.iter_mut().zip(other.settled_counts()) {
+        for (ours, theirs) in self.one_counts.iter_mut().zip(other.total_counts()) {
             *ours = ours.saturating_sub(theirs);
         }
         self.item_count = self.item_count.saturating_sub(other.item_count);
@@ -123,7 +123,7 @@ impl Estimator {
     /// The counters, −n to n, all of n's parity.
     #[must_use]
     pub fn counters(&self) -> [i64; COUNTER_COUNT] {
-        self.settled_counts().map(|ones| ones.saturating_mul(2).saturating_sub(self.item_count))
+        self.total_counts().map(|ones| ones.saturating_mul(2).saturating_sub(self.item_count))
     }
 
     /// The estimated size of the symmetric difference, d̂, at least 0; no more is known of a small
@@ -190,7 +190,7 @@ impl Estimator {
     }
 
     /// Counts of ones, with those in the planes.
-    fn settled_counts(&self) -> [i64; COUNTER_COUNT] {
+    fn total_counts(&self) -> [i64; COUNTER_COUNT] {
         let mut counts = self.one_counts;
         for (bit, count) in counts.iter_mut().enumerate() {
             let digit = |(place, plane): (usize, &u64)| (plane >> bit & 1).cast_signed() << place;
@@ -200,8 +200,8 @@ impl Estimator {
     }
 
     /// Empties the planes into the counts.
-    fn settle(&mut self) {
-        self.one_counts = self.settled_counts();
+    fn flush_planes(&mut self) {
+        self.one_counts = self.total_counts();
         self.planes = [0; PLANE_COUNT];
         self.pending_count = 0;
     }
@@ -215,7 +215,7 @@ impl Default for Estimator {
 
 impl PartialEq for Estimator {
     fn eq(&self, other: &Self) -> bool {
-        self.item_count == other.item_count && self.settled_counts() == other.settled_counts()
+        self.item_count == other.item_count && self.total_counts() == other.total_counts()
     }
 }
 

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_speaks_no_tls_is_told_apart() {
+    async fn a_server_without_tls_is_recognized() {
         let (folder, _) = server();
         let client = ForeignTls::open(Some(&folder.path().join("ca.pem"))).unwrap();
         let (here, mut there) = duplex(4096);

@@ -107,7 +107,7 @@ async fn a_key_that_is_shown_without_having_it_is_refused() {
 }
 
 #[tokio::test]
-async fn who_speaks_no_tls_or_hangs_up_is_told_apart() {
+async fn a_peer_without_tls_or_one_that_hangs_up_is_recognized() {
     let plain = accept(async |mut stream| {
         stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     });

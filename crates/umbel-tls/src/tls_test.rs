@@ -143,7 +143,7 @@ async fn a_nodes_certificate_of_yesterday_is_not_shown() {
 }
 
 #[tokio::test]
-async fn who_speaks_no_tls_is_told_apart() {
+async fn a_peer_without_tls_is_recognized() {
     let files = Files::new();
     let client = files.client(None);
     for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b""] {

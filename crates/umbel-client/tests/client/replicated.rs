@@ -100,7 +100,7 @@ async fn partitioned_filters_have_their_own_levels() {
 }
 
 #[tokio::test]
-async fn a_second_try_hears_present() {
+async fn a_second_attempt_gets_present() {
     let (cluster, near) = start(ClientOptions { attempt_count_max: 2, ..options() }).await;
     let unknown = || {
         let detail = detail(ErrorCode::OutcomeUnknown, Applied::Unknown);

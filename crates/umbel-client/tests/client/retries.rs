@@ -28,7 +28,7 @@ fn no_quorum() -> Fault {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_heard_again() {
+async fn a_lost_answer_is_sent_again() {
     let (cluster, _, seen) = start(2, options()).await;
     cluster.fail([no_quorum(), unknown(), unknown()]);
     let inserted = seen.insert(["a", "b"]).await.unwrap();

@@ -55,7 +55,7 @@ async fn a_lone_item_goes_at_once_and_what_cannot_travel_spoils_nobody_elses() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_to_all_of_its_batch_and_to_nobody_behind_it() {
+async fn a_failure_is_returned_to_all_of_its_batch_and_to_nobody_behind_it() {
     let cluster = Cluster::start(1).await;
     let seen = handle(&cluster).await.filter("seen");
     assert!(seen.insert_one("first").await.unwrap(), "what the filter is like is known");

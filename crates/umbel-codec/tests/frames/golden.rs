@@ -169,8 +169,12 @@ fn golden_levels_of_former_shapes_are_read() {
     {
         let frame = fs::read(file(name)).unwrap();
         let view = view(&frame);
-        let told = view.level().unwrap();
-        assert_eq!((told.level, told.first_capacity), (level, first_capacity), "{name}");
+        let level_head = view.level().unwrap();
+        assert_eq!(
+            (level_head.level, level_head.first_capacity),
+            (level, first_capacity),
+            "{name}"
+        );
         assert_eq!(view.encode(MEMORY).as_ref(), Ok(&frame), "{name}");
         let AnyFilter::Blocked(part) = view.to_filter(KEY, MEMORY).unwrap() else { panic!() };
         let mut expected = Blocked::with_shape(part.block_shape()).unwrap();

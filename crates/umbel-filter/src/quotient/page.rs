@@ -122,7 +122,7 @@ impl Layout {
             return Taken::Copy;
         }
         let quotient = place.quotient;
-        let last = self.settled_slot(words, slot);
+        let last = self.clear_slot(words, slot);
         let ends_run = self.runends(words, slot / 64) >> (slot % 64) & 1 == 1;
         if ends_run {
             let is_first = self.run(words, quotient, select).is_none_or(|run| run.first == slot);
@@ -219,8 +219,8 @@ impl Layout {
 
     /// The first slot from this one on behind which nothing lies of quotients up to it; the page's last if
     /// there is none.
-    fn settled_slot(self, words: &[u64], slot: usize) -> usize {
-        self.walk(words, slot, |seen| seen.settled).unwrap_or(self.slot_count() - 1)
+    fn clear_slot(self, words: &[u64], slot: usize) -> usize {
+        self.walk(words, slot, |seen| seen.clear).unwrap_or(self.slot_count() - 1)
     }
 
     /// The first slot from this one on that is marked among its eight.

@@ -30,7 +30,7 @@ const PREFIXES: [u64; 256] = {
 #[derive(Clone, Copy)]
 pub(super) struct Eight {
     /// The highest bit of each byte whose B is 0.
-    pub(super) settled: u64,
+    pub(super) clear: u64,
     /// The highest bit of each byte whose slot is free.
     pub(super) free: u64,
     /// B of the last of them.
@@ -46,13 +46,13 @@ pub(super) const fn eight(occupieds: u64, runends: u64, balance: u64) -> Eight {
     let after = balance.wrapping_add(begun >> 56).wrapping_sub(ended >> 56);
     // It falls by one a slot at most.
     if balance > 8 {
-        return Eight { settled: 0, free: 0, balance: after };
+        return Eight { clear: 0, free: 0, balance: after };
     }
     let lanes = (balance * ONES).wrapping_add(begun).wrapping_sub(ended);
-    let settled = !(((lanes & !HIGHS) + !HIGHS) | lanes) & HIGHS;
+    let clear = !(((lanes & !HIGHS) + !HIGHS) | lanes) & HIGHS;
     let spread = (runends as u64).wrapping_mul(ONES) & 0x8040_2010_0804_0201;
     let ends = (spread + !HIGHS) & HIGHS;
-    Eight { settled, free: settled & !ends, balance: after }
+    Eight { clear, free: clear & !ends, balance: after }
 }
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
         /// The slow twin: slot by slot.
         #[test]
         fn eight_slots_are_slots_one_by_one(occupieds in 0..=255_u64, runends in 0..=255_u64, start in 0..300_u64) {
-            let (mut balance, mut settled, mut free) = (start, 0, 0);
+            let (mut balance, mut clear, mut free) = (start, 0, 0);
             for bit in 0..8 {
                 balance += occupieds >> bit & 1;
                 let ends = runends >> bit & 1;
@@ -73,12 +73,12 @@ mod tests {
                 prop_assume!(balance >= ends);
                 balance -= ends;
                 if balance == 0 {
-                    settled |= 0x80 << (8 * bit);
+                    clear |= 0x80 << (8 * bit);
                     free |= (1 - ends) << (8 * bit + 7);
                 }
             }
             let seen = eight(occupieds, runends, start);
-            prop_assert_eq!((seen.settled, seen.free, seen.balance), (settled, free, balance));
+            prop_assert_eq!((seen.clear, seen.free, seen.balance), (clear, free, balance));
         }
     }
 }

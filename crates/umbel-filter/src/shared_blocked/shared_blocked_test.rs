@@ -127,7 +127,7 @@ fn threads_make_the_filter_of_one_thread() {
 }
 
 #[test]
-fn one_thread_hears_what_the_plain_filter_says() {
+fn one_thread_gets_the_answers_of_the_plain_filter() {
     let hashes = hashes(3_000);
     let shared = SharedBlocked::for_rate(HashRange::WHOLE, 1_000, 0.01).unwrap();
     let mut plain = Blocked::with_shape(shared.block_shape()).unwrap();

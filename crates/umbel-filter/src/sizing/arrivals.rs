@@ -118,7 +118,7 @@ mod tests {
 
     /// Within 5 % from a minute to a day, though batches come at random times, twenty a second on average.
     #[test]
-    fn a_steady_load_is_told_from_the_first_minute_on() {
+    fn a_steady_load_is_estimated_from_the_first_minute_on() {
         let (mut state, mut arrivals, mut at_ms) = (5, ArrivalRate::new(0), 0);
         let checked_ms = [60_000, 300_000, 3_600_000, 20_000_000, 86_400_000];
         for now_ms in checked_ms {

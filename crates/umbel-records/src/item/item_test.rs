@@ -110,7 +110,7 @@ fn numbers_are_equal_by_value() {
 }
 
 #[test]
-fn faults_are_told_with_their_place() {
+fn faults_are_reported_with_their_place() {
     for (record, cause, message) in [
         (&b"\n"[..], "invalid_json", "at byte 1 of the record: expected a value, found the end"),
         (b"", "invalid_json", "at byte 0 of the record: expected a value, found the end"),

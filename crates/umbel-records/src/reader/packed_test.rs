@@ -218,10 +218,10 @@ fn a_file_cut_anywhere_gives_its_whole_records_and_an_error() {
             assert!(content.starts_with(&seen), "cut at {cut}");
             assert!(whole_records(&seen) == seen);
             match error {
-                Some(ReadError::Truncated { content_offset, compression: told }) => {
+                Some(ReadError::Truncated { content_offset, compression: reported }) => {
                     let decoded = usize::try_from(content_offset).unwrap();
                     assert_eq!(seen, whole_records(&content[..decoded]), "cut at {cut}");
-                    assert_eq!(told, compression);
+                    assert_eq!(reported, compression);
                 }
                 other => panic!("cut at {cut}: {other:?}"),
             }
@@ -325,7 +325,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_of_several_members_is_told_unless_between_them(
+    fn a_cut_is_detected_unless_between_members(
         pieces in vec(content(), 1..4),
         cut in any::<prop::sample::Index>(),
         packing in 0..PACKED.len()

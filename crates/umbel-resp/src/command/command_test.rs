@@ -42,10 +42,10 @@ fn what_is_kept_compared_or_answered_many_times_has_its_limit() {
         let names = std::iter::repeat_n(name, count);
         head.split(' ').map(ToOwned::to_owned).chain(names).collect()
     };
-    let said = |request: &Request| parsed(request).map(drop);
+    let message = |request: &Request| parsed(request).map(drop);
     let many = |head: &str, most: usize, what: &'static str| {
-        assert_eq!(said(&request(head, "client".to_owned(), most)), Ok(()), "{head}");
-        let refused = said(&request(head, "client".to_owned(), most + 1));
+        assert_eq!(message(&request(head, "client".to_owned(), most)), Ok(()), "{head}");
+        let refused = message(&request(head, "client".to_owned(), most + 1));
         assert_eq!(refused, Err(Refusal::TooMany { what, most }), "{head}");
     };
     for head in ["COMMAND INFO", "COMMAND DOCS", "CONFIG GET", "INFO"] {
@@ -55,8 +55,8 @@ fn what_is_kept_compared_or_answered_many_times_has_its_limit() {
         many(head, KEYS_MAX, "keys");
     }
     let long = |head: &str, most: usize, refusal: Refusal| {
-        assert_eq!(said(&request(head, "a".repeat(most), 1)), Ok(()), "{head}");
-        assert_eq!(said(&request(head, "a".repeat(most + 1), 1)), Err(refusal), "{head}");
+        assert_eq!(message(&request(head, "a".repeat(most), 1)), Ok(()), "{head}");
+        assert_eq!(message(&request(head, "a".repeat(most + 1), 1)), Err(refusal), "{head}");
     };
     let pattern = Refusal::TooMany { what: "bytes of a pattern", most: PATTERN_BYTES_MAX };
     for head in ["KEYS", "SCAN 0 MATCH", "CONFIG GET", "COMMAND LIST FILTERBY PATTERN"] {

@@ -143,7 +143,7 @@ fn mismatches_and_wrong_bytes_are_refused() {
 /// The slow twin of Berlekamp-Massey and of the trace algorithm: all sets of up to two symbols of
 /// GF(2^8), with three syndromes.
 #[test]
-fn small_sets_are_told_apart_exhaustively() {
+fn small_sets_are_distinguished_exhaustively() {
     let field = Field::new(8).unwrap();
     let mut seen = BTreeSet::new();
     for a in 0..256 {
