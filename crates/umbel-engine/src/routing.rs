@@ -53,7 +53,7 @@ pub struct BatchParts {
 
 /// The answers are none to the parts of the batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum JoinError {
+pub enum BatchJoinError {
     /// A part has no answer. Ask its shard again.
     #[error("no answer of {shard}")]
     Missing {
@@ -158,14 +158,14 @@ impl BatchParts {
     pub fn join(
         &self,
         mut answer_of: impl FnMut(ShardId) -> Option<Bitmap>,
-    ) -> Result<Bitmap, JoinError> {
+    ) -> Result<Bitmap, BatchJoinError> {
         let mut answers = Vec::with_capacity(self.parts.len());
         for &(shard, ref part) in &self.parts {
-            let answer = answer_of(shard).ok_or(JoinError::Missing { shard })?;
+            let answer = answer_of(shard).ok_or(BatchJoinError::Missing { shard })?;
             let expected = u32::try_from(part.len()).expect("not more items than the batch has");
             let got = answer.len();
             if got != expected || !answer.is_valid() {
-                return Err(JoinError::Length { shard, got, expected });
+                return Err(BatchJoinError::Length { shard, got, expected });
             }
             answers.push(answer);
         }

@@ -198,7 +198,7 @@ fn read_link<R: Read>(
 /// Why no payload was made of frames.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum PayloadError {
+pub enum BloomValueError {
     /// The frames are no filter of RedisBloom's.
     #[error(transparent)]
     Dump(#[from] DumpError),
@@ -245,7 +245,7 @@ impl PayloadOfFrames {
     ///
     /// # Errors
     /// If it is not the next one of such a filter, or the filter is too large.
-    pub fn push(&mut self, frame: &[u8]) -> Result<(), PayloadError> {
+    pub fn push(&mut self, frame: &[u8]) -> Result<(), BloomValueError> {
         self.writer.push(frame)?;
         self.write_head()?;
         while let Some((_, piece)) = self.writer.next_piece(PIECE_BYTES) {
@@ -265,18 +265,18 @@ impl PayloadOfFrames {
     ///
     /// # Errors
     /// If frames are missing.
-    pub fn finish(self) -> Result<Vec<u8>, PayloadError> {
+    pub fn finish(self) -> Result<Vec<u8>, BloomValueError> {
         match self.writer.is_complete() && self.left == 0 {
             true => Ok(self.payload.finish()),
-            false => Err(PayloadError::Missing),
+            false => Err(BloomValueError::Missing),
         }
     }
 
-    fn write_head(&mut self) -> Result<(), PayloadError> {
+    fn write_head(&mut self) -> Result<(), BloomValueError> {
         let Some(header) = self.writer.header().filter(|_| !self.has_head) else { return Ok(()) };
         let (byte_count, max) = (header.data_bytes(), self.byte_count_max);
         if byte_count > max {
-            return Err(PayloadError::TooLarge { byte_count, max });
+            return Err(BloomValueError::TooLarge { byte_count, max });
         }
         self.payload.unsigned(header.item_count());
         self.payload.unsigned(header.links().len() as u64);

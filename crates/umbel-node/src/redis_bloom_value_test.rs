@@ -110,8 +110,8 @@ fn a_value_is_the_filter_and_comes_back() {
                 frame_count += 1;
             }
             assert!(back == filter);
-            let Some(ValuePart::End { frame_count: said, .. }) = parts.last() else { panic!() };
-            assert_eq!(*said, frame_count);
+            let Some(ValuePart::End { frame_count: text, .. }) = parts.last() else { panic!() };
+            assert_eq!(*text, frame_count);
         }
         let mut payload = PayloadOfFrames::new(1 << 24);
         for frame in frames_of(&filter) {
@@ -129,20 +129,20 @@ fn a_filter_that_is_too_large_or_lacks_frames_is_no_payload() {
     assert_eq!(error.to_string(), "the filter has 280 bytes, and a payload 279 at most");
     let mut payload = PayloadOfFrames::new(280);
     payload.push(&small[0]).unwrap();
-    assert!(matches!(payload.finish(), Err(PayloadError::Missing)));
+    assert!(matches!(payload.finish(), Err(BloomValueError::Missing)));
 }
 
 #[test]
 fn values_that_are_no_such_filter_are_refused() {
     let filter = &filters()[0];
-    let said = |payload: Vec<u8>| read(&payload).unwrap_err().to_string();
-    assert_eq!(said(saved(filter, 5).finish()), "form 5 of MBbloom--, expected 2 to 4");
-    assert_eq!(said(saved(filter, 1).finish()), "form 1 of MBbloom--, expected 2 to 4");
+    let text = |payload: Vec<u8>| read(&payload).unwrap_err().to_string();
+    assert_eq!(text(saved(filter, 5).finish()), "form 5 of MBbloom--, expected 2 to 4");
+    assert_eq!(text(saved(filter, 1).finish()), "form 1 of MBbloom--, expected 2 to 4");
     let other = PayloadWriter::new(ModuleId::new(b"MBbloomCF", 4)).finish();
-    assert_eq!(said(other), "a value of type MBbloomCF, expected MBbloom--");
+    assert_eq!(text(other), "a value of type MBbloomCF, expected MBbloom--");
     let mut more = saved(filter, 4);
     more.unsigned(0);
-    assert!(said(more.finish()).ends_with("has part 2, expected 0"));
+    assert!(text(more.finish()).ends_with("has part 2, expected 0"));
     // Each number is another one.
     let with = |numbers: [u64; 8]| {
         let [items, links, options, growth, capacity, probes, bits, power] = numbers;

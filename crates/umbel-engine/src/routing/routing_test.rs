@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use umbel_filter::ItemHash;
 
-use super::{BatchParts, JoinError};
+use super::{BatchJoinError, BatchParts};
 use crate::ids::ShardId;
 use crate::placement::ShardRanges;
 use crate::shard::{Bitmap, HashList};
@@ -41,13 +41,13 @@ fn answers_are_checked() {
     let parts = BatchParts::cut(&hashes, equal(2));
     let (first, second) = (ShardId(0), ShardId(1));
     let missing = parts.join(|shard| (shard == first).then(|| Bitmap::zeros(2)));
-    assert_eq!(missing, Err(JoinError::Missing { shard: second }));
+    assert_eq!(missing, Err(BatchJoinError::Missing { shard: second }));
     let short = parts.join(|_| Some(Bitmap::zeros(1)));
-    assert_eq!(short, Err(JoinError::Length { shard: first, got: 1, expected: 2 }));
+    assert_eq!(short, Err(BatchJoinError::Length { shard: first, got: 1, expected: 2 }));
     let one = BatchParts::cut(&hashes, equal(1));
-    assert_eq!(one.join(|_| None), Err(JoinError::Missing { shard: first }));
+    assert_eq!(one.join(|_| None), Err(BatchJoinError::Missing { shard: first }));
     let long = one.join(|_| Some(Bitmap::zeros(4)));
-    assert_eq!(long, Err(JoinError::Length { shard: first, got: 4, expected: 3 }));
+    assert_eq!(long, Err(BatchJoinError::Length { shard: first, got: 4, expected: 3 }));
 }
 
 proptest! {

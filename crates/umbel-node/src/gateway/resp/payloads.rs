@@ -17,7 +17,7 @@ use super::expiry::moment;
 use super::session::{NoFilter, Session};
 use crate::coordinator::copies::{CopyEnd, CopyFrame, ExportPart, ExportWish, ImportPart};
 use crate::failure::CallFailure;
-use crate::redis_bloom_value::{PayloadError, PayloadOfFrames, Unwanted, ValuePart, read_value};
+use crate::redis_bloom_value::{BloomValueError, PayloadOfFrames, Unwanted, ValuePart, read_value};
 
 /// Bytes of the arrays of a filter that has a payload: 16 MiB, which `RESTORE` takes in one argument with what is beside
 /// them. A payload that is packed is bounded by what it unpacks to.
@@ -74,9 +74,9 @@ async fn dump(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     payload.finish().map(Reply::Bulk).map_err(no_payload)
 }
 
-fn no_payload(error: PayloadError) -> Refusal {
+fn no_payload(error: BloomValueError) -> Refusal {
     let text = match error {
-        PayloadError::TooLarge { .. } => format!("ERR {error}: BF.SCANDUMP copies it in pieces"),
+        BloomValueError::TooLarge { .. } => format!("ERR {error}: BF.SCANDUMP copies it in pieces"),
         error => format!("ERR {error}"),
     };
     Refusal::Other(text.into())
@@ -156,7 +156,7 @@ fn parts_of(payload: &[u8]) -> Result<(Bytes, Vec<ImportPart>), Refusal> {
     match (read, too_large) {
         (Ok(()), _) => Ok((head, parts)),
         (Err(_), Some(byte_count)) => {
-            let error = PayloadError::TooLarge { byte_count, max: PAYLOAD_BYTES_MAX };
+            let error = BloomValueError::TooLarge { byte_count, max: PAYLOAD_BYTES_MAX };
             Err(Refusal::Other(format!("ERR {error}: BF.LOADCHUNK takes it in pieces").into()))
         }
         (Err(_), None) => Err(Refusal::DumpFormat),
