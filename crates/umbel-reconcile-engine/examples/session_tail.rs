@@ -42,7 +42,7 @@ fn options(mode: &str, kind: Kind, number: u64) -> (Options, Options) {
     let mut initiator = Options::initiator(kind, direction, mix(2 * number));
     if let Role::Initiator(aim) = &mut initiator.role {
         aim.want_items = mode != "quiet";
-        aim.tell_responder = false;
+        aim.notify_responder = false;
         if mode == "time" {
             aim.optimize = Optimize::Time;
         }

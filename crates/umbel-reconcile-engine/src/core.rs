@@ -197,7 +197,7 @@ impl Core {
         let is_compare = matches!(self.aim.direction, Direction::Compare);
         if self.changes(to_initiator) || (is_compare && to_initiator && self.aim.want_items) {
             Flow::Contents
-        } else if to_initiator || (is_compare && self.aim.tell_responder) {
+        } else if to_initiator || (is_compare && self.aim.notify_responder) {
             // The initiator always hears what the difference is.
             Flow::Symbols
         } else {
@@ -344,7 +344,7 @@ impl Core {
             return Err(field("item count", self.there_count));
         };
         // A filter may have found all of it, so that the peer had nothing to ask for.
-        if self.knows_only_here || self.aim.tell_responder || only_here == 0 {
+        if self.knows_only_here || self.aim.notify_responder || only_here == 0 {
             let mut indexes: Vec<ItemIndex> =
                 self.only_here.iter().map(|entry| entry.index).collect();
             indexes.sort_unstable();
@@ -373,7 +373,7 @@ impl Core {
         let predicted = if self.predicted_bits > 0.0 { self.predicted_bits + items } else { 0.0 };
         out.push(Output::Finish(Ok(Outcome {
             direction: self.aim.direction,
-            tells_responder: self.aim.tell_responder,
+            notifies_responder: self.aim.notify_responder,
             here_count: self.here_count,
             there_count: self.there_count,
             only_here_count: only_here,

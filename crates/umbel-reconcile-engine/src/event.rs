@@ -41,7 +41,7 @@ pub enum Output {
     /// in memory.
     Pause,
     /// Items that only this side has; whole and verified. At most once, before `Finish`. A responder hears it only
-    /// where the initiator told it to ([`tell_responder`](super::Aim::tell_responder)) or the first frame sufficed; an
+    /// where the initiator told it to ([`notify_responder`](super::Aim::notify_responder)) or the first frame sufficed; an
     /// initiator always, unless symbols collided, items went over, and what was new to the other side cannot be told
     /// any more. The counts of the [`Outcome`] are right in any case.
     OnlyHere(Vec<ItemIndex>),

@@ -114,7 +114,7 @@ fn case(seed: u64, fault: &'static str) -> Case {
     let mut initiator = Options::initiator(kind, direction, dice.draw(u64::MAX));
     let Role::Initiator(aim) = &mut initiator.role else { panic!() };
     aim.optimize = dice.pick(&[Optimize::Bytes, Optimize::Time]);
-    (aim.want_items, aim.tell_responder) = (dice.draw(2) == 0, dice.draw(2) == 0);
+    (aim.want_items, aim.notify_responder) = (dice.draw(2) == 0, dice.draw(2) == 0);
     aim.expected_difference = dice.pick(&[None, None, Some(40)]);
     let responder = Options::responder(kind, dice.draw(u64::MAX));
     let bits = dice.pick(&[8, 12, 16, 32]);

@@ -297,8 +297,8 @@ impl Initiator {
         core.is_contradicted |= difference.here.iter().any(Entry::is_applied);
         // Where both sides take what they lack, all that is not in doubt is settled now, and only the doubtful again.
         // Elsewhere another attempt finds all of it again, so nothing is sent for this one.
-        let is_settled = difference.doubtful_count == 0 || self.merges(core);
-        if core.is_contradicted || !is_settled {
+        let is_certain = difference.doubtful_count == 0 || self.merges(core);
+        if core.is_contradicted || !is_certain {
             return self.retry(core, Failure::Contradicted, out);
         }
         self.state = State::Transferring;

@@ -42,8 +42,8 @@ pub(crate) enum RequestMode {
     Contents,
     /// Only the sum of their hashes.
     Sum,
-    /// Nothing: the other side has the items, and says which they are.
-    Tell,
+    /// No items, which the other side has: only which they are.
+    Hashes,
 }
 
 /// One thing that is said.
@@ -252,7 +252,7 @@ fn read_digest(reader: &mut Reader<'_>) -> Result<SetDigest, FrameError> {
 }
 
 const REQUEST_MODES: [RequestMode; 3] =
-    [RequestMode::Contents, RequestMode::Sum, RequestMode::Tell];
+    [RequestMode::Contents, RequestMode::Sum, RequestMode::Hashes];
 fn code_in<T: PartialEq>(all: &[T], value: &T) -> u8 {
     let at = all.iter().position(|known| known == value).expect("all values are listed");
     u8::try_from(at).expect("a handful of values")

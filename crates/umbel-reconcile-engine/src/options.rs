@@ -59,7 +59,7 @@ pub struct Aim {
     pub want_items: bool,
     /// Whether the responder shall be told the difference too: of a [`Direction::Compare`] session, so that it can show it;
     /// of a [`Direction::Push`] session, so that it can remove what only it has. Other directions tell it anyway, or never.
-    pub tell_responder: bool,
+    pub notify_responder: bool,
     /// The difference that a former session with this peer found, if any: above fifteen, the first frame carries an
     /// estimator in place of a sketch that could not be decoded.
     pub expected_difference: Option<u64>,
@@ -138,7 +138,7 @@ impl Options {
             direction,
             optimize: Optimize::Bytes,
             want_items: false,
-            tell_responder: false,
+            notify_responder: false,
             expected_difference: None,
         };
         Self::open(Role::Initiator(aim), kind, nonce)

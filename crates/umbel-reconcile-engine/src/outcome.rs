@@ -51,8 +51,8 @@ pub struct Outcome {
     /// What was done with the difference.
     pub direction: Direction,
     /// Whether the initiator wanted the responder to be told the difference: see
-    /// [`tell_responder`](super::Aim::tell_responder).
-    pub tells_responder: bool,
+    /// [`notify_responder`](super::Aim::notify_responder).
+    pub notifies_responder: bool,
     /// Items here before the session.
     pub here_count: u64,
     /// Items there before the session.

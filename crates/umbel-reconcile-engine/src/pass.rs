@@ -111,7 +111,7 @@ impl Pass {
         Self::new(key, Work::Coded { sums, estimator: Box::default() })
     }
 
-    /// A pass that computes nothing but the fingerprint of a set, under a secret that no peer hears of.
+    /// A pass that computes nothing but the fingerprint of a set, under a secret that no peer learns of.
     ///
     /// ```
     /// use umbel_reconcile_engine::{ItemIndex, ItemRef, Kind, Pass};

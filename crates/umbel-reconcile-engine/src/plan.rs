@@ -161,7 +161,7 @@ pub(crate) struct Situation {
     /// Whether items of the responder are wanted.
     pub(crate) wants_contents: bool,
     /// Whether a side hears the symbols of what a filter shows in place of the items.
-    pub(crate) tells_symbols: bool,
+    pub(crate) sends_symbols: bool,
     pub(crate) attempt: u8,
     /// Bits of a symbol that are fixed already, by a filter before.
     pub(crate) symbol_bits: Option<u8>,
@@ -363,14 +363,15 @@ impl Situation {
     fn pushed_bits(&self, f1: f64, f2: f64) -> f64 {
         let (a, b) = self.sides();
         let width = f64::from(self.symbol_bits(self.difference));
-        let told = match (self.kind, self.wants_contents) {
+        let list_cost = match (self.kind, self.wants_contents) {
             (Kind::Id64, _) | (_, false) => list_bits(b * (1.0 - f2), width),
             _ => 0.0,
         };
         if self.kind != Kind::Id64 {
-            return told;
+            return list_cost;
         }
-        told + list_bits(a * (1.0 - f1), width) + list_bits(a * f1, width) - list_bits(a, width)
+        list_cost + list_bits(a * (1.0 - f1), width) + list_bits(a * f1, width)
+            - list_bits(a, width)
     }
 
     /// The best rates of filters in front of a sketch whose bits per difference are taken to stay.
@@ -403,7 +404,7 @@ impl Situation {
         let mut best = best?;
         let [f1, f2] = best.plan.filter_quarters.map(rate_of);
         let left = self.residual((a * f1 + b * f2).max(1.0)).plan;
-        if !self.tells_symbols {
+        if !self.sends_symbols {
             (best.plan.symbol_bits, best.plan.request_bits) = (left.symbol_bits, left.request_bits);
         }
         best.plan.bucket_bits = left.bucket_bits;

@@ -87,8 +87,8 @@ fn a_second_attempt_keeps_what_the_first_one_knew() {
 
 /// Filters let go what they show, and its symbols travel: those must be as long as for a sketch of all of it.
 #[test]
-fn symbols_that_are_told_are_as_long_as_the_whole_difference_needs() {
-    let situation = |tells_symbols: bool| Situation {
+fn sent_symbols_are_as_long_as_the_whole_difference_needs() {
+    let situation = |sends_symbols: bool| Situation {
         kind: Kind::Hashed,
         optimize: Optimize::Bytes,
         initiator_count: 100_000,
@@ -96,8 +96,8 @@ fn symbols_that_are_told_are_as_long_as_the_whole_difference_needs() {
         difference: 100_000.0,
         deviation: ESTIMATE_DEVIATION,
         item_bits: 256.0,
-        wants_contents: !tells_symbols,
-        tells_symbols,
+        wants_contents: !sends_symbols,
+        sends_symbols,
         attempt: 1,
         symbol_bits: None,
         symbol_bits_min: SYMBOL_BITS_MIN,

@@ -19,7 +19,7 @@ const UNKNOWN_AIM: Aim = Aim {
     direction: Direction::Compare,
     optimize: Optimize::Bytes,
     want_items: false,
-    tell_responder: false,
+    notify_responder: false,
     expected_difference: None,
 };
 
@@ -246,13 +246,13 @@ impl Session {
     }
 
     fn fail(&mut self, error: SessionError, out: &mut Outbox<Output>) {
-        let is_told = matches!(
+        let is_known_to_peer = matches!(
             error,
             SessionError::Aborted { .. }
                 | SessionError::Disconnected { .. }
                 | SessionError::Refused(_)
         );
-        if !is_told {
+        if !is_known_to_peer {
             let text = error.to_string();
             self.core.send(&Message::Abort { text }, out);
         }

@@ -83,16 +83,16 @@ fn every_kind_direction_and_size_finds_the_difference() {
 }
 
 #[test]
-fn a_dry_run_brings_contents_and_tells_the_responder_where_it_is_asked_to() {
+fn a_dry_run_brings_contents_and_notifies_the_responder_on_request() {
     for kind in KINDS {
         for (only_ours, only_theirs) in [(3, 5), (40, 90)] {
-            for (want_items, tell_responder) in
+            for (want_items, notify_responder) in
                 [(false, false), (true, false), (false, true), (true, true)]
             {
                 let (ours, theirs) = sets(kind, false, 1000, only_ours, only_theirs);
                 let mut initiator = Options::initiator(kind, Direction::Compare, 5);
                 let Role::Initiator(aim) = &mut initiator.role else { panic!() };
-                (aim.want_items, aim.tell_responder) = (want_items, tell_responder);
+                (aim.want_items, aim.notify_responder) = (want_items, notify_responder);
                 let mut shuttle =
                     Shuttle::new(initiator, Options::responder(kind, 6), &ours, &theirs);
                 shuttle.run();
@@ -102,7 +102,7 @@ fn a_dry_run_brings_contents_and_tells_the_responder_where_it_is_asked_to() {
                 if want_items || kind == Kind::Id64 {
                     assert_eq!(shuttle.ours.items_there(), there);
                 }
-                if tell_responder {
+                if notify_responder {
                     assert_eq!(shuttle.theirs.only_there.len(), ours.difference(&theirs).count());
                     assert_eq!(shuttle.theirs.items_here().unwrap(), there);
                 }
@@ -121,17 +121,17 @@ fn a_responder_that_is_pushed_to_learns_what_only_it_has_where_it_is_to_remove_i
                 let (ours, theirs) = sets(kind, false, shared, only_ours, only_theirs);
                 let mut initiator = Options::initiator(kind, Direction::Push, 5);
                 let Role::Initiator(aim) = &mut initiator.role else { panic!() };
-                (aim.tell_responder, aim.optimize) = (true, optimize);
+                (aim.notify_responder, aim.optimize) = (true, optimize);
                 let mut shuttle =
                     Shuttle::new(initiator, Options::responder(kind, 6), &ours, &theirs);
                 shuttle.run();
                 shuttle.check(Direction::Push);
                 let outcome = shuttle.theirs.result.clone().unwrap().unwrap();
-                assert!(outcome.tells_responder);
+                assert!(outcome.notifies_responder);
                 let there: BTreeSet<Item> = theirs.difference(&ours).cloned().collect();
-                let told = shuttle.theirs.items_here();
+                let items_there = shuttle.theirs.items_here();
                 let case = (kind, optimize, shared, only_ours, only_theirs);
-                assert_eq!(told, Some(there), "{case:?}: {outcome:?}");
+                assert_eq!(items_there, Some(there), "{case:?}: {outcome:?}");
             }
         }
     }

@@ -66,7 +66,7 @@ fn what_differs_takes_one_scan_of_a_side() {
 }
 
 #[test]
-fn sketches_that_do_not_tell_it_lead_to_a_session_like_any_other() {
+fn undecodable_sketches_lead_to_a_plain_session() {
     let (ours, theirs) = sets(Kind::Hashed, true, 2000, 300, 200);
     // Too short, on both sides or one, or on one side only.
     for coded_counts in [(5, 5), (5, 2000), (2000, 5), (500, 500)] {

@@ -58,19 +58,19 @@ impl Core {
     /// What a request for symbols shall bring; none if nothing needs to be said.
     fn request_mode(&self) -> Option<RequestMode> {
         match (self.kind(), self.flow_here()) {
-            // The decoder has the ids. The other side hears of them where it wants to.
+            // The decoder has the ids. The other side learns of them where it wants to.
             (Kind::Id64, _) => {
                 let other_is_initiator = !self.is_initiator;
-                (other_is_initiator || self.tells_peer()).then_some(RequestMode::Tell)
+                (other_is_initiator || self.notifies_peer()).then_some(RequestMode::Hashes)
             }
             (_, Flow::Contents) => Some(RequestMode::Contents),
             _ => Some(RequestMode::Sum),
         }
     }
 
-    fn tells_peer(&self) -> bool {
+    fn notifies_peer(&self) -> bool {
         let shows = self.flow(false) == Flow::Symbols;
-        let removes = self.aim.tell_responder && self.aim.direction == Direction::Push;
+        let removes = self.aim.notify_responder && self.aim.direction == Direction::Push;
         self.is_initiator && (shows || removes)
     }
 
@@ -101,14 +101,14 @@ impl Core {
             self.queue.push_back(Job::Done);
             return Ok(());
         };
-        let is_exact = mode != RequestMode::Contents || self.tells_peer();
+        let is_exact = mode != RequestMode::Contents || self.notifies_peer();
         let bits = if is_exact { self.symbol_bits } else { request_bits.min(self.symbol_bits) };
         let shift = u32::from(self.symbol_bits - bits);
         let mut asked: Vec<u64> = there.iter().map(|symbol| symbol >> shift).collect();
         asked.dedup();
         self.queue.push_back(Job::Symbols(SymbolsJob::new(SymbolsUse::Request(mode), asked, bits)));
         match mode {
-            RequestMode::Tell => self.queue.push_back(Job::Done),
+            RequestMode::Hashes => self.queue.push_back(Job::Done),
             RequestMode::Contents => {
                 let extras_left = there.len() as u64 + EXTRA_ITEMS;
                 self.accept = Accept::Wanted { symbols: there, request_bits: bits, extras_left };
@@ -160,7 +160,7 @@ impl Core {
             return Err(limit("items of a request", entries.len() as u64, max));
         }
         match mode {
-            RequestMode::Tell => {}
+            RequestMode::Hashes => {}
             RequestMode::Sum => {
                 let sum = Message::Items(ItemsBody::Sum(sum_of(&entries)));
                 self.queue.push_back(Job::Message(sum));

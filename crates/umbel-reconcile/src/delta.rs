@@ -293,7 +293,7 @@ mod tests {
         Basis::of(file.path().to_owned(), bytes.len() as u64, salt).unwrap()
     }
 
-    fn told(new: &[u8], basis: &Basis, salt: u64) -> Vec<u8> {
+    fn encoded(new: &[u8], basis: &Basis, salt: u64) -> Vec<u8> {
         let mut out = Vec::new();
         write(&mut &*new, (basis.average, salt), &basis.hashes, &mut out).unwrap();
         let mut read = Vec::new();
@@ -311,12 +311,12 @@ mod tests {
         let basis = basis(&file, &old, 5);
         let mut new = old.clone();
         new.splice(50_000..50_010, b"something else".iter().copied());
-        assert!(told(&new, &basis, 5).len() < 4 * 512 * 2);
-        assert!(told(&old, &basis, 5).len() < 10);
-        assert!(told(&[&old[40_000..], &old[..40_000]].concat(), &basis, 5).len() < 4000);
+        assert!(encoded(&new, &basis, 5).len() < 4 * 512 * 2);
+        assert!(encoded(&old, &basis, 5).len() < 10);
+        assert!(encoded(&[&old[40_000..], &old[..40_000]].concat(), &basis, 5).len() < 4000);
         let other = noise(70_000, 2);
-        assert!(told(&other, &basis, 5).len() < 70_100);
-        assert!(told(&[], &basis, 5).is_empty());
+        assert!(encoded(&other, &basis, 5).len() < 70_100);
+        assert!(encoded(&[], &basis, 5).is_empty());
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
         let old = [noise(20_000, 3), vec![0; 20_000], noise(20_000, 4)].concat();
         let file = tempfile::NamedTempFile::new().unwrap();
         let basis = basis(&file, &old, 5);
-        assert!(told(&old, &basis, 5).len() < 20);
+        assert!(encoded(&old, &basis, 5).len() < 20);
     }
 
     #[test]

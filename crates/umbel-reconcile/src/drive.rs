@@ -192,8 +192,8 @@ impl<'s> Drive<'s> {
     fn begin(&mut self, options: Options, initiative: Initiative) -> Result<Ended> {
         let mut ended = self.run(options)?;
         self.prepare(&mut ended, initiative, true)?;
-        let heard = self.hear_applied();
-        heard.with_context(|| {
+        let received = self.receive_applied();
+        received.with_context(|| {
             format!("{}: it could not change its set; this side's is unchanged", self.link.peer)
         })?;
         self.check_again()?;
@@ -382,7 +382,7 @@ impl<'s> Drive<'s> {
 
     /// Whether the side that answers removes what only it has.
     fn deletes(&self, ended: &Ended, initiative: Initiative) -> Result<bool> {
-        let wanted = ended.outcome.tells_responder;
+        let wanted = ended.outcome.notifies_responder;
         if wanted && !initiative.delete {
             bail!(
                 "{}: it wants what only this set has removed, and this side may not: answer with --writable --delete",
@@ -408,9 +408,9 @@ impl<'s> Drive<'s> {
         }
     }
 
-    /// Waits until the other side has everything in its journal: whether it came to that.
-    fn settle(&mut self) -> bool {
-        self.link.settle();
+    /// Waits until the other side has everything in its journal, and returns whether it has.
+    fn wait_durable(&mut self) -> bool {
+        self.link.notify_durable();
         // The end of the connection may overtake the answer to the last acknowledgement, once.
         let mut is_closed = false;
         while let Ok(event) = self.next_event() {
@@ -431,10 +431,10 @@ impl<'s> Drive<'s> {
     }
 
     /// Waits for the byte that says that the other side has applied what came to it.
-    fn hear_applied(&mut self) -> Result<()> {
-        let mut said = [0];
-        self.read_exact(&mut said)?;
-        if said == [APPLIED] { Ok(()) } else { bail!("something else came") }
+    fn receive_applied(&mut self) -> Result<()> {
+        let mut byte = [0];
+        self.read_exact(&mut byte)?;
+        if byte == [APPLIED] { Ok(()) } else { bail!("something else came") }
     }
 
     /// Reads what came behind the session.

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_told_by_their_schemes() {
+    fn endpoints_are_recognized_by_their_schemes() {
         assert_eq!(parse("a/b.txt"), Ok(Endpoint::Path("a/b.txt".into())));
         let sketch = |place| Ok(Endpoint::Sketch(place));
         assert_eq!(parse("a/b.sketch"), sketch(SketchPlace::File("a/b.sketch".into())));

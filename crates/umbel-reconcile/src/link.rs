@@ -61,16 +61,16 @@ enum Writing {
     Bytes(Vec<u8>),
     /// A frame beside it.
     Frame(ResumeFrame),
-    /// Say when everything before this is written.
-    Mark,
-    /// Say when everything before this is durable on the other side.
-    Settle,
+    /// Report when everything before this is written.
+    NotifyWritten,
+    /// Report when everything before this is durable on the other side.
+    NotifyDurable,
     /// From now on the stream goes out in frames.
     Resume(SendWindow, Arc<JournalWriter>),
     /// The other side has so much.
     Acknowledged(u64),
-    /// The other side will acknowledge nothing more.
-    Unheard,
+    /// The peer will acknowledge nothing more.
+    PeerGone,
     End,
 }
 
@@ -146,18 +146,18 @@ impl Link {
     }
 
     /// Sends an offer or a verdict.
-    pub(super) fn tell(&self, frame: ResumeFrame) {
+    pub(super) fn send_control(&self, frame: ResumeFrame) {
         self.order(Writing::Frame(frame));
     }
 
-    /// Asks to be told when all is written.
+    /// Asks for an event when all is written.
     pub(super) fn mark(&self) {
-        self.order(Writing::Mark);
+        self.order(Writing::NotifyWritten);
     }
 
-    /// Asks to be told when all is durable on the other side.
-    pub(super) fn settle(&self) {
-        self.order(Writing::Settle);
+    /// Asks for an event when all is durable on the other side.
+    pub(super) fn notify_durable(&self) {
+        self.order(Writing::NotifyDurable);
     }
 
     /// From now on the stream goes out in frames.
@@ -206,7 +206,7 @@ struct Reads {
 }
 
 /// Nobody listens any more.
-struct Unheard;
+struct PeerGone;
 
 impl Reads {
     fn run(mut self, mut reader: Box<dyn Read + Send>, reading: Reading) {
@@ -233,7 +233,7 @@ impl Reads {
                         Some(true) => match self.take(&mut frames, &buffer) {
                             Ok(Ok(())) => {}
                             Ok(Err(error)) => return drop(self.closed(Some(error))),
-                            Err(Unheard) => return,
+                            Err(PeerGone) => return,
                         },
                     }
                     continue;
@@ -245,13 +245,17 @@ impl Reads {
         }
     }
 
-    fn closed(&self, error: Option<io::Error>) -> Result<(), Unheard> {
-        drop(self.writing.send(Writing::Unheard));
-        self.events.send(Event::Closed(error)).map_err(|_| Unheard)
+    fn closed(&self, error: Option<io::Error>) -> Result<(), PeerGone> {
+        drop(self.writing.send(Writing::PeerGone));
+        self.events.send(Event::Closed(error)).map_err(|_| PeerGone)
     }
 
     /// Takes bytes of a resumable connection.
-    fn take(&mut self, frames: &mut ResumeReader, bytes: &[u8]) -> Result<io::Result<()>, Unheard> {
+    fn take(
+        &mut self,
+        frames: &mut ResumeReader,
+        bytes: &[u8],
+    ) -> Result<io::Result<()>, PeerGone> {
         self.around.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         frames.push(bytes);
         loop {
@@ -263,12 +267,12 @@ impl Reads {
             let done = match frame {
                 ResumeFrame::Data(bytes) => self.receive(bytes),
                 ResumeFrame::Ack(bytes) => {
-                    self.writing.send(Writing::Acknowledged(bytes)).map_err(|_| Unheard)?;
+                    self.writing.send(Writing::Acknowledged(bytes)).map_err(|_| PeerGone)?;
                     Ok(())
                 }
                 control => {
-                    self.events.send(Event::Control(control)).map_err(|_| Unheard)?;
-                    if let Some(journal) = self.go.recv().map_err(|_| Unheard)? {
+                    self.events.send(Event::Control(control)).map_err(|_| PeerGone)?;
+                    if let Some(journal) = self.go.recv().map_err(|_| PeerGone)? {
                         self.journal = Some(journal);
                     }
                     Ok(())
@@ -305,7 +309,7 @@ struct Writes {
     /// Who waits for what is in the window: to be sent, or to be durable.
     waits: Option<Wait>,
     /// Whether nothing more will be acknowledged.
-    is_unheard: bool,
+    is_peer_gone: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -323,7 +327,7 @@ impl Writes {
             outcome: Ok(()),
             window: None,
             waits: None,
-            is_unheard: false,
+            is_peer_gone: false,
         }
     }
 
@@ -339,8 +343,8 @@ impl Writes {
                     self.around.sent.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                     self.write(&bytes);
                 }
-                Writing::Mark => self.waits = Some(Wait::Sent),
-                Writing::Settle => self.waits = Some(Wait::Durable),
+                Writing::NotifyWritten => self.waits = Some(Wait::Sent),
+                Writing::NotifyDurable => self.waits = Some(Wait::Durable),
                 Writing::Resume(window, journal) => self.window = Some((window, journal)),
                 Writing::Acknowledged(bytes) => {
                     let acknowledged = match &mut self.window {
@@ -349,7 +353,7 @@ impl Writes {
                     };
                     self.note(acknowledged);
                 }
-                Writing::Unheard => self.is_unheard = true,
+                Writing::PeerGone => self.is_peer_gone = true,
                 Writing::End => return,
             }
             self.pump();
@@ -393,7 +397,7 @@ impl Writes {
             Some(Wait::Sent) => window.is_none_or(SendWindow::is_sent),
             Some(Wait::Durable) => window.is_none_or(SendWindow::is_acknowledged),
         };
-        if !is_done && self.is_unheard {
+        if !is_done && self.is_peer_gone {
             self.note(Err(io::ErrorKind::BrokenPipe.into()));
         }
         if !is_done && self.outcome.is_ok() {

@@ -24,7 +24,7 @@ use umbel_tls::{HANDSHAKE_RECORD, SecretTls};
 const KNOCKING_MAX: usize = 32;
 
 /// Refused connections of which people are told between two sessions: strangers shall not fill a disk with lines.
-const REFUSALS_TOLD_MAX: usize = 20;
+const REFUSALS_REPORTED_MAX: usize = 20;
 
 /// Where to listen, and for whom.
 pub struct Listening<'l> {
@@ -74,20 +74,20 @@ pub fn listen(
     let (knocked, arrivals) = sync_channel(KNOCKING_MAX);
     let knocking = Knocking { listener, secret, idle: driving.patience.idle, knocked };
     spawn(move || knocking.run());
-    let mut told = 0;
+    let mut reported = 0;
     for arrived in arrivals {
         let connection = match arrived {
             Ok(Knocked::Admitted(connection)) => connection,
             Ok(Knocked::Refused(why)) => {
-                told += 1;
-                if told <= REFUSALS_TOLD_MAX {
+                reported += 1;
+                if reported <= REFUSALS_REPORTED_MAX {
                     driving.observer.notice(format_args!("{why}"));
                 }
                 continue;
             }
             Err(error) => return Err(error).with_context(|| address.to_owned()),
         };
-        told = 0;
+        reported = 0;
         let peer = connection.peer.clone();
         let session = || {
             let set = open()?;

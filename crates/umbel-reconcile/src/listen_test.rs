@@ -24,9 +24,9 @@ fn tls(text: &str) -> SecretTls {
 }
 
 /// Hands on what it is told.
-struct Told(Mutex<std::sync::mpsc::Sender<String>>);
+struct ChannelObserver(Mutex<std::sync::mpsc::Sender<String>>);
 
-impl Observer for Told {
+impl Observer for ChannelObserver {
     fn notice(&self, text: fmt::Arguments<'_>) {
         drop(self.0.lock().unwrap().send(text.to_string()));
     }
@@ -47,7 +47,7 @@ fn options(set: &dyn ItemSet, role: Role) -> Options {
 struct Server {
     folder: tempfile::TempDir,
     address: String,
-    told: Receiver<String>,
+    messages: Receiver<String>,
     opened: Arc<AtomicUsize>,
     ended: JoinHandle<Result<()>>,
 }
@@ -58,7 +58,7 @@ impl Server {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("b");
         std::fs::write(&path, "2\n3\n").unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, messages) = std::sync::mpsc::channel();
         let opened = Arc::<AtomicUsize>::default();
         let counted = Arc::clone(&opened);
         let ended = std::thread::spawn(move || {
@@ -70,11 +70,11 @@ impl Server {
             let options = |set: &dyn ItemSet| Ok(options(set, role));
             let address = "127.0.0.1:0";
             let listening = Listening { address, secret, is_insecure: false, once: true };
-            listen(listening, open, options, driving(&Told(Mutex::new(tell))))
+            listen(listening, open, options, driving(&ChannelObserver(Mutex::new(sender))))
         });
-        let listens: String = told.recv().unwrap();
+        let listens: String = messages.recv().unwrap();
         let address = listens.strip_prefix("listening on ").unwrap().to_owned();
-        Self { folder, address, told, opened, ended }
+        Self { folder, address, messages, opened, ended }
     }
 
     /// A session with it: how much differs.
@@ -89,11 +89,11 @@ impl Server {
             direction: Direction::Compare,
             optimize: Optimize::Bytes,
             want_items: true,
-            tell_responder: false,
+            notify_responder: false,
             expected_difference: None,
         };
-        let (tell, _told) = std::sync::mpsc::channel();
-        let observer = Told(Mutex::new(tell));
+        let (sender, _messages) = std::sync::mpsc::channel();
+        let observer = ChannelObserver(Mutex::new(sender));
         let ended =
             reconcile(&*set, options(&*set, Role::Initiator(aim)), connection, driving(&observer))?;
         Ok(ended.outcome.only_here_count + ended.outcome.only_there_count)
@@ -111,14 +111,14 @@ fn who_knows_the_secret_is_answered_whoever_else_knocks() {
     let _silent = server.connect();
     let mut plain = server.connect();
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    let why = server.told.recv().unwrap();
+    let why = server.messages.recv().unwrap();
     assert!(why.contains("not let in: it speaks no TLS"), "{why}");
     let error = server.ask(Some(&tls(&SECRET.replace('8', "9")))).unwrap_err();
     assert!(format!("{error:#}").ends_with("it has another secret"), "{error:#}");
-    let why = server.told.recv().unwrap();
+    let why = server.messages.recv().unwrap();
     assert!(why.contains("not let in: it has another secret"), "{why}");
     drop(server.connect());
-    let why = server.told.recv().unwrap();
+    let why = server.messages.recv().unwrap();
     assert!(why.contains("it hung up before it said anything"), "{why}");
     let error = server.ask(None).unwrap_err();
     assert!(error.is_peer_gone(), "{error:#}");
@@ -134,11 +134,11 @@ fn nothing_is_read_before_somebody_says_something() {
     let server = Server::start(None);
     let silent = server.connect();
     drop(server.connect());
-    let why = server.told.recv().unwrap();
+    let why = server.messages.recv().unwrap();
     assert!(why.contains("it hung up before it said anything"), "{why}");
     let error = server.ask(Some(&tls(SECRET))).unwrap_err();
     assert!(format!("{error:#}").contains("ended before it proved itself"), "{error:#}");
-    let why = server.told.recv().unwrap();
+    let why = server.messages.recv().unwrap();
     assert!(why.contains("this side was given no secret"), "{why}");
     assert_eq!(server.opened.load(Ordering::SeqCst), 0);
     // A silent one keeps nobody waiting.
@@ -149,8 +149,8 @@ fn nothing_is_read_before_somebody_says_something() {
 
 #[test]
 fn other_machines_need_a_secret_or_the_users_word() {
-    let (tell, _told) = std::sync::mpsc::channel();
-    let observer = Told(Mutex::new(tell));
+    let (sender, _messages) = std::sync::mpsc::channel();
+    let observer = ChannelObserver(Mutex::new(sender));
     let listening =
         Listening { address: "0.0.0.0:0", secret: None, is_insecure: false, once: true };
     let open = || unreachable!("nobody is there");

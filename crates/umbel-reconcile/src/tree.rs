@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_tells_of_its_entry() {
+    fn an_item_encodes_its_entry() {
         let item = entry("a/b").item();
         assert_eq!(item.len(), 3 + 1 + 44);
         assert_eq!(Entry::parse(&item).unwrap(), entry("a/b"));
@@ -420,8 +420,8 @@ mod tests {
         // Together they are more than a number holds.
         for huge in [vec![item(1 << 62, 1)], vec![item(u64::MAX, 1), item(u64::MAX, 2)]] {
             let error = tree.wanted(&Change { added: huge, ..Change::default() }, 0).err();
-            let said = error.unwrap().to_string();
-            assert!(said.contains("the disk has"), "{said}");
+            let message = error.unwrap().to_string();
+            assert!(message.contains("the disk has"), "{message}");
         }
     }
 

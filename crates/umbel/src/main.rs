@@ -12,8 +12,8 @@ mod commands;
 mod exit;
 mod interrupt;
 mod picture;
-mod say;
 mod screen;
+mod stderr;
 mod units;
 mod waiting;
 mod workshop;
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(exit) => exit.into(),
         Err(error) => {
-            say::say_line(format_args!("{error:#}"));
+            stderr::eprint_line(format_args!("{error:#}"));
             exit::Exit::of(&error).into()
         }
     }

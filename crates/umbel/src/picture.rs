@@ -6,25 +6,25 @@
 //! | `page` | the frame of a page: its style, and what it forbids itself |
 //! | `shapes` | bars, a strip of shares, a matrix |
 //! | `tables` | tables, lists of figures, notes |
-//! | `told` | what is shown: the fields of a report in JSON |
+//! | `json_view` | what is shown: the fields of a report in JSON |
 //! | `words` | numbers with their units, names of bounded length |
 //!
 //! All of it is pure. Names in it are hostile.
 
+mod json_view;
 mod markup;
 mod page;
 mod shapes;
 mod tables;
 #[cfg(test)]
 mod texts;
-mod told;
 mod words;
 
+pub(crate) use json_view::JsonView;
 pub(crate) use markup::Element;
 pub(crate) use page::{Heading, page, section};
 pub(crate) use shapes::{Matrix, Part, Tone, bar, matrix, strip};
 pub(crate) use tables::{Cell, figures, folded, note, table};
 #[cfg(test)]
 pub(crate) use texts::texts;
-pub(crate) use told::Told;
 pub(crate) use words::{duration, grouped, number_of, share, shortened, ten_thousandths};

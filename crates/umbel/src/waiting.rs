@@ -1,46 +1,46 @@
-//! What a command waits for, said while it waits: at once when that changes, and again and again with since when.
+//! Shows what a command waits for: at once when that changes, and then repeatedly with the time since.
 
 use crate::clock::Stopwatch;
-use crate::say::say_line;
+use crate::stderr::eprint_line;
 use std::time::Duration;
 
-/// How long nothing changes before it is said again: people begin to wonder.
+/// How long nothing changes before it is shown again: people begin to wonder.
 const REPEAT: Duration = Duration::from_secs(10);
 
 /// One wait.
 pub(crate) struct Waiting {
-    told: String,
+    shown: String,
     since: Stopwatch,
-    told_at: Stopwatch,
+    shown_at: Stopwatch,
 }
 
 impl Waiting {
-    /// Nothing was said yet.
+    /// Nothing was shown yet.
     pub(crate) fn start() -> Self {
         let now = Stopwatch::start();
-        Self { told: String::new(), since: now, told_at: now }
+        Self { shown: String::new(), since: now, shown_at: now }
     }
 
-    /// Says on standard error what is waited for, if that is new or has not been said for a while.
-    pub(crate) fn tell(&mut self, text: &str) {
-        let told_ago = self.told_at.elapsed();
-        if let Some(line) = line(&self.told, text, (self.since.elapsed(), told_ago)) {
-            say_line(line);
-            if self.told != text {
-                text.clone_into(&mut self.told);
+    /// Writes to standard error what is waited for, if that is new or was not shown for a while.
+    pub(crate) fn show(&mut self, text: &str) {
+        let shown_ago = self.shown_at.elapsed();
+        if let Some(line) = line(&self.shown, text, (self.since.elapsed(), shown_ago)) {
+            eprint_line(line);
+            if self.shown != text {
+                text.clone_into(&mut self.shown);
                 self.since = Stopwatch::start();
             }
-            self.told_at = Stopwatch::start();
+            self.shown_at = Stopwatch::start();
         }
     }
 }
 
-/// What is said after `told`, if anything is.
-fn line(told: &str, text: &str, (unchanged, told_ago): (Duration, Duration)) -> Option<String> {
-    if told != text {
+/// The line that follows `shown`, if there is one.
+fn line(shown: &str, text: &str, (unchanged, shown_ago): (Duration, Duration)) -> Option<String> {
+    if shown != text {
         return Some(text.to_owned());
     }
-    (told_ago >= REPEAT).then(|| format!("{text}, for {} s now", unchanged.as_secs()))
+    (shown_ago >= REPEAT).then(|| format!("{text}, for {} s now", unchanged.as_secs()))
 }
 
 #[cfg(test)]
@@ -48,9 +48,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_new_is_said_at_once_and_what_stays_again_and_again() {
+    fn new_states_are_shown_at_once_and_old_ones_repeatedly() {
         let times =
-            |unchanged_s, told_s| (Duration::from_secs(unchanged_s), Duration::from_secs(told_s));
+            |unchanged_s, shown_s| (Duration::from_secs(unchanged_s), Duration::from_secs(shown_s));
         assert_eq!(line("", "a", times(0, 0)).as_deref(), Some("a"));
         assert_eq!(line("a", "a", times(9, 9)), None);
         assert_eq!(line("a", "a", times(20, 10)).as_deref(), Some("a, for 20 s now"));

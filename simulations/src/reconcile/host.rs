@@ -346,7 +346,7 @@ fn options(context: &Context, first: bool, scenario: &Scenario, nonce: u64) -> O
             direction,
             optimize: if scenario.fast { Optimize::Time } else { Optimize::Bytes },
             want_items: scenario.contents,
-            tell_responder: scenario.told,
+            notify_responder: scenario.told,
             expected_difference: scenario.expected,
         })
     } else {

@@ -426,11 +426,13 @@ fn check_verified(place: Place, scenario: &Scenario, here: &Seen, there: &Seen) 
         (outcome.here_count, here.frozen.len(), "here", !is_lie),
         (outcome.there_count, there.frozen.len(), "there", !is_lie),
     ];
-    for (said, is, what, counts) in counts {
-        if counts && said != is as u64 {
+    for (count_reported, is, what, counts) in counts {
+        if counts && count_reported != is as u64 {
             violated(
                 EXACT,
-                format!("{place:?} says {said} items {what}, there are {is}: {outcome:?}"),
+                format!(
+                    "{place:?} says {count_reported} items {what}, there are {is}: {outcome:?}"
+                ),
             );
         }
     }
@@ -439,7 +441,7 @@ fn check_verified(place: Place, scenario: &Scenario, here: &Seen, there: &Seen) 
     {
         violated(CAP, format!("{place:?} cost {} bytes of {max}", outcome.bytes.total()));
     }
-    if here.only_here.as_ref().is_some_and(|told| *told != only_here) {
+    if here.only_here.as_ref().is_some_and(|reported| *reported != only_here) {
         violated(EXACT, format!("{place:?} told others than those that only it has: {outcome:?}"));
     }
     let handed = here.items_there();

@@ -280,7 +280,7 @@ impl Side {
                 Ok(count) => {
                     self.context.trace(self.place, "read", count);
                     match &mut self.transport {
-                        Some(transport) => transport.hear(&buffer[..count])?,
+                        Some(transport) => transport.receive(&buffer[..count])?,
                         None => self.inputs.push_back(Input::Received(buffer[..count].to_vec())),
                     }
                 }
@@ -373,7 +373,7 @@ impl Side {
             let mut buffer = [0; READ_BYTES];
             let read = tokio::time::timeout(IDLE, reader.read(&mut buffer)).await;
             match read.map_err(|_| Failure::Silent)? {
-                Ok(count @ 1..) => transport.hear(&buffer[..count])?,
+                Ok(count @ 1..) => transport.receive(&buffer[..count])?,
                 _ => return Err(Failure::Broken),
             }
         }

@@ -47,8 +47,8 @@ pub(super) struct Transport {
     window: SendWindow,
     /// What is said again, until both verdicts are known.
     regenerated: Option<(Regenerated, StreamMark)>,
-    has_told: bool,
-    heard: Option<ResumeVerdict>,
+    has_sent_verdict: bool,
+    received: Option<ResumeVerdict>,
     /// Bytes of the journal that the session was fed.
     fed: usize,
     frames: VecDeque<u8>,
@@ -76,15 +76,15 @@ impl Transport {
                     let session = journal.borrow().session;
                     ResumeOffer { session, ..first }.answer(Some(known(journal)))
                 });
-                tell(writer, ours).await?;
-                (own, ours, hear(reader, &mut frames).await?)
+                send_offer(writer, ours).await?;
+                (own, ours, receive(reader, &mut frames).await?)
             }
             None => {
-                let theirs = hear(reader, &mut frames).await?;
+                let theirs = receive(reader, &mut frames).await?;
                 let journal =
                     if theirs.session == theirs.fresh { None } else { find(theirs.session) };
                 let ours = theirs.answer(journal.as_ref().map(known));
-                tell(writer, ours).await?;
+                send_offer(writer, ours).await?;
                 (journal, ours, theirs)
             }
         };
@@ -108,8 +108,8 @@ impl Transport {
             reader: frames,
             window: SendWindow::new(mark.map_or(0, |mark| mark.bytes)),
             regenerated: mark.map(|mark| (Regenerated::new(mark), mark)),
-            has_told: false,
-            heard: None,
+            has_sent_verdict: false,
+            received: None,
             fed: 0,
             frames: VecDeque::new(),
         };
@@ -156,12 +156,12 @@ impl Transport {
     /// Frames that may go out now, and the most bytes of the stream that are on their way then.
     pub(super) fn frames(&mut self) -> Result<Vec<u8>, Failure> {
         if let Some((regenerated, _)) = &self.regenerated {
-            if let (Some(verdict), false) = (regenerated.verdict(), self.has_told) {
-                self.has_told = true;
+            if let (Some(verdict), false) = (regenerated.verdict(), self.has_sent_verdict) {
+                self.has_sent_verdict = true;
                 self.frames.extend(ResumeFrame::Verdict(verdict).to_bytes());
             }
-            if let (true, Some(heard)) = (self.has_told, self.heard) {
-                let verdicts = [regenerated.verdict(), Some(heard)];
+            if let (true, Some(received)) = (self.has_sent_verdict, self.received) {
+                let verdicts = [regenerated.verdict(), Some(received)];
                 if verdicts != [Some(ResumeVerdict::Same); 2] {
                     return Err(Failure::Stale);
                 }
@@ -179,7 +179,7 @@ impl Transport {
     }
 
     /// Bytes of the connection.
-    pub(super) fn hear(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(super) fn receive(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.reader.push(bytes);
         self.take().map_err(Failure::Resume)
     }
@@ -187,7 +187,7 @@ impl Transport {
     fn take(&mut self) -> Result<(), ResumeError> {
         while let Some(frame) = self.reader.next_frame()? {
             match frame {
-                ResumeFrame::Verdict(verdict) => self.heard = Some(verdict),
+                ResumeFrame::Verdict(verdict) => self.received = Some(verdict),
                 ResumeFrame::Data(bytes) => {
                     let mut journal = self.journal.borrow_mut();
                     journal.received.extend(bytes);
@@ -212,12 +212,15 @@ impl Transport {
     }
 }
 
-async fn tell(writer: &mut (impl AsyncWrite + Unpin), offer: ResumeOffer) -> Result<(), Failure> {
+async fn send_offer(
+    writer: &mut (impl AsyncWrite + Unpin),
+    offer: ResumeOffer,
+) -> Result<(), Failure> {
     let bytes = ResumeFrame::Offer(offer).to_bytes();
     writer.write_all(&bytes).await.map_err(|_| Failure::Broken)
 }
 
-async fn hear(
+async fn receive(
     reader: &mut (impl AsyncRead + Unpin),
     frames: &mut ResumeReader,
 ) -> Result<ResumeOffer, Failure> {

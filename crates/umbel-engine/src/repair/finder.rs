@@ -51,7 +51,7 @@ impl Finder {
             direction: Direction::Compare,
             optimize: Optimize::Bytes,
             want_items: false,
-            tell_responder: false,
+            notify_responder: false,
             expected_difference: Some(expected),
         };
         Self::new(Role::Initiator(aim), options, blocks)

@@ -84,7 +84,7 @@ impl Initiator {
             deviation,
             item_bits: 8.0 * self.mean_item_bytes.max(1) as f64,
             wants_contents: core.flow_here() == Flow::Contents,
-            tells_symbols: [core.flow_here(), core.flow_there()].contains(&Flow::Symbols),
+            sends_symbols: [core.flow_here(), core.flow_there()].contains(&Flow::Symbols),
             attempt: core.attempt,
             symbol_bits_min: self.symbol_bits_min(core),
             symbol_bits: None,

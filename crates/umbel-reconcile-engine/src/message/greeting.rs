@@ -146,7 +146,7 @@ pub(super) fn put_hello(body: &mut Vec<u8>, hello: &Hello) {
     let flags = u16::from(code_in(&DIRECTIONS, &hello.aim.direction))
         | flag(hello.aim.optimize == Optimize::Time, OPTIMIZE_TIME)
         | flag(hello.aim.want_items, WANT_ITEMS)
-        | flag(hello.aim.tell_responder, TELL_RESPONDER)
+        | flag(hello.aim.notify_responder, TELL_RESPONDER)
         | flag(hello.sketch.is_some(), HAS_SKETCH)
         | flag(hello.estimator.is_some(), HAS_ESTIMATOR)
         | flag(hello.stored.is_some(), IS_STORED);
@@ -187,7 +187,7 @@ pub(super) fn read_hello(reader: &mut Reader<'_>) -> Result<Hello, FrameError> {
         direction,
         optimize,
         want_items: is_set(WANT_ITEMS),
-        tell_responder: is_set(TELL_RESPONDER),
+        notify_responder: is_set(TELL_RESPONDER),
         expected_difference: None,
     };
     let (dataset_id, nonce) = (reader.u64("dataset id")?, reader.u64("nonce")?);

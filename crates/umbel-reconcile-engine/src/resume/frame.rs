@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn offers_are_told_from_first_frames_of_sessions() {
+    fn offers_are_distinguished_from_first_frames_of_sessions() {
         let offer = ResumeFrame::Offer(ResumeOffer::first(7)).to_bytes();
         assert_eq!(offer.len(), 1 + 1 + (1 + 16 + 16 + 1 + 16 + 1) + 4);
         assert_eq!(ResumeReader::is_resumable(&offer[..1]), None);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_are_told_apart() {
+    fn verdicts_are_distinguished() {
         for verdict in VERDICTS {
             let mut reader = ResumeReader::default();
             reader.push(&ResumeFrame::Verdict(verdict).to_bytes());

@@ -35,7 +35,7 @@ pub struct JournalHeader {
     pub dataset_id: u64,
     /// What this side drew for it.
     pub nonce: u64,
-    /// Key of the fingerprints; no peer hears of it.
+    /// Key of the fingerprints; no peer learns of it.
     pub secret: [u8; 16],
     /// By which the set is known again.
     pub fingerprint: Fingerprint,

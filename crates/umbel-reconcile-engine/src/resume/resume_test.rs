@@ -41,8 +41,8 @@ struct Running {
     /// Bytes of the journal that the session was fed.
     fed: usize,
     wire: Vec<u8>,
-    has_told: bool,
-    heard: Option<ResumeVerdict>,
+    has_sent_verdict: bool,
+    received: Option<ResumeVerdict>,
 }
 
 impl Running {
@@ -54,13 +54,13 @@ impl Running {
             reader: ResumeReader::default(),
             fed: 0,
             wire: Vec::new(),
-            has_told: false,
-            heard: None,
+            has_sent_verdict: false,
+            received: None,
         }
     }
 
     fn goes_on(&self) -> bool {
-        self.has_told && self.heard == Some(ResumeVerdict::Same)
+        self.has_sent_verdict && self.received == Some(ResumeVerdict::Same)
     }
 
     /// Works on what is there, and says what came of it.
@@ -81,8 +81,8 @@ impl Running {
             }
         }
         self.regenerated.journal_ended();
-        if !self.has_told {
-            self.has_told = true;
+        if !self.has_sent_verdict {
+            self.has_sent_verdict = true;
             let verdict = self.regenerated.verdict().unwrap();
             self.wire.extend(ResumeFrame::Verdict(verdict).to_bytes());
         }
@@ -94,11 +94,11 @@ impl Running {
         }
     }
 
-    fn hear(&mut self, bytes: &[u8], journal: &mut Journal) {
+    fn receive(&mut self, bytes: &[u8], journal: &mut Journal) {
         self.reader.push(bytes);
         while let Some(frame) = self.reader.next_frame().unwrap() {
             match frame {
-                ResumeFrame::Verdict(verdict) => self.heard = Some(verdict),
+                ResumeFrame::Verdict(verdict) => self.received = Some(verdict),
                 ResumeFrame::Data(bytes) => {
                     journal.bytes.extend(bytes);
                     self.wire.extend(ResumeFrame::Ack(journal.bytes.len() as u64).to_bytes());
@@ -167,7 +167,7 @@ impl Pair {
             };
             let mut running = Running::new(side, theirs);
             if resumptions[at] == Resumption::Anew {
-                (running.has_told, running.heard) = (true, Some(ResumeVerdict::Same));
+                (running.has_sent_verdict, running.received) = (true, Some(ResumeVerdict::Same));
             }
             running
         });
@@ -182,7 +182,7 @@ impl Pair {
                 self.wire_bytes += passes;
                 moved |= passes > 0;
                 let passed = &bytes[..passes as usize];
-                running[1 - at].hear(passed, &mut self.journals[1 - at]);
+                running[1 - at].receive(passed, &mut self.journals[1 - at]);
             }
             if left == 0 || !moved {
                 break;

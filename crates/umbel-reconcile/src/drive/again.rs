@@ -17,7 +17,7 @@ pub(super) struct Resumed {
     /// What is said again, until both sides' verdicts are known.
     pub(super) regenerated: Option<(Regenerated, StreamMark)>,
     /// The other side's verdict, if it came first.
-    pub(super) heard: Option<ResumeVerdict>,
+    pub(super) received: Option<ResumeVerdict>,
     /// Whether the other side has forgotten the session, and only the journal can end it.
     pub(super) is_alone: bool,
     /// The end of what this side said.
@@ -37,7 +37,7 @@ impl Resumed {
             read: 0,
             available,
             regenerated: theirs.map(|theirs| (Regenerated::new(theirs), theirs)),
-            heard: None,
+            received: None,
             is_alone: false,
             end: StreamEnd::default(),
             anew: None,
@@ -109,11 +109,11 @@ impl Drive<'_> {
             return Ok(());
         };
         let (Some(verdict), behind) = (regenerated.verdict(), theirs.bytes) else { return Ok(()) };
-        self.link.tell(ResumeFrame::Verdict(verdict));
-        let heard = self.hear_verdict()?;
+        self.link.send_control(ResumeFrame::Verdict(verdict));
+        let received = self.receive_verdict()?;
         let Some(resumed) = &mut self.resumed else { return Ok(()) };
         resumed.regenerated = None;
-        for found in [verdict, heard] {
+        for found in [verdict, received] {
             if found != ResumeVerdict::Same {
                 resumed.anew = Some(found);
                 bail!("the session cannot go on");
@@ -124,8 +124,8 @@ impl Drive<'_> {
         Ok(())
     }
 
-    pub(super) fn hear_verdict(&mut self) -> Result<ResumeVerdict> {
-        if let Some(verdict) = self.resumed.as_mut().and_then(|resumed| resumed.heard.take()) {
+    pub(super) fn receive_verdict(&mut self) -> Result<ResumeVerdict> {
+        if let Some(verdict) = self.resumed.as_mut().and_then(|resumed| resumed.received.take()) {
             return Ok(verdict);
         }
         match self.link.next_event() {
@@ -150,9 +150,9 @@ impl Drive<'_> {
             }
             (
                 ResumeFrame::Verdict(verdict),
-                Some(Resumed { heard: heard @ None, regenerated: Some(_), .. }),
+                Some(Resumed { received: received @ None, regenerated: Some(_), .. }),
             ) => {
-                *heard = Some(*verdict);
+                *received = Some(*verdict);
                 Ok(())
             }
             _ => bail!("{}: {} frame where none is expected", self.link.peer, frame.name()),

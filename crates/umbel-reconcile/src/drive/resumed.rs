@@ -105,8 +105,8 @@ impl Drive<'_> {
         let state = journal.state().context(NO_STATE)?;
         let ours = if known { offer_of(state, fresh) } else { ResumeOffer::first(fresh) };
         let nonce = state.header.nonce;
-        self.link.tell(ResumeFrame::Offer(ours));
-        let theirs = match self.hear_offer() {
+        self.link.send_control(ResumeFrame::Offer(ours));
+        let theirs = match self.receive_offer() {
             Ok(theirs) => theirs,
             Err(error) if known => return Err(error),
             Err(error) => {
@@ -127,7 +127,7 @@ impl Drive<'_> {
                 self.resumed = Some(resumed);
                 let alone = self.begin(Options { nonce, ..options }, initiative);
                 if alone.is_ok() {
-                    self.link.tell(ResumeFrame::Verdict(ResumeVerdict::Complete));
+                    self.link.send_control(ResumeFrame::Verdict(ResumeVerdict::Complete));
                 }
                 alone
             }
@@ -166,7 +166,7 @@ impl Drive<'_> {
         };
         let journals = Journals::open(folder, options.limits.bytes_max)?;
         let outcome = match self.known(&journals, &offer, options.dataset_id)? {
-            Known::Applied(journal, end) => match self.say_end(journal, &end, &offer)? {
+            Known::Applied(journal, end) => match self.send_end(journal, &end, &offer)? {
                 None => return Ok(None),
                 Some(old) => Tried::Anew(old),
             },
@@ -177,14 +177,14 @@ impl Drive<'_> {
                     bail!("an offer that is no answer");
                 };
                 journal.note_resumed(again)?;
-                self.link.tell(ResumeFrame::Offer(ours));
+                self.link.send_control(ResumeFrame::Offer(ours));
                 self.link.go_on(Some(journal.writer()));
                 self.resumed = Some(Resumed::new(journal, Some(theirs))?);
                 let outcome = self.respond(Options { nonce, ..options }, initiative);
                 self.tried(outcome)
             }
             Known::Nothing => {
-                self.link.tell(ResumeFrame::Offer(offer.answer(None)));
+                self.link.send_control(ResumeFrame::Offer(offer.answer(None)));
                 Tried::Nothing
             }
         };
@@ -224,7 +224,7 @@ impl Drive<'_> {
             None => return Ok(Known::Nothing),
             Some(Opened::Ours(journal)) => journal,
             Some(Opened::Busy) => {
-                self.link.tell(ResumeFrame::Verdict(ResumeVerdict::Busy));
+                self.link.send_control(ResumeFrame::Verdict(ResumeVerdict::Busy));
                 bail!("{}: its session is still served by another process", self.link.peer);
             }
         };
@@ -241,8 +241,8 @@ impl Drive<'_> {
         Ok(Known::Nothing)
     }
 
-    /// Says the end of a session that has changed this side's set; the journal, if that is not what the other side lacks.
-    fn say_end(
+    /// Sends the end of a session that has changed this side's set; the journal, if that is not what the other side lacks.
+    fn send_end(
         &mut self,
         journal: Journal,
         end: &StreamEnd,
@@ -252,21 +252,21 @@ impl Drive<'_> {
         let Resumption::Rejoin { theirs, .. } = ours.with(offer)? else {
             bail!("an offer that is no answer");
         };
-        self.link.tell(ResumeFrame::Offer(ours));
+        self.link.send_control(ResumeFrame::Offer(ours));
         self.link.go_on(Some(journal.writer()));
         let (verdict, rest) = match end.behind(theirs) {
             Ok(rest) => (ResumeVerdict::Same, rest),
             Err(verdict) => (verdict, Vec::new()),
         };
-        self.link.tell(ResumeFrame::Verdict(verdict));
-        let heard = self.hear_verdict()?;
-        if [verdict, heard] != [ResumeVerdict::Same; 2] {
+        self.link.send_control(ResumeFrame::Verdict(verdict));
+        let received = self.receive_verdict()?;
+        if [verdict, received] != [ResumeVerdict::Same; 2] {
             return Ok(Some(journal));
         }
         self.link.go_on(None);
         self.link.resume(SendWindow::new(theirs.bytes), journal.writer());
         self.link.send(rest);
-        if self.settle() {
+        if self.wait_durable() {
             journal.remove();
         }
         Ok(None)
@@ -313,7 +313,7 @@ impl Drive<'_> {
                 let state = resumed.journal.state();
                 ended.resumed = state.map_or([0; 2], |state| [state.resumed_count, state.again]);
                 ended.around = self.link.around.bytes();
-                if is_initiator || self.settle() {
+                if is_initiator || self.wait_durable() {
                     resumed.journal.remove();
                 }
                 Ok(Some(ended))
@@ -353,7 +353,7 @@ impl Drive<'_> {
         resumed.journal.writer().note_end(before.changed(removed, added), end)
     }
 
-    fn hear_offer(&mut self) -> Result<ResumeOffer> {
+    fn receive_offer(&mut self) -> Result<ResumeOffer> {
         match self.link.next_event() {
             Event::Control(ResumeFrame::Offer(offer)) => Ok(offer),
             Event::Control(ResumeFrame::Verdict(ResumeVerdict::Busy)) => bail!(

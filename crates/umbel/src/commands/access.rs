@@ -6,7 +6,7 @@ use super::cluster::connect::{ClusterArgs, block_on};
 use super::cluster::show::{Rows, facts, print};
 use crate::clock::unix_seconds;
 use crate::exit::{Exit, UsageError};
-use crate::say::say_line;
+use crate::stderr::eprint_line;
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
 use quota::QuotaArgs;
@@ -207,7 +207,7 @@ impl AddArgs {
         let request = PutPrincipalRequest { principal: Some(principal), replace, keep_proof };
         client.put_principal(request).await?;
         if is_first {
-            say_line(
+            eprint_line(
                 "from now on callers that prove nothing are refused, and what is not granted is denied",
             );
         }

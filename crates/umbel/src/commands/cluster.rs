@@ -271,7 +271,7 @@ async fn wait_for_node(client: &Client, address: &str, timeout_s: u64) -> Result
                  `umbel serve --join` and the address of a node of this cluster"
             );
         }
-        waiting.tell(&format!("waits for {address}: {found}"));
+        waiting.show(&format!("waits for {address}: {found}"));
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
@@ -295,7 +295,7 @@ async fn wait_until_empty(
         let status = client.status().await?;
         let is_it = |node: &&NodeStatus| node.node == number;
         count = status.nodes.iter().find(is_it).map_or(0, |node| node.replica_count);
-        waiting.tell(&format!("node {number} has {count} replicas"));
+        waiting.show(&format!("node {number} has {count} replicas"));
     }
     Ok(count)
 }

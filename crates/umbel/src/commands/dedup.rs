@@ -398,13 +398,13 @@ impl DedupArgs {
     }
 
     fn beside_choice(&self) -> by_size::Beside {
-        let told =
+        let flags =
             [("--save-index", self.save_index.is_some()), ("--add-to", self.add_to.is_some())];
         by_size::Beside {
             compared: self.compared(),
             has_others: self.has_others(),
             annotates: self.annotate.is_some(),
-            tells_kept: told.into_iter().find_map(|(flag, is_told)| is_told.then_some(flag)),
+            kept_flag: flags.into_iter().find_map(|(flag, is_set)| is_set.then_some(flag)),
         }
     }
 

@@ -19,7 +19,7 @@ mod window;
 use crate::commands::cluster::connect::{ClusterArgs, block_on};
 use crate::commands::cluster::show::{facts, print};
 use crate::exit::{Exit, UsageError};
-use crate::say::say_line;
+use crate::stderr::eprint_line;
 use anyhow::Result;
 use bulk::{Each, Tally, Verb};
 use clap::{Args, Subcommand};
@@ -191,7 +191,7 @@ struct ContainsArgs {
 pub(crate) fn run(args: &FilterArgs) -> Result<Exit> {
     match (&args.verb, block_on(args.run())) {
         (FilterVerb::Contains(_) | FilterVerb::ContainsAny(_), Err(error)) => {
-            say_line(format_args!("{error:#}"));
+            eprint_line(format_args!("{error:#}"));
             Ok(Exit::Usage)
         }
         (_, outcome) => outcome,

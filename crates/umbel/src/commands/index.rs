@@ -10,7 +10,7 @@ mod items;
 
 use super::dedup::parse_index_bits;
 use crate::exit::Exit;
-use crate::say::say_line;
+use crate::stderr::eprint_line;
 use anyhow::Result;
 use ask::AskArgs;
 use build::BuildArgs;
@@ -86,14 +86,14 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Exit> {
             let MergeArgs { inputs, output, index_bits, overwrite, quiet, .. } = args;
             let count = join_indexes(inputs, output, *index_bits, *overwrite, &scratch)?;
             if !quiet {
-                say_line(format_args!("{}: {count} hashes", output.display()));
+                eprint_line(format_args!("{}: {count} hashes", output.display()));
             }
             Ok(Exit::Done)
         }
         IndexCommand::Info(args) => args.run(),
         IndexCommand::Build(args) => args.run(),
         IndexCommand::Ask(args) => args.run().or_else(|error| {
-            say_line(format_args!("{error:#}"));
+            eprint_line(format_args!("{error:#}"));
             Ok(Exit::Usage)
         }),
     }

@@ -103,12 +103,12 @@ impl JobArgs {
             JobVerb::Report { job, file, overwrite } => {
                 let found = client.job(*job).await?;
                 check_done(&found)?;
-                let told = summary(&found).with_context(|| {
+                let job_summary = summary(&found).with_context(|| {
                     format!(
                         "job {job}: its summary was too long for the ledger, which keeps none of it"
                     )
                 })?;
-                write_file(file, *overwrite, page_of(&told).as_bytes())?;
+                write_file(file, *overwrite, page_of(&job_summary).as_bytes())?;
                 print(json, &json!({ "job": job }), String::new)
             }
             JobVerb::Cancel { job } => {
@@ -123,12 +123,12 @@ impl JobArgs {
     }
 }
 
-/// Follows a job to its end; says on standard error how far it is if `tells`.
+/// Follows a job to its end; writes its progress to standard error if `shows`.
 ///
 /// # Errors
 ///
 /// As the call of the cluster.
-pub(crate) async fn wait(client: &Client, job: u64, tells: bool) -> Result<DescribeJobResponse> {
+pub(crate) async fn wait(client: &Client, job: u64, shows: bool) -> Result<DescribeJobResponse> {
     let mut waiting = Waiting::start();
     loop {
         let found = client.job(job).await?;
@@ -139,8 +139,8 @@ pub(crate) async fn wait(client: &Client, job: u64, tells: bool) -> Result<Descr
         if is_over {
             return Ok(found);
         }
-        if tells {
-            waiting.tell(&format!("job {job}: {}", progress_text(&found)));
+        if shows {
+            waiting.show(&format!("job {job}: {}", progress_text(&found)));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }

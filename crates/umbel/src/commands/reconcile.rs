@@ -3,7 +3,7 @@
 use super::form::FormArgs;
 use crate::exit::{Exit, UsageError};
 use crate::interrupt::BegunEmpty;
-use crate::say::say;
+use crate::stderr::eprint_text;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args, ValueEnum};
 use serde_json::Value;
@@ -185,7 +185,7 @@ pub(crate) fn run(args: &ReconcileArgs) -> Result<Exit> {
     match args.run() {
         Ok(exit) => Ok(exit),
         Err(error) => {
-            crate::say::say_line(format_args!("{error:#}"));
+            crate::stderr::eprint_line(format_args!("{error:#}"));
             Ok(Exit::Usage)
         }
     }
@@ -238,14 +238,14 @@ impl ReconcileArgs {
         let stands = "the comparison is done and stands, but not its --report-html";
         let page = self.report_html.as_deref().map(|path| PageOutput::replacing(path, stands));
         let page = page.transpose()?;
-        let (exit, told) = match (a.path(), b.path()) {
+        let (exit, json) = match (a.path(), b.path()) {
             _ if a.sketch().is_some() || b.sketch().is_some() => self.offline(&form, &a, &b),
             (Some(a), Some(b)) => self.both_here(&form, a, b),
             (Some(a), None) => self.one_here(&form, a, &b, false),
             (None, Some(b)) => self.one_here(&form, b, &a, true),
             (None, None) => Err(usage("one of the two sets must be a file of this machine")),
         }?;
-        page.map_or(Ok(()), |page| page.write(&page_of(&told)))?;
+        page.map_or(Ok(()), |page| page.write(&page_of(&json)))?;
         Ok(exit)
     }
 
@@ -281,7 +281,7 @@ impl ReconcileArgs {
         let shown = path.display();
         let begun = BegunEmpty::new(path, *form == Form::Tree)
             .with_context(|| format!("{shown}: is not there, and cannot be created"))?;
-        crate::say::say_line(format_args!("{shown} does not exist: begun as an empty set"));
+        crate::stderr::eprint_line(format_args!("{shown} does not exist: begun as an empty set"));
         Ok(Some(begun))
     }
 
@@ -312,7 +312,7 @@ impl ReconcileArgs {
             },
             want_items: !self.quiet,
             // What only the responder has is to go there.
-            tell_responder: self.delete && self.direction(is_b) == Direction::Push,
+            notify_responder: self.delete && self.direction(is_b) == Direction::Push,
             expected_difference: None,
         };
         self.options(form, set, Role::Initiator(aim))
@@ -437,9 +437,9 @@ impl ReconcileArgs {
         } else if ended.change.differing_count > 0 {
             changed = Some(ended.change.differing_count);
         }
-        let told = report.json(ended, is_b, changed);
-        write_report(self.report.as_deref(), &told)?;
-        say(report.text(ended, is_b, changed));
+        let json = report.json(ended, is_b, changed);
+        write_report(self.report.as_deref(), &json)?;
+        eprint_text(report.text(ended, is_b, changed));
         let outcome = &ended.outcome;
         let (here, there) = (outcome.only_here_count, outcome.only_there_count);
         let stays = match self.direction(is_b) {
@@ -450,6 +450,6 @@ impl ReconcileArgs {
             Direction::Push => there.saturating_sub(replaced_there as u64),
             Direction::TwoWay => ended.change.conflict_count,
         };
-        Ok((if stays == 0 { Exit::Done } else { Exit::Failed }, told))
+        Ok((if stays == 0 { Exit::Done } else { Exit::Failed }, json))
     }
 }

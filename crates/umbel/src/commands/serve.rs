@@ -7,7 +7,7 @@ mod settings;
 mod signals;
 
 use crate::exit::{Exit, UsageError};
-use crate::say::{say, say_line};
+use crate::stderr::{eprint_line, eprint_text};
 use anyhow::{Context, Result};
 use clap::{ArgAction, Args};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
@@ -171,7 +171,7 @@ fn temporary_folder(settings: &Settings) -> Result<Option<TempDir>> {
         .prefix("umbel-dev-")
         .tempdir()
         .context("cannot make a temporary data folder")?;
-    say_line(format_args!("data is kept in {} until the end", folder.path().display()));
+    eprint_line(format_args!("data is kept in {} until the end", folder.path().display()));
     Ok(Some(folder))
 }
 
@@ -210,12 +210,12 @@ async fn serve(
     };
     let (node, taken) = node;
     let (address, id, cluster) = (node.address(), node.id(), node.cluster());
-    say(format_args!("listening on {address}, {id} of cluster {cluster:032x}\n"));
+    eprint_text(format_args!("listening on {address}, {id} of cluster {cluster:032x}\n"));
     if let Some(address) = node.resp_address() {
-        say(format_args!("speaking the Redis protocol on {address}\n"));
+        eprint_text(format_args!("speaking the Redis protocol on {address}\n"));
     }
     if let Some(error) = taken {
-        say(format_args!(
+        eprint_text(format_args!(
             "not speaking the Redis protocol: {REDIS_ADDRESS}: {error}; --resp HOST:PORT names another \
              address\n"
         ));

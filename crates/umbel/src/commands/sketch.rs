@@ -3,7 +3,7 @@
 use super::filter::count::parse_count;
 use super::form::FormArgs;
 use crate::exit::{Exit, UsageError};
-use crate::say::say_line;
+use crate::stderr::eprint_line;
 use anyhow::{Context, Result};
 use clap::{ArgGroup, Args, Subcommand};
 use std::io::Write;
@@ -146,9 +146,9 @@ fn draw_salt() -> [u8; 16] {
     rand::random()
 }
 
-fn say_what(path: &Path, sketch: &StoredSketch) {
+fn eprint_sketch(path: &Path, sketch: &StoredSketch) {
     let salt = u128::from_be_bytes(sketch.spec().salt());
-    say_line(format_args!(
+    eprint_line(format_args!(
         "{}: {} items, {} coded symbols, {} bytes, salt {salt:032x}",
         path.display(),
         sketch.item_count(),
@@ -185,7 +185,7 @@ impl BuildArgs {
         } else {
             write_new(&self.output, &bytes)?;
         }
-        say_what(&self.output, &sketch);
+        eprint_sketch(&self.output, &sketch);
         Ok(())
     }
 }
@@ -214,7 +214,7 @@ impl ExtendArgs {
             );
         }
         file.replace(&longer)?;
-        say_what(&self.sketch, &longer);
+        eprint_sketch(&self.sketch, &longer);
         Ok(())
     }
 }
@@ -230,7 +230,7 @@ fn change(path: &Path, items: &Path, form: &FormArgs, change: Change) -> Result<
     let mut sketch = file.sketch.clone();
     change(&mut sketch, &by).with_context(|| path.display().to_string())?;
     file.replace(&sketch)?;
-    say_what(path, &sketch);
+    eprint_sketch(path, &sketch);
     Ok(())
 }
 

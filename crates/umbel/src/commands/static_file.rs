@@ -9,7 +9,7 @@ pub(crate) mod hash_key;
 mod info;
 
 use crate::exit::Exit;
-use crate::say::say_line;
+use crate::stderr::eprint_line;
 use anyhow::Result;
 use ask::AskArgs;
 use build::BuildArgs;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &StaticArgs) -> Result<Exit> {
         StaticVerb::Build(args) => args.run(),
         StaticVerb::Info(args) => args.run(),
         StaticVerb::Ask(args) => args.run().or_else(|error| {
-            say_line(format_args!("{error:#}"));
+            eprint_line(format_args!("{error:#}"));
             Ok(Exit::Usage)
         }),
     }

@@ -71,7 +71,7 @@ fn equal_sets_are_not_even_read() {
 }
 
 #[test]
-fn what_differs_is_exchanged_and_told_to_both_sketches() {
+fn a_difference_is_exchanged_and_enters_both_sketches() {
     let repeated = "line 7\nline 7\n";
     let sandbox =
         Sandbox::with(&[("a", lines(0..990) + repeated), ("b", lines(20..1000) + "line 30\n")]);
@@ -106,7 +106,7 @@ fn what_differs_is_exchanged_and_told_to_both_sketches() {
 }
 
 #[test]
-fn records_that_take_the_place_of_others_and_ids_are_told_too() {
+fn replacing_records_and_ids_are_reported_too() {
     let kv = |value: &str| format!("k1\t{value}\nk2\tsame\n");
     let sandbox = Sandbox::with(&[("a", kv("old") + "k3\tmine\n"), ("b", kv("new"))]);
     build(&sandbox, "a", "--kv --symbols 30");

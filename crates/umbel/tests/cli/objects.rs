@@ -205,7 +205,7 @@ fn what_cannot_be_had_is_said() {
 }
 
 #[test]
-fn whoever_may_not_read_is_told_why_and_no_secret() {
+fn a_refused_reader_gets_the_reason_and_no_secret() {
     let twice = Twice::new(&[("a.txt", "x\n")]);
     let run = |names: &[(&str, &str)]| {
         let mut command = twice.store.known_to(twice.sandbox.command("s3://bucket/a.txt"));

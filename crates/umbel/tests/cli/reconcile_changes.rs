@@ -31,7 +31,7 @@ fn what_is_pushed_to_loses_what_only_it_has_where_that_is_asked_for() {
 }
 
 #[test]
-fn who_answers_removes_nothing_unless_both_sides_were_told() {
+fn a_responder_removes_nothing_unless_both_sides_pass_delete() {
     let sandbox = Sandbox::with(&[("a", "1\n"), ("b", "1\n2\n")]);
     script(&sandbox, "--writable b");
     let refused = reconcile(&sandbox, "a exec:./there.sh --push --delete");

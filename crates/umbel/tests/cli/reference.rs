@@ -222,7 +222,7 @@ fn a_damaged_index_is_found() {
 }
 
 #[test]
-fn a_filter_of_a_cluster_is_asked_and_told() {
+fn a_filter_of_a_cluster_is_queried_and_updated() {
     let sandbox =
         Sandbox::with(&[("one", lines((0..500).chain(0..50))), ("two", lines(400..1000))]);
     let server = Server::start(&sandbox);

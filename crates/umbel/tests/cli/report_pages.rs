@@ -126,7 +126,7 @@ fn a_page_says_what_the_summary_says_whatever_the_job() {
 }
 
 #[test]
-fn keys_parts_and_bad_records_are_told_by_file() {
+fn keys_parts_and_bad_records_are_reported_by_file() {
     let texts = "{\"t\":\"x\\ny\\nx\"}\n{\"t\":\"y\"}\n";
     let sandbox = Sandbox::with(&[
         ("a.jsonl", "{\"k\":1,\"s\":1}\n{\"k\":1,\"s\":2}\nbad\n{}\n"),

@@ -140,7 +140,7 @@ fn a_summary_file_holds_what_standard_output_would() {
 }
 
 #[test]
-fn the_spec_tells_what_was_asked_for() {
+fn the_spec_shows_the_options_that_were_given() {
     let sandbox = Sandbox::with(&[("a.jsonl", "{\"a\":{\"b\":1}}\n")]);
     sandbox.run("a.jsonl --key a.b --memory 128M --output o.jsonl --summary s.json").kept();
     let summary: Value = serde_json::from_slice(&sandbox.read("s.json")).unwrap();

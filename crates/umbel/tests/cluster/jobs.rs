@@ -187,7 +187,7 @@ async fn what_earlier_jobs_have_kept_is_dropped_by_all_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_of_the_cluster_is_asked_and_told_by_its_nodes() {
+async fn a_filter_of_the_cluster_is_queried_and_updated_by_its_nodes() {
     let site = Site::new(3, 2000).await;
     let address = site.cluster.nodes[1].address.clone();
     let filter = |words: &[&str]| {

@@ -122,7 +122,7 @@ pub(crate) fn impatient() -> ClientOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_proves_nothing_is_told_nothing() {
+async fn anonymous_callers_learn_nothing() {
     let secure = Secure::form().await;
     let (folder, ca) = (secure.folder(), secure.folder().join("ca.pem"));
     let alice = put_pair(&folder, "alice", &secure.authority.issue(&client("alice"), 1).unwrap());

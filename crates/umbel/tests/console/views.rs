@@ -90,7 +90,7 @@ pub(crate) async fn fill(client: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn filters_are_told_as_they_fill_and_open_at_a_click() {
+async fn filters_are_shown_as_they_fill_and_open_at_a_click() {
     let Some(browser) = browser() else { return };
     let cluster = Cluster::form(3).await;
     fill(&cluster.client()).await;
@@ -169,7 +169,7 @@ fn assert_repeats(browser: &Browser, input: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_is_told_from_its_first_phase_to_its_end() {
+async fn a_job_is_shown_from_its_first_phase_to_its_end() {
     let Some(browser) = browser() else { return };
     let roots = tempfile::Builder::new().prefix("umbel-roots-").tempdir().unwrap();
     let root = roots.path().display().to_string();

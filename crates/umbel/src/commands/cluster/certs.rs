@@ -131,14 +131,14 @@ impl Signed {
         let folder = self.authority.as_ref().unwrap_or(&self.made.out);
         let read = |name: &str| {
             let path = folder.join(name);
-            let said = || {
+            let message = || {
                 format!(
                     "{}: cannot read the authority; `umbel cluster certs init --out {}` makes one",
                     path.display(),
                     folder.display()
                 )
             };
-            std::fs::read_to_string(&path).with_context(said)
+            std::fs::read_to_string(&path).with_context(message)
         };
         let own = Pem { certificate: read("ca.pem")?, key: read("ca.key")? };
         let authority =
@@ -159,8 +159,8 @@ impl Made {
     fn make_folder(&self) -> Result<()> {
         let mut folder = DirBuilder::new();
         folder.recursive(true).mode(FOLDER_MODE);
-        let said = || format!("{}: cannot make the folder", self.out.display());
-        folder.create(&self.out).with_context(said)
+        let message = || format!("{}: cannot make the folder", self.out.display());
+        folder.create(&self.out).with_context(message)
     }
 
     /// Writes certificate and key, the key first: who reads both waits for the certificate.
@@ -192,8 +192,8 @@ fn asked_wrongly(error: AuthorityError) -> anyhow::Error {
 }
 
 fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
-    let said = || format!("{}: cannot write", path.display());
-    let (aside, mut file) = PartialFile::beside(path, mode).with_context(said)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(said)?;
-    aside.rename(path).with_context(said)
+    let message = || format!("{}: cannot write", path.display());
+    let (aside, mut file) = PartialFile::beside(path, mode).with_context(message)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).with_context(message)?;
+    aside.rename(path).with_context(message)
 }

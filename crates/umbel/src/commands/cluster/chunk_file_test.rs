@@ -142,7 +142,7 @@ fn a_wrapped_backup_is_read_with_its_key_only() {
 fn what_the_cluster_sends_is_verified_before_it_has_a_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("e");
-    for (chunks, said) in [
+    for (chunks, expected) in [
         (export(CHECKSUM ^ 1, 2), "checksum e3069283, the end says e3069282"),
         (export(CHECKSUM, 3), "2 frames, but the end says 3"),
         (export(CHECKSUM, 2)[..3].to_vec(), "broke off"),
@@ -150,7 +150,7 @@ fn what_the_cluster_sends_is_verified_before_it_has_a_name() {
         ([export(CHECKSUM, 2), export(CHECKSUM, 2)].concat(), "behind the end"),
     ] {
         let error = write(&path, &chunks).unwrap_err().to_string();
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(expected), "{error}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{error}");
     }
 }

@@ -29,7 +29,7 @@ impl Printer {
     /// If they cannot be written, but for a reader that has gone.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let outcome = self.out.write_all(bytes);
-        self.settle(outcome)
+        self.check(outcome)
     }
 
     /// Prints a JSON value in a line of its own.
@@ -48,10 +48,10 @@ impl Printer {
     /// As [`Printer::write`].
     pub(crate) fn flush(&mut self) -> Result<()> {
         let outcome = self.out.flush();
-        self.settle(outcome)
+        self.check(outcome)
     }
 
-    fn settle(&mut self, outcome: io::Result<()>) -> Result<()> {
+    fn check(&mut self, outcome: io::Result<()>) -> Result<()> {
         match outcome {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                 self.is_closed = true;
@@ -186,9 +186,9 @@ mod tests {
         for width in [40, 80, 120] {
             let table = rows.table(Some(width));
             assert!(table.lines().all(|line| line.trim_end().len() <= width.into()), "{table}");
-            let told: String = table.split_whitespace().collect();
+            let cells: String = table.split_whitespace().collect();
             let words: String = cause.split_whitespace().collect();
-            assert!(width < 80 || told.contains(&words), "{table}");
+            assert!(width < 80 || cells.contains(&words), "{table}");
         }
         assert_eq!(rows.table(Some(200)).lines().count(), 2);
     }

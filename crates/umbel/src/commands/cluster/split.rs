@@ -51,7 +51,7 @@ impl SplitArgs {
         }
         let mut splits = Vec::new();
         while count < wanted {
-            waiting.tell(&format!("splits shards: {count} of {wanted}"));
+            waiting.show(&format!("splits shards: {count} of {wanted}"));
             match client.split_shard(count + 1).await {
                 Ok(split) => {
                     splits.push((split.shard, split.into));
@@ -59,7 +59,7 @@ impl SplitArgs {
                 }
                 // It may have been done, or another one be under way: the next call finds out.
                 Err(error) if is_passing(&error) && watch.elapsed().as_secs() < self.timeout => {
-                    waiting.tell(&format!("splits shards: {count} of {wanted}: {error}"));
+                    waiting.show(&format!("splits shards: {count} of {wanted}: {error}"));
                     tokio::time::sleep(POLL_INTERVAL).await;
                 }
                 Err(error) if is_passing(&error) => bail!(

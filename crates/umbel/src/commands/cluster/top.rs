@@ -124,7 +124,7 @@ impl Following {
                 }
                 Err(error) => known.failure = Some(harmless(&error.to_string())),
             }
-            if !self.tell(&known)? {
+            if !self.draw(&known)? {
                 return Ok(());
             }
         }
@@ -147,7 +147,7 @@ impl Following {
         known: &Known,
         asked: Stopwatch,
     ) -> Result<Result<Sample, ClientError>> {
-        let mut told_s = 0;
+        let mut shown_s = 0;
         let sampling = sources.sample();
         tokio::pin!(sampling);
         loop {
@@ -157,9 +157,9 @@ impl Following {
             }
             // A line an interval, as if there were an answer.
             if let Output::Lines(printer) = &mut self.output
-                && asked.elapsed().as_secs() >= told_s + self.interval.as_secs()
+                && asked.elapsed().as_secs() >= shown_s + self.interval.as_secs()
             {
-                told_s = asked.elapsed().as_secs();
+                shown_s = asked.elapsed().as_secs();
                 printer.write(&nothing_new(self.as_json, known, "no answer yet"))?;
                 printer.flush()?;
             }
@@ -184,7 +184,7 @@ impl Following {
     }
 
     /// Prints a line, if there is no screen; false once nobody reads.
-    fn tell(&mut self, known: &Known) -> Result<bool> {
+    fn draw(&mut self, known: &Known) -> Result<bool> {
         let Output::Lines(printer) = &mut self.output else { return Ok(true) };
         let before = known.before.as_ref().unwrap_or(&known.sample);
         match &known.failure {

@@ -28,7 +28,7 @@ pub(super) struct Beside {
     /// Whether it annotates records.
     pub(super) annotates: bool,
     /// The first option that tells others what was kept.
-    pub(super) tells_kept: Option<&'static str>,
+    pub(super) kept_flag: Option<&'static str>,
 }
 
 impl BySizeArgs {
@@ -70,7 +70,7 @@ impl BySizeArgs {
                     .into(),
             ));
         }
-        if let (Some(other), true) = (beside.tells_kept, groups != Groups::All) {
+        if let (Some(other), true) = (beside.kept_flag, groups != Groups::All) {
             return refuse(&format!(
                 "{other} would tell of records that are not written; leave one of the two out"
             ));

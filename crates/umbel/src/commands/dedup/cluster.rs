@@ -6,7 +6,7 @@ use crate::commands::cluster::connect::block_on;
 use crate::commands::cluster::show::print;
 use crate::commands::job;
 use crate::exit::{Exit, UsageError};
-use crate::say::say_line;
+use crate::stderr::eprint_line;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser};
 use serde::{Deserialize, Serialize};
@@ -189,14 +189,14 @@ async fn follow(
         print(false, &serde_json::Value::Null, || format!("{number}\n"))?;
         if let Some(path) = args.report.as_ref().filter(|_| !quiet) {
             let path = path.display();
-            say_line(format_args!(
+            eprint_line(format_args!(
                 "once it is done, `umbel job report {number} {path}` draws its page"
             ));
         }
         return Ok(Exit::Done);
     }
     if !quiet {
-        say_line(format_args!(
+        eprint_line(format_args!(
             "job {number}; `umbel job cancel {number}` ends it, leaving does not"
         ));
     }

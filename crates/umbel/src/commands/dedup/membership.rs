@@ -4,7 +4,7 @@ use super::summary;
 use super::terminal::Terminal;
 use crate::clock::unix_seconds;
 use crate::exit::{Exit, UsageError};
-use crate::say::say_line;
+use crate::stderr::eprint_line;
 use crate::workshop::AsWorkshop;
 use anyhow::{Context, Error, Result};
 use std::net::IpAddr;
@@ -143,13 +143,13 @@ impl EventPrinter {
 impl JobObserver for EventPrinter {
     fn event(&self, event: &JobEvent) {
         if let (JobEvent::Attempt { attempt, cause }, false) = (event, self.quiet) {
-            say_line(format_args!("the exchange begins again, attempt {attempt}: {cause}"));
+            eprint_line(format_args!("the exchange begins again, attempt {attempt}: {cause}"));
         }
     }
 
     fn away(&self, workers: &[WorkerId]) {
         if !self.quiet {
-            say_line(self.away_text(workers));
+            eprint_line(self.away_text(workers));
         }
     }
 }
@@ -167,10 +167,10 @@ impl Refusals {
             return;
         }
         match self.printed.fetch_add(1, Ordering::Relaxed) {
-            printed if printed < REFUSALS_PRINTED_MAX => say_line(format_args!(
+            printed if printed < REFUSALS_PRINTED_MAX => eprint_line(format_args!(
                 "{from} was not let in: {why}; if it is a worker of this job, start it with the same secret"
             )),
-            REFUSALS_PRINTED_MAX => say_line("who else is not let in is not told any more"),
+            REFUSALS_PRINTED_MAX => eprint_line("who else is not let in is not told any more"),
             _ => {}
         }
     }
@@ -201,7 +201,7 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
     let folder = job_folder(&spec, peers);
     if let Some(bad) = ended_before(&spec, &member, &folder)? {
         if !quiet {
-            say_line(HAD_ENDED);
+            eprint_line(HAD_ENDED);
         }
         return Ok(if bad > 0 { Exit::BadSkipped } else { Exit::Done });
     }
@@ -270,9 +270,9 @@ fn job_folder(spec: &JobSpec, peers: &PeerSpec) -> PathBuf {
 /// Prints how a worker has ended, if that differs from the usual end.
 fn print_end(had_ended: bool, workshop: &FileWorkshop, folder: &Path) {
     if had_ended {
-        say_line(HAD_ENDED);
+        eprint_line(HAD_ENDED);
     } else if !workshop.has_ended() {
-        say_line(format_args!(
+        eprint_line(format_args!(
             "the outputs of this worker stand; whether those of all do is not known, for the coordinator was away: \
              {} stays, in case it is started again",
             folder.display()

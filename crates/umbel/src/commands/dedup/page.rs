@@ -5,7 +5,7 @@ mod repeats;
 mod words;
 
 use crate::picture::{
-    Element, Heading, Part, Told, Tone, duration, figures, grouped, number_of, page, section,
+    Element, Heading, JsonView, Part, Tone, duration, figures, grouped, number_of, page, section,
     share, shortened, strip,
 };
 use crate::units::size;
@@ -17,118 +17,118 @@ const NAMED_MAX: usize = 8;
 
 /// The page of a finished job.
 pub(crate) fn page_of(summary: &Value) -> String {
-    let told = Told::new(summary);
-    let noun = Noun::of(told);
+    let summary = JsonView::new(summary);
+    let noun = Noun::of(summary);
     let content = [
-        Some(shares(told, noun)),
-        Some(key_figures(told)),
-        repeats::by_file(told, noun),
-        repeats::overlap(told, noun),
-        repeats::groups(told, noun),
-        Some(costs::phases(told)),
-        costs::exchange(told),
-        Some(settings(told)),
+        Some(shares(summary, noun)),
+        Some(key_figures(summary)),
+        repeats::by_file(summary, noun),
+        repeats::overlap(summary, noun),
+        repeats::groups(summary, noun),
+        Some(costs::phases(summary)),
+        costs::exchange(summary),
+        Some(settings(summary)),
         Some(footer()),
     ];
-    page(heading(told, noun), content.into_iter().flatten())
+    page(heading(summary, noun), content.into_iter().flatten())
 }
 
-fn heading(told: Told<'_>, noun: Noun) -> Heading {
-    let (items, repeats) = (told.count("/items"), told.count("/dropped/input"));
+fn heading(summary: JsonView<'_>, noun: Noun) -> Heading {
+    let (items, repeats) = (summary.count("/items"), summary.count("/dropped/input"));
     let counted = noun.number(items);
     let finding = match (items, repeats) {
         (0, _) => format!("No {} to compare", noun.many),
         (_, 0) => format!("No repeats among {counted}"),
         _ => format!("{} of {counted} repeat others", share(repeats, items)),
     };
-    let files = match told.is_there("/files/count") {
+    let files = match summary.is_there("/files/count") {
         true => {
-            let count = number_of(told.count("/files/count"), "file", "files");
-            format!(" in {count} ({})", size(told.number("/files/all/stored_bytes")))
+            let count = number_of(summary.count("/files/count"), "file", "files");
+            format!(" in {count} ({})", size(summary.number("/files/all/stored_bytes")))
         }
         false => String::new(),
     };
-    let what = match told.is_so("/spec/annotates") {
+    let what = match summary.is_so("/spec/annotates") {
         true => "is the one that others repeat",
         false => "stays",
     };
     let lead = format!(
         "{}{files}. {} of equal {many} {what}; {many} are equal if {} are.",
-        number_of(told.count("/records"), "record", "records"),
-        kept_rule(told.text("/keep")),
-        compared_by(told.text("/level")),
+        number_of(summary.count("/records"), "record", "records"),
+        kept_rule(summary.text("/keep")),
+        compared_by(summary.text("/level")),
         many = noun.many,
     );
     Heading { source: format!("umbel dedup {}", env!("CARGO_PKG_VERSION")), finding, lead }
 }
 
 /// Shares of the items that were compared.
-fn shares(told: Told<'_>, noun: Noun) -> Element {
-    let items = told.count("/items");
+fn shares(summary: JsonView<'_>, noun: Noun) -> Element {
+    let items = summary.count("/items");
     let part = |name: &str, amount: u64, tone| Part {
         name: format!("{} {name} ({})", grouped(amount), share(amount, items)),
         amount,
         tone,
     };
-    let distinct = told.count("/distinct");
-    let mut parts = match told.is_there("/files/all") {
+    let distinct = summary.count("/distinct");
+    let mut parts = match summary.is_there("/files/all") {
         true => vec![
-            part("repeat another file", told.count("/files/all/repeats_of_others"), Tone::Main),
-            part("repeat their own file", told.count("/files/all/repeats_within"), Tone::Soft),
+            part("repeat another file", summary.count("/files/all/repeats_of_others"), Tone::Main),
+            part("repeat their own file", summary.count("/files/all/repeats_within"), Tone::Soft),
         ],
-        false => vec![part("repeat others", told.count("/dropped/input"), Tone::Main)],
+        false => vec![part("repeat others", summary.count("/dropped/input"), Tone::Main)],
     };
-    let known = told.count("/dropped/reference");
-    if told.is_there("/references") {
+    let known = summary.count("/dropped/reference");
+    if summary.is_there("/references") {
         parts.push(part("known to references", known, Tone::Other));
     }
     parts.push(part("distinct", distinct, Tone::Track));
     strip("shares", &format!("Shares of {}", noun.number(items)), items, &parts)
 }
 
-fn key_figures(told: Told<'_>) -> Element {
-    let kept = told.count("/distinct") + told.count("/exempt");
-    let is_told = told.is_so("/spec/annotates") || told.is_there("/written");
-    let count = |path: &str| grouped(told.count(path));
+fn key_figures(summary: JsonView<'_>) -> Element {
+    let kept = summary.count("/distinct") + summary.count("/exempt");
+    let names_distinct = summary.is_so("/spec/annotates") || summary.is_there("/written");
+    let count = |path: &str| grouped(summary.count(path));
     let none = String::new;
-    let of_them = |path: &str| share(told.count(path), told.count("/items"));
+    let of_them = |path: &str| share(summary.count(path), summary.count("/items"));
     let mut all = vec![
         ("Records", count("/records"), none()),
-        (if is_told { "Distinct" } else { "Kept" }, grouped(kept), none()),
+        (if names_distinct { "Distinct" } else { "Kept" }, grouped(kept), none()),
         ("Repeats", count("/dropped/input"), of_them("/dropped/input")),
     ];
-    if told.is_there("/written") {
+    if summary.is_there("/written") {
         all.push(("Written", count("/written"), "chosen by how often they stood".into()));
     }
-    if told.count("/exempt") > 0 {
+    if summary.count("/exempt") > 0 {
         all.push(("Not compared", count("/exempt"), "kept as they are".into()));
     }
-    if told.is_there("/references") {
-        let wrong = told.number("/references/expected_wrong_drops");
+    if summary.is_there("/references") {
+        let wrong = summary.number("/references/expected_wrong_drops");
         let beside = format!("{wrong:.1e} wrongly, in expectation");
         all.push(("Known before", count("/dropped/reference"), beside));
     }
-    if told.count("/dropped/missing_key") > 0 {
+    if summary.count("/dropped/missing_key") > 0 {
         all.push(("Without a key", count("/dropped/missing_key"), "dropped".into()));
     }
-    if told.count("/bad/total") > 0 {
+    if summary.count("/bad/total") > 0 {
         all.push(("Bad records", count("/bad/total"), "left out".into()));
     }
-    if told.count("/groups/largest") > 0 {
+    if summary.count("/groups/largest") > 0 {
         let beside = "the most often repeated one".into();
         all.push(("Largest group", count("/groups/largest"), beside));
     }
-    let (wall, cpu) = (told.number("/run/wall_s"), told.number("/run/cpu_s"));
+    let (wall, cpu) = (summary.number("/run/wall_s"), summary.number("/run/cpu_s"));
     all.push(("Time", duration(wall), format!("{} of processor", duration(cpu))));
-    let memory = size(told.number("/run/rss_bytes_max/0"));
-    let scratch = size(told.number("/run/scratch_bytes_max/0"));
+    let memory = size(summary.number("/run/rss_bytes_max/0"));
+    let scratch = size(summary.number("/run/scratch_bytes_max/0"));
     all.push(("Memory", memory, format!("{scratch} of scratch disk")));
     figures(all)
 }
 
 /// The options of the job.
-fn settings(told: Told<'_>) -> Element {
-    let spec = told.at("/spec");
+fn settings(summary: JsonView<'_>) -> Element {
+    let spec = summary.at("/spec");
     let mut rows = vec![
         ("Inputs", some_of(spec.list("/inputs"))),
         ("Compared", spec.text("/granularity").to_owned()),
@@ -141,10 +141,10 @@ fn settings(told: Told<'_>) -> Element {
     row("Keys", some_of(spec.list("/key")));
     row("Not looked at", some_of(spec.list("/normalise")));
     row("Scope", spec.text("/scope").to_owned());
-    row("Stays", shortened(told.text("/keep")));
+    row("Stays", shortened(summary.text("/keep")));
     row("Output", shortened(spec.text("/output")));
     row("Memory allowed", size(spec.number("/memory_bytes")));
-    row("Seed", told.text("/seed").to_owned());
+    row("Seed", summary.text("/seed").to_owned());
     let rows = rows.into_iter().flat_map(|(name, text)| {
         let value = Element::new("dd").with("class", "code").text(text);
         [Element::new("dt").text(name), value]
@@ -154,8 +154,8 @@ fn settings(told: Told<'_>) -> Element {
 }
 
 /// The first of a list, and how many more there are.
-fn some_of<'a>(list: impl Iterator<Item = Told<'a>>) -> String {
-    let all: Vec<&str> = list.map(|told| told.text("")).collect();
+fn some_of<'a>(list: impl Iterator<Item = JsonView<'a>>) -> String {
+    let all: Vec<&str> = list.map(|summary| summary.text("")).collect();
     let named: Vec<String> = all.iter().take(NAMED_MAX).map(|name| shortened(name)).collect();
     let named = named.join(", ");
     match all.len().saturating_sub(NAMED_MAX) {

@@ -2,7 +2,7 @@
 
 use crate::exit::Exit;
 use crate::picture::grouped;
-use crate::say::say;
+use crate::stderr::eprint_text;
 use crate::units::size;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// Prints the result of a job, unless `--quiet` is given.
 pub(super) fn show(summary: &Value, is_quiet: bool) {
     if !is_quiet {
-        say(table(summary));
+        eprint_text(table(summary));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Progress of a running job: bars if standard error is a terminal, nothing otherwise.
 
 use crate::clock::Stopwatch;
-use crate::say::say_line;
+use crate::stderr::eprint_line;
 use indicatif::style::ProgressTracker;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt;
@@ -114,12 +114,12 @@ impl Observer for Terminal {
 
     fn notice(&self, text: &str) {
         if !self.is_quiet {
-            say_line(text);
+            eprint_line(text);
         }
     }
 
     fn warn(&self, text: &str) {
-        say_line(text);
+        eprint_line(text);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is done with whole filters: emptied, rotated, renamed, dropped.
 
-use super::replicated::say_unconfirmed;
+use super::replicated::report_unconfirmed;
 use super::show;
 use crate::commands::cluster::show::{facts, print};
 use anyhow::Result;
@@ -15,7 +15,7 @@ pub(super) async fn clear(client: &Client, name: &str, json: bool) -> Result<()>
         "unconfirmed_nodes": unconfirmed_nodes,
     });
     print(json, &value, || facts(&[("generation", generation.to_string())]))?;
-    say_unconfirmed(
+    report_unconfirmed(
         &unconfirmed_nodes,
         "each empties its copy as soon as it hears of it, and answers from the old items until then",
     );
@@ -49,7 +49,7 @@ pub(super) async fn drop_filter(client: &Client, name: &str, json: bool) -> Resu
     let Dropped { unconfirmed_nodes } = client.drop_filter(name).await?;
     let value = json!({ "dropped": name, "unconfirmed_nodes": unconfirmed_nodes });
     print(json, &value, String::new)?;
-    say_unconfirmed(
+    report_unconfirmed(
         &unconfirmed_nodes,
         "each drops its copy as soon as it hears of it, and may answer from it until then",
     );

@@ -1,7 +1,7 @@
 //! `umbel filter create`: what filter is wanted.
 
 use super::count::parse_count;
-use super::replicated::say_unconfirmed;
+use super::replicated::report_unconfirmed;
 use super::show::{summary_facts, summary_json};
 use super::window::WindowArgs;
 use crate::commands::cluster::show::{facts, print};
@@ -63,7 +63,7 @@ impl CreateArgs {
         let mut value = summary_json(&created.filter);
         value["unconfirmed_nodes"] = unconfirmed.as_slice().into();
         print(json, &value, || facts(&summary_facts(&created.filter)))?;
-        say_unconfirmed(
+        report_unconfirmed(
             unconfirmed,
             "each makes its copy as soon as it hears of it, and knows no such filter until then",
         );
@@ -204,19 +204,22 @@ mod tests {
             let window = made.window.unwrap();
             assert_eq!((made.kind, made.distribution), (Kind::Window, distribution));
             assert_eq!((window.slice_ms, window.slice_count, window.refresh), (600_000, 6, true));
-            for (more, says) in [
+            for (more, expected) in [
                 (" --memory 1M", "planned by --rate"),
                 (" --slices 0", "does not cut a window"),
                 (" --slices 7", "does not cut a window"),
             ] {
-                let said = settings(&line(more)).unwrap_err();
-                assert!(said.is::<UsageError>() && said.to_string().contains(says), "{said}");
+                let error = settings(&line(more)).unwrap_err();
+                assert!(
+                    error.is::<UsageError>() && error.to_string().contains(expected),
+                    "{error}"
+                );
             }
         }
         for more in ["1h --event-time", "manual"] {
             let line = format!("today --capacity 1 --replicated --window {more}");
-            let said = settings(&line).unwrap_err();
-            assert!(said.to_string().contains("are for partitioned filters"), "{said}");
+            let error = settings(&line).unwrap_err();
+            assert!(error.to_string().contains("are for partitioned filters"), "{error}");
         }
         assert!(settings("today --capacity 1 --window 1h --event-time").is_ok());
     }
@@ -232,9 +235,9 @@ mod tests {
         let kinds = kinds.filter(|kind| !matches!(kind, FilterKind::Blocked | FilterKind::Window));
         for kind in kinds {
             let refused = settings(&format!("near --capacity 1 --replicated --kind {kind}"));
-            let said = refused.unwrap_err();
-            assert!(said.is::<UsageError>(), "{said}");
-            assert!(said.to_string().contains("blocked and --kind single-shot"), "{said}");
+            let error = refused.unwrap_err();
+            assert!(error.is::<UsageError>(), "{error}");
+            assert!(error.to_string().contains("blocked and --kind single-shot"), "{error}");
         }
     }
 }

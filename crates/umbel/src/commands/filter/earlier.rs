@@ -104,7 +104,7 @@ impl Frames {
             }
             Some(Part::End(end)) => {
                 let compared = self.received.compare(end.frame_count, end.checksum);
-                compared.map_err(|said| anyhow!("the cluster sent a wrong export: {said}"))?;
+                compared.map_err(|error| anyhow!("the cluster sent a wrong export: {error}"))?;
                 Some(Part::End(self.written.end()))
             }
             other => other,

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_told() {
+    fn known_outlooks_are_shown() {
         let nothing = InfoResponse::default();
         assert!(rows(&nothing).is_empty());
         assert!(members(&nothing).iter().all(|(_, value)| value.is_null()));

@@ -2,7 +2,7 @@
 
 use crate::commands::cluster::show::{Rows, facts, numbers, print};
 use crate::exit::Exit;
-use crate::say::say_line;
+use crate::stderr::eprint_line;
 use anyhow::Result;
 use serde_json::{Value, json};
 use umbel_client::Client;
@@ -25,7 +25,7 @@ pub(super) async fn flush(client: &Client, name: &str, json: bool) -> Result<Exi
     if flushed.is_complete() {
         return Ok(Exit::Done);
     }
-    say_line(format_args!(
+    eprint_line(format_args!(
         "{}: no answer; what was acknowledged there may be on no other node, and what the others \
          have may be missing there",
         named(&flushed.missing_nodes)
@@ -35,15 +35,15 @@ pub(super) async fn flush(client: &Client, name: &str, json: bool) -> Result<Exi
 
 /// Warns of nodes that did not say in time that they have carried a change out, and what each of
 /// them does meanwhile.
-pub(super) fn say_unconfirmed(nodes: &[u64], meaning: &str) {
+pub(super) fn report_unconfirmed(nodes: &[u64], meaning: &str) {
     if let Some(text) = unconfirmed_text(nodes, meaning) {
-        say_line(text);
+        eprint_line(text);
     }
 }
 
 fn unconfirmed_text(nodes: &[u64], meaning: &str) -> Option<String> {
-    let said = || format!("warning: not confirmed in time by {}: {meaning}", named(nodes));
-    (!nodes.is_empty()).then(said)
+    let message = || format!("warning: not confirmed in time by {}: {meaning}", named(nodes));
+    (!nodes.is_empty()).then(message)
 }
 
 /// `node 3` or `nodes 3,4`.

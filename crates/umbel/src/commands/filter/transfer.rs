@@ -94,11 +94,11 @@ pub(crate) async fn export(client: &Client, args: &ExportArgs, json: bool) -> Re
     let out = out.display().to_string();
     let value = json!({ "file": out, "bytes": byte_count, "received_bytes": received_bytes });
     print(json, &value, || {
-        let mut told = vec![("file", out.clone()), ("bytes", byte_count.to_string())];
+        let mut rows = vec![("file", out.clone()), ("bytes", byte_count.to_string())];
         if since.is_some() {
-            told.push(("received", received_bytes.to_string()));
+            rows.push(("received", received_bytes.to_string()));
         }
-        facts(&told)
+        facts(&rows)
     })
 }
 

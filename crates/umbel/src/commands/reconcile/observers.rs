@@ -1,6 +1,6 @@
 //! What people see of a session while it runs.
 
-use crate::say::say_line;
+use crate::stderr::eprint_line;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fmt::Arguments;
 use std::io::IsTerminal;
@@ -15,7 +15,7 @@ pub(super) struct Notices;
 
 impl Observer for Notices {
     fn notice(&self, text: Arguments<'_>) {
-        say_line(text);
+        eprint_line(text);
     }
 }
 
@@ -43,7 +43,7 @@ impl Terminal {
 
 impl Observer for Terminal {
     fn notice(&self, text: Arguments<'_>) {
-        say_line(text);
+        eprint_line(text);
     }
 
     fn phase(&self, name: &'static str) {

@@ -4,7 +4,7 @@ use super::report::write_report;
 use super::{ReconcileArgs, usage};
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::exit::Exit;
-use crate::say::say;
+use crate::stderr::eprint_text;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -32,10 +32,10 @@ impl ReconcileArgs {
         if !self.quiet {
             comparison.show(&mut std::io::stdout().lock())?;
         }
-        let told = comparison.json();
-        write_report(self.report.as_deref(), &told)?;
-        say(comparison.text());
-        Ok((if comparison.compared.is_equal() { Exit::Done } else { Exit::Failed }, told))
+        let json = comparison.json();
+        write_report(self.report.as_deref(), &json)?;
+        eprint_text(comparison.text());
+        Ok((if comparison.compared.is_equal() { Exit::Done } else { Exit::Failed }, json))
     }
 }
 

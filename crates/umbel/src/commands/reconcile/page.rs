@@ -2,7 +2,7 @@
 //! JSON alone, so that both say the same.
 
 use crate::picture::{
-    Cell, Element, Heading, Part, Told, Tone, bar, duration, figures, grouped, note, number_of,
+    Cell, Element, Heading, JsonView, Part, Tone, bar, duration, figures, grouped, note, number_of,
     page, section, share, shortened, strip, table,
 };
 use crate::units::size;
@@ -24,22 +24,22 @@ const PHASES: [(&str, &str); 10] = [
 
 /// The page of a comparison that has ended well.
 pub(super) fn page_of(report: &Value) -> String {
-    let told = Told::new(report);
-    let differing = told.count("/difference/only_a") + told.count("/difference/only_b");
-    let all = told.count("/items/a") + told.count("/difference/only_b");
+    let report = JsonView::new(report);
+    let differing = report.count("/difference/only_a") + report.count("/difference/only_b");
+    let all = report.count("/items/a") + report.count("/difference/only_b");
     let finding = match differing {
-        0 => format!("Both sets are equal: {}", items(told.count("/items/a"))),
+        0 => format!("Both sets are equal: {}", items(report.count("/items/a"))),
         _ => format!("{} of {} are in one set alone", grouped(differing), items(all)),
     };
     let source = format!("umbel reconcile {}", env!("CARGO_PKG_VERSION"));
-    let heading = Heading { source, finding, lead: lead(told) };
+    let heading = Heading { source, finding, lead: lead(report) };
     let content = [
-        Some(sets(told, all)),
-        Some(key_figures(told)),
-        beside_the_bound(told),
-        by_phase(told),
-        Some(course(told)),
-        Some(footer(told)),
+        Some(sets(report, all)),
+        Some(key_figures(report)),
+        beside_the_bound(report),
+        by_phase(report),
+        Some(course(report)),
+        Some(footer(report)),
     ];
     page(heading, content.into_iter().flatten())
 }
@@ -49,35 +49,35 @@ fn items(count: u64) -> String {
 }
 
 /// All bytes of the session, both ways.
-fn travelled(told: Told<'_>) -> u64 {
-    told.count("/bytes_sent") + told.count("/bytes_received")
+fn travelled(report: JsonView<'_>) -> u64 {
+    report.count("/bytes_sent") + report.count("/bytes_received")
 }
 
 /// The same without contents of files and what lies around a session that can go on: what the bound is a bound of.
-fn compared_bytes(told: Told<'_>) -> u64 {
-    let beside = told.count("/bytes_by_phase/contents") + told.count("/bytes_by_phase/resume");
-    travelled(told).saturating_sub(beside)
+fn compared_bytes(report: JsonView<'_>) -> u64 {
+    let beside = report.count("/bytes_by_phase/contents") + report.count("/bytes_by_phase/resume");
+    travelled(report).saturating_sub(beside)
 }
 
-fn lead(told: Told<'_>) -> String {
+fn lead(report: JsonView<'_>) -> String {
     let sets = format!(
         "A has {}, B has {}.",
-        items(told.count("/items/a")),
-        items(told.count("/items/b"))
+        items(report.count("/items/a")),
+        items(report.count("/items/b"))
     );
-    if !told.is_there("/bytes_by_phase") {
-        let read = size(told.number("/bytes_received"));
+    if !report.is_there("/bytes_by_phase") {
+        let read = size(report.number("/bytes_received"));
         return format!(
             "{sets} Compared by a sketch, of which {read} were read; nothing travelled."
         );
     }
-    let rounds = number_of(told.count("/rounds"), "round", "rounds");
-    let bytes = size(travelled(told) as f64);
+    let rounds = number_of(report.count("/rounds"), "round", "rounds");
+    let bytes = size(travelled(report) as f64);
     format!("{sets} {bytes} travelled in {rounds}, both ways and all together.")
 }
 
-fn sets(told: Told<'_>, all: u64) -> Element {
-    let (only_a, only_b) = (told.count("/difference/only_a"), told.count("/difference/only_b"));
+fn sets(report: JsonView<'_>, all: u64) -> Element {
+    let (only_a, only_b) = (report.count("/difference/only_a"), report.count("/difference/only_b"));
     let both = all.saturating_sub(only_a).saturating_sub(only_b);
     let part = |name: &str, amount, tone| Part {
         name: format!("{} {name} ({})", grouped(amount), share(amount, all)),
@@ -92,16 +92,16 @@ fn sets(told: Told<'_>, all: u64) -> Element {
     strip("sets", "Items of A and of B", all, &parts)
 }
 
-fn key_figures(told: Told<'_>) -> Element {
+fn key_figures(report: JsonView<'_>) -> Element {
     let none = String::new;
-    let count = |path: &str| grouped(told.count(path));
+    let count = |path: &str| grouped(report.count(path));
     let mut all = vec![
         ("In A", count("/items/a"), none()),
         ("In B", count("/items/b"), none()),
         ("Only in A", count("/difference/only_a"), none()),
         ("Only in B", count("/difference/only_b"), none()),
     ];
-    if told.is_there("/difference/changed") {
+    if report.is_there("/difference/changed") {
         let beside = "counted on both sides".into();
         all.push(("In two versions", count("/difference/changed"), beside));
     }
@@ -111,32 +111,32 @@ fn key_figures(told: Told<'_>) -> Element {
         ("Removed here", "/applied/removed"),
         ("Conflicts", "/applied/conflicts"),
     ] {
-        if told.count(path) > 0 {
+        if report.count(path) > 0 {
             all.push((name, count(path), none()));
         }
     }
-    if told.is_there("/bytes_by_phase") {
-        let sent = size(told.number("/bytes_sent"));
-        let received = size(told.number("/bytes_received"));
+    if report.is_there("/bytes_by_phase") {
+        let sent = size(report.number("/bytes_sent"));
+        let received = size(report.number("/bytes_received"));
         let beside = format!("{sent} sent, {received} received");
-        all.push(("Travelled", size(travelled(told) as f64), beside));
+        all.push(("Travelled", size(travelled(report) as f64), beside));
     }
-    if told.number("/ratio") > 0.0 {
+    if report.number("/ratio") > 0.0 {
         let beside = "of what travelled to the bound".into();
-        all.push(("Ratio", format!("{:.2}", told.number("/ratio")), beside));
+        all.push(("Ratio", format!("{:.2}", report.number("/ratio")), beside));
     }
-    let cpu = format!("{} of processor", duration(told.number("/cpu_seconds")));
-    all.push(("Time", duration(told.number("/wall_seconds")), cpu));
+    let cpu = format!("{} of processor", duration(report.number("/cpu_seconds")));
+    all.push(("Time", duration(report.number("/wall_seconds")), cpu));
     figures(all)
 }
 
 /// What travelled, and the least that tells both sides what they lack, if items are of random bits.
-fn beside_the_bound(told: Told<'_>) -> Option<Element> {
-    if !told.is_there("/lower_bound_bytes") {
+fn beside_the_bound(report: JsonView<'_>) -> Option<Element> {
+    if !report.is_there("/lower_bound_bytes") {
         return None;
     }
-    let (bound, session) = (told.count("/lower_bound_bytes"), compared_bytes(told));
-    let most = bound.max(session).max(told.count("/predicted_bytes"));
+    let (bound, session) = (report.count("/lower_bound_bytes"), compared_bytes(report));
+    let most = bound.max(session).max(report.count("/predicted_bytes"));
     let row = |name: &str, bytes: u64, tone| {
         let ratio = match bound {
             0 => "–".to_owned(),
@@ -149,8 +149,8 @@ fn beside_the_bound(told: Told<'_>) -> Option<Element> {
         ]
     };
     let mut rows = vec![row("Bound", bound, Tone::Soft)];
-    if told.count("/predicted_bytes") > 0 {
-        rows.push(row("Forecast, before it began", told.count("/predicted_bytes"), Tone::Other));
+    if report.count("/predicted_bytes") > 0 {
+        rows.push(row("Forecast, before it began", report.count("/predicted_bytes"), Tone::Other));
     }
     rows.push(row("Travelled", session, Tone::Main));
     let words = "The bound is what information theory asks for where items are of random bits: k of all items of w bits \
@@ -161,13 +161,13 @@ fn beside_the_bound(told: Told<'_>) -> Option<Element> {
     Some(section("What travelled, beside the bound", [note(words), table]))
 }
 
-fn by_phase(told: Told<'_>) -> Option<Element> {
-    let phases = told.at("/bytes_by_phase");
+fn by_phase(report: JsonView<'_>) -> Option<Element> {
+    let phases = report.at("/bytes_by_phase");
     if !phases.is_there("") {
         return None;
     }
     let bytes = |name: &str| phases.count(&format!("/{name}"));
-    let all = travelled(told);
+    let all = travelled(report);
     let rows = PHASES.iter().filter(|(name, _)| bytes(name) > 0).map(|(name, what)| {
         vec![
             Cell::head(*what).above(bar(all, &[(bytes(name), Tone::Main)])),
@@ -182,8 +182,8 @@ fn by_phase(told: Told<'_>) -> Option<Element> {
 }
 
 /// How the session went.
-fn course(told: Told<'_>) -> Element {
-    let mut rows = vec![("Plan", shortened(told.text("/plan")))];
+fn course(report: JsonView<'_>) -> Element {
+    let mut rows = vec![("Plan", shortened(report.text("/plan")))];
     for (name, path) in [
         ("Keys tried", "/attempts"),
         ("Rounds", "/rounds"),
@@ -191,8 +191,8 @@ fn course(told: Told<'_>) -> Element {
         ("Coded symbols", "/coded_symbols"),
         ("Went on after a cut", "/resumed/times"),
     ] {
-        if told.count(path) > 0 {
-            rows.push((name, grouped(told.count(path))));
+        if report.count(path) > 0 {
+            rows.push((name, grouped(report.count(path))));
         }
     }
     let rows = rows.into_iter().flat_map(|(name, text)| {
@@ -203,8 +203,8 @@ fn course(told: Told<'_>) -> Element {
     section("How it went", [list])
 }
 
-fn footer(told: Told<'_>) -> Element {
-    let verified = match told.is_so("/verified") {
+fn footer(report: JsonView<'_>) -> Element {
+    let verified = match report.is_so("/verified") {
         true => "Verified: both sides computed the same digest of all items.",
         false => "Not verified beyond counts and symbols: not all items are known here.",
     };

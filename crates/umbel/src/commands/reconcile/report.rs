@@ -1,7 +1,7 @@
 //! What a session found and what it cost, for people and programs.
 
 use crate::clock::{ProcessorTime, Stopwatch};
-use crate::say::say_line;
+use crate::stderr::eprint_line;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -174,7 +174,7 @@ pub(crate) fn show_difference(
     }
     if ended.unlisted_count() > 0 {
         let side = if is_b { "B" } else { "A" };
-        say_line(format_args!(
+        eprint_line(format_args!(
             "{} items that only {side} has are not shown, for hashes collided: run it again to see them",
             ended.unlisted_count()
         ));

@@ -45,7 +45,7 @@ impl LogSettings {
         if ["text", "json"].contains(&self.log_format.as_str()) {
             return Ok(());
         }
-        let said = format!("log_format = \"{}\": expected text or json", self.log_format);
-        Err(UsageError(said))
+        let text = format!("log_format = \"{}\": expected text or json", self.log_format);
+        Err(UsageError(text))
     }
 }

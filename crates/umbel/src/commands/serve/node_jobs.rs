@@ -3,7 +3,7 @@
 use crate::cluster_client::Credentials;
 use crate::commands::dedup::{spec_of, start_cell_tasks};
 use crate::exit::UsageError;
-use crate::say::say_line;
+use crate::stderr::eprint_line;
 use crate::workshop::AsWorkshop;
 use anyhow::{Context, Result, bail};
 use std::fs::DirBuilder;
@@ -32,7 +32,7 @@ struct Log;
 
 impl Observer for Log {
     fn warn(&self, text: &str) {
-        say_line(text);
+        eprint_line(text);
     }
 }
 
@@ -238,7 +238,7 @@ impl Workshops for FileWorkshops {
         let folder = self.0.folder(job);
         if let Err(error) = FileWorkshop::discard(&folder, &self.0.roots) {
             let cause = chain_text(&error);
-            say_line(format_args!("what {job} left cannot be removed: {cause}"));
+            eprint_line(format_args!("what {job} left cannot be removed: {cause}"));
         }
     }
 

@@ -71,8 +71,9 @@ impl Layer {
                 )));
             };
             if !fits(value, setting.kind) {
-                let said = format!("{name}: {key} = {value}: expected {}", words(setting.kind));
-                return Err(UsageError(said));
+                let error_text =
+                    format!("{name}: {key} = {value}: expected {}", words(setting.kind));
+                return Err(UsageError(error_text));
             }
         }
         Ok(Self { source: name.to_owned(), table })
@@ -312,14 +313,17 @@ mod tests {
         assert!(file("shards = \"1\"").contains("expected a whole number"));
         assert!(file("initial_cluster = [1]").contains("expected a list"));
         for (name, value) in [("UMBEL_SHARDS", "many"), ("UMBEL_DEV", "yes")] {
-            let said = environment(&[(name, value)]).err().unwrap().to_string();
-            assert!(said.starts_with(&format!("{name}={value}: expected ")), "{said}");
+            let error_text = environment(&[(name, value)]).err().unwrap().to_string();
+            assert!(error_text.starts_with(&format!("{name}={value}: expected ")), "{error_text}");
         }
-        let said = |text| Settings::resolve(&[flags(text)]).unwrap_err().to_string();
-        assert_eq!(said("shards = -1"), "flags: shards = -1: expected 0 to 4294967295");
-        assert_eq!(said("shards = 1025"), "shards = 1025: expected 0 to 1024");
-        assert_eq!(said("log_format = \"xml\""), "log_format = \"xml\": expected text or json");
-        assert!(said("listen = \"0.0.0.0:1\"").contains("--insecure"));
+        let error_text = |text| Settings::resolve(&[flags(text)]).unwrap_err().to_string();
+        assert_eq!(error_text("shards = -1"), "flags: shards = -1: expected 0 to 4294967295");
+        assert_eq!(error_text("shards = 1025"), "shards = 1025: expected 0 to 1024");
+        assert_eq!(
+            error_text("log_format = \"xml\""),
+            "log_format = \"xml\": expected text or json"
+        );
+        assert!(error_text("listen = \"0.0.0.0:1\"").contains("--insecure"));
     }
 
     #[test]

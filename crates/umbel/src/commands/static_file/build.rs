@@ -225,7 +225,7 @@ impl BuildArgs {
 impl Opened<'_> {
     /// The error of a chunk, with the records that it is about.
     fn explain(&self, hashing: Hashing, error: anyhow::Error) -> anyhow::Error {
-        let told: Result<Vec<Option<FoundRecord>>> = match error.downcast_ref::<BuildError>() {
+        let records: Result<Vec<Option<FoundRecord>>> = match error.downcast_ref::<BuildError>() {
             Some(BuildError::TwoValues { hash, values }) => {
                 let find = |value| first(&self.keys, hashing, *hash, Some(value));
                 values.iter().copied().map(find).collect()
@@ -236,12 +236,12 @@ impl Opened<'_> {
             }
             _ => return error,
         };
-        let told = match told {
-            Ok(told) => told,
+        let records = match records {
+            Ok(records) => records,
             Err(why) => return why,
         };
         // What cannot be found again was changed meanwhile.
-        let [Some(a), Some(b)] = &told[..] else { return error };
+        let [Some(a), Some(b)] = &records[..] else { return error };
         match error.downcast_ref::<BuildError>() {
             Some(BuildError::TwoValues { .. }) => anyhow!(
                 "one key has two values: {} in {a}, {} in {b}; decide which is right",

@@ -2,7 +2,8 @@
 
 use super::words::phase;
 use crate::picture::{
-    Cell, Element, Told, Tone, bar, duration, grouped, note, section, share, table, ten_thousandths,
+    Cell, Element, JsonView, Tone, bar, duration, grouped, note, section, share, table,
+    ten_thousandths,
 };
 use crate::units::size;
 
@@ -35,8 +36,8 @@ const FRAMES: [(&str, &str); 11] = [
 ];
 
 /// Time and bytes by phase.
-pub(super) fn phases(told: Told<'_>) -> Element {
-    let times = told.at("/run/phase_wall_s");
+pub(super) fn phases(summary: JsonView<'_>) -> Element {
+    let times = summary.at("/run/phase_wall_s");
     let time = |name: &str| times.number(&format!("/{name}"));
     let there: Vec<&str> =
         PHASES.into_iter().filter(|name| times.is_there(&format!("/{name}"))).collect();
@@ -47,19 +48,19 @@ pub(super) fn phases(told: Told<'_>) -> Element {
             Cell::head(phase(name)).above(bar(all, &[(spent, Tone::Main)])),
             Cell::number(duration(time(name))),
             Cell::number(share(spent, all)),
-            Cell::number(bytes_of(told, name)),
+            Cell::number(bytes_of(summary, name)),
         ]
     });
     let heads = ["Phase", "*Time", "*Share", "*Bytes"];
     let sums = vec![
         Cell::head("The whole job"),
-        Cell::number(duration(told.number("/run/wall_s"))),
+        Cell::number(duration(summary.number("/run/wall_s"))),
         Cell::number(""),
         Cell::number(""),
     ];
     let by_phase = table("Time and bytes by phase", &heads, rows, (None, Some(sums)));
-    let threads = told.count("/run/threads");
-    let work = told.at("/run/thread_s");
+    let threads = summary.count("/run/threads");
+    let work = summary.at("/run/thread_s");
     let spent = |name: &str| ten_thousandths(work.number(&format!("/{name}")));
     let all: u64 = WORK.iter().map(|(name, _)| spent(name)).sum();
     let rows =
@@ -74,32 +75,32 @@ pub(super) fn phases(told: Told<'_>) -> Element {
         table("Time of all threads by work", &["Work", "*Time", "*Share"], rows, (None, None));
     let words = format!(
         "Items were {} altogether. Threads: {}; those that wait for a disk or for each other count where they wait.",
-        size(told.number("/files/all/item_bytes")),
+        size(summary.number("/files/all/item_bytes")),
         grouped(threads),
     );
     section("Time and bytes", [note(words), by_phase, by_thread])
 }
 
 /// The bytes of a phase, where they are known.
-fn bytes_of(told: Told<'_>, phase: &str) -> String {
-    let read = || size(told.number("/files/all/stored_bytes"));
+fn bytes_of(summary: JsonView<'_>, phase: &str) -> String {
+    let read = || size(summary.number("/files/all/stored_bytes"));
     match phase {
-        "local" | "output" if told.is_there("/files/all") => format!("{} read", read()),
-        "exchange" if told.count("/plan/workers") > 1 => {
-            format!("{} sent", size(told.number("/exchange/network_bytes")))
+        "local" | "output" if summary.is_there("/files/all") => format!("{} read", read()),
+        "exchange" if summary.count("/plan/workers") > 1 => {
+            format!("{} sent", size(summary.number("/exchange/network_bytes")))
         }
         _ => "–".to_owned(),
     }
 }
 
 /// What workers sent each other, if there were several.
-pub(super) fn exchange(told: Told<'_>) -> Option<Element> {
-    let workers = told.count("/plan/workers");
+pub(super) fn exchange(summary: JsonView<'_>) -> Option<Element> {
+    let workers = summary.count("/plan/workers");
     if workers < 2 {
         return None;
     }
-    let entries = told.number("/plan/n");
-    let bits = |section: &str, name: &str| told.number(&format!("/exchange/{section}/{name}"));
+    let entries = summary.number("/plan/n");
+    let bits = |section: &str, name: &str| summary.number(&format!("/exchange/{section}/{name}"));
     let most = FRAMES.iter().map(|(name, _)| bits("bits_per_item", name)).fold(0.0, f64::max);
     let rows =
         FRAMES.iter().filter(|(name, _)| bits("bits_per_item", name) > 0.0).map(|(name, what)| {
@@ -121,8 +122,8 @@ pub(super) fn exchange(told: Told<'_>) -> Option<Element> {
         "{} workers sent each other {}; {:.2} bits an item were forecast. Entropy is the least that \
          could say the same.",
         grouped(workers),
-        size(told.number("/exchange/network_bytes")),
-        told.number("/exchange/predicted_bits_per_item"),
+        size(summary.number("/exchange/network_bytes")),
+        summary.number("/exchange/predicted_bits_per_item"),
     );
     let table = table("Frames by kind, also those that a worker keeps", &heads, rows, (None, None));
     Some(section("Exchange between workers", [note(words), table]))

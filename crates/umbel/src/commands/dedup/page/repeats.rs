@@ -2,7 +2,7 @@
 
 use super::words::Noun;
 use crate::picture::{
-    Cell, Element, Matrix, Told, Tone, bar, folded, grouped, matrix, note, number_of, section,
+    Cell, Element, JsonView, Matrix, Tone, bar, folded, grouped, matrix, note, number_of, section,
     share, shortened, table,
 };
 use std::cmp::Reverse;
@@ -11,12 +11,12 @@ use std::cmp::Reverse;
 const PAIRS_NAMED_MAX: usize = 50;
 
 /// Repeats by file.
-pub(super) fn by_file(told: Told<'_>, noun: Noun) -> Option<Element> {
-    let files = told.at("/files");
+pub(super) fn by_file(summary: JsonView<'_>, noun: Noun) -> Option<Element> {
+    let files = summary.at("/files");
     if !files.is_there("/count") {
         return None;
     }
-    if told.count("/dropped/input") == 0 {
+    if summary.count("/dropped/input") == 0 {
         return Some(section("Repeats by file", [note("No file repeats itself or another.")]));
     }
     let named = files.list("/named").filter(|file| repeats_of(*file) > 0);
@@ -49,7 +49,7 @@ fn noun_head(noun: Noun) -> &'static str {
 }
 
 /// What a file is called; on many machines with the worker that has read it.
-fn name_of(file: Told<'_>) -> String {
+fn name_of(file: JsonView<'_>) -> String {
     let name = shortened(file.text("/file"));
     if file.is_there("/worker") { of_worker(file.count("/worker"), &name) } else { name }
 }
@@ -58,11 +58,11 @@ fn of_worker(worker: u64, name: &str) -> String {
     format!("worker {worker}: {name}")
 }
 
-fn repeats_of(file: Told<'_>) -> u64 {
+fn repeats_of(file: JsonView<'_>) -> u64 {
     file.count("/repeats_within") + file.count("/repeats_of_others")
 }
 
-fn row(name: Cell, file: Told<'_>) -> Vec<Cell> {
+fn row(name: Cell, file: JsonView<'_>) -> Vec<Cell> {
     let repeats = [file.count("/repeats_of_others"), file.count("/repeats_within")];
     cells(name, file.count("/items"), repeats)
 }
@@ -79,10 +79,10 @@ fn cells(name: Cell, items: u64, [of_others, within]: [u64; 2]) -> Vec<Cell> {
 }
 
 /// Which files or directories repeat which.
-pub(super) fn overlap(told: Told<'_>, noun: Noun) -> Option<Element> {
-    let overlap = told.at("/overlap");
+pub(super) fn overlap(summary: JsonView<'_>, noun: Noun) -> Option<Element> {
+    let overlap = summary.at("/overlap");
     let workers: Vec<u64> = overlap.list("/workers").map(|worker| worker.count("")).collect();
-    let named = |(at, name): (usize, Told<'_>)| match workers.get(at) {
+    let named = |(at, name): (usize, JsonView<'_>)| match workers.get(at) {
         Some(worker) => of_worker(*worker, name.text("")),
         None => name.text("").to_owned(),
     };
@@ -92,7 +92,7 @@ pub(super) fn overlap(told: Told<'_>, noun: Noun) -> Option<Element> {
         .map(|row| row.list("").map(|cell| cell.count("")).collect())
         .collect();
     let is_one = counts.len() < 2;
-    if is_one || told.count("/dropped/input") == 0 {
+    if is_one || summary.count("/dropped/input") == 0 {
         return None;
     }
     let (one, many) = match overlap.text("/by") {
@@ -153,12 +153,12 @@ fn pair_table(pairs: &[(u64, usize, usize)], names: &[String]) -> Element {
 }
 
 /// How often records stood.
-pub(super) fn groups(told: Told<'_>, noun: Noun) -> Option<Element> {
-    if told.count("/groups/count") == 0 {
+pub(super) fn groups(summary: JsonView<'_>, noun: Noun) -> Option<Element> {
+    if summary.count("/groups/count") == 0 {
         return None;
     }
-    let all: u64 = told.list("/groups/histogram").map(repeats_in).sum();
-    let rows = told.list("/groups/histogram").map(|class| {
+    let all: u64 = summary.list("/groups/histogram").map(repeats_in).sum();
+    let rows = summary.list("/groups/histogram").map(|class| {
         let (from, to) = (class.count("/size_min"), class.count("/size_max"));
         let times = Cell::head(format!("{} to {} times", grouped(from), grouped(to)));
         let repeats = repeats_in(class);
@@ -169,7 +169,7 @@ pub(super) fn groups(told: Told<'_>, noun: Noun) -> Option<Element> {
             Cell::number(share(repeats, all)),
         ]
     });
-    let count = told.count("/groups/count");
+    let count = summary.count("/groups/count");
     let sums = vec![
         Cell::head("All groups"),
         Cell::number(grouped(count)),
@@ -180,22 +180,22 @@ pub(super) fn groups(told: Told<'_>, noun: Noun) -> Option<Element> {
         "A group is a {} that was kept and all that repeat it. {}; the largest has {}.",
         noun.one,
         number_of(count, "group", "groups"),
-        noun.number(told.count("/groups/largest")),
+        noun.number(summary.count("/groups/largest")),
     );
     let heads = ["Stood", "*Groups", "*Repeats", "*Share of repeats"];
     let sizes = table("Groups by size", &heads, rows, (None, Some(sums)));
-    let content = [note(words), sizes, examples(told)];
+    let content = [note(words), sizes, examples(summary)];
     Some(section("How often the same stood", content))
 }
 
 /// Records of a class of groups beyond the one that was kept of each.
-fn repeats_in(class: Told<'_>) -> u64 {
+fn repeats_in(class: JsonView<'_>) -> u64 {
     class.count("/records").saturating_sub(class.count("/groups"))
 }
 
-fn examples(told: Told<'_>) -> Element {
-    let has_parts = told.list("/most_repeated").any(|group| group.is_there("/part"));
-    let rows = told.list("/most_repeated").map(|group| {
+fn examples(summary: JsonView<'_>) -> Element {
+    let has_parts = summary.list("/most_repeated").any(|group| group.is_there("/part"));
+    let rows = summary.list("/most_repeated").map(|group| {
         let mut cells = vec![Cell::name(name_of(group))];
         cells.push(Cell::number(grouped(group.count("/record"))));
         if has_parts {

@@ -1,6 +1,6 @@
 //! Words for what a summary says in short.
 
-use crate::picture::{Told, number_of};
+use crate::picture::{JsonView, number_of};
 
 /// What items are called.
 #[derive(Clone, Copy)]
@@ -10,8 +10,8 @@ pub(super) struct Noun {
 }
 
 impl Noun {
-    pub(super) fn of(told: Told<'_>) -> Self {
-        let (one, many) = match told.text("/spec/granularity") {
+    pub(super) fn of(summary: JsonView<'_>) -> Self {
+        let (one, many) = match summary.text("/spec/granularity") {
             "line" => ("line", "lines"),
             "paragraph" => ("paragraph", "paragraphs"),
             "file" => ("file", "files"),

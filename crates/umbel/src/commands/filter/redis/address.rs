@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_is_told_from_a_key_by_who_asks() {
+    fn a_database_is_distinguished_from_a_key_by_the_command() {
         let origin = |text| parse_origin(text).unwrap();
         assert_eq!(origin("redis://h/3").key().unwrap().key, b"3");
         for (text, database) in [("redis://h", 0), ("redis://h/", 0), ("redis://h/3", 3)] {

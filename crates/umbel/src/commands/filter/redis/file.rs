@@ -188,8 +188,11 @@ impl FileDatabase {
             0 => bail!("there is no filter of RedisBloom ({BLOOM_TYPE}) in this database"),
             1 => names.pop().context("it was counted"),
             _ => {
-                let told: Vec<String> = names.iter().map(|name| shown(name)).collect();
-                bail!("there are {count} filters, {}: which one, says --key", told.join(", "))
+                let shown_names: Vec<String> = names.iter().map(|name| shown(name)).collect();
+                bail!(
+                    "there are {count} filters, {}: which one, says --key",
+                    shown_names.join(", ")
+                )
             }
         }
     }

@@ -222,7 +222,7 @@ impl Server {
     /// The same, where the answer is a part of what has come before.
     async fn ask_on(&mut self, words: &[&[u8]]) -> Result<Answer> {
         let answer = in_time(async {
-            self.say(words).await?;
+            self.send_words(words).await?;
             loop {
                 match Answer::take(&mut self.bytes).map_err(no_answer)? {
                     Some(answer) => return Ok(answer),
@@ -244,7 +244,7 @@ impl Server {
     pub(super) async fn begin(&mut self, words: &[&[u8]], most: Most) -> Result<Head> {
         self.pace = Pace::default();
         let head = in_time(async {
-            self.say(words).await?;
+            self.send_words(words).await?;
             self.next_head(most).await
         });
         match head.await? {
@@ -309,7 +309,7 @@ impl Server {
         self.value(0).await.map(drop)
     }
 
-    async fn say(&mut self, words: &[&[u8]]) -> Result<()> {
+    async fn send_words(&mut self, words: &[&[u8]]) -> Result<()> {
         let request: Request = words.iter().collect();
         let mut bytes = Vec::new();
         request.encode(&mut bytes);

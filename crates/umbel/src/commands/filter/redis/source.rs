@@ -192,12 +192,12 @@ impl Packer {
     /// Says last why there is no more, from a thread that may wait.
     pub(super) fn blocking_fail(self, error: anyhow::Error, what: &dyn fmt::Display) {
         // Nobody waits any more if that fails.
-        let _ = self.sender.blocking_send(Err(told(error, self.count, what)));
+        let _ = self.sender.blocking_send(Err(with_position(error, self.count, what)));
     }
 }
 
 /// An error with how much was read, and of what.
-fn told(error: anyhow::Error, count: u64, what: &dyn fmt::Display) -> anyhow::Error {
+fn with_position(error: anyhow::Error, count: u64, what: &dyn fmt::Display) -> anyhow::Error {
     let error = match count {
         0 => error,
         count => error.context(format!("after {count} items were read")),
@@ -213,7 +213,7 @@ impl Source {
         let error = match outcome {
             Ok(Ok(())) if packer.flush().await.is_ok() => return,
             Ok(_) => return,
-            Err(error) => told(error, packer.count, &self.what),
+            Err(error) => with_position(error, packer.count, &self.what),
         };
         // Nobody waits any more if that fails.
         let _ = packer.sender.send(Err(error)).await;

@@ -58,16 +58,16 @@ async fn read(address: &str, keys: Option<(&str, &str)>) -> (Vec<Vec<u8>>, Optio
     };
     let (sender, mut batches) = items::channel();
     let reading = tokio::spawn(Source { what, cacert: None }.send(sender));
-    let (mut items, mut said) = (Vec::new(), None);
+    let (mut items, mut text) = (Vec::new(), None);
     while let Some(batch) = batches.recv().await {
-        assert!(said.is_none(), "an error is the last");
+        assert!(text.is_none(), "an error is the last");
         match batch {
             Ok(batch) => items.extend(batch.items.iter().map(<[u8]>::to_vec)),
-            Err(error) => said = Some(format!("{error:#}")),
+            Err(error) => text = Some(format!("{error:#}")),
         }
     }
     reading.await.unwrap();
-    (items, said)
+    (items, text)
 }
 
 fn bulks(values: &[&[u8]]) -> Vec<u8> {
@@ -83,14 +83,14 @@ fn page(cursor: &str, values: &[&[u8]]) -> Vec<u8> {
 }
 
 /// The words of a request, with a space between each two.
-fn said(words: &[String]) -> String {
+fn text(words: &[String]) -> String {
     words.join(" ")
 }
 
 #[tokio::test]
 async fn sets_and_their_kin_are_read_page_by_page() {
     let set = server(|words| {
-        Some(match &*said(words) {
+        Some(match &*text(words) {
             "TYPE k" => b"+set\r\n".to_vec(),
             "SSCAN k 0 COUNT 1000" => page("8", &[b"a", b"\xff\x00\r\n"]),
             "SSCAN k 8 COUNT 1000" => page("4", &[]),
@@ -106,7 +106,7 @@ async fn sets_and_their_kin_are_read_page_by_page() {
     );
 
     let hash = server(|words| {
-        Some(match &*said(words) {
+        Some(match &*text(words) {
             "TYPE k" => b"+hash\r\n".to_vec(),
             "HSCAN k 0 COUNT 1000" => page("0", &[b"f1", &[b'v'; 300_000], b"f2", b""]),
             "EXISTS k" => b":1\r\n".to_vec(),
@@ -117,7 +117,7 @@ async fn sets_and_their_kin_are_read_page_by_page() {
     assert_eq!((items, error), (vec![b"f1".to_vec(), b"f2".to_vec()], None));
 
     let list = server(|words| {
-        Some(match &*said(words) {
+        Some(match &*text(words) {
             "TYPE k" => b"+list\r\n".to_vec(),
             "LLEN k" => b":1001\r\n".to_vec(),
             "LRANGE k 0 999" => bulks(&[&b"x"[..]; 1_000]),
@@ -133,7 +133,7 @@ async fn sets_and_their_kin_are_read_page_by_page() {
 #[tokio::test]
 async fn names_of_keys_lose_their_prefix() {
     let names = server(|words| {
-        Some(match &*said(words) {
+        Some(match &*text(words) {
             "SCAN 0 MATCH seen:* COUNT 1000" => page("3", &[b"seen:1", b"seen:"]),
             "SCAN 3 MATCH seen:* COUNT 1000" => page("0", &[b"seen:1"]),
             other => panic!("{other}"),
@@ -234,8 +234,8 @@ async fn hostile_servers_are_left_with_an_error() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_falls_silent_is_waited_for_half_a_minute() {
     let (here, mut there) = duplex(1024);
-    let said = b"+set\r\n*2\r\n$1\r\n0\r\n*2\r\n$1\r\na\r\n$1\r\n";
-    there.write_all(said).await.unwrap();
+    let text = b"+set\r\n*2\r\n$1\r\n0\r\n*2\r\n$1\r\na\r\n$1\r\n";
+    there.write_all(text).await.unwrap();
     let mut server = Server::over(Box::new(here));
     let (sender, _batches) = items::channel();
     let walk = begun(&mut server, b"k").await.unwrap();

@@ -323,8 +323,8 @@ mod tests {
         let Walk::Scan(scan) = &mut walk else { panic!("a scan") };
         scan.page_count = PAGES_MAX - 1;
         walk.took(b"1", 1).unwrap();
-        let said = walk.took(b"2", 1).unwrap_err().0;
-        assert!(said.ends_with("more than there can be"), "{said}");
+        let text = walk.took(b"2", 1).unwrap_err().0;
+        assert!(text.ends_with("more than there can be"), "{text}");
         // The last page is no page too many.
         walk.took(b"0", 1).unwrap();
         let mut walk = Walk::of_key("set", b"k", 0).unwrap();

@@ -1,12 +1,12 @@
-//! The fields of a report in JSON. What is not there counts as nothing.
+//! The fields of a report in JSON. A field that is missing counts as zero or empty.
 
 use serde_json::Value;
 
 /// A value of a report.
 #[derive(Clone, Copy)]
-pub(crate) struct Told<'a>(&'a Value);
+pub(crate) struct JsonView<'a>(&'a Value);
 
-impl<'a> Told<'a> {
+impl<'a> JsonView<'a> {
     /// The whole report.
     pub(crate) fn new(report: &'a Value) -> Self {
         Self(report)
