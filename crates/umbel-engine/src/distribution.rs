@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A hash has 16 bytes and an answer one bit. The node that a client asks is a shard's leader in one
-//! case of K. In step i of a sweep over a cube of d dimensions each of the 2^d corners is told
+//! case of K. In step i of a sweep over a cube of d dimensions each of the 2^d corners is sent
 //! 2^i·S·K/2^d changes (all-to-all broadcast, Johnsson & Ho 1989, doi:10.1109/12.29465), nodes beyond
 //! hand in S and are handed out what they lack, (K − 1)·S; a change is coded as
 //! [`probes_bits`] says, and the whole filter is sent where that is shorter.
@@ -145,7 +145,7 @@ impl DistributionCost {
 /// // 3/4 of the inserts go to a leader elsewhere, 16 bytes and a bit; all to two more replicas.
 /// assert_eq!(plan.partitioned.query_bytes, 0.75 * 16.125);
 /// assert_eq!(plan.partitioned.insert_bytes, 0.75 * 16.125 + 32.0);
-/// // Three other nodes hear of every change, for 32 bits of seed and 2 of gap each: 12.8 bytes.
+/// // Three other nodes learn of every change, for 32 bits of seed and 2 of gap each: 12.8 bytes.
 /// assert!((plan.replicated.insert_bytes - 12.8).abs() < 0.1);
 /// // Even without a question the replicated filter moves less.
 /// assert_eq!(plan.break_even_query_count, Some(0.0));
@@ -285,7 +285,7 @@ pub enum DistributionError {
         /// The number asked for.
         replica_count: u32,
     },
-    /// A sweep without new items tells nothing of what they cost.
+    /// A sweep without new items shows nothing of what they cost.
     #[error("{sweep_item_count} items between two sweeps, expected at least 1")]
     SweepItemCount {
         /// The number asked for.
@@ -394,7 +394,7 @@ fn sweep_messages(cube: Cube, sweep_item_count: u64) -> impl Iterator<Item = (u3
     across.chain(hands)
 }
 
-/// Bytes in which so many changes are told: a list of them, or the whole filter if that is shorter.
+/// Bytes in which so many changes are sent: a list of them, or the whole filter if that is shorter.
 fn delta_bytes(shape: BlockShape, change_count: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

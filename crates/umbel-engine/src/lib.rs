@@ -10,7 +10,7 @@
 //! | [`placement`] | which hash ranges the shards have, and which nodes their replicas |
 //! | [`routing`] | how a batch is cut into the parts of shards, and answers go back into request order |
 //! | [`shard`] | what a shard's replicas do with each command of its log: filters' slices, request ids |
-//! | [`hypercube`] | with whom a node exchanges when, and what a copy of a replicated filter has to tell whom |
+//! | [`hypercube`] | with whom a node exchanges when, and what a copy of a replicated filter has to send to whom |
 //! | [`liveness`] | which nodes are alive, who stands for election, who leads where |
 //! | [`meta`] | nodes, shard map, catalogue of filters; what has to be done next about them |
 //! | [`repair`] | which bits two copies of an array differ in, and how they become one again |

@@ -106,7 +106,7 @@ pub const REPAIR_POSITIONS_MAX: u64 = 1 << 27;
 /// Most blocks of a window of a repair session: if all of them differ in most of their bits, the initiator holds 64 MiB.
 pub const REPAIR_WINDOW_BLOCKS_MAX: usize = 1 << 14;
 
-/// Most windows of a repair session that are open at once: sixteen settle an array of 1 GiB of which every block differs. A
+/// Most windows of a repair session that are open at once: sixteen repair an array of 1 GiB of which every block differs. A
 /// responder holds 64 KiB of each.
 pub const REPAIR_WINDOWS_MAX: usize = 16;
 

@@ -5,16 +5,16 @@
 //! leads, so a node knows of every group whether a live leader stands for it, and a group that nothing is written to
 //! needs next to no messages of its own.
 //!
-//! * Who is not heard for [`Timing::suspect_ms`], or cannot be reached twice in a row, is **suspected**.
+//! * A node that has sent nothing for [`Timing::suspect_ms`], or cannot be reached twice in a row, is **suspected**.
 //! * A group is **vacant** here if no live node claims to lead it in the term that is known here. Its replicas stand
 //!   for election in turn, each some time after the one before it, so that two seldom stand at once. The turn begins at
 //!   another node for each group, so the groups of a dead leader are spread over the live nodes.
-//! * Nobody stands without a majority of live voters, and a replica whose node hears a live leader votes for nobody
-//!   else ([`Liveness::hears_leader`]): a node that is cut off disturbs no term.
-//! * A leader's followers hear of what is committed with the next entry. When no entry follows, the leader **reminds** them,
+//! * Nobody stands without a majority of live voters, and a replica whose node receives from a live leader votes for nobody
+//!   else ([`Liveness::has_live_leader`]): a node that is cut off disturbs no term.
+//! * A leader's followers learn of what is committed with the next entry. When no entry follows, the leader **reminds** them,
 //!   ever more seldom: one that missed the first time has it after the second.
 //! * The first node in a group's turn is its **home**. A leader that has been elsewhere hands over once the home is back
-//!   for [`SETTLED_MS`], so that leaders are spread evenly again after a failure.
+//!   for [`STEADY_MS`], so that leaders are spread evenly again after a failure.
 //!
 //! All of this decides when votes are asked for, never what is safe: terms, votes and logs are Raft's, and a suspicion
 //! that is wrong costs an election.
@@ -46,7 +46,7 @@ const UNREACHABLE_MIN: u32 = 2;
 
 /// Milliseconds that a node has been heard, and a group led, before leadership goes home: a node that comes and goes
 /// costs no second election.
-pub const SETTLED_MS: u64 = 10_000;
+pub const STEADY_MS: u64 = 10_000;
 
 /// Milliseconds between two leaderships that a node hands over by itself: each makes callers wait for an election.
 pub const HAND_OVER_PAUSE_MS: u64 = 500;
@@ -78,7 +78,7 @@ pub struct LedVersion {
     pub number: u64,
 }
 
-/// What two nodes tell each other: each way the same.
+/// What two nodes send each other: each way the same.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Beat {
     /// Which list of its sender is in force.
@@ -86,7 +86,7 @@ pub struct Beat {
     /// That list; None if the receiver is known to have it.
     pub leads: Option<Vec<Led>>,
     /// Which list of the receiver the sender has.
-    pub heard: Option<LedVersion>,
+    pub has: Option<LedVersion>,
 }
 
 /// A group's replica on this node, as Raft sees it now.
@@ -115,7 +115,7 @@ pub struct GroupStanding {
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
     /// A beat of a node came, or its answer to one.
-    Heard {
+    Received {
         /// Whose.
         node: NodeId,
         /// When, in milliseconds of this node's own clock.
@@ -144,7 +144,7 @@ pub enum Input<'a> {
 pub enum Order {
     /// The node is suspected from now on: calls that wait for it need wait no longer.
     Suspect(NodeId),
-    /// The node is heard, for the first time or again, or its process is another one.
+    /// The node is reachable, for the first time or again, or its process is another one.
     Trust(NodeId),
     /// Ask the group's voters whether they would vote for this replica, and stand for election if a majority would.
     Stand(GroupId),
@@ -199,7 +199,7 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// A detector that has heard of nobody; the incarnation is a number that no other process of this node had.
+    /// A detector that knows of nobody; the incarnation is a number that no other process of this node had.
     #[must_use]
     pub const fn new(own: NodeId, incarnation: u64, timing: Timing) -> Self {
         Self {
@@ -219,9 +219,9 @@ impl Liveness {
     /// Takes notice of what happened.
     pub fn step(&mut self, input: Input<'_>, outbox: &mut Outbox<Order>) {
         match input {
-            Input::Heard { node, now_ms, beat } => {
+            Input::Received { node, now_ms, beat } => {
                 let Some(peer) = self.peers.get_mut(&node) else { return };
-                if peer.hear(now_ms, beat) {
+                if peer.receive(now_ms, beat) {
                     // It may lack what all others have been reminded of.
                     self.rests.clear();
                     outbox.push(Order::Trust(node));
@@ -244,7 +244,7 @@ impl Liveness {
         Beat {
             version: self.version,
             leads: (!is_known).then(|| self.led.clone()),
-            heard: peer.and_then(|peer| peer.version),
+            has: peer.and_then(|peer| peer.version),
         }
     }
 
@@ -253,7 +253,8 @@ impl Liveness {
     pub fn due(&self) -> Vec<NodeId> {
         let now_ms = self.ticked_ms.unwrap_or(0);
         let is_due = |(&node, peer): (&NodeId, &Peer)| {
-            let is_missed = peer.heard_ms.is_none_or(|at| now_ms >= at + 2 * self.timing.beat_ms);
+            let is_missed =
+                peer.received_ms.is_none_or(|at| now_ms >= at + 2 * self.timing.beat_ms);
             (self.own < node || is_missed).then_some(node)
         };
         self.peers.iter().filter_map(is_due).collect()
@@ -262,7 +263,7 @@ impl Liveness {
     /// Whether the node was heard, and is not any more.
     #[must_use]
     pub fn is_suspected(&self, node: NodeId) -> bool {
-        self.peers.get(&node).is_some_and(|peer| peer.heard_ms.is_some() && !peer.is_alive)
+        self.peers.get(&node).is_some_and(|peer| peer.received_ms.is_some() && !peer.is_alive)
     }
 
     /// Whether a majority of each of these sets is alive, this node counted.
@@ -275,16 +276,16 @@ impl Liveness {
     }
 
     /// Whether a live node other than the candidate leads the group, in this term or a later one: then nobody is to be
-    /// voted for who was not told to by that leader.
+    /// voted for that was not told to stand by that leader.
     #[must_use]
-    pub fn hears_leader(&self, group: GroupId, term: u64, candidate: NodeId) -> bool {
+    pub fn has_live_leader(&self, group: GroupId, term: u64, candidate: NodeId) -> bool {
         let claims = |led: &Led| led.group == group && led.term >= term;
         let is_other =
             |(&node, peer): (&NodeId, &Peer)| node != candidate && peer.leads(group, term);
         self.led.iter().any(claims) || self.peers.iter().any(is_other)
     }
 
-    /// Whether the node is heard; of itself a node is sure.
+    /// Whether the node is reachable; of itself a node is sure.
     #[must_use]
     pub fn is_alive(&self, node: NodeId) -> bool {
         node == self.own || self.peers.get(&node).is_some_and(|peer| peer.is_alive)
@@ -317,7 +318,8 @@ impl Liveness {
         let passed_ms = self.ticked_ms.map_or(0, |ticked_ms| now_ms.saturating_sub(ticked_ms));
         let stood_ms = passed_ms.saturating_sub(2 * self.timing.beat_ms);
         for (&node, peer) in &mut self.peers {
-            peer.heard_ms = peer.heard_ms.map(|heard_ms| (heard_ms + stood_ms).min(now_ms));
+            peer.received_ms =
+                peer.received_ms.map(|received_ms| (received_ms + stood_ms).min(now_ms));
             if peer.is_alive && peer.is_gone(now_ms, self.timing.suspect_ms) {
                 peer.lose();
                 outbox.push(Order::Suspect(node));
@@ -386,7 +388,7 @@ impl Liveness {
     fn send_home(&mut self, now_ms: u64, standing: &GroupStanding, outbox: &mut Outbox<Order>) {
         let order = voters_from_home(standing);
         let Some(&home) = order.first().filter(|&&home| home != self.own) else { return };
-        let is_long = |since_ms: u64| now_ms >= since_ms + SETTLED_MS;
+        let is_long = |since_ms: u64| now_ms >= since_ms + STEADY_MS;
         let is_home = self
             .peers
             .get(&home)

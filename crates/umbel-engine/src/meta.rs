@@ -39,7 +39,7 @@ pub use catalogue::{FilterRecord, FilterState};
 pub use command::{MetaCommand, MetaError, MetaReply};
 pub use controller::{
     GroupView, SHARD_MOVES_MAX, SLICE_TASKS_PER_SHARD_MAX, SliceDone, SliceProgress, Task,
-    forget_settled, next_tasks,
+    forget_finished, next_tasks,
 };
 pub use filter_name::{FilterName, FilterNameError};
 pub use forecast::{MoveCause, ShardMove, forecast_moves, moves_under_way};

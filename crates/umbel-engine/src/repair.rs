@@ -1,8 +1,8 @@
 //! Repair of bit arrays: what two copies of a filter differ in, and how they become one again.
 //!
 //! An array of bits is a vector, not a set, so what differs is found by an error-correcting code: the copies are words of
-//! the code with errors between them, and some parity of one tells the other where its errors are. Blocks of 4 KiB have a
-//! binary BCH code each ([`BlockCode`](umbel_sketch::BlockCode)): t syndromes of 16 bits settle up to t flips.
+//! the code with errors between them, and some parity of one lets the other locate its errors. Blocks of 4 KiB have a
+//! binary BCH code each ([`BlockCode`](umbel_sketch::BlockCode)): t syndromes of 16 bits correct up to t flips.
 //!
 //! ```text
 //!   initiator                                     responder

@@ -48,12 +48,12 @@ impl Beats {
         10 * self.suspicion()
     }
 
-    /// Whether a node was heard, and is not any more.
+    /// Whether a node was reachable, and is not any more.
     pub(crate) fn is_suspected(&self, node: NodeId) -> bool {
         self.lock().liveness.is_suspected(node)
     }
 
-    /// Whether a node is heard.
+    /// Whether a node is reachable.
     pub(crate) fn is_alive(&self, node: NodeId) -> bool {
         self.lock().liveness.is_alive(node)
     }
@@ -64,8 +64,8 @@ impl Beats {
     }
 
     /// Whether a live node other than the candidate leads a group, in this term or a later one.
-    pub(crate) fn hears_leader(&self, group: GroupId, term: u64, candidate: NodeId) -> bool {
-        self.lock().liveness.hears_leader(group, term, candidate)
+    pub(crate) fn has_live_leader(&self, group: GroupId, term: u64, candidate: NodeId) -> bool {
+        self.lock().liveness.has_live_leader(group, term, candidate)
     }
 
     /// Takes another node's beat; what it is answered.
@@ -73,7 +73,7 @@ impl Beats {
         let now_ms = self.now_ms();
         let mut state = self.lock();
         let State { liveness, orders } = &mut *state;
-        liveness.step(Input::Heard { node, now_ms, beat }, orders);
+        liveness.step(Input::Received { node, now_ms, beat }, orders);
         liveness.beat_for(node)
     }
 

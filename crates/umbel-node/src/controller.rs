@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use umbel_engine::meta::{
-    FilterState, GroupView, MetaState, NodeRecord, SliceDone, SliceProgress, Task, forget_settled,
+    FilterState, GroupView, MetaState, NodeRecord, SliceDone, SliceProgress, Task, forget_finished,
     next_move, next_split, next_tasks,
 };
 use umbel_engine::placement::ShardRecord;
@@ -35,7 +35,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// every group whose members are to change.
 const MEMBERS_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it asks groups that nothing is planned for, so that it notices what it was not told.
+/// How often it asks groups that nothing is planned for, so that it notices what was not reported to it.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long one task may take before it is looked at anew.
@@ -110,17 +110,17 @@ async fn look(
     running: &mut RunningTasks,
     is_review: bool,
 ) {
-    let Some(unsettled) = local.meta().replica().read_meta(unsettled_shards) else { return };
-    let asked = match unsettled {
-        Unsettled::All => None,
-        Unsettled::Some(_) if is_review => None,
-        Unsettled::Some(shards) => Some(shards),
+    let Some(pending) = local.meta().replica().read_meta(pending_shards) else { return };
+    let asked = match pending {
+        Pending::All => None,
+        Pending::Some(_) if is_review => None,
+        Pending::Some(shards) => Some(shards),
     };
     refresh_views(local, coordinator, views, asked).await;
     let nodes = local.addresses().into_keys();
     let alive = nodes.filter(|&node| local.beats().is_alive(node)).collect();
     let tasks = local.meta().replica().read_meta(|state| {
-        forget_settled(progress, state);
+        forget_finished(progress, state);
         let due = state.expired(local.seed().wall_ms()).into_iter().map(Task::Propose);
         let tasks = next_tasks(state, views, &local.meta().view(), progress);
         let spread = next_move(state, &alive).map(Task::Propose);
@@ -143,20 +143,20 @@ async fn look(
 }
 
 /// Whose views are needed.
-enum Unsettled {
+enum Pending {
     All,
     Some(Vec<ShardId>),
 }
 
 /// Shards whose members change or are not known; all while slices are made, emptied or dropped.
-fn unsettled_shards(state: &MetaState) -> Option<Unsettled> {
+fn pending_shards(state: &MetaState) -> Option<Pending> {
     if !state.is_formed() {
         return None;
     }
-    let is_settled =
+    let is_steady =
         |state: FilterState| matches!(state, FilterState::Live | FilterState::Importing);
-    if state.filters().any(|(_, filter)| !is_settled(filter.state)) {
-        return Some(Unsettled::All);
+    if state.filters().any(|(_, filter)| !is_steady(filter.state)) {
+        return Some(Pending::All);
     }
     let wanted = state.replicas_wanted();
     let shards = state.shards().zip(0..).filter(|((_, record), _)| {
@@ -167,7 +167,7 @@ fn unsettled_shards(state: &MetaState) -> Option<Unsettled> {
             .all(|&node| state.node(node).is_some_and(NodeRecord::is_available));
         !record.is_formed || record.target.is_some() || !has_all || !all_stay
     });
-    Some(Unsettled::Some(shards.map(|(_, shard)| ShardId(shard)).collect()))
+    Some(Pending::Some(shards.map(|(_, shard)| ShardId(shard)).collect()))
 }
 
 /// Asks leaders who the members of their groups are.

@@ -92,7 +92,7 @@ fn the_rule_of_thumb_is_near() {
 }
 
 #[test]
-fn one_node_tells_nobody() {
+fn one_node_sends_nothing() {
     let plan = plan(&DistributionInput::new(1_000, 0.01, 1, 1_000_000));
     for cost in [plan.partitioned, plan.replicated] {
         let bytes = [cost.insert_bytes, cost.query_bytes, cost.total_bytes];
@@ -165,7 +165,7 @@ fn nodes_that_are_said_to_be_enough_are() {
 #[test]
 fn bad_numbers_are_named() {
     let good = DistributionInput::new(1_000, 0.01, 3, 0);
-    let said = |input| DistributionPlan::new(&input).unwrap_err().to_string();
+    let text = |input| DistributionPlan::new(&input).unwrap_err().to_string();
     let bad = [
         (DistributionInput { item_count: 0, ..good }, "0 items"),
         (DistributionInput { false_positive_rate: 0.0, ..good }, "rate 0,"),
@@ -182,7 +182,7 @@ fn bad_numbers_are_named() {
         (DistributionInput { false_positive_rate: 1e-9, ..good }, "no such filter"),
     ];
     for (input, expected) in bad {
-        assert!(said(input).contains(expected), "{}", said(input));
+        assert!(text(input).contains(expected), "{}", text(input));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What copies of a replicated filter ask and tell each other.
+//! What copies of a replicated filter request and send.
 
 use thiserror::Error;
 use umbel_codec::FrameMergeError;
@@ -110,7 +110,7 @@ pub struct Delta {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Merged {
-    /// Number of listed changes that were new here; they are told to others in turn.
+    /// Number of listed changes that were new here; they are sent on to others.
     pub new_change_count: u64,
     /// Number of positions that were newly set.
     pub new_bit_count: u64,
@@ -196,7 +196,7 @@ pub enum DeltaError {
         /// What is wrong with it.
         source: FrameMergeError,
     },
-    /// More changes than a delta lists: whoever has so many to tell sends the whole filter. The sender
+    /// More changes than a delta lists: a copy with so many to send sends the whole filter. The sender
     /// has a bug.
     #[error("the changes of {from} take more than {list_bytes_max} bytes")]
     TooLong {
@@ -216,7 +216,7 @@ pub enum DeltaError {
         /// By how much.
         source: AheadOfClock,
     },
-    /// Only what is of a ring of slices is told with its newest slice, and all of that is. The sender has a bug.
+    /// Only what is of a ring of slices is sent with its newest slice, and all of that is. The sender has a bug.
     #[error(
         "{from} names newest slice {theirs:?} of {filter}, whose slices here end with {ours:?}"
     )]

@@ -14,14 +14,14 @@
 //! *Bytes.* A hash travels to a node once, or again if two partners' answers overlap, and comes with at
 //! most 24 bytes of numbers. Of n different items about k·(1 + ln(n/k)) change a sample: 15,000 of
 //! 10^9 at k = 1,024. So samples need not be held back until they have grown by some share, and what
-//! is told on is never staler than its last hop: after a whole sweep all have what was there when it
+//! is forwarded is never staler than its last hop: after a whole sweep all have what was there when it
 //! began. A node of which nobody lacks a hash is not spoken of, however many repeats it has counted.
 //!
 //! *Law.* A table that has a node at count c holds the sample of that node's first c inserts, whatever
-//! was lost, repeated or reordered on the way. So all tables that heard of everything are equal.
+//! was lost, repeated or reordered on the way. So all tables that learned of everything are equal.
 //!
 //! *Loss.* A node that has lost its table gets its own sample back from the others. It counts on from
-//! beyond what they know, and tells everything again.
+//! beyond what they know, and sends everything again.
 
 use std::collections::BTreeMap;
 
@@ -168,7 +168,7 @@ pub struct SampleTable {
     samples: BTreeMap<NodeId, DatedSample>,
 }
 
-/// Tables are equal if they hold the same of the same node; what each would tell an asker may be more
+/// Tables are equal if they hold the same of the same node; what each would send to a node that asks may be more
 /// in one than in the other.
 impl PartialEq for SampleTable {
     fn eq(&self, other: &Self) -> bool {
@@ -178,7 +178,7 @@ impl PartialEq for SampleTable {
 }
 
 impl SampleTable {
-    /// The table of a node that has heard of nothing.
+    /// The table of a node that knows of nothing.
     #[must_use]
     pub const fn new(node: NodeId) -> Self {
         Self { node, own_count: 0, samples: BTreeMap::new() }
@@ -250,7 +250,7 @@ impl SampleTable {
         answer
     }
 
-    /// Takes what an answer says, and tells whether that was news. What this table has already is
+    /// Merges an answer, and returns whether that was news. What this table has already is
     /// left, and so is what begins beyond it: the next question asks for what lies between.
     ///
     /// # Errors

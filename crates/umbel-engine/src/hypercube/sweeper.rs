@@ -17,7 +17,7 @@
 //! so in its next question, but the sweep was not whole then.
 //!
 //! A node that has lost its number, by a restart, may begin a sweep that others have ended: they answer,
-//! and do not join. Every answer tells the largest number that its sender has heard of, so such news
+//! and do not join. Every answer tells the largest number that its sender knows of, so such news
 //! comes one partner nearer with each sweep, and within as many sweeps as a cube has steps the node
 //! begins one that all join.
 
@@ -97,7 +97,7 @@ impl Members {
 /// What happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SweepInput {
-    /// There is something to tell or to learn. Does nothing during a sweep.
+    /// There is something to send or to request. Does nothing during a sweep.
     Begin,
     /// A partner asks for what it lacks.
     Asked {
@@ -120,7 +120,7 @@ pub enum SweepInput {
         sweep: u64,
         /// The step in which it was asked.
         step: Step,
-        /// The largest number of a sweep that the partner had heard of when it answered.
+        /// The largest number of a sweep that the partner knew of when it answered.
         theirs: u64,
     },
     /// A node does not answer: the running step is not waited for if it is with this one.
@@ -158,7 +158,7 @@ pub enum SweepOutput {
         sweep: u64,
         /// The step in which it asked.
         step: Step,
-        /// The largest number of a sweep that this node has heard of.
+        /// The largest number of a sweep that this node knows of.
         ours: u64,
     },
     /// A sweep has ended.
@@ -240,7 +240,7 @@ pub struct Sweeper {
     members: Members,
     /// Number of the running sweep, or of the last.
     sweep: u64,
-    /// The largest number that was heard of.
+    /// The largest number that was learned of.
     newest: u64,
     /// The running step; None between sweeps.
     step: Option<Step>,

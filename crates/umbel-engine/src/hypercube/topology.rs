@@ -245,7 +245,7 @@ mod tests {
 
     /// Sets of ranks instead of filters: after a sweep everybody has everything.
     #[test]
-    fn one_sweep_tells_everybody_everything() {
+    fn one_sweep_spreads_everything_to_everybody() {
         for cube in (1..=EVERY_COUNT).map(|p| Cube::new(p).unwrap()) {
             let count = cube.node_count();
             let mut has: Vec<BTreeSet<u32>> =

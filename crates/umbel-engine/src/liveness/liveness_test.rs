@@ -1,4 +1,4 @@
-//! Detectors of several nodes over a network that loses what it is told to.
+//! Detectors of several nodes over a network that loses the messages that the test names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ fn shard(number: u32) -> GroupId {
     GroupId::of_shard(crate::ShardId(number))
 }
 
-/// Nodes 1 to n with a detector each, over a network that loses what it is told to. Elections are won by whoever
-/// stands with a majority that hears no other leader.
+/// Nodes 1 to n with a detector each, over a network that loses the messages that the test names. Elections are won by whoever
+/// stands with a majority that has no other leader.
 struct World {
     now_ms: u64,
     nodes: BTreeMap<NodeId, Node>,
@@ -103,16 +103,16 @@ impl World {
             return;
         }
         let beat = self.nodes[&from].liveness.beat_for(to);
-        let answer = self.hear(to, from, beat);
+        let answer = self.receive(to, from, beat);
         if self.is_open(to, from) {
-            self.hear(from, to, answer);
+            self.receive(from, to, answer);
         }
     }
 
-    fn hear(&mut self, node: NodeId, from: NodeId, beat: Beat) -> Beat {
+    fn receive(&mut self, node: NodeId, from: NodeId, beat: Beat) -> Beat {
         let (now_ms, mut outbox) = (self.now_ms, Outbox::new());
         let me = self.nodes.get_mut(&node).unwrap();
-        me.liveness.step(Input::Heard { node: from, now_ms, beat }, &mut outbox);
+        me.liveness.step(Input::Received { node: from, now_ms, beat }, &mut outbox);
         me.orders.extend(outbox.take());
         me.liveness.beat_for(from)
     }
@@ -133,7 +133,7 @@ impl World {
             let reaches = voter == node || self.is_open(node, voter) && self.is_open(voter, node);
             let other = &self.nodes[&voter];
             let term = other.groups[&group].0;
-            reaches && (voter == node || !other.liveness.hears_leader(group, term, node))
+            reaches && (voter == node || !other.liveness.has_live_leader(group, term, node))
         };
         if 2 * self.all().iter().filter(|voter| votes(voter)).count() > self.nodes.len() {
             let term = self.nodes.values().map(|node| node.groups[&group].0).max().unwrap() + 1;
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// Everybody whom the new leader reaches hears of it.
+    /// Everybody whom the new leader reaches learns of it.
     fn elected(&mut self, group: GroupId, term: u64, leader: NodeId) {
         for node in self.all() {
             if node == leader || self.is_open(leader, node) {
@@ -200,7 +200,7 @@ fn groups_of_a_dead_leader_are_spread_within_a_suspicion_and_come_home() {
     assert_eq!([1, 2, 3].map(|node| led_by(&before, node)), [4, 4, 4]);
     assert_eq!([1, 2, 3].map(|node| led_by(&after, node)), [6, 0, 6]);
     world.restart(2, 999);
-    world.run(SETTLED_MS + 4 * HAND_OVER_PAUSE_MS + 1_000);
+    world.run(STEADY_MS + 4 * HAND_OVER_PAUSE_MS + 1_000);
     assert_eq!(world.leaders(), before);
 }
 
@@ -221,7 +221,7 @@ fn a_node_that_is_cut_off_disturbs_nobody() {
     let mut world = World::new(3, (0..6).map(shard));
     world.run(1_500);
     let (before, stands) = (world.leaders(), world.stand_count);
-    // Node 3 loses node 1 alone: node 2 hears both, and so votes for none of them against the other.
+    // Node 3 loses node 1 alone: node 2 receives from both, and so votes for none of them against the other.
     world.cut = BTreeSet::from([(NodeId(1), NodeId(3)), (NodeId(3), NodeId(1))]);
     world.run(20_000);
     assert_eq!(world.leaders(), before);
@@ -249,7 +249,7 @@ fn a_leader_without_a_majority_claims_nothing() {
             world.cut.extend([(leader, other), (other, leader)]);
         }
     }
-    // One of five still hears it: the others elect another one nevertheless, with that one's vote or without.
+    // One of five still receives from it: the others elect another one nevertheless, with that one's vote or without.
     world.run(3_000);
     assert_ne!(world.leaders()[&shard(0)], leader);
 }
@@ -269,9 +269,9 @@ fn time_in_which_a_node_stood_still_is_no_silence_of_others() {
 fn a_node_that_cannot_be_reached_twice_is_suspected_before_it_is_silent_for_long() {
     let mut liveness = Liveness::new(NodeId(1), 1, TIMING);
     let (mut outbox, peers) = (Outbox::new(), nodes([2]));
-    let beat = Beat { version: LedVersion::default(), leads: Some(vec![]), heard: None };
+    let beat = Beat { version: LedVersion::default(), leads: Some(vec![]), has: None };
     liveness.step(Input::Tick { now_ms: 0, peers: &peers, groups: &[] }, &mut outbox);
-    liveness.step(Input::Heard { node: NodeId(2), now_ms: 0, beat: beat.clone() }, &mut outbox);
+    liveness.step(Input::Received { node: NodeId(2), now_ms: 0, beat: beat.clone() }, &mut outbox);
     assert_eq!(outbox.take(), [Order::Trust(NodeId(2))]);
     liveness.step(Input::Unreachable { node: NodeId(2) }, &mut outbox);
     liveness.step(Input::Tick { now_ms: 100, peers: &peers, groups: &[] }, &mut outbox);
@@ -280,7 +280,7 @@ fn a_node_that_cannot_be_reached_twice_is_suspected_before_it_is_silent_for_long
     liveness.step(Input::Tick { now_ms: 200, peers: &peers, groups: &[] }, &mut outbox);
     assert_eq!(outbox.take(), [Order::Suspect(NodeId(2))]);
     assert!(liveness.is_suspected(NodeId(2)));
-    liveness.step(Input::Heard { node: NodeId(2), now_ms: 250, beat }, &mut outbox);
+    liveness.step(Input::Received { node: NodeId(2), now_ms: 250, beat }, &mut outbox);
     assert_eq!(outbox.take(), [Order::Trust(NodeId(2))]);
     assert!(!liveness.is_suspected(NodeId(2)));
 }
@@ -292,14 +292,15 @@ fn lists_travel_when_they_have_changed_alone_and_older_ones_are_passed_over() {
     let [one, two] =
         [1, 2].map(|number| world.nodes[&NodeId(number)].liveness.beat_for(NodeId(3 - number)));
     assert_eq!((one.leads, two.leads), (None, None));
-    assert_eq!(one.heard, Some(two.version));
+    assert_eq!(one.has, Some(two.version));
     let node = world.nodes.get_mut(&NodeId(1)).unwrap();
-    assert!(node.liveness.hears_leader(shard(0), 2, NodeId(1)));
+    assert!(node.liveness.has_live_leader(shard(0), 2, NodeId(1)));
     let stale = LedVersion { number: two.version.number - 1, ..two.version };
-    let beat = Beat { version: stale, leads: Some(vec![]), heard: None };
-    node.liveness.step(Input::Heard { node: NodeId(2), now_ms: 1_500, beat }, &mut Outbox::new());
-    assert!(node.liveness.hears_leader(shard(0), 2, NodeId(1)));
-    // The peer says now that it knows nothing of this node: it is told again.
+    let beat = Beat { version: stale, leads: Some(vec![]), has: None };
+    node.liveness
+        .step(Input::Received { node: NodeId(2), now_ms: 1_500, beat }, &mut Outbox::new());
+    assert!(node.liveness.has_live_leader(shard(0), 2, NodeId(1)));
+    // The peer says now that it knows nothing of this node: it is sent again.
     assert!(node.liveness.beat_for(NodeId(2)).leads.is_some());
 }
 
@@ -310,8 +311,8 @@ fn a_beat_that_claims_more_than_a_cluster_has_is_no_claim() {
     let leads =
         (0..=SHARD_COUNT_MAX + 1).map(|n| Led { group: shard(n), term: u64::MAX }).collect();
     let version = LedVersion { incarnation: 5, number: 9 };
-    world.hear(NodeId(1), NodeId(2), Beat { version, leads: Some(leads), heard: None });
-    assert!(!world.nodes[&NodeId(1)].liveness.hears_leader(shard(5), 1, NodeId(1)));
+    world.receive(NodeId(1), NodeId(2), Beat { version, leads: Some(leads), has: None });
+    assert!(!world.nodes[&NodeId(1)].liveness.has_live_leader(shard(5), 1, NodeId(1)));
 }
 
 #[test]

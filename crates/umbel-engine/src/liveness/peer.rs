@@ -1,4 +1,4 @@
-//! Another node, as far as this one has heard it.
+//! Another node, as far as this one knows it.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ pub(super) struct Peer {
     pub(super) is_alive: bool,
     /// Since when it is.
     pub(super) alive_since_ms: Option<u64>,
-    /// When it was heard last.
-    pub(super) heard_ms: Option<u64>,
+    /// When it sent something last.
+    pub(super) received_ms: Option<u64>,
     /// Tries to reach it that failed since then.
     pub(super) unreachable_count: u32,
     /// Which of its lists is here.
@@ -26,7 +26,7 @@ pub(super) struct Peer {
 
 impl Peer {
     /// Takes a beat; true if the node, or its process, was not known to be alive.
-    pub(super) fn hear(&mut self, now_ms: u64, beat: Beat) -> bool {
+    pub(super) fn receive(&mut self, now_ms: u64, beat: Beat) -> bool {
         let is_other_process =
             self.version.is_some_and(|ours| ours.incarnation != beat.version.incarnation);
         if is_other_process {
@@ -42,8 +42,8 @@ impl Peer {
             self.leads = leads.into_iter().map(|led| (led.group, led.term)).collect();
             self.version = Some(beat.version);
         }
-        self.has_of_us = beat.heard;
-        self.heard_ms = Some(now_ms);
+        self.has_of_us = beat.has;
+        self.received_ms = Some(now_ms);
         self.unreachable_count = 0;
         let is_news = !self.is_alive || is_other_process;
         if is_news {
@@ -55,7 +55,8 @@ impl Peer {
 
     /// Whether it is to be suspected.
     pub(super) fn is_gone(&self, now_ms: u64, suspect_ms: u64) -> bool {
-        let is_silent = self.heard_ms.is_none_or(|heard_ms| now_ms > heard_ms + suspect_ms);
+        let is_silent =
+            self.received_ms.is_none_or(|received_ms| now_ms > received_ms + suspect_ms);
         is_silent || self.unreachable_count >= UNREACHABLE_MIN
     }
 

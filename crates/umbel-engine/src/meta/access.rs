@@ -79,7 +79,7 @@ impl fmt::Display for PrincipalName {
 pub enum FilterVerb {
     /// Ask for items; see its numbers.
     Read,
-    /// Insert items, which tells whether they were there; flush; merge others into it.
+    /// Insert items, which shows whether they were there; flush; merge others into it.
     Insert,
     /// Remove items.
     Remove,

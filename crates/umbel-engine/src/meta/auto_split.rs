@@ -35,7 +35,7 @@ const SHARD_BYTES_MAX: u64 = 512 << 20;
 /// not meet its end while shards are split.
 const SLICE_BYTES_WANTED: u64 = SLICE_BYTES_MAX / 2;
 
-/// Most cores that a node may tell of, so that a wrong number does not split everything.
+/// Most cores that a node may report, so that a wrong number does not split everything.
 pub const CORE_COUNT_MAX: u32 = 4096;
 
 impl MetaState {
@@ -45,7 +45,7 @@ impl MetaState {
         self.auto_split
     }
 
-    /// Cores of a node, as it told last.
+    /// Cores of a node, as it reported last.
     #[must_use]
     pub fn core_count(&self, node: NodeId) -> Option<u32> {
         self.core_counts.get(&node).copied()
@@ -158,7 +158,7 @@ mod tests {
     use crate::ids::{FilterId, ShardId};
 
     /// Splits until none is wanted.
-    fn settle(state: &mut MetaState) -> u32 {
+    fn run_splits(state: &mut MetaState) -> u32 {
         let alive = state.live_nodes();
         while let Some(command) = next_split(state, &alive) {
             let shard = ShardId(state.shard_count());
@@ -182,14 +182,14 @@ mod tests {
     fn every_core_has_two_shards_at_least_and_rounds_are_whole() {
         let mut state = formed(3, 4, 3);
         state.apply(3, &MetaCommand::SetAutoSplit { is_on: true });
-        assert_eq!(settle(&mut state), 4);
+        assert_eq!(run_splits(&mut state), 4);
         for node in 1..=3 {
             note_cores(&mut state, node, 2);
         }
-        assert_eq!(settle(&mut state), 16);
+        assert_eq!(run_splits(&mut state), 16);
         // Fewer cores later do not change it, nor do those of nodes that leave.
         note_cores(&mut state, 1, 1);
-        assert_eq!(settle(&mut state), 16);
+        assert_eq!(run_splits(&mut state), 16);
         state.apply(7, &MetaCommand::Drain { node: NodeId(1), drain: true });
         assert_eq!(state.shards_wanted(), 16);
     }
@@ -242,6 +242,6 @@ mod tests {
         state.apply(5, &MetaCommand::SetAutoSplit { is_on: false });
         assert_eq!(next_split(&state, &alive), None);
         state.apply(5, &MetaCommand::SetAutoSplit { is_on: true });
-        assert_eq!(settle(&mut state), 8);
+        assert_eq!(run_splits(&mut state), 8);
     }
 }

@@ -42,13 +42,13 @@ pub(super) const IMBALANCE_MIN: usize = 4;
 pub fn next_move(state: &MetaState, alive: &BTreeSet<NodeId>) -> Option<MetaCommand> {
     let (map, available) = (state.shard_map(), state.available_nodes());
     let wanted_count = state.replicas_wanted();
-    let is_settled = |record: &ShardRecord| {
+    let is_stable = |record: &ShardRecord| {
         record.is_formed
             && record.target.is_none()
             && record.replicas.len() == wanted_count
             && record.replicas.iter().all(|node| available.contains(node))
     };
-    if !map.shards.iter().all(is_settled) {
+    if !map.shards.iter().all(is_stable) {
         return None;
     }
     let counts = map.replica_counts();
@@ -134,7 +134,7 @@ pub(super) mod tests {
     }
 
     /// Moves until nothing is to be moved; how often.
-    fn settle(state: &mut MetaState) -> usize {
+    fn run_moves(state: &mut MetaState) -> usize {
         let all = state.available_nodes();
         for move_count in 0.. {
             let Some(command) = next_move(state, &all) else { return move_count };
@@ -162,7 +162,7 @@ pub(super) mod tests {
             state.apply(index, &MetaCommand::AddNode { address: node.to_owned(), nonce: index });
         }
         // 192 replicas are 38.4 for each of five nodes.
-        let move_count = settle(&mut state);
+        let move_count = run_moves(&mut state);
         let spread = spread(&state);
         let (least, most) = (spread.iter().min().unwrap(), spread.iter().max().unwrap());
         assert!(most - least < IMBALANCE_MIN, "{spread:?}");
@@ -204,7 +204,7 @@ pub(super) mod tests {
         assert_eq!(spread(&state), [32; 6]);
         zoned(&mut state, &[(1, "a"), (2, "a"), (3, "b"), (4, "b"), (5, "c"), (6, "c")]);
         assert!(crowded(&state) > 32, "{}", crowded(&state));
-        settle(&mut state);
+        run_moves(&mut state);
         assert_eq!(crowded(&state), 0);
         // Of each pair one has every shard.
         let spread = spread(&state);
@@ -220,17 +220,17 @@ pub(super) mod tests {
         // Three replicas in two zones: two of them are together, whatever is moved.
         let mut state = formed(4, 16, 3);
         zoned(&mut state, &[(1, "a"), (2, "a"), (3, "b"), (4, "b")]);
-        settle(&mut state);
+        run_moves(&mut state);
         assert_eq!((crowded(&state), spread(&state)), (16, vec![12; 4]));
         // The only node of a zone has a replica of every shard, the others share the rest.
         let mut state = formed(5, 30, 2);
         zoned(&mut state, &[(1, "a"), (2, "b"), (3, "b"), (4, "b"), (5, "b")]);
-        settle(&mut state);
+        run_moves(&mut state);
         assert_eq!((crowded(&state), spread(&state)[0]), (0, 30));
         assert!(spread(&state)[1..].iter().all(|count| (6..=9).contains(count)), "{state:?}");
         // A node that leaves its zone fails alone, so shards may have it beside the others.
         zoned(&mut state, &[(2, "")]);
-        settle(&mut state);
+        run_moves(&mut state);
         assert_eq!(crowded(&state), 0);
         assert_eq!(spread(&state).iter().sum::<usize>(), 60);
     }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A replicated filter is created, cleared and dropped by one entry: no shard has to do its part, and
-//! nodes make, empty and drop their copies as soon as they hear of it.
+//! nodes make, empty and drop their copies as soon as they learn of it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -215,7 +215,7 @@ impl MetaState {
         Ok(MetaReply::Filter(id))
     }
 
-    /// Refuses a key whose name belongs to another key: frames are told apart by that name alone.
+    /// Refuses a key whose name belongs to another key: frames are distinguished by that name alone.
     fn check_key(&self, key: HashKey) -> Result<(), MetaError> {
         let HashKey::SipHash { key_id, .. } = key else { return Ok(()) };
         if self.key(key_id).is_some_and(|held| held != key) {

@@ -95,7 +95,7 @@ pub enum MetaCommand {
     },
     /// Creates a filter; its number is the index of this entry. It is `Creating` until every shard
     /// has its slice; a replicated one is live at once, for its nodes make their copies when they
-    /// hear of it.
+    /// learn of it.
     CreateFilter {
         /// Its name.
         name: FilterName,
@@ -117,7 +117,7 @@ pub enum MetaCommand {
         filter: FilterId,
     },
     /// Drops a filter: its name is free at once, its number never. Copies of a replicated one are
-    /// dropped when their nodes hear of it.
+    /// dropped when their nodes learn of it.
     DropFilter {
         /// The filter.
         filter: FilterId,

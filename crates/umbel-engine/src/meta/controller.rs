@@ -188,7 +188,7 @@ pub fn next_tasks(
 /// forget_settled(&mut progress, &MetaState::new());
 /// assert!(progress.is_empty());
 /// ```
-pub fn forget_settled(progress: &mut SliceProgress, state: &MetaState) {
+pub fn forget_finished(progress: &mut SliceProgress, state: &MetaState) {
     progress.retain(|(filter, _), _| {
         state.filter(*filter).is_some_and(|record| {
             !matches!(record.state, FilterState::Live | FilterState::Importing)

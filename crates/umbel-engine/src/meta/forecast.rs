@@ -104,7 +104,7 @@ pub fn forecast_moves(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<ShardM
     let mut state = state.clone();
     let mut moves = moves_under_way(&state);
     let all = state.shard_map().shards.iter().map(|record| record.shard).collect::<Vec<_>>();
-    settle(&mut state, &all);
+    finish_moves(&mut state, &all);
     while moves.len() < FORECAST_MOVES_MAX {
         let commands = decisions(&state, alive);
         let counts = state.shard_map().replica_counts();
@@ -124,7 +124,7 @@ pub fn forecast_moves(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<ShardM
             moves.extend(planned);
             moved.push(shard);
         }
-        settle(&mut state, &moved);
+        finish_moves(&mut state, &moved);
         // What changes nothing comes again for ever.
         if moves.len() == count_before {
             break;
@@ -158,7 +158,7 @@ fn decisions(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<MetaCommand> {
 }
 
 /// The groups of these shards are formed, and their moves that were begun are done.
-fn settle(state: &mut MetaState, shards: &[ShardId]) {
+fn finish_moves(state: &mut MetaState, shards: &[ShardId]) {
     for &shard in shards {
         state.apply(0, &MetaCommand::ShardFormed { shard });
         let target = state.shard_map().get(shard).and_then(|record| record.target.clone());
@@ -233,7 +233,7 @@ mod tests {
                         .then_some(shard),
                 );
             }
-            settle(&mut state, &moved[before..]);
+            finish_moves(&mut state, &moved[before..]);
             if moved.len() == before {
                 return (state, moved);
             }
@@ -254,7 +254,7 @@ mod tests {
         let counts = after.shard_map().replica_counts();
         let (most, fewest) = (counts.values().max().unwrap(), counts.values().min().unwrap());
         assert!(most - fewest < IMBALANCE_MIN, "{counts:?}");
-        // Nothing goes to a node that is not heard.
+        // Nothing goes to a node that is not reachable.
         let others = (1..=3).map(NodeId).collect();
         assert_eq!(forecast_moves(&state, &others), []);
 

@@ -132,7 +132,7 @@ impl MetaState {
         Quota { memory_bytes, ..self.cluster_quota }
     }
 
-    /// None until a node has told its limit.
+    /// None until a node has reported its limit.
     fn default_memory_bytes(&self) -> Option<u64> {
         let nodes = self.available_nodes();
         let limits = nodes.iter().filter_map(|node| self.memory_limits.get(node).copied());
@@ -141,7 +141,7 @@ impl MetaState {
         Some(of_a_node.saturating_mul(nodes.len() as u64))
     }
 
-    /// What a node may hold, as it told last.
+    /// What a node may hold, as it reported last.
     #[must_use]
     pub fn memory_limit(&self, node: NodeId) -> Option<u64> {
         self.memory_limits.get(&node).copied()

@@ -69,7 +69,7 @@ pub enum SessionStanding {
     },
     /// It gave no such number, or gave it to somebody else.
     Foreign,
-    /// This node has not heard of any session yet.
+    /// This node does not know of any session yet.
     Unknown,
 }
 

@@ -73,13 +73,13 @@ pub struct MetaState {
     pub(super) quotas: BTreeMap<PrincipalName, Quota>,
     /// As it was set.
     pub(super) cluster_quota: Quota,
-    /// What members of the cluster may hold, as far as they have told.
+    /// What members of the cluster may hold, as far as they have reported.
     pub(super) memory_limits: BTreeMap<NodeId, u64>,
-    /// Cores of members of the cluster, as far as they have told.
+    /// Cores of members of the cluster, as far as they have reported.
     pub(super) core_counts: BTreeMap<NodeId, u32>,
     /// Whether shards are split by themselves; None until a node has said so.
     pub(super) auto_split: Option<bool>,
-    /// Of members of the cluster that have told theirs.
+    /// Of members of the cluster that have reported theirs.
     pub(super) zones: Zones,
     /// None until the first session is opened.
     pub(super) session_key: Option<SessionKey>,
@@ -190,7 +190,7 @@ impl MetaState {
         self.nodes().filter(|(_, record)| record.is_available()).map(|(node, _)| node).collect()
     }
 
-    /// In which zones the members are, as far as they have told.
+    /// In which zones the members are, as far as they have reported.
     #[must_use]
     pub const fn zones(&self) -> &Zones {
         &self.zones

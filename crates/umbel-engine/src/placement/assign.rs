@@ -55,7 +55,7 @@ struct Room {
 ///
 /// The shards left find room if and only if the sum of min(room, shards left) over all nodes is not
 /// less than what they need, because a shard uses a node at most once. A node that has room for all
-/// shards left loses some of it for good when it is passed over; the sum tells how many of those
+/// shards left loses some of it for good when it is passed over; the sum says how many of those
 /// may be.
 fn take(
     rooms: &mut [Room],

@@ -80,14 +80,14 @@ pub enum RepairError {
         /// The limit.
         max: u64,
     },
-    /// The bits of a block do not have the hash that the peer told: one of the copies was written to meanwhile, or the
+    /// The bits of a block do not have the hash that the peer sent: one of the copies was written to meanwhile, or the
     /// peer lies. Nothing of the block's window was handed out. Repair again from copies that stand still.
     #[error("block {block} changed meanwhile")]
     Changed {
         /// One such block.
         block: u32,
     },
-    /// All blocks were settled and the roots differ still: a residue table is not that of its bits, or a copy was
+    /// All blocks were repaired and the roots differ still: a residue table is not that of its bits, or a copy was
     /// written to. Compute the tables anew, which is a scrub, and repair again.
     #[error("not converged: the roots differ after all blocks were settled")]
     NotConverged,

@@ -14,7 +14,7 @@ use crate::limits::{REPAIR_POSITIONS_MAX, REPAIR_SPARSE_BLOCKS_MAX};
 /// A filter that cannot be compared bit by bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FilterBitsError {
-    /// Its bits do not tell it, or not in one array. Compare blocked and single-shot filters.
+    /// Its bits do not show it, or not in one array. Compare blocked and single-shot filters.
     #[error("a {kind} filter is not compared bit by bit, expected a blocked or a single-shot one")]
     Kind {
         /// The kind.

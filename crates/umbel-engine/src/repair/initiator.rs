@@ -21,7 +21,7 @@ use umbel_step::Outbox;
 enum State {
     Greeting,
     Finding(Box<Finder>),
-    Settling,
+    Comparing,
     Closing,
 }
 
@@ -84,8 +84,8 @@ impl Initiator {
                 self.found(core, blocks, out)
             }
             // Of a search that this side gave up.
-            (State::Settling, Message::Find(_)) => Ok(()),
-            (State::Settling, Message::Answer { first, payload }) => {
+            (State::Comparing, Message::Find(_)) => Ok(()),
+            (State::Comparing, Message::Answer { first, payload }) => {
                 let is_whole = self.windows.answered(core, first, &payload, blocks)?;
                 if is_whole { self.advance(core, blocks, out) } else { Ok(()) }
             }
@@ -140,7 +140,7 @@ impl Initiator {
         self.theirs = Some(core.table.clone());
         let dirty = estimated_dirty(&core.key.estimator(&core.table), &theirs, block_count);
         if !pays(dirty, block_count) {
-            return self.settle((0..block_count).collect(), core, blocks, out);
+            return self.compare_blocks((0..block_count).collect(), core, blocks, out);
         }
         core.phase = "finding blocks";
         let mut finder = Finder::initiator(&options, block_count, dirty);
@@ -158,11 +158,11 @@ impl Initiator {
         blocks: &dyn BitBlocks,
         out: &mut Outbox<RepairOutput>,
     ) -> Result<(), RepairError> {
-        match std::mem::replace(&mut self.state, State::Settling) {
+        match std::mem::replace(&mut self.state, State::Comparing) {
             State::Finding(finder) if finder.result().is_some() => {
                 let dirty = finder.dirty().filter(|dirty| !dirty.is_empty());
                 let all = || (0..core.table.block_count()).collect();
-                self.settle(dirty.unwrap_or_else(all), core, blocks, out)
+                self.compare_blocks(dirty.unwrap_or_else(all), core, blocks, out)
             }
             state => {
                 self.state = state;
@@ -171,7 +171,7 @@ impl Initiator {
         }
     }
 
-    fn settle(
+    fn compare_blocks(
         &mut self,
         dirty: Vec<u32>,
         core: &mut Core,
@@ -179,12 +179,12 @@ impl Initiator {
         out: &mut Outbox<RepairOutput>,
     ) -> Result<(), RepairError> {
         self.windows.over(dirty);
-        self.state = State::Settling;
+        self.state = State::Comparing;
         core.phase = "settling blocks";
         self.advance(core, blocks, out)
     }
 
-    /// Hands out what is settled and asks what comes next.
+    /// Hands out what is repaired and requests what comes next.
     fn advance(
         &mut self,
         core: &mut Core,
@@ -197,7 +197,7 @@ impl Initiator {
         if self.windows.is_empty() { self.close(core, out) } else { Ok(()) }
     }
 
-    /// Hands out what differs in a window that is settled and verified.
+    /// Hands out what differs in a window that is repaired and verified.
     fn hand_out(
         &mut self,
         window: &Window,
@@ -265,7 +265,7 @@ impl Initiator {
         }
     }
 
-    /// Compares roots, and tells the responder which one its copy should have now.
+    /// Compares roots, and sends the responder the one that its copy should have now.
     fn close(
         &mut self,
         core: &mut Core,

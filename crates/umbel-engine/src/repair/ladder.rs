@@ -27,12 +27,12 @@ const STEP_SHARE: usize = 8;
 /// Bits of a block that is sent as it is.
 const RAW_BITS: f64 = 32_768.0;
 
-/// Most flips that so many syndromes settle.
+/// Most flips that so many syndromes correct.
 pub(crate) const fn flips_max(syndrome_count: usize) -> usize {
     if syndrome_count < UNSPARED_FLIPS { syndrome_count.saturating_sub(1) } else { syndrome_count }
 }
 
-/// Fewest syndromes that settle so many flips.
+/// Fewest syndromes that correct so many flips.
 const fn needed(flips: usize) -> usize {
     if flips < UNSPARED_FLIPS { flips + 1 } else { flips }
 }
@@ -53,7 +53,7 @@ impl Ladder {
         Self { counts: vec![0.0; SYNDROMES_MAX + 2], rungs }
     }
 
-    /// How many syndromes a block should have that `from` did not settle; none if it is to be sent as it is.
+    /// How many syndromes a block should have that `from` did not correct; none if it is to be sent as it is.
     pub(crate) fn next(&self, from: usize) -> Option<usize> {
         let planned = self.rungs.iter().copied().find(|&t| t > from);
         let unplanned = (from + from.div_ceil(2).max(2)).min(SYNDROMES_MAX);
@@ -108,7 +108,7 @@ impl Ladder {
     }
 }
 
-/// Bits that tell which of all blocks failed.
+/// Bits that mark which of all blocks failed.
 fn list_bits(failing: f64, total: f64) -> f64 {
     let share = failing / total;
     if share <= 0.0 || share >= 1.0 {

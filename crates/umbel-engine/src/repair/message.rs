@@ -60,7 +60,7 @@ impl Question {
         }
     }
 
-    /// Bytes that the initiator keeps of the answer for each block, at most: syndromes and the flips that they tell, or a
+    /// Bytes that the initiator keeps of the answer for each block, at most: syndromes and the flips that they locate, or a
     /// mask.
     pub(crate) const fn held_bytes_per_block(self) -> usize {
         match self {

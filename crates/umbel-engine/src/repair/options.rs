@@ -1,4 +1,4 @@
-//! What a repair is told at its start, and what it found.
+//! The options of a repair, and its result.
 
 use super::table::ResidueTable;
 use crate::limits::REPAIR_READS_PER_BLOCK_MAX as READS_PER_BLOCK_MAX;
@@ -35,7 +35,7 @@ impl RepairLimits {
     }
 }
 
-/// What both sides are told.
+/// The options of both sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RepairOptions {
     /// What the bits mean: a digest of all that both copies' filters must have in common. A responder refuses another.
@@ -53,7 +53,7 @@ pub struct RepairOptions {
 pub struct BlockDifference {
     /// Number of the block; its first bit is bit 32,768·block of the array.
     pub block: u32,
-    /// The bits of the block in which the copies differ, ascending. A responder hears only of those that it lacks.
+    /// The bits of the block in which the copies differ, ascending. A responder receives only those that it lacks.
     pub differing: Vec<u16>,
     /// Those of them that are to be flipped in this copy, by the session's policy: all, those that are 0 here, or none.
     pub flips: Vec<u16>,

@@ -63,7 +63,7 @@ fn check(shuttle: &Shuttle, policy: Policy, ours: &[u64], theirs: &[u64]) {
     assert_eq!(a.bytes.total(), a.sent_bytes + a.received_bytes);
 }
 
-fn settle(policy: Policy, ours: &[u64], theirs: &[u64]) -> Shuttle {
+fn repaired(policy: Policy, ours: &[u64], theirs: &[u64]) -> Shuttle {
     let mut shuttle = Shuttle::new(policy, ours, theirs);
     shuttle.run();
     check(&shuttle, policy, ours, theirs);
@@ -74,7 +74,7 @@ fn settle(policy: Policy, ours: &[u64], theirs: &[u64]) -> Shuttle {
 fn equal_copies_are_two_short_frames() {
     let words = array(5_000, 1);
     for policy in POLICIES {
-        let [outcome, _] = settle(policy, &words, &words).outcomes();
+        let [outcome, _] = repaired(policy, &words, &words).outcomes();
         // A Hello of 57 bytes and a Welcome of 6 around one.
         assert_eq!(outcome.bytes.total(), 63);
     }
@@ -98,21 +98,21 @@ fn both_copies_become_what_the_policy_says() {
         let ours = array(word_count, flips);
         let theirs = flipped(&ours, 0..word_count, flips);
         for policy in POLICIES {
-            settle(policy, &ours, &theirs);
+            repaired(policy, &ours, &theirs);
         }
     }
 }
 
 #[test]
-fn clusters_and_strangers_are_settled_too() {
+fn clustered_and_unrelated_bits_are_repaired_too() {
     let ours = array(60_000, 9);
     let theirs = flipped(&ours, 10_000..10_600, 20_000);
-    let shuttle = settle(Policy::Mirror, &ours, &theirs);
+    let shuttle = repaired(Policy::Mirror, &ours, &theirs);
     let [outcome, _] = shuttle.outcomes();
     assert!((2..=3).contains(&outcome.raw_block_count), "{outcome:?}");
-    settle(Policy::Union, &ours, &array(60_000, 10));
-    settle(Policy::Union, &ours, &vec![0; 60_000]);
-    settle(Policy::Mirror, &vec![0; 60_000], &flipped(&vec![0; 60_000], 0..60_000, 90_000));
+    repaired(Policy::Union, &ours, &array(60_000, 10));
+    repaired(Policy::Union, &ours, &vec![0; 60_000]);
+    repaired(Policy::Mirror, &vec![0; 60_000], &flipped(&vec![0; 60_000], 0..60_000, 90_000));
 }
 
 /// 2^4 · 4! overfull blocks of five flips for one that decodes to others: hashes find it.
@@ -127,7 +127,7 @@ fn wrong_flips_are_found_by_their_hash() {
                 1 << (mix(block as u64 ^ at << 20) % 64);
         }
     }
-    let shuttle = settle(Policy::Mirror, &ours, &theirs);
+    let shuttle = repaired(Policy::Mirror, &ours, &theirs);
     let [outcome, _] = shuttle.outcomes();
     assert!(outcome.wrong_block_count > 0, "{outcome:?}");
     assert_eq!(outcome.raw_block_count, 0);
@@ -139,7 +139,7 @@ fn sessions_cost_what_they_did() {
     let ours = array(512 * 8_192, 5);
     let found = [1, 30, 1_000, 30_000].map(|flips| {
         let theirs = flipped(&ours, 0..ours.len(), flips);
-        let [outcome, _] = settle(Policy::Mirror, &ours, &theirs).outcomes();
+        let [outcome, _] = repaired(Policy::Mirror, &ours, &theirs).outcomes();
         outcome.bytes.total()
     });
     let expected = [604, 1_168, 15_147, 86_937];
@@ -152,17 +152,17 @@ fn sessions_cost_what_they_did() {
 fn windows_go_side_by_side() {
     let ours = array(512 * 660, 7);
     let theirs = flipped(&ours, 0..ours.len(), 3_000);
-    let settle = |window_blocks| {
+    let repaired = |window_blocks| {
         let mut shuttle = Shuttle::with_window_blocks(window_blocks, Policy::Union, &ours, &theirs);
         shuttle.run();
         check(&shuttle, Policy::Union, &ours, &theirs);
         let [ours, theirs] = shuttle.outcomes();
         (ours.round_count, theirs.round_count)
     };
-    let (round_count, question_count) = settle([20, 16]);
+    let (round_count, question_count) = repaired([20, 16]);
     assert!(question_count > 120, "{question_count}");
     assert!((16..60).contains(&round_count), "{round_count} of {question_count}");
-    let (alone, _) = settle([660, 660]);
+    let (alone, _) = repaired([660, 660]);
     assert!(round_count < 5 * alone, "{round_count}, and {alone} of one window");
 }
 

@@ -139,14 +139,14 @@ impl RepairSession {
     }
 
     fn fail(&mut self, error: RepairError, out: &mut Outbox<RepairOutput>) {
-        let is_told = matches!(
+        let is_known_to_peer = matches!(
             error,
             RepairError::Aborted { .. }
                 | RepairError::Disconnected { .. }
                 | RepairError::Refused(_)
                 | RepairError::RefusedHere
         );
-        if !is_told {
+        if !is_known_to_peer {
             self.core.send(&Message::Abort { text: error.to_string() }, out);
         }
         self.core.is_over = true;

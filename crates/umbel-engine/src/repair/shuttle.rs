@@ -108,7 +108,7 @@ impl Shuttle {
         }
     }
 
-    /// Until both are done; a side that waits for ever is told that the connection ended.
+    /// Until both are done; a side that waits for ever gets the end of the connection.
     pub(crate) fn run(&mut self) {
         loop {
             let mut did = self.ours.work() | self.theirs.work();

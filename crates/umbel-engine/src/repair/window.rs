@@ -1,4 +1,4 @@
-//! Some thousand blocks that are settled together: syndromes until they decode, hashes, and blocks as they are.
+//! Some thousand blocks that are repaired together: syndromes until they decode, hashes, and blocks as they are.
 
 use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, decode_block};
 
@@ -104,7 +104,7 @@ pub(crate) enum Next {
     Complete,
 }
 
-/// The blocks that are settled now.
+/// The blocks that are repaired now.
 #[derive(Debug)]
 pub(crate) struct Window {
     pub(crate) members: Vec<Member>,
@@ -209,7 +209,7 @@ impl Window {
         bad
     }
 
-    /// Opens the blocks again whose hashes tell that they were decoded wrongly.
+    /// Opens the blocks again whose hashes show that they were decoded wrongly.
     fn reopen(
         &mut self,
         places: &[usize],

@@ -40,7 +40,7 @@ struct Unanswered {
     round: u64,
 }
 
-/// All blocks that are to be settled.
+/// All blocks that are to be repaired.
 #[derive(Debug)]
 pub(crate) struct Windows {
     /// The blocks of no window yet, the last ones first.
@@ -69,13 +69,13 @@ impl Windows {
         }
     }
 
-    /// Takes the blocks that are to be settled, ascending.
+    /// Takes the blocks that are to be repaired, ascending.
     pub(crate) fn over(&mut self, mut blocks: Vec<u32>) {
         blocks.reverse();
         self.rest = blocks;
     }
 
-    /// Whether every block is settled.
+    /// Whether every block is repaired.
     pub(crate) const fn is_empty(&self) -> bool {
         self.rest.is_empty() && self.open.is_empty()
     }
@@ -104,7 +104,7 @@ impl Windows {
         Ok(true)
     }
 
-    /// Asks whatever may be asked; or gives a window that is settled and verified, and is to be called again.
+    /// Sends the requests that may be sent; or returns a window that is repaired and verified, and is to be called again.
     ///
     /// # Errors
     /// If a block that is known in full has another hash.

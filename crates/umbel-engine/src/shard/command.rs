@@ -176,7 +176,7 @@ pub struct RemovePart {
 pub struct RequestStamp {
     /// The request's name.
     pub id: RequestId,
-    /// The client has heard the answers to all its requests below this sequence number: they may
+    /// The client acknowledges the answers to all its requests below this sequence number: they may
     /// be forgotten.
     pub acknowledged_below: u64,
     /// Digest of all hashes of the part, in order ([`HashList::digest`]): the same name with other

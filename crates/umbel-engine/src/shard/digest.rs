@@ -1,4 +1,4 @@
-//! A number for a state, to tell whether two replicas are equal.
+//! A number for a state, to compare two replicas.
 
 /// Multiplier of the mixing step: 2^64 divided by the golden ratio, odd.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

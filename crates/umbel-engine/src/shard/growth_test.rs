@@ -52,7 +52,7 @@ fn items_that_wait_take_the_room_first() {
     let few = list(&[1, 2, 3]);
     for waiting_items in [0, 10, 1_000, u64::MAX] {
         let growth = SliceGrowth { waiting_items, ..allowed(0, false) };
-        // What no slice may take is told when it is applied.
+        // An entry that no slice may take is refused when it is applied.
         let asks = (1_000..u64::MAX).contains(&waiting_items);
         let prepared = prepared(&state, &few, growth);
         assert_eq!(matches!(prepared, PreparedInsert::Growing { .. }), asks, "{waiting_items}");

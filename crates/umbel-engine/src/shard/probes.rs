@@ -61,7 +61,7 @@ mod tests {
         Bitmap, HashList, InsertPart, KeyName, ShardCommand, SliceShape, SliceSpec,
     };
 
-    /// The rate that is measured is the one that the ones tell, and nothing is changed by measuring.
+    /// The rate that is measured is the one that follows from the ones, and nothing is changed by measuring.
     #[test]
     fn the_measured_rate_is_that_of_the_filter() {
         let filter = FilterId(1);

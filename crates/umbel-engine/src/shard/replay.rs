@@ -22,8 +22,8 @@
 //! forgotten of its owner to its session.
 //!
 //! *Splits.* Both halves keep all records. A request that comes again is cut by the new ranges, and no answer says
-//! which of its items are where; so who asks is told for which range the part was cut that was answered, and
-//! asks again with that part. What is cut for the new range already, by who heard of the split before the shard did, is
+//! which of its items are where; so the answer names the range that the part was cut for, and the node that asked
+//! asks again with that part. What is cut for the new range already, by who learned of the split before the shard did, is
 //! not applied: its record would say that the whole range was.
 //!
 //! *What leaves no record.* A request whose items were all present is answered without the log.
@@ -140,7 +140,7 @@ pub(super) struct ReplayTable {
 /// What one owner has of the table.
 #[derive(Clone, Debug, Default)]
 struct Owner {
-    /// Its sessions by when they were heard last.
+    /// Its sessions by when they sent something last.
     sessions: BTreeMap<u64, SessionId>,
     /// Its requests in the order of the log. Those without a record were dropped since.
     queue: VecDeque<RequestId>,
@@ -162,7 +162,7 @@ impl Owner {
 struct Session {
     owner: OwnerId,
     expired_below: u64,
-    heard_at: u64,
+    requested_at: u64,
     /// By rising sequence number.
     records: VecDeque<Record>,
 }
@@ -222,7 +222,7 @@ impl ReplayTable {
     ) -> Result<Option<Bitmap>, PartError> {
         let RequestStamp { id, acknowledged_below, owner, cut, .. } = asked.stamp;
         if id.sequence == u64::MAX {
-            // The number above it could not be told from it.
+            // The number above it could not be distinguished from it.
             let what = format!("{id}, expected a sequence number below 2^64 - 1");
             return Err(PartError::Malformed { what });
         }
@@ -265,7 +265,7 @@ impl ReplayTable {
         }
         let (sequence, former_count) = (id.sequence, self.former_count());
         let record = Record { sequence, fingerprint: asked.fingerprint, former_count, answer };
-        self.hear(id.session, owner);
+        self.note_request(id.session, owner);
         self.insert(id.session, record);
         self.expire(id.session, acknowledged_below);
         let session = self.sessions.get(&id.session);
@@ -300,19 +300,19 @@ impl ReplayTable {
         std::iter::from_fn(|| queue.pop_front()).find(|&id| is_live(&self.sessions, id))
     }
 
-    /// Notes that a session, perhaps a new one, was heard now.
-    fn hear(&mut self, id: SessionId, owner: OwnerId) {
+    /// Notes that a session, perhaps a new one, sent something now.
+    fn note_request(&mut self, id: SessionId, owner: OwnerId) {
         let now = self.clock;
         self.clock += 1;
         let session = self.sessions.entry(id).or_insert_with(|| Session {
             owner,
             expired_below: 0,
-            heard_at: now,
+            requested_at: now,
             records: VecDeque::new(),
         });
         let of_owner = &mut self.owners.entry(session.owner).or_default().sessions;
-        of_owner.remove(&session.heard_at);
-        session.heard_at = now;
+        of_owner.remove(&session.requested_at);
+        session.requested_at = now;
         of_owner.insert(now, id);
     }
 
@@ -418,7 +418,7 @@ impl ReplayTable {
     /// The table as it travels.
     pub(super) fn head(&self) -> ReplayHead {
         let mut sessions: Vec<_> = self.sessions.iter().collect();
-        sessions.sort_unstable_by_key(|(_, session)| session.heard_at);
+        sessions.sort_unstable_by_key(|(_, session)| session.requested_at);
         let sessions = sessions.into_iter().map(|(&id, session)| {
             let Session { owner, expired_below, .. } = *session;
             SessionHead { session: id, owner, expired_below }
@@ -452,7 +452,7 @@ impl ReplayTable {
             if table.sessions.contains_key(&session) {
                 return Err(format!("{session} stands twice"));
             }
-            table.hear(session, owner);
+            table.note_request(session, owner);
             table.expire(session, expired_below);
         }
         for RecordHead { id, fingerprint, former_count, answer } in records {

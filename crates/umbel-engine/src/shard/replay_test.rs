@@ -47,7 +47,7 @@ fn table(limits: ReplayLimits, requests: &[Asked]) -> ReplayTable {
 }
 
 #[test]
-fn the_first_answer_is_kept_until_it_was_heard() {
+fn the_first_answer_is_kept_until_it_is_acknowledged() {
     let mut table = table(SMALL, &[asked(1, 1, 0, 7), asked(1, 2, 0, 8)]);
     assert_eq!(look_up(&table, &asked(1, 1, 0, 7)), Ok(Some(answer(0))));
     assert_eq!(look_up(&table, &asked(1, 2, 0, 8)), Ok(Some(answer(1))));
@@ -61,7 +61,7 @@ fn the_first_answer_is_kept_until_it_was_heard() {
     ] {
         assert_eq!(look_up(&table, &other), Err(PartError::RequestReused { id }));
     }
-    // The third says that the first was heard.
+    // The third acknowledges the first.
     table.record(&asked(1, 3, 2, 9), answer(2));
     assert_eq!(look_up(&table, &asked(1, 1, 0, 7)), Err(PartError::RequestExpired { id }));
     assert_eq!(look_up(&table, &asked(1, 2, 0, 8)), Ok(Some(answer(1))));
@@ -114,7 +114,7 @@ fn who_opens_many_sessions_pushes_out_its_own() {
     let kept = |session| look_up(&table, &asked_by(3, session, 1, 0, 7));
     assert!((992..1_000).all(|session| kept(session) == Ok(Some(answer(2)))));
     assert!(matches!(kept(991), Err(PartError::SessionExpired { .. })));
-    // A session that was opened before all of these, and that this shard hears of only now.
+    // A session that was opened before all of these, and that this shard learns of only now.
     assert_eq!(look_up(&table, &asked_by(4, 9, 1, 0, 7)), Ok(None));
     assert!(matches!(
         look_up(&table, &asked_by(3, 9, 2, 0, 7)),
@@ -236,12 +236,13 @@ struct Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step =
-        (1..8u64, 1..12u64, 0..8u64, 0..8u64).prop_map(|(session, sequence, heard, other)| {
-            // Mostly one digest a request, and nothing heard beyond it.
+    let step = (1..8u64, 1..12u64, 0..8u64, 0..8u64).prop_map(
+        |(session, sequence, acknowledged, other)| {
+            // Mostly one digest a request, and nothing acknowledged beyond it.
             let digest = if other == 0 { 1 } else { 0 };
-            Step { session, sequence, acknowledged: sequence.saturating_sub(heard), digest }
-        });
+            Step { session, sequence, acknowledged: sequence.saturating_sub(acknowledged), digest }
+        },
+    );
     vec(step, 0..120)
 }
 

@@ -235,7 +235,7 @@ impl Slice {
         present
     }
 
-    /// How often each item may be in, of a kind that tells.
+    /// How often each item may be in, of a kind that counts.
     pub(super) fn copies(&self, hashes: &HashList) -> Result<Vec<u64>, PartError> {
         match &*self.filter {
             AnyFilter::Cuckoo(filter) => {

@@ -159,18 +159,18 @@ pub(super) fn grown_for_items(
 
 /// The filter in twice the quotients; or why there is none.
 pub(super) fn grown_within(filter: &Quotient, slice_bytes_max: u64) -> Result<Quotient, String> {
-    let said = |error: QuotientGrowError| match error {
+    let growth_error = |error: QuotientGrowError| match error {
         QuotientGrowError::NoRemainder => "its remainders are used up".to_owned(),
         QuotientGrowError::Create(CreateError::OutOfMemory { bytes }) => stop(bytes),
         error => error.to_string(),
     };
-    let slice_bytes = filter.block_shape().grown().map_err(said)?.memory_bytes();
+    let slice_bytes = filter.block_shape().grown().map_err(growth_error)?.memory_bytes();
     if slice_bytes > slice_bytes_max {
         return Err(format!(
             "it would take {slice_bytes} bytes, expected at most {slice_bytes_max}"
         ));
     }
-    filter.grown().map_err(said)
+    filter.grown().map_err(growth_error)
 }
 
 /// A quotient filter, grown as often as the one of which this is a frame; None of others, and where it has

@@ -98,7 +98,7 @@ pub enum SliceShapeError {
         /// The number that was named.
         kind: u8,
     },
-    /// No filter has such numbers, or there is no memory for it: [`CreateError`] tells which.
+    /// No filter has such numbers, or there is no memory for it: [`CreateError`] says which.
     #[error(transparent)]
     Create(#[from] CreateError),
     /// Name a window that there is.

@@ -132,7 +132,7 @@ fn an_answer_of_before_is_given_for_the_part_of_before_alone() {
     }
 }
 
-/// Who heard of a split before the shard did sends it the part of the lower half, and the new one that of the upper. If the
+/// Who learned of a split before the shard did sends it the part of the lower half, and the new one that of the upper. If the
 /// first were applied and recorded for the whole range, the second would be taken for a part of it.
 #[test]
 fn what_is_cut_for_a_range_that_the_shard_has_not_yet_is_refused() {
@@ -203,8 +203,8 @@ proptest! {
                     Ok(PreparedInsert::Answered(same)) => prop_assert_eq!((&same, &now), (&answer, &all)),
                     Err(PartError::CutBefore { start, last, .. }) => {
                         prop_assert_eq!(before.cut, (start, last));
-                        let told = ask(half, before, all.clone());
-                        prop_assert_eq!(told, Ok(PreparedInsert::Answered(answer.clone())));
+                        let answered = ask(half, before, all.clone());
+                        prop_assert_eq!(answered, Ok(PreparedInsert::Answered(answer.clone())));
                     }
                     other => prop_assert!(false, "{:?}", other),
                 }

@@ -25,7 +25,7 @@ fn what_one_copy_absorbs_all_have_after_a_sweep() {
         let before = copies[last].inserted();
         assert!(copies[last].absorb(&filter_of(kind, 105..200), None).unwrap() > 0);
         assert_eq!(copies[last].inserted(), before + 1);
-        // What comes behind it is told with it.
+        // What comes behind it is sent with it.
         insert(&mut copies[last], 200..203);
         insert(&mut copies[0], 300..303);
         let cost = sweep(&mut copies);
@@ -62,7 +62,7 @@ fn a_restart_from_a_save_made_right_after_it_keeps_all_of_it() {
 }
 
 #[test]
-fn what_is_there_already_is_not_told_again() {
+fn present_changes_are_not_sent_again() {
     for kind in KINDS {
         let mut copies = copies(2, kind, 1 << 20);
         copies[0].absorb(&filter_of(kind, 0..50), None).unwrap();

@@ -60,9 +60,9 @@ fn what_was_lost_comes_back_by_comparing() {
 }
 
 /// What is under way may come by a comparison first: then its insert is no change where it comes, and
-/// must be told on still.
+/// must still be forwarded.
 #[test]
-fn news_that_came_by_a_comparison_is_told_on() {
+fn news_from_a_comparison_is_forwarded() {
     for kind in KINDS {
         let mut copies = copies(4, kind, 1 << 20);
         insert(&mut copies[0], 0..100);
@@ -75,7 +75,7 @@ fn news_that_came_by_a_comparison_is_told_on() {
         let delta = answer(&mut copies, 1, 3);
         copies[3].merge(NodeId(2), &delta).unwrap();
         assert_eq!(copies[3].coverage(), Coverage::default());
-        // Node 2 hears of the inserts, which are nothing new to it; node 4 hears of them from it.
+        // Node 2 learns of the inserts, which are nothing new to it; node 4 learns of them from it.
         let delta = answer(&mut copies, 0, 1);
         assert_eq!(copies[1].merge(NodeId(1), &delta).unwrap().new_bit_count, 0);
         assert!(!copies[1].has_partial_bits());
@@ -87,7 +87,7 @@ fn news_that_came_by_a_comparison_is_told_on() {
 
 /// The same where the inserts come in a whole filter, in which nothing is new then.
 #[test]
-fn news_that_comes_again_in_a_whole_filter_is_told_on() {
+fn repeated_news_in_a_whole_filter_is_forwarded() {
     for kind in KINDS {
         let mut copies = copies(4, kind, 0);
         insert(&mut copies[0], 0..100);

@@ -217,8 +217,8 @@ mod tests {
             }
             let before = read.clone();
             let error = scarce.read(FROM, &frames[2], &mut read).unwrap_err();
-            let says = format!("the changes of node 2 take more than {}", all.list_bytes() - 1);
-            assert!(error.to_string().starts_with(&says), "{error}");
+            let expected = format!("the changes of node 2 take more than {}", all.list_bytes() - 1);
+            assert!(error.to_string().starts_with(&expected), "{error}");
             assert_eq!(read, before);
             // Also frames that list nothing come to an end.
             let (none, mut read) = (reader(3 * size_of::<FrameChanges>() as u64 - 1), before);

@@ -70,12 +70,12 @@ fn what_does_not_fit_changes_nothing() {
             (Delta { frames: foreign_key, ..fits.clone() }, "key"),
             (Delta { frames: reframed(&other_shape, KEY), ..fits.clone() }, "shape"),
         ];
-        for (delta, says) in refused {
+        for (delta, expected) in refused {
             for content in [DeltaContent::Changes, DeltaContent::Whole] {
                 let mut copy = copies[1].clone();
                 let delta = Delta { content, ..delta.clone() };
                 let error = copy.merge(NodeId(1), &delta).unwrap_err().to_string();
-                assert!(error.contains(says), "{error:?} does not say {says:?}");
+                assert!(error.contains(expected), "{error:?} does not say {expected:?}");
                 assert!(error.contains("node 1"), "{error}");
                 assert_eq!((copy.filter(), &copy.log), (copies[1].filter(), &copies[1].log));
                 assert_eq!(
@@ -106,7 +106,7 @@ fn bits_are_no_list_of_changes() {
 }
 
 #[test]
-fn who_has_too_much_to_tell_sends_the_whole_filter() {
+fn too_many_changes_are_sent_as_the_whole_filter() {
     let copy = copy(1, Kind::SingleShot, 10);
     let mut entries = vec![0; DELTA_CHANGES_MAX];
     assert!(copy.is_shorter_listed(&entries));

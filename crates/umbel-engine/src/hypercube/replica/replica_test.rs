@@ -28,8 +28,8 @@ fn one_sweep_makes_all_copies_the_or_of_all_inserts() {
         assert_eq!(sweep(&mut copies).bytes, 0, "{kind} {count}");
         for copy in &mut copies {
             copy.trim_log();
-            let is_told = |&node: &NodeId| copy.lag(node) == 0;
-            assert!(copy.partners.keys().all(is_told) && !copy.has_news());
+            let is_in_sync = |&node: &NodeId| copy.lag(node) == 0;
+            assert!(copy.partners.keys().all(is_in_sync) && !copy.has_news());
             assert_eq!(copy.log_bytes(), 0, "{count} nodes");
         }
     }
@@ -47,7 +47,7 @@ fn one_sweep_of_a_thousand_nodes_makes_all_copies_equal() {
 
 /// Items that were inserted at one node reach every other exactly once.
 #[test]
-fn a_whole_sweep_tells_everybody_every_change_once() {
+fn a_whole_sweep_sends_every_change_once_to_everybody() {
     for count in 1..=33 {
         let mut copies = copies(count, Kind::SingleShot, 1 << 20);
         for round in 0..3 {
@@ -103,7 +103,7 @@ fn who_is_behind_the_log_gets_the_whole_filter_once() {
     }
 }
 
-/// After a whole filter was merged nobody can be told what was new in it; whoever has it from
+/// After a whole filter was merged, no list says what was new in it; whoever has it from
 /// elsewhere needs nothing.
 #[test]
 fn who_knows_as_much_needs_nothing_however_it_came_by_it() {
@@ -170,9 +170,9 @@ fn merge_part(copy: &mut Replica, from: NodeId, delta: &Delta, is_all: bool) {
     }
 }
 
-/// When it comes again nothing of it is new, and yet nobody has been told.
+/// When it comes again nothing of it is new, although it was sent to nobody.
 #[test]
-fn a_whole_filter_that_broke_off_before_its_end_is_told_when_it_comes_again() {
+fn a_whole_filter_that_broke_off_is_forwarded_when_it_is_repeated() {
     for kind in KINDS {
         for is_restarted in [false, true] {
             let mut copies = copies(3, kind, 1);
@@ -213,7 +213,7 @@ fn an_insert_that_waits_hides_nothing() {
     }
 }
 
-/// So that a sweep tells each change once: what comes later waits for the next one.
+/// So that a sweep sends each change once: what comes later waits for the next one.
 #[test]
 fn inserts_take_part_when_a_sweep_begins() {
     for kind in KINDS {
@@ -331,7 +331,7 @@ proptest! {
                     expected.merge(&other).unwrap();
                     let before = copies[at].inserted();
                     copies[at].absorb(&other, None).unwrap();
-                    // One change, or none if there was nothing to tell.
+                    // One change, or none if there was nothing to send.
                     if copies[at].inserted() > before {
                         inserted[at].push(hashes(items));
                     }

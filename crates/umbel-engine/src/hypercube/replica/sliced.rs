@@ -1,7 +1,7 @@
 //! A replica whose blocks are of slices of time: what forgets, and is ORed all the same.
 //!
-//! The replica asks no clock: whoever drives it tells it the number of the slice that its node's clock is in, before
-//! it is asked or told anything. What it tells a partner names its newest slice, and with it the slice of
+//! The replica asks no clock: its driver gives it the number of the slice that its node's clock is in, before
+//! it gets a request or a delta. What it sends to a partner names its newest slice, and with it the slice of
 //! every block ([`SliceRing`]), so what is of a slice that the partner has dropped is left out there.
 //!
 //! *Versions.* Changes of slices that are gone count as ever: a replica whose version dominates another's has all
@@ -10,7 +10,7 @@
 //! refused as a whole ([`DeltaError::AheadOfClock`]); its version stays unknown, and it is asked again.
 //!
 //! *Log.* An entry of the log names a block, and with it the slice that the block was of then. When the place is
-//! taken for another slice, such entries are told to nobody any more, but keep their sequence numbers.
+//! taken for another slice, such entries are sent to nobody any more, but keep their sequence numbers.
 
 use umbel_codec::{FrameMergeError, FrameView};
 use umbel_filter::{AnyFilter, Contains, Insertion, ItemHash, MergeError, SliceRing};

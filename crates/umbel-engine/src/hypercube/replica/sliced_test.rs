@@ -49,7 +49,7 @@ fn one_count(copy: &Replica) -> u64 {
     words::count_ones(bits.words())
 }
 
-/// With logs that tell everything, and with logs that tell nothing.
+/// With logs that hold everything, and with logs that hold nothing.
 const LOGS: [usize; 2] = [1 << 20, 0];
 
 #[test]
@@ -83,7 +83,7 @@ fn what_was_dropped_does_not_come_back_into_another_slice() {
         assert_eq!(one_count(&copies[1]), 0);
         // It has all that it is asked for, and says so.
         assert_eq!(copies[1].version_of(NodeId(1)), 50);
-        // And the one whose log had it tells it to nobody once the slice is gone there as well.
+        // And the one whose log had it sends it to nobody once the slice is gone there as well.
         copies[0].advance(NOW + 5);
         let (mut fresh, mut old) = (ringed(3, log_entries), copies.remove(0));
         fresh.advance(NOW + 5);
@@ -96,7 +96,7 @@ fn what_was_dropped_does_not_come_back_into_another_slice() {
 }
 
 #[test]
-fn what_waits_for_a_sweep_while_its_slice_ends_is_told_to_nobody() {
+fn changes_of_a_slice_that_ended_are_sent_to_nobody() {
     let mut copies = ringed_copies(2, 1 << 20);
     put(&mut copies[0], NOW, 0..9);
     put(&mut copies[0], NOW + 5, 9..12);
@@ -123,8 +123,8 @@ fn who_is_far_ahead_is_refused_until_the_clock_is_there() {
         let delta = answer(&mut copies, 1, 2);
         let before = copies[2].filter().clone();
         let error = copies[2].merge(NodeId(2), &delta).unwrap_err();
-        let says = "node 2 sent changes of filter 12 of slice 505 of time, where the clock here is in slice 500";
-        assert!(error.to_string().starts_with(says), "{error}");
+        let text = "node 2 sent changes of filter 12 of slice 505 of time, where the clock here is in slice 500";
+        assert!(error.to_string().starts_with(text), "{error}");
         assert_eq!((copies[2].version_of(NodeId(1)), copies[2].newest_slice()), (0, Some(NOW)));
         assert!(*copies[2].filter() == before);
         // The other way everything comes.
@@ -144,7 +144,7 @@ fn who_is_far_ahead_is_refused_until_the_clock_is_there() {
 }
 
 #[test]
-fn only_rings_tell_slices() {
+fn only_rings_send_slices() {
     let mut copies = ringed_copies(2, 1 << 20);
     let delta = answer(&mut copies, 0, 1);
     let unsliced = Delta { newest_slice: None, ..delta };
@@ -244,7 +244,7 @@ proptest! {
                 }
             }
         }
-        // Clocks are equal, and everybody has heard of everything.
+        // Clocks are equal, and everybody knows of everything.
         copies.iter_mut().for_each(|copy| copy.advance(now + 1));
         for _ in 0..2 {
             sweep(&mut copies);

@@ -22,7 +22,7 @@ fn changed(at: usize, byte: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_table_comes_back_and_tells_the_same() {
+fn a_decoded_table_is_equal() {
     let table = table();
     let bytes = table.to_bytes();
     assert_eq!(bytes.len(), 21 + 2 * (18 + 2 * 8));

@@ -136,8 +136,8 @@ impl Nodes {
         answer.iter().map(NodeSample::wire_bytes).sum()
     }
 
-    /// Rounds in which everybody asks the next one, until nobody hears news.
-    fn settle(&mut self) {
+    /// Rounds in which every node asks the next one, until nobody receives news.
+    fn run_until_quiet(&mut self) {
         let ask = |nodes: &mut Self, node| nodes.ask(node, (node + 1) % NODES);
         while (0..NODES).map(|node| ask(self, node)).sum::<usize>() > 0 {}
     }
@@ -153,7 +153,7 @@ proptest! {
             nodes.step(event);
         }
         nodes.check()?;
-        nodes.settle();
+        nodes.run_until_quiet();
         nodes.check()?;
         // All are equal then, and the union is what one node would have sampled.
         for (node, table) in nodes.tables.iter().enumerate() {
@@ -230,7 +230,7 @@ fn the_cluster_is_estimated_from_any_node() {
     for (node, first) in (0..NODES).zip((0..).step_by(40_000)) {
         nodes.tables[node].insert(&hashes(first..first + 50_000));
     }
-    nodes.settle();
+    nodes.run_until_quiet();
     let estimates = nodes.tables[2].estimates();
     let near = |what: &str, got: DistinctCount, truth: f64| {
         let off = (got.count - truth).abs() / got.standard_error;
@@ -252,12 +252,12 @@ fn the_cluster_is_estimated_from_any_node() {
 }
 
 #[test]
-fn an_answer_that_is_too_long_is_told_in_parts() {
+fn a_long_answer_is_sent_in_parts() {
     let mut nodes = Nodes::new();
     for node in 0..NODES {
         nodes.tables[node].insert(&hashes(0..10));
     }
-    nodes.settle();
+    nodes.run_until_quiet();
     let mut late = SampleTable::new(NodeId(9));
     // A sample takes 24 + 80 bytes: two fit into 300 bytes, and one comes though none fits.
     for (bytes_max, expected) in [(300, 2), (0, 1), (300, 1), (300, 0)] {
@@ -274,15 +274,15 @@ fn an_answer_that_is_too_long_is_told_in_parts() {
 fn a_lost_table_comes_back_and_counts_on() {
     let mut nodes = Nodes::new();
     nodes.tables[0].insert(&hashes(0..5_000));
-    nodes.settle();
-    let told = nodes.tables[1].counts().of(id(0));
+    nodes.run_until_quiet();
+    let count_of_first = nodes.tables[1].counts().of(id(0));
     nodes.tables[0] = SampleTable::new(id(0));
-    // It inserts before it has heard of the loss, and others take that for what they have.
+    // It inserts before it knows of the loss, and others take that for what they have.
     nodes.tables[0].insert(&hashes(5_000..5_001));
     assert_eq!(nodes.ask(1, 0), 0);
     nodes.ask(0, 1);
-    assert_eq!(nodes.tables[0].own_count(), told + 1);
-    nodes.settle();
+    assert_eq!(nodes.tables[0].own_count(), count_of_first + 1);
+    nodes.run_until_quiet();
     let everything: DistinctSample = hashes(0..5_001).iter().map(|hash| hash.lo()).collect();
     for table in &nodes.tables {
         assert_eq!(table.estimates().union, everything.count());

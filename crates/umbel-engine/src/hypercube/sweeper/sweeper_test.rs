@@ -95,7 +95,7 @@ impl World {
         true
     }
 
-    fn settle(&mut self) {
+    fn run_until_quiet(&mut self) {
         while self.deliver() {}
     }
 
@@ -109,13 +109,13 @@ impl World {
 }
 
 #[test]
-fn when_all_begin_one_sweep_of_the_fewest_messages_tells_all_to_all() {
+fn one_sweep_begun_by_all_spreads_everything_in_the_fewest_messages() {
     for node_count in (1..=64).chain([1024]) {
         let mut world = World::new(node_count, node_count as u64);
         for place in 0..node_count {
             world.give(place, SweepInput::Begin);
         }
-        world.settle();
+        world.run_until_quiet();
         assert!(world.all_ended() && world.is_equal(), "{node_count} nodes");
         assert_eq!(world.has[0].len(), node_count);
         assert_eq!(world.answer_count, world.members.cube().message_count());
@@ -129,7 +129,7 @@ fn one_that_begins_brings_all_along() {
         for first in [0, node_count / 2, node_count - 1] {
             let mut world = World::new(node_count, 5);
             world.give(first, SweepInput::Begin);
-            world.settle();
+            world.run_until_quiet();
             assert!(world.all_ended() && world.is_equal(), "{first} of {node_count}");
             assert_eq!(world.answer_count, world.members.cube().message_count());
         }
@@ -156,11 +156,11 @@ fn whoever_does_not_answer_is_left_out_and_has_everything_later() {
         }
         assert!(world.all_ended());
         assert!(world.done.values().any(|(_, is_whole)| !is_whole));
-        // It has not heard of the others' sweep: its own is answered, and the next one is whole.
+        // It does not know of the others' sweep: its own is answered, and the next one is whole.
         world.give(gone, SweepInput::Begin);
-        world.settle();
+        world.run_until_quiet();
         world.give(gone, SweepInput::Begin);
-        world.settle();
+        world.run_until_quiet();
         assert!(world.all_ended() && world.is_equal(), "{node_count} nodes");
     }
 }
@@ -228,7 +228,7 @@ proptest! {
     /// when all that ends, one sweep makes all equal whose number none has ended, and as many sweeps
     /// as the cube has steps bring the beginner there.
     #[test]
-    fn after_any_trouble_a_few_more_sweeps_tell_all_to_all(
+    fn after_any_trouble_a_few_sweeps_spread_everything(
         node_count in 1_usize..18,
         seed in any::<u64>(),
         acts in prop::collection::vec((0_u8..8, any::<prop::sample::Index>()), 0..60),
@@ -262,17 +262,17 @@ proptest! {
             }
         }
         // Whoever waits for what was lost gives up.
-        world.settle();
+        world.run_until_quiet();
         while let Some((place, (_, node))) =
             world.sweepers.iter().enumerate().find_map(|(at, s)| Some((at, s.waits_for()?)))
         {
             world.give(place, SweepInput::Unreachable { node });
-            world.settle();
+            world.run_until_quiet();
         }
         // The first ones may be of a node that has forgotten how far the others are.
         for _ in 0..=world.members.cube().steps().count() {
             world.give(seed as usize % node_count, SweepInput::Begin);
-            world.settle();
+            world.run_until_quiet();
             prop_assert!(world.all_ended());
         }
         prop_assert!(world.is_equal());

@@ -250,11 +250,11 @@ fn a_filter_is_done_when_every_shard_is() {
     for shard in [s0, s1] {
         cluster.progress.insert((filter, shard), SliceDone::Dropped);
     }
-    forget_settled(&mut cluster.progress, &cluster.state);
+    forget_finished(&mut cluster.progress, &cluster.state);
     assert_eq!(cluster.progress.len(), 2);
     assert_eq!(cluster.tasks(), [Task::Propose(MetaCommand::FilterDropped { filter })]);
     assert_eq!((cluster.propose(), cluster.tasks()), (vec![], vec![]));
-    forget_settled(&mut cluster.progress, &cluster.state);
+    forget_finished(&mut cluster.progress, &cluster.state);
     assert!(cluster.progress.is_empty());
 }
 

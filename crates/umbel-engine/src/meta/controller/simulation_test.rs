@@ -279,7 +279,7 @@ impl World {
                 }
             }
             9 => self.progress.clear(),
-            10 => forget_settled(&mut self.progress, &self.state),
+            10 => forget_finished(&mut self.progress, &self.state),
             // Orders to other nodes can come late; proposals are made where they are decided.
             11 => {
                 for task in delayed.drain(..) {
@@ -305,8 +305,8 @@ impl World {
         self.check_members();
     }
 
-    /// Everybody is well and does what it is told.
-    fn settle(&mut self, dice: u64) {
+    /// Every node is up and does its tasks.
+    fn run_until_stable(&mut self, dice: u64) {
         self.down.clear();
         for _ in 0..1000 {
             let tasks = self.shuffled_tasks(dice);
@@ -321,7 +321,7 @@ impl World {
         panic!("still to do: {:?}\n{self:?}", self.tasks());
     }
 
-    fn check_settled(&self) {
+    fn check_stable(&self) {
         let state = &self.state;
         for (record, group) in state.shard_map().shards.iter().zip(&self.shards) {
             assert_eq!((&record.replicas, &record.target), (&group.voters, &None));
@@ -361,14 +361,14 @@ proptest! {
         for (kind, dice) in steps {
             world.step(kind, dice, &mut delayed);
         }
-        world.settle(dice);
-        world.check_settled();
+        world.run_until_stable(dice);
+        world.check_stable();
         // Orders that come when all is done change nothing, or are put right again.
         for task in delayed {
             world.execute(&task, true);
             world.check_members();
         }
-        world.settle(dice);
-        world.check_settled();
+        world.run_until_stable(dice);
+        world.check_stable();
     }
 }

@@ -129,7 +129,7 @@ fn memory_counts_on_all_nodes_together() {
 }
 
 #[test]
-fn the_largest_used_share_of_any_quota_is_told() {
+fn the_largest_used_share_of_any_quota_is_reported() {
     let mut cluster = Cluster::new();
     assert_eq!(cluster.state.quota_shares(), (0.0, 0.0), "there is no quota");
     cluster.made(&create("a", Some("alice"), 2 * MIB));

@@ -117,10 +117,11 @@ impl Group {
         self.raft.vote(request).await.map_err(|error| error.to_string())
     }
 
-    /// Nobody gets a vote against a leader that is heard, but whom that one told to stand.
+    /// Nobody gets a vote against a leader that is reachable, but the one that it told to stand.
     fn check_vacant(&self, request: &VoteRequest<Types>) -> Result<(), String> {
         let candidate = request.vote.leader_id.node_id;
-        if !request.leadership_transfer && self.beats.hears_leader(self.id, self.term(), candidate)
+        if !request.leadership_transfer
+            && self.beats.has_live_leader(self.id, self.term(), candidate)
         {
             return Err("a live node leads the group".to_owned());
         }
