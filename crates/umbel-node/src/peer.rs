@@ -135,11 +135,11 @@ impl CallKind {
 
     /// Whether it goes ahead of others that wait: Raft's calls do, but not snapshots, which are
     /// large and can wait.
-    const fn lane(self) -> outbox::Lane {
+    const fn queue(self) -> outbox::QueueName {
         if self.number() <= Self::TransferLeader.number() || matches!(self, Self::Beat) {
-            outbox::Lane::Raft
+            outbox::QueueName::Raft
         } else {
-            outbox::Lane::Bulk
+            outbox::QueueName::Bulk
         }
     }
 }

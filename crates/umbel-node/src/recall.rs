@@ -6,10 +6,10 @@
 //! early looks like any other. The others remember it, so:
 //!
 //! * A node that starts asks all others before its replicas take part in anything. A replica takes over
-//!   the highest vote that it hears of, and if somebody knows of an entry that it confirmed, or that is
+//!   the highest vote that it learns of, and if somebody knows of an entry that it confirmed, or that is
 //!   committed, and that its log does not reach, that entry becomes its floor (`storage/wal/left.rs`):
 //!   until its log reaches it, it does not stand for election and votes for none that lacks it.
-//! * A leader that finds that a replica lacks what it confirmed in the same term tells it the same.
+//! * A leader that finds that a replica lacks what it confirmed in the same term notifies it of that.
 //! * A copy of a replicated filter that has fewer of its own inserts than others know of does not open:
 //!   it would give the numbers of those to others, which nobody would ask for.
 
@@ -44,7 +44,7 @@ pub(crate) struct Recollection {
 
 #[derive(Default)]
 struct Inner {
-    heard: BTreeSet<NodeId>,
+    callers: BTreeSet<NodeId>,
     groups: BTreeMap<GroupId, (Option<Vote>, Option<LogId>)>,
     copies: BTreeMap<FilterId, KnownInserts>,
 }
@@ -63,7 +63,7 @@ impl Recollection {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks all these nodes that were not heard yet, and those that they know of. Whoever does not
+    /// Asks all these nodes that have not answered yet, and those that they know of. Whoever does not
     /// answer now is not waited for: a cluster must start with some of its nodes away.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Recollection {
         node: NodeId,
         mut nodes: BTreeMap<NodeId, String>,
     ) -> Result<(), String> {
-        let mut asked: BTreeSet<NodeId> = self.lock().heard.clone();
+        let mut asked: BTreeSet<NodeId> = self.lock().callers.clone();
         asked.insert(node);
         loop {
             nodes.retain(|other, _| !asked.contains(other));
@@ -113,7 +113,7 @@ impl Recollection {
         }
     }
 
-    /// Has a group's log take over what was heard of its replica here.
+    /// Has a group's log take over what was learned of its replica here.
     ///
     /// # Errors
     /// If the log has failed.
@@ -145,7 +145,7 @@ impl Recollection {
 impl Inner {
     /// Takes what a node said; the nodes that it knows of.
     fn take(&mut self, by: NodeId, standings: Standings) -> Vec<(NodeId, String)> {
-        self.heard.insert(by);
+        self.callers.insert(by);
         for Standing { group, vote, last } in standings.groups {
             let known = self.groups.entry(group).or_default();
             // Who leads by that vote, if anybody does, says so itself.
@@ -178,8 +178,8 @@ pub(crate) fn standings_of(node: NodeId, storage: &Storage, witness: &Witness) -
         .collect()
 }
 
-/// Tells a replica that it lacks what it confirmed to this node, and notes when it has heard it.
-pub(crate) async fn tell_lost(
+/// Notifies a replica that it lacks what it confirmed to this node, and notes its acknowledgement.
+pub(crate) async fn notify_lost(
     links: Arc<Links>,
     witness: Arc<Witness>,
     (node, address): (NodeId, String),
@@ -190,7 +190,7 @@ pub(crate) async fn tell_lost(
     let called = links.call(node, &address, CallKind::Recall, group, body, TELL_TIMEOUT).await;
     match called.map(|answer| decode(&answer)) {
         Ok(Ok(RecallAnswer::Noted)) => {
-            if !witness.was_told(node, group, lost) {
+            if !witness.was_notified(node, group, lost) {
                 metrics::replica_lost_entries();
                 tracing::error!(
                     %group, %node, index = lost.index,
@@ -199,7 +199,7 @@ pub(crate) async fn tell_lost(
                      look at that disk"
                 );
             }
-            witness.told(node, group, lost);
+            witness.set_notified(node, group, lost);
         }
         Ok(other) => tracing::warn!(%group, %node, ?other, "an answer was not understood"),
         Err(error) => tracing::info!(%group, %node, %error, "a replica was not told of its loss"),

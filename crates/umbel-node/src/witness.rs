@@ -1,8 +1,8 @@
-//! What this node has heard other replicas confirm: the memory that a replica lacks whose disk lost
+//! What other replicas have confirmed to this node: the memory that a replica lacks whose disk lost
 //! something.
 //!
 //! A replica that starts asks what is known of it (`recall`). From then on answers to calls that were
-//! made before count no more, so whatever counts was either told to it or is on its disk.
+//! made before count no more, so whatever counts was either sent to it or is on its disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,12 +14,12 @@ use crate::raft::types::{LogId, Vote};
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Witness {
-    nodes: Mutex<BTreeMap<NodeId, Heard>>,
+    nodes: Mutex<BTreeMap<NodeId, NodeRecord>>,
 }
 
 /// What a node confirmed.
 #[derive(Default)]
-struct Heard {
+struct NodeRecord {
     /// How often it has asked what is known of it.
     recall_count: u64,
     groups: BTreeMap<GroupId, Confirmed>,
@@ -35,8 +35,8 @@ struct Confirmed {
     /// The last entry that it confirmed under that vote. It truncates none of those for another
     /// leader's before it refuses this one.
     of_vote: Option<LogId>,
-    /// What it was told to have lost.
-    told: Option<LogId>,
+    /// The last entry of whose loss it was notified.
+    notified: Option<LogId>,
 }
 
 /// Taken before a replica is called.
@@ -60,7 +60,7 @@ impl Ticket {
 pub(crate) struct Restarted(NodeId);
 
 impl Witness {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, Heard>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, NodeRecord>> {
         // No holder of the lock panics, and the map is whole after every statement.
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,13 +68,13 @@ impl Witness {
     /// A replica is about to be called by one that leads with this vote.
     pub(crate) fn ticket(&self, node: NodeId, group: GroupId, vote: Vote) -> Ticket {
         let mut nodes = self.lock();
-        let heard = nodes.entry(node).or_default();
-        let of_vote = heard
+        let record = nodes.entry(node).or_default();
+        let of_vote = record
             .groups
             .get(&group)
             .filter(|confirmed| confirmed.vote == Some(vote))
             .and_then(|confirmed| confirmed.of_vote);
-        Ticket { recall_count: heard.recall_count, of_vote }
+        Ticket { recall_count: record.recall_count, of_vote }
     }
 
     /// The replica confirmed all entries up to one.
@@ -89,35 +89,35 @@ impl Witness {
         last: Option<LogId>,
     ) -> Result<(), Restarted> {
         let mut nodes = self.lock();
-        let heard = nodes.entry(node).or_default();
-        if heard.recall_count != ticket.recall_count {
+        let record = nodes.entry(node).or_default();
+        if record.recall_count != ticket.recall_count {
             return Err(Restarted(node));
         }
-        let confirmed = heard.groups.entry(group).or_default();
+        let confirmed = record.groups.entry(group).or_default();
         if confirmed.vote.is_none_or(|before| before < vote) {
             (confirmed.vote, confirmed.of_vote) = (Some(vote), None);
         }
         confirmed.of_vote = confirmed.of_vote.max(last);
         confirmed.last = confirmed.last.max(last);
-        if last >= confirmed.told {
-            confirmed.told = None;
+        if last >= confirmed.notified {
+            confirmed.notified = None;
         }
         Ok(())
     }
 
-    /// Whether a replica was told that it lacks what it confirmed, up to this entry.
-    pub(crate) fn was_told(&self, node: NodeId, group: GroupId, lost: LogId) -> bool {
+    /// Whether a replica was notified that it lacks what it confirmed, up to this entry.
+    pub(crate) fn was_notified(&self, node: NodeId, group: GroupId, lost: LogId) -> bool {
         let nodes = self.lock();
-        let confirmed = nodes.get(&node).and_then(|heard| heard.groups.get(&group));
-        confirmed.is_some_and(|confirmed| confirmed.told >= Some(lost))
+        let confirmed = nodes.get(&node).and_then(|record| record.groups.get(&group));
+        confirmed.is_some_and(|confirmed| confirmed.notified >= Some(lost))
     }
 
-    /// Notes that it was told, and has it on its disk.
-    pub(crate) fn told(&self, node: NodeId, group: GroupId, lost: LogId) {
+    /// Notes that it was notified, and has that on its disk.
+    pub(crate) fn set_notified(&self, node: NodeId, group: GroupId, lost: LogId) {
         if let Some(confirmed) =
-            self.lock().get_mut(&node).and_then(|heard| heard.groups.get_mut(&group))
+            self.lock().get_mut(&node).and_then(|record| record.groups.get_mut(&group))
         {
-            confirmed.told = confirmed.told.max(Some(lost));
+            confirmed.notified = confirmed.notified.max(Some(lost));
         }
     }
 
@@ -125,9 +125,9 @@ impl Witness {
     /// no more.
     pub(crate) fn recall(&self, node: NodeId) -> BTreeMap<GroupId, LogId> {
         let mut nodes = self.lock();
-        let heard = nodes.entry(node).or_default();
-        heard.recall_count += 1;
-        heard.groups.iter().filter_map(|(&group, of)| Some((group, of.last?))).collect()
+        let record = nodes.entry(node).or_default();
+        record.recall_count += 1;
+        record.groups.iter().filter_map(|(&group, of)| Some((group, of.last?))).collect()
     }
 
     /// Nodes that are no members any more have nothing to ask.
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_or_is_told_to_the_node_that_starts() {
+    fn an_answer_counts_or_is_recalled_by_the_starting_node() {
         let witness = Witness::default();
         confirm(&witness, 1, id(1, 7));
         let before = witness.ticket(NODE, group(), vote(1));
@@ -190,15 +190,18 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_once_for_each_loss() {
+    fn a_replica_is_notified_once_for_each_loss() {
         let witness = Witness::default();
         confirm(&witness, 1, id(1, 7));
-        assert!(!witness.was_told(NODE, group(), id(1, 7)));
-        witness.told(NODE, group(), id(1, 7));
-        assert!(witness.was_told(NODE, group(), id(1, 7)));
+        assert!(!witness.was_notified(NODE, group(), id(1, 7)));
+        witness.set_notified(NODE, group(), id(1, 7));
+        assert!(witness.was_notified(NODE, group(), id(1, 7)));
         confirm(&witness, 1, id(1, 6));
-        assert!(witness.was_told(NODE, group(), id(1, 7)));
+        assert!(witness.was_notified(NODE, group(), id(1, 7)));
         confirm(&witness, 1, id(1, 7));
-        assert!(!witness.was_told(NODE, group(), id(1, 7)), "it is whole, and may lose it again");
+        assert!(
+            !witness.was_notified(NODE, group(), id(1, 7)),
+            "it is whole, and may lose it again"
+        );
     }
 }

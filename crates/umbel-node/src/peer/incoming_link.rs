@@ -120,7 +120,7 @@ impl IncomingLink {
                 self.begin(call, &mut tasks);
             }
         }
-        // Dropping the tasks stops them: nobody can be told their answers.
+        // Dropping the tasks stops them: nobody can receive their answers.
         drop(tasks);
         self.outbox.close();
     }
@@ -208,7 +208,7 @@ fn answer(
     let answer = LinkAnswer { id, outcome: Some(outcome) };
     // Allowances and the reader's waiting bound what is here. A closed outbox has no reader.
     let limits = (usize::MAX, usize::MAX);
-    let _ = outbox.push(kind.lane(), (answer, admitted), LINK_HEAD_BYTES + bytes, limits);
+    let _ = outbox.push(kind.queue(), (answer, admitted), LINK_HEAD_BYTES + bytes, limits);
 }
 
 /// The answers of a link as they are sent. Dropping them, which the server does when the connection

@@ -15,10 +15,10 @@ pub(crate) const LINK_BATCH_BYTES: usize = 256 << 10;
 /// What a call or an answer costs beside its body, at most.
 pub(crate) const LINK_HEAD_BYTES: usize = 48;
 
-/// Most calls of a lane (Raft, others) that wait to be sent on a link.
+/// Most calls of a queue (Raft, others) that wait to be sent on a link.
 pub(crate) const LINK_QUEUE_CALLS_MAX: usize = 4096;
 
-/// Most bytes of a lane that wait to be sent on a link: at least one body of the largest size.
+/// Most bytes of a queue that wait to be sent on a link: at least one body of the largest size.
 pub(crate) const LINK_QUEUE_BYTES_MAX: usize = 128 << 20;
 
 /// Most calls of a link that were sent and wait for their answers, or wait to be sent.

@@ -84,7 +84,7 @@ impl Links {
         Err(CallError::Timeout { node: to, timeout_ms })
     }
 
-    /// Has the calls that wait for a node fail now, which is not heard any more. Later ones try it anew.
+    /// Has the calls that wait for a node fail now, which is no longer reachable. Later ones try it anew.
     pub(crate) fn give_up(&self, node: NodeId) {
         let links: Vec<Arc<Link>> =
             self.lock().get(&node).into_iter().flat_map(BTreeMap::values).cloned().collect();

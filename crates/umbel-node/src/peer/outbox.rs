@@ -11,7 +11,7 @@ use super::limits::LINK_BATCH_BYTES;
 
 /// Which queue of the outbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Lane {
+pub(super) enum QueueName {
     /// First, so that heartbeats are not late behind bulk.
     Raft,
     /// Everything else. It has its turn at least in every second batch.
@@ -21,7 +21,7 @@ pub(super) enum Lane {
 /// Why something was not taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotTaken {
-    /// The lane is full.
+    /// The queue is full.
     Full,
     /// Nothing will be sent any more.
     Closed,
@@ -30,7 +30,7 @@ pub(super) enum NotTaken {
 /// Two bounded queues with one reader.
 pub(super) struct Outbox<T> {
     state: Mutex<State<T>>,
-    /// Told after a batch was taken.
+    /// Notified after a batch was taken.
     room: Notify,
 }
 
@@ -80,11 +80,11 @@ impl<T> Outbox<T> {
         Self { state: Mutex::new(state), room: Notify::new() }
     }
 
-    /// Appends an item of so many bytes, unless the lane holds `count_max` items or would hold more
+    /// Appends an item of so many bytes, unless the queue holds `count_max` items or would hold more
     /// than `bytes_max` bytes.
     pub(super) fn push(
         &self,
-        lane: Lane,
+        name: QueueName,
         item: T,
         bytes: usize,
         (count_max, bytes_max): (usize, usize),
@@ -94,7 +94,7 @@ impl<T> Outbox<T> {
             if state.is_closed {
                 return Err(NotTaken::Closed);
             }
-            let queue = state.queue(lane);
+            let queue = state.queue(name);
             if queue.items.len() >= count_max || queue.byte_count + bytes > bytes_max {
                 return Err(NotTaken::Full);
             }
@@ -145,14 +145,14 @@ impl<T> Outbox<T> {
     /// Waits until fewer than `count` items are in both lanes together, or the outbox is closed.
     pub(super) async fn has_room(&self, count: usize) {
         loop {
-            let told = self.room.notified();
+            let made = self.room.notified();
             {
                 let state = self.lock();
                 if state.is_closed || state.raft.items.len() + state.bulk.items.len() < count {
                     return;
                 }
             }
-            told.await;
+            made.await;
         }
     }
 
@@ -182,10 +182,10 @@ impl<T> State<T> {
         !self.has_yielded && !self.is_closed && !is_empty && byte_count < LINK_BATCH_BYTES
     }
 
-    fn queue(&mut self, lane: Lane) -> &mut Queue<T> {
-        match lane {
-            Lane::Raft => &mut self.raft,
-            Lane::Bulk => &mut self.bulk,
+    fn queue(&mut self, name: QueueName) -> &mut Queue<T> {
+        match name {
+            QueueName::Raft => &mut self.raft,
+            QueueName::Bulk => &mut self.bulk,
         }
     }
 }
@@ -211,17 +211,17 @@ mod tests {
         let cx = Context::from_waker(Waker::noop());
         assert_eq!(outbox.poll_batch(&cx), Poll::Pending);
         for round in 0..2 {
-            outbox.push(Lane::Bulk, round, 10, ROOMY).unwrap();
+            outbox.push(QueueName::Bulk, round, 10, ROOMY).unwrap();
             assert_eq!(outbox.poll_batch(&cx), Poll::Pending, "others may have more to send");
-            outbox.push(Lane::Raft, 10 + round, 10, ROOMY).unwrap();
+            outbox.push(QueueName::Raft, 10 + round, 10, ROOMY).unwrap();
             assert_eq!(outbox.poll_batch(&cx), Poll::Ready(Some(vec![10 + round, round])));
             assert_eq!(outbox.poll_batch(&cx), Poll::Pending);
         }
         // A whole batch goes at once.
-        outbox.push(Lane::Bulk, 2, LINK_BATCH_BYTES, ROOMY).unwrap();
+        outbox.push(QueueName::Bulk, 2, LINK_BATCH_BYTES, ROOMY).unwrap();
         assert_eq!(outbox.poll_batch(&cx), Poll::Ready(Some(vec![2])));
         // What is left when it is closed goes at once, too.
-        outbox.push(Lane::Bulk, 3, 10, ROOMY).unwrap();
+        outbox.push(QueueName::Bulk, 3, 10, ROOMY).unwrap();
         outbox.close();
         assert_eq!(outbox.poll_batch(&cx), Poll::Ready(Some(vec![3])));
         assert_eq!(outbox.poll_batch(&cx), Poll::Ready(None));
@@ -230,14 +230,14 @@ mod tests {
     #[test]
     fn what_waits_goes_together_and_raft_first() {
         let outbox = Outbox::new();
-        outbox.push(Lane::Bulk, 1, 10, ROOMY).unwrap();
-        outbox.push(Lane::Raft, 2, 10, ROOMY).unwrap();
-        outbox.push(Lane::Bulk, 3, 10, ROOMY).unwrap();
+        outbox.push(QueueName::Bulk, 1, 10, ROOMY).unwrap();
+        outbox.push(QueueName::Raft, 2, 10, ROOMY).unwrap();
+        outbox.push(QueueName::Bulk, 3, 10, ROOMY).unwrap();
         assert_eq!(batch(&outbox), Poll::Ready(Some(vec![2, 1, 3])));
         assert_eq!(batch(&outbox), Poll::Pending);
-        outbox.push(Lane::Bulk, 4, 10, ROOMY).unwrap();
+        outbox.push(QueueName::Bulk, 4, 10, ROOMY).unwrap();
         outbox.close();
-        assert_eq!(outbox.push(Lane::Bulk, 5, 10, ROOMY), Err(NotTaken::Closed));
+        assert_eq!(outbox.push(QueueName::Bulk, 5, 10, ROOMY), Err(NotTaken::Closed));
         assert_eq!(batch(&outbox), Poll::Ready(Some(vec![4])));
         assert_eq!(batch(&outbox), Poll::Ready(None));
     }
@@ -246,8 +246,8 @@ mod tests {
     fn batches_end_at_their_size_and_bulk_has_its_turn() {
         let outbox = Outbox::new();
         for item in 0..4 {
-            outbox.push(Lane::Raft, item, LINK_BATCH_BYTES, ROOMY).unwrap();
-            outbox.push(Lane::Bulk, 10 + item, 3 * LINK_BATCH_BYTES, ROOMY).unwrap();
+            outbox.push(QueueName::Raft, item, LINK_BATCH_BYTES, ROOMY).unwrap();
+            outbox.push(QueueName::Bulk, 10 + item, 3 * LINK_BATCH_BYTES, ROOMY).unwrap();
         }
         let mut got = Vec::new();
         while let Poll::Ready(Some(items)) = batch(&outbox) {
@@ -260,12 +260,12 @@ mod tests {
     #[test]
     fn lanes_are_bounded_in_items_and_in_bytes() {
         let outbox = Outbox::new();
-        outbox.push(Lane::Bulk, 1, 60, (2, 100)).unwrap();
-        assert_eq!(outbox.push(Lane::Bulk, 2, 41, (2, 100)), Err(NotTaken::Full));
-        outbox.push(Lane::Bulk, 3, 40, (2, 100)).unwrap();
-        assert_eq!(outbox.push(Lane::Bulk, 4, 0, (2, 100)), Err(NotTaken::Full));
-        outbox.push(Lane::Raft, 5, 100, (2, 100)).unwrap();
+        outbox.push(QueueName::Bulk, 1, 60, (2, 100)).unwrap();
+        assert_eq!(outbox.push(QueueName::Bulk, 2, 41, (2, 100)), Err(NotTaken::Full));
+        outbox.push(QueueName::Bulk, 3, 40, (2, 100)).unwrap();
+        assert_eq!(outbox.push(QueueName::Bulk, 4, 0, (2, 100)), Err(NotTaken::Full));
+        outbox.push(QueueName::Raft, 5, 100, (2, 100)).unwrap();
         assert_eq!(batch(&outbox), Poll::Ready(Some(vec![5, 1, 3])));
-        outbox.push(Lane::Bulk, 6, 100, (2, 100)).unwrap();
+        outbox.push(QueueName::Bulk, 6, 100, (2, 100)).unwrap();
     }
 }

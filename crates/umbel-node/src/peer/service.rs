@@ -30,13 +30,13 @@ pub(crate) trait CallHandler: Send + Sync + 'static {
     /// Who this node is, None while it belongs to no cluster; links are refused then.
     fn identity(&self) -> Option<LocalIdentity>;
 
-    /// Whether this node has heard of the other one; links of those that it has not heard of have less
+    /// Whether this node knows of the other one; links of those that it does not know of have less
     /// room.
     fn knows(&self, _from: NodeId) -> bool {
         true
     }
 
-    /// Whether a node may call, as far as this one has heard: not one that was removed.
+    /// Whether a node may call, as far as this node knows: not one that was removed.
     fn check_member(&self, _from: NodeId) -> Result<(), Status> {
         Ok(())
     }
@@ -230,17 +230,17 @@ fn check_hello(hello: &Hello, local: Option<LocalIdentity>) -> Result<(), Status
 /// node lets it be any, and without TLS nothing is proved.
 fn check_proof(hello: &Hello, proved: Option<&PeerIdentity>) -> Result<(), Status> {
     let (from, cluster) = (hello.from, cluster_of_bytes(&hello.cluster_id).unwrap_or_default());
-    let said = NodeIdentity { cluster, node: from };
+    let claimed = NodeIdentity { cluster, node: from };
     let why = match proved {
         Some(PeerIdentity::Unchecked | PeerIdentity::Node) => return Ok(()),
-        Some(PeerIdentity::Member(proved)) if *proved == said => return Ok(()),
+        Some(PeerIdentity::Member(proved)) if *proved == claimed => return Ok(()),
         Some(PeerIdentity::Member(_)) if planted::on(Planted::HelloUnproved) => return Ok(()),
         Some(PeerIdentity::Member(proved)) => format!("its certificate is that of {proved}"),
         Some(other) => format!("its certificate is that of no node: it is {other}"),
         None => "nothing is known of its connection".to_owned(),
     };
     Err(Status::failed_precondition(format!(
-        "the caller says that it is {said}, but {why}: give each node its own certificate and data folder"
+        "the caller says that it is {claimed}, but {why}: give each node its own certificate and data folder"
     )))
 }
 

@@ -85,7 +85,7 @@ async fn refused(
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_means_another_is_told_what_to_do() {
+async fn a_call_to_another_node_gets_a_hint() {
     let net = net();
     let four = serve(&*net, "four:1", Some(4)).await;
     let (code, text) = refused(&net, &four, |_| {}).await;

@@ -154,7 +154,7 @@ impl Session {
         let bytes = LINK_HEAD_BYTES + body.len();
         let call = LinkCall { id, kind: kind.number(), group: group.number(), timeout_ms, body };
         let limits = (LINK_QUEUE_CALLS_MAX, LINK_QUEUE_BYTES_MAX);
-        match self.outbox.push(kind.lane(), call, bytes, limits) {
+        match self.outbox.push(kind.queue(), call, bytes, limits) {
             Ok(()) => Ok((waiting, receiver)),
             Err(NotTaken::Closed) => Err(self.unsent()),
             Err(NotTaken::Full) => {

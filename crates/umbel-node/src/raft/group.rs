@@ -72,7 +72,7 @@ pub(crate) struct Group {
     incoming: SnapshotReceiver,
     network: Network,
     beats: Arc<Beats>,
-    /// From when openraft was told to hand leadership over until this node does not lead.
+    /// From when openraft was asked to hand leadership over until this node does not lead.
     is_handing_over: AtomicBool,
 }
 
@@ -303,7 +303,7 @@ impl Group {
             Runtime::scope(self.seed.number(Purpose::Election), self.raft.initialize(members));
         match scoped.await {
             // The others run their replicas, if all is well, and are asked at once; else the failure detector
-            // has this node stand when they are heard.
+            // has this node stand when they answer.
             Ok(()) => self.raft.trigger().elect(false).await.map_err(|error| error.to_string()),
             Err(RaftError::APIError(openraft::errors::InitializeError::NotAllowed(_))) => Ok(()),
             Err(error) => Err(error.to_string()),
@@ -315,7 +315,7 @@ impl Group {
         match self.raft.client_write(command).await {
             Ok(response) => Ok(response.data),
             Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {
-                // Who leads, and is told that nobody does, has only been quiet for too long: as on a machine that
+                // A leader that learns that nobody leads has only been quiet for too long: as on a machine that
                 // was suspended. The followers' answers mend it before this is tried again.
                 if forward.leader_id.is_none() && self.is_leader() {
                     self.remind().await;

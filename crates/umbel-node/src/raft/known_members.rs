@@ -1,4 +1,4 @@
-//! Who the members of a group were, as the disk tells before the group runs.
+//! Who the members of a group were, by its disk, before the group runs.
 
 use std::collections::BTreeMap;
 use std::io;

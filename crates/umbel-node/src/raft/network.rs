@@ -28,7 +28,7 @@ use super::types::{LogId, NodeAddress, Types, Vote};
 use crate::metrics;
 use crate::peer::{CallError, CallKind, Links};
 use crate::ports::Rare;
-use crate::recall::tell_lost;
+use crate::recall::notify_lost;
 use crate::storage::SnapshotFile;
 use crate::witness::{Restarted, Witness};
 
@@ -70,7 +70,7 @@ impl Network {
     /// Asks a replica whether it would vote for this one.
     ///
     /// # Errors
-    /// If it does not answer, or hears a leader.
+    /// If it does not answer, or receives from a leader.
     pub(crate) async fn ask_pre_vote(
         &self,
         to: NodeId,
@@ -180,12 +180,12 @@ impl PeerReplica {
             AppendEntriesResponse::PartialSuccess(last) => *last,
             AppendEntriesResponse::Conflict => {
                 if let Some(lost) = ticket.lost(request.prev_log_id)
-                    && !witness.was_told(self.to, *group, lost)
+                    && !witness.was_notified(self.to, *group, lost)
                 {
                     let (links, witness) = (Arc::clone(links), Arc::clone(witness));
                     let (node, address, group) = (self.to, self.address.clone(), *group);
                     // Raft's own timeout is too short for a sync of the disk there.
-                    tokio::spawn(tell_lost(links, witness, (node, address), group, lost));
+                    tokio::spawn(notify_lost(links, witness, (node, address), group, lost));
                     return Err(ReplicaError::Lost { node, lost });
                 }
                 return Ok(answer);
@@ -260,7 +260,7 @@ impl RaftNetworkV2<Types> for PeerReplica {
     {
         match self.network.group.shard() {
             Some(_) => stream_append_sequential(self, hold_commits(input, COMMIT_HOLD), option),
-            // Whoever changed the catalogue waits until its node has heard that.
+            // Whoever changed the catalogue waits until its node knows that.
             None => stream_append_sequential(self, input, option),
         }
     }

@@ -30,7 +30,7 @@ pub(crate) fn id(term: u64, index: u64) -> LogId {
     LogId { leader_id: LeaderId { term, node_id: NodeId(1) }, index }
 }
 
-/// An entry whose bytes tell it from others with its log id.
+/// An entry whose bytes distinguish it from others with its log id.
 pub(crate) fn entry(term: u64, index: u64) -> Entry {
     let command = ShardCommand::DropSlice(FilterId(term * 1000 + index));
     Entry { log_id: id(term, index), payload: EntryPayload::Normal(Command::Shard(command)) }
@@ -99,7 +99,7 @@ impl Run {
                 let last = self.model(group).last();
                 self.storage.log(group).save_committed(last).await.is_ok()
             }
-            Act::Settle => self.settle().await,
+            Act::AwaitAcknowledgements => self.await_acknowledgements().await,
         }
     }
 
@@ -174,7 +174,7 @@ impl Run {
 
     async fn snapshot(&mut self, group: GroupId, forth: u64, is_anothers: bool) -> bool {
         // What is in flight would be another history than the one that a start makes up.
-        if !self.settle().await {
+        if !self.await_acknowledgements().await {
             return false;
         }
         let model = self.model(group);
@@ -208,7 +208,7 @@ impl Run {
         is_done
     }
 
-    async fn settle(&mut self) -> bool {
+    async fn await_acknowledgements(&mut self) -> bool {
         for (state, receiver) in std::mem::take(&mut self.waiting) {
             match receiver.await {
                 Ok(Ok(())) => self.acknowledged = self.acknowledged.max(state),
@@ -219,7 +219,7 @@ impl Run {
     }
 
     /// Acknowledgements that came in before the end count as well.
-    fn hear(&mut self) {
+    fn take_acknowledgements(&mut self) {
         for (state, mut receiver) in std::mem::take(&mut self.waiting) {
             if let Ok(Ok(())) = receiver.try_recv() {
                 self.acknowledged = self.acknowledged.max(state);
@@ -295,7 +295,7 @@ async fn crash_again_and_again(rounds: Vec<(Vec<Act>, u64, u64)>) {
                     assert_eq!(read_groups(&run.storage).await, seen);
                 }
             }
-            run.hear();
+            run.take_acknowledgements();
             term = run.term + 1;
             disk = disk.crash(chooser(seed));
             // The first start after it may be cut short, at whatever it repairs.
@@ -390,7 +390,7 @@ async fn full_for_a_while(acts: Vec<Act>, from: u64, calls: u64) {
     for act in acts {
         assert!(run.act(act).await);
     }
-    assert!(run.settle().await);
+    assert!(run.await_acknowledgements().await);
     let expected = filled(run.states.last().unwrap());
     assert_eq!(read_groups(&run.storage).await, expected);
     let storage = open(&disk.crash(|_| 0)).await;

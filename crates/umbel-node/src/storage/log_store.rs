@@ -157,7 +157,7 @@ impl LogStore {
         self.wal.purge(self.group, own_log_id(node, through)).await
     }
 
-    /// The callback, which tells whoever watches the node as well.
+    /// The callback, which notifies the node's observer as well.
     fn flushed(&self, entries: &[(Entry, Bytes)], callback: IOFlushed<Types>) -> Flushed {
         let Some((observer, (last, _))) = self.observer.as_ref().zip(entries.last()) else {
             return Flushed::new(callback);

@@ -125,10 +125,10 @@ pub(crate) enum WalHealth {
     Failed,
 }
 
-/// Whom the writer tells, exactly once: an error if it is dropped, for openraft waits for ever.
+/// Whom the writer notifies, exactly once: an error if it is dropped, for openraft waits for ever.
 struct Done(Option<Listener>);
 
-/// openraft's callback of an append, and what whoever watches the node is told with it.
+/// openraft's callback of an append, and what the node's observer receives with it.
 pub(super) struct Flushed {
     callback: IOFlushed<Types>,
     observed: Option<(Arc<dyn Observer>, GroupId, EntryId)>,
@@ -140,7 +140,7 @@ impl Flushed {
         Self { callback, observed: None }
     }
 
-    /// The observer is told that everything up to `through` is durable, just before openraft is.
+    /// The observer is notified that everything up to `through` is durable, just before openraft is.
     pub(super) fn observed(
         callback: IOFlushed<Types>,
         observer: Arc<dyn Observer>,
@@ -167,10 +167,10 @@ enum Listener {
 
 impl Done {
     fn complete(mut self, result: io::Result<()>) {
-        self.tell(result);
+        self.reply(result);
     }
 
-    fn tell(&mut self, result: io::Result<()>) {
+    fn reply(&mut self, result: io::Result<()>) {
         match self.0.take() {
             Some(Listener::Callback(flushed)) => flushed.complete(result),
             Some(Listener::Reply(reply)) => {
@@ -185,7 +185,7 @@ impl Done {
 
 impl Drop for Done {
     fn drop(&mut self) {
-        self.tell(Err(io::Error::other("the log did not take this")));
+        self.reply(Err(io::Error::other("the log did not take this")));
     }
 }
 
@@ -286,14 +286,14 @@ impl Wal {
         answer.await.map_err(|_| self.error())?
     }
 
-    /// Adds entries with their encodings, and has openraft told when they are durable.
+    /// Adds entries with their encodings, and notifies openraft when they are durable.
     pub(super) async fn append(
         &self,
         group: GroupId,
         entries: Vec<(Entry, Bytes)>,
         flushed: Flushed,
     ) -> io::Result<()> {
-        self.append_and_tell(group, entries, Done(Some(Listener::Callback(flushed)))).await
+        self.append_and_reply(group, entries, Done(Some(Listener::Callback(flushed)))).await
     }
 
     /// Adds an entry to a log that is no Raft group's. Its outcome comes to the receiver, also if
@@ -304,11 +304,11 @@ impl Wal {
         entry: (Entry, Bytes),
     ) -> io::Result<oneshot::Receiver<io::Result<()>>> {
         let (reply, outcome) = oneshot::channel();
-        self.append_and_tell(group, vec![entry], Done(Some(Listener::Reply(reply)))).await?;
+        self.append_and_reply(group, vec![entry], Done(Some(Listener::Reply(reply)))).await?;
         Ok(outcome)
     }
 
-    async fn append_and_tell(
+    async fn append_and_reply(
         &self,
         group: GroupId,
         entries: Vec<(Entry, Bytes)>,

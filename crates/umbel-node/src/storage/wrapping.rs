@@ -5,7 +5,7 @@
 //! where it goes to the disk, and unwrapped where it comes back; other groups hold hashes alone. Each node
 //! has a key of its own: what goes to other nodes is not wrapped.
 //!
-//! The file `wrapping` of the data folder says that it is so, and tells a wrong key at the start:
+//! The file `wrapping` of the data folder says that it is so, and shows a wrong key at the start:
 //!
 //! ```text
 //! UMBELKEY, the text CHECKED wrapped

@@ -38,7 +38,7 @@ fn command() -> Command {
     Command::Meta(MetaCommand::AddNode { address: SECRET.to_owned(), nonce: 7 })
 }
 
-/// An entry and a snapshot of the meta group that tell the secret, the latter of more than one piece.
+/// An entry and a snapshot of the meta group that contain the secret, the latter of more than one piece.
 async fn write(storage: &Storage, index: u64) {
     let log = storage.log(GroupId::META);
     log.append_own(NodeId(1), index, command()).await.unwrap().await.unwrap().unwrap();
@@ -55,26 +55,26 @@ fn body() -> Vec<u8> {
     SECRET.as_bytes().iter().copied().cycle().take(200_000).collect()
 }
 
-fn tells_the_secret(disk: &FaultDisk) -> bool {
-    let tells = |path: String| {
+fn has_the_secret(disk: &FaultDisk) -> bool {
+    let has_secret = |path: String| {
         disk.bytes(&path).windows(SECRET.len()).any(|window| window == SECRET.as_bytes())
     };
-    disk.paths().into_iter().any(tells)
+    disk.paths().into_iter().any(has_secret)
 }
 
 #[tokio::test]
-async fn a_stolen_disk_tells_no_secret_without_the_key() {
+async fn a_stolen_disk_reveals_no_secret_without_the_key() {
     let disk = FaultDisk::new();
     let storage = open(&disk, None).await;
     write(&storage, 1).await;
     storage.close().await;
-    assert!(tells_the_secret(&disk), "this is how the test looks for it");
+    assert!(has_the_secret(&disk), "this is how the test looks for it");
 
     let disk = FaultDisk::new();
     let storage = open(&disk, wrapping(1)).await;
     write(&storage, 1).await;
     storage.close().await;
-    assert!(!tells_the_secret(&disk));
+    assert!(!has_the_secret(&disk));
 
     let storage = open(&disk, wrapping(1)).await;
     let entries = storage.log(GroupId::META).read_own(1).await.unwrap();

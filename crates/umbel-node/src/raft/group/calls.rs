@@ -1,5 +1,5 @@
 //! What other replicas of the group ask of this one. Terms that no election can have led to are refused before
-//! openraft hears of them.
+//! openraft learns of them.
 
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse};
 use openraft::storage::Snapshot;

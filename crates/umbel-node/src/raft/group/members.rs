@@ -94,7 +94,7 @@ impl Group {
     }
 
     /// Returns when this node does not lead. A leader that has swapped itself out may lose leadership
-    /// before it hears that this is committed, and then nobody tells it any more.
+    /// before it learns that this is committed, and then nobody sends it any more.
     pub(super) async fn leadership_lost(&self) {
         let mut metrics = self.raft.metrics();
         while metrics.borrow_and_update().state.is_leader() {

@@ -1,4 +1,4 @@
-//! What was committed is told with the next entries, if some come soon: of a busy shard's messages half would carry
+//! What was committed is announced with the next entries, if some come soon: of a busy shard's messages half would carry
 //! nothing else.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::raft::types::Types;
 
-/// How long followers are not told that entries were committed which they have, unless more entries come. Nobody
+/// How long the commit of entries that followers have is not announced to them, unless more entries come. Nobody
 /// waits for that: reads are answered by the leader, and a comparison of replicas waits for an entry that it names.
 pub(super) const COMMIT_HOLD: Duration = Duration::from_millis(20);
 
@@ -75,7 +75,7 @@ mod tests {
     use crate::raft::types::Vote;
     use crate::storage::{log_entry, log_id};
 
-    /// A request behind entry `prev` with so many entries, which tells of a commit.
+    /// A request behind entry `prev` with so many entries, which announces a commit.
     fn request(prev: u64, entry_count: u64, commit: u64) -> Request {
         Request {
             vote: Vote::new(1, NodeId(1)),

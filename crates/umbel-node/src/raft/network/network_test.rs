@@ -47,8 +47,8 @@ fn vote() -> Vote {
 struct Follower {
     /// Index of the last entry.
     last: Mutex<u64>,
-    /// What it was told to have lost.
-    told: Mutex<Vec<LogId>>,
+    /// The last entry of whose loss it was notified.
+    notified: Mutex<Vec<LogId>>,
     receiver: SnapshotReceiver,
     installed: Mutex<Vec<(Vote, SnapshotFile)>>,
     never_ends: bool,
@@ -85,7 +85,7 @@ impl CallHandler for Follower {
                 }
                 CallKind::Recall => {
                     if let Ok(RecallRequest::Lost { confirmed }) = decode(&body) {
-                        self.told.lock().unwrap().push(confirmed);
+                        self.notified.lock().unwrap().push(confirmed);
                     }
                     Ok(encode(&RecallAnswer::Noted))
                 }
@@ -124,8 +124,8 @@ async fn pair(never_ends: bool) -> Pair {
     let store = storage(&folders[1]).await.snapshots(GROUP);
     let (receiver, installed) = (SnapshotReceiver::new(store), Mutex::default());
     let net: Arc<dyn Net> = Arc::new(MemoryNet::default());
-    let (last, told) = (Mutex::new(0), Mutex::default());
-    let follower = Arc::new(Follower { last, told, receiver, installed, never_ends });
+    let (last, notified) = (Mutex::new(0), Mutex::default());
+    let follower = Arc::new(Follower { last, notified, receiver, installed, never_ends });
     let follower = serve_handler(&*net, "two:1", follower).await;
     let mut network = Network::new(Arc::new(links(&net, 1)), Arc::default(), GROUP);
     let replica = network.new_client(NodeId(2), &NodeAddress("two:1".to_owned())).await;
@@ -269,7 +269,7 @@ async fn transfers_are_few() {
 }
 
 #[tokio::test]
-async fn a_replica_that_lacks_what_it_confirmed_is_told_before_raft_is() {
+async fn a_replica_that_lacks_confirmed_entries_is_notified_before_raft() {
     let mut pair = pair(false).await;
     let append = |prev: u64, entries: std::ops::Range<u64>| AppendEntriesRequest::<Types> {
         vote: Vote::new_committed(5, NodeId(1)),
@@ -284,16 +284,16 @@ async fn a_replica_that_lacks_what_it_confirmed_is_told_before_raft_is() {
     let answer = pair.replica.append_entries(append(0, 1..4), option()).await.unwrap();
     assert!(answer.is_success());
     let follower = Arc::clone(&pair.follower.handler);
-    assert!(follower.told.lock().unwrap().is_empty());
+    assert!(follower.notified.lock().unwrap().is_empty());
 
     *follower.last.lock().unwrap() = 1;
     let error =
         pair.replica.append_entries(append(3, nothing.clone()), option()).await.unwrap_err();
     assert!(error.to_string().contains("lacks entries that it confirmed"), "{error}");
-    while follower.told.lock().unwrap().is_empty() {
+    while follower.notified.lock().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    assert_eq!(follower.told.lock().unwrap()[0], log_id(5, 3));
+    assert_eq!(follower.notified.lock().unwrap()[0], log_id(5, 3));
     // Now it knows, and Raft may send again what it lacks.
     let answer = async {
         loop {

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::raft::types::{Entry, Vote};
 
-/// How far a term may be above that of the replica that hears of it. A replica that is away misses one
+/// How far a term may be above that of the replica that learns of it. A replica that is away misses one
 /// term an election: at ten elections a second, this many take thirteen years.
 pub(crate) const TERM_LEAP_MAX: u64 = 1 << 32;
 
@@ -34,7 +34,7 @@ pub(crate) enum AbsurdTerm {
     },
 }
 
-/// Whether a replica in the term `ours` can hear of this vote.
+/// Whether a replica in the term `ours` can learn of this vote.
 pub(crate) const fn check_vote(ours: u64, vote: &Vote) -> Result<(), AbsurdTerm> {
     let got = vote.leader_id.term;
     if got > ours.saturating_add(TERM_LEAP_MAX) {

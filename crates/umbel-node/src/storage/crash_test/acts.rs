@@ -22,7 +22,7 @@ pub(super) enum Act {
     Snapshot(u32, u64, bool),
     Commit(u32),
     /// Waits until appends are acknowledged.
-    Settle,
+    AwaitAcknowledgements,
 }
 
 pub(super) fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -36,7 +36,7 @@ pub(super) fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => group.clone().prop_map(Act::Commit),
         1 => (0u32..12).prop_filter_map("seldom", |g| (g < 3).then_some(Act::Other(g, Step::Forget))),
         1 => (0u32..9).prop_filter_map("seldom", |g| (g < 3).then_some(Act::Other(g, Step::Leave))),
-        2 => Just(Act::Settle),
+        2 => Just(Act::AwaitAcknowledgements),
     ];
     proptest::collection::vec(act, 1..60)
 }
@@ -48,14 +48,14 @@ pub(super) fn all_acts() -> Vec<Act> {
         Act::Other(0, Step::Vote(1)),
         append(0),
         append(1),
-        Act::Settle,
+        Act::AwaitAcknowledgements,
         append(0),
         Act::Other(1, Step::Truncate(1)),
         append(1),
         Act::Other(0, Step::Purge(3)),
         append(0),
         append(2),
-        Act::Settle,
+        Act::AwaitAcknowledgements,
         Act::Other(1, Step::Purge(4)),
         Act::Other(2, Step::Forget),
         append(2),
@@ -69,6 +69,6 @@ pub(super) fn all_acts() -> Vec<Act> {
         Act::Other(2, Step::Forget),
         Act::Other(0, Step::Leave),
         append(0),
-        Act::Settle,
+        Act::AwaitAcknowledgements,
     ]
 }

@@ -9,7 +9,7 @@
 //!
 //! Numbers are little-endian. A record's CRC covers nonce, segment number, its own offset, length,
 //! synced and body, so a record that was copied or written elsewhere does not count. `synced` is
-//! the offset below which the segment was durable before the record was written: it tells damage
+//! the offset below which the segment was durable before the record was written: it distinguishes damage
 //! (below it) from a write that a power loss cut in pieces (above it).
 
 use bytes::{BufMut, Bytes, BytesMut};

@@ -1,4 +1,4 @@
-//! Opening the log: what the segments tell, and which damage forbids a start.
+//! Opening the log: what the segments contain, and which damage forbids a start.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -295,7 +295,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// A planted bug: takes entries for lost whose commitment this node did not hear of.
+    /// A planted bug: takes entries for lost whose commitment this node did not learn of.
     fn drop_uncommitted(&mut self) {
         let is_behind = |written: &Written| written.committed < written.chain.last();
         let groups = self.groups.iter().filter(|(_, written)| is_behind(written));

@@ -22,7 +22,7 @@ pub(super) struct Location {
     pub(super) byte_count: u32,
 }
 
-/// A group as its records in the segments tell it: what a start would find.
+/// A group as its records in the segments describe it: what a start would find.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Written {
     pub(super) vote: Option<Vote>,
@@ -66,7 +66,7 @@ impl Written {
         }
     }
 
-    /// The records that tell the group's small state once more, at the head of a segment.
+    /// The records that repeat the group's small state, at the head of a segment.
     fn small_state(&self, group: GroupId) -> impl Iterator<Item = Record> {
         let vote = self.vote.map(|vote| Record::vote(group, vote));
         let purge = self.chain.purged().map(|through| Record::Purge(group, through));
@@ -76,7 +76,7 @@ impl Written {
     }
 }
 
-/// All groups as the segments tell them.
+/// All groups as the segments describe them.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct WrittenGroups {
     groups: BTreeMap<GroupId, Written>,

@@ -60,7 +60,7 @@ async fn three_batches() -> (FaultDisk, Vec<usize>) {
 #[tokio::test(start_paused = true)]
 async fn a_torn_tail_is_cut() {
     let (disk, ends) = three_batches().await;
-    // The last eight bytes are the filter's number, so zeros in their place tell.
+    // The last eight bytes are the filter's number, so zeros in their place show damage.
     for (end, count) in [(ends[3] - 8, 2), (ends[2] + 5, 2), (ends[1], 1)] {
         let disk = disk.crash(|_| 0);
         let mut bytes = disk.bytes(FIRST)[..end].to_vec();
@@ -367,11 +367,11 @@ async fn gaps_and_purged_entries_are_not_taken() {
     durable(&mut log, 3..4).await;
 }
 
-/// Remembers what it is told of the log.
+/// Records the events of the log.
 #[derive(Default)]
-struct Heard(std::sync::Mutex<Vec<String>>);
+struct RecordingObserver(std::sync::Mutex<Vec<String>>);
 
-impl Observer for Heard {
+impl Observer for RecordingObserver {
     fn observe(&self, event: &Event<'_>) {
         let text = match event {
             Event::LogOpened { last, ends, vote, .. } => {
@@ -393,11 +393,11 @@ impl Observer for Heard {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_observer_hears_what_is_durable_and_only_that() {
+async fn an_observer_receives_only_durable_events() {
     let disk = FaultDisk::new();
-    let heard = Arc::new(Heard::default());
-    let told = || std::mem::take(&mut *heard.0.lock().unwrap());
-    let storage = open(&disk).await.observed_by(Some(Arc::clone(&heard) as _));
+    let observer = Arc::new(RecordingObserver::default());
+    let take_events = || std::mem::take(&mut *observer.0.lock().unwrap());
+    let storage = open(&disk).await.observed_by(Some(Arc::clone(&observer) as _));
     let mut log = storage.log(GroupId::META);
     log.observe_opened(NodeId(1));
     durable(&mut log, 0..2).await;
@@ -406,7 +406,7 @@ async fn an_observer_hears_what_is_durable_and_only_that() {
     log.purge(id(1, 0)).await.unwrap();
     durable(&mut log, 1..3).await;
     assert_eq!(
-        told(),
+        take_events(),
         [
             "opened None [] None",
             "appended 0",
@@ -421,11 +421,11 @@ async fn an_observer_hears_what_is_durable_and_only_that() {
         ]
     );
     log.observe_opened(NodeId(1));
-    assert_eq!(told(), ["opened Some(2) [2] Some((1, false))"]);
+    assert_eq!(take_events(), ["opened Some(2) [2] Some((1, false))"]);
     storage.forget(GroupId::META).await.unwrap();
-    assert_eq!(told(), [format!("forgotten {}", GroupId::META)]);
+    assert_eq!(take_events(), [format!("forgotten {}", GroupId::META)]);
     disk.set(Faults { sync_fails_once: true, ..Faults::default() });
     append(&mut log, 0..1).await.unwrap().await.unwrap().unwrap_err();
     log.save_vote(&Vote::new(2, NodeId(1))).await.unwrap_err();
-    assert_eq!(told(), ["appended 0"]);
+    assert_eq!(take_events(), ["appended 0"]);
 }

@@ -106,7 +106,7 @@ impl Writer {
             count = self.calls.recv_many(calls, QUEUE_CALLS_MAX) => {
                 if count == 0 { Wake::Gone } else { Wake::Calls }
             }
-            // An error says that all users are gone, which the queue tells as well.
+            // An error says that all users are gone, which the queue shows as well.
             _ = self.closing.wait_for(|closing| *closing), if !is_closing => Wake::Close,
             () = tokio::time::sleep(HINT_DELAY), if has_hints => Wake::Hints,
         }
