@@ -60,7 +60,7 @@ pub(crate) fn weight_at(
     // What a reference holds is noted as kept in its own stead, and no repeat.
     let dropped = drops.iter().filter(|(place, kept)| kept.as_ref() != Some(place));
     let kept_for = groups.iter().filter(|(kept, _)| own.contains(&kept.chunk()));
-    weight_of(dropped.count() as u64, kept_for.map(|(_, told)| told.size))
+    weight_of(dropped.count() as u64, kept_for.map(|(_, group)| group.size))
 }
 
 impl JobPlan {

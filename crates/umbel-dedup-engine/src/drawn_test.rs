@@ -76,7 +76,7 @@ impl Drawing {
 
     /// Runs the exchange, and returns its lines by kind, in order.
     fn play(&self) -> String {
-        let mut said: BTreeMap<(u8, usize), Vec<&str>> = BTreeMap::new();
+        let mut answers: BTreeMap<(u8, usize), Vec<&str>> = BTreeMap::new();
         let mut undecided: BTreeMap<(usize, u32), Vec<&str>> = BTreeMap::new();
         let mut dropped = vec![Vec::new(); self.read.len()];
         let mut mail = Vec::new();
@@ -107,14 +107,14 @@ impl Drawing {
                 let verdict = VerdictList::decode(&decoded, None).unwrap();
                 let listed: Vec<&str> =
                     verdict.indexes.iter().map(|&i| asked[i as usize]).collect();
-                said.entry((decoded.kind as u8, to)).or_default().extend(&listed);
+                answers.entry((decoded.kind as u8, to)).or_default().extend(&listed);
                 undecided.insert((to, decoded.cell), listed);
             }
             let input = Input::Frame { from: WorkerId(from as u16), bytes: frame };
             workers[to].step(input, &mut outbox).unwrap();
             mail.extend(outbox.take().into_iter().map(|order| (to, order)));
         }
-        self.draw(&said, dropped)
+        self.draw(&answers, dropped)
     }
 
     /// A worker that was given its plan and its cells.
@@ -135,7 +135,7 @@ impl Drawing {
         machine
     }
 
-    fn draw(&self, said: &BTreeMap<(u8, usize), Vec<&str>>, dropped: Vec<Vec<usize>>) -> String {
+    fn draw(&self, answers: &BTreeMap<(u8, usize), Vec<&str>>, dropped: Vec<Vec<usize>>) -> String {
         let mut text = String::new();
         let names = [
             (FrameKind::PositionsVerdict, "candidates"),
@@ -143,7 +143,7 @@ impl Drawing {
             (FrameKind::SettleVerdict, "settled"),
         ];
         for (kind, name) in names {
-            for ((_, worker), items) in said.range((kind as u8, 0)..(kind as u8 + 1, 0)) {
+            for ((_, worker), items) in answers.range((kind as u8, 0)..(kind as u8 + 1, 0)) {
                 let line = format!("{name} {worker}: {}", items.join(" "));
                 writeln!(text, "{}", line.trim_end()).unwrap();
             }

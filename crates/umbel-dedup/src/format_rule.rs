@@ -6,7 +6,7 @@ use umbel_records::Format;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FormatRule {
     /// The format that the user has given for all files; `None`: by content or name.
-    pub told: Option<Format>,
+    pub given: Option<Format>,
     /// The delimiter of tables; `None`: that of their format.
     pub delimiter: Option<u8>,
     /// Whether tables have no header row.
@@ -15,7 +15,7 @@ pub struct FormatRule {
 
 impl From<Format> for FormatRule {
     fn from(format: Format) -> Self {
-        Self { told: Some(format), ..Self::default() }
+        Self { given: Some(format), ..Self::default() }
     }
 }
 
@@ -24,8 +24,8 @@ impl FormatRule {
     #[must_use]
     pub fn format_of(self, by_content: Option<Format>, by_name: Format) -> Format {
         let has_dialect = self.delimiter.is_some() || self.is_headless;
-        let format = match self.told.or(by_content).unwrap_or(by_name) {
-            Format::Text if has_dialect && self.told.is_none() => Format::CSV,
+        let format = match self.given.or(by_content).unwrap_or(by_name) {
+            Format::Text if has_dialect && self.given.is_none() => Format::CSV,
             format => format,
         };
         match format {
@@ -39,7 +39,7 @@ impl FormatRule {
 
     /// The byte that ends a record.
     pub(crate) fn record_end(self) -> u8 {
-        self.told.map_or(b'\n', Format::record_end)
+        self.given.map_or(b'\n', Format::record_end)
     }
 }
 
@@ -49,15 +49,15 @@ mod tests {
 
     #[test]
     fn a_dialect_makes_tables_of_texts_and_of_nothing_else() {
-        let (told, delimiter) = (None, Some(b';'));
-        let rule = FormatRule { told, delimiter, is_headless: false };
+        let (given, delimiter) = (None, Some(b';'));
+        let rule = FormatRule { given, delimiter, is_headless: false };
         let table = Format::Table { delimiter: b';', has_header: true };
         for by_name in [Format::Text, Format::CSV, Format::TSV] {
             assert_eq!(rule.format_of(None, by_name), table);
         }
         assert_eq!(rule.format_of(None, Format::JsonLines), Format::JsonLines);
         assert_eq!(rule.format_of(Some(Format::Parquet), Format::Text), Format::Parquet);
-        let rule = FormatRule { told, delimiter: None, is_headless: true };
+        let rule = FormatRule { given, delimiter: None, is_headless: true };
         let table = Format::Table { delimiter: b'\t', has_header: false };
         assert_eq!(rule.format_of(None, Format::TSV), table);
         assert_eq!(FormatRule::default().format_of(None, Format::Text), Format::Text);

@@ -102,14 +102,14 @@ mod tests {
 
     #[test]
     fn long_names_lose_their_middles_and_inputs_their_number() {
-        let told = kept(3, 4000);
-        let name = told["files"]["named"][7]["file"].as_str().unwrap();
+        let line_json = kept(3, 4000);
+        let name = line_json["files"]["named"][7]["file"].as_str().unwrap();
         assert_eq!(name.chars().count(), NAME_CHARS_MAX);
         assert!(name.starts_with('7') && name.contains('…') && name.ends_with('x'), "{name}");
-        let told = kept(2000, 300);
-        let inputs = told["spec"]["inputs"].as_array().unwrap();
+        let line_json = kept(2000, 300);
+        let inputs = line_json["spec"]["inputs"].as_array().unwrap();
         assert_eq!((inputs.len(), &inputs[INPUTS_MAX]), (INPUTS_MAX + 1, &json!("and 1968 more")));
-        assert_eq!(told["overlap"]["names"].as_array().unwrap().len(), 24);
+        assert_eq!(line_json["overlap"]["names"].as_array().unwrap().len(), 24);
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         let mut large = summary(3, 10);
         large["overlap"]["dropped"] = json!(vec![vec![u64::MAX; 60]; 60]);
         let line = ledger_line(large).unwrap();
-        let told: Value = serde_json::from_slice(&line).unwrap();
-        assert_eq!((&told["records"], &told["files"]), (&json!(7), &Value::Null));
+        let line_json: Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!((&line_json["records"], &line_json["files"]), (&json!(7), &Value::Null));
     }
 }

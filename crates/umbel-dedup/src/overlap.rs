@@ -132,9 +132,9 @@ mod tests {
         // The same path on two machines is two directories.
         let two: Vec<_> =
             (0u16..).zip(&names).map(|(at, name)| named(Some(at / 30), name, 1)).collect();
-        let told = Overlap::new(&two).json();
-        assert_eq!(told["workers"], json!([0, 0, 0, 0, 0, 1, 1, 1, 1, 1]));
-        assert_eq!((&told["by"], &told["names"][0]), (&json!("directory"), &json!("in/0")));
+        let json = Overlap::new(&two).json();
+        assert_eq!(json["workers"], json!([0, 0, 0, 0, 0, 1, 1, 1, 1, 1]));
+        assert_eq!((&json["by"], &json["names"][0]), (&json!("directory"), &json!("in/0")));
     }
 
     /// With 10^5 files in `directories` directories few are named, and all others are counted.
@@ -150,11 +150,11 @@ mod tests {
                 names.iter().zip(0..).map(|(name, weight)| named(None, name, weight)).collect();
             let mut overlap = Overlap::new(&files);
             (1..FILES).for_each(|file| overlap.add(file, file / 2));
-            let told = overlap.json();
-            assert_eq!((&told["by"], &told["others"]), (&json!(by), &json!(others)));
+            let json = overlap.json();
+            assert_eq!((&json["by"], &json["others"]), (&json!(by), &json!(others)));
             // Those of the most weight.
-            assert_eq!(told["names"].as_array().unwrap().len(), UNITS_MAX);
-            let last = told["names"][UNITS_MAX - 1].as_str().unwrap();
+            assert_eq!(json["names"].as_array().unwrap().len(), UNITS_MAX);
+            let last = json["names"][UNITS_MAX - 1].as_str().unwrap();
             assert!(last.contains("999"), "{last}");
             let rows = overlap.into_counts();
             assert_eq!(rows.len(), UNITS_MAX + 1);
@@ -184,8 +184,8 @@ mod tests {
 
     #[test]
     fn a_job_without_files_has_an_empty_matrix() {
-        let told = Overlap::new(&[]).json();
+        let json = Overlap::new(&[]).json();
         let none = json!({"by": "file", "names": [], "workers": null, "others": 0, "dropped": []});
-        assert_eq!(told, none);
+        assert_eq!(json, none);
     }
 }

@@ -331,11 +331,11 @@ impl<'a> Finding<'a> {
         let looks = self.search.binary != BinaryFiles::Text && source.format != Format::Parquet;
         let kind = if looks {
             // If records end with zero bytes, these do not show that a file is binary.
-            let tell = match source.format {
+            let kind_of = match source.format {
                 Format::ZeroTerminated => magic_kind,
                 _ => binary_kind,
             };
-            tell(&content_head(&source.open()?, source.compression, BINARY_HEAD_BYTES))
+            kind_of(&content_head(&source.open()?, source.compression, BINARY_HEAD_BYTES))
         } else {
             None
         };

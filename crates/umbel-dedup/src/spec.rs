@@ -289,7 +289,7 @@ impl JobSpec {
 
     /// Whether an output names, for dropped records, the kept ones.
     pub(crate) fn reports_kept(&self) -> bool {
-        let is_told = self.duplicates.is_some() || self.groups.is_some() || self.annotates;
-        is_told || self.reports_files || self.by_size.needs_sizes()
+        let reports_kept = self.duplicates.is_some() || self.groups.is_some() || self.annotates;
+        reports_kept || self.reports_files || self.by_size.needs_sizes()
     }
 }

@@ -13,7 +13,7 @@ use umbel_filter::sizing::ArrivalRate;
 #[cfg(test)]
 mod arrivals_test;
 
-/// The rates of a shard's slices, or of a copy. Each is watched from its first batch on, which itself tells no rate.
+/// The rates of a shard's slices, or of a copy. Each is watched from its first batch on, which alone gives no rate.
 pub(crate) struct Arrivals {
     began: Instant,
     rates: Mutex<BTreeMap<FilterId, (Generation, ArrivalRate)>>,

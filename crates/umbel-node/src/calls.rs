@@ -56,12 +56,12 @@ pub(crate) enum ShardRequest {
         /// What whoever asks has of frames that are written as words; None where those that are coded
         /// the shortest way are wanted.
         known: Option<FrameDigests>,
-        /// Whether the shard's writes wait from before the copy until it is settled, or
+        /// Whether the shard's writes wait from before the copy until its release, or
         /// [`SNAPSHOT_HOLD_MAX`](crate::limits::SNAPSHOT_HOLD_MAX) is over: as one of a snapshot.
         snapshot: Option<SnapshotId>,
     },
     /// Let the shard's writes go on that wait for an export, and say whether the slice is as it was copied.
-    ExportSettle { export: u64 },
+    ExportRelease { export: u64 },
     /// Keep an export that waits for its turn.
     ExportKeep { export: u64 },
     /// Give an export up.
@@ -93,7 +93,7 @@ impl ShardRequest {
             | Self::Command(_)
             | Self::Describe { .. }
             | Self::Overlap { .. }
-            | Self::ExportSettle { .. }
+            | Self::ExportRelease { .. }
             | Self::ExportKeep { .. }
             | Self::ExportEnd { .. }
             | Self::Compare { .. }
@@ -165,7 +165,7 @@ pub(crate) struct SliceLoad {
     /// Number of new items that there is room for before it grows; None of kinds that do not.
     pub(crate) room: Option<u64>,
     pub(crate) probes: RateProbes,
-    /// Set positions that no chance explains, if the kind tells that.
+    /// Set positions that no chance explains, if the kind knows that.
     pub(crate) unexplained_one_count: Option<u64>,
     /// New items a second; None where they were not watched for long enough.
     pub(crate) new_per_second: Option<f64>,
@@ -226,7 +226,7 @@ pub(crate) enum ShardFailure {
     TooManyExports,
     /// The slice was written since it was copied, or writes that are on their way do not end; the export is given up.
     #[error("the slice was written while it was copied")]
-    NotSettled,
+    WrittenMeanwhile,
     /// The comparison was given up; what was mended stays. Ask again later.
     #[error("the comparison was given up: {0}")]
     NotCompared(String),
@@ -399,7 +399,7 @@ pub(crate) struct SweepCounts {
     pub(crate) last_sweep_ms: Option<u64>,
 }
 
-/// How far a job is, as its coordinator sees it; of another worker what it has settled itself.
+/// How far a job is, as its coordinator sees it; of another worker what it has decided itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct JobStanding {
     pub(crate) phase: String,
@@ -407,8 +407,8 @@ pub(crate) struct JobStanding {
     /// What ended the last attempt.
     pub(crate) trouble: String,
     pub(crate) away: Vec<NodeId>,
-    /// Cells that the worker on the node has settled, of so many.
-    pub(crate) settled_cells: u32,
+    /// Cells that the worker on the node has decided, of so many.
+    pub(crate) decided_cells: u32,
     pub(crate) cells: u32,
 }
 

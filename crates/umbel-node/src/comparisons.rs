@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_worst_of_a_comparison_is_told() {
+    fn the_worst_ending_of_a_comparison_is_reported() {
         let mut report = SliceScrubbed::default();
         let ending =
             |report: &SliceScrubbed| Comparison::of_slice::<String>(7, &Ok(report.clone())).ending;
@@ -141,9 +141,12 @@ mod tests {
         report.differing.insert(NodeId(2), ReplicaBits { lost: 2, surplus: 0 });
         assert_eq!(ending(&report), Ending::Mended);
         report.away.insert(NodeId(3), "silent".to_owned());
-        let told = Comparison::of_slice::<String>(7, &Ok(report.clone()));
-        assert_eq!((told.ending, told.lost_count, told.surplus_count), (Ending::Partial, 5, 1));
-        assert!(told.why.contains("silent"), "{}", told.why);
+        let comparison = Comparison::of_slice::<String>(7, &Ok(report.clone()));
+        assert_eq!(
+            (comparison.ending, comparison.lost_count, comparison.surplus_count),
+            (Ending::Partial, 5, 1)
+        );
+        assert!(comparison.why.contains("silent"), "{}", comparison.why);
         report.left_blocks = 1;
         assert_eq!(ending(&report), Ending::Left);
         let failed = Comparison::of_slice(7, &Err("no leader".to_owned()));

@@ -35,9 +35,9 @@ use crate::rates::{Limiter, TakenByPrincipals};
 pub(crate) mod any_of;
 mod callers;
 pub(crate) mod catalogue;
+mod catching_up;
 pub(crate) mod copies;
 mod growth;
-mod hearing;
 mod items;
 mod jobs;
 mod levels;
@@ -83,11 +83,11 @@ pub(crate) struct Coordinator {
     /// Set when the node belongs to a cluster.
     local: Arc<OnceLock<Arc<Local>>>,
     seed: Arc<dyn Seed>,
-    /// Who led each group when last heard.
+    /// Who led each group, by the last answer.
     leaders: Mutex<BTreeMap<GroupId, NodeId>>,
     old_map: OldMap,
-    /// Set when this node has heard the majority since it started.
-    heard: OnceCell<()>,
+    /// Set when this node has reached the majority since it started.
+    caught_up: OnceCell<()>,
     /// What callers have used of their rates.
     taken: TakenByPrincipals,
     /// Of questions whether a caller is known by now that is not known here.
@@ -110,7 +110,7 @@ impl Coordinator {
             seed,
             leaders: Mutex::default(),
             old_map: OldMap::default(),
-            heard: OnceCell::new(),
+            caught_up: OnceCell::new(),
             taken: TakenByPrincipals::default(),
             confirmations: Mutex::default(),
         }
@@ -302,11 +302,11 @@ impl Coordinator {
 
     /// Whom to ask next about the meta group.
     fn meta_candidate(&self, local: &Local, count: usize) -> NodeId {
-        let is_heard = |node: &NodeId| !local.beats().is_suspected(*node);
+        let is_trusted = |node: &NodeId| !local.beats().is_suspected(*node);
         let known = local.meta().leader().or_else(|| self.known_leader(GroupId::META));
-        let known = known.filter(is_heard);
+        let known = known.filter(is_trusted);
         let mut voters = local.meta().view().voters;
-        voters.retain(is_heard);
+        voters.retain(is_trusted);
         match known {
             Some(leader) if count.is_multiple_of(2) => leader,
             _ if voters.is_empty() => self.node(),
@@ -413,7 +413,7 @@ impl Coordinator {
         self.lock_leaders().get(&group).copied()
     }
 
-    /// Remembers what was heard of a group's leader from a node that was asked.
+    /// Remembers what was learned of a group's leader from a node that was asked.
     fn note_leader(&self, group: GroupId, asked: NodeId, leader: Option<NodeId>) {
         let mut leaders = self.lock_leaders();
         match leader {

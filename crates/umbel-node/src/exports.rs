@@ -1,7 +1,7 @@
 //! Exports that are running: a copy of a slice each, cut into frames as they are asked for.
 //!
 //! Those of a snapshot begin together, in all shards of a filter. Each holds its shard's writes back until whoever takes the
-//! snapshot has a copy of every slice and settles it, and then waits for its turn to be asked for.
+//! snapshot has a copy of every slice and releases its writes, and then waits for its turn to be asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -91,7 +91,7 @@ impl Exports {
         table.last += 1;
         let export = table.last;
         let held = hold.map(|Hold { writes, until, .. }| {
-            tokio::spawn(end_unsettled(Arc::downgrade(self), export, until));
+            tokio::spawn(end_unreleased(Arc::downgrade(self), export, until));
             writes
         });
         let frames = Some(frames);
@@ -182,8 +182,8 @@ impl Table {
     }
 }
 
-/// Ends an export of a snapshot that nobody settles, so that no write waits longer.
-async fn end_unsettled(exports: Weak<Exports>, export: u64, until: Instant) {
+/// Ends an export of a snapshot that nobody releases, so that no write waits longer.
+async fn end_unreleased(exports: Weak<Exports>, export: u64, until: Instant) {
     sleep_until(until).await;
     let Some(exports) = exports.upgrade() else { return };
     let mut table = exports.lock();

@@ -17,10 +17,10 @@
 //! | `coordinating`, `working` | drive the two machines of a job |
 //! | `control` | a worker's line to the coordinator |
 //! | `exchanger`, `cell_task`, `overseer` | an attempt at the exchange: its tasks, and who watches them |
-//! | `tallier` | counts the groups, once all cells are settled |
+//! | `tallier` | counts the groups, once all cells are decided |
 //! | `outgoing`, `incoming`, `packing` | frames between workers |
 //! | `wire`, `marks` | bytes on the network and in the journal |
-//! | `observer` | who is told how a job goes |
+//! | `observer` | who receives the progress of a job |
 //! | `ledger` | the jobs of a cluster on this node |
 
 mod cell_task;

@@ -66,7 +66,7 @@ pub const WHOLE_IMPORTS_MAX: usize = 2;
 pub const EXPORT_IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Random items that a slice or copy is asked for whenever it is described: they take about as long as counting
-/// a few megabytes, and tell a rate of 1 % to within a tenth of itself.
+/// a few megabytes, and measure a rate of 1 % to within a tenth of itself.
 pub(crate) const RATE_PROBES: u32 = 10_000;
 
 /// Those of them that are asked for in one go: a tenth of a millisecond where each is a miss of every cache.

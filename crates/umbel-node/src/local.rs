@@ -186,12 +186,12 @@ impl Local {
         LocalIdentity { cluster: self.cluster, node: self.node }
     }
 
-    /// Where another node listens, as far as this one has heard.
+    /// Where another node listens, as far as this node knows.
     pub(crate) fn address_of(&self, node: NodeId) -> Option<String> {
         self.meta.replica().read_meta(|state| state.node_address(node).map(ToOwned::to_owned))
     }
 
-    /// The nodes of the cluster, as far as this one has heard, and where they listen.
+    /// The nodes of the cluster, as far as this node knows, and where they listen.
     pub(crate) fn addresses(&self) -> BTreeMap<NodeId, String> {
         self.meta.replica().read_meta(|state| {
             let address =
@@ -200,7 +200,7 @@ impl Local {
         })
     }
 
-    /// How often copies look whether they have something to tell.
+    /// How often copies look whether they have something to send.
     pub(crate) fn sweep_interval(&self) -> Duration {
         Duration::from_millis(self.config.sweep_interval_ms)
     }

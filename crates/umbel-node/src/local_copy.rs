@@ -70,7 +70,7 @@ impl LocalCopy {
     }
 
     /// Appends of each item whether it is present in this copy. "Present" is final, or false with the
-    /// filter's rate; "absent" says nothing of what other nodes have and this one has not heard of.
+    /// filter's rate; "absent" says nothing of what other nodes have and this one does not know of.
     ///
     /// # Errors
     /// If the filter was cleared. Nothing was appended.
@@ -105,7 +105,7 @@ impl LocalCopy {
         self.copy.lag()
     }
 
-    /// Bytes of memory for what it has to tell others.
+    /// Bytes of memory for what it has to send to others.
     #[must_use]
     pub fn log_bytes(&self) -> u64 {
         self.copy.log_bytes()

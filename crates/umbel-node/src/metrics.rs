@@ -29,7 +29,7 @@ const SWEEP_BOUNDS_S: [f64; 12] =
     [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 300.0];
 
 /// The histograms of `/metrics` by name, with the upper bounds of their buckets in seconds, rising. Whoever
-/// installs a recorder gives it these; one that is not told makes summaries, which do not add up over nodes.
+/// installs a recorder gives it these; one without them makes summaries, which do not add up over nodes.
 pub const HISTOGRAMS: [(&str, &[f64]); 4] = [
     (CALL_SECONDS, &REQUEST_BOUNDS_S),
     (WAL_WRITE_SECONDS, &REQUEST_BOUNDS_S),

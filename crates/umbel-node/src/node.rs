@@ -199,9 +199,9 @@ impl Node {
         let mut tasks = JoinSet::new();
         tasks.spawn(beats::send::beat(Arc::clone(&local)));
         tasks.spawn(upkeep::follow(Arc::clone(&local), Arc::clone(&coordinator)));
-        let told = Arc::clone(&coordinator);
+        let proposer = Arc::clone(&coordinator);
         let report = SelfReport::of(&config, ports.versions);
-        tasks.spawn(self_report::tell(Arc::clone(&local), told, report));
+        tasks.spawn(self_report::propose_report(Arc::clone(&local), proposer, report));
         tasks.spawn(controller::control(Arc::clone(&local), coordinator));
         tasks.spawn(upkeep::care(Arc::clone(&local)));
         tasks.spawn(keep_certificate(Arc::clone(&local)));
@@ -371,7 +371,7 @@ pub(crate) async fn open_data(
     config: &Config,
     ports: &Ports,
 ) -> Result<(Identity, Storage), StartError> {
-    let tell = |error: &dyn std::fmt::Display, is_damage: bool| {
+    let failed = |error: &dyn std::fmt::Display, is_damage: bool| {
         let what = format!("{}: {error}", config.data);
         if let Some(observer) = &ports.observer
             && is_damage
@@ -380,8 +380,8 @@ pub(crate) async fn open_data(
         }
         StartError::Data(what)
     };
-    let data = |error: IdentityError| tell(&error, !matches!(error, IdentityError::Io(_)));
-    let open = |error: OpenError| tell(&error, error.is_damage());
+    let data = |error: IdentityError| failed(&error, !matches!(error, IdentityError::Io(_)));
+    let open = |error: OpenError| failed(&error, error.is_damage());
     let known = identity::load(&*ports.disk).await.map_err(data)?;
     let owner = known.as_ref().map_or_else(
         || LogOwner::New { nonce: ports.seed.number(Purpose::Identity) },

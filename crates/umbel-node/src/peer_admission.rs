@@ -34,7 +34,7 @@ pub(crate) struct PeerAdmission {
     disk: Arc<dyn Disk>,
     storage: Storage,
     witness: Arc<Witness>,
-    /// The founders that this node was told of; empty if it forms no cluster.
+    /// The founders in this node's configuration; empty if it forms no cluster.
     founders: Vec<String>,
     /// Versions of clusters that this node can run.
     versions: VersionRange,
@@ -158,7 +158,7 @@ fn not_a_member(node: NodeId) -> String {
     )
 }
 
-/// The membership that an identity tells of.
+/// The membership that an identity contains.
 fn member_of(identity: &Identity) -> Option<LocalIdentity> {
     Some(LocalIdentity { cluster: identity.cluster?, node: identity.node? })
 }

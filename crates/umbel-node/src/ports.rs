@@ -51,7 +51,7 @@ pub struct Ports {
     pub disk: Arc<dyn Disk>,
     /// Entropy and wall-clock time.
     pub seed: Arc<dyn Seed>,
-    /// Who is told what the node does; nobody in production.
+    /// The observer of what the node does; none in production.
     pub observer: Option<Arc<dyn Observer>>,
     /// Input, scratch and outputs of jobs on this node; without it, it takes no part in any.
     pub workshops: Option<Arc<dyn Workshops>>,
@@ -218,7 +218,7 @@ pub enum Purpose {
     FilterKey,
     /// Election timeouts.
     Election,
-    /// What tells one process of a node from the one before it.
+    /// What distinguishes one process of a node from the one before it.
     Incarnation,
     /// Waiting times between tries.
     Backoff,
@@ -247,8 +247,8 @@ pub enum Rare {
     SmallSegments,
     /// Groups write a snapshot every 64 entries and keep 4 behind it.
     SnapshotsOften,
-    /// A snapshot travels in pieces of 1 KiB, what copies of a replicated filter tell each other in frames
-    /// of 256 bytes, and they remember little of what they told.
+    /// A snapshot travels in pieces of 1 KiB, what copies of a replicated filter send each other in frames
+    /// of 256 bytes, and they remember little of what they sent.
     SmallPieces,
     /// An insert's batch closes after one request.
     SmallBatches,

@@ -1,4 +1,4 @@
-//! What the cluster is told of this node: its memory, on which quotas of filters rest, its cores, on which the number
+//! What this node reports to the cluster: its memory, on which quotas of filters rest, its cores, on which the number
 //! of shards rests, and its zone.
 
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl SelfReport {
     /// What the cluster does not know yet.
     fn news(&self, node: NodeId, state: &MetaState) -> News {
         let news = self.news_of(node, state);
-        let is_told = news.is_empty();
+        let is_complete = news.is_empty();
         let is_planted = planted::on(Planted::WrittenEarly);
         let may_write = |command: &MetaCommand| match is_planted {
             true => command.since() <= self.versions.newest,
@@ -62,7 +62,7 @@ impl SelfReport {
         };
         match news.into_iter().find(may_write) {
             Some(command) => News::Next(command),
-            None if is_told => News::Told,
+            None if is_complete => News::Complete,
             None => News::Later(state.version()),
         }
     }
@@ -89,19 +89,19 @@ impl SelfReport {
     }
 }
 
-/// What there is to tell.
+/// What is left to report.
 #[derive(PartialEq, Debug)]
 enum News {
-    /// Nothing: all is known.
-    Told,
+    /// All is in the cluster's log.
+    Complete,
     /// This first.
     Next(MetaCommand),
     /// What is left came with a later version than this, the cluster's.
     Later(ClusterVersion),
 }
 
-/// How far the cluster has been told.
-enum Told {
+/// How much of a report is in the cluster's log.
+enum Progress {
     All,
     Some,
     Later(ClusterVersion),
@@ -109,26 +109,30 @@ enum Told {
 
 /// Has the cluster know what this node knows of itself; ends when it does. What came with a later version than the
 /// cluster's waits until that is raised.
-pub(crate) async fn tell(local: Arc<Local>, coordinator: Arc<Coordinator>, report: SelfReport) {
+pub(crate) async fn propose_report(
+    local: Arc<Local>,
+    coordinator: Arc<Coordinator>,
+    report: SelfReport,
+) {
     let node = local.node();
     let mut applied = local.meta().replica().applied_index();
     loop {
         let deadline = Instant::now() + TELL_TIMEOUT;
-        let told = async {
+        let proposed = async {
             coordinator.meta_refresh(deadline).await?;
             match coordinator.read_meta(|state| report.news(node, state))? {
-                News::Told => Ok(Told::All),
+                News::Complete => Ok(Progress::All),
                 News::Next(command) => {
                     coordinator.meta_propose(command, deadline).await?;
-                    Ok(Told::Some)
+                    Ok(Progress::Some)
                 }
-                News::Later(version) => Ok::<_, CallFailure>(Told::Later(version)),
+                News::Later(version) => Ok::<_, CallFailure>(Progress::Later(version)),
             }
         };
-        match told.await {
-            Ok(Told::All) => return,
-            Ok(Told::Some) => {}
-            Ok(Told::Later(version)) => {
+        match proposed.await {
+            Ok(Progress::All) => return,
+            Ok(Progress::Some) => {}
+            Ok(Progress::Later(version)) => {
                 while local.meta().replica().read_meta(MetaState::version) == version {
                     if applied.changed().await.is_err() {
                         return;
@@ -156,16 +160,16 @@ mod tests {
         let report =
             |shards| SelfReport::of(&Config { shards, ..Config::default() }, VersionRange::OWN);
         // Another one that names no number has nothing to say where the founder named one.
-        assert_eq!(report(0).news(NodeId(2), &state), News::Told);
-        let told = report(4).news(NodeId(1), &state);
-        assert_eq!(told, News::Next(MetaCommand::SetAutoSplit { is_on: false }));
+        assert_eq!(report(0).news(NodeId(2), &state), News::Complete);
+        let proposed = report(4).news(NodeId(1), &state);
+        assert_eq!(proposed, News::Next(MetaCommand::SetAutoSplit { is_on: false }));
         state.apply(2, &MetaCommand::SetAutoSplit { is_on: true });
         // An operator has changed it since.
-        assert_eq!(report(4).news(NodeId(1), &state), News::Told);
+        assert_eq!(report(4).news(NodeId(1), &state), News::Complete);
     }
 
     #[test]
-    fn what_came_with_a_later_version_is_told_later() {
+    fn facts_of_a_later_version_are_proposed_later() {
         let mut state = MetaState::new();
         let nodes = vec![(NodeId(1), "n1:1".to_owned())];
         state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 4, replica_count: 1 });

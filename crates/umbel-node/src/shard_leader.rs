@@ -134,7 +134,7 @@ impl ShardLeader {
             ShardRequest::ExportBegin { filter, generation, known, snapshot } => {
                 self.export_begin(filter, generation, known, snapshot).await
             }
-            ShardRequest::ExportSettle { export } => self.export_settle(export).await,
+            ShardRequest::ExportRelease { export } => self.export_release(export).await,
             ShardRequest::ExportKeep { export } => {
                 self.exports.keep(export).map(|()| ShardAnswer::Done(0))
             }

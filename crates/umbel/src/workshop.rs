@@ -83,7 +83,7 @@ impl Workshop for AsWorkshop {
         explained(self.0.references(range))
     }
 
-    fn settle(&self, cell: u32, drops: Drops) -> Outcome<()> {
+    fn decide(&self, cell: u32, drops: Drops) -> Outcome<()> {
         explained(self.0.record_drops(cell, &drops))
     }
 

@@ -40,7 +40,7 @@ pub(crate) struct Stored {
     order: Option<ReadOrder>,
     /// Chunks that were read, durably.
     read: BTreeSet<u32>,
-    settled: Option<CellSet>,
+    decided: Option<CellSet>,
     drops: BTreeMap<RecordId, Option<RecordId>>,
     report: ExchangeReport,
     /// How large the groups are, once that is durable.
@@ -161,7 +161,7 @@ struct SimWorkshop {
 /// What is not durable.
 #[derive(Default)]
 struct Loose {
-    settled: Vec<(u32, Drops)>,
+    decided: Vec<(u32, Drops)>,
     suspects: Vec<(u32, Vec<Suspect>)>,
     items: BTreeMap<u32, Vec<Item>>,
     groups: BTreeMap<RecordId, GroupSize>,
@@ -262,7 +262,7 @@ impl Workshop for SimWorkshop {
             {
                 let mut stored = self.stored();
                 stored.order = Some(order);
-                stored.settled.get_or_insert(CellSet::new(cells));
+                stored.decided.get_or_insert(CellSet::new(cells));
             }
             for chunk in 0..self.plan.chunk_count(self.machine) {
                 if self.stored().read.contains(&chunk) {
@@ -313,17 +313,17 @@ impl Workshop for SimWorkshop {
         Ok(hashes.filter(|hash| range.contains(hash.hi())).collect())
     }
 
-    fn settle(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError> {
-        lock(&self.loose).settled.push((cell, drops));
+    fn decide(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError> {
+        lock(&self.loose).decided.push((cell, drops));
         Ok(())
     }
 
     fn seal(&self, report: &ExchangeReport) -> Result<(), WorkshopError> {
         self.writable()?;
-        let settled = std::mem::take(&mut lock(&self.loose).settled);
+        let decided = std::mem::take(&mut lock(&self.loose).decided);
         let mut stored = self.stored();
-        for (cell, drops) in settled {
-            if let Some(cells) = &mut stored.settled {
+        for (cell, drops) in decided {
+            if let Some(cells) = &mut stored.decided {
                 cells.insert(cell);
             }
             let kept = drops.kept.iter().copied().map(Some).chain(std::iter::repeat(None));
@@ -334,11 +334,11 @@ impl Workshop for SimWorkshop {
     }
 
     fn sealed(&self) -> Result<(CellSet, ExchangeReport), WorkshopError> {
-        lock(&self.loose).settled.clear();
+        lock(&self.loose).decided.clear();
         lock(&self.loose).suspects.clear();
         let cells = self.order()?.shape.cells().get();
         let stored = self.stored();
-        Ok((stored.settled.clone().unwrap_or_else(|| CellSet::new(cells)), stored.report))
+        Ok((stored.decided.clone().unwrap_or_else(|| CellSet::new(cells)), stored.report))
     }
 
     fn suspect(&self, cell: u32, suspects: &[Suspect]) -> Result<(), WorkshopError> {
@@ -404,8 +404,8 @@ impl Workshop for SimWorkshop {
     }
 
     fn learn(&self, _keeper: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError> {
-        let told = |Group { kept, size, part }| (kept, GroupSize { size, part });
-        lock(&self.loose).groups.extend(groups.into_iter().map(told));
+        let as_size = |Group { kept, size, part }| (kept, GroupSize { size, part });
+        lock(&self.loose).groups.extend(groups.into_iter().map(as_size));
         Ok(())
     }
 

@@ -140,18 +140,18 @@ impl Carrier<'_> {
         let (shape, bases, counts) = self.read();
         let plan = self.plan(shape, &bases, &counts);
         for cell in 0..shape.cells().get() {
-            let is_settled = |shop: &FileWorkshop| shop.sealed().unwrap().0.contains(cell);
-            assert!(!self.shops.iter().any(is_settled));
+            let is_sealed = |shop: &FileWorkshop| shop.sealed().unwrap().0.contains(cell);
+            assert!(!self.shops.iter().any(is_sealed));
             self.exchange(plan, cell);
             self.step();
-            assert!(self.shops.iter().all(is_settled), "cell {cell}");
+            assert!(self.shops.iter().all(is_sealed), "cell {cell}");
         }
         // A crash after the seals: groups are counted again, and none is recorded twice.
         let mut weights = Vec::new();
         for _ in 0..2 {
-            let told = group_count_test::carry(&self.shops, &bases);
-            assert!(weights.is_empty() || weights == told);
-            weights = told;
+            let counted = group_count_test::carry(&self.shops, &bases);
+            assert!(weights.is_empty() || weights == counted);
+            weights = counted;
             self.step();
         }
         let order = WriteOrder {

@@ -44,7 +44,7 @@ pub(super) fn carry(shops: &[FileWorkshop], chunk_bases: &[u32]) -> Vec<Vec<u8>>
                 let claims = shop.claims(range).unwrap();
                 let groups = claims.iter().map(|claim| claim.kept).zip(sizes);
                 let groups: Vec<Group> = groups
-                    .map(|(kept, told)| Group { kept, size: told.size, part: told.part })
+                    .map(|(kept, group)| Group { kept, size: group.size, part: group.part })
                     .collect();
                 shop.learn(owner, &groups).unwrap();
             }

@@ -46,14 +46,14 @@ fn other_machines_are_let_in_only_on_demand() {
     accepted(|config| config.listen = "[::1]:0".into());
     accepted(|config| config.listen = "localhost:7300".into());
     for address in ["0.0.0.0:7300", "10.0.0.1:7300", "node-1:7300", "[::]:7300"] {
-        let said = refused(|config| config.listen = address.into());
-        assert!(said.contains("without TLS") && said.contains(address), "{said}");
+        let message = refused(|config| config.listen = address.into());
+        assert!(message.contains("without TLS") && message.contains(address), "{message}");
     }
-    let said = refused(|config| {
+    let message = refused(|config| {
         config.insecure = true;
         config.listen = "0.0.0.0:7300".into();
     });
-    assert!(said.contains("advertise"), "{said}");
+    assert!(message.contains("advertise"), "{message}");
     accepted(|config| {
         config.insecure = true;
         config.listen = "0.0.0.0:7300".into();
@@ -66,28 +66,28 @@ fn other_machines_are_let_in_only_on_demand() {
         config.tls_ca = Some("ca.pem".into());
     };
     accepted(encrypted);
-    let said = refused(|config| {
+    let message = refused(|config| {
         encrypted(config);
         config.tls_optional = true;
     });
-    assert!(said.contains("without TLS"), "{said}");
+    assert!(message.contains("without TLS"), "{message}");
 }
 
 #[test]
 fn a_cluster_has_one_origin() {
-    let said = refused(|config| {
+    let message = refused(|config| {
         config.dev = true;
         config.join = Some("node-1:7300".into());
     });
-    assert_eq!(said, "dev and join exclude each other: give one of them");
-    let said = refused(|config| config.initial_cluster = vec!["node-1:7300".into()]);
-    assert!(said.contains("127.0.0.1:7300") && said.contains("node-1:7300"), "{said}");
+    assert_eq!(message, "dev and join exclude each other: give one of them");
+    let message = refused(|config| config.initial_cluster = vec!["node-1:7300".into()]);
+    assert!(message.contains("127.0.0.1:7300") && message.contains("node-1:7300"), "{message}");
     let own = "127.0.0.1:7300".to_owned();
     accepted(|config| config.initial_cluster = vec!["node-2:7300".into(), own.clone()]);
-    let said = refused(|config| config.initial_cluster = vec![own.clone(), own.clone()]);
-    assert!(said.contains("twice"), "{said}");
-    let said = refused(|config| config.join = Some("node-1:0".into()));
-    assert!(said.contains("must not be 0"), "{said}");
+    let message = refused(|config| config.initial_cluster = vec![own.clone(), own.clone()]);
+    assert!(message.contains("twice"), "{message}");
+    let message = refused(|config| config.join = Some("node-1:0".into()));
+    assert!(message.contains("must not be 0"), "{message}");
 }
 
 #[test]
@@ -112,25 +112,25 @@ fn every_setting_is_described_in_whole_sentences() {
 
 #[test]
 fn tls_is_set_as_a_whole() {
-    let said = refused(|config| config.tls_cert = Some("node.pem".into()));
-    assert_eq!(said, "TLS needs tls_cert, tls_key and tls_ca, and tls_key is not set");
-    let said = refused(|config| config.tls_ca = Some("ca.pem".into()));
-    assert!(said.ends_with("tls_cert is not set"), "{said}");
-    let said = refused(|config| config.tls_optional = true);
-    assert!(said.contains("tls_optional without tls_cert"), "{said}");
+    let message = refused(|config| config.tls_cert = Some("node.pem".into()));
+    assert_eq!(message, "TLS needs tls_cert, tls_key and tls_ca, and tls_key is not set");
+    let message = refused(|config| config.tls_ca = Some("ca.pem".into()));
+    assert!(message.ends_with("tls_cert is not set"), "{message}");
+    let message = refused(|config| config.tls_optional = true);
+    assert!(message.contains("tls_optional without tls_cert"), "{message}");
 }
 
 #[test]
 fn the_redis_protocol_is_as_protected_as_the_other() {
     accepted(|config| config.resp_listen = Some("127.0.0.1:6379".into()));
-    let said = refused(|config| config.resp_listen = Some("0.0.0.0:6379".into()));
-    assert!(said.starts_with("resp_listen = \"0.0.0.0:6379\": other machines"), "{said}");
-    let said = refused(|config| config.resp_listen = Some("6379".into()));
-    assert!(said.contains("resp_listen = \"6379\": expected HOST:PORT"), "{said}");
+    let message = refused(|config| config.resp_listen = Some("0.0.0.0:6379".into()));
+    assert!(message.starts_with("resp_listen = \"0.0.0.0:6379\": other machines"), "{message}");
+    let message = refused(|config| config.resp_listen = Some("6379".into()));
+    assert!(message.contains("resp_listen = \"6379\": expected HOST:PORT"), "{message}");
     accepted(|config| config.resp_default_kind = "classic".into());
     accepted(|config| config.resp_default_kind = "redisbloom".into());
-    let said = refused(|config| config.resp_default_kind = "cuckoo".into());
-    assert!(said.contains("expected scalable, redisbloom, blocked or classic"), "{said}");
+    let message = refused(|config| config.resp_default_kind = "cuckoo".into());
+    assert!(message.contains("expected scalable, redisbloom, blocked or classic"), "{message}");
 }
 
 #[test]
@@ -138,15 +138,15 @@ fn the_console_has_modes() {
     for mode in ["off", "read-only", "proven", "full"] {
         accepted(|config| config.console = mode.into());
     }
-    let said = refused(|config| config.console = "on".into());
-    assert_eq!(said, "console = \"on\": expected off, read-only, proven or full");
+    let message = refused(|config| config.console = "on".into());
+    assert_eq!(message, "console = \"on\": expected off, read-only, proven or full");
 }
 
 #[test]
 fn the_console_is_reached_under_names_of_hosts() {
     accepted(|config| config.console_hosts = vec!["umbel.example".into(), "10.0.0.1".into()]);
     for bad in ["", "umbel.example:443", "https://umbel.example", "a b"] {
-        let said = refused(|config| config.console_hosts = vec![bad.into()]);
-        assert!(said.contains("without scheme and port"), "{said}");
+        let message = refused(|config| config.console_hosts = vec![bad.into()]);
+        assert!(message.contains("without scheme and port"), "{message}");
     }
 }

@@ -25,8 +25,8 @@ pub(crate) enum CaughtUp {
     Done,
     /// It was done too often: what this node has must do.
     NotAsked,
-    /// The majority was not heard: what this node has may be old.
-    Unheard,
+    /// The majority was not reached: what this node has may be old.
+    NoMajority,
 }
 
 impl Coordinator {
@@ -59,7 +59,7 @@ impl Coordinator {
         }
         match self.meta_refresh(now + CONFIRMATION_TIMEOUT).await {
             Ok(()) => CaughtUp::Done,
-            Err(_) => CaughtUp::Unheard,
+            Err(_) => CaughtUp::NoMajority,
         }
     }
 }

@@ -104,7 +104,7 @@ pub(crate) struct CopiesInfo {
     pub(crate) own: CopyLoad,
     /// All nodes', by rising node; None of those that did not answer.
     pub(crate) all: Vec<(NodeId, Option<CopyReport>)>,
-    /// What this node has heard of how many items were inserted where.
+    /// What this node knows of how many items were inserted where.
     pub(crate) distinct: DistinctEstimates,
 }
 
@@ -177,14 +177,14 @@ impl Coordinator {
         Ok((id, record))
     }
 
-    /// Waits until this node has heard that the cluster is formed: it may be the last one to hear it.
+    /// Waits until this node knows that the cluster is formed: it may be the last one to learn it.
     ///
     /// # Errors
-    /// If it does not hear it in time, or belongs to no cluster.
+    /// If it does not learn it in time, or belongs to no cluster.
     async fn wait_formed(&self, deadline: Instant) -> Result<(), CallFailure> {
         let mut applied = self.local()?.meta().replica().applied_index();
-        let heard = applied.wait_for(|_| self.read_meta(|_| ()).is_ok());
-        match timeout_at(deadline, heard).await {
+        let is_readable = applied.wait_for(|_| self.read_meta(|_| ()).is_ok());
+        match timeout_at(deadline, is_readable).await {
             Ok(Ok(_)) => Ok(()),
             _ => Err(CallFailure::NotFormed),
         }

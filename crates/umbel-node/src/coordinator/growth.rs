@@ -60,7 +60,7 @@ impl Coordinator {
                 (answer, _) => return answer,
             }
         }
-        // Who was told that this is all must not ask again.
+        // A client that received the end must not ask again.
         Err(unexpected(&growth))
     }
 

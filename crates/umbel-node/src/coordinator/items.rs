@@ -273,7 +273,7 @@ impl Coordinator {
                     is_replaced = true;
                     break;
                 }
-                // The shard has yet to hear of what the meta group decided.
+                // The shard has yet to learn of what the meta group decided.
                 tokio::time::sleep(RETRY_WAIT_MAX / 4).await;
             }
             if !std::mem::take(&mut is_replaced) {

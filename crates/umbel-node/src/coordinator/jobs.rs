@@ -101,8 +101,8 @@ impl Coordinator {
         let timeout = deadline.saturating_duration_since(Instant::now());
         let called =
             local.links().call(node, &address, CallKind::Job, GroupId::META, encode(&job), timeout);
-        let told: Option<JobStanding> = decode(&called.await.ok()?).ok()?;
-        Some(told.unwrap_or_else(starting))
+        let standing: Option<JobStanding> = decode(&called.await.ok()?).ok()?;
+        Some(standing.unwrap_or_else(starting))
     }
 
     /// Asks a job to end.

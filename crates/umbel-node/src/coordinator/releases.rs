@@ -95,7 +95,7 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<(), CallFailure> {
         if self.read_meta(|state| state.check_version(needed))?.is_err() {
-            // This node may not have heard yet that it was raised.
+            // This node may not know yet that it was raised.
             self.meta_refresh(deadline).await?;
         }
         Ok(self.read_meta(|state| state.check_version(needed))??)

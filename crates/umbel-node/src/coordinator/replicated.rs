@@ -308,7 +308,7 @@ async fn gather(
                 |&node| async move { (node, local.copy_call(node, group, request, timeout).await) },
             )
             .collect();
-        let mut heard = Vec::new();
+        let mut answered_now = Vec::new();
         while let Some((node, answer)) = asked.next().await {
             match answer {
                 Ok(CopyAnswer::Bits { bits, is_settled }) => {
@@ -316,7 +316,7 @@ async fn gather(
                         tracing::warn!(%node, why, "a copy's answer is passed over");
                         continue;
                     }
-                    heard.push(node);
+                    answered_now.push(node);
                     if enough(&nodes, gathered) {
                         return true;
                     }
@@ -328,7 +328,7 @@ async fn gather(
             }
         }
         drop(asked);
-        answered.extend(heard);
+        answered.extend(answered_now);
         let wait = RETRY_WAIT_MAX.min(deadline.saturating_duration_since(Instant::now()));
         tokio::time::sleep(wait).await;
     }

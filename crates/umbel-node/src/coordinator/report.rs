@@ -10,7 +10,7 @@ use crate::peer::CallKind;
 use crate::raft::encoding::{decode, encode};
 
 impl Coordinator {
-    /// How a node is; None if it does not answer in time, or is of a release that does not tell.
+    /// How a node is; None if it does not answer in time, or is of a release that does not report it.
     pub(crate) async fn standing_of(
         &self,
         node: NodeId,

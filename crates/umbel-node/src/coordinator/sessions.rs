@@ -1,4 +1,4 @@
-//! Sessions of clients: opened by the meta group, and checked before a shard hears of them.
+//! Sessions of clients: opened by the meta group, and checked before a shard learns of them.
 
 use tokio::time::Instant;
 use umbel_engine::SessionId;
@@ -54,7 +54,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether this node has heard enough: who found out the tag of an entry that is still to come would
+    /// Whether this node knows enough: who found out the tag of an entry that is still to come would
     /// push out all others' sessions.
     fn is_answer(&self, found: SessionStanding) -> Result<bool, CallFailure> {
         Ok(match found {

@@ -50,7 +50,7 @@ impl Coordinator {
         }
     }
 
-    /// Returns when no shard is being split, as far as this node has heard.
+    /// Returns when no shard is being split, as far as this node knows.
     ///
     /// # Errors
     /// If that takes longer than there is time.

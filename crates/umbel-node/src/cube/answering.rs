@@ -151,7 +151,7 @@ impl Sender<'_> {
         self.send(Part::End(v1::CopyDeltaEnd { frame_count })).await
     }
 
-    /// The reply, and the filter if all of it is to be sent; None if nothing may be told now.
+    /// The reply, and the filter if all of it is to be sent; None if nothing may be sent now.
     async fn reply(
         &self,
         copy: &Copy,

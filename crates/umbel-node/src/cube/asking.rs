@@ -61,7 +61,7 @@ pub(super) enum AskError {
     /// It counts nodes otherwise, or takes this node for another one.
     #[error("it refused: {0}")]
     Refused(String),
-    /// Others tell much at the same time; the next sweep asks again.
+    /// Others send much at the same time; the next sweep asks again.
     #[error("the lists of changes that come in take more than {LISTED_BYTES_MAX} bytes")]
     TooMuchAtOnce,
     /// It answers what nobody can mean.

@@ -295,7 +295,7 @@ impl Copies {
         let (state, samples) = loaded.map_err(|error| {
             let what = failed(error.to_string());
             if error.is_damage {
-                self.tell_damage(&what);
+                self.log_damage(&what);
             }
             what
         })?;
@@ -326,11 +326,11 @@ impl Copies {
             return Ok(());
         }
         let what = self.too_old(filter, count, (known.by, known.count));
-        self.tell_damage(&what);
+        self.log_damage(&what);
         Err(what)
     }
 
-    fn tell_damage(&self, what: &str) {
+    fn log_damage(&self, what: &str) {
         if let Some(observer) = self.storage.observer() {
             observer.observe(&observer::Event::DamageFound { what });
         }
@@ -355,7 +355,7 @@ impl Copies {
                 if !planted::on(Planted::OldImageJoins) =>
             {
                 let what = self.too_old(filter, ours, (from, theirs));
-                self.tell_damage(&what);
+                self.log_damage(&what);
                 Some(what)
             }
             _ => None,
@@ -410,7 +410,7 @@ impl Copies {
     /// ORs a filter, which of a ring has this newest slice of time, into this node's copy, and returns how many positions
     /// were newly set, once the copy is on disk. Then it goes to the other nodes.
     ///
-    /// Take it to its end: given up in the middle, the copy tells others nothing until it is saved.
+    /// Take it to its end: given up in the middle, the copy sends nothing to others until it is saved.
     ///
     /// # Errors
     /// If there is no such copy, it is at another generation or of another shape, or the disk is

@@ -1,4 +1,4 @@
-//! One copy of a replicated filter on this node: bits, what it has to tell, local inserts and
+//! One copy of a replicated filter on this node: bits, what it has to send, local inserts and
 //! questions.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,7 +62,7 @@ pub(super) struct CopyState {
     pub(super) merge_count: u64,
     pub(super) saved_merge_count: u64,
     /// The number of merges when a filter was last absorbed. That is in no log, so until it is saved
-    /// a restart would give its number to another change, and nobody must hear of it.
+    /// a restart would give its number to another change, and nobody must learn of it.
     absorbed_merge_count: u64,
     /// When the oldest insert came that waits for the next sweep.
     waiting_since: Option<Instant>,

@@ -37,7 +37,7 @@ const FAST_FAILURE: Duration = Duration::from_millis(100);
 /// Parts of an answer that wait to be sent: the next one is coded while one is on its way.
 pub(super) const PARTS_WAITING_MAX: usize = 2;
 
-/// What the exchange is told.
+/// The options of the exchange.
 pub(crate) enum Event {
     /// A sweep shall begin as soon as possible.
     Wanted,
@@ -143,7 +143,7 @@ impl Exchange {
         }
     }
 
-    /// Begins a sweep if there is something to tell or to learn.
+    /// Begins a sweep if there is something to send or to request.
     fn look(&mut self) {
         self.follow_members();
         let copies = self.local.copies().all();
@@ -410,7 +410,7 @@ mod tests {
 
     /// An exchange beside that of the node.
     #[tokio::test]
-    async fn settling_is_done_once_at_a_time_and_ends_with_the_exchange() {
+    async fn one_settling_task_runs_at_a_time_and_ends_with_the_exchange() {
         let folder = tempfile::tempdir().unwrap();
         let node = start_alone(folder.path()).await;
         let asked = node.coordinator();

@@ -6,7 +6,7 @@ use umbel_engine::{Epoch, FilterId, Generation};
 /// Why a copy did not do what it was asked. Nothing was done, unless the variant says so.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 pub(crate) enum CopyFailure {
-    /// The node has not heard of the filter yet, or has heard that it was dropped. Look at the
+    /// The node does not know of the filter yet, or knows that it was dropped. Look at the
     /// catalogue, and ask again.
     #[error("this node has no copy of {filter}")]
     UnknownCopy {
@@ -49,7 +49,7 @@ pub(crate) enum CopyFailure {
     /// What was to be merged into the copy is of another shape.
     #[error("{0}")]
     Unmergeable(String),
-    /// What was merged into the copy is not on disk, so other nodes hear nothing of it yet. Doing it
+    /// What was merged into the copy is not on disk, so it is not sent to other nodes yet. Doing it
     /// again does no harm.
     #[error("{0}")]
     NotSaved(String),

@@ -16,7 +16,7 @@ impl Copy {
         self.read().replica.memory_bytes()
     }
 
-    /// Bytes of memory for what it has to tell others.
+    /// Bytes of memory for what it has to send to others.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.read().replica.log_bytes() as u64
     }

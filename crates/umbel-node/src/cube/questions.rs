@@ -120,8 +120,8 @@ mod tests {
     fn the_questions_of_a_step_are_bounded_together() {
         let rooms = QuestionRooms::new();
         let mut questions = Questions::new(&rooms);
-        let says = "questions with more than 4194304 counts".to_owned();
-        assert_eq!(fill(&mut questions), QuestionError::Nonsense(says));
+        let expected = "questions with more than 4194304 counts".to_owned();
+        assert_eq!(fill(&mut questions), QuestionError::Nonsense(expected));
         assert_eq!(questions.list.len(), STEP_COUNTS_MAX / (2 * VERSION_NODES_MAX + 8));
         // Small ones fit still.
         assert_eq!(questions.add(&v1::CopyQuestion::default()), Ok(()));

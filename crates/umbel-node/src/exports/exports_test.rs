@@ -37,19 +37,19 @@ async fn begin(
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_wait_until_it_is_settled_and_no_longer_than_they_may() {
+async fn writes_wait_until_release_or_timeout() {
     let (exports, writes) = (Exports::new(), Arc::new(RwLock::new(())));
     let export = begin(&exports, 1, &writes).await.unwrap();
     assert_eq!(exports.copied(export).unwrap().written_index, 7);
     assert!(writes.try_read().is_err());
     exports.release(export).unwrap();
     assert!(writes.try_read().is_ok());
-    // What is settled stays, and what is not is given up.
-    let unsettled = begin(&exports, 1, &writes).await.unwrap();
+    // What is released stays, and what is not is given up.
+    let unreleased = begin(&exports, 1, &writes).await.unwrap();
     let began = Instant::now();
     drop(writes.read().await);
     assert_eq!(began.elapsed(), SNAPSHOT_HOLD_MAX);
-    assert!(matches!(exports.release(unsettled), Err(ShardFailure::NoExport)));
+    assert!(matches!(exports.release(unreleased), Err(ShardFailure::NoExport)));
     exports.release(export).unwrap();
 }
 
@@ -65,7 +65,7 @@ async fn a_copy_waits_for_its_turn_as_long_as_it_is_kept() {
     for _ in 0..4 {
         advance(EXPORT_IDLE_MAX / 2).await;
         exports.keep(kept).unwrap();
-        // Whoever makes its frames is told.
+        // The task that makes its frames gets the failure.
         tokio::task::yield_now().await;
     }
     let mut is_last = false;

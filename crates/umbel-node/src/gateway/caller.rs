@@ -68,7 +68,7 @@ struct Proved {
     proof: Proof,
 }
 
-/// A token is not right: nothing tells whether there is a principal of its name.
+/// A token is not right: the answer does not show whether there is a principal of its name.
 const BAD_TOKEN: &str = "its token is unknown, revoked or expired";
 
 const NO_PROOF: &str = "it has shown neither a token (--token-file) nor a client's certificate (umbel:client:NAME; --tls-cert \
@@ -138,7 +138,7 @@ fn valid<'a>(state: &'a MetaState, now_ms: u64, name: &str) -> Option<&'a Princi
 }
 
 impl Standing {
-    /// By what the cluster knows; None if this node has not heard of the cluster yet.
+    /// By what the cluster knows; None if this node does not know of the cluster yet.
     fn of(
         connection: &PeerIdentity,
         shown: Credential<'_>,
@@ -178,7 +178,7 @@ impl Standing {
             Some(state) if state.cluster() != Some(member.cluster) => Self::Nobody(OTHER_CLUSTER),
             Some(state) if state.is_live(node) => Self::Unlimited,
             Some(state) if state.is_no_member(node) => Self::Nobody(NO_MEMBER),
-            // It may be newer than what this node has heard.
+            // It may be newer than what this node knows.
             _ => Self::Unknown,
         }
     }
@@ -205,8 +205,11 @@ impl Caller {
         Self { connection: connection.clone(), standing, coordinator: Arc::clone(coordinator) }
     }
 
-    /// A caller of a node that cannot hear, or has only begun to, what the cluster grants to whom.
-    pub(super) fn unheard(connection: &PeerIdentity, coordinator: &Arc<Coordinator>) -> Self {
+    /// A caller of a node that does not know yet, or cannot learn, what the cluster grants to whom.
+    pub(super) fn without_grants(
+        connection: &PeerIdentity,
+        coordinator: &Arc<Coordinator>,
+    ) -> Self {
         let standing = match connection {
             PeerIdentity::Node | PeerIdentity::Member(_) => Standing::Unlimited,
             _ => Standing::Unknown,
@@ -354,7 +357,7 @@ impl Caller {
         // Without TLS nodes prove nothing, and whoever reaches the port may speak as one.
         let is_node = match self.connection {
             PeerIdentity::Unchecked => true,
-            // One that is newer than what this node has heard may call it: it brings the news.
+            // One that is newer than what this node knows may call it: it brings the news.
             PeerIdentity::Node | PeerIdentity::Member(_) => {
                 !matches!(self.standing, Standing::Nobody(_))
             }

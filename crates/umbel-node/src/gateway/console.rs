@@ -10,7 +10,7 @@
 //!           ── POST /console/actions/NAME ────► actions    what other programs do by gRPC
 //! ```
 //!
-//! The gate stands before all of it, so a view is told to who may make the calls that tell the same.
+//! The gate stands before all of it, so a view is shown to callers that may make the calls with the same content.
 //! `guard` refuses what browsers send for other sites. Nothing is kept of what was shown.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -77,7 +77,7 @@ pub(crate) struct Console {
     actions: Actions,
     topics: Arc<Topics>,
     places: Arc<Places>,
-    hearing: Mutex<Hearing>,
+    contact: Mutex<MajorityContact>,
     /// True once the node stops: streams end.
     is_closing: watch::Sender<bool>,
 }
@@ -110,23 +110,23 @@ impl IntoResponse for WatchError {
     }
 }
 
-/// When this node heard the majority, as far as somebody watched.
+/// When this node reached the majority, as far as somebody watched.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Hearing {
+struct MajorityContact {
     /// By the node's clock, in milliseconds since 1970.
-    last_heard_ms: Option<u64>,
+    last_contact_ms: Option<u64>,
     /// Since when it does not; None while it does.
-    unheard_since_ms: Option<u64>,
+    lost_since_ms: Option<u64>,
 }
 
-impl Hearing {
-    /// Notes whether the majority was heard now.
-    fn note(&mut self, is_heard: bool, now_ms: u64) -> Self {
-        match is_heard {
-            true => *self = Self { last_heard_ms: Some(now_ms), unheard_since_ms: None },
+impl MajorityContact {
+    /// Notes whether the majority was reached now.
+    fn note(&mut self, is_reached: bool, now_ms: u64) -> Self {
+        match is_reached {
+            true => *self = Self { last_contact_ms: Some(now_ms), lost_since_ms: None },
             false => {
-                let since = self.last_heard_ms.unwrap_or(now_ms);
-                self.unheard_since_ms.get_or_insert(since);
+                let since = self.last_contact_ms.unwrap_or(now_ms);
+                self.lost_since_ms.get_or_insert(since);
             }
         }
         *self
@@ -137,7 +137,7 @@ impl Hearing {
 pub(super) fn need(path: &str) -> Option<Need> {
     let rest = path.strip_prefix("/console")?;
     if let Some(view) = rest.strip_prefix("/events/") {
-        // Who asks for a view that there is not is told so, if it is anybody.
+        // A caller with rights that asks for an unknown view gets that reason.
         return Some(View::of(view).map_or(Need::Somebody, View::need));
     }
     if let Some(action) = rest.strip_prefix("/actions/") {
@@ -176,7 +176,7 @@ impl Console {
             needs_member: config.require_node_identity,
             topics: Arc::new(Topics::new(Arc::clone(&places))),
             places,
-            hearing: Mutex::default(),
+            contact: Mutex::default(),
             is_closing: watch::Sender::new(false),
         }))
     }
@@ -201,9 +201,9 @@ impl Console {
         router.layer(guarded).with_state(Arc::clone(self))
     }
 
-    fn hearing(&self) -> std::sync::MutexGuard<'_, Hearing> {
+    fn contact(&self) -> std::sync::MutexGuard<'_, MajorityContact> {
         // No holder of the lock panics.
-        self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.contact.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins to watch.
@@ -233,7 +233,7 @@ impl Console {
 }
 
 impl View {
-    /// What the calls need that tell the same.
+    /// What the calls with the same content need.
     const fn need(self) -> Need {
         match self {
             Self::Cluster | Self::Cube | Self::Repair => Need::Cluster(ClusterVerb::Metrics),

@@ -48,7 +48,7 @@ impl EnrolmentService {
         if self.coordinator.read_meta(has)? {
             return Ok(());
         }
-        // It may be newer than what this node has heard.
+        // It may be newer than what this node knows.
         self.coordinator.meta_refresh(deadline).await?;
         match self.coordinator.read_meta(has)? {
             true => Ok(()),

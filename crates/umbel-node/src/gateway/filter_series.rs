@@ -2,9 +2,9 @@
 //! with a copy of it.
 //!
 //! Bits are counted for it, so a sample is taken because somebody reads the measurements, who waits for it, but
-//! not long: what takes longer is told at the next reading. Of each node they tell what is its own, so that the parts of a
+//! not long: what takes longer is shown at the next reading. Each node reports its own part, so that the parts of a
 //! partitioned filter add up over nodes. They are rendered from the newest sample alone: the series of a
-//! filter that is dropped end with it. Whoever reads them is told of the filters that it may read.
+//! filter that is dropped end with it. A reader gets the filters that it may read.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ use crate::local::Local;
 use crate::metrics;
 use crate::ports::Purpose;
 
-/// Filters that are told of, those with the most memory: a series each for all ten thousand of a cluster
+/// Filters that are reported, those with the most memory: a series each for all ten thousand of a cluster
 /// would be more than all other measurements together.
 const FILTERS_MAX: usize = 100;
 
@@ -43,13 +43,13 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 struct Held {
     positions: u64,
     ones: u64,
-    /// None where they are too many to tell.
+    /// None where they are too many to count.
     items: Option<f64>,
     memory_bytes: u64,
     /// Of its slices here the mean.
     rate_now: f64,
     probes: RateProbes,
-    /// None of kinds that do not tell.
+    /// None of kinds that do not know it.
     unexplained_ones: Option<u64>,
     outlook: Outlook,
 }
@@ -64,7 +64,7 @@ struct Row {
     held: Held,
 }
 
-/// A series: its name, what it tells, and its value for a filter.
+/// A series: its name, its meaning, and its value for a filter.
 struct Series {
     name: &'static str,
     help: &'static str,
@@ -152,11 +152,11 @@ struct Newest {
     is_sampling: bool,
 }
 
-/// What `/metrics` tells of single filters.
+/// What `/metrics` reports of single filters.
 #[derive(Default)]
 pub(super) struct FilterSeries {
     newest: Mutex<Newest>,
-    /// Is told of each sample that was taken.
+    /// Is notified of each sample that was taken.
     taken: watch::Sender<()>,
 }
 
@@ -186,15 +186,15 @@ impl FilterSeries {
         if is_due {
             tokio::spawn(sample);
         }
-        // What is not there by then is told at the next reading.
+        // What is not there by then is shown at the next reading.
         let _ = timeout(WAIT_MAX, taken.changed()).await;
     }
 
     /// The newest sample of the filters that may be read, as text.
     pub(super) fn text(&self, may_read: impl Fn(&str) -> bool) -> String {
         let rows = Arc::clone(&self.newest().rows);
-        let told: Vec<&Row> = rows.iter().filter(|row| may_read(&row.name)).collect();
-        rendered(&told)
+        let readable: Vec<&Row> = rows.iter().filter(|row| may_read(&row.name)).collect();
+        rendered(&readable)
     }
 
     async fn sample(&self, coordinator: &Coordinator) {
@@ -301,7 +301,7 @@ async fn copy(local: &Local, id: FilterId) -> Option<Held> {
         rate_now: load.false_positive_rate,
         probes: load.probes,
         unexplained_ones: None,
-        // What other nodes' clients insert is not known here: sums over nodes tell when it is full.
+        // What other nodes' clients insert is not known here: sums over nodes show when it is full.
         outlook: Outlook { new_per_second: load.new_per_second, ..Outlook::default() },
     })
 }
@@ -401,13 +401,13 @@ mod tests {
                 "umbel_filter_positions{filter=\"full\",distribution=\"partitioned\"} 8\n"
             )
         );
-        let told = |name: &str, value: &str| {
+        let has_value = |name: &str, value: &str| {
             let line = format!("{name}{{filter=\"full\",distribution=\"partitioned\"}} {value}\n");
             text.contains(&line)
         };
-        assert!(told("umbel_filter_false_positive_rate_measured", "0.015"), "{text}");
-        assert!(told("umbel_filter_new_items_per_second", "2.5"), "{text}");
-        assert!(told("umbel_filter_unexplained_ones", "0"), "{text}");
+        assert!(has_value("umbel_filter_false_positive_rate_measured", "0.015"), "{text}");
+        assert!(has_value("umbel_filter_new_items_per_second", "2.5"), "{text}");
+        assert!(has_value("umbel_filter_unexplained_ones", "0"), "{text}");
         assert!(!text.contains("umbel_filter_capacity_eta_seconds"), "{text}");
         assert!(text.lines().all(|line| !line.starts_with('\\')), "{text}");
         assert_eq!(rendered(&[]), "");

@@ -114,10 +114,10 @@ pub(super) async fn gate(
     let path = request.uri().path().to_owned();
     let need = Need::of(&path);
     // Measurements are wanted most where the majority cannot be reached.
-    let must_hear = path != "/metrics" && need.asks_for_grants(&connection);
-    let unheard = || Caller::unheard(&connection, &coordinator);
-    let caller = match must_hear && !coordinator.has_heard().await {
-        true => unheard(),
+    let needs_grants = path != "/metrics" && need.asks_for_grants(&connection);
+    let without_grants = || Caller::without_grants(&connection, &coordinator);
+    let caller = match needs_grants && !coordinator.has_caught_up().await {
+        true => without_grants(),
         false => {
             let shown = Credential::of_header(request.headers().get(header::AUTHORIZATION));
             let identify = || Caller::identify(&connection, shown, (&coordinator, needs_member));
@@ -125,9 +125,9 @@ pub(super) async fn gate(
             match known.may_be_new() {
                 true => match coordinator.catch_up_for_stranger().await {
                     CaughtUp::Done => identify(),
-                    // The majority may know who that is: another node can tell.
-                    CaughtUp::Unheard if must_hear => unheard(),
-                    CaughtUp::Unheard | CaughtUp::NotAsked => known,
+                    // The majority may know who that is, and so another node may.
+                    CaughtUp::NoMajority if needs_grants => without_grants(),
+                    CaughtUp::NoMajority | CaughtUp::NotAsked => known,
                 },
                 false => known,
             }

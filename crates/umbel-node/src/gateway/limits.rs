@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Calls that one connection may have open; HTTP/2 tells the client, which opens no more.
+/// Calls that one connection may have open; HTTP/2 announces it to the client, which opens no more.
 pub(super) const STREAMS_PER_CONNECTION_MAX: u32 = 200;
 
 /// A connection on which nothing came for this long is pinged: proxies forget quiet ones after a
@@ -19,7 +19,7 @@ pub(super) const STOP_GRACE_MAX: Duration = Duration::from_secs(10);
 pub(super) const HEALTH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long an answer takes back to the client at most: a call gives up so much before its client
-/// does, so that the client hears why.
+/// does, so that the client receives the reason.
 pub(super) const ANSWER_MARGIN_MAX: Duration = Duration::from_millis(50);
 
 /// How long a call over all shards (create, clear, merge) may take whose client names no time; and a piece of a copy that

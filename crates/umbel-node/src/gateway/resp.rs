@@ -173,7 +173,7 @@ pub(crate) async fn serve(
 /// Tells a connection that there are too many.
 async fn refuse(mut taken: Incoming) {
     use tokio::io::AsyncWriteExt as _;
-    let said = taken.stream.write_all(b"-ERR max number of clients reached\r\n");
+    let written = taken.stream.write_all(b"-ERR max number of clients reached\r\n");
     // Whoever does not listen is gone.
-    let _ = timeout(ACCEPT_PAUSE, said).await;
+    let _ = timeout(ACCEPT_PAUSE, written).await;
 }

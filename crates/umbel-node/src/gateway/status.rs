@@ -116,7 +116,7 @@ async fn leader_status(coordinator: &Coordinator, shard: ShardId) -> Option<Repl
 
 const REMOVED: &str = "removed";
 
-/// The status as the catalogue tells it, before anybody is asked.
+/// The status from the catalogue alone, before any node is asked.
 fn table(state: &MetaState, meta: &GroupView) -> v1::StatusResponse {
     let mut replica_counts = BTreeMap::<NodeId, u32>::new();
     for (_, record) in state.shards() {

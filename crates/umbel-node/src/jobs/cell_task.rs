@@ -15,7 +15,7 @@ use super::outgoing::PeerQueues;
 use super::wire::error_text;
 use super::workshop::{Workshop, WorkshopError};
 
-/// What a task is told.
+/// What a task receives.
 pub(super) enum CellTaskInput {
     /// A frame of a peer, undecoded.
     Frame(WorkerId, Vec<u8>),
@@ -28,17 +28,17 @@ pub(super) enum CellTaskInput {
     Fetched,
 }
 
-/// What a task, or a stream of frames, has to tell.
+/// What a task, or a stream of frames, reports.
 pub(super) enum CellTaskEvent {
     /// The sample was seen.
     Sampled { entries: u64, candidates: u64 },
-    /// One more cell is settled.
-    Settled,
-    /// All cells are settled or wait for these items.
+    /// One more cell is decided.
+    Decided,
+    /// All cells are decided or wait for these items.
     Compared,
-    /// All cells are settled, and no verdict is owed.
+    /// All cells are decided, and no verdict is owed.
     Done,
-    /// All cells are settled everywhere, and groups are counted from now on.
+    /// All cells are decided everywhere, and groups are counted from now on.
     Tallying,
     /// They are, durably.
     Tallied(Box<GroupCountResult>),
@@ -96,7 +96,7 @@ impl CellTask {
     pub(super) async fn run(mut self) {
         let outcome = self.work().await;
         if let Err(error) = outcome {
-            self.tell(CellTaskEvent::Broken(error));
+            self.send_event(CellTaskEvent::Broken(error));
         }
         // Frames that still come must not hold up their streams.
         while self.inbox.recv().await.is_some() {}
@@ -153,42 +153,42 @@ impl CellTask {
         let is_first = self.progress.pass == Pass::Hashes;
         self.progress.pass = Pass::Rest;
         if is_first && compares {
-            // Also if nothing is to be compared here: as an owner the task has to hear of items.
-            self.tell(CellTaskEvent::Compared);
+            // Also if nothing is to be compared here: as an owner the task has to learn of items.
+            self.send_event(CellTaskEvent::Compared);
         } else {
-            self.tell(CellTaskEvent::Done);
+            self.send_event(CellTaskEvent::Done);
         }
     }
 
     fn take(&mut self, input: CellTaskInput) -> Result<(), WorkshopError> {
         match input {
-            CellTaskInput::Frame(from, bytes) => self.hear(from, bytes),
+            CellTaskInput::Frame(from, bytes) => self.on_frame(from, bytes),
             CellTaskInput::Sample { order, lists, references } => {
                 self.step(Input::SampleReferences { hashes: references })?;
                 self.step(Input::Sample { order, lists })
             }
-            CellTaskInput::Begin(plan, settled) => {
-                self.begin(&plan, &settled, Pass::Hashes);
-                self.progress.begun = Some((*plan, settled));
+            CellTaskInput::Begin(plan, decided) => {
+                self.begin(&plan, &decided, Pass::Hashes);
+                self.progress.begun = Some((*plan, decided));
                 self.step(Input::Plan(*plan))
             }
             CellTaskInput::Fetched => {
-                if let Some((plan, settled)) = self.progress.begun.take() {
-                    self.begin(&plan, &settled, Pass::Items);
+                if let Some((plan, decided)) = self.progress.begun.take() {
+                    self.begin(&plan, &decided, Pass::Items);
                 }
                 Ok(())
             }
         }
     }
 
-    fn begin(&mut self, plan: &Plan, settled: &CellSet, pass: Pass) {
+    fn begin(&mut self, plan: &Plan, decided: &CellSet, pass: Pass) {
         self.progress.pass = pass;
-        let window = CellWindow::new(plan.shape, self.number, self.cell_tasks, settled);
+        let window = CellWindow::new(plan.shape, self.number, self.cell_tasks, decided);
         self.progress.window = Some(window);
     }
 
     /// Takes a peer's frame; one that is refused is the peer's trouble.
-    fn hear(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), WorkshopError> {
+    fn on_frame(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), WorkshopError> {
         let mut out = Outbox::new();
         match self.machine.step(Input::Frame { from, bytes }, &mut out) {
             Ok(()) => self.carry_out(out),
@@ -199,7 +199,7 @@ impl CellTask {
                 | ExchangeError::TooFarAhead { .. }),
             ) => {
                 let cause = error_text(error.to_string(), std::error::Error::source(&error));
-                self.tell(CellTaskEvent::Trouble { peer: from, cause });
+                self.send_event(CellTaskEvent::Trouble { peer: from, cause });
                 Ok(())
             }
             Err(error) => Err(broken(&error)),
@@ -223,7 +223,7 @@ impl CellTask {
                 }
                 Output::Send { to, frame } => self.queues.send(to, frame),
                 Output::Sampled { entries, candidates } => {
-                    self.tell(CellTaskEvent::Sampled { entries, candidates });
+                    self.send_event(CellTaskEvent::Sampled { entries, candidates });
                 }
                 Output::Compare { cell, suspects } => {
                     self.workshop.suspect(cell, &suspects)?;
@@ -231,8 +231,8 @@ impl CellTask {
                     self.sent(cell);
                 }
                 Output::Decided { cell, drops } => {
-                    self.workshop.settle(cell, drops)?;
-                    self.tell(CellTaskEvent::Settled);
+                    self.workshop.decide(cell, drops)?;
+                    self.send_event(CellTaskEvent::Decided);
                     self.sent(cell);
                 }
             }
@@ -263,7 +263,7 @@ impl CellTask {
         });
     }
 
-    fn tell(&self, event: CellTaskEvent) {
+    fn send_event(&self, event: CellTaskEvent) {
         // Without a listener the attempt is over.
         let _ = self.events.send(event);
     }

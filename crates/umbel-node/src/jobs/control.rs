@@ -11,7 +11,7 @@ use umbel_dedup_engine::job::{Order, WorkerMessage};
 use umbel_proto::v1::JobWord;
 use umbel_proto::v1::job_control_client::JobControlClient;
 
-use super::coordinating::Heard;
+use super::coordinating::CoordinatorEvent;
 use super::host::{beating, connect};
 use super::limits::{
     BACKOFF_MAX, BACKOFF_MIN, CONTROL_MESSAGE_BYTES_MAX, DOUBLE_PATIENCE, HEARTBEAT_TIMEOUT,
@@ -24,7 +24,7 @@ use crate::raft::encoding::decode;
 /// The worker whose process coordinates.
 pub(super) const COORDINATOR: WorkerId = WorkerId(0);
 
-/// What a worker's driver is told of its line.
+/// What a worker's driver receives about its line.
 pub(super) enum LineEvent {
     /// There is one; words go here, encoded.
     Connected(mpsc::Sender<Bytes>),
@@ -41,7 +41,7 @@ pub(super) enum LineEvent {
 /// Where the coordinator is.
 pub(super) enum Coordinator {
     /// In this process.
-    Here(mpsc::Sender<Heard>),
+    Here(mpsc::Sender<CoordinatorEvent>),
     /// Behind the network.
     There,
 }
@@ -55,7 +55,7 @@ pub(super) struct LineKeeper {
 }
 
 /// Nobody listens any more.
-struct Unheard;
+struct WorkerGone;
 
 impl LineKeeper {
     /// See [`LineKeeper`].
@@ -67,12 +67,12 @@ impl LineKeeper {
             let before = Instant::now();
             let (was_connected, status) = match self.talk().await {
                 Ok(talked) => talked,
-                Err(Unheard) => return,
+                Err(WorkerGone) => return,
             };
             let text = self.reach.identity.status_text(&status);
             if was_connected {
                 (lost_at, pause, doubled_since) = (Instant::now(), BACKOFF_MIN, None);
-                if self.tell(LineEvent::Lost).await.is_err() {
+                if self.send_event(LineEvent::Lost).await.is_err() {
                     return;
                 }
             }
@@ -91,7 +91,7 @@ impl LineKeeper {
                 None
             };
             if let Some(event) = ended {
-                let _ = self.tell(event).await;
+                let _ = self.send_event(event).await;
                 return;
             }
             sleep(pause).await;
@@ -104,12 +104,12 @@ impl LineKeeper {
         matches!(&self.coordinator, Coordinator::Here(coordinator) if coordinator.is_closed())
     }
 
-    async fn tell(&self, event: LineEvent) -> Result<(), Unheard> {
-        self.events.send(event).await.map_err(|_| Unheard)
+    async fn send_event(&self, event: LineEvent) -> Result<(), WorkerGone> {
+        self.events.send(event).await.map_err(|_| WorkerGone)
     }
 
     /// One life of the line: whether there was a connection, and why there is none any more.
-    async fn talk(&self) -> Result<(bool, Status), Unheard> {
+    async fn talk(&self) -> Result<(bool, Status), WorkerGone> {
         match &self.coordinator {
             Coordinator::Here(coordinator) => self.talk_here(coordinator).await,
             Coordinator::There => self.talk_there().await,
@@ -118,8 +118,8 @@ impl LineKeeper {
 
     async fn talk_here(
         &self,
-        coordinator: &mpsc::Sender<Heard>,
-    ) -> Result<(bool, Status), Unheard> {
+        coordinator: &mpsc::Sender<CoordinatorEvent>,
+    ) -> Result<(bool, Status), WorkerGone> {
         let identity = &self.reach.identity;
         let (worker, incarnation) = (identity.worker, identity.incarnation);
         let mut line = match connect(coordinator, worker, incarnation).await {
@@ -127,21 +127,21 @@ impl LineKeeper {
             Err(status) => return Ok((false, status)),
         };
         let (words, mut spoken) = mpsc::channel::<Bytes>(WORDS_WAITING_MAX);
-        self.tell(LineEvent::Connected(words)).await?;
+        self.send_event(LineEvent::Connected(words)).await?;
         let number = line.number;
         let ended = loop {
             tokio::select! {
                 body = line.orders.recv() => match body {
                     Some(body) => match order(&body) {
-                        Ok(order) => self.tell(order).await?,
+                        Ok(order) => self.send_event(order).await?,
                         Err(status) => break status,
                     },
                     None => break Status::unavailable("the coordinator ended the line"),
                 },
                 body = spoken.recv() => match body.map(|body| decode::<WorkerMessage>(&body)) {
                     Some(Ok(word)) => {
-                        let heard = Heard::Word { worker, line: number, word };
-                        if coordinator.send(heard).await.is_err() {
+                        let word_event = CoordinatorEvent::Word { worker, line: number, word };
+                        if coordinator.send(word_event).await.is_err() {
                             break Status::unavailable("the coordinator has ended");
                         }
                     }
@@ -150,11 +150,11 @@ impl LineKeeper {
                 },
             }
         };
-        let _ = coordinator.send(Heard::Ended { worker, line: number }).await;
+        let _ = coordinator.send(CoordinatorEvent::Ended { worker, line: number }).await;
         Ok((true, ended))
     }
 
-    async fn talk_there(&self) -> Result<(bool, Status), Unheard> {
+    async fn talk_there(&self) -> Result<(bool, Status), WorkerGone> {
         let (words, spoken) = mpsc::channel(WORDS_WAITING_MAX);
         let mut client = match self.reach.channel(COORDINATOR) {
             Ok(channel) => JobControlClient::new(channel)
@@ -173,7 +173,7 @@ impl LineKeeper {
             Ok(Err(status)) => return Ok((false, status)),
             Err(_) => return Ok((false, silent())),
         };
-        self.tell(LineEvent::Connected(words)).await?;
+        self.send_event(LineEvent::Connected(words)).await?;
         loop {
             let body = match timeout(HEARTBEAT_TIMEOUT, orders.message()).await {
                 Ok(Ok(Some(message))) => message.body,
@@ -184,14 +184,14 @@ impl LineKeeper {
                 Err(_) => return Ok((true, silent())),
             };
             if body.is_empty() {
-                // Also tells whether somebody still listens.
+                // Also shows whether somebody still listens.
                 if self.events.is_closed() {
-                    return Err(Unheard);
+                    return Err(WorkerGone);
                 }
                 continue;
             }
             match order(&body) {
-                Ok(order) => self.tell(order).await?,
+                Ok(order) => self.send_event(order).await?,
                 Err(status) => return Ok((true, status)),
             }
         }

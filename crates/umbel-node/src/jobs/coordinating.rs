@@ -19,8 +19,8 @@ use super::observer::JobObserver;
 use super::wire::encode_body;
 use super::workshop::{Workshop, WorkshopError};
 
-/// What the coordinator's driver hears.
-pub(super) enum Heard {
+/// An event for the coordinator's driver.
+pub(super) enum CoordinatorEvent {
     /// A worker wants a line.
     Connect { worker: WorkerId, incarnation: u64, reply: oneshot::Sender<Result<Line, Status>> },
     /// A worker said this.
@@ -43,9 +43,9 @@ struct Seat {
     line: Option<(u64, mpsc::Sender<Bytes>)>,
     incarnation: u64,
     away_since: Instant,
-    /// Was told the end of the job.
+    /// The end of the job was sent to it.
     knows_end: bool,
-    /// Was told that it has ended for good, and has not said yet that this is durable there.
+    /// It was notified that the job has ended for good, and has not reported yet that this is durable there.
     owes_word: bool,
 }
 
@@ -90,57 +90,57 @@ impl Coordinating {
     }
 
     /// Coordinates until the job has ended and the workers know.
-    pub(super) async fn run(mut self, mut heard: mpsc::Receiver<Heard>) -> Conclusion {
+    pub(super) async fn run(mut self, mut events: mpsc::Receiver<CoordinatorEvent>) -> Conclusion {
         let mut tick = interval(HEARTBEAT_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while !self.machine.has_ended() && self.conclusion.is_none() {
             tokio::select! {
-                Some(heard) = heard.recv() => self.hear(heard).await,
+                Some(event) = events.recv() => self.on_event(event).await,
                 _ = tick.tick() => self.give_up().await,
             }
         }
-        self.linger(&mut heard).await;
+        self.linger(&mut events).await;
         let known = || self.machine.known_failure().map(Conclusion::Failed);
         self.conclusion.or_else(known).unwrap_or(Conclusion::Finished(None))
     }
 
-    /// Tells the end to those who have not heard of it, for a while.
-    async fn linger(&mut self, heard: &mut mpsc::Receiver<Heard>) {
+    /// Sends the end to workers that do not know of it, for a while.
+    async fn linger(&mut self, events: &mut mpsc::Receiver<CoordinatorEvent>) {
         let deadline = Instant::now() + LINGER;
-        // The worker of this process is waited for elsewhere; the end of its line may never be told.
+        // The worker of this process is waited for elsewhere; the end of its line may never be reported.
         let is_owed = |(worker, seat): (usize, &Seat)| {
             !seat.knows_end || (worker != 0 && (seat.owes_word || seat.line.is_some()))
         };
         while self.seats.iter().enumerate().any(is_owed) {
-            match timeout_at(deadline, heard.recv()).await {
-                Ok(Some(heard)) => self.hear(heard).await,
+            match timeout_at(deadline, events.recv()).await {
+                Ok(Some(event)) => self.on_event(event).await,
                 Ok(None) => sleep_until(deadline).await,
                 Err(_) => return,
             }
         }
     }
 
-    async fn hear(&mut self, heard: Heard) {
-        match heard {
-            Heard::Connect { worker, incarnation, reply } => {
+    async fn on_event(&mut self, event: CoordinatorEvent) {
+        match event {
+            CoordinatorEvent::Connect { worker, incarnation, reply } => {
                 // A caller that has gone will call again.
                 let _ = reply.send(self.connect(worker, incarnation));
             }
-            Heard::Word { worker, line, word: WorkerMessage::Ended }
+            CoordinatorEvent::Word { worker, line, word: WorkerMessage::Ended }
                 if self.is_current(worker, line) =>
             {
                 // It waits for the end of its line, and needs no other.
                 self.seats[worker.index()].owes_word = false;
                 self.hang_up(worker);
             }
-            Heard::Word { worker, line, word } if self.is_current(worker, line) => {
+            CoordinatorEvent::Word { worker, line, word } if self.is_current(worker, line) => {
                 self.step(JobInput::Message(worker, word)).await;
             }
-            Heard::Ended { worker, line } if self.is_current(worker, line) => {
+            CoordinatorEvent::Ended { worker, line } if self.is_current(worker, line) => {
                 self.hang_up(worker);
                 self.step(JobInput::Lost(worker)).await;
             }
-            Heard::Cancel => self.step(JobInput::Cancel).await,
+            CoordinatorEvent::Cancel => self.step(JobInput::Cancel).await,
             _ => {} // Of a line that was given up.
         }
     }
@@ -208,7 +208,7 @@ impl Coordinating {
                     }
                     JobOutput::Journal(mark) => self.workshop.mark(&coordinator_mark(&mark)),
                     JobOutput::Send(worker, order) => {
-                        inputs.extend(self.tell(worker, &order));
+                        inputs.extend(self.send_order(worker, &order));
                         Ok(())
                     }
                     JobOutput::Event(event) => {
@@ -235,7 +235,7 @@ impl Coordinating {
     }
 
     /// Sends an order. What comes of it if that is not possible.
-    fn tell(&mut self, worker: WorkerId, order: &Order) -> Option<JobInput> {
+    fn send_order(&mut self, worker: WorkerId, order: &Order) -> Option<JobInput> {
         let seat = &mut self.seats[worker.index()];
         let (_, orders) = seat.line.as_ref()?;
         let body = match encode_body(order) {
@@ -264,7 +264,7 @@ impl Coordinating {
         let WorkshopError { cause, resumable } = error.clone();
         let order = Order::Abort { cause: format!("worker 0: {cause}"), resumable };
         for worker in (0..self.seats.len()).filter_map(|index| u16::try_from(index).ok()) {
-            self.tell(WorkerId(worker), &order);
+            self.send_order(WorkerId(worker), &order);
             self.seats[usize::from(worker)].knows_end = true;
         }
         self.conclusion = Some(Conclusion::Broken(error));

@@ -36,7 +36,7 @@ async fn a_worker_that_dies_behind_the_end_ends_at_once_when_it_is_started_again
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_coordinator_that_dies_behind_a_failure_tells_of_it_again() {
+async fn a_coordinator_that_dies_after_a_failure_reports_it_again() {
     let world = World::new(3, 0, Level::Fingerprint);
     // Two marks of its worker and two of the coordinator, of which the last one is that of the end.
     let trap = Trap { point: Point::Mark, nth: 3, effect: Effect::Crash { after: true } };

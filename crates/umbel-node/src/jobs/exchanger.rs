@@ -45,15 +45,15 @@ pub(super) struct Running {
 }
 
 impl Exchanger {
-    /// Ends what is under way, and tells what is settled once nothing is.
+    /// Ends what is under way, and then returns what is decided.
     pub(super) async fn stop(&mut self, attempt: u32) -> Result<WorkerEvent, WorkshopError> {
         self.end().await?;
         self.inlet.send_replace(Inlet::of_attempt(attempt));
-        let (settled, _) = self.workshop.sealed()?;
-        Ok(WorkerEvent::Stopped { attempt, decided: settled })
+        let (decided, _) = self.workshop.sealed()?;
+        Ok(WorkerEvent::Stopped { attempt, decided })
     }
 
-    /// Ends what is under way, and makes durable what it has settled.
+    /// Ends what is under way, and makes durable what it has decided.
     pub(super) async fn end(&mut self) -> Result<(), WorkshopError> {
         let Some(mut running) = self.running.take() else { return Ok(()) };
         // Who has brought frames stays known: nobody brings more of them in this attempt.
@@ -86,25 +86,25 @@ impl Exchanger {
         Ok(())
     }
 
-    /// Exchanges all cells but the settled ones.
+    /// Exchanges all cells but the decided ones.
     pub(super) async fn exchange(
         &mut self,
         attempt: u32,
         plan: Plan,
-        settled: CellSet,
+        decided: CellSet,
     ) -> Result<(), WorkshopError> {
         let running = self.running(attempt, plan.shape)?;
         running.is_exchanging = true;
         for cell_task in &running.cell_tasks {
-            let _ = cell_task.send(CellTaskInput::Begin(Box::new(plan), settled.clone())).await;
+            let _ = cell_task.send(CellTaskInput::Begin(Box::new(plan), decided.clone())).await;
         }
-        let cells = (settled.count(), plan.shape.cells().get());
+        let cells = (decided.count(), plan.shape.cells().get());
         self.inlet.send_modify(|inlet| inlet.ready = Ready::Everything);
-        self.observer.progress(JobProgress { attempt, settled: cells.0, cells: cells.1 });
+        self.observer.progress(JobProgress { attempt, decided: cells.0, cells: cells.1 });
         Ok(())
     }
 
-    /// Counts the groups, once all cells are settled, and answers all who do.
+    /// Counts the groups, once all cells are decided, and answers all who do.
     pub(super) fn tally(
         &mut self,
         attempt: u32,
@@ -145,9 +145,9 @@ impl Exchanger {
 
     fn start(&self, attempt: u32, shape: JobShape) -> Result<Running, WorkshopError> {
         let cell_task_count = self.cell_tasks.clamp(1, CELL_TASKS_MAX);
-        let (settled, base) = self.workshop.sealed()?;
+        let (decided, base) = self.workshop.sealed()?;
         let figures = Arc::new(Figures::new(base, cell_task_count));
-        let (events, heard) = mpsc::unbounded_channel();
+        let (events, received) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
         let queues = PeerQueues::open(&self.reach, attempt, &events, &mut tasks, &self.runtime);
         let queues = Arc::new(queues);
@@ -176,14 +176,14 @@ impl Exchanger {
         let overseer = Overseer {
             attempt,
             cells: shape.cells().get(),
-            settled: settled.count(),
+            decided: decided.count(),
             workshop: Arc::clone(&self.workshop),
             observer: Arc::clone(&self.observer),
             figures: Arc::clone(&figures),
             cell_tasks: cell_tasks.clone(),
             events: self.events.clone(),
         };
-        tasks.spawn_on(overseer.run(heard), &self.runtime);
+        tasks.spawn_on(overseer.run(received), &self.runtime);
         let (tally, tallied) = mpsc::channel(LANE_FRAMES_WAITING_MAX);
         let cell_task_events = events.clone();
         let inboxes = Inboxes {

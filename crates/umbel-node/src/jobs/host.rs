@@ -13,7 +13,7 @@ use umbel_proto::v1::job_control_server::{JobControl, JobControlServer};
 use umbel_proto::v1::job_exchange_server::{JobExchange, JobExchangeServer};
 use umbel_proto::v1::{JobFrames, JobFramesEnd, JobHello, JobOrder, JobWord};
 
-use super::coordinating::{Heard, Line};
+use super::coordinating::{CoordinatorEvent, Line};
 use super::incoming::{Inlet, accept};
 use super::limits::{
     CONTROL_MESSAGE_BYTES_MAX, FRAMES_MESSAGE_BYTES_MAX, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT,
@@ -41,7 +41,7 @@ pub(super) struct WorkerEndpoint {
     pub(super) runtime: tokio::runtime::Handle,
     pub(super) inlet: Arc<watch::Sender<Inlet>>,
     /// If the job's coordinator is here.
-    pub(super) coordinator: Option<mpsc::Sender<Heard>>,
+    pub(super) coordinator: Option<mpsc::Sender<CoordinatorEvent>>,
 }
 
 /// Keeps an endpoint open; dropping it closes it.
@@ -179,14 +179,14 @@ impl JobExchange for JobService {
 
 /// Asks the coordinator for a line.
 pub(super) async fn connect(
-    coordinator: &mpsc::Sender<Heard>,
+    coordinator: &mpsc::Sender<CoordinatorEvent>,
     worker: WorkerId,
     incarnation: u64,
 ) -> Result<Line, Status> {
     let ended = || Status::unavailable("the job's coordinator has ended");
     let (reply, answer) = oneshot::channel();
-    let heard = Heard::Connect { worker, incarnation, reply };
-    coordinator.send(heard).await.map_err(|_| ended())?;
+    let event = CoordinatorEvent::Connect { worker, incarnation, reply };
+    coordinator.send(event).await.map_err(|_| ended())?;
     answer.await.map_err(|_| ended())?
 }
 
@@ -195,7 +195,7 @@ async fn read_words(
     mut words: Streaming<JobWord>,
     worker: WorkerId,
     line: u64,
-    coordinator: mpsc::Sender<Heard>,
+    coordinator: mpsc::Sender<CoordinatorEvent>,
 ) {
     loop {
         let body = match timeout(HEARTBEAT_TIMEOUT, words.message()).await {
@@ -207,7 +207,7 @@ async fn read_words(
         }
         match decode(&body) {
             Ok(word) => {
-                if coordinator.send(Heard::Word { worker, line, word }).await.is_err() {
+                if coordinator.send(CoordinatorEvent::Word { worker, line, word }).await.is_err() {
                     return;
                 }
             }
@@ -218,7 +218,7 @@ async fn read_words(
         }
     }
     // A coordinator that has ended has no lines.
-    let _ = coordinator.send(Heard::Ended { worker, line }).await;
+    let _ = coordinator.send(CoordinatorEvent::Ended { worker, line }).await;
 }
 
 /// What is sent on a control stream: bodies, and a heartbeat whenever there is none for a while.

@@ -159,7 +159,7 @@ async fn who_does_not_know_the_secret_is_not_let_in_and_the_others_go_on() {
     // Without TLS, and with another secret.
     world.tls = None;
     let plain = world.start(1, None);
-    world.refused.subscribe().wait_for(|told| !told.is_empty()).await.unwrap();
+    world.refused.subscribe().wait_for(|reasons| !reasons.is_empty()).await.unwrap();
     plain.kill().await;
     let world = world.knowing_secret(other);
     match world.start(1, None).outcome.await.unwrap() {
@@ -178,7 +178,7 @@ async fn who_does_not_know_the_secret_is_not_let_in_and_the_others_go_on() {
     finish(vec![first, world.start(1, None), world.start(2, None)]).await;
     world.check_outputs();
     let why = "it speaks no TLS, so it was not given the secret";
-    assert!(world.refused.borrow().iter().any(|told| told == why));
+    assert!(world.refused.borrow().iter().any(|reason| reason == why));
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,14 +19,14 @@ use crate::ports::{Net, Ports, RealDisk, SecretNet, SecretTls, Seed};
 
 type Outcome = Result<Option<JobResult>, MemberError>;
 
-/// What the job's observers were told.
+/// Records what the job's observers received.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct RecordingObserver {
     pub(super) events: Mutex<Vec<JobEvent>>,
     pub(super) progress: Mutex<Vec<JobProgress>>,
 }
 
-impl JobObserver for Told {
+impl JobObserver for RecordingObserver {
     fn event(&self, event: &JobEvent) {
         self.events.lock().unwrap().push(event.clone());
     }
@@ -66,7 +66,7 @@ pub(super) struct World {
     pub(super) rules: JobRules,
     pub(super) route: Route,
     pub(super) disks: Vec<Arc<MemoryDisk>>,
-    pub(super) told: Arc<Told>,
+    pub(super) observer: Arc<RecordingObserver>,
     folder: tempfile::TempDir,
     /// What processes that are started now prove themselves by, if they do.
     pub(super) tls: Option<SecretTls>,
@@ -95,14 +95,14 @@ impl World {
             rules,
             route: Route::Direct,
             disks,
-            told: Arc::default(),
+            observer: Arc::default(),
             folder: tempfile::tempdir().unwrap(),
             tls: None,
             refused: watch::Sender::default(),
         }
     }
 
-    /// The same job, which tells what was kept for each dropped record, and perhaps to all how many
+    /// The same job, which reports what was kept for each dropped record, and perhaps to all how many
     /// records are equal to it.
     pub(super) fn reporting(mut self, sizes: bool) -> Self {
         (self.rules.report_kept, self.rules.report_sizes) = (true, sizes);
@@ -122,7 +122,7 @@ impl World {
         self
     }
 
-    /// The same job, whose records have parts that are told of.
+    /// The same job, whose records have parts that are reported.
     pub(super) fn naming_parts(mut self) -> Self {
         self.rules.names_parts = true;
         self
@@ -153,7 +153,7 @@ impl World {
         let used: Arc<dyn Net> = match self.tls.clone() {
             None => Arc::clone(&net) as _,
             Some(tls) => Arc::new(SecretNet::new(Arc::clone(&net) as _, tls, move |_, why| {
-                refused.send_modify(|told| told.push(why.to_string()));
+                refused.send_modify(|reasons| reasons.push(why.to_string()));
             })),
         };
         let ports = Ports {
@@ -197,8 +197,8 @@ impl World {
         let (ports, net) = self.ports();
         let workshop = MemoryWorkshop::new(disk, trap, sender, &net);
         let used = Arc::clone(&workshop);
-        let told = Arc::clone(&self.told);
-        let outcome = tokio::spawn(async move { run_member(config, &ports, used, told).await });
+        let observer = Arc::clone(&self.observer);
+        let outcome = tokio::spawn(async move { run_member(config, &ports, used, observer).await });
         Process { outcome, sprung, workshop, net }
     }
 
@@ -258,12 +258,12 @@ impl World {
             let own = |place: &RecordId| own.contains(&place.chunk());
             let pairs: BTreeMap<RecordId, RecordId> =
                 dropped.iter().filter(|(place, _)| own(place)).map(|(a, b)| (*a, *b)).collect();
-            let said = disk.dropped().into_iter().filter(|(place, kept)| place != kept);
-            assert_eq!(said.collect::<BTreeMap<_, _>>(), pairs, "worker {worker}");
+            let drops = disk.dropped().into_iter().filter(|(place, kept)| place != kept);
+            assert_eq!(drops.collect::<BTreeMap<_, _>>(), pairs, "worker {worker}");
             let mut expected = sizes.clone();
-            let tells = self.rules.report_sizes || self.rules.names_parts;
+            let counts_sizes = self.rules.report_sizes || self.rules.names_parts;
             let claimed: BTreeSet<&RecordId> =
-                if tells { pairs.values().collect() } else { BTreeSet::new() };
+                if counts_sizes { pairs.values().collect() } else { BTreeSet::new() };
             expected.retain(|kept, _| own(kept) || claimed.contains(kept));
             assert_eq!(disk.groups().as_ref(), Some(&expected), "worker {worker}");
             let foreign = expected.keys().filter(|kept| self.rules.names_parts && !own(kept));
@@ -273,7 +273,7 @@ impl World {
     }
 
     pub(super) fn attempts(&self) -> usize {
-        let events = self.told.events.lock().unwrap();
+        let events = self.observer.events.lock().unwrap();
         1 + events.iter().filter(|event| matches!(event, JobEvent::Attempt { .. })).count()
     }
 }

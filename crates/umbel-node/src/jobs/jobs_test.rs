@@ -25,9 +25,9 @@ async fn any_number_of_workers_keeps_what_one_machine_keeps() {
             assert_eq!((result.attempts, world.attempts()), (1, 1), "{workers} {level:?}");
             assert_eq!(result.report.items, u64::from(workers) * 120);
             assert!(world.disks.iter().all(|disk| disk.ended() == Some(false)));
-            let progress = world.told.progress.lock().unwrap();
-            let last = progress.iter().max_by_key(|progress| progress.settled).unwrap();
-            assert_eq!(last.settled, last.cells);
+            let progress = world.observer.progress.lock().unwrap();
+            let last = progress.iter().max_by_key(|progress| progress.decided).unwrap();
+            assert_eq!(last.decided, last.cells);
             assert!(last.cells >= 4 * workers, "{last:?}");
         }
     }
@@ -83,8 +83,8 @@ async fn groups_are_counted_over_all_workers() {
                 let result = finish(world.start_all()).await;
                 world.check_outputs();
                 assert_eq!(result.attempts, 1);
-                let told = result.report.payload_bits(FrameKind::Sizes) > 0;
-                assert_eq!(told, sizes && workers > 1, "{workers} {level:?}");
+                let sends_sizes = result.report.payload_bits(FrameKind::Sizes) > 0;
+                assert_eq!(sends_sizes, sizes && workers > 1, "{workers} {level:?}");
                 let claimed = result.report.payload_bits(FrameKind::Claims);
                 assert!(claimed > 0);
             }
@@ -118,7 +118,7 @@ async fn three_hundred_workers_go_over_the_grid() {
 
 #[tokio::test(start_paused = true)]
 async fn a_relay_that_dies_comes_back() {
-    for (point, nth) in [(Point::Entries, 3), (Point::Settle, 5), (Point::Gather, 0)] {
+    for (point, nth) in [(Point::Entries, 3), (Point::Decide, 5), (Point::Gather, 0)] {
         let world = World::new(5, 60, Level::Fingerprint).reporting(true).on_grid();
         // 0 and 4 have no stream, and 1 lies between them.
         let trap = Trap { point, nth, effect: Effect::Crash { after: false } };
@@ -132,7 +132,7 @@ async fn a_relay_that_dies_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn parts_of_kept_records_are_told_to_those_who_dropped_some() {
+async fn parts_of_kept_records_are_sent_to_workers_that_dropped_some() {
     for (workers, sizes) in [(1, false), (2, false), (4, true)] {
         let world = World::new(workers, 120, Level::Fingerprint).reporting(sizes).naming_parts();
         finish(world.start_all()).await;
@@ -184,7 +184,7 @@ const EARLY: [(Point, u32); 6] = [
 ];
 
 const MIDDLE: [(Point, u32); 4] =
-    [(Point::Settle, 5), (Point::Seal, 0), (Point::Fetch, 0), (Point::Items, 2)];
+    [(Point::Decide, 5), (Point::Seal, 0), (Point::Fetch, 0), (Point::Items, 2)];
 
 const COUNTING: [(Point, u32); 6] = [
     (Point::Gather, 0),
@@ -240,7 +240,7 @@ async fn a_coordinator_that_dies_late_comes_back() {
 async fn cut_connections_begin_the_exchange_again() {
     for cut in [0, 1] {
         let world = World::new(3, 60, Level::Fingerprint);
-        let trap = Trap { point: Point::Settle, nth: 3, effect: Effect::Tell };
+        let trap = Trap { point: Point::Decide, nth: 3, effect: Effect::Signal };
         let mut processes: Vec<Process> = (0..3).map(|w| world.start(w, Some(trap))).collect();
         processes[1].sprung.recv().await.unwrap();
         processes[cut].net.cut();
@@ -285,8 +285,8 @@ async fn a_worker_without_a_coordinator_gives_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_cannot_go_on_tells_everybody() {
-    for (point, effect) in [(Point::Read, Effect::Fail), (Point::Settle, Effect::Fail)] {
+async fn a_worker_that_cannot_continue_fails_the_job_everywhere() {
+    for (point, effect) in [(Point::Read, Effect::Fail), (Point::Decide, Effect::Fail)] {
         for failing in [0, 1] {
             let world = World::new(2, 30, Level::Fingerprint);
             let trap = Trap { point, nth: 0, effect };
@@ -334,9 +334,9 @@ async fn a_job_whose_filter_is_away_goes_on_when_it_is_started_again() {
 async fn who_has_not_added_yet_does_not_end_well_without_a_coordinator() {
     let world = World::new(2, 30, Level::Fingerprint).adding();
     let trap = Trap { point: Point::Add, nth: 0, effect: Effect::Crash { after: false } };
-    let tell = Trap { effect: Effect::Hang, ..trap };
+    let hang = Trap { effect: Effect::Hang, ..trap };
     let patient = MemberConfig { worker_timeout: Duration::from_secs(30), ..world.config(1) };
-    let other = world.start_with(patient, Some(tell));
+    let other = world.start_with(patient, Some(hang));
     world.start(0, Some(trap)).crash().await;
     let error = other.outcome.await.unwrap().unwrap_err();
     assert!(error.to_string().contains("was away for 30 s") && error.is_resumable(), "{error}");
@@ -346,7 +346,7 @@ async fn who_has_not_added_yet_does_not_end_well_without_a_coordinator() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_no_input_tells_everybody() {
+async fn a_worker_without_input_fails_the_job_everywhere() {
     for missing in [0, 1] {
         let mut world = World::new(2, 30, Level::Fingerprint);
         world.disks[missing] = MemoryDisk::new(vec![b"missing".to_vec()]);
@@ -377,10 +377,10 @@ async fn hosted_members_can_be_cancelled() {
         springs.push(sprung);
         let disk = &world.disks[usize::from(worker)];
         let workshop = MemoryWorkshop::new(disk, Some(trap), sender, &net);
-        let (config, told) = (world.config(worker), Arc::clone(&world.told));
+        let (config, observer) = (world.config(worker), Arc::clone(&world.observer));
         let start = || {
-            let (workshop, told) = (Arc::clone(&workshop), Arc::clone(&told));
-            Member::start(config.clone(), &ports, workshop, told, host)
+            let (workshop, observer) = (Arc::clone(&workshop), Arc::clone(&observer));
+            Member::start(config.clone(), &ports, workshop, observer, host)
         };
         members.push(start().unwrap());
         assert!(matches!(start(), Err(MemberError::Config { .. })));

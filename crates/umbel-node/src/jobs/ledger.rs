@@ -1,6 +1,6 @@
 //! The jobs of a cluster on this node: what the ledger says shall run, runs.
 //!
-//! A worker begins when its node hears of the job, and ends when the ledger says so; how a job ended
+//! A worker begins when its node learns of the job, and ends when the ledger says so; how a job ended
 //! is written there by whoever learns it first, its coordinator mostly. The ledger must be the newest
 //! before anything begins: a node that starts replays old entries, and would otherwise begin jobs
 //! again that ended long ago.
@@ -101,7 +101,7 @@ impl JobObserver for Board {
 
     fn progress(&self, progress: JobProgress) {
         let mut standing = self.lock();
-        (standing.settled_cells, standing.cells) = (progress.settled, progress.cells);
+        (standing.decided_cells, standing.cells) = (progress.decided, progress.cells);
     }
 
     fn away(&self, workers: &[WorkerId]) {
@@ -215,8 +215,8 @@ async fn attend(
 ) {
     let is_coordinator = record.coordinator() == Some(local.node());
     let outcome = work(&local, job, &record, cancelled.clone()).await;
-    let heard_its_end = !is_coordinator && matches!(outcome, Err(MemberError::Aborted { .. }));
-    if heard_its_end {
+    let was_aborted = !is_coordinator && matches!(outcome, Err(MemberError::Aborted { .. }));
+    if was_aborted {
         // Its coordinator writes how it ended, and this task ends with that; unless it is gone before it
         // could: then it would wait, when it is back, for workers that have left.
         tokio::time::sleep(LEDGER_TIMEOUT).await;
@@ -231,16 +231,16 @@ async fn attend(
             JobEnd::Failed { cause: cause(&local, &record, &error), resumable }
         }
     };
-    let knows = is_coordinator || heard_its_end;
+    let knows = is_coordinator || was_aborted;
     if knows && *cancelled.borrow() && matches!(end, JobEnd::Failed { .. }) {
         // It was about to end anyway.
-        return tell(&coordinator, job, record.run, JobEnd::Cancelled).await;
+        return write_end(&coordinator, job, record.run, JobEnd::Cancelled).await;
     }
-    tell(&coordinator, job, record.run, end).await;
+    write_end(&coordinator, job, record.run, end).await;
 }
 
 /// Writes an end into the ledger, however long that takes.
-async fn tell(coordinator: &Coordinator, job: JobId, run: u32, end: JobEnd) {
+async fn write_end(coordinator: &Coordinator, job: JobId, run: u32, end: JobEnd) {
     let command = MetaCommand::EndJob { job, run, end };
     loop {
         let deadline = Instant::now() + LEDGER_TIMEOUT;
@@ -333,7 +333,7 @@ async fn work(
     let member = Member::start(config, &jobs.ports, data, board, &jobs.host)?;
     let canceller = member.canceller();
     let cancelling = async move {
-        // Only the coordinator ends a job; the others hear of it.
+        // Only the coordinator ends a job; the others learn of it.
         if worker == 0 && cancelled.wait_for(|&is_cancelled| is_cancelled).await.is_ok() {
             canceller.cancel();
         }

@@ -41,7 +41,7 @@ pub(super) const CELL_TASKS_MAX: u32 = 4;
 /// Whoever has nothing to say on a control stream says that.
 pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A control stream on which nothing was heard for this long is dead.
+/// A control stream on which nothing was received for this long is dead.
 pub(super) const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A worker to which no stream of frames can be opened for this long is in trouble.
@@ -58,7 +58,7 @@ pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(2);
 /// noticed, and longer than [`LINGER`].
 pub(super) const DOUBLE_PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long the coordinator of an ended job waits for workers that have not heard of the end.
+/// How long the coordinator of an ended job waits for workers that do not know of the end.
 pub(super) const LINGER: Duration = Duration::from_secs(10);
 
 /// How long a worker that cannot go on tries to say so.

@@ -16,7 +16,7 @@ use umbel_dedup_engine::{Route, WorkerId};
 use umbel_engine::NodeId;
 
 use super::control::{Coordinator, LineKeeper};
-use super::coordinating::{Conclusion, Coordinating, Heard};
+use super::coordinating::{Conclusion, Coordinating, CoordinatorEvent};
 use super::exchanger::Exchanger;
 use super::host::{JobHost, OpenEndpoint, WorkerEndpoint};
 use super::incoming::Inlet;
@@ -25,15 +25,15 @@ use super::marks::read_marks;
 use super::observer::JobObserver;
 use super::outgoing::Reach;
 use super::wire::{Identity, OptionDigest, ProofKey};
-use super::working::{Ending, Working, say_ended, say_failed};
+use super::working::{Ending, Working, send_ended, send_failed};
 use super::workshop::{Workshop, WorkshopError};
 use crate::peer::channel::{incoming, server};
 use crate::ports::{Ports, Purpose};
 
-/// How long a job waits for a worker that is away, unless it is told otherwise.
+/// How long a job waits for a worker that is away, unless it is configured otherwise.
 pub const WORKER_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What a worker of a job is told.
+/// The configuration of a worker of a job.
 #[derive(Clone)]
 pub struct MemberConfig {
     /// Its number, from 0. The process of worker 0 coordinates.
@@ -48,7 +48,7 @@ pub struct MemberConfig {
     pub listen: String,
     /// The job. All its workers have one number.
     pub job: u64,
-    /// Digest of everything that workers must have been told alike; another one is refused.
+    /// Digest of every option that must be equal at all workers; another one is refused.
     pub spec_digest: [u8; 16],
     /// The options that the digest is over, so that a refusal names those that differ; may be empty.
     pub options: Vec<OptionDigest>,
@@ -89,7 +89,7 @@ pub enum MemberError {
     /// The job ended without a result, as its coordinator says. Only at worker 0.
     #[error(transparent)]
     Job(#[from] JobFailure),
-    /// The job ended without a result, as this worker heard. Not at worker 0.
+    /// The job ended without a result, as the coordinator reported. Not at worker 0.
     #[error("the coordinator ended the job: {cause}")]
     Aborted {
         /// Why.
@@ -176,7 +176,7 @@ impl Member {
         });
         let addresses = Arc::new(config.peers.clone());
         let reach = Reach { identity, addresses, net: Arc::clone(&ports.net) };
-        let (coordinator, heard) = mpsc::channel(WORDS_WAITING_MAX);
+        let (coordinator, received) = mpsc::channel(WORDS_WAITING_MAX);
         let inlet = Arc::new(watch::Sender::new(Inlet::of_attempt(0)));
         let coordinates = config.worker == 0;
         let opened = host.open(WorkerEndpoint {
@@ -197,7 +197,7 @@ impl Member {
             observer,
             runtime: runtime.clone(),
             inlet,
-            coordinator: coordinates.then_some((coordinator, heard)),
+            coordinator: coordinates.then_some((coordinator, received)),
             cancelled,
         };
         let (ended, outcome) = oneshot::channel();
@@ -221,7 +221,7 @@ impl Member {
         Canceller(self.cancel.clone())
     }
 
-    /// Waits for the end: at worker 0 the result, unless it was told to an earlier start; elsewhere
+    /// Waits for the end: at worker 0 the result, unless an earlier start received it; elsewhere
     /// nothing.
     ///
     /// # Errors
@@ -321,7 +321,7 @@ struct Part {
     observer: Arc<dyn JobObserver>,
     runtime: Handle,
     inlet: Arc<watch::Sender<Inlet>>,
-    coordinator: Option<(mpsc::Sender<Heard>, mpsc::Receiver<Heard>)>,
+    coordinator: Option<(mpsc::Sender<CoordinatorEvent>, mpsc::Receiver<CoordinatorEvent>)>,
     cancelled: watch::Receiver<bool>,
 }
 
@@ -355,10 +355,10 @@ impl Part {
         }
         match self.coordinator.take() {
             None => self.finish(self.work(of_worker, None).await),
-            Some((coordinator, heard)) => {
+            Some((coordinator, received)) => {
                 let cancel = self.cancel_of(coordinator.clone());
                 let worked = self.work(of_worker, Some(coordinator));
-                let both = async { tokio::join!(coordinating.run(heard), worked) };
+                let both = async { tokio::join!(coordinating.run(received), worked) };
                 let (conclusion, ending) = tokio::select! {
                     both = both => both,
                     never = cancel => match never {},
@@ -371,12 +371,12 @@ impl Part {
     /// Hands the user's wish to end the job to the coordinator.
     fn cancel_of(
         &self,
-        coordinator: mpsc::Sender<Heard>,
+        coordinator: mpsc::Sender<CoordinatorEvent>,
     ) -> impl Future<Output = std::convert::Infallible> + use<> {
         let mut cancelled = self.cancelled.clone();
         async move {
             if cancelled.wait_for(|cancelled| *cancelled).await.is_ok() {
-                let _ = coordinator.send(Heard::Cancel).await;
+                let _ = coordinator.send(CoordinatorEvent::Cancel).await;
             }
             std::future::pending().await
         }
@@ -386,7 +386,7 @@ impl Part {
     async fn work(
         &self,
         marks: Result<Vec<WorkerJournalRecord>, WorkshopError>,
-        coordinator: Option<mpsc::Sender<Heard>>,
+        coordinator: Option<mpsc::Sender<CoordinatorEvent>>,
     ) -> Ending {
         let (events, mut line) = mpsc::channel(WORDS_WAITING_MAX);
         let coordinates = coordinator.is_some();
@@ -402,12 +402,12 @@ impl Part {
         let (forecast, marks): (Forecast, Vec<WorkerJournalRecord>) = match begun {
             Ok(begun) => begun,
             Err(error) => {
-                let words = say_failed(None, &mut line, &error).await;
-                say_ended(words, &mut line).await;
+                let words = send_failed(None, &mut line, &error).await;
+                send_ended(words, &mut line).await;
                 return Ending::Failed(error);
             }
         };
-        let (events, heard) = mpsc::unbounded_channel();
+        let (events, received) = mpsc::unbounded_channel();
         let exchanger = Exchanger {
             reach: self.reach.clone(),
             workshop: Arc::clone(&self.workshop),
@@ -431,7 +431,7 @@ impl Part {
             tasks.spawn_on(cancel, &self.runtime);
         }
         let machine = JobWorker::new(forecast, &marks).adding(self.config.rules.adds);
-        Working::new(machine, self.reach.identity.workers, exchanger).run(line, heard).await
+        Working::new(machine, self.reach.identity.workers, exchanger).run(line, received).await
     }
 
     /// The end of a worker that does not coordinate.
@@ -440,7 +440,7 @@ impl Part {
         let outcome = match ending {
             Ending::Finished => Ok(None),
             Ending::Done => {
-                // A coordinator that comes back must hear that this worker has done its part.
+                // A coordinator that comes back must learn that this worker has done its part.
                 self.workshop.end(true);
                 return Ok(None);
             }

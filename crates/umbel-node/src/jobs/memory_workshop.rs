@@ -27,7 +27,7 @@ pub(super) enum Point {
     Read,
     Sample,
     Entries,
-    Settle,
+    Decide,
     Seal,
     Fetch,
     Items,
@@ -50,8 +50,8 @@ pub(super) enum Effect {
     Fail,
     /// The call never ends.
     Hang,
-    /// The test is told; the call goes on.
-    Tell,
+    /// The test is notified; the call goes on.
+    Signal,
     /// The process can make no more connections; the call goes on.
     Isolate,
 }
@@ -81,7 +81,7 @@ struct Kept {
     report: ExchangeReport,
     /// Sizes of groups by kept records, once they are sealed.
     groups: Option<BTreeMap<RecordId, u64>>,
-    /// Which parts they are, where another worker has told.
+    /// Which parts they are, where another worker has sent them.
     parts: BTreeMap<RecordId, RecordPart>,
     aside: Option<Vec<RecordId>>,
     output: Option<Vec<RecordId>>,
@@ -124,17 +124,17 @@ impl MemoryDisk {
         self.kept.lock().unwrap().added.clone()
     }
 
-    /// For which kept record each dropped one was dropped, where the job tells.
+    /// For which kept record each dropped one was dropped, where the job reports it.
     pub(super) fn dropped(&self) -> BTreeMap<RecordId, RecordId> {
         self.kept.lock().unwrap().dropped()
     }
 
-    /// How large the groups are that the worker knows, if it was told.
+    /// How large the groups are that the worker knows, if it received them.
     pub(super) fn groups(&self) -> Option<BTreeMap<RecordId, u64>> {
         self.kept.lock().unwrap().groups.clone()
     }
 
-    /// Which parts kept records of others are, as far as they have told.
+    /// Which parts kept records of others are, as far as they have sent them.
     pub(super) fn parts(&self) -> BTreeMap<RecordId, RecordPart> {
         self.kept.lock().unwrap().parts.clone()
     }
@@ -152,7 +152,7 @@ impl MemoryDisk {
 /// One process's view of a disk.
 pub(super) struct MemoryWorkshop {
     disk: Arc<MemoryDisk>,
-    settled: Mutex<BTreeMap<u32, Drops>>,
+    decided: Mutex<BTreeMap<u32, Drops>>,
     suspects: Mutex<BTreeMap<u32, Vec<Suspect>>>,
     groups: Mutex<Vec<Group>>,
     trap: Option<Trap>,
@@ -165,7 +165,7 @@ pub(super) struct MemoryWorkshop {
 }
 
 impl MemoryWorkshop {
-    /// A process; `sprung` is told when the trap has sprung.
+    /// A process; `sprung` is notified when the trap has sprung.
     pub(super) fn new(
         disk: &Arc<MemoryDisk>,
         trap: Option<Trap>,
@@ -174,7 +174,7 @@ impl MemoryWorkshop {
     ) -> Arc<Self> {
         Arc::new(Self {
             disk: Arc::clone(disk),
-            settled: Mutex::default(),
+            decided: Mutex::default(),
             suspects: Mutex::default(),
             groups: Mutex::default(),
             trap,
@@ -225,7 +225,7 @@ impl MemoryWorkshop {
                 self.net.close(true);
                 Ok((call(&mut kept), false))
             }
-            Some(Effect::Tell) | None => Ok((call(&mut kept), false)),
+            Some(Effect::Signal) | None => Ok((call(&mut kept), false)),
         }
     }
 
@@ -339,21 +339,21 @@ impl Workshop for MemoryWorkshop {
         Ok(known.filter(|hash| range.contains(hash.hi())).collect())
     }
 
-    fn settle(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError> {
-        self.now(Point::Settle, |_| {
-            self.settled.lock().unwrap().insert(cell, drops);
+    fn decide(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError> {
+        self.now(Point::Decide, |_| {
+            self.decided.lock().unwrap().insert(cell, drops);
         })
     }
 
     fn seal(&self, report: &ExchangeReport) -> Result<(), WorkshopError> {
         self.now(Point::Seal, |kept| {
-            kept.sealed.append(&mut self.settled.lock().unwrap());
+            kept.sealed.append(&mut self.decided.lock().unwrap());
             kept.report = *report;
         })
     }
 
     fn sealed(&self) -> Result<(CellSet, ExchangeReport), WorkshopError> {
-        self.settled.lock().unwrap().clear();
+        self.decided.lock().unwrap().clear();
         self.suspects.lock().unwrap().clear();
         let kept = self.disk.kept.lock().unwrap();
         let mut cells = CellSet::new(kept.order.unwrap().shape.cells().get());
@@ -434,9 +434,9 @@ impl Workshop for MemoryWorkshop {
     fn write(&self, order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>> {
         self.later(Point::Write, move |kept| {
             assert!(order.catalogues.iter().all(|catalogue| *catalogue == [7; 3]));
-            // Nothing is told of a tally where there was none.
+            // No tally is reported where there was none.
             let weights: &[u8] = if kept.groups.is_some() { &[9; 2] } else { &[] };
-            assert!(order.weights.iter().all(|told| told == weights));
+            assert!(order.weights.iter().all(|received| received == weights));
             let mut places: Vec<RecordId> = self
                 .entries_where(kept, |_| true)
                 .iter()

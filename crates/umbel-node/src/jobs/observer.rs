@@ -1,4 +1,4 @@
-//! Who is told how a job goes.
+//! Who receives the progress of a job.
 
 use umbel_dedup_engine::WorkerId;
 use umbel_dedup_engine::job::JobEvent;
@@ -8,15 +8,15 @@ use umbel_dedup_engine::job::JobEvent;
 pub struct JobProgress {
     /// The attempt, from 1.
     pub attempt: u32,
-    /// Cells that are settled at this worker.
-    pub settled: u32,
+    /// Cells that are decided at this worker.
+    pub decided: u32,
     /// Cells of the job.
     pub cells: u32,
 }
 
-/// Is told how a job goes, for people. Calls must be short.
+/// Receives the progress of a job, for people. Calls must be short.
 pub trait JobObserver: Send + Sync + 'static {
-    /// What the coordinator has to tell; only in the process of worker 0.
+    /// What the coordinator reports; only in the process of worker 0.
     fn event(&self, _event: &JobEvent) {}
 
     /// Which workers the coordinator misses, whenever that changes; only in the process of worker 0.

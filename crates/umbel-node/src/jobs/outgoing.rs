@@ -71,7 +71,7 @@ impl PassOn {
         let bytes = u32::try_from(bytes).expect("the limit is less");
         let room = Arc::clone(&self.room).acquire_many_owned(bytes).await;
         let room = Some(room.expect("nobody closes it"));
-        // A stream that has ended has told of its trouble, and given its room back.
+        // A stream that has ended has reported its trouble, and given its room back.
         let _ = self.frames.send(Waiting { frame, room });
     }
 }
@@ -124,7 +124,7 @@ impl PeerQueues {
         };
         let hop = self.grid.next_hop(self.me, to);
         if let Some(Some(queue)) = self.own.get(hop.index()) {
-            // A stream that has ended has told of its trouble.
+            // A stream that has ended has reported its trouble.
             let _ = queue.send(Waiting { frame: bytes.into(), room: None });
         }
     }

@@ -1,4 +1,4 @@
-//! Watches an attempt: makes durable what its tasks settle, fetches items, and says how it ends.
+//! Watches an attempt: makes durable what its tasks decide, fetches items, and says how it ends.
 
 use std::sync::{Arc, Mutex};
 
@@ -47,8 +47,8 @@ pub(super) struct Overseer {
     pub(super) attempt: u32,
     /// Cells of the job.
     pub(super) cells: u32,
-    /// How many of them are settled here.
-    pub(super) settled: u32,
+    /// How many of them are decided here.
+    pub(super) decided: u32,
     pub(super) workshop: Arc<dyn Workshop>,
     pub(super) observer: Arc<dyn JobObserver>,
     pub(super) figures: Arc<Figures>,
@@ -71,14 +71,14 @@ struct Watch {
 
 impl Overseer {
     /// Watches until the attempt is ended from outside.
-    pub(super) async fn run(mut self, mut heard: mpsc::UnboundedReceiver<CellTaskEvent>) {
+    pub(super) async fn run(mut self, mut received: mpsc::UnboundedReceiver<CellTaskEvent>) {
         let mut watch = Watch::default();
         let mut tick = interval(SEAL_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let outcome = tokio::select! {
-                event = heard.recv() => match event {
-                    Some(event) => self.hear(event, &mut watch),
+                event = received.recv() => match event {
+                    Some(event) => self.on_event(event, &mut watch),
                     None => return,
                 },
                 fetched = wait(&mut watch.fetching) => {
@@ -93,23 +93,23 @@ impl Overseer {
             if let Err(error) = outcome {
                 watch.is_over = true;
                 let WorkshopError { cause, resumable } = error;
-                self.tell(WorkerEvent::Failed { cause, resumable });
+                self.send_event(WorkerEvent::Failed { cause, resumable });
             }
         }
     }
 
-    fn hear(&mut self, event: CellTaskEvent, watch: &mut Watch) -> Result<(), WorkshopError> {
+    fn on_event(&mut self, event: CellTaskEvent, watch: &mut Watch) -> Result<(), WorkshopError> {
         let attempt = self.attempt;
-        if watch.is_over && !self.hears_late(&event, watch) {
+        if watch.is_over && !self.takes_late(&event, watch) {
             return Ok(());
         }
         match event {
             CellTaskEvent::Sampled { entries, candidates } => {
-                self.tell(WorkerEvent::Sampled { attempt, entries, candidates });
+                self.send_event(WorkerEvent::Sampled { attempt, entries, candidates });
             }
-            CellTaskEvent::Settled => {
+            CellTaskEvent::Decided => {
                 watch.unsealed += 1;
-                self.settled += 1;
+                self.decided += 1;
                 return self.seal(watch, SEAL_CELLS);
             }
             CellTaskEvent::Compared => {
@@ -128,26 +128,26 @@ impl Overseer {
                     }
                     watch.is_over = true;
                     let report = self.figures.sum();
-                    self.tell(WorkerEvent::Exchanged { attempt, report });
+                    self.send_event(WorkerEvent::Exchanged { attempt, report });
                 }
             }
             CellTaskEvent::Tallying => watch.is_over = false,
             CellTaskEvent::Tallied(tallied) => {
                 watch.is_over = true;
-                self.tell(WorkerEvent::GroupsCounted { attempt, group_count: *tallied });
+                self.send_event(WorkerEvent::GroupsCounted { attempt, group_count: *tallied });
             }
             CellTaskEvent::Trouble { peer, cause } => {
                 watch.is_over = true;
-                self.tell(WorkerEvent::Trouble { attempt, peer, cause });
+                self.send_event(WorkerEvent::Trouble { attempt, peer, cause });
             }
             CellTaskEvent::Broken(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// Whether an event matters though this worker had come to the end of what it was told to do: groups are counted
+    /// Whether an event matters though this worker had finished its order: groups are counted
     /// over the same streams, and one that broke in between is missed only now.
-    fn hears_late(&self, event: &CellTaskEvent, watch: &mut Watch) -> bool {
+    fn takes_late(&self, event: &CellTaskEvent, watch: &mut Watch) -> bool {
         match event {
             CellTaskEvent::Trouble { peer, cause } => {
                 watch.late_trouble.get_or_insert_with(|| (*peer, cause.clone()));
@@ -156,7 +156,7 @@ impl Overseer {
             CellTaskEvent::Tallying => match watch.late_trouble.take() {
                 None => true,
                 Some((peer, cause)) => {
-                    self.tell(WorkerEvent::Trouble { attempt: self.attempt, peer, cause });
+                    self.send_event(WorkerEvent::Trouble { attempt: self.attempt, peer, cause });
                     false
                 }
             },
@@ -164,15 +164,15 @@ impl Overseer {
         }
     }
 
-    /// Makes durable what is settled, if it is at least so many cells.
+    /// Makes durable what is decided, if it is at least so many cells.
     fn seal(&self, watch: &mut Watch, cells_min: u32) -> Result<(), WorkshopError> {
         if watch.unsealed < cells_min || watch.is_over {
             return Ok(());
         }
         self.workshop.seal(&self.figures.sum())?;
         watch.unsealed = 0;
-        let (attempt, settled, cells) = (self.attempt, self.settled, self.cells);
-        self.observer.progress(JobProgress { attempt, settled, cells });
+        let (attempt, decided, cells) = (self.attempt, self.decided, self.cells);
+        self.observer.progress(JobProgress { attempt, decided, cells });
         Ok(())
     }
 
@@ -184,7 +184,7 @@ impl Overseer {
         Ok(())
     }
 
-    fn tell(&self, event: WorkerEvent) {
+    fn send_event(&self, event: WorkerEvent) {
         // Without a driver the attempt is over.
         let _ = self.events.send(event);
     }

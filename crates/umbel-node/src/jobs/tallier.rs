@@ -1,4 +1,4 @@
-//! Counts the groups of an attempt whose cells are all settled: drives the tally's machine.
+//! Counts the groups of an attempt whose cells are all decided: drives the tally's machine.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,14 +45,14 @@ impl Tallier {
         let record_counts = workshop.gather(self.order.clone()).await?;
         self.step(GroupCountInput::Begin { record_counts })?;
         while let Some((from, bytes)) = self.inbox.recv().await {
-            self.hear(from, bytes)?;
+            self.on_frame(from, bytes)?;
             tokio::task::yield_now().await;
         }
         Ok(())
     }
 
     /// Takes a peer's frame; one that is refused is the peer's trouble.
-    fn hear(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), WorkshopError> {
+    fn on_frame(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), WorkshopError> {
         let mut out = Outbox::new();
         match self.machine.step(GroupCountInput::Frame { from, bytes }, &mut out) {
             Ok(()) => self.carry_out(out),
@@ -93,7 +93,7 @@ impl Tallier {
                     GroupCountInput::Parts(self.workshop.parts(&places)?)
                 }
                 GroupCountOutput::Sizes { owner, range, sizes } => {
-                    self.told(owner, range, sizes)?;
+                    self.on_sizes(owner, range, sizes)?;
                     continue;
                 }
                 GroupCountOutput::Done => {
@@ -109,8 +109,8 @@ impl Tallier {
         Ok(())
     }
 
-    /// Another worker has told how large its groups are, in the order of the claims on them.
-    fn told(
+    /// Another worker has sent the sizes of its groups, in the order of the claims on them.
+    fn on_sizes(
         &self,
         owner: WorkerId,
         range: RecordRange,

@@ -84,7 +84,7 @@ pub(super) struct Identity {
     pub(super) workers: u32,
     /// On which nodes the workers are, in their order; empty where they are on none.
     pub(super) nodes: Vec<NodeId>,
-    /// How frames go. The same at all workers: those that are told another one refuse the streams.
+    /// How frames go. The same at all workers: those that received another one refuse the streams.
     pub(super) route: Route,
     pub(super) key: ProofKey,
     /// Drawn at every start.
@@ -188,7 +188,7 @@ impl Identity {
         )))
     }
 
-    /// The refusal of a worker that was told another job, with what this one was told.
+    /// The refusal of a worker that has another specification of the job, with this one's.
     fn refuse_spec(&self, hello: &JobHello) -> Status {
         let text = format!(
             "worker {} was told another job: its options have the digest {}, those of worker {} {}; \

@@ -56,19 +56,19 @@ impl Working {
         Self { machine, workers, workshop, exchanger, words, tasks, ending }
     }
 
-    /// Works until the job ends here. `heard` are the exchanger's events.
+    /// Works until the job ends here. `exchange_events` are the exchanger's events.
     pub(super) async fn run(
         mut self,
         mut line: mpsc::Receiver<LineEvent>,
-        mut heard: mpsc::UnboundedReceiver<WorkerEvent>,
+        mut exchange_events: mpsc::UnboundedReceiver<WorkerEvent>,
     ) -> Ending {
         while self.ending.is_none() {
             tokio::select! {
                 event = line.recv() => match event {
-                    Some(event) => self.hear(event).await,
+                    Some(event) => self.on_line_event(event).await,
                     None => self.ending = Some(Ending::Unreachable("there is no line".to_owned())),
                 },
-                Some(event) = heard.recv() => self.step(event).await,
+                Some(event) = exchange_events.recv() => self.step(event).await,
                 Some(outcome) = self.tasks.join_next() => {
                     let event = outcome.unwrap_or_else(|error| WorkerEvent::Failed {
                         cause: format!("a task of the worker broke: {error}"),
@@ -78,19 +78,19 @@ impl Working {
                 }
             }
         }
-        // Also makes durable what is settled, for the next start.
+        // Also makes durable what is decided, for the next start.
         if let Err(error) = self.exchanger.end().await {
             tracing::warn!(%error, "what was settled last is not durable");
         }
         let ending = self.ending.take().expect("the loop has ended");
         match &ending {
             Ending::Failed(error) => {
-                let words = say_failed(self.words.take(), &mut line, error).await;
+                let words = send_failed(self.words.take(), &mut line, error).await;
                 self.mark_failed(error);
-                say_ended(words, &mut line).await;
+                send_ended(words, &mut line).await;
             }
             Ending::Finished | Ending::Aborted { resumable: false, .. } => {
-                say_ended(self.words.take(), &mut line).await;
+                send_ended(self.words.take(), &mut line).await;
             }
             _ => {}
         }
@@ -98,7 +98,7 @@ impl Working {
     }
 
     /// Makes durable that the job has ended for good here. In the process of the coordinator that is the coordinator's to
-    /// mark: others must hear of it first.
+    /// mark: others must learn of it first.
     fn mark_end(&self, mark: &WorkerJournalRecord) {
         if self.exchanger.reach.identity.worker == COORDINATOR {
             return;
@@ -118,7 +118,7 @@ impl Working {
         }
     }
 
-    async fn hear(&mut self, event: LineEvent) {
+    async fn on_line_event(&mut self, event: LineEvent) {
         match event {
             LineEvent::Connected(words) => {
                 self.words = Some(words);
@@ -160,7 +160,7 @@ impl Working {
                     return Err(format!("a sample of {} positions", order.position_count));
                 }
             }
-            Order::Exchange { plan, decided: settled, .. } => {
+            Order::Exchange { plan, decided, .. } => {
                 plan.validate().map_err(text)?;
                 if self.machine.read_order().is_none_or(|read| read.shape != plan.shape) {
                     return Err("a plan of another job".to_owned());
@@ -169,7 +169,7 @@ impl Working {
                     // Owners would wait for hashes that nobody gives them, or not ask for theirs.
                     return Err("a plan with other hashes of earlier jobs".to_owned());
                 }
-                if !settled.is_of(plan.shape.cells().get()) {
+                if !decided.is_of(plan.shape.cells().get()) {
                     return Err("cells that the job does not have".to_owned());
                 }
             }
@@ -224,7 +224,7 @@ impl Working {
         match output {
             WorkerOutput::Journal(mark) if mark.is_end() => self.mark_end(&mark),
             WorkerOutput::Journal(mark) => workshop.mark(&worker_mark(&mark))?,
-            WorkerOutput::Send(word) => self.tell(&word)?,
+            WorkerOutput::Send(word) => self.send_word(&word)?,
             WorkerOutput::Read(order) => {
                 self.spawn(async move { workshop.read(order).await.map(WorkerEvent::Read) });
             }
@@ -234,8 +234,8 @@ impl Working {
             WorkerOutput::Sample { attempt, read, order } => {
                 self.exchanger.sample(attempt, read.shape, order).await?;
             }
-            WorkerOutput::Exchange { attempt, plan, decided: settled } => {
-                self.exchanger.exchange(attempt, plan, settled).await?;
+            WorkerOutput::Exchange { attempt, plan, decided } => {
+                self.exchanger.exchange(attempt, plan, decided).await?;
             }
             WorkerOutput::CountGroups { attempt, order } => self.exchanger.tally(attempt, order)?,
             WorkerOutput::Write(order) => {
@@ -273,7 +273,7 @@ impl Working {
         self.tasks.spawn_on(event, &self.exchanger.runtime);
     }
 
-    fn tell(&mut self, word: &WorkerMessage) -> Result<(), WorkshopError> {
+    fn send_word(&mut self, word: &WorkerMessage) -> Result<(), WorkshopError> {
         if let WorkerMessage::Failed { cause, resumable } = word {
             // Said when nothing else is under way.
             let error = WorkshopError { cause: cause.clone(), resumable: *resumable };
@@ -297,8 +297,8 @@ impl Working {
     }
 }
 
-/// Tells the coordinator that the end is durable here, and waits until it has heard, for a while.
-pub(super) async fn say_ended(
+/// Reports to the coordinator that the end is durable here, and waits for a while until it has received that.
+pub(super) async fn send_ended(
     words: Option<mpsc::Sender<Bytes>>,
     line: &mut mpsc::Receiver<LineEvent>,
 ) {
@@ -310,8 +310,8 @@ pub(super) async fn say_ended(
     }
 }
 
-/// Tells the coordinator why this worker cannot go on, and waits until it has heard, for a while. Returns the line.
-pub(super) async fn say_failed(
+/// Reports to the coordinator why this worker cannot go on, and waits for a while until it has received that. Returns the line.
+pub(super) async fn send_failed(
     words: Option<mpsc::Sender<Bytes>>,
     line: &mut mpsc::Receiver<LineEvent>,
     error: &WorkshopError,

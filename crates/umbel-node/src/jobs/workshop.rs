@@ -35,7 +35,7 @@ pub struct WorkshopError {
 /// and finds what was durable.
 ///
 /// Order of calls: `forecast`; `read` until it has succeeded once; then any number of attempts, each
-/// of `entries` and `settle` for cells in any order, with `seal` in between, and where outputs tell of
+/// of `entries` and `decide` for cells in any order, with `seal` in between, and where outputs report
 /// groups `gather` and then `claims` and `learn`; then `write`, `commit`, and where the job adds what
 /// stays to a filter `add`.
 pub trait Workshop: Send + Sync + 'static {
@@ -106,23 +106,23 @@ pub trait Workshop: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// The cell is settled: these items are dropped. Not durable before the next [`seal`]; a cell
-    /// that is settled again brings the same drops.
+    /// The cell is decided: these items are dropped. Not durable before the next [`seal`]; a cell
+    /// that is decided again brings the same drops.
     ///
     /// # Errors
     /// If scratch cannot be written.
     ///
     /// [`seal`]: Workshop::seal
-    fn settle(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError>;
+    fn decide(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError>;
 
-    /// Makes everything settled so far durable, and the figures with it.
+    /// Makes everything decided so far durable, and the figures with it.
     ///
     /// # Errors
     /// If it cannot be made durable: what is sealed is then what was before.
     fn seal(&self, report: &ExchangeReport) -> Result<(), WorkshopError>;
 
-    /// The cells that are settled durably, and the figures of the last seal. Calling it forgets what
-    /// was settled and not sealed, and all suspects.
+    /// The cells that are sealed, and the figures of the last seal. Calling it forgets what
+    /// was decided and not sealed, and all suspects.
     ///
     /// # Errors
     /// If scratch cannot be read.
@@ -147,7 +147,7 @@ pub trait Workshop: Send + Sync + 'static {
     /// If scratch cannot be read.
     fn items(&self, cell: u32) -> Result<Vec<Item>, WorkshopError>;
 
-    /// All cells are settled everywhere: sorts what this worker has dropped by what was kept, to be
+    /// All cells are decided everywhere: sorts what this worker has dropped by what was kept, to be
     /// had by [`Workshop::claims`], and forgets all groups that were not sealed. Returns how many
     /// places each of its own chunks has.
     ///
@@ -181,7 +181,7 @@ pub trait Workshop: Send + Sync + 'static {
     fn learn(&self, owner: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError>;
 
     /// Makes all groups durable, and says how much of this worker's files was repeated: what stands in the order to write,
-    /// of all workers ([`WriteOrder::weights`]). Empty where no output tells of files.
+    /// of all workers ([`WriteOrder::weights`]). Empty where no output reports files.
     ///
     /// # Errors
     /// If they cannot be made durable.

@@ -1,4 +1,4 @@
-//! What this node tells who looks at the cluster: how it is, and what its comparisons came to.
+//! What this node reports of itself: how it is, and what its comparisons came to.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::calls::{
 };
 use crate::comparisons::{Comparison, Ending};
 
-/// Comparisons that are told, the worst.
+/// Comparisons that are reported, the worst.
 const ROWS_MAX: usize = 200;
 
 /// Comparisons that are held until the worst of them are picked, and others may run: some milliseconds of work.
 const ROWS_HELD_MAX: usize = 4096;
 
-/// Longest text of a failure that is told.
+/// Longest text of a failure that is reported.
 const TEXT_CHARS_MAX: usize = 500;
 
 impl ComparedRow {
@@ -84,25 +84,25 @@ impl Local {
             readable.contains(&filter).then_some(ComparedRow { filter, compares, last })
         };
         let interval_s = self.scrub_interval().map(|interval| interval.as_secs());
-        let mut told = ComparisonsReport { interval_s, ..Default::default() };
+        let mut report = ComparisonsReport { interval_s, ..Default::default() };
         let copies = self.copies.last_comparisons().into_iter();
         copies
             .filter_map(|((filter, partner), last)| row(filter, Compares::Copies(partner), last))
-            .for_each(|row| told.add(row));
+            .for_each(|row| report.add(row));
         for shard in self.shards() {
             let slices = shard.last_comparisons().into_iter();
             slices
                 .filter_map(|(filter, last)| row(filter, Compares::Slice(shard.shard()), last))
-                .for_each(|row| told.add(row));
+                .for_each(|row| report.add(row));
             // A node may lead a thousand shards of ten thousand filters each, and may be busy, too: then each pause
             // takes a while.
-            if told.worst.len() >= ROWS_HELD_MAX {
-                told.cut();
+            if report.worst.len() >= ROWS_HELD_MAX {
+                report.cut();
                 tokio::task::yield_now().await;
             }
         }
-        told.cut();
-        told
+        report.cut();
+        report
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
     fn the_worst_come_first_and_what_was_never_compared_before_what_is_equal() {
         let slice = |shard| Compares::Slice(ShardId(shard));
         let partner = Compares::Copies(NodeId(2));
-        let mut told = ComparisonsReport::default();
+        let mut report = ComparisonsReport::default();
         for (compares, last) in [
             (slice(0), Some((Ending::Equal, 5))),
             (slice(1), None),
@@ -146,24 +146,24 @@ mod tests {
             (slice(4), Some((Ending::Left, 9))),
             (slice(5), Some((Ending::Equal, 4))),
         ] {
-            told.add(row(compares, last));
+            report.add(row(compares, last));
         }
-        told.cut();
-        let counts = (told.count, told.bad_count, told.mended_count, told.pending_count);
+        report.cut();
+        let counts = (report.count, report.bad_count, report.mended_count, report.pending_count);
         assert_eq!(counts, (6, 2, 1, 1));
-        let order: Vec<_> = told.worst.iter().map(|row| row.compares).collect();
+        let order: Vec<_> = report.worst.iter().map(|row| row.compares).collect();
         assert_eq!(order, [slice(4), slice(3), partner, slice(1), slice(5), slice(0)]);
     }
 
     #[test]
-    fn all_are_counted_and_the_worst_are_told() {
-        let mut told = ComparisonsReport::default();
+    fn all_comparisons_are_counted_and_the_worst_reported() {
+        let mut report = ComparisonsReport::default();
         for shard in 0..1000 {
             let ending = if shard < 500 { Ending::Equal } else { Ending::Failed };
-            told.add(row(Compares::Slice(ShardId(shard)), Some((ending, 1))));
+            report.add(row(Compares::Slice(ShardId(shard)), Some((ending, 1))));
         }
-        told.cut();
-        assert_eq!((told.count, told.bad_count, told.worst.len()), (1000, 500, ROWS_MAX));
-        assert!(told.worst.iter().all(|row| row.compares >= Compares::Slice(ShardId(500))));
+        report.cut();
+        assert_eq!((report.count, report.bad_count, report.worst.len()), (1000, 500, ROWS_MAX));
+        assert!(report.worst.iter().all(|row| row.compares >= Compares::Slice(ShardId(500))));
     }
 }

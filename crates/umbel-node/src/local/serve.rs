@@ -192,7 +192,7 @@ impl Local {
         })
     }
 
-    /// Whether a shard's members shall be these, as far as this node has heard.
+    /// Whether a shard's members shall be these, as far as this node knows.
     fn wants_voters(&self, group: GroupId, voters: &[(NodeId, String)]) -> bool {
         let Some(shard) = group.shard() else { return true };
         let voters: Vec<NodeId> = voters.iter().map(|&(node, _)| node).collect();

@@ -104,7 +104,7 @@ async fn check(asked: &Coordinator, session: u64) {
         let wrong = found.iter().skip(ITEM_COUNT as usize + 10).filter(|&is_present| is_present);
         assert_eq!(wrong.count(), 0, "{name}");
     }
-    // Requests that come again are told what they were told then, also of before the split.
+    // Requests that come again get the answers that they got then, also of before the split.
     for (filter, range, sequence, new_count) in
         [("blocked", 0..20, 1, 0), ("classic", ITEM_COUNT - 10..ITEM_COUNT + 10, 2, 10)]
     {

@@ -114,7 +114,7 @@ pub(crate) fn items(range: std::ops::Range<u32>) -> ItemBatch {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_hears_last_that_the_cluster_is_formed_waits_for_it() {
+async fn the_last_node_to_learn_of_the_formation_waits_for_it() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let mut addresses = free_addresses(2).await;
     addresses.sort_unstable();
@@ -212,7 +212,7 @@ async fn three_nodes_count_alike() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_comes_again_hears_its_first_answer() {
+async fn a_repeated_request_gets_its_first_answer() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
     let asked = node.coordinator();
@@ -305,12 +305,12 @@ impl crate::ports::Seed for Provoking {
 
 /// Remembers which kinds of events there were, and digests by group and entry.
 #[derive(Default)]
-struct Heard {
+struct RecordingObserver {
     kinds: std::sync::Mutex<std::collections::BTreeSet<&'static str>>,
     digests: std::sync::Mutex<std::collections::BTreeMap<(GroupId, u64), u64>>,
 }
 
-impl crate::ports::Observer for Heard {
+impl crate::ports::Observer for RecordingObserver {
     fn observe(&self, event: &Event<'_>) {
         let kind = match event {
             Event::LogOpened { last: None, .. } => "new log",
@@ -369,14 +369,14 @@ async fn a_snapshot_that_is_missing_is_named_with_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_provoked_node_tells_what_it_does() {
+async fn a_node_reports_its_events_to_the_observer() {
     let folder = tempfile::tempdir().unwrap();
-    let heard = Arc::new(Heard::default());
+    let observer = Arc::new(RecordingObserver::default());
     let start = async || {
         let config = Config { dev: true, shards: 4, replicas: 1, ..config(folder.path()) };
         let mut ports = Ports::real(folder.path()).unwrap();
         ports.seed = Arc::new(Provoking);
-        ports.observer = Some(Arc::clone(&heard) as _);
+        ports.observer = Some(Arc::clone(&observer) as _);
         Node::start(config, ports, None).await
     };
     let node = start().await.unwrap();
@@ -418,5 +418,5 @@ async fn a_provoked_node_tells_what_it_does() {
         "snapshot loaded",
         "vote saved",
     ];
-    assert_eq!(heard.kinds.lock().unwrap().iter().copied().collect::<Vec<_>>(), expected);
+    assert_eq!(observer.kinds.lock().unwrap().iter().copied().collect::<Vec<_>>(), expected);
 }

@@ -51,7 +51,7 @@ pub(super) async fn import(
     Ok(id)
 }
 
-/// What all nodes say after everybody was told.
+/// What all nodes answer once all have received everything.
 async fn present_everywhere(nodes: &[Node], filter: &str, range: std::ops::Range<u32>) -> Vec<u32> {
     let mut counts = Vec::new();
     flush_all(&nodes[0].coordinator(), filter).await;
@@ -145,7 +145,7 @@ async fn a_damaged_import_leaves_nothing() {
     let ImportPart::Head(head) = &mut on_shards[0] else { panic!("the head comes first") };
     head.ranges = ShardRanges::new(4, 4).unwrap();
     let cut = good[..2].to_vec();
-    for (parts, says) in [
+    for (parts, expected) in [
         (damaged, "frame 0: "),
         (other_sum, "1 frames with checksum"),
         (incomplete, "0 frames with checksum"),
@@ -153,9 +153,9 @@ async fn a_damaged_import_leaves_nothing() {
         (cut, "ends early"),
     ] {
         let error = import(&asked, parts).await.unwrap_err().to_string();
-        assert!(error.contains(says), "{error:?} does not say {says:?}");
+        assert!(error.contains(expected), "{error:?} does not say {expected:?}");
         assert!(asked.unconfirmed(deadline()).await.unwrap().is_empty());
-        assert_eq!(nodes[0].local.storage().groups(), groups, "{says}");
+        assert_eq!(nodes[0].local.storage().groups(), groups, "{expected}");
         let again = asked.info(&name("again"), deadline()).await;
         assert!(matches!(again, Err(CallFailure::UnknownFilter { .. })));
     }

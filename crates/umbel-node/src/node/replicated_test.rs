@@ -86,9 +86,9 @@ pub(super) async fn flush_all(coordinator: &Coordinator, filter: &str) {
     }
 }
 
-/// The copies, once each node has heard from its partners that they have everything: they say so
+/// The copies, once the partners of each node have confirmed that they have everything: they say so
 /// when they ask the next time.
-async fn told(coordinator: &Coordinator, filter: &str) -> CopiesInfo {
+async fn copies_info(coordinator: &Coordinator, filter: &str) -> CopiesInfo {
     let end = deadline();
     loop {
         let info = coordinator.info(&name(filter), deadline()).await.unwrap();
@@ -127,7 +127,7 @@ async fn what_is_inserted_anywhere_is_everywhere_after_a_flush() {
             assert!(present(coordinator, &filter, 2000..4000, ReadLevel::Local).await < 10);
             assert!(node.copy(id) == nodes[0].copy(id), "{} differs", node.id());
         }
-        let copies = told(&asked[2], &filter).await;
+        let copies = copies_info(&asked[2], &filter).await;
         assert_eq!(copies.all.len(), 3);
         for (node, report) in &copies.all {
             let report = report.as_ref().unwrap();

@@ -109,7 +109,7 @@ async fn what_memory_lost_is_found_and_set_again_by_comparing_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_under_way_is_news_and_told_on_still() {
+async fn changes_under_way_are_news_and_are_forwarded() {
     let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let (_, nodes) = start_quiet(&folders).await;
     let (one, two) = (nodes[0].coordinator(), nodes[1].coordinator());

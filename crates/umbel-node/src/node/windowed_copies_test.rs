@@ -82,8 +82,8 @@ fn window(rules: WindowRules, capacity: u64) -> NewFilter {
 #[test]
 fn a_rate_has_a_floor_that_rises_with_the_slices() {
     let rules = WindowRules { slice_count: 31, ..RULES };
-    let said = umbel_engine::shard::SliceShape::plan_ring(10, 3e-6, rules).unwrap_err().to_string();
-    assert_eq!(said, "a rate of 3e-6, expected at least 3.3e-6 where 33 slices of time are asked");
+    let text = umbel_engine::shard::SliceShape::plan_ring(10, 3e-6, rules).unwrap_err().to_string();
+    assert_eq!(text, "a rate of 3e-6, expected at least 3.3e-6 where 33 slices of time are asked");
 }
 
 async fn create(coordinator: &Coordinator, filter: &str, rules: WindowRules) -> FilterId {
@@ -224,10 +224,10 @@ async fn what_a_replicated_window_is_not_is_refused() {
     assert!(made(RULES, 0).await.contains("capacity is 0"));
     assert!(made(RULES, 200_000_000).await.contains("bytes for each copy of the window"));
     for slice_count in [0, 63, 1_000_000] {
-        let said = made(WindowRules { slice_count, ..RULES }, 10).await;
+        let text = made(WindowRules { slice_count, ..RULES }, 10).await;
         assert!(
-            said.contains(&format!("a window of {slice_count} slices, expected 1 to 62")),
-            "{said}"
+            text.contains(&format!("a window of {slice_count} slices, expected 1 to 62")),
+            "{text}"
         );
     }
     drop(asked);

@@ -20,7 +20,7 @@ fn links_of(node: &Node, number: u64) -> Links {
     Links::new(Arc::new(RealNet), Arc::new(RealSeed), identity)
 }
 
-async fn say(
+async fn send(
     links: &Links,
     to: &Node,
     kind: CallKind,
@@ -39,15 +39,15 @@ async fn who_was_removed_or_never_was_opens_no_link() {
     let MetaReply::Node(removed) = added else { panic!("{added:?}") };
     let view = encode(&crate::calls::GroupRequest::View);
     let links = links_of(&node, removed.0);
-    say(&links, &node, CallKind::Group, view.clone()).await.unwrap();
+    send(&links, &node, CallKind::Group, view.clone()).await.unwrap();
 
     coordinator.meta_propose(MetaCommand::RemoveNode { node: removed }, deadline()).await.unwrap();
     // The open link is of no use any more, and there is no other one.
-    let refused = say(&links, &node, CallKind::Group, view.clone()).await.unwrap_err();
+    let refused = send(&links, &node, CallKind::Group, view.clone()).await.unwrap_err();
     assert!(refused.to_string().contains("was removed from the cluster"), "{refused}");
     for number in [removed.0, 0] {
         let links = links_of(&node, number);
-        let refused = say(&links, &node, CallKind::Group, view.clone()).await.unwrap_err();
+        let refused = send(&links, &node, CallKind::Group, view.clone()).await.unwrap_err();
         assert!(refused.is_removal(), "{number}: {refused}");
     }
     node.shutdown().await;
@@ -73,7 +73,7 @@ async fn a_term_that_no_election_leads_to_ends_none() {
         (CallKind::PreVote, encode(&vote)),
     ];
     for (kind, body) in absurd {
-        let refused = say(&links, &node, kind, body).await.unwrap_err();
+        let refused = send(&links, &node, kind, body).await.unwrap_err();
         assert!(refused.to_string().contains("no election leads there"), "{kind:?}: {refused}");
     }
     assert_eq!(node.coordinator().local().unwrap().meta().term(), term);

@@ -1,5 +1,5 @@
-//! What a node tells whoever watches it. Production has nobody watching; simulations check the
-//! promises of Raft and of the storage on what they hear.
+//! The events that a node reports to an observer. Production has none; simulations check the
+//! promises of Raft and of the storage on these events.
 
 use std::collections::BTreeSet;
 
@@ -130,7 +130,7 @@ pub enum Event<'a> {
         /// Whose.
         group: GroupId,
     },
-    /// Damage was found in a file: what the operator is told.
+    /// Damage was found in a file: what the operator reads.
     DamageFound {
         /// What was found.
         what: &'a str,

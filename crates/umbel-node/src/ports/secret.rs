@@ -20,10 +20,10 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// kilobytes.
 const HANDSHAKES_MAX: usize = 256;
 
-/// Is told of connections that were closed: where they came from, and why.
+/// Receives the connections that were closed: where they came from, and why.
 pub type OnRefused = dyn Fn(&str, &SecretRefusal) + Send + Sync;
 
-/// A network with TLS by a secret. Nobody hears anything before both ends have proved that they know
+/// A network with TLS by a secret. Neither end receives anything before both have proved that they know
 /// it, and the secret does not travel.
 pub struct SecretNet {
     net: Arc<dyn Net>,
@@ -46,12 +46,13 @@ impl NotProved {
     pub(crate) fn is_final(error: &(dyn std::error::Error + 'static)) -> bool {
         let causes = std::iter::successors(Some(error), |error| error.source());
         let mut inner = causes.filter_map(|error| error.downcast_ref::<io::Error>()?.get_ref());
-        inner.any(|inner| inner.downcast_ref::<Self>().is_some_and(|told| told.why.is_final()))
+        inner
+            .any(|inner| inner.downcast_ref::<Self>().is_some_and(|failure| failure.why.is_final()))
     }
 }
 
 impl SecretNet {
-    /// The same network, encrypted. `refused` is told of those who were not let in; calls must be short.
+    /// The same network, encrypted. `refused` receives the connections that were refused; calls must be short.
     #[must_use]
     pub fn new(
         net: Arc<dyn Net>,

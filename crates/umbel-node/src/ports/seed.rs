@@ -20,7 +20,7 @@ impl Seed for RealSeed {
 
     #[expect(clippy::disallowed_methods, reason = "the one place where a node reads the clock")]
     fn wall_ms(&self) -> u64 {
-        // A clock before 1970 is a machine that was never told the time.
+        // A clock before 1970 is a machine whose clock was never set.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }

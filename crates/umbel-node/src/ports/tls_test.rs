@@ -92,9 +92,9 @@ async fn who_shows_to_be_another_node_is_not_called() {
         assert!(generic.connect_node(&address, seventh).await.is_ok());
         for wanted in [NodeIdentity { node: 8, ..seventh }, NodeIdentity { cluster: 2, ..seventh }]
         {
-            let said = generic.connect_node(&address, wanted).await.err().unwrap().to_string();
-            assert!(said.contains(&seventh.to_string()), "{said}");
-            assert!(said.contains(&format!("{wanted} was called")), "{said}");
+            let text = generic.connect_node(&address, wanted).await.err().unwrap().to_string();
+            assert!(text.contains(&seventh.to_string()), "{text}");
+            assert!(text.contains(&format!("{wanted} was called")), "{text}");
         }
     };
     tokio::select! {
@@ -141,8 +141,8 @@ async fn a_node_that_speaks_none_is_called_only_where_it_is_optional() {
     };
     let strict = certificates.net(false);
     let (mut plain, connected) = tokio::join!(hanging_up, strict.connect(&address));
-    let said = connected.err().unwrap().to_string();
-    assert!(said.contains("does not speak TLS"), "{said}");
+    let text = connected.err().unwrap().to_string();
+    assert!(text.contains("does not speak TLS"), "{text}");
 
     let open = certificates.net(true);
     let accepting = async {

@@ -31,7 +31,7 @@ impl ShardLeader {
                     self.confirm().await.map(|()| Hold { snapshot, writes, until })
                 };
                 let held = timeout_at(until, held).await;
-                Some(held.map_err(|_| ShardFailure::NotSettled)??)
+                Some(held.map_err(|_| ShardFailure::WrittenMeanwhile)??)
             }
             None => {
                 self.confirm().await?;
@@ -47,16 +47,16 @@ impl ShardLeader {
         Ok(ShardAnswer::Export { holder: self.node, export, written_index })
     }
 
-    /// Says whether a slice is still as it was copied, once this node has confirmed that it leads, and lets its writes go
+    /// Returns whether a slice is still as it was copied, once this node has confirmed that it leads, and lets its writes go
     /// on.
-    pub(super) async fn export_settle(&self, export: u64) -> Result<ShardAnswer, ShardFailure> {
+    pub(super) async fn export_release(&self, export: u64) -> Result<ShardAnswer, ShardFailure> {
         let Copied { filter, generation, written_index } = self.exports.copied(export)?;
         self.confirm().await?;
         let state = self.group.replica();
         let now = state.read_shard(|state| state.written_index(filter, generation))?;
         if now != written_index {
             self.exports.end(export);
-            return Err(ShardFailure::NotSettled);
+            return Err(ShardFailure::WrittenMeanwhile);
         }
         self.exports.release(export)?;
         Ok(ShardAnswer::Done(0))

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn items_that_were_chosen_are_told_from_random_ones() {
+    fn chosen_items_are_distinguished_from_random_ones() {
         for item_count in [400, 1_600, 3_000] {
             assert_eq!(unexplained(&filled(item_count, |_, _| true), 1), Some(0), "{item_count}");
         }

@@ -80,7 +80,7 @@ impl ShardLeader {
         let comparison = Comparison::of_slice(self.group.wall_ms(), &scrubbed);
         self.scrubs.last.note(filter, comparison);
         match &scrubbed {
-            Ok(report) => self.tell(filter, report),
+            Ok(report) => self.record(filter, report),
             Err(error) => {
                 metrics::shard_scrubbed("failed");
                 tracing::debug!(shard = %self.shard(), %filter, %error, "replicas were not compared");
@@ -216,7 +216,7 @@ impl ShardLeader {
     }
 
     /// Counts and logs what a comparison came to.
-    fn tell(&self, filter: FilterId, report: &SliceScrubbed) {
+    fn record(&self, filter: FilterId, report: &SliceScrubbed) {
         let shard = self.shard();
         for (node, bits) in &report.differing {
             metrics::shard_bits_differed(bits.lost, bits.surplus);

@@ -34,8 +34,8 @@ impl JobCoordinator {
     #[must_use]
     pub fn known_failure(&self) -> Option<JobFailure> {
         let (cause, _) = self.ending.as_ref()?;
-        let mut told_apart = [JobFailure::NothingToDo, JobFailure::Cancelled].into_iter();
-        let known = told_apart.find(|failure| failure.to_string() == *cause);
+        let mut recognized = [JobFailure::NothingToDo, JobFailure::Cancelled].into_iter();
+        let known = recognized.find(|failure| failure.to_string() == *cause);
         Some(known.unwrap_or_else(|| JobFailure::Known { cause: cause.clone() }))
     }
 

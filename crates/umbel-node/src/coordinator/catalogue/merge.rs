@@ -1,4 +1,4 @@
-//! Filters into another one: shard by shard, or this node's copies, which then tell the others.
+//! Filters into another one: shard by shard, or this node's copies, which then send it to the others.
 
 use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
@@ -20,7 +20,7 @@ const MERGE_SOURCES_MAX: usize = 64;
 impl Coordinator {
     /// ORs what any, or all, of several filters have into another one, or adds it up if they count; answers the number
     /// of positions that were newly set. Doing it again does no harm, of filters that count if it is the same
-    /// request. Of replicated filters only what this node has heard of is merged.
+    /// request. Of replicated filters only what this node knows of is merged.
     pub(crate) async fn merge(
         &self,
         target: &FilterName,

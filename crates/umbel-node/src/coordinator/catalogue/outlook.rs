@@ -91,7 +91,7 @@ pub(crate) fn seconds_to_growth<'a>(
 
 impl CopiesInfo {
     /// New items a second that clients insert on any of the nodes that answered. An item that comes to two nodes
-    /// before these have told each other counts twice, so that a forecast may be early; of nodes that did not
+    /// before these have exchanged counts twice, so that a forecast may be early; of nodes that did not
     /// answer, or are watched for less than a minute, nothing counts, so that it may be late.
     fn new_per_second(&self) -> Option<f64> {
         let reports = self.all.iter().filter_map(|(_, report)| report.as_ref());

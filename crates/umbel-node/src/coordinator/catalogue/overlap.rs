@@ -35,7 +35,7 @@ impl Overlap {
 }
 
 impl Overlap {
-    /// What they have in common by what they have together, from 0 to 1; None where that cannot be told, or
+    /// What they have in common by what they have together, from 0 to 1; None where that is unknown, or
     /// neither has any.
     pub(crate) fn jaccard(&self) -> Option<f64> {
         let (both, either) = (self.both?.item_count, self.either?.item_count);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_full_tells_nothing() {
+    fn a_full_filter_gives_no_estimate() {
         let full =
             OverlapCount { ours: 64, theirs: 2, either: 64, positions: 64, ..Default::default() };
         let overlap = Overlap::of(&full, 3);

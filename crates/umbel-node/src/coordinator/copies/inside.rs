@@ -83,7 +83,7 @@ impl Coordinator {
         if expires_at_ms.is_some() {
             let timed = self.expire(&made, expires_at_ms, deadline).await;
             if timed.is_err() {
-                // What the caller hears is why it has no time.
+                // The caller receives the reason that it has no time.
                 let _ = self.drop_filter(&made, None, deadline).await;
                 return timed;
             }
@@ -109,7 +109,7 @@ impl Coordinator {
     ) -> Result<(), CallFailure> {
         let renamed = self.rename(beside, name, true, deadline).await;
         if renamed.is_err() {
-            // Nobody else knows its name. What the caller hears is why it was not renamed.
+            // Nobody else knows its name. The caller receives the reason that it was not renamed.
             let _ = self.drop_filter(beside, None, deadline).await;
         }
         renamed.map(drop)

@@ -252,7 +252,7 @@ impl Loading {
     }
 
     /// Drops the filter before the error is passed on, so that its name is free when the client
-    /// hears of it.
+    /// learns of it.
     async fn give_up(mut self, error: CallFailure) -> CallFailure {
         self.in_flight.abort_all();
         self.is_finished = true;
@@ -288,7 +288,7 @@ async fn load_frame(
     }
 }
 
-/// Drops a filter that did not become one. If the cluster does not hear of it, the filter stays
+/// Drops a filter that did not become one. If the cluster does not learn of it, the filter stays
 /// invisible, and can be dropped by its name.
 async fn drop_half(coordinator: Arc<Coordinator>, filter: FilterId) {
     let command = MetaCommand::DropFilter { filter };

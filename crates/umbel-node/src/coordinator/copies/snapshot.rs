@@ -121,11 +121,11 @@ impl Coordinator {
         // Gives up what was copied, where a copy is missing.
         let snapshot = Snapshot { coordinator: Arc::clone(self), copies, turn: 0, kept };
         failures.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let settled = snapshot.copies.iter().map(|copy| {
-            let request = ShardRequest::ExportSettle { export: copy.export };
+        let released = snapshot.copies.iter().map(|copy| {
+            let request = ShardRequest::ExportRelease { export: copy.export };
             self.ask_holder(copy, request, deadline)
         });
-        join_all(settled).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        join_all(released).await.into_iter().collect::<Result<Vec<_>, _>>()?;
         Ok(snapshot)
     }
 
@@ -184,7 +184,7 @@ impl Drop for Snapshot {
                 let request = ShardRequest::ExportEnd { export: copy.export };
                 coordinator.ask_holder(copy, request, step_deadline())
             });
-            // Whoever does not hear it gives the copy up by itself.
+            // A node that does not receive it gives the copy up by itself.
             join_all(ends).await;
         });
     }

@@ -52,7 +52,7 @@ impl Coordinator {
                 Err(error) => return Err(error),
             }
             self.meta_refresh(deadline).await?;
-            // The shard may have yet to hear of what the meta group decided.
+            // The shard may have yet to learn of what the meta group decided.
             tokio::time::sleep(RETRY_WAIT_MAX / 4).await;
         }
     }

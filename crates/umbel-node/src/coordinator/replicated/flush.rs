@@ -114,7 +114,7 @@ async fn comes_true(
         match local.copy_call(node, group, request, timeout).await {
             Ok(CopyAnswer::Done(true)) => return true,
             Ok(CopyAnswer::Done(false)) => failure_count = 0,
-            // It has not heard of the filter or generation yet, or is not there.
+            // It does not know of the filter or generation yet, or is not there.
             _ => {
                 failure_count += 1;
                 tokio::time::sleep(RETRY_WAIT_MAX).await;

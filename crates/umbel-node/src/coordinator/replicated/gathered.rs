@@ -62,7 +62,7 @@ mod tests {
         // As a peer may send it: three bits are named, and no byte follows.
         let torn: Bitmap = decode(&encode(&(3_u32, Bytes::new()))).unwrap();
         let padded: Bitmap = decode(&encode(&(3_u32, Bytes::from_static(&[0xff])))).unwrap();
-        for (answer, says) in [
+        for (answer, expected) in [
             (Bitmap::from_bools([true, true]), "it has 2 bits, expected 3"),
             (Bitmap::zeros(0), "it has 0 bits, expected 3"),
             (Bitmap::ones(4), "it has 4 bits, expected 3"),
@@ -71,7 +71,7 @@ mod tests {
         ] {
             for ones_win in [false, true] {
                 let mut gathered = gathered(ones_win);
-                assert_eq!(gathered.take(&answer, true), Err(says.to_owned()));
+                assert_eq!(gathered.take(&answer, true), Err(expected.to_owned()));
                 assert_eq!((gathered.count, gathered.settled_count), (1, 1));
                 assert_eq!(gathered.bits, [true, false, true]);
             }

@@ -8,7 +8,7 @@ use super::Copy;
 use crate::cube::CopyFailure;
 
 impl Copy {
-    /// ORs a filter, which of a ring has this newest slice of time, into the copy, and returns how many positions were newly set. Others hear of it
+    /// ORs a filter, which of a ring has this newest slice of time, into the copy, and returns how many positions were newly set. Others learn of it
     /// when the copy was saved.
     pub(in crate::cube) fn absorb(
         &self,
@@ -61,7 +61,7 @@ mod tests {
 
     /// Others would remember it under a number that another insert gets after a restart.
     #[test]
-    fn nobody_hears_of_what_is_on_no_disk() {
+    fn changes_are_sent_once_they_are_durable() {
         let settings = FilterSettings {
             distribution: Distribution::Replicated,
             kind: Kind::SingleShot.id(),

@@ -24,7 +24,7 @@ impl Copy {
     /// The bits as they are now, what they are, and of a ring the newest slice of time.
     ///
     /// # Errors
-    /// If the copy is at another generation, or must not be told of before it is on disk.
+    /// If the copy is at another generation, or must not be sent before it is on disk.
     pub(in crate::cube) fn compared(
         &self,
         generation: Generation,
@@ -100,7 +100,7 @@ impl Copy {
 
 impl Copy {
     /// For tests of what mends copies. Loses every so many-th one of the bits, as if the memory under
-    /// them had rotted, and says how many. Nothing else of the copy hears of it.
+    /// them had rotted, and says how many. Nothing else of the copy learns of it.
     pub(crate) fn rot(&self, every: usize) -> u64 {
         let mut state = self.write();
         let (bits, lost_count) = without(state.replica.filter(), every.max(1));

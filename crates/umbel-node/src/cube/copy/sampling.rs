@@ -36,7 +36,7 @@ impl Copy {
         Ok(())
     }
 
-    /// What this node has heard of how many items were inserted where.
+    /// What this node knows of how many items were inserted where.
     pub(crate) fn estimates(&self) -> DistinctEstimates {
         self.samples().estimates()
     }

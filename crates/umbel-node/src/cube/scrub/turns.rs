@@ -25,7 +25,7 @@ const TRIES_MAX: u32 = 6;
 
 impl Scrubs {
     /// A copy had lost something that one of these partners still had; the others may lack it too, and
-    /// nobody has to tell them.
+    /// nobody has to send it to them.
     pub(super) fn compare_soon(&self, filter: FilterId, partners: Vec<NodeId>, except: NodeId) {
         let due = Due { at: Instant::now(), try_count: 0 };
         let others = partners.into_iter().filter(|&partner| partner != except);

@@ -38,7 +38,7 @@ async fn serving(request_bytes_max: u64) -> (Arc<dyn Net>, JoinHandle<()>) {
     let net: Arc<dyn Net> = Arc::new(MemoryNet::default());
     let listener = net.listen("node:1").await.unwrap();
     let coordinator = Coordinator::new(Arc::new(OnceLock::new()), Arc::new(RealSeed));
-    coordinator.skip_hearing();
+    coordinator.skip_catch_up();
     let gateway = Gateway {
         coordinator: Arc::new(coordinator),
         peers: PeerService::new(Arc::new(Nobody)),

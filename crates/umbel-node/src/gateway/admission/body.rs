@@ -75,7 +75,7 @@ impl AdmittedBody {
     }
 
     /// Gives back what the reader has taken out, if it takes out messages one by one.
-    fn settle(&mut self) {
+    fn release_read(&mut self) {
         let Some(messages) = &self.messages else { return };
         if messages.has_ended_one {
             let held = self.lease.held.load(Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl AdmittedBody {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        self.settle();
+        self.release_read();
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(data) = frame.data_ref()

@@ -99,9 +99,9 @@ fn a_certificate_proves_its_own_name_until_it_expires() {
 }
 
 #[test]
-fn before_a_node_has_heard_of_grants_it_decides_by_the_connection_alone() {
+fn before_a_node_knows_the_grants_the_connection_decides() {
     let coordinator = Arc::new(Coordinator::new(Arc::default(), Arc::new(crate::ports::RealSeed)));
-    let early = |connection: &PeerIdentity| Caller::unheard(connection, &coordinator);
+    let early = |connection: &PeerIdentity| Caller::without_grants(connection, &coordinator);
     let client = PeerIdentity::Client("alice".into());
     for connection in [&client, &PeerIdentity::Unchecked, &PeerIdentity::Anonymous] {
         let caller = early(connection);

@@ -192,7 +192,7 @@ impl Actions {
         }
     }
 
-    /// The address of a node, as far as this one has heard.
+    /// The address of a node, as far as this node knows.
     fn address_of(&self, node: NodeId) -> Option<String> {
         let found = |state: &MetaState| state.node_address(node).map(str::to_owned);
         self.coordinator.read_meta(found).ok().flatten()
@@ -239,7 +239,7 @@ mod tests {
     use crate::gateway::errors::status;
 
     #[test]
-    fn a_failure_is_told_with_what_to_do() {
+    fn a_failure_is_shown_with_a_remedy() {
         let name = "seen".to_owned();
         let changed = advised(&status(&CallFailure::Changed { name }));
         assert!(changed.ends_with("since you saw it. Nothing was changed."), "{changed}");

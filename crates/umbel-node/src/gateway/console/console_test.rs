@@ -192,31 +192,33 @@ async fn with_principals_data_is_for_who_may_ask_for_it() {
 }
 
 /// What a node answers who proves nothing, at every path of the console and at that of liveness, but for the time.
-async fn told_to_nobody(node: &Node) -> Vec<String> {
+async fn answers_to_nobody(node: &Node) -> Vec<String> {
     let views = View::ALL.map(|view| format!("/console/events/{}", view.name()));
     let others = ["/livez", "/console/", "/console/none.js", "/console/events/none"];
     let assets = assets::ALL.iter().map(|asset| asset.path);
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for path in assets.chain(others).chain(views.iter().map(String::as_str)) {
         let (_, text) = got(node, path, &[]).await;
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("date:")).collect();
-        told.push(format!("{path}\n{}", lines.join("\n")));
+        answers.push(format!("{path}\n{}", lines.join("\n")));
     }
-    told
+    answers
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_proves_nothing_is_told_the_same_of_every_cluster() {
+async fn anonymous_answers_are_equal_on_every_cluster() {
     let (_full_folder, full) = alone().await;
     create(&full.coordinator(), "mail.secret", Kind::Blocked).await;
     let (_empty_folder, empty) = alone().await;
     for node in [&full, &empty] {
         add(node, "root", &[ClusterVerb::Admin, ClusterVerb::Metrics]).await;
     }
-    let told = told_to_nobody(&full).await;
-    assert_eq!(told, told_to_nobody(&empty).await);
-    let views = told.iter().filter(|told| told.starts_with("/console/events/"));
-    assert!(views.clone().count() == 6 && views.clone().all(|told| told.contains("HTTP/1.1 401")));
+    let answers = answers_to_nobody(&full).await;
+    assert_eq!(answers, answers_to_nobody(&empty).await);
+    let views = answers.iter().filter(|answer| answer.starts_with("/console/events/"));
+    assert!(
+        views.clone().count() == 6 && views.clone().all(|answer| answer.contains("HTTP/1.1 401"))
+    );
     full.shutdown().await;
     empty.shutdown().await;
 }
@@ -256,7 +258,7 @@ async fn filters_are_shown_to_who_may_see_them_under_whatever_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn comparisons_are_told_when_they_are_over() {
+async fn comparisons_are_shown_once_they_end() {
     let (_folder, node) = alone().await;
     create(&node.coordinator(), "seen", Kind::Blocked).await;
     let mut asked = Asked::of(node.address(), "/console/events/repair", &[]).await;
@@ -266,8 +268,8 @@ async fn comparisons_are_told_when_they_are_over() {
     assert_eq!(compared.count().await, 4);
     asked.until("\"pending_count\":0").await;
     let mut again = Asked::of(node.address(), "/console/events/repair", &[]).await;
-    let told = again.until("\"version\"").await;
-    assert_eq!(told.matches("\"ending\":\"equal\",\"lost_count\":0").count(), 4, "{told}");
+    let answer = again.until("\"version\"").await;
+    assert_eq!(answer.matches("\"ending\":\"equal\",\"lost_count\":0").count(), 4, "{answer}");
     node.shutdown().await;
 }
 
@@ -349,10 +351,10 @@ fn every_view_needs_what_the_calls_need_that_tell_the_same() {
 }
 
 #[test]
-fn since_when_the_majority_is_not_heard_is_when_it_was_heard_last() {
-    let mut hearing = Hearing::default();
-    assert_eq!(hearing.note(false, 5).unheard_since_ms, Some(5));
-    assert_eq!(hearing.note(false, 6).unheard_since_ms, Some(5));
-    assert_eq!(hearing.note(true, 7).unheard_since_ms, None);
-    assert_eq!(hearing.note(false, 9).unheard_since_ms, Some(7));
+fn the_loss_of_the_majority_dates_from_the_last_contact() {
+    let mut contact = MajorityContact::default();
+    assert_eq!(contact.note(false, 5).lost_since_ms, Some(5));
+    assert_eq!(contact.note(false, 6).lost_since_ms, Some(5));
+    assert_eq!(contact.note(true, 7).lost_since_ms, None);
+    assert_eq!(contact.note(false, 9).lost_since_ms, Some(7));
 }

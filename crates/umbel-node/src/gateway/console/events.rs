@@ -1,7 +1,7 @@
 //! A stream of server-sent events: snapshots as they change, and comments in between.
 //!
 //! ```text
-//! : live                          at once, and each 15 s: whoever hears nothing knows that it broke
+//! : live                          at once, and each 15 s: a client that receives nothing knows that it broke
 //!
 //! event: rights
 //! data: {"actions":[...],...}     what the caller may do from here: first, and whenever it changes
@@ -51,7 +51,7 @@ pub(super) struct Watcher {
     /// What the request proved: asked anew before each event, for streams outlive rights.
     connection: PeerIdentity,
     shown: Option<HeaderValue>,
-    /// What it was told that it may do; None before.
+    /// The rights that were sent to it; None before.
     allowed: Option<Vec<Action>>,
     /// When it says something, if nothing changes before; None before its first word.
     speaks_at: Option<Instant>,
@@ -88,22 +88,22 @@ impl Watcher {
         may_see.then_some(caller)
     }
 
-    /// What the caller may do, if it has not been told so.
+    /// The caller's rights, if they were not sent to it.
     fn news_of_rights(&mut self, caller: &Caller) -> Option<Bytes> {
         let actions = &self.console.actions;
         let allowed = actions.allowed(caller);
         if self.allowed.as_ref() == Some(&allowed) {
             return None;
         }
-        let told = rights(caller, &allowed, actions.refusal(caller));
+        let shown = rights(caller, &allowed, actions.refusal(caller));
         self.allowed = Some(allowed);
-        Some(told)
+        Some(shown)
     }
 
     /// The next part, and whether others follow.
     async fn next(&mut self) -> (Bytes, bool) {
         let Some(speaks_at) = self.speaks_at else {
-            return (self.said(COMMENT), true);
+            return (self.note_sent(COMMENT), true);
         };
         loop {
             let ended = self.is_closing.wait_for(|&is_closing| is_closing);
@@ -121,7 +121,7 @@ impl Watcher {
                 if is_new {
                     self.latest.mark_changed();
                 }
-                return (self.said(rights), true);
+                return (self.note_sent(rights), true);
             }
             let latest = if is_new { self.latest.borrow_and_update().clone() } else { None };
             let part = match latest {
@@ -130,11 +130,11 @@ impl Watcher {
                 None if is_new => continue,
                 None => COMMENT,
             };
-            return (self.said(part), true);
+            return (self.note_sent(part), true);
         }
     }
 
-    fn said(&mut self, part: Bytes) -> Bytes {
+    fn note_sent(&mut self, part: Bytes) -> Bytes {
         self.speaks_at = Some(Instant::now() + COMMENT_INTERVAL);
         part
     }
@@ -145,19 +145,19 @@ fn event(name: &str, data: &str) -> Bytes {
     Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
 }
 
-/// The event that tells a sample, of a line of JSON.
+/// The event of a sample, from a line of JSON.
 pub(super) fn snapshot(data: &str) -> Bytes {
     event("snapshot", data)
 }
 
 fn rights(caller: &Caller, allowed: &[Action], refusal: Option<&str>) -> Bytes {
-    let told = json::object([
+    let shown = json::object([
         ("who", caller.to_string().into()),
         ("is_proved", caller.has_proof().into()),
         ("actions", json::list(allowed.iter().map(|action| Value::from(action.name())))),
         ("refusal", refusal.into()),
     ]);
-    event("rights", &json::line(&told))
+    event("rights", &json::line(&shown))
 }
 
 fn end(why: &str) -> Bytes {

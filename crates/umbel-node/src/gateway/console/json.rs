@@ -1,6 +1,6 @@
 //! JSON for the console's pages.
 //!
-//! Domain types are not serialized themselves: what a page is told is what a view puts into a value by hand.
+//! Domain types are not serialized themselves: a page receives what a view puts into a value by hand.
 
 pub(super) use serde_json::Value;
 

@@ -20,7 +20,7 @@ use super::views::View;
 const COUNTS_AT_ONCE_MAX: usize = 4;
 
 /// Bytes of snapshots that a node writes to all pages together in a second, on average: some hundredths of a core.
-/// Where many watch much, they are told seldom.
+/// Where many watch large samples, these are sent seldom.
 const WRITTEN_BYTES_PER_SECOND_MAX: u64 = 16 << 20;
 
 /// What is watched: streams of the same topic show the same.
@@ -33,7 +33,7 @@ pub(super) struct Topic {
     pub(super) owner: String,
 }
 
-/// How much a sample tells.
+/// How much a sample contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Depth {
     /// What there is, without figures that are counted: at once.
@@ -42,7 +42,7 @@ pub(super) enum Depth {
     Counted,
 }
 
-/// The newest sample as the event that tells it, made once for all who watch; None before the first.
+/// The newest sample as an encoded event, which all watchers share; None before the first.
 pub(super) type Latest = Option<Bytes>;
 
 /// What is watched now.
@@ -65,7 +65,7 @@ impl Topics {
         Self { open: Mutex::default(), turns: Semaphore::new(COUNTS_AT_ONCE_MAX), places }
     }
 
-    /// Watches a topic: the receiver hears each sample that differs from the one before, beginning with
+    /// Watches a topic: the receiver gets each sample that differs from the one before, beginning with
     /// the newest. Whoever comes first brings how to take one.
     pub(super) fn watch<S, F>(self: &Arc<Self>, topic: Topic, sample: S) -> watch::Receiver<Latest>
     where
@@ -109,12 +109,12 @@ impl Topics {
                 taken = take(depth) => taken,
             };
             depth = Depth::Counted;
-            let told = snapshot(&sampled);
-            let byte_count = told.len();
+            let message = snapshot(&sampled);
+            let byte_count = message.len();
             let is_new = sender.send_if_modified(|latest| {
-                let is_new = latest.as_ref() != Some(&told);
+                let is_new = latest.as_ref() != Some(&message);
                 if is_new {
-                    *latest = Some(told);
+                    *latest = Some(message);
                 }
                 is_new
             });
@@ -158,8 +158,8 @@ mod tests {
         Arc::new(Topics::new(Arc::default()))
     }
 
-    /// What is told of a count.
-    fn told(count: u32) -> Latest {
+    /// The event for a count.
+    fn message(count: u32) -> Latest {
         Some(snapshot(&count.to_string()))
     }
 
@@ -174,32 +174,32 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_watches_the_same_shares_samples_and_hears_changes_alone() {
+    async fn watchers_of_a_topic_share_samples_and_receive_only_changes() {
         let (topics, count) = (topics(), Arc::<AtomicU32>::default());
         let began = Instant::now();
         let mut one = topics.watch(topic(""), counting(&count));
         one.wait_for(Option::is_some).await.unwrap();
         let mut two = topics.watch(topic(""), counting(&count));
         assert!(two.has_changed().unwrap(), "the newest comes at once");
-        assert_eq!(*two.borrow_and_update(), told(0));
+        assert_eq!(*two.borrow_and_update(), message(0));
         one.changed().await.unwrap();
-        assert_eq!(*one.borrow(), told(1));
+        assert_eq!(*one.borrow(), message(1));
         assert_eq!((count.load(Ordering::SeqCst), began.elapsed()), (4, 3 * INTERVAL));
         two.changed().await.unwrap();
         assert_eq!(topics.lock().len(), 1);
     }
 
     #[test]
-    fn many_who_watch_much_are_told_seldom() {
+    fn many_watchers_of_large_samples_are_sent_them_seldom() {
         assert_eq!(pause_for(3, 20_000), Duration::from_millis(3));
         let crowd = pause_for(1000, 300_000);
         assert!(crowd > Duration::from_secs(15) && crowd < Duration::from_secs(20), "{crowd:?}");
         assert!(pause_for(usize::MAX, usize::MAX) > Duration::from_secs(1));
     }
 
-    /// Who is told the same is sent the same bytes, not copies of them.
+    /// Watchers of a topic share the same bytes, not copies of them.
     #[tokio::test(start_paused = true)]
-    async fn what_is_told_is_made_once() {
+    async fn an_event_is_encoded_once() {
         let (topics, count) = (topics(), Arc::<AtomicU32>::default());
         let mut one = topics.watch(topic(""), counting(&count));
         one.wait_for(Option::is_some).await.unwrap();
@@ -238,9 +238,9 @@ mod tests {
         });
         let began = Instant::now();
         // What there is comes at once.
-        one.wait_for(|latest| *latest == told(0)).await.unwrap();
+        one.wait_for(|latest| *latest == message(0)).await.unwrap();
         assert_eq!(began.elapsed(), Duration::ZERO);
-        one.wait_for(|latest| *latest == told(1)).await.unwrap();
+        one.wait_for(|latest| *latest == message(1)).await.unwrap();
         let began = Instant::now();
         one.changed().await.unwrap();
         assert_eq!(began.elapsed(), Duration::from_secs(15));

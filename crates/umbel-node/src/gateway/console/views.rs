@@ -93,7 +93,7 @@ impl View {
         }
     }
 
-    /// What the first sample tells: of many filters in many shards figures take a while, and a page is there
+    /// What the first sample contains: of many filters in many shards figures take a while, and a page is there
     /// before.
     pub(super) const fn first_depth(self) -> Depth {
         match self {
@@ -117,7 +117,7 @@ pub(super) async fn sample(
     depth: Depth,
 ) -> String {
     let coordinator = &*console.coordinator;
-    let heard = coordinator.meta_refresh(Instant::now() + STATUS_TIMEOUT);
+    let refreshed = coordinator.meta_refresh(Instant::now() + STATUS_TIMEOUT);
     let shown = async {
         match topic.view {
             View::Cluster => cluster::sample(coordinator).await,
@@ -127,19 +127,19 @@ pub(super) async fn sample(
             View::Filters => filters::sample(coordinator, caller, &topic.page, depth).await,
         }
     };
-    let (heard, shown) = tokio::join!(heard, shown);
-    let hearing = console.hearing().note(heard.is_ok(), coordinator.seed().wall_ms());
+    let (refreshed, shown) = tokio::join!(refreshed, shown);
+    let contact = console.contact().note(refreshed.is_ok(), coordinator.seed().wall_ms());
     let (shown, failure) = match shown {
         Ok(shown) => (shown, Value::Null),
         Err(failure) => (Value::Null, failure.to_string().into()),
     };
-    let told = json::object([
+    let status = json::object([
         ("node", coordinator.node().0.into()),
         ("cluster_id", convert::cluster_text(coordinator.cluster_id()).into()),
         ("version", crate::VERSION.into()),
-        ("unheard_since_ms", hearing.unheard_since_ms.into()),
+        ("unheard_since_ms", contact.lost_since_ms.into()),
         ("failure", failure),
         (topic.view.name(), shown),
     ]);
-    json::line(&told)
+    json::line(&status)
 }

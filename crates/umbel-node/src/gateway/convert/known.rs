@@ -37,7 +37,7 @@ pub(in crate::gateway) fn known_frames(since: v1::ExportSince) -> Result<KnownFr
 mod tests {
     use super::*;
 
-    fn said(known: Vec<v1::KnownFrames>) -> Option<String> {
+    fn refusal_of(known: Vec<v1::KnownFrames>) -> Option<String> {
         known_frames(v1::ExportSince { known }).err().map(|error| error.to_string())
     }
 
@@ -48,9 +48,9 @@ mod tests {
 
     #[test]
     fn frames_without_pieces_and_pieces_without_digests_are_refused() {
-        assert_eq!(said(vec![]), None);
+        assert_eq!(refusal_of(vec![]), None);
         // A shard that there is not is asked for nothing.
-        assert_eq!(said(vec![of_shard(0, &[2, 1], 24), of_shard(u32::MAX, &[], 0)]), None);
+        assert_eq!(refusal_of(vec![of_shard(0, &[2, 1], 24), of_shard(u32::MAX, &[], 0)]), None);
         for (known, words) in [
             (vec![of_shard(1, &[1, 0], 8)], "known.piece_counts[1] of shard 1 is 0"),
             (vec![of_shard(1, &[2], 15)], "15 bytes for 2 pieces, expected 16"),
@@ -58,8 +58,8 @@ mod tests {
             (vec![of_shard(1, &[u32::MAX; 3], 8)], "for 12884901885 pieces"),
             (vec![of_shard(1, &[1], 8), of_shard(1, &[1], 8)], "names shard 1 twice"),
         ] {
-            let said = said(known).unwrap();
-            assert!(said.contains(words), "{said}");
+            let refusal_of = refusal_of(known).unwrap();
+            assert!(refusal_of.contains(words), "{refusal_of}");
         }
     }
 }

@@ -101,13 +101,13 @@ mod tests {
 
     #[test]
     fn windows_that_are_none_are_named() {
-        let said =
+        let message =
             |kind, size, window| with_window(kind, size, Some(window)).unwrap_err().to_string();
         let rate = FilterSize::Rate(0.001);
-        assert!(said(Some(Kind::Classic), rate, WINDOW).contains("kind is classic"));
-        assert!(said(None, FilterSize::Bytes(9), WINDOW).contains("memory_bytes"));
-        assert!(said(None, rate, v1::Window { late: 9, ..WINDOW }).contains("window.late is 9"));
-        let both = said(None, rate, v1::Window { manual: true, ..WINDOW });
+        assert!(message(Some(Kind::Classic), rate, WINDOW).contains("kind is classic"));
+        assert!(message(None, FilterSize::Bytes(9), WINDOW).contains("memory_bytes"));
+        assert!(message(None, rate, v1::Window { late: 9, ..WINDOW }).contains("window.late is 9"));
+        let both = message(None, rate, v1::Window { manual: true, ..WINDOW });
         assert!(both.starts_with("window.manual and window.event_time"), "{both}");
         for window in [
             v1::Window { slice_ms: 0, ..WINDOW },
@@ -115,7 +115,7 @@ mod tests {
             v1::Window { slice_count: 1_000_000, ..WINDOW },
             v1::Window { manual: true, event_time: false, ..WINDOW },
         ] {
-            let text = said(None, rate, window);
+            let text = message(None, rate, window);
             assert!(text.starts_with("window: ") && text.contains("expected"), "{text}");
         }
     }

@@ -1,4 +1,4 @@
-//! From a failure to what a client of the Redis protocol is told of it.
+//! From a failure to the answer of the Redis protocol.
 //!
 //! Clients send a command again by themselves behind `TRYAGAIN`, `LOADING` and `CLUSTERDOWN`, so these
 //! are said only where nothing was applied. Behind `UNCERTAIN` none does.
@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    fn said(failure: &CallFailure) -> String {
+    fn text_of(failure: &CallFailure) -> String {
         match Reply::from(refusal(failure)) {
             Reply::Error(text) => text.into_owned(),
             other => panic!("{other:?}"),
@@ -90,22 +90,23 @@ mod tests {
         let (name, what) = ("k".to_owned(), "w".to_owned());
         let within = Duration::from_secs(5);
         let busy = CallFailure::FilterBusy { name: name.clone(), state: "being created".into() };
-        assert_eq!(said(&busy), "TRYAGAIN filter \"k\" is being created");
+        assert_eq!(text_of(&busy), "TRYAGAIN filter \"k\" is being created");
         assert!(
-            said(&CallFailure::NoQuorum { what: what.clone(), within })
+            text_of(&CallFailure::NoQuorum { what: what.clone(), within })
                 .starts_with("CLUSTERDOWN w")
         );
-        assert!(said(&CallFailure::NotFormed).starts_with("LOADING this node"));
-        assert_eq!(said(&CallFailure::Overloaded { what: what.clone() }), "TRYAGAIN w");
+        assert!(text_of(&CallFailure::NotFormed).starts_with("LOADING this node"));
+        assert_eq!(text_of(&CallFailure::Overloaded { what: what.clone() }), "TRYAGAIN w");
         let unknown = CallFailure::OutcomeUnknown { what: what.clone() };
-        assert_eq!(said(&unknown), "UNCERTAIN w; the outcome is unknown");
+        assert_eq!(text_of(&unknown), "UNCERTAIN w; the outcome is unknown");
         let disk = |is_partial| CallFailure::DiskFull { free_bytes: 1, is_partial };
         assert!(
-            said(&disk(false)).starts_with("OOM ") && said(&disk(true)).starts_with("UNCERTAIN ")
+            text_of(&disk(false)).starts_with("OOM ")
+                && text_of(&disk(true)).starts_with("UNCERTAIN ")
         );
-        assert_eq!(said(&CallFailure::UnknownFilter { name: name.clone() }), "ERR not found");
-        assert_eq!(said(&CallFailure::Meta(MetaError::NameTaken { name })), "ERR item exists");
-        assert_eq!(said(&CallFailure::Denied { what }), "NOPERM No permissions to access a key");
+        assert_eq!(text_of(&CallFailure::UnknownFilter { name: name.clone() }), "ERR not found");
+        assert_eq!(text_of(&CallFailure::Meta(MetaError::NameTaken { name })), "ERR item exists");
+        assert_eq!(text_of(&CallFailure::Denied { what }), "NOPERM No permissions to access a key");
     }
 
     #[test]
@@ -113,13 +114,13 @@ mod tests {
         let filter = FilterId(1);
         let id = RequestId { session: SessionId(1), sequence: 2 };
         let (got, current) = (Generation(1), Generation(2));
-        let part = |error: PartError| said(&CallFailure::Part(error));
+        let part = |error: PartError| text_of(&CallFailure::Part(error));
         let full = PartError::Full { filter, what: "x".into() };
         assert_eq!(part(full), "ERR non scaling filter is full");
         assert!(part(PartError::SessionExpired { id }).starts_with("REQUEST "));
         assert!(part(PartError::StaleGeneration { filter, got, current }).starts_with("TRYAGAIN "));
         assert!(part(PartError::WrongKind { what: "x".into() }).starts_with("WRONGTYPE "));
         let quota = CallFailure::Meta(MetaError::Quota { what: "x".into() });
-        assert_eq!(said(&quota), "ERR Insufficient memory to create filter");
+        assert_eq!(text_of(&quota), "ERR Insufficient memory to create filter");
     }
 }

@@ -1,4 +1,4 @@
-//! `BF.DEBUG`: what RedisBloom tells of each link of its filter.
+//! `BF.DEBUG`: what RedisBloom shows of each link of its filter.
 //!
 //! All of it follows from the filter's shape and how many items were new, so that no shard is asked for its links.
 
@@ -40,7 +40,7 @@ mod tests {
 
     use super::*;
 
-    fn said(capacity: u64, rate: f64, item_count: u64) -> Vec<String> {
+    fn shown_rows(capacity: u64, rate: f64, item_count: u64) -> Vec<String> {
         let shape = RedisBloomShape::for_rate(capacity, rate).unwrap();
         lines(&RedisBloomHeader::new(shape, item_count).unwrap()).collect()
     }
@@ -57,12 +57,12 @@ mod tests {
             "bytes:4320 bits:34560 hashes:15 hashwidth:64 capacity:1600 size:1600 ratio:3.125e-05",
             "bytes:9216 bits:73728 hashes:16 hashwidth:64 capacity:3200 size:897 ratio:1.5625e-05",
         ];
-        assert_eq!(said(100, 0.001, 3_997), expected);
+        assert_eq!(shown_rows(100, 0.001, 3_997), expected);
     }
 
     #[test]
     fn an_empty_filter_has_a_link() {
         let link = "bytes:144 bits:1152 hashes:8 hashwidth:64 capacity:100 size:0 ratio:0.005";
-        assert_eq!(said(100, 0.01, 0), ["size:0", link]);
+        assert_eq!(shown_rows(100, 0.01, 0), ["size:0", link]);
     }
 }

@@ -59,7 +59,7 @@ pub(super) async fn is_chain(session: &Session, name: &FilterName) -> Result<boo
     if let Ok(Some(found)) = look() {
         return Ok(found);
     }
-    // This node may not have heard of it yet.
+    // This node may not know of it yet.
     let deadline = session.shared.deadlines.of_command();
     let refreshed = coordinator.meta_refresh(deadline).await;
     let found = refreshed.and_then(|()| look()).map_err(|failure| refusal(&failure))?;

@@ -49,7 +49,7 @@ pub(super) async fn serve(taken: Incoming, shared: Arc<Shared>, stop: watch::Rec
         queued: 0,
     };
     let mut served = Served { stream, session, input, out: Vec::new() };
-    // Whoever has gone hears nothing.
+    // A client that has gone receives nothing.
     let _ = served.run(stop).await;
     shared.clients.leave(id);
 }

@@ -1,6 +1,6 @@
 //! Commands about cuckoo filters, `CF.*`.
 //!
-//! Each item that is inserted goes to the cluster alone, so that one that finds no room is told apart from its neighbours.
+//! Each item that is inserted goes to the cluster alone, so that one that finds no room is distinguished from its neighbours.
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -92,7 +92,7 @@ async fn is_cuckoo(
     if let Ok(Some(found)) = look() {
         return Ok(Some(found));
     }
-    // This node may not have heard of it yet.
+    // This node may not know of it yet.
     let refreshed = coordinator.meta_refresh(deadline).await;
     refreshed.and_then(|()| look()).map_err(|failure| refusal(&failure))
 }
@@ -290,7 +290,7 @@ async fn info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
         ("Number of buckets", Reply::number(bucket_count(&info))),
         ("Number of filters", Reply::Integer(1)),
         ("Number of items inserted", Reply::number(info.sum(|slice| slice.one_count))),
-        // Nobody counts them: what is inserted is told without them.
+        // Nobody counts them: the count of inserted items leaves them out.
         ("Number of items deleted", Reply::Integer(0)),
         ("Bucket size", Reply::number(WINDOW_BUCKET_SLOTS)),
         // It does not grow.

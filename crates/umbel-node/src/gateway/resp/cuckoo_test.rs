@@ -2,7 +2,7 @@
 
 use super::resp_test::{Client, node};
 
-/// Items that find no room are told apart from those that do; and there is room again for what leaves.
+/// Items that find no room are distinguished from those that do; and there is room again for what leaves.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_filter_says_so_item_by_item() {
     let (_folder, node) = node().await;

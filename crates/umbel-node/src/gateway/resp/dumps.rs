@@ -357,7 +357,7 @@ impl Writing {
         self.ended().await.map(|()| true)
     }
 
-    /// Ends an import that lacks pieces: what it has made goes before its client is told.
+    /// Ends an import that lacks pieces: what it has made is removed before its client gets the answer.
     async fn give_up(&mut self) {
         // No other sender is left.
         self.parts = mpsc::channel(1).0;

@@ -28,7 +28,7 @@ pub(super) async fn dump(client: &mut Client, command: &str, key: &str) -> Vec<(
     let mut pieces = vec![piece(client, &format!("{command} {key} 0")).await];
     while let Some(&(iterator, _)) = pieces.last().filter(|(iterator, _)| *iterator != 0) {
         let again = piece(client, &format!("{command} {key} {iterator}")).await;
-        // Whoever has not heard the answer asks again.
+        // A client that has not received the answer asks again.
         if again.0 != 0 {
             assert_eq!(piece(client, &format!("{command} {key} {iterator}")).await, again);
         }

@@ -30,7 +30,7 @@ pub(super) async fn answer(
     let Some(had) = had else { return Ok(missing(command)) };
     let wanted = match command {
         ExpiryCommand::Ask { unit, is_moment, .. } => {
-            return Ok(Reply::Integer(told(had, now_ms, unit, is_moment)));
+            return Ok(Reply::Integer(time_left(had, now_ms, unit, is_moment)));
         }
         ExpiryCommand::Persist(_) if had.is_none() => return Ok(Reply::Integer(0)),
         ExpiryCommand::Persist(_) => None,
@@ -83,7 +83,7 @@ fn allows(condition: Condition, had: Option<u64>, at_ms: u64) -> bool {
 }
 
 /// The time that is left, seconds to the nearest, or the moment.
-fn told(had: Option<u64>, now_ms: u64, unit: TimeUnit, is_moment: bool) -> i64 {
+fn time_left(had: Option<u64>, now_ms: u64, unit: TimeUnit, is_moment: bool) -> i64 {
     let Some(at_ms) = had else { return NO_TIME };
     let ms = if is_moment { at_ms } else { at_ms.saturating_sub(now_ms) };
     let number = match unit {
@@ -98,15 +98,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_told_as_redis_does() {
+    fn time_left_is_rounded_like_redis_does() {
         use TimeUnit::{Milliseconds, Seconds};
-        assert_eq!(told(None, 5, Seconds, false), -1);
-        assert_eq!(told(Some(10_499), 0, Seconds, false), 10);
-        assert_eq!(told(Some(10_500), 0, Seconds, false), 11);
-        assert_eq!(told(Some(10_500), 500, Milliseconds, false), 10_000);
-        assert_eq!(told(Some(10_500), 500, Milliseconds, true), 10_500);
+        assert_eq!(time_left(None, 5, Seconds, false), -1);
+        assert_eq!(time_left(Some(10_499), 0, Seconds, false), 10);
+        assert_eq!(time_left(Some(10_500), 0, Seconds, false), 11);
+        assert_eq!(time_left(Some(10_500), 500, Milliseconds, false), 10_000);
+        assert_eq!(time_left(Some(10_500), 500, Milliseconds, true), 10_500);
         // Due, and not yet dropped.
-        assert_eq!(told(Some(10), 500, Milliseconds, false), 0);
+        assert_eq!(time_left(Some(10), 500, Milliseconds, false), 0);
     }
 
     #[test]

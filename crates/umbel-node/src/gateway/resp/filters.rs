@@ -337,7 +337,7 @@ fn level_count(info: &FilterInfo) -> u32 {
 }
 
 /// Items of a filter: those that were called new; where none was, because all came with a copy or a merge, as
-/// many as its bits tell of.
+/// many as its bits show.
 fn item_count(info: &FilterInfo) -> u64 {
     let estimate = || match &info.copies {
         Some(copies) => copies.own.item_count,
@@ -354,7 +354,7 @@ fn item_count(info: &FilterInfo) -> u64 {
     }
 }
 
-/// What `BF.INFO` tells of a filter.
+/// What `BF.INFO` shows of a filter.
 struct BloomNumbers {
     capacity: u64,
     size: u64,
@@ -371,7 +371,7 @@ pub(super) fn chain_header(info: &FilterInfo) -> Option<RedisBloomHeader> {
     RedisBloomHeader::new(shape, new_count(info)).ok()
 }
 
-/// The numbers that RedisBloom would tell of its own filter; None of other kinds.
+/// The numbers that RedisBloom would show of its own filter; None of other kinds.
 fn chain_numbers(info: &FilterInfo) -> Option<BloomNumbers> {
     let header = chain_header(info)?;
     let filters = u32::try_from(header.links().len()).ok()?;

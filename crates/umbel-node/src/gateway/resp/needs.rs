@@ -27,7 +27,7 @@ pub(super) fn need_of(name: &str) -> Need {
         "hello" | "auth" | "quit" | "reset" => Need::Nothing,
         // It shows where others come from, and what they are called.
         "client|list" => Need::Cluster(ClusterVerb::Admin),
-        // What is listed is what the caller may see; the rest is about the connection, or tells no more
+        // What is listed is what the caller may see; the rest is about the connection, or shows no more
         // than a client of a Redis server finds out anyway.
         "keys" | "scan" | "dbsize" | "umbel.session" | "ping" | "echo" | "select" | "readonly"
         | "readwrite" | "asking" | "multi" | "exec" | "discard" | "info" | "time" | "role"

@@ -59,11 +59,11 @@ async fn filters_and_payloads_that_are_too_large_are_refused() {
     let mut client = Client::new(&node).await;
     client.ask("UMBEL.CREATE k KIND redisbloom CAPACITY 13000000 ERROR 0.01", "+OK\r\n").await;
     client.send(b"DUMP k\r\n").await;
-    let said = client.line().await;
+    let text = client.line().await;
     assert!(
-        said.starts_with("-ERR the filter has 1")
-            && said.ends_with("BF.SCANDUMP copies it in pieces"),
-        "{said}"
+        text.starts_with("-ERR the filter has 1")
+            && text.ends_with("BF.SCANDUMP copies it in pieces"),
+        "{text}"
     );
     // A value that unpacks to more than that is refused by what its head says, before the array comes.
     let shape = RedisBloomShape::for_rate(13_000_000, 0.01).unwrap();
@@ -78,9 +78,9 @@ async fn filters_and_payloads_that_are_too_large_are_refused() {
     writer.unsigned(0);
     writer.string(link.byte_count);
     let packed = writer.finish();
-    let said =
+    let text =
         format!("-ERR the filter has {} bytes, and a payload 16777216 at most", link.byte_count);
-    restore(&mut client, "big", &packed, &said).await;
+    restore(&mut client, "big", &packed, &text).await;
     client.line().await;
     client.ask("EXISTS big", ":0\r\n").await;
     node.shutdown().await;
@@ -122,8 +122,8 @@ async fn payloads_on_their_way_have_a_most() {
         idle.push(client);
     }
     client.send(b"DUMP k\r\n").await;
-    let said = client.line().await;
-    assert!(said.starts_with("-TRYAGAIN 16 payloads"), "{said}");
+    let text = client.line().await;
+    assert!(text.starts_with("-TRYAGAIN 16 payloads"), "{text}");
     idle.clear();
     loop {
         client.send(b"DUMP none\r\n").await;

@@ -45,7 +45,7 @@ pub(super) async fn run_some(
             1
         }
     };
-    session.settle_answer(begin, out);
+    session.drop_unwanted_answer(begin, out);
     count
 }
 

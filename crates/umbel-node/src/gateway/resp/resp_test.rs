@@ -240,8 +240,8 @@ async fn what_is_no_request_ends_the_connection() {
     let mut client = Client::new(&node).await;
     // The node may have closed before all of it was sent.
     let _ = client.stream.write_all(long.as_bytes()).await;
-    let said = client.rest().await;
-    assert!(said.contains("Protocol error: too big inline request"), "{said}");
+    let message = client.rest().await;
+    assert!(message.contains("Protocol error: too big inline request"), "{message}");
     // Others are served.
     Client::new(&node).await.ask("PING", "+PONG\r\n").await;
     node.shutdown().await;

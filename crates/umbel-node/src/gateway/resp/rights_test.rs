@@ -42,8 +42,8 @@ async fn principals_do_what_is_granted_to_them() {
         .await;
     early.ask("HELLO 3 SETNAME x", &format!("-{}\r\n", umbel_resp::Refusal::HelloNoAuth)).await;
     early.send(b"*20\r\n").await;
-    let said = early.rest().await;
-    assert_eq!(said, "-ERR Protocol error: unauthenticated multibulk length\r\n");
+    let text = early.rest().await;
+    assert_eq!(text, "-ERR Protocol error: unauthenticated multibulk length\r\n");
 
     let mut alice = Client::new(&node).await;
     alice.ask(&format!("AUTH alice {SECRET}"), "+OK\r\n").await;

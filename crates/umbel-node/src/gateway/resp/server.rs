@@ -77,7 +77,7 @@ pub(super) async fn answer(
     })
 }
 
-/// What `CLIENT` says of connections, and is told of this one.
+/// What `CLIENT` shows of connections, and sets for this one.
 fn client(session: &Session, command: ClientCommand<'_>) -> Reply {
     match command {
         ClientCommand::SetName(name) => {

@@ -237,8 +237,10 @@ impl Session {
         if caller.may_be_new() {
             caller = match self.shared.coordinator.catch_up_for_stranger().await {
                 CaughtUp::Done => look(&self.shared, &self.identity, shown.as_ref()).await,
-                // The majority may know who that is: another node can tell.
-                CaughtUp::Unheard => Caller::unheard(&self.identity, &self.shared.coordinator),
+                // The majority may know who that is, and so another node may.
+                CaughtUp::NoMajority => {
+                    Caller::without_grants(&self.identity, &self.shared.coordinator)
+                }
                 CaughtUp::NotAsked => caller,
             };
         }
@@ -300,7 +302,7 @@ impl Session {
     }
 
     /// Takes a command's answer back, which begins there, if the client does not want it.
-    pub(super) fn settle_answer(&mut self, begin: usize, out: &mut Vec<u8>) {
+    pub(super) fn drop_unwanted_answer(&mut self, begin: usize, out: &mut Vec<u8>) {
         self.replies = match self.replies {
             Replies::On => return,
             Replies::Off => Replies::Off,
@@ -334,8 +336,8 @@ async fn look(
     shown: Option<&(Option<String>, String)>,
 ) -> Caller {
     let coordinator = &shared.coordinator;
-    if Need::Somebody.asks_for_grants(identity) && !coordinator.has_heard().await {
-        return Caller::unheard(identity, coordinator);
+    if Need::Somebody.asks_for_grants(identity) && !coordinator.has_caught_up().await {
+        return Caller::without_grants(identity, coordinator);
     }
     let credential = match shown {
         None => Credential::None,

@@ -15,7 +15,7 @@ use crate::coordinator::Coordinator;
 use crate::gateway::admission::Budget;
 use crate::gateway::deadlines::Deadlines;
 
-/// What a node tells all connections.
+/// What a node shares with all connections.
 pub(super) struct Shared {
     pub(super) coordinator: Arc<Coordinator>,
     pub(super) deadlines: Deadlines,

@@ -54,13 +54,13 @@ fn patience(began: &mut Option<Instant>, taken: u64) -> Instant {
 
 /// What a stream says, or an error once it has been silent until then.
 fn or_late<T>(
-    said: Poll<io::Result<T>>,
+    result: Poll<io::Result<T>>,
     cx: &mut Context<'_>,
     late: &mut Option<Pin<Box<Sleep>>>,
     until: impl FnOnce() -> Instant,
 ) -> Poll<io::Result<T>> {
-    if said.is_ready() {
-        return said;
+    if result.is_ready() {
+        return result;
     }
     let late = late.get_or_insert_with(|| Box::pin(sleep_until(until())));
     late.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
@@ -126,7 +126,7 @@ mod tests {
         // Half of what is the least: after a minute it is 30 s behind.
         let least = usize::try_from(READING_BYTES_PER_SECOND_MIN).unwrap();
         assert_eq!(written(&mut Slow::new(least / 2, second)).await, (late, 59));
-        // One that takes the least, or is slow at first, hears all.
+        // A client that reads the least, or slowly at first, receives all.
         assert_eq!(written(&mut Slow::new(least, second)).await, (None, 128));
         let first = UNREAD_TIMEOUT - second;
         assert_eq!(written(&mut Slow::new(8 << 20, first)).await, (None, first.as_secs()));

@@ -54,14 +54,14 @@ impl CuttingArgs {
             self.check_zero_terminated(compared)?;
             return Ok(Format::ZeroTerminated.into());
         }
-        let told = self.format.map(|format| match format {
+        let given = self.format.map(|format| match format {
             FormatArg::Text => Format::Text,
             FormatArg::Jsonl => Format::JsonLines,
             FormatArg::Csv => Format::CSV,
             FormatArg::Tsv => Format::TSV,
             FormatArg::Parquet => Format::Parquet,
         });
-        Ok(FormatRule { told, delimiter: self.delimiter, is_headless: self.no_header })
+        Ok(FormatRule { given, delimiter: self.delimiter, is_headless: self.no_header })
     }
 
     /// The byte that ends a record, but in a table.

@@ -43,7 +43,7 @@ const RATE: f64 = 0.01;
 const SHARDS: u32 = 4;
 const PER_SECOND: u64 = 100;
 
-/// A filter's shards under a steady load, with a clock that is told the time.
+/// A filter's shards under a steady load, with a clock that the test sets.
 struct Steady {
     shape: SliceShape,
     cells: Vec<(HashRange, AnyFilter, u64, ArrivalRate)>,
@@ -76,7 +76,7 @@ impl Steady {
         }
     }
 
-    /// What the shards' leaders tell.
+    /// What the shards' leaders report.
     fn slices(&self) -> Vec<SliceLoad> {
         let slice = |(_, filter, new_count, arrivals): &(_, AnyFilter, u64, ArrivalRate)| {
             let described = filter.describe();

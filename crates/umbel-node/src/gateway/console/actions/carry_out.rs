@@ -145,7 +145,7 @@ impl Actions {
     }
 }
 
-/// Nodes that have not said in time that they have heard of a change.
+/// Nodes that have not said in time that they know of a change.
 fn unconfirmed(nodes: &[u64]) -> String {
     let names: Vec<String> = nodes.iter().map(u64::to_string).collect();
     match names.is_empty() {
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_comparison_is_told_by_its_worst() {
+    fn a_comparison_is_shown_by_its_worst_ending() {
         let pair = |node_lost_bits, failure: &str| {
             Some(Part::Pair(v1::ScrubPair {
                 node_lost_bits,
@@ -219,16 +219,16 @@ mod tests {
             let replicas = vec![v1::ScrubReplica::default(), replica];
             Some(Part::Shard(v1::ScrubShard { replicas, left_blocks, ..Default::default() }))
         };
-        let told = |parts: Vec<Option<Part>>| {
+        let result = |parts: Vec<Option<Part>>| {
             let mut compared = Compared::default();
             parts.into_iter().for_each(|part| compared.add(part));
             (compared, compared.to_string())
         };
-        assert!(told(vec![Some(Part::Done(v1::ScrubDone::default()))]).1.contains("nothing"));
-        assert!(told(vec![pair(0, "")]).1.ends_with("all are equal."));
+        assert!(result(vec![Some(Part::Done(v1::ScrubDone::default()))]).1.contains("nothing"));
+        assert!(result(vec![pair(0, "")]).1.ends_with("all are equal."));
         let lost = v1::ScrubReplica { lost_bits: 3, ..Default::default() };
         let away = v1::ScrubReplica { failure: "silent".to_owned(), ..Default::default() };
-        let (compared, text) = told(vec![
+        let (compared, text) = result(vec![
             pair(2, ""),
             pair(0, "away"),
             shard(lost.clone(), 0),

@@ -158,8 +158,8 @@ mod tests {
         for kind in Kind::ALL {
             assert_eq!(create(&format!("{:?}", kind.name())).unwrap().kind, kind);
         }
-        let said = create(r#""ribbon""#).unwrap_err();
-        assert!(said.message().contains("`ribbon` is no kind"), "{said}");
+        let text = create(r#""ribbon""#).unwrap_err();
+        assert!(text.message().contains("`ribbon` is no kind"), "{text}");
         assert!(create("7").is_err() && create("null").is_err());
     }
 

@@ -47,7 +47,7 @@ fn described(status: &v1::StatusResponse, standings: &Standings) -> Value {
         ("meta_leader", status.meta_leader.into()),
         ("filter_count", status.filter_count.into()),
         ("replica_count", status.replica_count.into()),
-        ("nodes", json::list(status.nodes.iter().map(|told| node(told, standings)))),
+        ("nodes", json::list(status.nodes.iter().map(|status| node(status, standings)))),
         ("shards", json::list(status.shards.iter().map(shard))),
     ])
 }
@@ -73,7 +73,7 @@ const fn rounded(free_bytes: u64) -> Option<u64> {
     Some(free_bytes >> 26 << 26)
 }
 
-/// Hashes have 64 bits, numbers of scripts 53: a range is told as shares of the space, to draw it, and
+/// Hashes have 64 bits, numbers of scripts 53: a range is shown as shares of the space, to draw it, and
 /// in digits, to read it.
 fn shard(shard: &v1::ShardStatus) -> Value {
     json::object([
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_told_with_ranges_as_shares() {
+    fn a_status_shows_ranges_as_shares() {
         let node = v1::NodeStatus {
             node: 2,
             address: "<b>:1".to_owned(),
@@ -126,15 +126,15 @@ mod tests {
             sweeps: crate::calls::SweepCounts::default(),
             step: None,
         };
-        let told = described(&status, &[(NodeId(2), standing)].into());
-        let node = &told["nodes"][0];
+        let shown = described(&status, &[(NodeId(2), standing)].into());
+        let node = &shown["nodes"][0];
         assert_eq!((&node["address"], &node["version"]), (&"<b>:1".into(), &"1.2.3".into()));
         assert_eq!(
             (&node["free_bytes"], &node["is_disk_short"]),
             (&(3 << 26).into(), &true.into())
         );
         assert_eq!(described(&status, &Standings::new())["nodes"][0]["version"], Value::Null);
-        let shard = &told["shards"][0];
+        let shard = &shown["shards"][0];
         assert_eq!((&shard["start"], &shard["end"]), (&0.75.into(), &1.0.into()));
         assert_eq!(shard["first"], "c000000000000000");
         assert_eq!(shard["last"], "ffffffffffffffff");

@@ -58,7 +58,7 @@ pub(super) async fn sample(
         ("filter_count", (count as u64).into()),
         ("own_sweeps", sweeps(&coordinator.exchange_status()?.sweeps)),
         ("step_count", step_count.into()),
-        ("nodes", nodes_told(&members, &infos, &standings)),
+        ("nodes", nodes_shown(&members, &infos, &standings)),
         ("edges", edges(&members, &infos)),
         ("filters", json::list(infos.iter().map(filter))),
     ]))
@@ -72,8 +72,8 @@ fn reports(infos: &[FilterInfo]) -> impl Iterator<Item = (NodeId, &CopyReport)> 
         .filter_map(|(node, report)| Some((*node, report.as_ref()?)))
 }
 
-fn nodes_told(members: &[(NodeId, bool)], infos: &[FilterInfo], standings: &Standings) -> Value {
-    // Nodes of releases that do not tell how they are tell this with their copies.
+fn nodes_shown(members: &[(NodeId, bool)], infos: &[FilterInfo], standings: &Standings) -> Value {
+    // Nodes of releases without a report of their state report this with their copies.
     let mut swept: BTreeMap<NodeId, SweepCounts> =
         reports(infos).map(|(node, report)| (node, report.sweeps)).collect();
     swept.extend(standings.iter().map(|(node, standing)| (*node, standing.sweeps)));
@@ -110,7 +110,7 @@ fn edges(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Value {
             *sum = sum.saturating_add(change_count);
         }
     }
-    let mut told = BTreeMap::new();
+    let mut edges_by_pair = BTreeMap::new();
     for (rank, &(node, _)) in (0_u32..).zip(members) {
         for step in cube.steps() {
             let Some(meeting) = cube.meeting(Rank(rank), step) else { continue };
@@ -118,7 +118,7 @@ fn edges(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Value {
             let Some(&(partner, _)) = partner.filter(|_| rank < meeting.partner.0) else {
                 continue;
             };
-            told.entry((rank, meeting.partner.0)).or_insert_with(|| {
+            edges_by_pair.entry((rank, meeting.partner.0)).or_insert_with(|| {
                 json::object([
                     ("node", node.0.into()),
                     ("partner", partner.0.into()),
@@ -129,7 +129,7 @@ fn edges(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Value {
             });
         }
     }
-    Value::Array(told.into_values().collect())
+    Value::Array(edges_by_pair.into_values().collect())
 }
 
 fn filter(info: &FilterInfo) -> Value {
@@ -154,19 +154,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_pair_of_partners_is_told_once() {
+    fn each_pair_of_partners_is_shown_once() {
         let members: Vec<_> = (1..=5).map(|node| (NodeId(10 * node), true)).collect();
-        let told = edges(&members, &[]);
-        let pairs: Vec<_> = told.as_array().unwrap().iter().collect();
+        let shown = edges(&members, &[]);
+        let pairs: Vec<_> = shown.as_array().unwrap().iter().collect();
         // Four corners in a square, and one beyond, which hands in and takes over.
-        assert_eq!(pairs.len(), 5, "{told}");
+        assert_eq!(pairs.len(), 5, "{shown}");
         let has = |node: u64, partner: u64, step: &str| {
             let is_it = |pair: &&&Value| {
                 pair["node"] == node && pair["partner"] == partner && pair["step"] == step
             };
             pairs.iter().filter(is_it).count() == 1
         };
-        assert!(has(10, 50, "hand-in") && has(30, 40, "dimension 0"), "{told}");
+        assert!(has(10, 50, "hand-in") && has(30, 40, "dimension 0"), "{shown}");
         assert_eq!(edges(&[], &[]).to_string(), "[]");
     }
 }

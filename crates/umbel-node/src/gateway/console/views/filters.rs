@@ -159,17 +159,17 @@ mod tests {
     #[test]
     fn a_filter_that_is_full_has_no_number_of_items() {
         let info = v1::InfoResponse { position_count: 8, one_count: 8, ..Default::default() };
-        let told = load(&info);
-        assert_eq!(told["item_count"], Value::Null);
-        assert_eq!((&told["new_count"], &told["position_count"]), (&0.into(), &8.into()));
+        let shown = load(&info);
+        assert_eq!(shown["item_count"], Value::Null);
+        assert_eq!((&shown["new_count"], &shown["position_count"]), (&0.into(), &8.into()));
     }
 
     #[test]
     fn hostile_names_are_texts() {
         let name = "<img src=x onerror=alert(1)>\"},{\"";
         let filter = v1::FilterSummary { name: name.to_owned(), ..Default::default() };
-        let told = detail(&v1::InfoResponse { filter: Some(filter), ..Default::default() });
+        let shown = detail(&v1::InfoResponse { filter: Some(filter), ..Default::default() });
         let expected = "{\"copies\":[],\"name\":\"\\u003cimg src=x onerror=alert(1)>\\\"},{\\\"\",\"slices\":[]}";
-        assert_eq!(json::line(&told), expected);
+        assert_eq!(json::line(&shown), expected);
     }
 }

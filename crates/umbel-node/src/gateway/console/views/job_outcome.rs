@@ -2,7 +2,7 @@
 
 use crate::gateway::console::json::{self, Value};
 
-/// Phases that are told: a job has six.
+/// Phases that are shown: a job has six.
 const PHASES_MAX: usize = 16;
 
 /// Longest name of a phase.
@@ -11,7 +11,7 @@ const NAME_CHARS_MAX: usize = 40;
 /// The largest summary that is read: the ledger keeps none that is longer.
 const SUMMARY_BYTES_MAX: usize = umbel_engine::limits::JOB_SUMMARY_BYTES_MAX;
 
-/// Of a summary as `umbel dedup --summary` writes it; null if it is none. What a release does not tell is null.
+/// Of a summary as `umbel dedup --summary` writes it; null if it is none. What a release does not report is null.
 pub(super) fn outcome(summary: &[u8]) -> Value {
     let Some(summary) = summary_of(summary) else { return Value::Null };
     let number = |path: &str| summary.pointer(path).and_then(Value::as_f64).into();
@@ -46,9 +46,9 @@ pub(super) fn summary_of(bytes: &[u8]) -> Option<Value> {
 }
 
 /// Numbers by name, as `[name, number]`, in the order of the summary.
-fn phases(told: Option<&Value>) -> Value {
-    let Some(Value::Object(told)) = told else { return json::list::<Value>([]) };
-    let numbers = told.iter().filter_map(|(name, number)| Some((name, number.as_f64()?)));
+fn phases(shown: Option<&Value>) -> Value {
+    let Some(Value::Object(shown)) = shown else { return json::list::<Value>([]) };
+    let numbers = shown.iter().filter_map(|(name, number)| Some((name, number.as_f64()?)));
     json::list(numbers.take(PHASES_MAX).map(|(name, number)| {
         let name: String = name.chars().take(NAME_CHARS_MAX).collect();
         Value::Array(vec![name.into(), number.into()])
@@ -60,25 +60,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_is_told_by_its_numbers() {
+    fn a_summary_is_shown_by_its_numbers() {
         let summary = br#"{"level":"fingerprint","records":10,"distinct":7,
             "dropped":{"input":3,"reference":0,"missing_key":0},"groups":null,
             "run":{"wall_s":1.5,"phase_wall_s":{"open":0.5,"exchange":1}}}"#;
-        let told = outcome(summary);
-        assert_eq!((&told["records"], &told["kept"]), (&10.0.into(), &7.0.into()));
-        assert_eq!((&told["dropped_input"], &told["group_count"]), (&3.0.into(), &Value::Null));
-        let phases = told["phases"].as_array().unwrap();
-        assert!(phases.contains(&Value::Array(vec!["open".into(), 0.5.into()])), "{told}");
+        let shown = outcome(summary);
+        assert_eq!((&shown["records"], &shown["kept"]), (&10.0.into(), &7.0.into()));
+        assert_eq!((&shown["dropped_input"], &shown["group_count"]), (&3.0.into(), &Value::Null));
+        let phases = shown["phases"].as_array().unwrap();
+        assert!(phases.contains(&Value::Array(vec!["open".into(), 0.5.into()])), "{shown}");
     }
 
     #[test]
-    fn what_is_no_summary_tells_nothing() {
+    fn a_text_that_is_no_summary_shows_nulls() {
         for none in [&b""[..], b"[1]", b"{", b"null", &[b' '; SUMMARY_BYTES_MAX + 1]] {
             assert_eq!(outcome(none), Value::Null);
         }
         let strange = br#"{"records":"<b>","run":{"phase_wall_s":[1]},"dropped":3}"#;
-        let told = outcome(strange);
-        assert_eq!((&told["records"], &told["phases"]), (&Value::Null, &json::list::<Value>([])));
+        let shown = outcome(strange);
+        assert_eq!((&shown["records"], &shown["phases"]), (&Value::Null, &json::list::<Value>([])));
         let many = format!("{{\"run\":{{\"phase_wall_s\":{{{}}}}}}}", {
             let names: Vec<String> = (0..100).map(|at| format!("\"{at}\":1")).collect();
             names.join(",")

@@ -3,13 +3,13 @@
 
 use crate::gateway::console::json::{self, Value};
 
-/// Files, groups and classes that are told: a summary names fewer.
+/// Files, groups and classes that are shown: a summary names fewer.
 const ROWS_MAX: usize = 64;
 
-/// Rows of a matrix that are told: a summary has 24 and one for all others.
+/// Rows of a matrix that are shown: a summary has 24 and one for all others.
 const UNITS_MAX: usize = 32;
 
-/// Longest name that is told.
+/// Longest name that is shown.
 const NAME_CHARS_MAX: usize = 120;
 
 /// Of a summary as `umbel dedup --summary` writes it. What the job did not count is null.
@@ -67,7 +67,7 @@ fn files(files: &Value) -> Value {
 /// The matrix, if it is one: as many columns as rows, and a name for each but that of all others.
 fn overlap(overlap: &Value) -> Value {
     let list = |of: &Value| of.as_array().filter(|list| list.len() <= UNITS_MAX).cloned();
-    let told = || -> Option<(Vec<Value>, Vec<Vec<u64>>)> {
+    let counted = || -> Option<(Vec<Value>, Vec<Vec<u64>>)> {
         let row = |row: &Value| list(row)?.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>();
         let dropped = list(&overlap["dropped"])?.iter().map(row).collect::<Option<Vec<_>>>()?;
         let names = list(&overlap["names"])?;
@@ -76,7 +76,7 @@ fn overlap(overlap: &Value) -> Value {
         let is_square = dropped.len() == side && dropped.iter().all(|row| row.len() == side);
         is_square.then_some((names, dropped))
     };
-    let Some((names, dropped)) = told() else { return Value::Null };
+    let Some((names, dropped)) = counted() else { return Value::Null };
     let unit = |(at, text): (usize, &Value)| {
         let worker = overlap.pointer(&format!("/workers/{at}")).and_then(Value::as_u64);
         json::object([("name", name(text)), ("worker", worker.into())])
@@ -126,18 +126,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_is_told() {
-        let told = repeats(&summary());
+    fn counts_are_shown() {
+        let shown = repeats(&summary());
         let row = json!({ "name": "b<", "worker": 1, "items": 9, "within": 2, "of_others": 3 });
         assert_eq!(
-            (&told["files"]["rows"][0], &told["files"]["others"]["items"]),
+            (&shown["files"]["rows"][0], &shown["files"]["others"]["items"]),
             (&row, &json!(4))
         );
-        assert_eq!(told["overlap"]["units"][1], json!({ "name": "b<", "worker": 1 }));
-        assert_eq!(told["overlap"]["dropped"], json!([[0, 0], [3, 2]]));
-        assert_eq!(told["classes"], json!([[2, 3, 4, 9]]));
+        assert_eq!(shown["overlap"]["units"][1], json!({ "name": "b<", "worker": 1 }));
+        assert_eq!(shown["overlap"]["dropped"], json!([[0, 0], [3, 2]]));
+        assert_eq!(shown["classes"], json!([[2, 3, 4, 9]]));
         let example = json!({ "name": "a", "worker": 0, "record": 7, "part": null, "size": 3 });
-        assert_eq!(told["examples"], json!([example]));
+        assert_eq!(shown["examples"], json!([example]));
     }
 
     #[test]

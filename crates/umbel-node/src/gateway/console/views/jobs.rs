@@ -53,11 +53,11 @@ pub(super) async fn sample(coordinator: &Coordinator, open: &str) -> Result<Valu
 
 /// What a job that is done has counted of repeats.
 fn counted(job: JobId, record: &JobRecord) -> Value {
-    let told = match &record.state {
+    let shown = match &record.state {
         JobState::Done { summary } => summary_of(summary).map(|summary| repeats(&summary)),
         _ => None,
     };
-    json::object([("job", job.0.to_string().into()), ("repeats", told.into())])
+    json::object([("job", job.0.to_string().into()), ("repeats", shown.into())])
 }
 
 /// Asks the workers of a job that runs.
@@ -95,14 +95,14 @@ fn row(job: JobId, record: &JobRecord, standings: &Standings) -> Value {
         ("workers", json::list(record.order.workers.iter().map(|node| node.0))),
         ("submitted_ms", record.order.submitted_ms.into()),
         ("progress", progress.into()),
-        ("settled", json::list(standings.iter().map(settled))),
+        ("settled", json::list(standings.iter().map(worker_cells))),
         ("outcome", done),
     ])
 }
 
 /// What the coordinator says of the whole.
 fn progress(standing: &JobStanding) -> Value {
-    let JobStanding { phase, attempt, trouble, away, settled_cells: _, cells: _ } = standing;
+    let JobStanding { phase, attempt, trouble, away, decided_cells: _, cells: _ } = standing;
     json::object([
         ("phase", (&**phase).into()),
         ("attempt", (*attempt).into()),
@@ -111,13 +111,13 @@ fn progress(standing: &JobStanding) -> Value {
     ])
 }
 
-/// What a worker has settled; nulls if it does not say.
-fn settled((node, standing): &(NodeId, Option<JobStanding>)) -> Value {
+/// The cells that a worker has decided; nulls if it does not answer.
+fn worker_cells((node, standing): &(NodeId, Option<JobStanding>)) -> Value {
     let known = standing.as_ref().filter(|standing| standing.cells > 0);
     json::object([
         ("node", node.0.into()),
         ("answers", standing.is_some().into()),
-        ("settled_cells", known.map(|standing| standing.settled_cells).into()),
+        ("settled_cells", known.map(|standing| standing.decided_cells).into()),
         ("cells", known.map(|standing| standing.cells).into()),
     ])
 }
@@ -136,26 +136,26 @@ mod tests {
             attempt: 2,
             trouble: "x".repeat(2 * TEXT_CHARS_MAX),
             away: vec![NodeId(3)],
-            settled_cells: 5,
+            decided_cells: 5,
             cells: 16,
         }
     }
 
     #[test]
-    fn progress_is_told_with_who_is_away_and_no_longer_than_people_read() {
-        let told = progress(&standing());
-        assert_eq!(told["away"], json::list([3]));
-        assert_eq!(told["trouble"].as_str().unwrap(), "x".repeat(TEXT_CHARS_MAX));
+    fn progress_names_absent_workers_and_is_cut_for_people() {
+        let shown = progress(&standing());
+        assert_eq!(shown["away"], json::list([3]));
+        assert_eq!(shown["trouble"].as_str().unwrap(), "x".repeat(TEXT_CHARS_MAX));
     }
 
     #[test]
-    fn each_worker_tells_its_own_cells_if_it_has_begun() {
-        let told = settled(&(NodeId(2), Some(standing())));
-        assert_eq!((&told["settled_cells"], &told["cells"]), (&5.into(), &16.into()));
+    fn each_running_worker_reports_its_own_cells() {
+        let shown = worker_cells(&(NodeId(2), Some(standing())));
+        assert_eq!((&shown["settled_cells"], &shown["cells"]), (&5.into(), &16.into()));
         let begins = JobStanding { cells: 0, ..standing() };
         for (standing, answers) in [(Some(begins), true), (None, false)] {
-            let told = settled(&(NodeId(2), standing));
-            assert_eq!((&told["answers"], &told["cells"]), (&answers.into(), &Value::Null));
+            let shown = worker_cells(&(NodeId(2), standing));
+            assert_eq!((&shown["answers"], &shown["cells"]), (&answers.into(), &Value::Null));
         }
     }
 }

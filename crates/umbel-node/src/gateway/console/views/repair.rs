@@ -32,25 +32,25 @@ pub(super) async fn sample(
         (state.live_nodes(), names)
     })?;
     let reader = caller.principal_name().map(|name| name.as_str().to_owned());
-    let told = stream::iter(nodes)
+    let reports = stream::iter(nodes)
         .map(async |node| {
-            let told = coordinator.comparisons_of(node, reader.clone(), STATUS_TIMEOUT).await;
-            (node, told)
+            let report = coordinator.comparisons_of(node, reader.clone(), STATUS_TIMEOUT).await;
+            (node, report)
         })
         .buffered(STATUS_CALLS_MAX)
         .collect::<Vec<_>>();
-    Ok(described(told.await, &names))
+    Ok(described(reports.await, &names))
 }
 
 /// The reports of all nodes as one.
 fn described(
-    told: Vec<(NodeId, Option<ComparisonsReport>)>,
+    reports: Vec<(NodeId, Option<ComparisonsReport>)>,
     names: &BTreeMap<FilterId, String>,
 ) -> Value {
-    let silent = told.iter().filter(|(_, report)| report.is_none()).map(|(node, _)| node.0);
+    let silent = reports.iter().filter(|(_, report)| report.is_none()).map(|(node, _)| node.0);
     let silent = json::list(silent);
     let reports: Vec<_> =
-        told.into_iter().filter_map(|(node, report)| Some((node, report?))).collect();
+        reports.into_iter().filter_map(|(node, report)| Some((node, report?))).collect();
     let sum = |of: fn(&ComparisonsReport) -> u64| {
         reports.iter().map(|(_, report)| of(report)).fold(0, u64::saturating_add)
     };
@@ -65,18 +65,18 @@ fn described(
     let rows = reports
         .into_iter()
         .flat_map(|(node, report)| report.worst.into_iter().map(move |row| (node, row)));
-    // A node may have heard of a filter before this one.
+    // A node may know of a filter before this one.
     let mut rows: Vec<_> =
         rows.filter_map(|(node, row)| Some((node, names.get(&row.filter)?, row))).collect();
     rows.sort_unstable_by_key(|(node, _, row)| (row.rank(), *node));
     rows.truncate(ROWS_MAX);
-    let rows = json::list(rows.iter().map(|(node, name, row)| row_told(*node, name, row)));
+    let rows = json::list(rows.iter().map(|(node, name, row)| row_shown(*node, name, row)));
     let [count, bad, mended, pending] = counts;
     let interval = ("interval_s", interval_s.into());
     json::object([interval, count, bad, mended, pending, ("silent", silent), ("rows", rows)])
 }
 
-fn row_told(node: NodeId, name: &str, row: &ComparedRow) -> Value {
+fn row_shown(node: NodeId, name: &str, row: &ComparedRow) -> Value {
     let (shard, partner) = match row.compares {
         Compares::Slice(shard) => (Some(shard.0), None),
         Compares::Copies(partner) => (None, Some(partner.0)),
@@ -122,20 +122,20 @@ mod tests {
     }
 
     #[test]
-    fn all_nodes_are_told_together_and_who_is_silent() {
+    fn reports_are_added_up_and_silent_nodes_named() {
         let names = [(FilterId(1), "seen".to_owned())].into();
-        let told = vec![
+        let reports = vec![
             (NodeId(1), Some(report(1, Ending::Equal, 0))),
             (NodeId(2), None),
             (NodeId(3), Some(report(1, Ending::Failed, 1))),
             // Of a filter that is not known here, or not to be read.
             (NodeId(4), Some(report(2, Ending::Failed, 1))),
         ];
-        let told = described(told, &names);
+        let shown = described(reports, &names);
         let counts = ["interval_s", "count", "bad_count", "mended_count", "pending_count"];
-        assert_eq!(counts.map(|name| told[name].as_u64().unwrap()), [60, 12, 3, 3, 6]);
-        assert_eq!(told["silent"], json::list([2]));
-        let rows = told["rows"].as_array().unwrap();
+        assert_eq!(counts.map(|name| shown[name].as_u64().unwrap()), [60, 12, 3, 3, 6]);
+        assert_eq!(shown["silent"], json::list([2]));
+        let rows = shown["rows"].as_array().unwrap();
         let order: Vec<_> = rows.iter().map(|row| (&row["node"], &row["shard"])).collect();
         assert_eq!(order, [(&3.into(), &1.into()), (&1.into(), &0.into())]);
     }

@@ -1,4 +1,4 @@
-//! Whether this node has heard the majority since it started: until then its catalogue may be any old one.
+//! Whether this node has reached the majority since it started: until then its catalogue may be any old one.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::Coordinator;
 
 /// Longest time that a call waits for it. Every call that comes before asks anew, so it is less than what
 /// clients give an attempt.
-const HEARING_TIME_MAX: Duration = Duration::from_secs(1);
+const CATCH_UP_TIME_MAX: Duration = Duration::from_secs(1);
 
 impl Coordinator {
     /// Whether the catalogue here has all that the majority had when this node started; waits a moment
@@ -18,19 +18,19 @@ impl Coordinator {
     /// A node that starts reads its log from the last snapshot on, and one that joins gets it from the first
     /// entry on: who asks meanwhile would meet a cluster without principals, or one in which those have
     /// rights who have lost them.
-    pub(crate) async fn has_heard(&self) -> bool {
-        if self.heard.initialized() || planted::on(Planted::StartUnheard) {
+    pub(crate) async fn has_caught_up(&self) -> bool {
+        if self.caught_up.initialized() || planted::on(Planted::StartUnheard) {
             return true;
         }
-        let hear = || self.meta_refresh(Instant::now() + HEARING_TIME_MAX);
+        let catch_up = || self.meta_refresh(Instant::now() + CATCH_UP_TIME_MAX);
         // One asks, the others wait for its answer.
-        let heard = timeout(HEARING_TIME_MAX, self.heard.get_or_try_init(hear)).await;
-        matches!(heard, Ok(Ok(())))
+        let caught_up = timeout(CATCH_UP_TIME_MAX, self.caught_up.get_or_try_init(catch_up)).await;
+        matches!(caught_up, Ok(Ok(())))
     }
 
     /// Takes what is here for what the majority had, in tests that have no cluster.
     #[cfg(test)]
-    pub(crate) fn skip_hearing(&self) {
-        let _ = self.heard.set(());
+    pub(crate) fn skip_catch_up(&self) {
+        let _ = self.caught_up.set(());
     }
 }
