@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_tells_its_message() {
+    fn a_panic_reports_its_message() {
         assert_eq!(panic_text(&"static"), "static");
         assert_eq!(panic_text(&String::from("made")), "made");
         assert_eq!(panic_text(&7_u8), "a panic without a message");

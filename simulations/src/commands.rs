@@ -97,7 +97,7 @@ impl Command {
 
 /// Writes for people, at once, so that a command can be watched. If nobody reads any more, it goes on
 /// without: the verdict is in the exit code.
-fn say(text: &str) -> io::Result<()> {
+fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let written = writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush());
     match written {

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_what_it_was_told_and_begins_anew() {
+    fn counts_are_added_and_reset() {
         let counters = sample();
         assert_eq!(counters.faults["crash"], FaultTally { planned: 2, fired: 1, effect: 3 });
         assert_eq!(counters.states["log_purged"], 1);

@@ -28,10 +28,10 @@ const SERVE_MAX_US: u64 = 30_000_000;
 
 /// After that, all replicas are equal and every node is back within this time: lost nodes are
 /// removed, join anew and are given replicas.
-const SETTLE_MAX_US: u64 = 120_000_000;
+const SYNC_MAX_US: u64 = 120_000_000;
 
 /// The same where nothing failed, and an operator only gave orders: no node waits out a timeout then.
-const SETTLE_CALM_MAX_US: u64 = 20_000_000;
+const SYNC_CALM_MAX_US: u64 = 20_000_000;
 
 /// Writes, and as many reads, that every shard must serve.
 const ROUNDS: u32 = 10;
@@ -78,12 +78,12 @@ pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), Strin
     if world.is_violated() {
         return Ok(());
     }
-    let settled = |world: &mut World| work.get() && unsettled(world).is_none();
+    let is_in_sync = |world: &mut World| work.get() && out_of_sync(world).is_none();
     let is_calm = world.plan.faults.iter().all(|fault| fault.fault.is_order());
-    let settle_max_us = if is_calm { SETTLE_CALM_MAX_US } else { SETTLE_MAX_US };
-    if !run_until(world, healed_us + settle_max_us, settled)? && !world.is_violated() {
-        let why = unsettled(world).unwrap_or_else(|| "a call has not ended".to_owned());
-        let seconds = settle_max_us / 1_000_000;
+    let sync_max_us = if is_calm { SYNC_CALM_MAX_US } else { SYNC_MAX_US };
+    if !run_until(world, healed_us + sync_max_us, is_in_sync)? && !world.is_violated() {
+        let why = out_of_sync(world).unwrap_or_else(|| "a call has not ended".to_owned());
+        let seconds = sync_max_us / 1_000_000;
         let what = format!("{seconds} s after the last fault {why}; {}", conditions(world));
         watch::violated("heals_and_agrees", what);
     }
@@ -215,7 +215,7 @@ async fn read_back(clients: Rc<Clients>, plan: Rc<Plan>, renamed: BTreeSet<Strin
 }
 
 /// What is not as it should be in the end; nothing if all is well.
-fn unsettled(world: &World) -> Option<String> {
+fn out_of_sync(world: &World) -> Option<String> {
     // A node that is being retired runs until then, and its machine gets a new one afterwards.
     if let Some(number) = world.retiring().next() {
         return Some(format!("n{number} is being retired"));

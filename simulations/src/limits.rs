@@ -95,8 +95,8 @@ impl Limits {
             (Some(signal), _) => format!("died by signal {signal}"),
             (None, code) => format!("ended with code {} and no report", code.unwrap_or(-1)),
         };
-        let said = last_lines(messages, 12);
-        Death::Crashed(if said.is_empty() { how } else { format!("{how}:\n{said}") })
+        let message = last_lines(messages, 12);
+        Death::Crashed(if message.is_empty() { how } else { format!("{how}:\n{message}") })
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_is_told_from_a_crash() {
+    fn each_limit_is_distinguished_from_a_crash() {
         let texts = [
             (Signal::XCPU.as_raw(), "", "exceeded its processor time of 120 s"),
             (Signal::KILL.as_raw(), "", "was killed"),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_tells_its_last_words() {
+    fn a_crash_reports_its_last_output() {
         let Death::Crashed(what) = explained(Signal::ABORT.as_raw(), "stack overflow\n") else {
             panic!("taken for a limit");
         };

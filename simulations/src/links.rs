@@ -107,7 +107,7 @@ impl Links {
         for &direction in directions {
             self.claims.entry(direction).or_default().push((claim, class));
         }
-        self.settle(directions)
+        self.update_states(directions)
     }
 
     /// Takes a fault's claims back; returns the pairs that change.
@@ -124,7 +124,7 @@ impl Links {
                 claims.remove(at);
             }
         }
-        self.settle(directions)
+        self.update_states(directions)
     }
 
     /// Whether all messages arrive between two hosts.
@@ -138,7 +138,10 @@ impl Links {
         claims.is_some_and(|claims| claims.iter().any(|(claim, _)| *claim == Claim::Cut))
     }
 
-    fn settle(&mut self, directions: &[Direction]) -> Vec<(Direction, LinkState, LinkState)> {
+    fn update_states(
+        &mut self,
+        directions: &[Direction],
+    ) -> Vec<(Direction, LinkState, LinkState)> {
         let mut changed = Vec::new();
         for &(one, other) in directions {
             let pair = (one.min(other), one.max(other));

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_tells_verdict_speed_calls_faults_and_hash() {
+    fn a_run_shows_verdict_speed_calls_faults_and_hash() {
         let text = run_text(&ended(), 3_100_000);
         let expected = "held: no promise was broken\n\
             speed: 62.0 simulated s in 3.1 s, 20.0 for each second, 40.0 for each of processor time\n\
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_violation_and_a_limit_are_told_first() {
+    fn a_violation_and_a_limit_are_shown_first() {
         let mut run = ended();
         let breach = Breach { invariant: "no_panic".into(), at_us: 5, what: "index".into() };
         run.report.violations.push(breach);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_told_in_a_line() {
+    fn a_plan_is_shown_in_a_line() {
         let line = plan_line(&Plan::draw(7, Profile::Calm, 30_000));
         assert!(line.starts_with("seed 7, profile calm: "), "{line}");
         assert!(line.ends_with(" in 30.0 s"), "{line}");

@@ -94,13 +94,13 @@ impl Checks {
 
 impl Checks {
     /// Notes which catalogue a host's node has.
-    fn hear(&mut self, now: u64, host: &str, event: &Event<'_>) {
+    fn on_event(&mut self, now: u64, host: &str, event: &Event<'_>) {
         let newest = self.reference.meta();
         match *event {
             Event::LogOpened { group: GroupId::META, .. } => self.generations.started(now, host),
             Event::Applied { group: GroupId::META, entry, ref payload, .. } => {
-                self.generations.heard(now, host, entry.index, newest);
-                self.rights.heard(now, host, entry.index, newest);
+                self.generations.applied_on(now, host, entry.index, newest);
+                self.rights.applied_on(now, host, entry.index, newest);
                 if let Payload::Meta(command, reply) = payload {
                     let seen = (*command, *reply);
                     let broken = self.quotas.applied(now, entry.index, seen, newest).err();
@@ -113,8 +113,8 @@ impl Checks {
                 }
             }
             Event::SnapshotLoaded { group: GroupId::META, through: Some(entry), .. } => {
-                self.generations.heard(now, host, entry.index, newest);
-                self.rights.heard(now, host, entry.index, newest);
+                self.generations.applied_on(now, host, entry.index, newest);
+                self.rights.applied_on(now, host, entry.index, newest);
             }
             _ => {}
         }
@@ -185,7 +185,7 @@ impl Observer for SimObserver {
             };
             let known = entries_are_known::check(now, &self.host, event);
             checks.add(found.err().into_iter().chain(known.err()).collect());
-            checks.hear(now, &self.host, event);
+            checks.on_event(now, &self.host, event);
         });
     }
 }

@@ -207,7 +207,7 @@ impl World {
     fn add_host(&mut self, number: u32, join: Option<String>) {
         let Plan { world: shape, seed, .. } = *self.plan;
         let jobs = Arc::clone(&self.jobs);
-        // Where shards are split, half of the machines hear of it at once and half do not, so that their maps differ.
+        // Where shards are split, half of the machines learn of it at once and half do not, so that their maps differ.
         let is_late = number % 2 == 1 || !self.plan.splits_shards();
         let is_made = |rare: &Rare| is_late || *rare != Rare::OldMap;
         let rare = self.rare.iter().copied().filter(is_made).collect();

@@ -11,9 +11,9 @@ pub(crate) enum Answer {
     Done(Vec<String>),
     /// It was denied, in these words.
     Denied(String),
-    /// It was refused for another reason that the caller is told.
-    Told(String),
-    /// No word, or one that says nothing but to come later or elsewhere.
+    /// It was refused for another reason, which the caller gets.
+    Refused(String),
+    /// No answer, or one that only says to retry later or elsewhere.
     Open(String),
 }
 
@@ -32,6 +32,6 @@ pub(crate) fn answer_of(done: Result<Vec<String>, Status>) -> Answer {
         | (_, Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown) => {
             Answer::Open(text)
         }
-        _ => Answer::Told(text),
+        _ => Answer::Refused(text),
     }
 }

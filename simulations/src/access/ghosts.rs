@@ -1,4 +1,4 @@
-//! Nodes that were removed from the cluster and call on: each founder's machine hears of them.
+//! Nodes that were removed from the cluster and call on: each founder's machine learns of them.
 
 use std::time::Duration;
 

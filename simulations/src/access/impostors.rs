@@ -65,7 +65,7 @@ async fn call(
             let own = node_of(node)?;
             let net = as_node(&net, NodeIdentity { cluster: !own.cluster, ..own });
             let answer = list(&net, machine).await;
-            let served = matches!(answer, Answer::Done(_) | Answer::Told(_));
+            let served = matches!(answer, Answer::Done(_) | Answer::Refused(_));
             judge_served(machine, &what, served.then_some(&*format!("{answer:?}")));
             greet(&net, machine, NodeId(own.node), &what).await?;
         }
@@ -78,7 +78,7 @@ async fn call(
             if is_required {
                 let net = net.showing(Some(Certificate::generic()));
                 let answer = list(&net, machine).await;
-                let served = matches!(answer, Answer::Done(_) | Answer::Told(_));
+                let served = matches!(answer, Answer::Done(_) | Answer::Refused(_));
                 judge_served(machine, &what, served.then_some(&*format!("{answer:?}")));
                 greet(&net, machine, NodeId(node_of(says)?.node), &what).await?;
             }

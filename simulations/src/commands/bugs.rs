@@ -2,7 +2,7 @@
 
 use umbel_step::planted::Planted;
 
-use super::say;
+use super::print;
 use super::sweep::jobs_of;
 use crate::child::{ChildError, Order};
 use crate::exit::Exit;
@@ -51,10 +51,10 @@ pub(super) fn run(args: &BugsArgs, limits: Limits) -> anyhow::Result<Exit> {
     let mut all = Vec::new();
     for bug in chosen(args) {
         let searched = search(bug, args, jobs, limits)?;
-        say(&searched.line(args.seeds))?;
+        print(&searched.line(args.seeds))?;
         all.push(searched);
     }
-    say(&summary(&all))?;
+    print(&summary(&all))?;
     let is_good = all.iter().all(|one| one.found.is_some() && one.clean_failure.is_none());
     Ok(if is_good { Exit::Held } else { Exit::Violated })
 }
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_tells_seeds_and_promises() {
+    fn the_summary_names_seeds_and_invariants() {
         let expected = Planted::ALL[0].caught_by()[0];
         let all = [searched(0, 3, expected), searched(1, 40, "no_panic"), searched(2, 0, "")];
         let text = summary(&all);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_that_fails_without_the_bug_shows_nothing_and_is_told() {
+    fn a_seed_that_fails_without_the_bug_is_reported() {
         let mut one = searched(0, 3, "no_panic");
         one.clean_failure = Some("no_panic: index".to_owned());
         assert!(one.line(500).ends_with("without the bug this seed fails too: no_panic: index"));

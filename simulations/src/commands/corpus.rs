@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
 
-use super::say;
+use super::print;
 use super::sweep::jobs_of;
 use crate::child::{Ended, Order};
 use crate::exit::Exit;
@@ -52,8 +52,8 @@ pub(super) fn run(args: &CorpusArgs, limits: Limits) -> anyhow::Result<Exit> {
             failures.push(format!("{}\n  replay: {command}", failure.what));
         }
     }
-    say(&format!("{table}{}", failures.join("\n")))?;
-    say(&format!("{}, {}", count(plans.len() as u64, "plan"), {
+    print(&format!("{table}{}", failures.join("\n")))?;
+    print(&format!("{}, {}", count(plans.len() as u64, "plan"), {
         count(failures.len() as u64, "failure")
     }))?;
     Ok(exit)

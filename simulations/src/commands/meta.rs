@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use super::say;
+use super::print;
 use crate::child::{ChildError, Ended, Order};
 use crate::exit::Exit;
 use crate::failure;
@@ -59,7 +59,7 @@ fn run_twice(plan: &Plan, limits: Limits) -> anyhow::Result<Exit> {
     let (one, other) = at_once(&order(&first), &order(&second))?;
     let exceeded = one.exceeded.as_ref().or(other.exceeded.as_ref());
     if let Some(what) = exceeded {
-        say(&format!("seed {seed}: the run {what}"))?;
+        print(&format!("seed {seed}: the run {what}"))?;
         return Ok(Exit::Exceeded);
     }
     let read = |path: &Path| {
@@ -67,9 +67,9 @@ fn run_twice(plan: &Plan, limits: Limits) -> anyhow::Result<Exit> {
         anyhow::Ok(BufReader::with_capacity(1 << 20, file))
     };
     let comparison = compare(read(&first)?, read(&second)?)?;
-    say(&verdict(seed, &comparison, one.report == other.report))?;
+    print(&verdict(seed, &comparison, one.report == other.report))?;
     if comparison.difference.is_some() {
-        say(&format!("  traces: {} {}", first.display(), second.display()))?;
+        print(&format!("  traces: {} {}", first.display(), second.display()))?;
         return Ok(Exit::NotDeterministic);
     }
     for path in [first, second] {
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_verdict_tells_equal_runs_from_different_ones() {
+    fn the_verdict_distinguishes_equal_runs_from_different_ones() {
         let same = compare("a\nb\n".as_bytes(), "a\nb\n".as_bytes()).unwrap();
         assert_eq!(verdict(7, &same, true), "seed 7: twice the same, 2 lines, 4 bytes");
         assert!(verdict(7, &same, false).contains("different reports"));

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::print;
 use super::run::{TraceArgs, run_and_show};
-use super::say;
 use crate::child::Ended;
 use crate::exit::Exit;
 use crate::limits::Limits;
@@ -22,11 +22,11 @@ pub(super) fn run(args: &ReplayArgs, limits: Limits) -> anyhow::Result<Exit> {
     let plan = Plan::read(&args.plan)?;
     let expected = plan.expect.clone();
     if !plan.note.is_empty() {
-        say(&plan.note)?;
+        print(&plan.note)?;
     }
     let (ended, exit) = run_and_show(plan, &args.trace, limits)?;
     if let Some(expected) = expected {
-        say(&against(&expected, &ended))?;
+        print(&against(&expected, &ended))?;
     }
     Ok(exit)
 }

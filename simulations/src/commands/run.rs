@@ -7,7 +7,7 @@ use rand::TryRng as _;
 use rand::rngs::SysRng;
 use umbel_step::planted::Planted;
 
-use super::{say, write_report};
+use super::{print, write_report};
 use crate::child::{Ended, Order};
 use crate::exit::Exit;
 use crate::limits::Limits;
@@ -63,7 +63,7 @@ pub(super) fn run(args: &RunArgs, limits: Limits) -> anyhow::Result<Exit> {
     if let Some(failure) = ended.failure() {
         let path = args.plan_file.clone().unwrap_or_else(|| failure::usual_file(&plan));
         failure::keep(&plan, &failure, &path)?;
-        say(&format!("plan: {}\n{}", path.display(), failure::next_steps(&path)))?;
+        print(&format!("plan: {}\n{}", path.display(), failure::next_steps(&path)))?;
     }
     Ok(exit)
 }
@@ -74,7 +74,7 @@ fn plan_of(seed: u64, args: &RunArgs) -> anyhow::Result<Plan> {
         (None, Some(bug)) => bugs::profile_of(bug)?,
         (None, None) => Profile::Mixed,
     };
-    say(&format!("{profile}: {}", profile.about()))?;
+    print(&format!("{profile}: {}", profile.about()))?;
     let mut plan = Plan::draw(seed, profile, args.ms);
     if let Some(bug) = args.planted {
         bugs::plant_in(&mut plan, bug);
@@ -88,7 +88,7 @@ pub(super) fn run_and_show(
     trace: &TraceArgs,
     limits: Limits,
 ) -> anyhow::Result<(Ended, Exit)> {
-    say(&show::plan_line(&plan))?;
+    print(&show::plan_line(&plan))?;
     let usual = Path::new(failure::FOLDER).join(format!("{}.trace", failure::name_of(&plan)));
     let trace_file = match trace.trace {
         Level::Off => None,
@@ -105,9 +105,9 @@ pub(super) fn run_and_show(
     if !ended.messages.is_empty() {
         eprintln!("{}", ended.messages.trim_end());
     }
-    say(&show::run_text(&ended, wall_us))?;
+    print(&show::run_text(&ended, wall_us))?;
     if let Some(path) = &order.trace_file {
-        say(&format!("trace file: {}", path.display()))?;
+        print(&format!("trace file: {}", path.display()))?;
     }
     let exit = ended.exit();
     Ok((ended, exit))

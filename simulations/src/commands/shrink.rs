@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::say;
+use super::print;
 use crate::child::{ChildError, Order};
 use crate::exit::Exit;
 use crate::limits::Limits;
@@ -38,8 +38,8 @@ pub(super) fn run(args: &ShrinkArgs, limits: Limits) -> anyhow::Result<Exit> {
         Some(expected) if ended.failed_as(expected) => expected.clone(),
         _ => failure.kind,
     };
-    say(&format!("before: {}", show::plan_line(&plan)))?;
-    say(&format!("while {kind} is violated, {} at most", count(args.runs.into(), "run")))?;
+    print(&format!("before: {}", show::plan_line(&plan)))?;
+    print(&format!("while {kind} is violated, {} at most", count(args.runs.into(), "run")))?;
 
     let until_us = clock::wall_us().saturating_add(args.minutes.saturating_mul(60_000_000));
     let mut error: Option<ChildError> = None;
@@ -62,14 +62,14 @@ pub(super) fn run(args: &ShrinkArgs, limits: Limits) -> anyhow::Result<Exit> {
     let smaller = Plan { expect: Some(kind), ..shrunk.plan };
     let output = args.output.clone().unwrap_or_else(|| small_file(&args.plan));
     smaller.write(&output)?;
-    say(&format!("after:  {}", show::plan_line(&smaller)))?;
+    print(&format!("after:  {}", show::plan_line(&smaller)))?;
     let command = command_line(&format!("replay {}", output.display()));
     let rest = if shrunk.is_minimal && clock::wall_us() < until_us {
         "nothing more can go"
     } else {
         "more runs or minutes may shrink it further"
     };
-    say(&format!(
+    print(&format!(
         "plan: {}, after {}; {rest}\n  replay: {command}",
         output.display(),
         count(shrunk.run_count.into(), "run"),

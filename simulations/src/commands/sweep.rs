@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use umbel_step::planted::Planted;
 
 use super::run::fresh_seed;
-use super::{say, write_report};
+use super::{print, write_report};
 use crate::child::{Ended, Order};
 use crate::exit::Exit;
 use crate::limits::Limits;
@@ -67,7 +67,7 @@ struct Sweep {
 
 struct State {
     tally: Tally,
-    told_us: u64,
+    reported_us: u64,
     /// Why no further run could be made.
     error: Option<anyhow::Error>,
 }
@@ -76,7 +76,7 @@ struct State {
 pub(super) fn run(args: &SweepArgs, limits: Limits) -> anyhow::Result<Exit> {
     let sweep = Sweep::new(args, limits)?;
     let jobs = jobs_of(args.jobs);
-    say(&format!("seeds from {}, {jobs} at once", sweep.first_seed))?;
+    print(&format!("seeds from {}, {jobs} at once", sweep.first_seed))?;
     pool::work(jobs, &|| sweep.next(), &|seed| sweep.work_on(seed));
     let profiles = sweep.profiles.clone();
     let wall_ms = (clock::wall_us() - sweep.from_us) / 1_000;
@@ -87,11 +87,11 @@ pub(super) fn run(args: &SweepArgs, limits: Limits) -> anyhow::Result<Exit> {
     }
     tally.wall_ms = wall_ms;
     tally.note_what_is_missing(&profiles);
-    say(&tally.text())?;
+    print(&tally.text())?;
     for (seed, failed) in &tally.failures {
         if let Some(path) = &failed.plan_file {
             let steps = failure::next_steps(path);
-            say(&format!("seed {seed}, profile {}: {}\n{steps}", failed.profile, failed.what))?;
+            print(&format!("seed {seed}, profile {}: {}\n{steps}", failed.profile, failed.what))?;
         }
     }
     if let Some(path) = &args.report {
@@ -136,7 +136,7 @@ impl Sweep {
             until_us: from_us.saturating_add(minutes.saturating_mul(60_000_000)),
             upcoming: AtomicU64::new(first_seed),
             is_over: AtomicBool::new(false),
-            state: Mutex::new(State { tally, told_us: from_us, error: None }),
+            state: Mutex::new(State { tally, reported_us: from_us, error: None }),
         })
     }
 
@@ -177,20 +177,20 @@ impl Sweep {
         }
         if let Some(failure) = ended.failure() {
             let path = failure::usual_file(plan);
-            say(&format!("seed {}, profile {}: {}", plan.seed, plan.profile, failure.what))?;
+            print(&format!("seed {}, profile {}: {}", plan.seed, plan.profile, failure.what))?;
             if state.tally.fail(plan, &failure, path.clone()) {
                 failure::keep(plan, &failure, &path)?;
             }
             if state.tally.kinds().len() >= MAX_KIND_COUNT && !self.is_over.load(Ordering::Relaxed)
             {
                 self.is_over.store(true, Ordering::Relaxed);
-                say(&format!("{MAX_KIND_COUNT} different failures: no further seed is begun"))?;
+                print(&format!("{MAX_KIND_COUNT} different failures: no further seed is begun"))?;
             }
         }
         let now_us = clock::wall_us();
-        if now_us >= state.told_us + PROGRESS_US {
-            state.told_us = now_us;
-            say(&state.tally.progress())?;
+        if now_us >= state.reported_us + PROGRESS_US {
+            state.reported_us = now_us;
+            print(&state.tally.progress())?;
         }
         Ok(())
     }

@@ -349,10 +349,10 @@ impl Content {
     }
 
     /// Offsets below `limit` whose byte is durable and what readers see.
-    pub(super) fn settled_offsets(&self, limit: usize) -> Vec<usize> {
+    pub(super) fn stable_offsets(&self, limit: usize) -> Vec<usize> {
         let (durable, current) = (&self.layers.durable.bytes, &self.layers.current.bytes);
         let end = limit.min(durable.len()).min(current.len());
-        let mut is_settled: Vec<bool> = durable[..end]
+        let mut is_stable: Vec<bool> = durable[..end]
             .iter()
             .zip(current)
             .map(|(durable, current)| durable == current)
@@ -363,9 +363,9 @@ impl Content {
                 // What was cut is covered, even where the file grew again.
                 Change::Length(byte_count) => *byte_count..usize::MAX,
             };
-            is_settled[covered.start.min(end)..covered.end.min(end)].fill(false);
+            is_stable[covered.start.min(end)..covered.end.min(end)].fill(false);
         }
-        (0..end).filter(|offset| is_settled[*offset]).collect()
+        (0..end).filter(|offset| is_stable[*offset]).collect()
     }
 
     /// Flips a bit for good. The offset must be settled.

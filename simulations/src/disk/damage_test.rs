@@ -97,12 +97,12 @@ async fn rot_flips_bits_and_counts_when_it_is_read() {
 
 /// Offsets in the newest segment, and numbers of segments, that rot while every bit that may.
 async fn rotten_places(disk: &SimDisk) -> Vec<(String, usize)> {
-    let told = disk.rot(DiskPart::Log, u32::MAX);
-    let place = |told: &String| {
-        let (path, rest) = told.split_once(": offset ").unwrap();
+    let damage = disk.rot(DiskPart::Log, u32::MAX);
+    let place = |damage: &String| {
+        let (path, rest) = damage.split_once(": offset ").unwrap();
         (path.to_owned(), rest.split_once(',').unwrap().0.parse().unwrap())
     };
-    let mut places: Vec<_> = told.iter().map(place).collect();
+    let mut places: Vec<_> = damage.iter().map(place).collect();
     places.dedup();
     places
 }

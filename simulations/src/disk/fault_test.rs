@@ -213,7 +213,7 @@ async fn dead_handles_change_nothing() {
 async fn equal_seeds_lose_equally() {
     let run = async |seed| {
         let disk = SimDisk::new(seed);
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         for round in 0..10 {
             let mounted = disk.mount();
             let begin = Instant::now();
@@ -224,14 +224,14 @@ async fn equal_seeds_lose_equally() {
             }
             file.sync().await.unwrap();
             file.write_at(3000, bytes(99, 3000)).await.unwrap();
-            told.push(format!("{:?} {:?}", begin.elapsed(), disk.power_loss(LossMode::Subset)));
+            events.push(format!("{:?} {:?}", begin.elapsed(), disk.power_loss(LossMode::Subset)));
             let mounted = disk.mount();
-            told.push(format!("{:?}", mounted.list("").await.unwrap()));
-            told.push(format!("{:?}", content(&mounted, "wal/00000001.log").await));
+            events.push(format!("{:?}", mounted.list("").await.unwrap()));
+            events.push(format!("{:?}", content(&mounted, "wal/00000001.log").await));
         }
-        told.push(format!("{:?}", disk.rot(DiskPart::Log, 3)));
-        told.push(format!("{:?}", disk.effects()));
-        told
+        events.push(format!("{:?}", disk.rot(DiskPart::Log, 3)));
+        events.push(format!("{:?}", disk.effects()));
+        events
     };
     assert_eq!(run(5).await, run(5).await);
     assert_ne!(run(5).await, run(6).await);

@@ -54,7 +54,7 @@ fn step() -> impl Strategy<Value = Step> {
 type Files = Vec<Arc<dyn File>>;
 
 /// What a call answered: its value, or the kind of its error.
-fn told<T: std::fmt::Debug>(result: std::io::Result<T>) -> String {
+fn shown<T: std::fmt::Debug>(result: std::io::Result<T>) -> String {
     format!("{:?}", result.map_err(|error| error.kind()))
 }
 
@@ -74,18 +74,18 @@ async fn take(disk: &dyn Disk, files: &mut Files, step: &Step) -> String {
             }
             String::new()
         }
-        Step::List(path) => told(disk.list(PATHS[*path]).await),
-        Step::MakeFolder(path) => told(disk.make_folder(PATHS[*path]).await),
-        Step::Rename(from, to) => told(disk.rename(PATHS[*from], PATHS[*to]).await),
-        Step::Remove(path) => told(disk.remove(PATHS[*path]).await),
-        Step::SyncFolder(path) => told(disk.sync_folder(PATHS[*path]).await),
+        Step::List(path) => shown(disk.list(PATHS[*path]).await),
+        Step::MakeFolder(path) => shown(disk.make_folder(PATHS[*path]).await),
+        Step::Rename(from, to) => shown(disk.rename(PATHS[*from], PATHS[*to]).await),
+        Step::Remove(path) => shown(disk.remove(PATHS[*path]).await),
+        Step::SyncFolder(path) => shown(disk.sync_folder(PATHS[*path]).await),
         Step::Restart => String::new(),
         Step::Read(index, offset, count) => match file(*index) {
-            Some(file) => told(file.read_at(*offset, *count).await),
+            Some(file) => shown(file.read_at(*offset, *count).await),
             None => String::new(),
         },
         Step::Write(index, offset, bytes) => match file(*index) {
-            Some(file) => told(file.write_at(*offset, bytes.clone().into()).await),
+            Some(file) => shown(file.write_at(*offset, bytes.clone().into()).await),
             None => String::new(),
         },
         Step::WriteAndSync(index, offset, bytes) => match file(*index) {
@@ -96,11 +96,11 @@ async fn take(disk: &dyn Disk, files: &mut Files, step: &Step) -> String {
             None => String::new(),
         },
         Step::SetLen(index, length) => match file(*index) {
-            Some(file) => told(file.set_len(*length).await) + &told(file.len().await),
+            Some(file) => shown(file.set_len(*length).await) + &shown(file.len().await),
             None => String::new(),
         },
         Step::Sync(index) => match file(*index) {
-            Some(file) => told(file.sync().await),
+            Some(file) => shown(file.sync().await),
             None => String::new(),
         },
     }
@@ -108,13 +108,13 @@ async fn take(disk: &dyn Disk, files: &mut Files, step: &Step) -> String {
 
 /// All folders and files with their contents.
 async fn everything(disk: &dyn Disk) -> Vec<String> {
-    let mut all = vec![told(disk.list("").await)];
+    let mut all = vec![shown(disk.list("").await)];
     for path in PATHS {
         let content = match disk.open(path, false).await {
-            Ok(file) => told(file.read_at(0, 10_000).await),
+            Ok(file) => shown(file.read_at(0, 10_000).await),
             Err(error) => format!("{:?}", error.kind()),
         };
-        all.push(format!("{path} {content} {}", told(disk.list(path).await)));
+        all.push(format!("{path} {content} {}", shown(disk.list(path).await)));
     }
     all
 }

@@ -31,8 +31,7 @@ pub(super) fn flip_bits(
     let mut places = Vec::new();
     for target in &targets {
         let Ok(file) = tree.file(target.inode) else { continue };
-        places
-            .extend(file.settled_offsets(target.limit).into_iter().map(|offset| (target, offset)));
+        places.extend(file.stable_offsets(target.limit).into_iter().map(|offset| (target, offset)));
     }
     let possible = places.len() * 8;
     let wanted = usize::try_from(bit_count).unwrap_or(usize::MAX).min(possible);

@@ -74,12 +74,12 @@ async fn check(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>, holders: u
         // What was asked for before may still be done: until nothing is left.
         while watch::with(|checks| checks.quotas.now().held(&holder_name(holder)).count) > 0 {
             for slot in 0..SLOTS {
-                settled(&net, &addresses, holder, Hold::Drop { slot }).await;
+                resolved(&net, &addresses, holder, Hold::Drop { slot }).await;
             }
         }
         let made = |slot| {
             let make = Hold::Make { slot, size: Size::ALL[slot as usize % Size::ALL.len()] };
-            settled(&net, &addresses, holder, make)
+            resolved(&net, &addresses, holder, make)
         };
         for slot in 0..ROOM {
             expect_room(holder, slot, &made(slot).await);
@@ -94,7 +94,7 @@ async fn check(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>, holders: u
         // The filter that was made first makes room for the one that is not there, on one node after the other.
         for round in 0..ROUNDS {
             let call = Hold::Drop { slot: round % (ROOM + 1) };
-            settled(&net, &addresses, holder, call).await;
+            resolved(&net, &addresses, holder, call).await;
             let slot = (round + ROOM) % (ROOM + 1);
             expect_room(holder, slot, &made(slot).await);
         }
@@ -225,7 +225,7 @@ fn expect_room(holder: u32, slot: u32, came: &Held) {
 }
 
 /// Asks one node after the other until there is an answer.
-async fn settled(net: &SimNet, addresses: &[String], holder: u32, call: Hold) -> Held {
+async fn resolved(net: &SimNet, addresses: &[String], holder: u32, call: Hold) -> Held {
     let filter = held_filter(holder, call.slot());
     for turn in call.slot() as usize.. {
         let address = addresses[turn % addresses.len()].clone();
@@ -240,16 +240,16 @@ async fn settled(net: &SimNet, addresses: &[String], holder: u32, call: Hold) ->
 
 /// Holds what a node says of holders against what the log says.
 async fn compare(net: &SimNet, address: &str, holders: u32) {
-    let said = loop {
+    let listed = loop {
         let channel = node_channel(net, address.to_owned(), Some(ROOT));
         match AccessClient::new(channel).list_principals(ListPrincipalsRequest {}).await {
-            Ok(said) => break said.into_inner().principals,
+            Ok(listed) => break listed.into_inner().principals,
             Err(_) => tokio::time::sleep(TRY_PAUSE).await,
         }
     };
     for name in (0..holders).map(holder_name) {
         let expected = watch::with(|checks| checks.quotas.now().usage(&name));
-        let found = said.iter().find(|principal| principal.name == name);
+        let found = listed.iter().find(|principal| principal.name == name);
         let used = found.and_then(|principal| principal.usage.as_ref());
         let used = used.map(|usage| (usage.filters, usage.memory_bytes));
         counters::checked(NAME, 1);

@@ -107,7 +107,7 @@ fn broken(
     crossing: &Crossing,
 ) -> Option<String> {
     let name = &filter.facts.name;
-    let told = |operation: &Operation| {
+    let described = |operation: &Operation| {
         let Operation { call, answer, start_us, end_us } = operation;
         let verb = calls.iter().find(|other| other.id == *call).map(|call| call.verb);
         let verb = verb.map_or_else(String::new, |verb| format!("{verb:?}, "));
@@ -117,12 +117,12 @@ fn broken(
         // Told by the invariant that is about it.
         Crossing::TwoNew(..) => return None,
         Crossing::YesOfNothing(yes) => {
-            format!("item {item} of {name}: {}, when nothing can have set it", told(yes))
+            format!("item {item} of {name}: {}, when nothing can have set it", described(yes))
         }
         Crossing::Crossed(before, after) => format!(
             "item {item} of {name}: {}, but {} and was over before that began",
-            told(before),
-            told(after)
+            described(before),
+            described(after)
         ),
     })
 }

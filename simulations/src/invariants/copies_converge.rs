@@ -60,13 +60,13 @@ impl<'a> Wanted<'a> {
     /// How the copies differ from that, or from each other.
     pub(crate) fn difference(&self, copies: &[SeenCopy<'_>]) -> Option<String> {
         let Life { filter, generation, settings, .. } = self.life;
-        let told = |copy: &SeenCopy<'_>, what: &str| {
+        let described = |copy: &SeenCopy<'_>, what: &str| {
             format!("the copy of {} ({filter}) on {} {what}", self.name, copy.host)
         };
         for copy in copies {
             if copy.generation != *generation {
                 let what = format!("is at {}, the catalogue at {generation}", copy.generation);
-                return Some(told(copy, &what));
+                return Some(described(copy, &what));
             }
             let hash = |item: u32| hash_of(settings.key, item);
             let missing: Vec<u32> = self
@@ -79,11 +79,11 @@ impl<'a> Wanted<'a> {
                 let (count, of) = (missing.len(), self.items.len());
                 let what =
                     format!("lacks {count} of {of} acknowledged items, the first is {first}");
-                return Some(told(copy, &what));
+                return Some(described(copy, &what));
             }
         }
         let (first, rest) = copies.split_first()?;
         let other = rest.iter().find(|copy| copy.bits != first.bits)?;
-        Some(told(other, &format!("has other bits than the one on {}", first.host)))
+        Some(described(other, &format!("has other bits than the one on {}", first.host)))
     }
 }

@@ -64,14 +64,14 @@ pub(crate) fn check(calls: &[Call], generations: &Generations) -> Checked {
                     true => should_be_gone(&of_name, call, item),
                     false => should_be_kept((&of_name, lives), generations, call, item),
                 };
-                let told = |why: String| {
+                let described = |why: String| {
                     let (id, start_us) = (call.id, call.start_us);
                     let word = if is_present { "present" } else { "absent" };
                     format!(
                         "call {id} began at {start_us} us and called item {item} of {name} {word}, but {why}"
                     )
                 };
-                checked.record(call.end_us.unwrap_or(0), broken.map(told));
+                checked.record(call.end_us.unwrap_or(0), broken.map(described));
             }
         }
     }

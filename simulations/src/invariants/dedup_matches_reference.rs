@@ -106,12 +106,12 @@ fn expected(facts: &JobFacts<'_>) -> Vec<Output> {
             let mut named: BTreeSet<RecordId> = BTreeSet::new();
             let of_own = drops.iter().filter(|(place, _)| own.contains(&place.chunk()));
             named.extend(of_own.filter(|_| rules.report_sizes).map(|(_, kept)| *kept));
-            let is_told = |kept: &RecordId| own.contains(&kept.chunk()) || named.contains(kept);
-            let told = sizes.iter().filter(|(kept, _)| is_told(kept));
+            let is_reported = |kept: &RecordId| own.contains(&kept.chunk()) || named.contains(kept);
+            let reported = sizes.iter().filter(|(kept, _)| is_reported(kept));
             let named = |kept: RecordId| (!own.contains(&kept.chunk())).then(|| part_of(kept));
             let group =
                 |(&kept, &size): (&RecordId, &u64)| (kept, GroupSize { size, part: named(kept) });
-            output.groups = told.map(group).collect();
+            output.groups = reported.map(group).collect();
         }
         for (record, item) in (0..).zip(facts.plan.items(machine)) {
             let place = place_of(base, record);
@@ -145,12 +145,12 @@ fn difference(output: &Output, expected: &Output, reports: bool) -> Option<Strin
     if reports && output.groups != expected.groups {
         let both = output.groups.keys().chain(expected.groups.keys());
         let wrong = both.map(|kept| (kept, output.groups.get(kept), expected.groups.get(kept)));
-        let wrong = wrong.into_iter().find(|(_, said, expected)| said != expected);
+        let wrong = wrong.into_iter().find(|(_, actual, expected)| actual != expected);
         return Some(format!("says of a group {wrong:?} (kept, said, expected)"));
     }
     if reports && output.weights != expected.weights {
-        let (said, expected) = (&output.weights, &expected.weights);
-        return Some(format!("was told the weights {said:?} of machines, expected {expected:?}"));
+        let (actual, expected) = (&output.weights, &expected.weights);
+        return Some(format!("was told the weights {actual:?} of machines, expected {expected:?}"));
     }
     None
 }
@@ -223,10 +223,10 @@ mod tests {
             sizes.next().unwrap().size += 1;
         };
         assert_eq!(found(miscount, "done"), 1);
-        let mistell = |outputs: &mut Vec<Option<Output>>| {
+        let misreport = |outputs: &mut Vec<Option<Output>>| {
             outputs[0].as_mut().unwrap().weights.swap(0, 1);
         };
-        assert_eq!(found(mistell, "done"), 1);
+        assert_eq!(found(misreport, "done"), 1);
         let lack = |added: &mut BTreeSet<u32>| assert!(added.pop_first().is_some());
         assert_eq!(found_with(|_| {}, lack, "done"), 1);
         let add = |added: &mut BTreeSet<u32>| assert!(added.insert(1_000));

@@ -1,5 +1,5 @@
 //! After a flush that missed no node, every copy has what was acknowledged anywhere before it began:
-//! no node calls such an item absent, unless it was started again since, and what it had heard of
+//! no node calls such an item absent, unless it was started again since, and what it knew of
 //! others was on no disk of its own yet.
 
 use std::collections::BTreeMap;

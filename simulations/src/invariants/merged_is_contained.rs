@@ -25,14 +25,14 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
                         && !target.was_erased(merge.start_us, negative.end_us)
                 })
             });
-            let told = |merge: &&Request<'_>| {
+            let described = |merge: &&Request<'_>| {
                 let (item, name, call) = (negative.item, &target.facts.name, negative.call.id);
                 format!(
                     "call {call} found no item {item} in {name}, which call {} ({:?} of {:?}) brought until {} us",
                     merge.call.id, merge.call.verb, merge.call.sources, merge.end_us
                 )
             };
-            checked.record(negative.end_us, missed.map(told));
+            checked.record(negative.end_us, missed.map(described));
         }
     }
     checked

@@ -71,7 +71,7 @@ pub(crate) fn judge(asked: &Asked) {
             Answer::Done(_) if named.is_some() => {
                 Some((SILENT, format!("{} showed the name {named:?}", call())))
             }
-            Answer::Told(text) if is_denied => {
+            Answer::Refused(text) if is_denied => {
                 Some((SILENT, format!("{} heard {text:?}, expected {first:?}", call())))
             }
             Answer::Denied(text) if is_granted => {

@@ -1,6 +1,6 @@
 //! An item is new once: at most one insert of it is answered `New`, copies of a request aside, as
 //! long as nothing is cleared or taken out. And the slices have called as many items new as there
-//! can be: not fewer than the clients heard of, not more than they sent.
+//! can be: not fewer than the clients learned of, not more than they sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ pub(crate) const NAME: &str = "one_new_per_item";
 pub(crate) fn check(view: &View<'_>) -> Checked {
     let mut checked = Checked::new(NAME);
     for filter in view.filters.iter().filter(|filter| filter.only_grows()) {
-        let heard_new = each_item(filter, &mut checked);
+        let acknowledged_new = each_item(filter, &mut checked);
         if let Some(life) = filter.only_life() {
-            in_all(view, filter, life, heard_new, &mut checked);
+            in_all(view, filter, life, acknowledged_new, &mut checked);
         }
     }
     checked
@@ -44,7 +44,7 @@ fn in_all(
     view: &View<'_>,
     filter: &FilterView<'_>,
     life: &Life<'_>,
-    heard_new: u64,
+    acknowledged_new: u64,
     checked: &mut Checked,
 ) {
     let slices = view.reference.shards().filter_map(|state| state.summary(life.id));
@@ -56,11 +56,11 @@ fn in_all(
     let what = || {
         let name = &filter.facts.name;
         format!(
-            "the slices of {name} called {new_count} items new, expected {heard_new}, which \
+            "the slices of {name} called {new_count} items new, expected {acknowledged_new}, which \
              clients were told to be new, to {sent}, which they inserted"
         )
     };
-    checked.record(at_us, (!(heard_new..=sent).contains(&new_count)).then(what));
+    checked.record(at_us, (!(acknowledged_new..=sent).contains(&new_count)).then(what));
 }
 
 #[cfg(test)]

@@ -189,8 +189,11 @@ mod tests {
         let (mut history, cluster) = cleared();
         history.contains("f", &[1], 130, 140, &[false]);
         history.contains("f", &[2], 150, 160, &[true]);
-        let told = found(&history, &cluster);
-        assert!(told.len() == 1 && told[0].contains("item 2 of f present"), "{told:?}");
+        let violations = found(&history, &cluster);
+        assert!(
+            violations.len() == 1 && violations[0].contains("item 2 of f present"),
+            "{violations:?}"
+        );
         // Whoever has cleared it has seen it.
         let (mut history, cluster) = cleared();
         history.contains("f", &[2], 210, 220, &[true]);

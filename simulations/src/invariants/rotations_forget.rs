@@ -33,8 +33,8 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
                 true => gone(filter, answer).or_else(|| was_absent(filter, answer, &absent)),
                 false => kept(filter, answer),
             };
-            let told = |why: String| format!("{}, but {why}", answer.told(filter));
-            checked.record(answer.end_us, broken.map(told));
+            let described = |why: String| format!("{}, but {why}", answer.described(filter));
+            checked.record(answer.end_us, broken.map(described));
         }
     }
     checked
@@ -63,7 +63,7 @@ fn tries<'a>(
 /// Why an item that was found absent should have been there.
 fn kept(filter: &FilterView<'_>, answer: &Answer) -> Option<String> {
     let is_kept = |insert: &&Request<'_>| {
-        let called_new = insert.answered().any(|told| told == (answer.item, true));
+        let called_new = insert.answered().any(|described| described == (answer.item, true));
         let rotations = filter.rotations.iter();
         let may_be_between = |rotation: &&Request<'_>| {
             rotation.start_us <= answer.end_us && rotation.last_us >= insert.start_us

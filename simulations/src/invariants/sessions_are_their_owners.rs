@@ -39,7 +39,7 @@ fn broken(resent: &Resent) -> Option<String> {
     }
     let is_lost = match (first, again) {
         (Answer::Done(first), Answer::Done(again)) => first != again,
-        (Answer::Done(_), Answer::Told(_)) => true,
+        (Answer::Done(_), Answer::Refused(_)) => true,
         _ => false,
     };
     is_lost.then(|| {
@@ -60,13 +60,13 @@ mod tests {
     #[test]
     fn a_thief_gets_nothing_and_takes_nothing() {
         let done = |text: &str| Answer::Done(vec![text.to_owned()]);
-        let told = || Answer::Told("session expired".to_owned());
+        let refused = || Answer::Refused("session expired".to_owned());
         let open = || Answer::Open("no answer".to_owned());
-        assert!(!found(done("new"), told(), done("new")));
+        assert!(!found(done("new"), refused(), done("new")));
         assert!(!found(done("new"), open(), open()));
-        assert!(!found(open(), told(), done("new")));
+        assert!(!found(open(), refused(), done("new")));
         assert!(found(done("new"), done("new"), done("new")));
-        assert!(found(done("new"), told(), done("present")));
-        assert!(found(done("new"), told(), told()));
+        assert!(found(done("new"), refused(), done("present")));
+        assert!(found(done("new"), refused(), refused()));
     }
 }

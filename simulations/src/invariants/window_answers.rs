@@ -41,7 +41,7 @@ pub(super) fn answers(filter: &FilterView<'_>) -> Vec<Answer> {
 
 impl Answer {
     /// What it said, in words.
-    pub(super) fn told(&self, filter: &FilterView<'_>) -> String {
+    pub(super) fn described(&self, filter: &FilterView<'_>) -> String {
         let Self { item, call, start_us, end_us, .. } = self;
         let (name, word) = (&filter.facts.name, if self.is_present { "present" } else { "absent" });
         format!("item {item} of {name} was {word} in call {call} ({start_us} to {end_us} us)")

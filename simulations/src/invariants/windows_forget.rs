@@ -28,8 +28,8 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
                 true => times.should_be_gone(&answer),
                 false => times.should_be_kept(filter, &answer),
             };
-            let told = |why: String| format!("{}, but {why}", answer.told(filter));
-            checked.record(answer.end_us, broken.map(told));
+            let described = |why: String| format!("{}, but {why}", answer.described(filter));
+            checked.record(answer.end_us, broken.map(described));
         }
     }
     checked

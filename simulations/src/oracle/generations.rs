@@ -1,9 +1,9 @@
 //! Which generations the replicated filters had, and which of them a call may have been about.
 //!
 //! The meta group's log says when a generation began for the catalogue. A node lives in the one that
-//! its own copy of the catalogue names, which may be an old one, and until it hears of the next it
+//! its own copy of the catalogue names, which may be an old one, and until it learns of the next it
 //! takes inserts into the old one, which are gone then. So a call is about some generation from the
-//! last one that its node had heard of when it began up to the last one that anybody had heard of
+//! last one that its node knew of when it began up to the last one that anybody knew of
 //! when it ended.
 
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ pub(crate) struct Generations {
     /// The last entry of the meta group that was looked at.
     defined: u64,
     /// For each host, up to which entry its node had heard from when on, since its last start.
-    heard: BTreeMap<String, Vec<(u64, u64)>>,
+    applied_on: BTreeMap<String, Vec<(u64, u64)>>,
     losses: Vec<Loss>,
     /// How old the catalogue may be that a node goes by.
     catalogue_age_us: u64,
@@ -69,23 +69,23 @@ impl Generations {
 
     /// A host's node begins to read its log of the meta group: it knows nothing yet.
     pub(crate) fn started(&mut self, at_us: u64, host: &str) {
-        self.heard.entry(host.to_owned()).or_default().push((at_us, 0));
+        self.applied_on.entry(host.to_owned()).or_default().push((at_us, 0));
     }
 
     /// A host's node has a catalogue up to this entry of the meta group's log; `newest` is what
     /// that log made of the catalogue so far.
-    pub(crate) fn heard(&mut self, at_us: u64, host: &str, index: u64, newest: &MetaState) {
+    pub(crate) fn applied_on(&mut self, at_us: u64, host: &str, index: u64, newest: &MetaState) {
         if index > self.defined {
             self.defined = index;
             self.define(at_us, index, newest);
         }
-        let heard = self.heard.entry(host.to_owned()).or_default();
-        let before = heard.last().map_or(0, |&(_, index)| index);
+        let applied_on = self.applied_on.entry(host.to_owned()).or_default();
+        let before = applied_on.last().map_or(0, |&(_, index)| index);
         // Only beginnings matter.
         let begun = self.lives.values().flatten().filter(|life| life.from_index <= index);
         let begun = begun.map(|life| life.from_index).max().unwrap_or(0);
         if begun > before {
-            heard.push((at_us, begun));
+            applied_on.push((at_us, begun));
         }
     }
 
@@ -155,18 +155,19 @@ impl Generations {
 
     /// Up to which entry a machine's node had surely heard at a moment.
     fn known(&self, machine: u32, at_us: u64) -> u64 {
-        let heard = self.heard.get(&host_name(machine)).map_or(&[][..], Vec::as_slice);
+        let applied_on = self.applied_on.get(&host_name(machine)).map_or(&[][..], Vec::as_slice);
         let is_known = |from_us: u64| from_us + CLOCKS_APART_US + self.catalogue_age_us < at_us;
-        let at = heard.partition_point(|&(from_us, _)| is_known(from_us));
+        let at = applied_on.partition_point(|&(from_us, _)| is_known(from_us));
         // A start takes effect at once.
-        let started = heard[at..].iter().any(|&(from_us, index)| from_us <= at_us && index == 0);
-        if started { 0 } else { at.checked_sub(1).map_or(0, |at| heard[at].1) }
+        let started =
+            applied_on[at..].iter().any(|&(from_us, index)| from_us <= at_us && index == 0);
+        if started { 0 } else { at.checked_sub(1).map_or(0, |at| applied_on[at].1) }
     }
 
     /// Whether a machine's node was started in that time.
     pub(crate) fn was_started(&self, machine: u32, from_us: u64, to_us: u64) -> bool {
-        let heard = self.heard.get(&host_name(machine)).map_or(&[][..], Vec::as_slice);
-        heard.iter().any(|&(at_us, index)| {
+        let applied_on = self.applied_on.get(&host_name(machine)).map_or(&[][..], Vec::as_slice);
+        applied_on.iter().any(|&(at_us, index)| {
             index == 0 && at_us + CLOCKS_APART_US >= from_us && at_us <= to_us + CLOCKS_APART_US
         })
     }

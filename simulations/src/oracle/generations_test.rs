@@ -14,37 +14,37 @@ use crate::invariants::{
 use crate::oracle::fixture::{History, settings};
 use crate::plan::{Ack, FilterKind};
 
-/// A catalogue, and what hosts 1 to 3 heard of it.
-struct Told {
+/// A catalogue, and what hosts 1 to 3 learned of it.
+struct Fixture {
     meta: MetaState,
     generations: Generations,
     index: u64,
 }
 
-impl Told {
+impl Fixture {
     /// Three nodes that know of a replicated filter `r` since 10 ms.
     fn new() -> Self {
         let nodes = vec![(NodeId(1), "a:1".to_owned())];
         let form = MetaCommand::Form { cluster: 1, nodes, shard_count: 1, replica_count: 1 };
-        let mut told =
+        let mut fixture =
             Self { meta: MetaState::new(), generations: Generations::default(), index: 0 };
-        told.apply(&form);
-        (1..=3).for_each(|host| told.generations.started(0, &host_name(host)));
+        fixture.apply(&form);
+        (1..=3).for_each(|host| fixture.generations.started(0, &host_name(host)));
         let settings = FilterSettings {
             distribution: Distribution::Replicated,
             key: HashKey::Xxh3 { seed: 7 },
             ..settings(FilterKind::Blocked, 1_000, CellCount::new(1).unwrap())
         };
         let name = FilterName::new("r").unwrap();
-        let reply = told.apply(&MetaCommand::CreateFilter {
+        let reply = fixture.apply(&MetaCommand::CreateFilter {
             name,
             settings,
             importing: false,
             owner: None,
         });
-        assert_eq!(reply, MetaReply::Filter(FilterId(told.index)));
-        (1..=3).for_each(|host| told.hear(10_000, host));
-        told
+        assert_eq!(reply, MetaReply::Filter(FilterId(fixture.index)));
+        (1..=3).for_each(|host| fixture.apply_at(10_000, host));
+        fixture
     }
 
     fn apply(&mut self, command: &MetaCommand) -> MetaReply {
@@ -52,16 +52,16 @@ impl Told {
         self.meta.apply(self.index, command)
     }
 
-    fn hear(&mut self, at_us: u64, host: u32) {
-        self.generations.heard(at_us, &host_name(host), self.index, &self.meta);
+    fn apply_at(&mut self, at_us: u64, host: u32) {
+        self.generations.applied_on(at_us, &host_name(host), self.index, &self.meta);
     }
 
-    /// Empties the filter; only these hosts hear of it.
+    /// Empties the filter; only these hosts learn of it.
     fn clear(&mut self, at_us: u64, hosts: &[u32]) {
         let (filter, record) = self.meta.filter_by_name("r").unwrap();
         let generation = record.generation;
         self.apply(&MetaCommand::ClearFilter { filter, generation });
-        hosts.iter().for_each(|&host| self.hear(at_us, host));
+        hosts.iter().for_each(|&host| self.apply_at(at_us, host));
     }
 }
 
@@ -75,36 +75,36 @@ impl Calls {
         call.machine = Some(machine);
     }
 
-    fn span(&self, told: &Told) -> Option<RangeInclusive<usize>> {
-        told.generations.span(self.0.calls.last().unwrap())
+    fn span(&self, fixture: &Fixture) -> Option<RangeInclusive<usize>> {
+        fixture.generations.span(self.0.calls.last().unwrap())
     }
 
-    fn majority(&self, told: &Told) -> usize {
-        majority_finds_majority::check(&self.0.calls, &told.generations).violations.len()
+    fn majority(&self, fixture: &Fixture) -> usize {
+        majority_finds_majority::check(&self.0.calls, &fixture.generations).violations.len()
     }
 
-    fn flushed(&self, told: &Told) -> usize {
-        flushed_is_everywhere::check(&self.0.calls, &told.generations).violations.len()
+    fn flushed(&self, fixture: &Fixture) -> usize {
+        flushed_is_everywhere::check(&self.0.calls, &fixture.generations).violations.len()
     }
 
-    fn phantoms(&self, told: &Told) -> usize {
-        copies_hold_what_was_tried::check(&self.0.calls, &told.generations).violations.len()
+    fn phantoms(&self, fixture: &Fixture) -> usize {
+        copies_hold_what_was_tried::check(&self.0.calls, &fixture.generations).violations.len()
     }
 
     /// How many items of the last generation every copy must have.
-    fn wanted(&self, told: &Told) -> usize {
-        let (name, lives) = told.generations.all().next().unwrap();
+    fn wanted(&self, fixture: &Fixture) -> usize {
+        let (name, lives) = fixture.generations.all().next().unwrap();
         let last = lives.len() - 1;
         let of = (name, last, &lives[last]);
-        copies_converge::Wanted::new(&told.generations, &self.0.calls, of, 1).item_count()
+        copies_converge::Wanted::new(&fixture.generations, &self.0.calls, of, 1).item_count()
     }
 }
 
 #[test]
 fn a_call_is_about_what_its_node_knew_or_something_later() {
-    let mut told = Told::new();
-    told.clear(100_000, &[1]);
-    let lives: Vec<(Generation, u64)> = told
+    let mut fixture = Fixture::new();
+    fixture.clear(100_000, &[1]);
+    let lives: Vec<(Generation, u64)> = fixture
         .generations
         .all()
         .next()
@@ -124,92 +124,92 @@ fn a_call_is_about_what_its_node_knew_or_something_later() {
     ] {
         let mut calls = Calls::default();
         calls.done(Verb::InsertCopy(Ack::Local), machine, &[1], ms, &[true]);
-        assert_eq!(calls.span(&told), expected, "machine {machine} in {ms:?}");
+        assert_eq!(calls.span(&fixture), expected, "machine {machine} in {ms:?}");
     }
     // Without an answer it may still take effect; a node that starts has no catalogue yet.
     let mut calls = Calls::default();
     let call = calls.0.unknown(Verb::InsertCopy(Ack::Local), "r", &[1], 20_000, 30_000);
     call.machine = Some(1);
-    assert_eq!(calls.span(&told), Some(0..=1));
-    told.generations.started(200_000, &host_name(1));
+    assert_eq!(calls.span(&fixture), Some(0..=1));
+    fixture.generations.started(200_000, &host_name(1));
     calls.done(Verb::InsertCopy(Ack::Local), 1, &[1], (210, 220), &[true]);
-    assert_eq!(calls.span(&told), Some(0..=1));
-    told.hear(230_000, 1);
+    assert_eq!(calls.span(&fixture), Some(0..=1));
+    fixture.apply_at(230_000, 1);
     calls.done(Verb::InsertCopy(Ack::Local), 1, &[1], (240, 250), &[true]);
-    assert_eq!(calls.span(&told), Some(1..=1));
+    assert_eq!(calls.span(&fixture), Some(1..=1));
 }
 
 #[test]
 fn a_majority_misses_nothing_of_a_majority() {
-    let mut told = Told::new();
+    let mut fixture = Fixture::new();
     let mut calls = Calls::default();
     calls.done(Verb::InsertCopy(Ack::Majority), 1, &[1], (20, 30), &[true]);
     calls.done(Verb::InsertCopy(Ack::Local), 1, &[2], (20, 30), &[true]);
     calls.done(Verb::ContainsMajority, 2, &[1, 2], (25, 35), &[false, false]);
     calls.done(Verb::ContainsCopy, 2, &[1, 2], (40, 50), &[false, false]);
-    assert_eq!(calls.majority(&told), 0);
+    assert_eq!(calls.majority(&fixture), 0);
     calls.done(Verb::ContainsMajority, 2, &[1, 2], (40, 50), &[false, false]);
-    assert_eq!(calls.majority(&told), 1);
+    assert_eq!(calls.majority(&fixture), 1);
     // One node may be lost, two may have been the majority.
-    told.generations.lost(35_000, 1);
-    assert_eq!(calls.majority(&told), 1);
-    told.generations.lost(36_000, 3);
-    assert_eq!(calls.majority(&told), 0);
+    fixture.generations.lost(35_000, 1);
+    assert_eq!(calls.majority(&fixture), 1);
+    fixture.generations.lost(36_000, 3);
+    assert_eq!(calls.majority(&fixture), 0);
     // Nor is anything promised across generations.
-    let mut told = Told::new();
-    told.clear(45_000, &[1, 2, 3]);
-    assert_eq!(calls.majority(&told), 0);
+    let mut fixture = Fixture::new();
+    fixture.clear(45_000, &[1, 2, 3]);
+    assert_eq!(calls.majority(&fixture), 0);
 }
 
 #[test]
 fn what_was_flushed_is_everywhere() {
-    let mut told = Told::new();
+    let mut fixture = Fixture::new();
     let mut calls = Calls::default();
     calls.done(Verb::InsertCopy(Ack::Local), 1, &[1], (20, 30), &[true]);
     calls.done(Verb::Flush, 2, &[], (25, 35), &[true]);
     calls.done(Verb::Flush, 2, &[], (40, 50), &[false]);
     calls.done(Verb::ContainsCopy, 3, &[1], (60, 70), &[false]);
-    assert_eq!(calls.flushed(&told), 0);
+    assert_eq!(calls.flushed(&fixture), 0);
     calls.done(Verb::Flush, 2, &[], (40, 50), &[true]);
-    assert_eq!(calls.flushed(&told), 1);
-    told.generations.started(55_000, &host_name(3));
-    told.hear(56_000, 3);
-    assert_eq!(calls.flushed(&told), 0);
+    assert_eq!(calls.flushed(&fixture), 1);
+    fixture.generations.started(55_000, &host_name(3));
+    fixture.apply_at(56_000, 3);
+    assert_eq!(calls.flushed(&fixture), 0);
 }
 
 #[test]
 fn nothing_is_present_that_was_not_tried() {
-    let mut told = Told::new();
+    let mut fixture = Fixture::new();
     let mut calls = Calls::default();
     calls.done(Verb::InsertCopy(Ack::Local), 1, &[1], (20, 30), &[true]);
     calls.done(Verb::ContainsCopy, 3, &[1, 2], (25, 35), &[true, false]);
-    assert_eq!(calls.phantoms(&told), 0);
+    assert_eq!(calls.phantoms(&fixture), 0);
     calls.done(Verb::ContainsCopy, 3, &[1], (12, 19), &[true]);
-    assert_eq!(calls.phantoms(&told), 1);
+    assert_eq!(calls.phantoms(&fixture), 1);
     calls.done(Verb::ContainsMajority, 3, &[2], (25, 35), &[true]);
-    assert_eq!(calls.phantoms(&told), 2);
+    assert_eq!(calls.phantoms(&fixture), 2);
     // Whoever heard that the filter was cleared has none of it.
-    told.clear(40_000, &[1, 2]);
+    fixture.clear(40_000, &[1, 2]);
     calls.done(Verb::ContainsCopy, 3, &[1], (50, 60), &[true]);
-    assert_eq!(calls.phantoms(&told), 2);
+    assert_eq!(calls.phantoms(&fixture), 2);
     calls.done(Verb::ContainsCopy, 2, &[1], (50, 60), &[true]);
-    assert_eq!(calls.phantoms(&told), 3);
+    assert_eq!(calls.phantoms(&fixture), 3);
 }
 
 #[test]
 fn copies_must_have_what_was_acknowledged_and_not_lost() {
-    let mut told = Told::new();
-    told.clear(40_000, &[1, 2]);
+    let mut fixture = Fixture::new();
+    fixture.clear(40_000, &[1, 2]);
     let mut calls = Calls::default();
     // Before the filter was cleared; on a node that may not have heard; refused.
     calls.done(Verb::InsertCopy(Ack::Local), 1, &[1], (20, 30), &[true]);
     calls.done(Verb::InsertCopy(Ack::Local), 3, &[2], (50, 60), &[true]);
     calls.0.refused(Verb::InsertCopy(Ack::Local), "r", &[3], 50_000, 60_000).machine = Some(1);
-    assert_eq!(calls.wanted(&told), 0);
+    assert_eq!(calls.wanted(&fixture), 0);
     calls.done(Verb::InsertCopy(Ack::OnePartner), 1, &[4], (50, 60), &[true]);
     calls.done(Verb::InsertCopy(Ack::Majority), 1, &[5], (50, 60), &[true]);
-    assert_eq!(calls.wanted(&told), 2);
-    told.generations.lost(70_000, 1);
-    assert_eq!(calls.wanted(&told), 1);
+    assert_eq!(calls.wanted(&fixture), 2);
+    fixture.generations.lost(70_000, 1);
+    assert_eq!(calls.wanted(&fixture), 1);
     assert!(matches!(calls.0.calls[0].outcome, Outcome::Done(_)));
 }

@@ -22,33 +22,37 @@ impl Story {
         let mut story = Self { state: MetaState::new(), quotas: Quotas::default(), index: 0 };
         let nodes = (1..=3).map(|n| (NodeId(n), format!("n{n}:7300"))).collect();
         let form = MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 2 };
-        assert_eq!(story.tell(&form), Ok(()));
+        assert_eq!(story.apply(&form), Ok(()));
         story
     }
 
-    fn tell(&mut self, command: &MetaCommand) -> Result<(), &'static str> {
+    fn apply(&mut self, command: &MetaCommand) -> Result<(), &'static str> {
         let reply = self.state.apply(self.index + 1, command);
-        self.say(command, &reply)
+        self.apply_with_reply(command, &reply)
     }
 
     /// Lets the ledger hear a reply, right or wrong.
-    fn say(&mut self, command: &MetaCommand, reply: &MetaReply) -> Result<(), &'static str> {
+    fn apply_with_reply(
+        &mut self,
+        command: &MetaCommand,
+        reply: &MetaReply,
+    ) -> Result<(), &'static str> {
         self.index += 1;
-        let heard = self.quotas.applied(self.index * S, self.index, (command, reply), &self.state);
-        heard.map_err(|(invariant, _)| invariant)
+        let result = self.quotas.applied(self.index * S, self.index, (command, reply), &self.state);
+        result.map_err(|(invariant, _)| invariant)
     }
 
     /// Tells of a filter that was made, whatever the catalogue would say.
     fn made(&mut self, name: &str) -> Result<(), &'static str> {
         let filter = FilterId(self.index + 1);
-        self.say(&create(name, Distribution::Partitioned), &MetaReply::Filter(filter))
+        self.apply_with_reply(&create(name, Distribution::Partitioned), &MetaReply::Filter(filter))
     }
 
     fn limit(&mut self, filter_count: Option<u64>, memory_bytes: Option<u64>) {
         let change = Quota { filter_count, memory_bytes, ..Quota::default() };
         let of = PrincipalName::new("h0");
         let set = MetaCommand::SetQuota { of, change, from_none: true };
-        assert_eq!(self.say(&set, &MetaReply::Done), Ok(()));
+        assert_eq!(self.apply_with_reply(&set, &MetaReply::Done), Ok(()));
     }
 }
 
@@ -65,18 +69,18 @@ fn full() -> MetaReply {
 }
 
 #[test]
-fn what_is_held_is_told_as_the_catalogue_tells_it() {
+fn usage_is_that_of_the_catalogue() {
     let mut story = Story::new();
-    assert_eq!(story.tell(&create("a", Distribution::Partitioned)), Ok(()));
-    assert_eq!(story.tell(&create("b", Distribution::Replicated)), Ok(()));
+    assert_eq!(story.apply(&create("a", Distribution::Partitioned)), Ok(()));
+    assert_eq!(story.apply(&create("b", Distribution::Replicated)), Ok(()));
     // 64 bytes on two of three nodes, and on all three.
     assert_eq!(story.quotas.now().usage("h0"), (2, 5 * 64));
     let usage = story.state.usage(Some("h0"));
     assert_eq!((usage.filter_count, usage.memory_bytes), (2, 5 * 64));
-    assert_eq!(story.tell(&MetaCommand::DropFilter { filter: FilterId(3) }), Ok(()));
-    assert_eq!(story.tell(&MetaCommand::DropFilter { filter: FilterId(2) }), Ok(()));
+    assert_eq!(story.apply(&MetaCommand::DropFilter { filter: FilterId(3) }), Ok(()));
+    assert_eq!(story.apply(&MetaCommand::DropFilter { filter: FilterId(2) }), Ok(()));
     assert_eq!(story.quotas.now().usage_of_all(), (1, 2 * 64), "its slices are still there");
-    assert_eq!(story.tell(&MetaCommand::FilterDropped { filter: FilterId(2) }), Ok(()));
+    assert_eq!(story.apply(&MetaCommand::FilterDropped { filter: FilterId(2) }), Ok(()));
     assert_eq!(story.quotas.now().usage_of_all(), (0, 0));
 }
 
@@ -96,14 +100,20 @@ fn one_filter_too_many_is_seen_and_so_is_one_byte() {
 fn a_refusal_with_room_is_seen() {
     let mut story = Story::new();
     story.limit(Some(1), None);
-    assert_eq!(story.say(&create("a", Distribution::Partitioned), &full()), Err(SERVED));
+    assert_eq!(
+        story.apply_with_reply(&create("a", Distribution::Partitioned), &full()),
+        Err(SERVED)
+    );
     assert_eq!(story.made("a"), Ok(()));
     let made = FilterId(story.index);
-    assert_eq!(story.say(&create("b", Distribution::Partitioned), &full()), Ok(()));
+    assert_eq!(story.apply_with_reply(&create("b", Distribution::Partitioned), &full()), Ok(()));
     // What is dropped and gone gives room.
     let gone = MetaCommand::FilterDropped { filter: made };
-    assert_eq!(story.say(&gone, &MetaReply::Done), Ok(()));
-    assert_eq!(story.say(&create("b", Distribution::Partitioned), &full()), Err(SERVED));
+    assert_eq!(story.apply_with_reply(&gone, &MetaReply::Done), Ok(()));
+    assert_eq!(
+        story.apply_with_reply(&create("b", Distribution::Partitioned), &full()),
+        Err(SERVED)
+    );
 }
 
 #[test]
@@ -114,7 +124,7 @@ fn a_caller_may_have_been_refused_if_it_was_full_at_any_moment_of_its_call() {
     assert_eq!(story.made("a"), Ok(()));
     let one = MetaCommand::FilterDropped { filter: FilterId(story.index) };
     assert!(story.quotas.may_be_full((3 * S + S / 2, 4 * S), "h0", "a"));
-    assert_eq!(story.say(&one, &MetaReply::Done), Ok(()));
+    assert_eq!(story.apply_with_reply(&one, &MetaReply::Done), Ok(()));
     assert_eq!(story.made("a"), Ok(()), "the sample");
     story.limit(Some(2), None);
     let full = |from: u64, to: u64| story.quotas.may_be_full((from, to), "h0", "a");
@@ -135,19 +145,23 @@ fn growth_counts_until_the_filter_is_cleared_and_what_has_no_room_is_refused() {
     let mut story = Story::new();
     assert_eq!(story.made("a"), Ok(()));
     story.limit(None, Some(1000));
-    assert_eq!(story.say(&grow(0, 100), &MetaReply::Done), Ok(()));
-    assert_eq!(story.say(&grow(0, 80), &MetaReply::Done), Ok(()), "it has more");
+    assert_eq!(story.apply_with_reply(&grow(0, 100), &MetaReply::Done), Ok(()));
+    assert_eq!(story.apply_with_reply(&grow(0, 80), &MetaReply::Done), Ok(()), "it has more");
     let (_, before) = story.quotas.now().usage("h0");
-    assert_eq!(story.say(&grow(1, 50), &MetaReply::Done), Ok(()));
+    assert_eq!(story.apply_with_reply(&grow(1, 50), &MetaReply::Done), Ok(()));
     assert_eq!(story.quotas.now().usage("h0").1, before + 100, "two replicas");
     let full = MetaReply::Refused(MetaError::Quota { what: "full".into() });
-    assert_eq!(story.say(&grow(1, 60), &full), Err(SERVED), "there is room");
-    assert_eq!(story.say(&grow(1, 1000), &full), Ok(()));
+    assert_eq!(story.apply_with_reply(&grow(1, 60), &full), Err(SERVED), "there is room");
+    assert_eq!(story.apply_with_reply(&grow(1, 1000), &full), Ok(()));
     let (filter, generation) = (FilterId(2), Generation(2));
     let cleared = MetaCommand::FilterCleared { filter, generation };
     for _ in 0..2 {
-        assert_eq!(story.say(&cleared, &MetaReply::Done), Ok(()));
+        assert_eq!(story.apply_with_reply(&cleared, &MetaReply::Done), Ok(()));
         assert_eq!(story.quotas.now().usage("h0").1, before - 200);
     }
-    assert_eq!(story.say(&grow(1, 1000), &MetaReply::Done), Err(NAME), "above the quota");
+    assert_eq!(
+        story.apply_with_reply(&grow(1, 1000), &MetaReply::Done),
+        Err(NAME),
+        "above the quota"
+    );
 }

@@ -234,7 +234,7 @@ impl Reference {
             .or_else(|| too_many.map(|what| (misses::NAME, what)))
             .map_or(Ok(()), |(invariant, what)| Err(seen.violation(invariant, &what)));
         match (command, &reply) {
-            // The meta group decides earlier; a shard answers from its slice until it hears of it.
+            // The meta group decides earlier; a shard answers from its slice until it learns of it.
             (ShardCommand::DropSlice(filter), _) if before.slice(*filter).is_some() => {
                 self.erased(*filter, seen.at_us);
             }

@@ -40,7 +40,7 @@ pub(crate) struct Rights {
     /// The last entry that was looked at.
     defined: u64,
     /// For each host, how many versions its node must go by at least, from when on.
-    heard: BTreeMap<String, Vec<(u64, usize)>>,
+    applied_on: BTreeMap<String, Vec<(u64, usize)>>,
     /// The same of what it has applied since its last start.
     applied: BTreeMap<String, Vec<(u64, usize)>>,
     /// When each machine's node started last.
@@ -193,7 +193,7 @@ impl Rights {
     }
 
     /// A host's node has a catalogue up to this entry; `newest` is what the log made of it so far.
-    pub(crate) fn heard(&mut self, at_us: u64, host: &str, index: u64, newest: &MetaState) {
+    pub(crate) fn applied_on(&mut self, at_us: u64, host: &str, index: u64, newest: &MetaState) {
         if index > self.defined {
             self.defined = index;
             let version = Version::of(newest);
@@ -210,9 +210,9 @@ impl Rights {
     }
 
     fn must_go_by(&mut self, at_us: u64, host: &str, count: usize) {
-        let heard = self.heard.entry(host.to_owned()).or_default();
-        if heard.last().is_none_or(|&(_, before)| before < count) {
-            heard.push((at_us, count));
+        let applied_on = self.applied_on.entry(host.to_owned()).or_default();
+        if applied_on.last().is_none_or(|&(_, before)| before < count) {
+            applied_on.push((at_us, count));
         }
     }
 
@@ -224,9 +224,9 @@ impl Rights {
         from_us: u64,
         to_us: u64,
     ) -> Option<&[(u64, u64, Version)]> {
-        let heard = self.heard.get(&host_name(machine))?;
-        let sure = heard.partition_point(|&(at_us, _)| at_us + CLOCKS_APART_US < from_us);
-        let (_, least) = *heard[..sure].last()?;
+        let applied_on = self.applied_on.get(&host_name(machine))?;
+        let sure = applied_on.partition_point(|&(at_us, _)| at_us + CLOCKS_APART_US < from_us);
+        let (_, least) = *applied_on[..sure].last()?;
         let by_us = to_us + CLOCKS_APART_US;
         let most = self.versions.partition_point(|&(_, at_us, _)| at_us <= by_us);
         (least > 0).then(|| &self.versions[least - 1..most.max(least)])

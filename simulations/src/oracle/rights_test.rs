@@ -29,24 +29,24 @@ impl Story {
     fn new() -> Self {
         let mut story = Self { state: MetaState::new(), rights: Rights::default(), index: 0 };
         let nodes = (1..=2).map(|n| (NodeId(n), format!("n{n}:7300"))).collect();
-        story.tell(&MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
+        story.apply(&MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
         story.put("root", principal(9, "*", &[FilterVerb::Read], None));
         story.put("p0", principal(1, "a1", &[FilterVerb::Read], Some(50)));
         let name = PrincipalName::new("p0").unwrap();
-        story.tell(&MetaCommand::DropPrincipal { name });
+        story.apply(&MetaCommand::DropPrincipal { name });
         story
     }
 
     fn put(&mut self, name: &str, principal: Principal) {
         let name = PrincipalName::new(name).unwrap();
-        self.tell(&MetaCommand::PutPrincipal { name, principal, replace: true });
+        self.apply(&MetaCommand::PutPrincipal { name, principal, replace: true });
     }
 
     /// Machine 1 applies every entry a second after the one before it.
-    fn tell(&mut self, command: &MetaCommand) {
+    fn apply(&mut self, command: &MetaCommand) {
         self.index += 1;
         self.state.apply(self.index, command);
-        self.rights.heard(self.index * S, "n1", self.index, &self.state);
+        self.rights.applied_on(self.index * S, "n1", self.index, &self.state);
     }
 
     fn of(&self, machine: u32, us: (u64, u64), shown: &Shown, ask: Ask) -> Option<Vec<Verdict>> {
@@ -60,7 +60,7 @@ fn shown(digest: u8) -> Shown {
 }
 
 #[test]
-fn a_machine_goes_by_what_it_had_heard_and_what_anybody_had() {
+fn a_machine_applies_the_rights_that_it_or_any_node_knew() {
     let story = Story::new();
     let ask = Ask::Info { filter: 1 };
     let of = |machine, from, to| story.of(machine, (from, to), &shown(1), ask);
@@ -72,14 +72,14 @@ fn a_machine_goes_by_what_it_had_heard_and_what_anybody_had() {
 }
 
 #[test]
-fn a_machine_that_heard_late_may_go_by_old_rights() {
+fn a_machine_that_learned_late_may_apply_old_rights() {
     let mut story = Story::new();
     let state = story.state.clone();
-    story.rights.heard(5 * S, "n2", 3, &state);
+    story.rights.applied_on(5 * S, "n2", 3, &state);
     let ask = Ask::Info { filter: 1 };
     let both = Some(vec![Verdict::Granted, Verdict::Stranger]);
     assert_eq!(story.of(2, (6 * S, 7 * S), &shown(1), ask), both);
-    story.rights.heard(8 * S, "n2", 4, &state);
+    story.rights.applied_on(8 * S, "n2", 4, &state);
     assert_eq!(story.of(2, (9 * S, 10 * S), &shown(1), ask), Some(vec![Verdict::Stranger]));
 }
 
@@ -96,18 +96,18 @@ fn a_machine_that_starts_goes_by_what_anybody_had_before() {
 #[test]
 fn what_a_machine_applied_before_it_started_again_does_not_bind_its_links() {
     let mut story = Story::new();
-    story.tell(&MetaCommand::RemoveNode { node: NodeId(2) });
+    story.apply(&MetaCommand::RemoveNode { node: NodeId(2) });
     let knows = |story: &Story, from, to| story.rights.knows_removed(1, NodeId(2), (from, to));
     assert!(!knows(&story, 5 * S, 6 * S) && knows(&story, 6 * S, 7 * S));
     story.rights.started(8 * S, 1);
     assert!(!knows(&story, 7 * S, 9 * S) && !knows(&story, 9 * S, 10 * S));
     let state = story.state.clone();
-    story.rights.heard(10 * S, "n1", 5, &state);
+    story.rights.applied_on(10 * S, "n1", 5, &state);
     assert!(knows(&story, 11 * S, 12 * S) && !knows(&story, 10 * S, 12 * S));
 }
 
 #[test]
-fn tokens_ends_and_names_are_told_apart() {
+fn tokens_ends_and_names_are_distinguished() {
     let story = Story::new();
     let (_, _, version) = &story.rights.versions[2];
     let of = |shown: &Shown, ask, now_ms| version.verdict(shown, ask, now_ms);

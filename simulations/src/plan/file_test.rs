@@ -15,18 +15,18 @@ fn plan() -> Plan {
 }
 
 /// What is said of the plan after a change of its JSON.
-fn said_of(change: impl FnOnce(&mut Value)) -> String {
+fn error_of(change: impl FnOnce(&mut Value)) -> String {
     let mut value = serde_json::to_value(plan()).unwrap();
     change(&mut value);
     Plan::from_json(&value.to_string()).unwrap_err().to_string()
 }
 
-fn said_of_fault(fault: Value) -> String {
-    said_of(|plan| plan["faults"][0]["fault"] = fault)
+fn error_of_fault(fault: Value) -> String {
+    error_of(|plan| plan["faults"][0]["fault"] = fault)
 }
 
-fn said_of_op(op: Value) -> String {
-    said_of(|plan| plan["ops"][1]["op"] = op)
+fn error_of_op(op: Value) -> String {
+    error_of(|plan| plan["ops"][1]["op"] = op)
 }
 
 #[test]
@@ -67,48 +67,48 @@ fn scenarios_have_their_former_name_too() {
 #[test]
 fn other_versions_are_refused_first() {
     let text = r#"{"plan": 2, "world": "of another shape", "faults": [{"do": "meteor"}]}"#;
-    let said = |text: &str| Plan::from_json(text).unwrap_err().to_string();
-    assert_eq!(said(text), "plan 2, this build reads plan 1");
-    assert_eq!(said(r#"{"plan": "one"}"#), "plan \"one\", this build reads plan 1");
+    let error = |text: &str| Plan::from_json(text).unwrap_err().to_string();
+    assert_eq!(error(text), "plan 2, this build reads plan 1");
+    assert_eq!(error(r#"{"plan": "one"}"#), "plan \"one\", this build reads plan 1");
     for text in ["", "[]", "{}", "{\"plan\": 1"] {
-        assert_eq!(said(text), "expected a JSON object with \"plan\": 1");
+        assert_eq!(error(text), "expected a JSON object with \"plan\": 1");
     }
 }
 
 #[test]
 fn unknown_names_and_fields_are_refused() {
-    let said = said_of_fault(json!({ "do": "meteor", "who": "all" }));
+    let error = error_of_fault(json!({ "do": "meteor", "who": "all" }));
     let start = "plan 1 is not written like that: unknown variant `meteor`, expected one of \
                  `isolate`, `split`,";
-    assert!(said.starts_with(start), "{said}");
-    let said = said_of_fault(json!({ "do": "latency", "who": "all", "sec": 1 }));
+    assert!(error.starts_with(start), "{error}");
+    let error = error_of_fault(json!({ "do": "latency", "who": "all", "sec": 1 }));
     let start = "plan 1 is not written like that: unknown field `sec`, expected `who` or `ms`";
-    assert!(said.starts_with(start), "{said}");
-    let said = said_of_fault(json!({ "do": "latency", "who": "all" }));
-    assert!(said.starts_with("plan 1 is not written like that: missing field `ms`"), "{said}");
-    let said = said_of(|plan| plan["speed"] = json!(1));
+    assert!(error.starts_with(start), "{error}");
+    let error = error_of_fault(json!({ "do": "latency", "who": "all" }));
+    assert!(error.starts_with("plan 1 is not written like that: missing field `ms`"), "{error}");
+    let error = error_of(|plan| plan["speed"] = json!(1));
     let start = "plan 1 is not written like that: unknown field `speed`, expected one of `plan`, ";
-    assert!(said.starts_with(start), "{said}");
-    let said = said_of_op(json!({ "do": "clear", "filter": "f0", "items": [] }));
+    assert!(error.starts_with(start), "{error}");
+    let error = error_of_op(json!({ "do": "clear", "filter": "f0", "items": [] }));
     let start = "plan 1 is not written like that: unknown field `items`, expected `filter`";
-    assert!(said.starts_with(start), "{said}");
+    assert!(error.starts_with(start), "{error}");
     assert_eq!(
-        said_of_fault(json!({ "do": "ring", "who": "all" })),
+        error_of_fault(json!({ "do": "ring", "who": "all" })),
         "faults[0].fault: expected no field besides \"do\" for \"ring\", got \"who\""
     );
-    let said = said_of_fault(json!({ "do": "isolate", "who": "boss:1" }));
+    let error = error_of_fault(json!({ "do": "isolate", "who": "boss:1" }));
     let start = "plan 1 is not written like that: expected \"node:N\", \"leader:SHARD\", \
                  \"follower:SHARD\", \"meta\" or \"all\", got \"boss:1\"";
-    assert!(said.starts_with(start), "{said}");
+    assert!(error.starts_with(start), "{error}");
 }
 
 #[test]
 fn unknown_bugs_and_choices_are_refused() {
-    let said = said_of(|plan| plan["planted"] = json!("ack_never"));
-    assert!(said.starts_with("planted: expected \"ack_before_sync\", "), "{said}");
-    assert!(said.ends_with(", got \"ack_never\""), "{said}");
+    let error = error_of(|plan| plan["planted"] = json!("ack_never"));
+    assert!(error.starts_with("planted: expected \"ack_before_sync\", "), "{error}");
+    assert!(error.ends_with(", got \"ack_never\""), "{error}");
     assert_eq!(
-        said_of(|plan| plan["provoked"] = json!(["old_map", "luck"])),
+        error_of(|plan| plan["provoked"] = json!(["old_map", "luck"])),
         "provoked[1]: expected \"small_segments\", \"snapshots_often\", \"small_pieces\", \
          \"small_batches\" or \"old_map\", got \"luck\""
     );
@@ -120,31 +120,31 @@ fn unknown_bugs_and_choices_are_refused() {
 
 #[test]
 fn sizes_are_in_range() {
-    let world = |field: &str, value: u32| said_of(|plan| plan["world"][field] = json!(value));
+    let world = |field: &str, value: u32| error_of(|plan| plan["world"][field] = json!(value));
     assert_eq!(world("nodes", 0), "world.nodes: expected 1 to 16, got 0");
     assert_eq!(world("nodes", 17), "world.nodes: expected 1 to 16, got 17");
     assert_eq!(world("shards", 17), "world.shards: expected 1 to 16, got 17");
     assert_eq!(world("replicas", 10), "world.replicas: expected 1 to 9, got 10");
     assert_eq!(world("clients", 65), "world.clients: expected 1 to 64, got 65");
-    let said = said_of(|plan| plan["run_ms"] = json!(600_001));
-    assert_eq!(said, "run_ms: expected 1 to 600000, got 600001");
+    let error = error_of(|plan| plan["run_ms"] = json!(600_001));
+    assert_eq!(error, "run_ms: expected 1 to 600000, got 600001");
     let mut large = plan();
     large.faults = vec![large.faults[0].clone(); 1001];
-    let said = large.check().unwrap_err().to_string();
-    assert_eq!(said, "number of faults: expected 0 to 1000, got 1001");
+    let error = large.check().unwrap_err().to_string();
+    assert_eq!(error, "number of faults: expected 0 to 1000, got 1001");
     large.ops = vec![large.ops[0].clone(); 100_001];
-    let said = large.check().unwrap_err().to_string();
-    assert_eq!(said, "number of ops: expected 0 to 100000, got 100001");
-    let said = said_of(|plan| {
+    let error = large.check().unwrap_err().to_string();
+    assert_eq!(error, "number of ops: expected 0 to 100000, got 100001");
+    let error = error_of(|plan| {
         let join = json!({ "at_ms": 5, "for_ms": 0, "fault": { "do": "join", "via": "meta" } });
         plan["faults"] = json!(vec![join; 14]);
     });
-    assert_eq!(said, "world.nodes with joins: expected 1 to 16, got 17");
+    assert_eq!(error, "world.nodes with joins: expected 1 to 16, got 17");
 }
 
 #[test]
 fn filters_are_well_formed() {
-    let filter = |field: &str, value: Value| said_of(|plan| plan["filters"][0][field] = value);
+    let filter = |field: &str, value: Value| error_of(|plan| plan["filters"][0][field] = value);
     for name in ["".to_owned(), "F0".to_owned(), "f 0".to_owned(), "é".to_owned(), "f".repeat(65)]
     {
         assert_eq!(
@@ -159,31 +159,31 @@ fn filters_are_well_formed() {
         filter("rate_ppm", json!(500_001)),
         "filters[0].rate_ppm: expected 1 to 500000, got 500001"
     );
-    let said = said_of(|plan| {
+    let error = error_of(|plan| {
         let filter = plan["filters"][0].clone();
         plan["filters"] = json!([filter, filter]);
     });
-    assert_eq!(said, "filters[1].name: expected a name of its own, got \"f0\" a second time");
+    assert_eq!(error, "filters[1].name: expected a name of its own, got \"f0\" a second time");
 }
 
 #[test]
 fn operations_fit_their_world() {
-    let op = |field: &str, value: u32| said_of(|plan| plan["ops"][1][field] = json!(value));
+    let op = |field: &str, value: u32| error_of(|plan| plan["ops"][1][field] = json!(value));
     assert_eq!(op("at_ms", 60_001), "ops[1].at_ms: expected 0 to 60000, got 60001");
     assert_eq!(op("at_ms", 0), "ops[1].at_ms: expected the order of time, 1 or later, got 0");
     assert_eq!(op("client", 8), "ops[1].client: expected 0 to 7, got 8");
     assert_eq!(op("via", 4), "ops[1].via: expected 1 to 3, got 4");
     assert_eq!(op("via", 0), "ops[1].via: expected 1 to 3, got 0");
     assert_eq!(
-        said_of_op(json!({ "do": "drop", "filter": "f1" })),
+        error_of_op(json!({ "do": "drop", "filter": "f1" })),
         "ops[1].op.filter: expected \"f0\", got \"f1\""
     );
     assert_eq!(
-        said_of_op(json!({ "do": "merge", "filter": "f0", "source": "f1" })),
+        error_of_op(json!({ "do": "merge", "filter": "f0", "source": "f1" })),
         "ops[1].op.source: expected \"f0\", got \"f1\""
     );
     let insert = |items: Vec<u32>, copies: u32| {
-        said_of_op(json!({ "do": "insert", "filter": "f0", "items": items, "copies": copies }))
+        error_of_op(json!({ "do": "insert", "filter": "f0", "items": items, "copies": copies }))
     };
     assert_eq!(insert(vec![], 1), "number of ops[1].op.items: expected 1 to 1000, got 0");
     assert_eq!(
@@ -200,11 +200,11 @@ fn operations_fit_their_world() {
 
 #[test]
 fn faults_fit_their_world() {
-    let said = said_of(|plan| plan["faults"][0]["for_ms"] = json!(600_001));
-    assert_eq!(said, "faults[0].for_ms: expected 0 to 600000, got 600001");
-    let said = said_of(|plan| plan["faults"][0]["at_ms"] = json!(60_001));
-    assert_eq!(said, "faults[0].at_ms: expected 0 to 60000, got 60001");
-    for (fault, said) in [
+    let error = error_of(|plan| plan["faults"][0]["for_ms"] = json!(600_001));
+    assert_eq!(error, "faults[0].for_ms: expected 0 to 600000, got 600001");
+    let error = error_of(|plan| plan["faults"][0]["at_ms"] = json!(60_001));
+    assert_eq!(error, "faults[0].at_ms: expected 0 to 60000, got 60001");
+    for (fault, error) in [
         (json!({ "do": "isolate", "who": "node:4" }), "who: expected 1 to 3, got 4"),
         (json!({ "do": "isolate", "who": "leader:4" }), "who: expected 0 to 3, got 4"),
         (json!({ "do": "isolate", "who": "follower:4" }), "who: expected 0 to 3, got 4"),
@@ -234,13 +234,13 @@ fn faults_fit_their_world() {
             "other: expected another node than 1, got 1",
         ),
     ] {
-        assert_eq!(said_of_fault(fault), format!("faults[0].fault.{said}"));
+        assert_eq!(error_of_fault(fault), format!("faults[0].fault.{error}"));
     }
 }
 
 #[test]
 fn faults_are_in_range() {
-    for (fault, said) in [
+    for (fault, error) in [
         (
             json!({ "do": "loss", "who": "all", "per_mille": 1001 }),
             "per_mille: expected 1 to 1000, got 1001",
@@ -279,7 +279,7 @@ fn faults_are_in_range() {
             "shard: expected 0 to 3, got 4",
         ),
     ] {
-        assert_eq!(said_of_fault(fault), format!("faults[0].fault.{said}"));
+        assert_eq!(error_of_fault(fault), format!("faults[0].fault.{error}"));
     }
 }
 
@@ -291,8 +291,8 @@ fn only_some_faults_meet_all_nodes() {
         Plan::from_json(&value.to_string()).unwrap();
     }
     for class in ["isolate", "reset", "freeze", "wipe_disk", "replace", "stop"] {
-        let said = said_of_fault(json!({ "do": class, "who": "all" }));
-        assert!(said.ends_with("got \"all\""), "{said}");
+        let error = error_of_fault(json!({ "do": class, "who": "all" }));
+        assert!(error.ends_with("got \"all\""), "{error}");
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) struct Scenario {
     pub(crate) fast: bool,
     /// Whether a comparison brings contents.
     pub(crate) contents: bool,
-    /// Whether a comparison tells the responder too.
+    /// Whether a comparison notifies the responder too.
     pub(crate) told: bool,
     /// The difference that the initiator expects.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -193,7 +193,7 @@ impl GroupFacts {
                 let (log, lost) =
                     (LogView::opened(purged, last, ends), std::mem::take(&mut replica.lost));
                 *replica = Replica { log, vote, snapshot, is_lost, lost, ..Replica::default() };
-                // It may be one that the node heard of before it started, and took over on its disk.
+                // It may be one that the node learned of before it started, and took over on its disk.
                 if let Some(vote) = vote {
                     self.votes.entry((vote.term, vote.node)).or_default().insert(node);
                 }

@@ -102,13 +102,13 @@ fn a_lost_disk_comes_back_under_another_number() {
         let (purged, last, vote) = (None, None, None);
         Event::LogOpened { group: GROUP, node, purged, last, ends: &[], vote }
     };
-    story.tell(2, &opened(NodeId(4)));
+    story.record(2, &opened(NodeId(4)));
     story.loaded(2, id(1, 1, 1));
     story.purged(2, id(1, 1, 1));
     story.voted(2, 1, 1, true);
     story.is_legal();
     story.all_stopped();
-    story.tell(2, &opened(NodeId(2)));
+    story.record(2, &opened(NodeId(2)));
     story.voted(2, 1, 1, true);
     story.breaks("recovered_prefix");
 }

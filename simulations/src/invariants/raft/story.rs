@@ -48,7 +48,7 @@ impl Story {
     }
 
     /// Tells an event; the host of node 3 is `host 3`.
-    pub(super) fn tell(&mut self, node: u64, event: &Event<'_>) {
+    pub(super) fn record(&mut self, node: u64, event: &Event<'_>) {
         let host = format!("host {node}");
         let found = self.raft.observe(0, &host, self.incarnation, event);
         self.broken.extend(found.iter().map(|violation| violation.invariant));
@@ -63,7 +63,7 @@ impl Story {
         vote: Option<VoteId>,
     ) {
         let (group, node_id) = (GROUP, NodeId(node));
-        self.tell(node, &Event::LogOpened { group, node: node_id, purged, last, ends, vote });
+        self.record(node, &Event::LogOpened { group, node: node_id, purged, last, ends, vote });
     }
 
     /// All hosts start again, before their logs are opened.
@@ -73,43 +73,43 @@ impl Story {
 
     pub(super) fn appended(&mut self, node: u64, entry: EntryId) {
         let checksum = u32::try_from(entry.index).unwrap();
-        self.tell(node, &Event::Appended { group: GROUP, entry, checksum, voters: None });
+        self.record(node, &Event::Appended { group: GROUP, entry, checksum, voters: None });
     }
 
     pub(super) fn members(&mut self, node: u64, entry: EntryId, voters: &[BTreeSet<NodeId>]) {
         let voters = Some(voters);
-        self.tell(node, &Event::Appended { group: GROUP, entry, checksum: 7, voters });
+        self.record(node, &Event::Appended { group: GROUP, entry, checksum: 7, voters });
     }
 
     pub(super) fn durable(&mut self, node: u64, through: EntryId) {
-        self.tell(node, &Event::Durable { group: GROUP, through });
+        self.record(node, &Event::Durable { group: GROUP, through });
     }
 
     pub(super) fn truncated(&mut self, node: u64, after: u64) {
-        self.tell(node, &Event::Truncated { group: GROUP, after: Some(after) });
+        self.record(node, &Event::Truncated { group: GROUP, after: Some(after) });
     }
 
     pub(super) fn purged(&mut self, node: u64, through: EntryId) {
-        self.tell(node, &Event::Purged { group: GROUP, through });
+        self.record(node, &Event::Purged { group: GROUP, through });
     }
 
     pub(super) fn built(&mut self, node: u64, through: EntryId) {
-        self.tell(node, &Event::SnapshotBuilt { group: GROUP, through: Some(through) });
+        self.record(node, &Event::SnapshotBuilt { group: GROUP, through: Some(through) });
     }
 
     pub(super) fn loaded(&mut self, node: u64, through: EntryId) {
         let through = Some(through);
-        self.tell(node, &Event::SnapshotLoaded { group: GROUP, through, digest: &|| 0 });
+        self.record(node, &Event::SnapshotLoaded { group: GROUP, through, digest: &|| 0 });
     }
 
     pub(super) fn forgotten(&mut self, node: u64) {
-        self.tell(node, &Event::Forgotten { group: GROUP });
+        self.record(node, &Event::Forgotten { group: GROUP });
     }
 
     /// A node saves a vote for another one, or for itself.
     pub(super) fn voted(&mut self, node: u64, term: u64, leader: u64, is_committed: bool) {
         let vote = VoteId { term, node: NodeId(leader), is_committed };
-        self.tell(node, &Event::VoteSaved { group: GROUP, vote });
+        self.record(node, &Event::VoteSaved { group: GROUP, vote });
     }
 
     /// A node gets these votes and knows that it leads.
@@ -128,7 +128,7 @@ impl Story {
 
     pub(super) fn applied(&mut self, node: u64, entry: EntryId) {
         let payload = Payload::Blank;
-        self.tell(node, &Event::Applied { group: GROUP, entry, payload, digest: &|| 0 });
+        self.record(node, &Event::Applied { group: GROUP, entry, payload, digest: &|| 0 });
     }
 
     pub(super) fn applied_members(
@@ -138,7 +138,7 @@ impl Story {
         voters: &[BTreeSet<NodeId>],
     ) {
         let payload = Payload::Members { voters: voters.to_vec(), learners: BTreeSet::new() };
-        self.tell(node, &Event::Applied { group: GROUP, entry, payload, digest: &|| 0 });
+        self.record(node, &Event::Applied { group: GROUP, entry, payload, digest: &|| 0 });
     }
 
     pub(super) fn lost_disk(&mut self, node: u64) {

@@ -17,7 +17,7 @@ fn one_log_id_has_one_payload() {
     story.appended(2, id(1, 1, 2));
     story.is_legal();
     let entry = id(1, 1, 2);
-    story.tell(3, &Event::Appended { group: GROUP, entry, checksum: 99, voters: None });
+    story.record(3, &Event::Appended { group: GROUP, entry, checksum: 99, voters: None });
     story.breaks("one_log_id_one_payload");
 }
 

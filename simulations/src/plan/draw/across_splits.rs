@@ -20,7 +20,7 @@ const ITEMS_MAX: u32 = 24;
 /// Copies of each request, each sent to another node.
 const COPIES: u32 = 3;
 
-/// Who sends them: even clients keep their session. Nodes would ask the majority for a new one, and hear of the split.
+/// Who sends them: even clients keep their session. Nodes would ask the majority for a new one, and learn of the split.
 const CLIENT: u32 = 0;
 
 /// The first of their items, which nothing else inserts: what is all present leaves no record.

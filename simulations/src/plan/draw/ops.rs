@@ -29,7 +29,7 @@ struct Habits {
     burst_gap_mean_ms: Option<u64>,
     /// One filter: it alone is cleared, dropped, created anew.
     rewritten: Option<usize>,
-    /// Whether it is only cleared: what a clearing leaves is told apart from what a new filter of its name has.
+    /// Whether it is only cleared: what a clearing leaves is distinguished from what a new filter of its name has.
     only_clears: bool,
     /// A filter, and the other that is merged into it.
     merged: Option<(usize, usize)>,
