@@ -24,7 +24,7 @@ use crate::seed::SimSeed;
 use crate::trace;
 use crate::watch::{self, SimObserver};
 
-/// What a host is told from outside.
+/// The commands to a host from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     /// Stop as after a signal, then exit.
@@ -172,7 +172,7 @@ impl Host {
         }
     }
 
-    /// Tells the node something; one that does not run hears nothing.
+    /// Sends the node a command; one that does not run receives nothing.
     pub(crate) fn order(&self, order: Order) {
         if let Some(orders) = &*self.orders.borrow() {
             // It may have stopped in this very tick.

@@ -4,16 +4,16 @@
 //! | file | what it does |
 //! |---|---|
 //! | `reference` | applies every group's log to fresh states and compares replicas with them |
-//! | `applied` | what an applied entry must not do, told without the code that applied it |
+//! | `applied` | what an applied entry must not do, computed without the code that applied it |
 //! | `view` | the history by filter, copies of a request as one |
 //! | `bits` | which positions an item has, and when each was first set |
 //! | `generations` | which generations replicated filters had, and which of them a call is about |
 //! | `rights` | what principals may do, by each version of the catalogue |
 //! | `quotas` | what principals and the cluster hold and may hold, entry by entry |
 //! | `seen` | words of refusals, and inserts that nobody might make |
-//! | `windows` | what windows have, told from the entries of the logs alone |
-//! | `last_items` | which items came last to filters that age, told in the same way |
-//! | `misses` | how often stable filters may miss items, told in the same way |
+//! | `windows` | what windows have, computed from the entries of the logs alone |
+//! | `last_items` | which items came last to filters that age, computed in the same way |
+//! | `misses` | how often stable filters may miss items, computed in the same way |
 //! | `register` | the exact rule for one item whose answers may be *no* first and *yes* later |
 
 use crate::history::{Call, FilterFacts};

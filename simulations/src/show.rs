@@ -33,7 +33,7 @@ pub(crate) fn plan_line(plan: &Plan) -> String {
     )
 }
 
-/// All that one run told. `wall_us` is the real time it took.
+/// All that one run recorded. `wall_us` is the real time it took.
 pub(crate) fn run_text(ended: &Ended, wall_us: u64) -> String {
     let RunReport { simulated_ms, calls, items_checked, counters, trace, violations, .. } =
         &ended.report;

@@ -1,4 +1,4 @@
-//! Who hears what the nodes do: the reference, and the promises of Raft.
+//! Who observes what the nodes do: the reference, and the promises of Raft.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -121,7 +121,7 @@ impl Checks {
     }
 }
 
-/// What one incarnation of a host tells.
+/// What one incarnation of a host reports.
 pub(crate) struct SimObserver {
     pub(crate) host: String,
     pub(crate) incarnation: u32,

@@ -198,7 +198,7 @@ impl Core {
         if self.changes(to_initiator) || (is_compare && to_initiator && self.aim.want_items) {
             Flow::Contents
         } else if to_initiator || (is_compare && self.aim.notify_responder) {
-            // The initiator always hears what the difference is.
+            // The initiator always gets the difference.
             Flow::Symbols
         } else {
             Flow::Sum

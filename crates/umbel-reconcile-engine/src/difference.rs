@@ -1,4 +1,4 @@
-//! What decoding tells of the difference of two sets.
+//! What decoding finds of the difference of two sets.
 
 use super::table::Entry;
 

@@ -40,9 +40,9 @@ pub enum Output {
     /// There is more to send: answer [`Input::Resume`] once what stands before this is written. It bounds what waits
     /// in memory.
     Pause,
-    /// Items that only this side has; whole and verified. At most once, before `Finish`. A responder hears it only
+    /// Items that only this side has; whole and verified. At most once, before `Finish`. A responder gets it only
     /// where the initiator told it to ([`notify_responder`](super::Aim::notify_responder)) or the first frame sufficed; an
-    /// initiator always, unless symbols collided, items went over, and what was new to the other side cannot be told
+    /// initiator always, unless symbols collided, items went over, and what was new to the other side is unknown
     /// any more. The counts of the [`Outcome`] are right in any case.
     OnlyHere(Vec<ItemIndex>),
     /// Items that only the other side has: to be applied if the direction says so, else to be shown. Answer

@@ -123,7 +123,7 @@ fn case(seed: u64, fault: &'static str) -> Case {
     shuttle.ours.session = shuttle.ours.session.with_symbol_bits(bits);
     shuttle.chunk_bytes = dice.pick(&[0, 0, 1, 7]);
     shuttle.damage = damage(fault, dice);
-    // One in three has stored sketches, which tell some of the differences, and not others.
+    // One in three has stored sketches, which decode some of the differences, and not others.
     if seed.is_multiple_of(3) {
         let coded_count = 10 << (seed % 5);
         let [(for_ours, our_side), (for_theirs, their_side)] =

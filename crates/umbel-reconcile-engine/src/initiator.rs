@@ -40,7 +40,7 @@ enum State {
     Listing(Box<Listing>),
     /// All items of the responder.
     Whole,
-    /// Stored sketches told these symbols: which of them are here is looked for.
+    /// Stored sketches decoded these symbols: which of them are here is looked for.
     Splitting {
         symbols: Vec<u64>,
     },
@@ -295,7 +295,7 @@ impl Initiator {
         self.found = self.filtered_here + core.received.count as f64 + decoded;
         // The peer has what came from it.
         core.is_contradicted |= difference.here.iter().any(Entry::is_applied);
-        // Where both sides take what they lack, all that is not in doubt is settled now, and only the doubtful again.
+        // Where both sides take what they lack, all that is not in doubt is resolved now, and only the doubtful again.
         // Elsewhere another attempt finds all of it again, so nothing is sent for this one.
         let is_certain = difference.doubtful_count == 0 || self.merges(core);
         if core.is_contradicted || !is_certain {

@@ -71,7 +71,7 @@ impl ItemRef<'_> {
 /// ```
 /// use umbel_reconcile_engine::Item;
 ///
-/// // Eight bytes of an id, little-endian; a keyed item tells its key's length first.
+/// // Eight bytes of an id, little-endian; a keyed item begins with its key's length.
 /// assert_eq!(Item::Id(258).to_bytes(), [2, 1, 0, 0, 0, 0, 0, 0]);
 /// let item = Item::Keyed { key: b"k".to_vec(), value: b"v".to_vec() };
 /// assert_eq!(item.to_bytes(), [1, b'k', b'v']);

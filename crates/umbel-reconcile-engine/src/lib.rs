@@ -1,13 +1,13 @@
 //! Set reconciliation: two parties find and exchange the difference of their sets for close to the fewest bytes.
 //!
 //! An *initiator* and a *responder* hold sets of n_I and n_R items. Items are never sketched, *symbols* are: 64-bit
-//! ids through a keyed permutation, everything else through a keyed hash. The first frame holds a sketch that settles
+//! ids through a keyed permutation, everything else through a keyed hash. The first frame holds a sketch that decodes
 //! up to fifteen differences in one round trip; beyond that the responder answers with an estimate of the difference,
 //! the initiator chooses a plan by a cost model and says it, the responder encodes, the initiator decodes.
 //!
 //! ```text
 //!   initiator                                responder
-//!     │  Hello (digest, small sketch)    ──►   equal? small difference? then settled here
+//!     │  Hello (digest, small sketch)    ──►   equal? small difference? then decoded here
 //!     │  ◄── Welcome (estimator)
 //!     │  Plan                            ──►
 //!     │  ◄── Filter, Sketch or List            which of my items do you lack, roughly, then exactly
@@ -17,7 +17,7 @@
 //! ```
 //!
 //! [`Session`] is both halves. It owns no socket, clock, die or set: the driver carries bytes, feeds its frozen
-//! snapshot into a [`Pass`] when it is told to, fetches items by number, and applies what arrives. Success means one
+//! snapshot into a [`Pass`] when it gets that output, fetches items by number, and applies what arrives. Success means one
 //! thing: both sides computed the same count and 128-bit digest of the union, over whole items.
 //!
 //! PinSketch: Dodis, Ostrovsky, Reyzin, Smith, "Fuzzy Extractors", SIAM J. Comput. 38, 2008,

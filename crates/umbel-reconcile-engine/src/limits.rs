@@ -41,7 +41,7 @@ pub const RECONCILE_RESUME_PIECE_BYTES_MAX: usize = 8 << 10;
 /// What a side keeps of the end of what it sent, once its set has changed and cannot say it again: its window and more.
 pub const RECONCILE_RESUME_TAIL_BYTES_MAX: usize = 64 << 10;
 
-/// Most coded symbols of a sketch file: they settle 48 million differences, and are 1.5 GiB in memory.
+/// Most coded symbols of a sketch file: they decode 48 million differences, and are 1.5 GiB in memory.
 pub const RECONCILE_SKETCH_SYMBOLS_MAX: usize = 1 << 26;
 
 /// Most positions of a reconciliation filter for each item: twice those of the lowest rate that a plan has, 2^-24.

@@ -113,7 +113,7 @@ impl SketchSpec {
         self.symbol_bits
     }
 
-    /// Coded symbols that settle so many differences in 99 of 100 cases: 1.36·d + 3.3·√d + 12.
+    /// Coded symbols that decode so many differences in 99 of 100 cases: 1.36·d + 3.3·√d + 12.
     #[must_use]
     pub fn coded_count_for(differences: u64) -> u64 {
         let spread = differences.saturating_mul(1089).isqrt() / 10;
@@ -257,7 +257,7 @@ impl StoredSketch {
         self.digest
     }
 
-    /// What tells how much differs.
+    /// The estimator of how much differs.
     pub(crate) const fn estimator(&self) -> &Estimator {
         &self.estimator
     }

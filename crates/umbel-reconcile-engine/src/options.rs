@@ -1,4 +1,4 @@
-//! What a session is told at its start.
+//! The options of a session.
 
 /// How items become symbols. Both sides must agree.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -57,8 +57,8 @@ pub struct Aim {
     /// Whether a [`Direction::Compare`] session shall bring the contents of what only the responder has, and not only
     /// symbols. Other directions bring contents where they are taken.
     pub want_items: bool,
-    /// Whether the responder shall be told the difference too: of a [`Direction::Compare`] session, so that it can show it;
-    /// of a [`Direction::Push`] session, so that it can remove what only it has. Other directions tell it anyway, or never.
+    /// Whether the responder shall get the difference too: of a [`Direction::Compare`] session, so that it can show it;
+    /// of a [`Direction::Push`] session, so that it can remove what only it has. Other directions send it anyway, or never.
     pub notify_responder: bool,
     /// The difference that a former session with this peer found, if any: above fifteen, the first frame carries an
     /// estimator in place of a sketch that could not be decoded.
@@ -103,7 +103,7 @@ impl Default for Limits {
     }
 }
 
-/// What a session is told at its start.
+/// The options of a session.
 ///
 /// ```
 /// use umbel_reconcile_engine::{Direction, Kind, Options, Role};

@@ -50,7 +50,7 @@ impl BytesByPhase {
 pub struct Outcome {
     /// What was done with the difference.
     pub direction: Direction,
-    /// Whether the initiator wanted the responder to be told the difference: see
+    /// Whether the initiator wanted the responder to get the difference: see
     /// [`notify_responder`](super::Aim::notify_responder).
     pub notifies_responder: bool,
     /// Items here before the session.
@@ -80,7 +80,7 @@ pub struct Outcome {
     pub estimated_count: u64,
     /// What the plan was expected to cost, hello and all; 0 without a plan.
     pub predicted_bytes: u64,
-    /// Fewest bytes that can tell both sides what they lack: k of all w-bit items are k·(w − log2 k + 1.4427) bits.
+    /// Fewest bytes that can give both sides what they lack: k of all w-bit items are k·(w − log2 k + 1.4427) bits.
     /// Of items of other than eight bytes w is their mean length here; on a side without items that of what came, or
     /// what the peer said.
     pub lower_bound_bytes: u64,

@@ -160,7 +160,7 @@ pub(crate) struct Situation {
     pub(crate) item_bits: f64,
     /// Whether items of the responder are wanted.
     pub(crate) wants_contents: bool,
-    /// Whether a side hears the symbols of what a filter shows in place of the items.
+    /// Whether a side receives the symbols of what a filter shows in place of the items.
     pub(crate) sends_symbols: bool,
     pub(crate) attempt: u8,
     /// Bits of a symbol that are fixed already, by a filter before.
@@ -359,7 +359,7 @@ impl Situation {
     }
 
     /// What filters make dearer: a decoded symbol that is an id, or that only has to be known, comes for nothing, but
-    /// what a filter finds must be told. And two lists of ids are longer than one.
+    /// what a filter finds must be sent. And two lists of ids are longer than one.
     fn pushed_bits(&self, f1: f64, f2: f64) -> f64 {
         let (a, b) = self.sides();
         let width = f64::from(self.symbol_bits(self.difference));

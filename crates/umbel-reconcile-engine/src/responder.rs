@@ -29,7 +29,7 @@ enum State {
     Finding {
         symbols: Vec<u64>,
     },
-    /// What the initiator asks for, after stored sketches told the difference.
+    /// What the initiator asks for, after stored sketches decoded the difference.
     Seeking {
         mode: RequestMode,
         asked_count: usize,
@@ -170,7 +170,7 @@ impl Responder {
             }
             (State::Serving, Message::Request { mode, list }) => {
                 let Some(plan) = self.plan else { return Ok(()) };
-                // What says more than items travels whole: sums, and what this side shall hear.
+                // What says more than items travels whole: sums, and what this side shall receive.
                 let is_cut = mode == RequestMode::Contents && core.flow(false) != Flow::Symbols;
                 let bits = if is_cut { plan.request_bits } else { plan.symbol_bits };
                 self.asked.extend(core.take_request(&list, bits)?);

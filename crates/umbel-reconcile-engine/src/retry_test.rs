@@ -74,7 +74,7 @@ fn a_second_attempt_keeps_what_the_first_one_knew() {
         assert_eq!((failed.attempt_count, whole.attempt_count), (2, 1), "{aim:?}");
         let estimated = failed.estimated_count;
         if aim.0 == Direction::TwoWay {
-            // All but what was in doubt is settled.
+            // All but what was in doubt is resolved.
             assert!(estimated < 30, "{aim:?}: {estimated}");
         } else {
             assert!(estimated >= 50, "{aim:?}: {estimated} of 120, {plans:?}");

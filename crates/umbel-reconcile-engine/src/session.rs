@@ -14,7 +14,7 @@ use crate::limits::RECONCILE_INBOX_BYTES_MAX as INBOX_BYTES_MAX;
 use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
-/// What a responder assumes until it is told.
+/// What a responder assumes until the first frame.
 const UNKNOWN_AIM: Aim = Aim {
     direction: Direction::Compare,
     optimize: Optimize::Bytes,
@@ -86,7 +86,7 @@ impl Session {
     }
 
     /// A session that begins with the stored sketch of the set, which is then not scanned before it is known what differs.
-    /// Where more differs than the sketch tells, or the peer has none of its salt, the set is scanned after all. Both
+    /// Where more differs than the sketch decodes, or the peer has none of its salt, the set is scanned after all. Both
     /// sides must trust whoever knows the salt; sessions with a secret do not take sketches.
     ///
     /// # Errors

@@ -158,7 +158,7 @@ fn sessions_that_save_time_find_the_difference_too() {
     }
 }
 
-/// A side with nothing has no mean length of its own: what came tells it.
+/// A side with nothing has no mean length of its own: what came shows it.
 #[test]
 fn a_side_without_items_has_a_lower_bound_too() {
     for only_theirs in [10, 300] {
@@ -171,7 +171,7 @@ fn a_side_without_items_has_a_lower_bound_too() {
             let mut shuttle = Shuttle::new(initiator, responder, &ours, &theirs);
             shuttle.run();
             let outcome = shuttle.ours.result.expect("done").expect("verified");
-            // 256 bits an item, less what their order would tell.
+            // 256 bits an item, less what their order would cost.
             assert!(outcome.lower_bound_bytes > 30 * only_theirs, "{outcome:?}");
         }
     }

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Attempt 0 has the key of the sketches in place of a session's, which both sides' salt gives. A responder without such
-//! a sketch scans its set under that key. Where more differs than both sketches tell, where what they hold contradicts
+//! a sketch scans its set under that key. Where more differs than both sketches decode, where what they hold contradicts
 //! itself, or where the digests differ in the end, the next attempt is that of any other session. A scan also shows
 //! whether a sketch is of its set still.
 
@@ -94,7 +94,7 @@ impl Core {
         Ok(self.sketch.as_ref().map(|sketch| Box::new(sketch.estimator().clone())))
     }
 
-    /// The answer to a first frame that differs, if both stored sketches tell so much.
+    /// The answer to a first frame that differs, if both stored sketches decode so much.
     pub(crate) fn stored_welcome(&self, start: StoredStart, count: u64) -> Option<Welcome> {
         let sketch = self.sketch.as_ref()?;
         let coded_count = sketch.coded_count() as u64;

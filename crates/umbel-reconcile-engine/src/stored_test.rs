@@ -51,7 +51,7 @@ fn what_differs_takes_one_scan_of_a_side() {
         let mut shuttle = stored(kind, Direction::TwoWay, (&ours, &theirs), (500, 400));
         shuttle.run();
         shuttle.check(Direction::TwoWay);
-        // Nobody asks for ids, which are told by their symbols.
+        // Nobody asks for ids, which are known by their symbols.
         let asked = usize::from(kind != Kind::Id64);
         assert_eq!((shuttle.ours.scan_count, shuttle.theirs.scan_count), (1, asked), "{kind:?}");
         let outcome = shuttle.ours.result.unwrap().unwrap();

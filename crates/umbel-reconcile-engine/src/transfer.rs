@@ -2,7 +2,7 @@
 //!
 //! The side that decoded knows which of its entries the other lacks, and the symbols of what it lacks itself. It sends
 //! the former, requests the latter where a symbol is not the item, and the other side answers. Each then says count and
-//! digest of the union of both sets: its own set, and what it received or was told the sum of. That both are equal is
+//! digest of the union of both sets: its own set, and what it received, in whole or as a sum. That both are equal is
 //! what success means.
 
 use super::core::{Core, Flow};

@@ -147,7 +147,7 @@ fn receive(drive: &mut Drive<'_>, contents: &dyn Contents, wanted: &[Wanted]) ->
         let mut content = Patched::new(&mut decoder, basis.as_ref(), bytes);
         contents.stage(*hash, bytes, &mut content)?;
     }
-    // One byte more is enough to tell: what a few bytes unfold to may have no end.
+    // One byte more is enough to see it: what a few bytes unfold to may have no end.
     let rest = io::copy(&mut decoder.by_ref().take(1), &mut io::sink())?;
     ensure!(rest == 0, "more bytes came than were asked for");
     Ok(())

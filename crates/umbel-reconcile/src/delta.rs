@@ -1,4 +1,4 @@
-//! A content told by what differs from an older version of it.
+//! A content encoded by what differs from an older version of it.
 //!
 //! Whoever takes a content and has another version cuts that into chunks where its bytes say so, and sends a short hash
 //! of each. The other side cuts the content by the same rule and sends runs of chunks by their numbers, and the bytes of
@@ -36,7 +36,7 @@ const AVERAGE_MIN: u32 = 512;
 /// Longest chunk on average, so that a chunk fits in memory.
 const AVERAGE_MAX: u32 = 1 << 20;
 
-/// Bytes that are told as they are, at a time.
+/// Bytes that are sent as they are, at a time.
 const LITERAL_BYTES: usize = 64 << 10;
 
 /// An older version of a content, cut.
@@ -206,7 +206,7 @@ pub(super) fn read_number(source: &mut dyn Read) -> Result<u64> {
 pub(super) struct Patched<'p> {
     source: &'p mut dyn Read,
     basis: Option<&'p Basis>,
-    /// Bytes of the content that no part has told of yet.
+    /// Bytes of the content that no part has covered yet.
     left: u64,
     /// Bytes that follow in the source as they are.
     literal_left: u64,

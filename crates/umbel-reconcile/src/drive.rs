@@ -56,7 +56,7 @@ impl Ended {
 /// What an initiator wants beside the session's own options.
 #[derive(Clone, Copy, Debug)]
 pub struct Initiative {
-    /// Whether the side that takes loses what only it has. A side that answers removes nothing unless both were told so.
+    /// Whether the side that takes loses what only it has. A side that answers removes nothing unless both have that option.
     pub delete: bool,
     /// What becomes of records that differ on both sides.
     pub on_conflict: OnConflict,
@@ -86,7 +86,7 @@ pub struct Driving<'d> {
     /// Where what came is kept, so that a cut session can go on: a file of the side that begins, a folder of the side that
     /// answers.
     pub journal: Option<&'d Path>,
-    /// Who is told what goes on.
+    /// The observer of what goes on.
     pub observer: &'d dyn Observer,
     /// Draws names and keys of journals; no result depends on them, but nobody else may guess them.
     pub draw: fn() -> u128,
@@ -161,7 +161,7 @@ pub(super) struct Drive<'s> {
     behind: [u64; 2],
     /// For hashes of contents, drawn for this session.
     salt: u64,
-    /// Who is told what goes on.
+    /// The observer of what goes on.
     observer: &'s dyn Observer,
     /// Draws names and keys of journals.
     draw: fn() -> u128,

@@ -186,7 +186,7 @@ impl JournalWriter {
         Ok(got)
     }
 
-    /// Notes how much is sent by now. A crash of the machine may forget it, for it is only told to people.
+    /// Notes how much is sent by now. A crash of the machine may forget it, for it is only shown to people.
     pub(super) fn note_sent(&self, bytes: u64) -> Result<()> {
         self.append(&JournalRecord::Sent(bytes), false)
     }

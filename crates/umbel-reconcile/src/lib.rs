@@ -7,7 +7,7 @@
 //!   link.rs       threads of a connection                  journal.rs   what came, on disk
 //!   change.rs     what becomes of a set                    apply.rs     how a file changes
 //!   contents.rs   what items name but do not hold          listen.rs    sessions that others begin
-//!   offline.rs    sketch files in place of a set           error.rs, observer.rs  what callers hear
+//!   offline.rs    sketch files in place of a set           error.rs, observer.rs  what callers get
 //! ```
 //!
 //! The session itself is [`umbel_reconcile_engine`]; nothing here decides what travels. What people see and how a

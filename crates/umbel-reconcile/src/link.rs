@@ -1,9 +1,9 @@
 //! A connection while a session runs over it: one thread reads, one writes, so that no side ever waits for the other to
 //! read.
 //!
-//! Over a resumable connection everything lies in the engine's frames. What comes is in the journal before anybody hears
+//! Over a resumable connection everything lies in the engine's frames. What comes is in the journal before anybody sees
 //! of it, and is acknowledged then; what is sent waits for that. Whoever reads stops behind each offer and verdict until
-//! it is told where to put what follows.
+//! it learns where to put what follows.
 
 use super::endpoint::{Connection, Guard};
 use super::journal::JournalWriter;

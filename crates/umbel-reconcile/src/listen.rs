@@ -23,7 +23,7 @@ use umbel_tls::{HANDSHAKE_RECORD, SecretTls};
 /// thread.
 const KNOCKING_MAX: usize = 32;
 
-/// Refused connections of which people are told between two sessions: strangers shall not fill a disk with lines.
+/// Refused connections that are shown between two sessions: strangers shall not fill a disk with lines.
 const REFUSALS_REPORTED_MAX: usize = 20;
 
 /// Where to listen, and for whom.
@@ -157,7 +157,7 @@ impl Knocking {
                     // Keeps its place until it is its turn.
                     Ok(connection) => drop(knocked.send(Ok(Knocked::Admitted(connection)))),
                     Err(error) => {
-                        // Who is not told during a long session is not told at all.
+                        // A refusal that is not shown during a long session is not shown at all.
                         let text = format!("{peer}: not let in: {error:#}");
                         drop(knocked.try_send(Ok(Knocked::Refused(text))));
                     }

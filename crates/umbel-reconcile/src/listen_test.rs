@@ -23,7 +23,7 @@ fn tls(text: &str) -> SecretTls {
     SecretTls::new(&Secret::new(text).unwrap().derive(SecretUse::Reconcile)).unwrap()
 }
 
-/// Hands on what it is told.
+/// Passes its messages on.
 struct ChannelObserver(Mutex<std::sync::mpsc::Sender<String>>);
 
 impl Observer for ChannelObserver {

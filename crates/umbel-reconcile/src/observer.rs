@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Is told what goes on. All of it is for people: no result depends on it.
+/// Receives what goes on. All of it is for people: no result depends on it.
 pub trait Observer: Sync {
     /// Something that a person should know, in one line.
     fn notice(&self, text: fmt::Arguments<'_>);

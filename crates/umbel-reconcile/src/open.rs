@@ -11,7 +11,7 @@ use crate::error::Result;
 use std::path::Path;
 
 impl Form {
-    /// The same form, which knows how long ids are if that can be told by one of these files.
+    /// The same form, which knows how long ids are if one of these files shows it.
     ///
     /// # Errors
     ///

@@ -144,7 +144,7 @@ impl<Items: RecordItems> RecordSet<Items> {
         })
     }
 
-    /// Shows all records with their ends, in order. An error is told with its place.
+    /// Shows all records with their ends, in order. An error names its place.
     fn visit(&self, visit: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let shown = || self.file.path().display().to_string();
         let file = Arc::clone(self.file.file());

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use umbel_reconcile_engine::{Item, ItemIndex, Kind, Pass, StoredSketch};
 
-/// A set of items that does not change until it is told to.
+/// A set of items that changes only when changes are applied.
 pub trait ItemSet: Send + Sync {
     /// How its items become symbols.
     fn kind(&self) -> Kind;
@@ -147,7 +147,7 @@ pub trait Contents {
 pub struct Wanted {
     /// BLAKE3 of its bytes.
     pub hash: [u8; 32],
-    /// Its length, as the item tells it.
+    /// Its length, as the item has it.
     pub(crate) bytes: u64,
     /// An older version of it.
     pub(crate) basis: Option<Basis>,

@@ -37,10 +37,10 @@ const FACTS_BYTES: usize = 4 + 8 + 32;
 /// name, nobody on the other side decides.
 const PERMISSIONS: u32 = 0o777;
 
-/// What tells a link from a file, in a mode.
+/// What distinguishes a link from a file, in a mode.
 const IS_LINK: u32 = 0o120_000;
 
-/// A file or link as an item tells of it.
+/// A file or link as an item describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     /// Relative to the directory.

@@ -81,7 +81,7 @@ pub(super) async fn steal(net: &SimNet, addresses: &[String], machine: u32, item
         last
     };
     let first = owned().await;
-    // The same request, and one that says that all before it has been heard.
+    // The same request, and one that acknowledges all before it.
     let later = RequestId { session, sequence: 900, acknowledged_below: 900 };
     let mut stolen = Vec::new();
     for (turn, id) in (0..).zip([own, later]) {

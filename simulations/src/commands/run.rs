@@ -82,7 +82,7 @@ fn plan_of(seed: u64, args: &RunArgs) -> anyhow::Result<Plan> {
     Ok(plan)
 }
 
-/// Makes one run and prints all that it told.
+/// Makes one run and prints all that it recorded.
 pub(super) fn run_and_show(
     plan: Plan,
     trace: &TraceArgs,

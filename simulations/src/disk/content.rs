@@ -368,7 +368,7 @@ impl Content {
         (0..end).filter(|offset| is_stable[*offset]).collect()
     }
 
-    /// Flips a bit for good. The offset must be settled.
+    /// Flips a bit for good. The offset must be stable.
     pub(super) fn flip(&mut self, offset: usize, bit: u8) {
         self.layers.durable.flip(offset, bit);
         self.layers.current.flip(offset, bit);

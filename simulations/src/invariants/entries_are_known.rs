@@ -9,7 +9,7 @@ use crate::counters;
 /// Name of the invariant.
 pub(crate) const NAME: &str = "entries_are_known";
 
-/// Looks at what a host's node tells.
+/// Looks at what a host's node reports.
 pub(crate) fn check(at_us: u64, host: &str, event: &Event<'_>) -> Result<(), Violation> {
     match event {
         Event::Applied { payload: Payload::Meta(..), .. } => {

@@ -11,7 +11,7 @@ use crate::watch;
 /// Name of the invariant: what is not granted is not done.
 pub(crate) const NAME: &str = "nothing_ungranted_is_done";
 
-/// Name of the invariant: nobody is told more than that a right is lacking.
+/// Name of the invariant: no refusal says more than that a right is lacking.
 pub(crate) const SILENT: &str = "refusals_tell_nothing";
 
 /// Name of the invariant: what is granted is not denied.

@@ -1,4 +1,4 @@
-//! The promises of Raft and of the log's storage, checked on what nodes tell and on what their
+//! The promises of Raft and of the log's storage, checked on what nodes report and on what their
 //! groups report.
 //!
 //! All of them are checked in each group by itself. Nodes are hosts here; under which number a host
@@ -62,7 +62,7 @@ struct Host {
     forgotten: BTreeSet<GroupId>,
 }
 
-/// Everything that was told, and the checks on it.
+/// All events so far, and the checks on them.
 #[derive(Default)]
 pub(crate) struct RaftInvariants {
     hosts: BTreeMap<String, Host>,
@@ -71,7 +71,7 @@ pub(crate) struct RaftInvariants {
 }
 
 impl RaftInvariants {
-    /// Nothing was told yet.
+    /// No event yet.
     pub(crate) fn new() -> Self {
         Self::default()
     }

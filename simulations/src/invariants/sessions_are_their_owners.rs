@@ -14,11 +14,11 @@ pub(crate) const NAME: &str = "sessions_are_their_owners";
 pub(crate) struct Resent {
     /// The session's number.
     pub(crate) session: u64,
-    /// What its owner heard first.
+    /// Its owner's first answer.
     pub(crate) first: Answer,
-    /// What the other one heard, who may insert as well.
+    /// The answer to the other one, who may insert as well.
     pub(crate) stolen: Vec<Answer>,
-    /// What its owner heard in the end.
+    /// Its owner's last answer.
     pub(crate) again: Answer,
 }
 

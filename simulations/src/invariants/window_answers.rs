@@ -1,4 +1,4 @@
-//! What clients were told about the items of windows.
+//! The answers to clients about the items of windows.
 
 use crate::oracle::bits::NEVER_US;
 use crate::oracle::view::FilterView;

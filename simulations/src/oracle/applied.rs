@@ -1,4 +1,4 @@
-//! What applying an entry of a shard's log must not do, told from the slices' descriptions and not
+//! What applying an entry of a shard's log must not do, computed from the slices' descriptions and not
 //! by the code that applied it: a second opinion on generations, shapes and keys.
 
 use std::collections::BTreeSet;

@@ -58,7 +58,7 @@ pub(crate) fn settings(kind: FilterKind, capacity: u64, shards: CellCount) -> Fi
     }
 }
 
-/// One node that applies what it is told, and a reference that watches it.
+/// One node that applies its entries, and a reference that watches it.
 pub(crate) struct Cluster {
     pub(crate) reference: Reference,
     pub(crate) meta: MetaState,

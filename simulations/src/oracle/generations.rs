@@ -51,7 +51,7 @@ pub(crate) struct Generations {
     lives: BTreeMap<String, Vec<Life>>,
     /// The last entry of the meta group that was looked at.
     defined: u64,
-    /// For each host, up to which entry its node had heard from when on, since its last start.
+    /// For each host, up to which entry its node had applied from when on, since its last start.
     applied_on: BTreeMap<String, Vec<(u64, u64)>>,
     losses: Vec<Loss>,
     /// How old the catalogue may be that a node goes by.
@@ -153,7 +153,7 @@ impl Generations {
         (span.start() == span.end()).then_some(*span.start())
     }
 
-    /// Up to which entry a machine's node had surely heard at a moment.
+    /// Up to which entry a machine's node had surely applied at a moment.
     fn known(&self, machine: u32, at_us: u64) -> u64 {
         let applied_on = self.applied_on.get(&host_name(machine)).map_or(&[][..], Vec::as_slice);
         let is_known = |from_us: u64| from_us + CLOCKS_APART_US + self.catalogue_age_us < at_us;

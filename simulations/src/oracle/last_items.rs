@@ -1,4 +1,4 @@
-//! Which items came last to filters that age, told from the entries of the logs alone: a list of them. It knows
+//! Which items came last to filters that age, computed from the entries of the logs alone: a list of them. It knows
 //! nothing of generations.
 
 use std::collections::{BTreeSet, VecDeque};

@@ -1,4 +1,4 @@
-//! How often stable filters may miss items, told from the entries of the logs alone: when each item came last, and the
+//! How often stable filters may miss items, computed from the entries of the logs alone: when each item came last, and the
 //! sum of what the formula says for all that came again. It knows nothing of cells.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What principals and the cluster hold and may hold, told from the entries of the catalogue's log by plain
+//! What principals and the cluster hold and may hold, computed from the entries of the catalogue's log by plain
 //! addition, and not by the code that refuses: a second opinion for every create.
 
 use std::collections::BTreeMap;

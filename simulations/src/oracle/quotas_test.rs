@@ -1,4 +1,4 @@
-//! The ledger of quotas, on catalogues that are told entry by entry, and on replies that are wrong.
+//! The ledger of quotas, on catalogues that are applied entry by entry, and on replies that are wrong.
 
 use umbel_engine::{Generation, NodeId};
 use umbel_filter::CellCount;
@@ -31,7 +31,7 @@ impl Story {
         self.apply_with_reply(command, &reply)
     }
 
-    /// Lets the ledger hear a reply, right or wrong.
+    /// Lets the ledger apply a reply, right or wrong.
     fn apply_with_reply(
         &mut self,
         command: &MetaCommand,
@@ -134,7 +134,7 @@ fn a_caller_may_have_been_refused_if_it_was_full_at_any_moment_of_its_call() {
     assert!(!full(4 * S + S / 2, 4 * S + S / 2), "none of one");
 }
 
-/// What is told of a slice of the filter that entry 2 makes.
+/// The description of a slice of the filter that entry 2 makes.
 fn grow(shard: u32, growth_bytes: u64) -> MetaCommand {
     let (filter, generation) = (FilterId(2), Generation(1));
     MetaCommand::GrowFilter { filter, generation, shard: ShardId(shard), growth_bytes }

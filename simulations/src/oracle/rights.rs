@@ -1,4 +1,4 @@
-//! Who may what, told from the catalogue's entries and not by the code of the gate: a plain second
+//! Who may what, computed from the catalogue's entries and not by the code of the gate: a plain second
 //! opinion, and which of its versions a node may go by when it answers.
 //!
 //! A node goes by its own copy of the catalogue. It may have been told of a version by the end of a call

@@ -1,4 +1,4 @@
-//! Models of the slices of one shard, each told from the entries of the shard's log alone.
+//! Models of the slices of one shard, each computed from the entries of the shard's log alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 

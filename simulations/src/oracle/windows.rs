@@ -1,4 +1,4 @@
-//! What windows have, told from the entries of the logs alone: a map from items to the slices of their first
+//! What windows have, computed from the entries of the logs alone: a map from items to the slices of their first
 //! times. It knows nothing of fingerprints, and its filters are made so that no two items share one.
 
 use std::collections::BTreeMap;

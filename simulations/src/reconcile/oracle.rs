@@ -12,13 +12,13 @@ use crate::counters;
 use crate::plan::scenario::{Scenario, Stranger, Trouble, Way};
 use crate::watch::violated;
 
-/// A session tells its exact difference, or an error.
+/// A session reports its exact difference, or an error.
 const EXACT: &str = "difference_is_exact";
 
 /// Who succeeds knows that the other side has all that it should.
 const BOTH: &str = "success_means_both";
 
-/// What is only to be shown is told when it is verified, and else not.
+/// What is only to be shown is reported when it is verified, and else not.
 const TOLD: &str = "told_when_verified";
 
 /// No side spends more bytes than it may.
@@ -150,7 +150,7 @@ const fn at(first: bool) -> usize {
 }
 
 impl Oracle {
-    /// Adds a session, and tells its number.
+    /// Adds a session, and returns its number.
     pub(super) fn add(&mut self, scenario: Scenario) -> usize {
         let origin = self.records.len();
         self.records.push(Record { scenario, origin, is_disturbed: false, sides: [None, None] });
@@ -381,7 +381,7 @@ impl Oracle {
     }
 }
 
-/// A side that failed has told nothing, and was handed nothing but what the other one has.
+/// A side that failed has reported nothing, and was handed nothing but what the other one has.
 fn check_failed(place: Place, scenario: &Scenario, here: &Seen, there: Option<&Seen>) {
     counters::checked(TOLD, 1);
     if !scenario.changes(place.first) && !here.only_there.is_empty() {
@@ -402,7 +402,7 @@ fn check_failed(place: Place, scenario: &Scenario, here: &Seen, there: Option<&S
     }
 }
 
-/// A side that succeeded has told the exact difference.
+/// A side that succeeded has reported the exact difference.
 fn check_verified(place: Place, scenario: &Scenario, here: &Seen, there: &Seen) {
     let Some(End::Verified(outcome)) = &here.end else { return };
     counters::checked(EXACT, (here.frozen.len() + there.frozen.len()) as u64);

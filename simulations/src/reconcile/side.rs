@@ -305,7 +305,7 @@ impl Side {
             transport.journal_ended();
         }
         self.outgoing.extend(transport.frames()?);
-        // Only now, for the session has heard all that came.
+        // Only now, for the session has received all that came.
         if self.is_closed {
             return Err(Failure::Broken);
         }

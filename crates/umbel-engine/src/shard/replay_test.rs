@@ -237,10 +237,15 @@ struct Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (1..8u64, 1..12u64, 0..8u64, 0..8u64).prop_map(
-        |(session, sequence, acknowledged, other)| {
+        |(session, sequence, unacknowledged, other)| {
             // Mostly one digest a request, and nothing acknowledged beyond it.
             let digest = if other == 0 { 1 } else { 0 };
-            Step { session, sequence, acknowledged: sequence.saturating_sub(acknowledged), digest }
+            Step {
+                session,
+                sequence,
+                acknowledged: sequence.saturating_sub(unacknowledged),
+                digest,
+            }
         },
     );
     vec(step, 0..120)

@@ -61,7 +61,7 @@ impl Initiator {
         self.filter(core, plan, situation, out)
     }
 
-    /// What it costs to settle so large a difference by stored coded symbols.
+    /// What it costs to decode so large a difference by stored coded symbols.
     pub(crate) fn stored_price(&mut self, core: &mut Core, count: f64, symbol_bits: u8) -> Priced {
         let difference = clamp_difference(count, core.own.count, core.there_count_now());
         core.estimated = difference;

@@ -2,7 +2,7 @@
 //!
 //! An attempt fails by items that have the same symbol, at most once in 2^7 sessions, or by a peer that lies. The next
 //! one has another key, symbols that are longer by [`SYMBOL_BITS_MORE`], and the differences that are left by what is
-//! known: so it costs what the first one did, or far less where that one has settled all but what was in doubt.
+//! known: so it costs what the first one did, or far less where that one has resolved all but what was in doubt.
 
 use super::{Count, Initiator, Known};
 use crate::core::Core;
@@ -26,7 +26,7 @@ const SYMBOL_BITS_MORE: u8 = 8;
 /// Why an attempt failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Failure {
-    /// Its sketches told nothing.
+    /// Its sketches decoded nothing.
     Undecoded,
     /// There are far more differences than the plan was made for: about so many.
     Overfull(f64),

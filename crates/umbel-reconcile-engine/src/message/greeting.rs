@@ -126,7 +126,7 @@ pub(crate) enum Estimate {
     Estimator(Vec<u8>),
     /// The estimate, for the initiator's estimator was in the Hello.
     Count(u64),
-    /// The same of two stored sketches, and how many coded symbols the responder's has: it settles the difference.
+    /// The same of two stored sketches, and how many coded symbols the responder's has: it decodes the difference.
     Stored { count: u64, coded_count: u64 },
 }
 

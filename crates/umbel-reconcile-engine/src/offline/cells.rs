@@ -17,7 +17,7 @@ use super::super::table::top_bits;
 pub struct SketchCell {
     /// XOR of symbols and of their checks.
     pub coded: CodedSymbol,
-    /// Number of symbols modulo 4. Of the difference of two cells with one symbol left it tells the side.
+    /// Number of symbols modulo 4. Of the difference of two cells with one symbol left it shows the side.
     pub count: u8,
 }
 

@@ -86,7 +86,7 @@ pub enum SketchError {
     /// What shall be removed was never in the set, at least in part. Find out what the set has.
     #[error("the sketch's set never had all of these items")]
     NotPresent,
-    /// The difference is larger than so few coded symbols can tell. Extend the sketch to at least so many.
+    /// The difference is larger than so few coded symbols can decode. Extend the sketch to at least so many.
     #[error(
         "{have} coded symbols do not tell a difference of about {estimated}: at least {need_at_least} are needed"
     )]

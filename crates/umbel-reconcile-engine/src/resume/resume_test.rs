@@ -257,7 +257,7 @@ proptest! {
             prop_assert!(matches!(verdict, Some(ResumeVerdict::Changed | ResumeVerdict::Lost)));
             prop_assert!(!ended[1 - whose].goes_on());
         } else {
-            // The other side has heard nothing yet of the set as it was.
+            // The other side has received nothing yet of the set as it was.
             prop_assert_eq!(verdict, Some(ResumeVerdict::Same));
         }
     }

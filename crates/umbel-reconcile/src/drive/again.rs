@@ -103,7 +103,7 @@ impl Drive<'_> {
         self.agree()
     }
 
-    /// Tells the other side what was found, and hears what it found.
+    /// Sends the peer this side's verdict, and receives the peer's.
     fn agree(&mut self) -> Result<()> {
         let Some(Resumed { regenerated: Some((regenerated, theirs)), .. }) = &self.resumed else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What is known of a group from everything that its replicas told.
+//! What is known of a group from everything that its replicas reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ pub(super) struct AppliedFacts {
     pub(super) under: Option<LeaderId>,
 }
 
-/// A replica as its node told of it.
+/// A replica as its node reported it.
 #[derive(Default)]
 pub(super) struct Replica {
     pub(super) log: LogView,
@@ -94,7 +94,7 @@ impl Replica {
         *self = Self { is_lost, lost, ..Self::default() };
     }
 
-    /// Forgets what its disk may lack now; it is to hear it from others.
+    /// Forgets what its disk may lack now; it is to receive it from others.
     fn damage(&mut self) {
         let (is_lost, lost) = (self.is_lost, self.take_lost());
         *self = Self { is_lost, lost, ..Self::default() };
@@ -183,7 +183,7 @@ impl GroupFacts {
         }
     }
 
-    /// Takes over what a node told.
+    /// Takes over what a node reported.
     pub(super) fn take(&mut self, node: NodeId, event: &Event<'_>) {
         let leader_max = self.leader_max;
         let replica = self.replicas.entry(node).or_default();

@@ -1,4 +1,4 @@
-//! A replica's log as its node told of it.
+//! A replica's log as its node reported it.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Short runs of a group as its nodes would tell of them, for tests of the checks.
+//! Short runs of a group as its nodes would report them, for tests of the checks.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub(super) fn set(nodes: &[u64]) -> BTreeSet<NodeId> {
     nodes.iter().copied().map(NodeId).collect()
 }
 
-/// What was told so far, and which promises it broke.
+/// The events so far, and which promises it broke.
 #[derive(Default)]
 pub(super) struct Story {
     raft: RaftInvariants,
