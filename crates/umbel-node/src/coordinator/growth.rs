@@ -60,7 +60,7 @@ impl Coordinator {
                 (answer, _) => return answer,
             }
         }
-        // A client that received the end must not ask again.
+        // A shard whose growth was allowed as the last time must not ask for more.
         Err(unexpected(&growth))
     }
 
