@@ -369,8 +369,8 @@ fn partly(error: CallFailure) -> CallFailure {
         CallFailure::DiskFull { free_bytes, .. } => {
             CallFailure::DiskFull { free_bytes, is_partial: true }
         }
-        error
-        @ (CallFailure::OutcomeUnknown { .. } | CallFailure::Part(PartError::Full { .. })) => error,
+        error @ (CallFailure::OutcomeUnknown { .. }
+        | CallFailure::Part(PartError::Full { .. } | PartError::RequestReused { .. })) => error,
         error => {
             let what = format!("some items were inserted, others were not: {error}");
             CallFailure::OutcomeUnknown { what }
@@ -440,7 +440,7 @@ fn item_count(hashes: &HashList) -> u32 {
 mod tests {
     use std::time::Duration;
 
-    use umbel_engine::FilterId;
+    use umbel_engine::{FilterId, RequestId, SessionId};
 
     use super::*;
 
@@ -473,6 +473,10 @@ mod tests {
         assert_eq!(partly(disk(false)), disk(true));
         assert_eq!(partly(unknown()), unknown());
         assert_eq!(partly(full()), full());
+        // Sent again, it would be refused again.
+        let id = RequestId { session: SessionId(1), sequence: 1 };
+        let reused = CallFailure::Part(PartError::RequestReused { id });
+        assert_eq!(partly(reused.clone()), reused);
         let name = "gone".to_owned();
         let refusals = [no_quorum(), CallFailure::UnknownFilter { name }, CallFailure::NotFormed];
         for error in refusals {

@@ -96,9 +96,11 @@ fn part_verdict(error: &PartError) -> Verdict {
         PartError::SessionExpired { .. } => {
             open(Code::FailedPrecondition, ErrorCode::SessionExpired)
         }
-        PartError::RequestReused { .. } => {
-            refused(Code::FailedPrecondition, ErrorCode::RequestReused)
-        }
+        // Of other shards, to which no request of the name came before, the items may be in by now.
+        PartError::RequestReused { .. } => Verdict {
+            applied: Applied::Partly,
+            ..refused(Code::FailedPrecondition, ErrorCode::RequestReused)
+        },
         PartError::WrongKind { .. } => refused(Code::FailedPrecondition, ErrorCode::WrongKind),
         PartError::ShapeMismatch { .. } => {
             refused(Code::FailedPrecondition, ErrorCode::ShapeMismatch)
@@ -259,7 +261,13 @@ mod tests {
                 A::Unknown,
                 0,
             ),
-            (PartError::RequestReused { id }, C::FailedPrecondition, E::RequestReused, A::No, 0),
+            (
+                PartError::RequestReused { id },
+                C::FailedPrecondition,
+                E::RequestReused,
+                A::Partly,
+                0,
+            ),
             (PartError::WrongKind { what: text() }, C::FailedPrecondition, E::WrongKind, A::No, 0),
             (
                 PartError::ShapeMismatch { what: text() },
