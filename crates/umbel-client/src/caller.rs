@@ -113,13 +113,16 @@ impl Caller {
         let mut tried: u32 = 0;
         loop {
             let node = self.pick(ask.first, progress.last.as_deref()).await;
-            let left = deadline.saturating_duration_since(Instant::now());
-            // What may not be sent again is given all the time that there is.
-            let (node, patience) = match ask.repeat {
-                Repeat::Freely => (node, self.options.attempt_timeout.min(left)),
-                Repeat::IfUnchanged => (self.nodes.patient(node), left),
+            let node = match ask.repeat {
+                Repeat::Freely => node,
+                // If its connection were given up, nobody would know what became of it.
+                Repeat::IfUnchanged => self.nodes.patient(node),
             };
-            let patience = patience.max(Duration::from_millis(1));
+            let patience = self
+                .options
+                .attempt_timeout
+                .min(deadline.saturating_duration_since(Instant::now()))
+                .max(Duration::from_millis(1));
             progress.attempt_count = progress.attempt_count.saturating_add(1);
             let address = Arc::clone(&node.address);
             let sent = tokio::time::timeout(patience + ANSWER_GRACE, send(node, patience)).await;

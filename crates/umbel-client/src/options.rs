@@ -20,7 +20,7 @@ pub struct ClientOptions {
     /// Give a request up after this time, all its attempts together; 30 s. A batch that is cut into
     /// several requests has it for each.
     pub timeout: Duration,
-    /// Give an attempt up after this time and try another node; 10 s. One that may not be sent again has all of `timeout`.
+    /// Give an attempt up after this time and try another node; 10 s.
     pub attempt_timeout: Duration,
     /// Most attempts of one request, at least 1; 20.
     pub attempt_count_max: u32,
