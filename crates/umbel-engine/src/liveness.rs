@@ -170,9 +170,9 @@ pub enum Order {
 /// let timing = Timing { beat_ms: 100, suspect_ms: 500 };
 /// let (mut liveness, mut outbox) = (Liveness::new(NodeId(1), 7, timing), Outbox::new());
 /// let peers = BTreeSet::from([NodeId(2)]);
-/// let beat = Beat { version: LedVersion { incarnation: 8, number: 1 }, leads: None, heard: None };
+/// let beat = Beat { version: LedVersion { incarnation: 8, number: 1 }, leads: None, has: None };
 /// liveness.step(Input::Tick { now_ms: 0, peers: &peers, groups: &[] }, &mut outbox);
-/// liveness.step(Input::Heard { node: NodeId(2), now_ms: 10, beat }, &mut outbox);
+/// liveness.step(Input::Received { node: NodeId(2), now_ms: 10, beat }, &mut outbox);
 /// assert_eq!(outbox.take(), [Order::Trust(NodeId(2))]);
 /// for now_ms in (100..=500).step_by(100) {
 ///     liveness.step(Input::Tick { now_ms, peers: &peers, groups: &[] }, &mut outbox);

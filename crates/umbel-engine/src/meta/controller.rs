@@ -181,11 +181,11 @@ pub fn next_tasks(
 /// then, so that progress does not grow with every filter that ever was.
 ///
 /// ```
-/// use umbel_engine::meta::{MetaState, SliceDone, SliceProgress, forget_settled};
+/// use umbel_engine::meta::{MetaState, SliceDone, SliceProgress, forget_finished};
 /// use umbel_engine::{FilterId, ShardId};
 ///
 /// let mut progress = SliceProgress::from([((FilterId(5), ShardId(0)), SliceDone::Dropped)]);
-/// forget_settled(&mut progress, &MetaState::new());
+/// forget_finished(&mut progress, &MetaState::new());
 /// assert!(progress.is_empty());
 /// ```
 pub fn forget_finished(progress: &mut SliceProgress, state: &MetaState) {
