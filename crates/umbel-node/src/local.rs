@@ -27,7 +27,7 @@ use crate::raft::group::Group;
 use crate::raft::known_members::known_members;
 use crate::raft::network::Network;
 use crate::raft::state_machine::Replica;
-use crate::recall::Recollection;
+use crate::recall::{self, Recollection};
 use crate::shard_leader::ShardLeader;
 use crate::space::Space;
 use crate::storage::Storage;
@@ -96,7 +96,7 @@ impl Local {
         let mut nodes = founders;
         nodes.extend(known_members(&storage, GroupId::META).await.map_err(failed)?);
         let recollection = Arc::new(Recollection::default());
-        recollection.ask(&links, node, nodes).await?;
+        recollection.ask(&links, node, nodes, recall::START_TIMEOUT).await?;
         recollection.restore(&storage, GroupId::META).await.map_err(failed)?;
         let meta = Group::start(
             GroupId::META,
@@ -337,8 +337,9 @@ impl Local {
         }
         if wanted.keys().any(|shard| !running.contains(shard)) {
             // Whoever was away when the meta group started may be there now.
-            let asked = self.recollection.ask(&self.links, self.node, self.addresses()).await;
-            if let Err(why) = asked {
+            let (links, timeout) = (&self.links, recall::LATER_TIMEOUT);
+            let asked = self.recollection.ask(links, self.node, self.addresses(), timeout);
+            if let Err(why) = asked.await {
                 self.fail(why);
                 return None;
             }

@@ -6,9 +6,11 @@
 //! early looks like any other. The others remember it, so:
 //!
 //! * A node that starts asks all others before its replicas take part in anything. A replica takes over
-//!   the highest vote that it learns of, and if somebody knows of an entry that it confirmed, or that is
-//!   committed, and that its log does not reach, that entry becomes its floor (`storage/wal/left.rs`):
-//!   until its log reaches it, it does not stand for election and votes for none that lacks it.
+//!   the highest vote that it learns of, and if somebody knows of an entry that it confirmed, that it
+//!   proposed as a leader, or that is committed, and that its log does not reach, that entry becomes its
+//!   floor (`storage/wal/left.rs`): until its log reaches it, it does not stand for election and votes for
+//!   none that lacks it. A leader counts itself for a majority, and nobody is asked to confirm that; a
+//!   follower that has the entry may not know yet that it is committed.
 //! * A leader that finds that a replica lacks what it confirmed in the same term notifies it of that.
 //! * A copy of a replicated filter that has fewer of its own inserts than others know of does not open:
 //!   it would give the numbers of those to others, which nobody would ask for.
@@ -29,9 +31,13 @@ use crate::raft::types::{LogId, Vote};
 use crate::storage::Storage;
 use crate::witness::Witness;
 
-/// How long a node that starts waits for what another one knows of it: whoever is there answers from
-/// memory.
-const RECALL_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a node that starts waits for what another one knows of it. Whoever is there answers from memory, if its processor
+/// is not taken; whoever has no process refuses at once. Only a machine that is away costs a start so long.
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long a node that is about to start more replicas waits for nodes that have not answered before. They are away as a
+/// rule, and the replicas that run wait meanwhile for changes of the map.
+pub(crate) const LATER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long a replica may take to note on its disk that it lost something.
 const TELL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -73,6 +79,7 @@ impl Recollection {
         links: &Links,
         node: NodeId,
         mut nodes: BTreeMap<NodeId, String>,
+        timeout: Duration,
     ) -> Result<(), String> {
         let mut asked: BTreeSet<NodeId> = self.lock().callers.clone();
         asked.insert(node);
@@ -84,14 +91,8 @@ impl Recollection {
             asked.extend(nodes.keys());
             let asks = std::mem::take(&mut nodes).into_iter().map(async |(other, address)| {
                 let body = encode(&RecallRequest::Standings);
-                let called = links.call(
-                    other,
-                    &address,
-                    CallKind::Recall,
-                    GroupId::META,
-                    body,
-                    RECALL_TIMEOUT,
-                );
+                let called =
+                    links.call(other, &address, CallKind::Recall, GroupId::META, body, timeout);
                 match called.await.map(|answer| decode(&answer)) {
                     Ok(Ok(RecallAnswer::Standings(standings))) => Ok(Some((other, standings))),
                     Ok(other) => {
@@ -172,8 +173,8 @@ pub(crate) fn standings_of(node: NodeId, storage: &Storage, witness: &Witness) -
     let groups = storage.groups().into_iter().filter(|group| group.copy().is_none());
     groups
         .map(|group| {
-            let (vote, committed) = storage.log(group).standing();
-            Standing { group, vote, last: confirmed.remove(&group).max(committed) }
+            let (vote, last) = storage.log(group).standing_of(node);
+            Standing { group, vote, last: confirmed.remove(&group).max(last) }
         })
         .collect()
 }

@@ -114,9 +114,11 @@ impl LogStore {
         self.wal.log_state(self.group).last_log_id
     }
 
-    /// The vote, and the last entry that this replica knows to be committed.
-    pub(crate) fn standing(&self) -> (Option<Vote>, Option<LogId>) {
-        (self.wal.vote(self.group), self.wal.committed(self.group))
+    /// The vote, and the last entry that a node's replica must have had, as this one knows: one that is
+    /// committed, or one that it has from that node.
+    pub(crate) fn standing_of(&self, node: NodeId) -> (Option<Vote>, Option<LogId>) {
+        let proposed = self.wal.last_proposed_by(self.group, node);
+        (self.wal.vote(self.group), self.wal.committed(self.group).max(proposed))
     }
 
     /// The entry that the log of a replica which came back to this node, or lost entries, must reach

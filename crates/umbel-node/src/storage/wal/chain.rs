@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use umbel_engine::NodeId;
+
 use crate::raft::types::LogId;
 
 /// Log ids of consecutive entries; entries of one leader cost memory once.
@@ -47,6 +49,18 @@ impl Chain {
         }
         let (_, run) = self.runs.range(..=index).next_back()?;
         Some(LogId { leader_id: run.leader_id, index })
+    }
+
+    /// The last of the entries that are there and that a node proposed as a leader.
+    pub(super) fn last_proposed_by(&self, node: NodeId) -> Option<LogId> {
+        let mut end = self.next;
+        for (&start, run) in self.runs.iter().rev() {
+            if run.leader_id.node_id == node {
+                return self.log_id(end.checked_sub(1)?);
+            }
+            end = start;
+        }
+        None
     }
 
     /// The last log id of each leader between two indexes, both of which are looked at.
@@ -116,12 +130,12 @@ impl Chain {
 mod tests {
     use openraft::vote::leader_id_adv::LeaderId;
     use proptest::prelude::*;
-    use umbel_engine::NodeId;
 
     use super::*;
 
+    /// Terms are led by two nodes in turn.
     fn id(term: u64, index: u64) -> LogId {
-        LogId { leader_id: LeaderId { term, node_id: NodeId(1) }, index }
+        LogId { leader_id: LeaderId { term, node_id: NodeId(term % 2) }, index }
     }
 
     #[test]
@@ -166,6 +180,11 @@ mod tests {
                 prop_assert_eq!(ids, twin.values().copied().map(Some).collect::<Vec<_>>());
                 let last = twin.values().next_back().copied().or(chain.purged());
                 prop_assert_eq!(chain.last(), last);
+                for node in (0..3).map(NodeId) {
+                    let proposed = |id: &&LogId| id.leader_id.node_id == node;
+                    let last = twin.values().rfind(proposed).copied();
+                    prop_assert_eq!(chain.last_proposed_by(node), last);
+                }
                 if let Some((through, from)) = last.map(|last| (last.index, chain.first())) {
                     let mut ends: Vec<LogId> = Vec::new();
                     for id in twin.values() {

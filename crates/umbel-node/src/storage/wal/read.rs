@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use openraft::storage::LogState;
-use umbel_engine::GroupId;
+use umbel_engine::{GroupId, NodeId};
 
 use super::Wal;
 use super::chain::Chain;
@@ -36,6 +36,14 @@ impl Wal {
 
     pub(in crate::storage) fn committed(&self, group: GroupId) -> Option<LogId> {
         self.state().fronts.get(&group)?.committed
+    }
+
+    pub(in crate::storage) fn last_proposed_by(
+        &self,
+        group: GroupId,
+        node: NodeId,
+    ) -> Option<LogId> {
+        self.state().fronts.get(&group)?.chain.last_proposed_by(node)
     }
 
     pub(in crate::storage) fn key_log_ids(&self, group: GroupId, from: u64, to: u64) -> Vec<LogId> {
