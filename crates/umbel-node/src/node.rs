@@ -40,6 +40,8 @@ mod upkeep;
 #[cfg(test)]
 mod any_of_test;
 #[cfg(test)]
+mod confirm_test;
+#[cfg(test)]
 mod golden_folder_test;
 #[cfg(test)]
 mod intersect_test;

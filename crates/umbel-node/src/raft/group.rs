@@ -343,7 +343,7 @@ impl Group {
 
     /// Whether this node leads, is the only voter, and has applied an entry of its own term, and so all from before it: no other
     /// node can lead then, and what is acknowledged is applied here. A voter that joins is in the log before it votes.
-    fn decides_alone(&self) -> bool {
+    pub(crate) fn decides_alone(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let applied_term = metrics.last_applied.map(|id| id.leader_id.term);
