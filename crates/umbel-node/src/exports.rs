@@ -3,6 +3,7 @@
 //! Those of a snapshot begin together, in all shards of a filter. Each holds its shard's writes back until whoever takes the
 //! snapshot has a copy of every slice and releases its writes, and then waits for its turn to be asked for.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -34,6 +35,8 @@ pub(crate) struct Exports {
 struct Table {
     last: u64,
     running: BTreeMap<u64, Running>,
+    /// How many exports of a snapshot wait for their shard's writes before they begin.
+    arriving: BTreeMap<SnapshotId, usize>,
 }
 
 struct Running {
@@ -58,15 +61,48 @@ pub(crate) struct Copied {
 
 /// A snapshot that a copy is of, and the shard's writes, held back since before the copy was made.
 pub(crate) struct Hold {
-    pub(crate) snapshot: SnapshotId,
+    pub(crate) arriving: Arriving,
     pub(crate) writes: OwnedRwLockWriteGuard<()>,
     /// When they go on at the latest.
     pub(crate) until: Instant,
 }
 
+/// Keeps room for a snapshot until its export has begun or failed.
+pub(crate) struct Arriving {
+    exports: Arc<Exports>,
+    snapshot: SnapshotId,
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        let mut table = self.exports.lock();
+        if let Entry::Occupied(mut count) = table.arriving.entry(self.snapshot) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+}
+
 impl Exports {
     pub(crate) fn new() -> Arc<Self> {
         Arc::default()
+    }
+
+    /// Takes room for an export of a snapshot. One for which there is none must not wait for a shard's writes: those that
+    /// come later wait behind it, and of two snapshots that hold a shard each and wait for the other's, neither would end.
+    ///
+    /// # Errors
+    /// If the node serves another snapshot.
+    pub(crate) fn arrive(self: &Arc<Self>, snapshot: SnapshotId) -> Result<Arriving, ShardFailure> {
+        let mut table = self.lock();
+        table.let_go_of_idle(Instant::now());
+        if !table.has_room(Some(snapshot)) {
+            return Err(ShardFailure::TooManyExports);
+        }
+        *table.arriving.entry(snapshot).or_default() += 1;
+        Ok(Arriving { exports: Arc::clone(self), snapshot })
     }
 
     /// Begins to export a copy to somebody who may have these frames.
@@ -79,8 +115,8 @@ impl Exports {
     ) -> Result<u64, ShardFailure> {
         let mut table = self.lock();
         let now = Instant::now();
-        table.running.retain(|_, export| now - export.used < EXPORT_IDLE_MAX);
-        let snapshot = hold.as_ref().map(|hold| hold.snapshot);
+        table.let_go_of_idle(now);
+        let snapshot = hold.as_ref().map(|hold| hold.arriving.snapshot);
         if !table.has_room(snapshot) {
             return Err(ShardFailure::TooManyExports);
         }
@@ -90,13 +126,18 @@ impl Exports {
         tokio::spawn(make_frames(copy, known, sender, asks));
         table.last += 1;
         let export = table.last;
-        let held = hold.map(|Hold { writes, until, .. }| {
-            tokio::spawn(end_unreleased(Arc::downgrade(self), export, until));
-            writes
-        });
+        let (held, arriving) = hold
+            .map(|Hold { arriving, writes, until }| {
+                tokio::spawn(end_unreleased(Arc::downgrade(self), export, until));
+                (writes, arriving)
+            })
+            .unzip();
         let frames = Some(frames);
         let running = Running { copied, used: now, frames, asked, snapshot, held };
         table.running.insert(export, running);
+        drop(table);
+        // It has the room now.
+        drop(arriving);
         Ok(export)
     }
 
@@ -169,13 +210,18 @@ impl Exports {
 }
 
 impl Table {
+    fn let_go_of_idle(&mut self, now: Instant) {
+        self.running.retain(|_, export| now - export.used < EXPORT_IDLE_MAX);
+    }
+
     /// Whether one more may begin: of that snapshot, or by itself.
     fn has_room(&self, snapshot: Option<SnapshotId>) -> bool {
         let others = self.running.values().filter(|export| export.snapshot != snapshot);
         match snapshot {
             Some(_) => {
-                let others: BTreeSet<_> = others.filter_map(|export| export.snapshot).collect();
-                others.len() < SNAPSHOTS_MAX
+                let arriving = self.arriving.keys().filter(|&&other| Some(other) != snapshot);
+                let others = others.filter_map(|export| export.snapshot);
+                others.chain(arriving.copied()).collect::<BTreeSet<_>>().len() < SNAPSHOTS_MAX
             }
             None => self.running.len() - others.count() < EXPORTS_MAX,
         }

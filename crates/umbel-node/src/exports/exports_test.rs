@@ -31,9 +31,10 @@ async fn begin(
     snapshot: SnapshotId,
     writes: &Arc<RwLock<()>>,
 ) -> Result<u64, ShardFailure> {
+    let arriving = exports.arrive(snapshot)?;
     let writes = Arc::clone(writes).write_owned().await;
     let until = Instant::now() + SNAPSHOT_HOLD_MAX;
-    exports.begin(COPIED, copy(), None, Some(Hold { snapshot, writes, until }))
+    exports.begin(COPIED, copy(), None, Some(Hold { arriving, writes, until }))
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,6 +98,19 @@ async fn one_snapshot_has_a_copy_of_many_slices_and_another_waits() {
         exports.end(export);
     }
     begin(&exports, 2, &lock()).await.unwrap();
+}
+
+#[test]
+fn a_snapshot_has_its_room_while_it_waits_for_writes() {
+    let exports = Exports::new();
+    let is_refused = || matches!(exports.arrive(2), Err(ShardFailure::TooManyExports));
+    let slices = [exports.arrive(1).unwrap(), exports.arrive(1).unwrap()];
+    assert!(is_refused());
+    let [first, second] = slices;
+    drop(first);
+    assert!(is_refused());
+    drop(second);
+    assert!(!is_refused());
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,11 +24,12 @@ impl ShardLeader {
         self.check_leader()?;
         let hold = match snapshot {
             Some(snapshot) => {
+                let arriving = self.exports.arrive(snapshot)?;
                 // Others wait from here on, also while this one does.
                 let until = Instant::now() + SNAPSHOT_HOLD_MAX;
                 let held = async {
                     let writes = Arc::clone(&self.writes).write_owned().await;
-                    self.confirm().await.map(|()| Hold { snapshot, writes, until })
+                    self.confirm().await.map(|()| Hold { arriving, writes, until })
                 };
                 let held = timeout_at(until, held).await;
                 Some(held.map_err(|_| ShardFailure::WrittenMeanwhile)??)

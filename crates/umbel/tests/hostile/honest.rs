@@ -13,8 +13,7 @@ use crate::servers::until;
 /// The filter that it uses.
 pub(crate) const FILTER: &str = "honest";
 
-/// Longest time that a call may take: as long as its client waits. Snapshots hold writes back for up to four seconds each
-/// where two cores have much else to do.
+/// Longest time that a call may take: as long as its client waits, where two cores have much else to do.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// It begins a call so often at most: well below what a node can do, so that an attack that merely keeps the processor
