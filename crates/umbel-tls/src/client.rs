@@ -195,8 +195,20 @@ fn server_name(address: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(host.to_owned()).ok()
 }
 
+/// What the other end of a connection says of this end's certificate, or of its absence, if that is why reading or writing
+/// failed: with TLS 1.3 a client may learn it after its handshake.
+pub fn own_certificate_refused(error: &io::Error) -> Option<String> {
+    match error.get_ref()?.downcast_ref::<Refusal>()? {
+        Refusal::AlertReceived(alert) if is_about_certificate(*alert) => Some(format!("{alert:?}")),
+        _ => None,
+    }
+}
+
 fn explain(address: &str, error: io::Error) -> HandshakeError {
     let address = address.to_owned();
+    if let Some(why) = own_certificate_refused(&error) {
+        return HandshakeError::OwnRefused { address, why };
+    }
     let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>());
     match refusal {
         Some(Refusal::InvalidMessage(_)) => HandshakeError::NoTls { address },
@@ -217,9 +229,6 @@ fn explain(address: &str, error: io::Error) -> HandshakeError {
             }
             _ => HandshakeError::Other { address, source: error },
         },
-        Some(Refusal::AlertReceived(alert)) if is_about_certificate(*alert) => {
-            HandshakeError::OwnRefused { address, why: format!("{alert:?}") }
-        }
         _ => HandshakeError::Other { address, source: error },
     }
 }

@@ -82,7 +82,7 @@ impl TlsFiles {
 }
 
 impl KeyPairFiles {
-    fn load(&self, now: SystemTime) -> Result<KeyPair, TlsError> {
+    pub(crate) fn load(&self, now: SystemTime) -> Result<KeyPair, TlsError> {
         let chain = certificates(&self.certificate)?;
         let life = check_dates(&self.certificate, &chain[0], now)?;
         let text = read(&self.key)?;

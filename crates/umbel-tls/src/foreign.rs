@@ -1,6 +1,6 @@
 //! TLS towards servers that are no nodes, as one that speaks the Redis protocol.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::RootCertStore;
@@ -10,19 +10,29 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::client::TlsStream;
 
 use crate::client::{HandshakeError, handshake};
+use crate::clock::now;
 use crate::error::TlsError;
-use crate::files::{certificates, roots};
+use crate::files::{KeyPairFiles, certificates, roots};
 
-/// Makes connections to servers that somebody else's authority vouches for, and shows no certificate.
+/// Makes connections to servers that somebody else's authority vouches for.
 pub struct ForeignTls {
     config: Arc<ClientConfig>,
 }
 
-/// Nothing vouches for servers.
+/// Files for servers of somebody else's, all in PEM.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ForeignFiles {
+    /// Certificates of the authorities that servers' certificates must come from; without, this machine's.
+    pub ca: Option<PathBuf>,
+    /// The certificate that is shown to servers that ask for one, and its key.
+    pub pair: Option<KeyPairFiles>,
+}
+
+/// Nothing vouches for servers, or for this end.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrustError {
-    /// The file with the authority's certificate cannot be used. Name the right one.
+    /// A file cannot be used. Name the right one.
     #[error(transparent)]
     File(#[from] TlsError),
     /// This machine trusts nobody. Install its certificates, or name a file of them.
@@ -36,21 +46,29 @@ pub enum TrustError {
 
 impl ForeignTls {
     /// Servers whose certificates come from an authority of the file, or, without one, from those that this machine
-    /// trusts.
+    /// trusts. Whoever of them asks for a certificate is shown the own one, if there is one.
     ///
     /// # Errors
-    /// If the file cannot be used; if this machine trusts nobody.
-    pub fn open(ca: Option<&Path>) -> Result<Self, TrustError> {
-        let roots = match ca {
+    /// If a file cannot be used; if this machine trusts nobody.
+    pub fn open(files: &ForeignFiles) -> Result<Self, TrustError> {
+        let roots = match &files.ca {
             Some(ca) => roots(ca, &certificates(ca)?)?,
             None => Arc::new(system_roots()?),
         };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(TlsError::from)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match &files.pair {
+            Some(names) => {
+                let pair = names.load(now())?;
+                builder
+                    .with_client_auth_cert(pair.chain, pair.key)
+                    .map_err(|error| names.refused(error))?
+            }
+            None => builder.with_no_client_auth(),
+        };
         config.resumption = Resumption::disabled();
         Ok(Self { config: Arc::new(config) })
     }
@@ -81,10 +99,15 @@ fn system_roots() -> Result<RootCertStore, TrustError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Authority, KeyPairFiles, ServerTls, Subject};
+    use crate::{Authority, PeerIdentity, ServerTls, Subject};
     use std::fs;
     use tempfile::TempDir;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    /// The authority of a folder.
+    fn of(folder: &TempDir) -> ForeignFiles {
+        ForeignFiles { ca: Some(folder.path().join("ca.pem")), pair: None }
+    }
 
     /// A folder with an authority's certificate, and a server that it has signed.
     fn server() -> (TempDir, ServerTls) {
@@ -96,9 +119,14 @@ mod tests {
         };
         let (authority, own) = Authority::new("test", 1).unwrap();
         let ca = put("ca.pem", &own.certificate);
-        let subject = Subject::Node { hosts: vec!["redis-1".to_owned()] };
-        let pem = authority.issue(&subject, 1).unwrap();
-        let (certificate, key) = (put("own.pem", &pem.certificate), put("own.key", &pem.key));
+        let [node, client] = [
+            Subject::Node { hosts: vec!["redis-1".to_owned()] },
+            Subject::Client { name: "alice".to_owned() },
+        ]
+        .map(|subject| authority.issue(&subject, 1).unwrap());
+        put("alice.pem", &client.certificate);
+        put("alice.key", &client.key);
+        let (certificate, key) = (put("own.pem", &node.certificate), put("own.key", &node.key));
         let server = ServerTls::open(&ca, KeyPairFiles { certificate, key }).unwrap();
         (folder, server)
     }
@@ -106,7 +134,7 @@ mod tests {
     #[tokio::test]
     async fn who_trusts_the_authority_is_connected_to_the_name_that_it_signed() {
         let (folder, server) = server();
-        let client = ForeignTls::open(Some(&folder.path().join("ca.pem"))).unwrap();
+        let client = ForeignTls::open(&of(&folder)).unwrap();
         let (here, there) = duplex(4096);
         let (connected, accepted) =
             tokio::join!(client.connect("redis-1:6379", here), server.accept(there));
@@ -120,21 +148,43 @@ mod tests {
         let (refused, _) = tokio::join!(client.connect("redis-2:6379", here), server.accept(there));
         assert!(matches!(refused, Err(HandshakeError::OtherName { .. })));
         let (other, _) = self::server();
-        let client = ForeignTls::open(Some(&other.path().join("ca.pem"))).unwrap();
+        let client = ForeignTls::open(&of(&other)).unwrap();
         let (here, there) = duplex(4096);
         let (refused, _) = tokio::join!(client.connect("redis-1:6379", here), server.accept(there));
         assert!(matches!(refused, Err(HandshakeError::OtherAuthority { .. })));
     }
 
     #[tokio::test]
+    async fn a_certificate_is_shown_where_there_is_one() {
+        let (folder, server) = server();
+        let [certificate, key] = ["alice.pem", "alice.key"].map(|name| folder.path().join(name));
+        let pair = Some(KeyPairFiles { certificate, key });
+        let alice = PeerIdentity::Client("alice".into());
+        let shown = ForeignFiles { pair, ..of(&folder) };
+        for (files, expected) in [(shown, alice), (of(&folder), PeerIdentity::Anonymous)] {
+            let client = ForeignTls::open(&files).unwrap();
+            let (here, there) = duplex(4096);
+            let (connected, accepted) =
+                tokio::join!(client.connect("redis-1:6379", here), server.accept(there));
+            connected.unwrap();
+            assert_eq!(accepted.unwrap().1, expected);
+        }
+    }
+
+    #[tokio::test]
     async fn a_server_without_tls_is_recognized() {
         let (folder, _) = server();
-        let client = ForeignTls::open(Some(&folder.path().join("ca.pem"))).unwrap();
+        let client = ForeignTls::open(&of(&folder)).unwrap();
         let (here, mut there) = duplex(4096);
         there.write_all(b"-ERR Protocol error\r\n").await.unwrap();
         let refused = client.connect("redis-1:6379", here).await;
         assert!(matches!(refused, Err(HandshakeError::NoTls { .. })));
-        let missing = ForeignTls::open(Some(&folder.path().join("none.pem")));
-        assert!(matches!(missing, Err(TrustError::File(TlsError::Read { .. }))));
+        let none = folder.path().join("none.pem");
+        let pair = KeyPairFiles { certificate: none.clone(), key: none.clone() };
+        let no_authority = ForeignFiles { ca: Some(none), pair: None };
+        for files in [no_authority, ForeignFiles { pair: Some(pair), ..of(&folder) }] {
+            let missing = ForeignTls::open(&files);
+            assert!(matches!(missing, Err(TrustError::File(TlsError::Read { .. }))));
+        }
     }
 }

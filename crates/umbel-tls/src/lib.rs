@@ -18,7 +18,7 @@
 //! [`ClientTls::refresh`] look, and stay with the old ones where the new ones are damaged.
 //!
 //! Servers that are no nodes are reached by [`ForeignTls`], which trusts whom this machine trusts, or a file of
-//! certificates.
+//! certificates, and shows a certificate where it has one.
 //!
 //! Who works together without a cluster has no certificates, but a secret: both ends prove by
 //! [`SecretTls`] that they know it, and it never travels.
@@ -54,11 +54,11 @@ mod server;
 #[cfg(any(test, feature = "authority"))]
 pub use authority::{Authority, AuthorityError, Pem, Subject};
 pub use blocking::{SecretReader, SecretWriter};
-pub use client::{ClientTls, HandshakeError};
+pub use client::{ClientTls, HandshakeError, own_certificate_refused};
 pub use error::TlsError;
 pub use files::{KeyPairFiles, TlsFiles};
 #[cfg(feature = "system-roots")]
-pub use foreign::{ForeignTls, TrustError};
+pub use foreign::{ForeignFiles, ForeignTls, TrustError};
 pub use identity::{NodeIdentity, NodeIdentityError, PeerIdentity};
 pub use join_token::{JoinToken, JoinTokenError};
 pub use pin::{AuthorityPin, PinnedTls};

@@ -59,6 +59,8 @@ fn arguments_that_make_no_sense_together_are_refused() {
         ("insert n --from redis://h/k --null", "--null"),
         ("insert n --from redis://h/k --cacert f", "rediss://"),
         ("insert n a --cacert f", "rediss://"),
+        ("insert n --from redis://h/k --cert f --cert-key f", "rediss://"),
+        ("insert n --from rediss://h/k --cert f", "--cert-key"),
         ("import n --from redis://h/k --cacert f", "rediss://"),
         ("export n --to redis://h/k --cacert f", "rediss://"),
         ("remove n --from redis://h/k", "--from"),
@@ -75,7 +77,8 @@ fn servers_with_tls_prove_themselves_first() {
         let output = umbel(&sandbox, &format!("cluster certs {args}")).output().unwrap();
         sandbox.ended(output).kept();
     };
-    for args in ["init", "node localhost 127.0.0.1", "client alice", "init --out other"] {
+    let others = ["client alice", "client bob", "init --out other"];
+    for args in ["init", "node localhost 127.0.0.1"].into_iter().chain(others) {
         made(args);
     }
     let tls = "--tls-ca certs/ca.pem --tls-cert certs/localhost.pem --tls-key certs/localhost.key";
@@ -103,6 +106,20 @@ fn servers_with_tls_prove_themselves_first() {
     insert("--cacert other/ca.pem").refused(1, &["key \"k\"", "no authority that is trusted"]);
     insert("--cacert gone.pem").refused(2, &["gone.pem: cannot read it"]);
     run(&format!("import x --from redis://{redis}/copy")).refused(1, &[&redis]);
+    // Bob's certificate says who asks, where no password does.
+    let granted =
+        "access add bob --certificate --grant *:export --tls-ca certs/ca.pem --token-file token";
+    server.run(&sandbox, granted).kept();
+    let without_password = |rest: &str| {
+        let from = format!("--from rediss://{redis}/copy {ca} {rest}");
+        let args = format!("filter import copied {from} --tls-ca certs/ca.pem --token-file token");
+        server.run(&sandbox, &args)
+    };
+    without_password("").refused(1, &["NOAUTH"]);
+    let pair = "--cert certs/client-bob.pem --cert-key certs/client-bob.key";
+    without_password(pair).kept();
+    without_password("--cert certs/client-bob.pem --cert-key certs/client-alice.key")
+        .refused(2, &["certs/client-alice.key"]);
 }
 
 /// A server of Redis's that ends with the test.
@@ -114,10 +131,16 @@ struct Redis {
 impl Redis {
     /// None where it is not installed.
     fn start(sandbox: &Sandbox) -> Option<Self> {
+        Self::start_on(sandbox, "--port", "")
+    }
+
+    /// One that listens on the port of this option, with others beside it.
+    fn start_on(sandbox: &Sandbox, port_option: &str, others: &str) -> Option<Self> {
         let port = free_port();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut command = Command::new("redis-server");
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+        command.args([port_option, &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+        command.args(others.split_whitespace());
         command.current_dir(sandbox.path("")).stdout(Stdio::null()).stdin(Stdio::null());
         let child = command.spawn().ok()?;
         let mut redis = Self { child, address: address.to_string() };
@@ -145,6 +168,30 @@ impl Drop for Redis {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test]
+fn a_redis_server_that_asks_for_a_certificate_is_shown_one() {
+    let sandbox = Sandbox::new();
+    for args in ["init", "node 127.0.0.1", "client alice"] {
+        let output = umbel(&sandbox, &format!("cluster certs {args}")).output().unwrap();
+        sandbox.ended(output).kept();
+    }
+    let files = "--port 0 --tls-ca-cert-file certs/ca.pem --tls-cert-file certs/127.0.0.1.pem \
+                 --tls-key-file certs/127.0.0.1.key";
+    let Some(redis) = Redis::start_on(&sandbox, "--tls-port", files) else {
+        eprintln!("skipped: redis-server is not here");
+        return;
+    };
+    let server = Server::start(&sandbox);
+    let run = |args: &str| server.run(&sandbox, &format!("filter {args}"));
+    run("create f --capacity 1000").kept();
+    let names =
+        format!("insert f --from rediss://{} --keys * --cacert certs/ca.pem", redis.address);
+    run(&names).refused(1, &["asks for a certificate", "--cert FILE", "CertificateRequired"]);
+    let pair = "--cert certs/client-alice.pem --cert-key certs/client-alice.key";
+    let said = run(&format!("{names} {pair}")).kept_text();
+    assert_eq!(said, "new\t0\npresent\t0\n");
 }
 
 #[test]

@@ -31,6 +31,7 @@ use umbel_client::proto::{
     import_chunk,
 };
 use umbel_node::redis_bloom_dump::{DumpReader, DumpWriter};
+use umbel_tls::{ForeignFiles, KeyPairFiles};
 
 /// Messages of some megabytes that wait while a node takes the one before.
 const WAITING_CHUNKS_MAX: usize = 4;
@@ -38,27 +39,40 @@ const WAITING_CHUNKS_MAX: usize = 4;
 /// Bytes of a piece that is sent: every server takes as many.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Whom a server with TLS is believed.
+/// Whom a server with TLS is believed, and what it is shown.
 #[derive(Args)]
 pub(super) struct TrustArgs {
     /// Trust rediss:// servers that this authority has signed, in place of the system's
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
+    /// Show this certificate to rediss:// servers that ask for one
+    #[arg(long, value_name = "FILE", requires = "cert_key")]
+    cert: Option<PathBuf>,
+    /// The private key of --cert
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    cert_key: Option<PathBuf>,
 }
 
 impl TrustArgs {
-    /// The authority's file, for a server there.
+    /// The files, for a server there.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if it is named, and no TLS is spoken.
-    pub(super) fn checked(&self, place: Option<&Place>) -> Result<Option<PathBuf>, UsageError> {
-        match (&self.cacert, place.is_some_and(|place| place.is_tls)) {
-            (Some(_), false) => {
-                Err(UsageError("--cacert is for addresses that begin with rediss://".to_owned()))
+    /// A [`UsageError`] if one is named, and no TLS is spoken.
+    pub(super) fn checked(&self, place: Option<&Place>) -> Result<ForeignFiles, UsageError> {
+        if !place.is_some_and(|place| place.is_tls) {
+            for (name, file) in [("--cacert", &self.cacert), ("--cert", &self.cert)] {
+                if file.is_some() {
+                    let text = format!("{name} is for addresses that begin with rediss://");
+                    return Err(UsageError(text));
+                }
             }
-            (cacert, _) => Ok(cacert.clone()),
         }
+        let pair = self.cert.clone().zip(self.cert_key.clone());
+        Ok(ForeignFiles {
+            ca: self.cacert.clone(),
+            pair: pair.map(|(certificate, key)| KeyPairFiles { certificate, key }),
+        })
     }
 }
 
@@ -70,11 +84,11 @@ impl TrustArgs {
 pub(super) async fn import(
     client: &Client,
     name: &str,
-    (from, cacert): (&Address, Option<&Path>),
+    (from, files): (&Address, &ForeignFiles),
     is_json: bool,
 ) -> Result<Exit> {
     let begun = async {
-        let mut server = Server::connect(from.place(), cacert).await?;
+        let mut server = Server::connect(from.place(), files).await?;
         let Dump { piece, .. } = server.dump(from, 0).await?.context("no header came")?;
         let reader = DumpReader::new(&piece).with_context(|| {
             "the server's copy is not in RedisBloom's form: of an Umbel node, `umbel filter export` copies \
@@ -191,12 +205,12 @@ async fn send(
 pub(super) async fn export(
     client: &Client,
     name: &str,
-    (to, cacert): (&Address, Option<&Path>),
+    (to, files): (&Address, &ForeignFiles),
     is_json: bool,
 ) -> Result<()> {
     let mut chunks = client.export(name).await?;
     let mut writer = DumpWriter::default();
-    let connected = async { Server::connect(to.place(), cacert).await?.check_free(to).await };
+    let connected = async { Server::connect(to.place(), files).await?.check_free(to).await };
     let mut server = connected.await.with_context(|| to.to_string())?;
     let beside = to.beside();
     let copied = async {

@@ -72,9 +72,9 @@ struct ImportSource {
 /// As the cluster; if a file cannot be read or written. There is no new file then.
 pub(crate) async fn export(client: &Client, args: &ExportArgs, json: bool) -> Result<()> {
     let ExportArgs { name, out, to, trust, since, snapshot, overwrite } = args;
-    let cacert = trust.checked(to.as_ref().map(Address::place))?;
+    let files = trust.checked(to.as_ref().map(Address::place))?;
     if let Some(to) = to {
-        return redis::export(client, name, (to, cacert.as_deref()), json).await;
+        return redis::export(client, name, (to, &files), json).await;
     }
     let out = out.as_deref().context("--out or --to is required")?;
     let known = since.as_deref().map(earlier::known).transpose()?;
@@ -113,11 +113,11 @@ pub(crate) async fn import(cluster: &ClusterArgs, args: &ImportArgs) -> Result<E
         Some(Given::Server(from)) => Some(from.place()),
         _ => None,
     };
-    let cacert = trust.checked(place)?;
+    let files = trust.checked(place)?;
     match (file, from) {
         (_, Some(Given::Server(from))) => {
             file_key.refused_for_servers()?;
-            let from = (from, cacert.as_deref());
+            let from = (from, &files);
             redis::import(&cluster.client()?, name, from, cluster.json).await
         }
         (_, Some(Given::File(path))) => {

@@ -7,13 +7,13 @@ use crate::exit::UsageError;
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::{Buf as _, Bytes, BytesMut};
 use std::future::Future;
-use std::path::Path;
+use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use umbel_resp::Request;
-use umbel_tls::{ForeignTls, HandshakeError, TrustError};
+use umbel_tls::{ForeignFiles, ForeignTls, HandshakeError, TrustError, own_certificate_refused};
 
 /// How long a server may take to be reached.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,9 +31,6 @@ const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 
 /// Has the password where the address has none: command lines are read by others. redis-cli reads it, too.
 const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
-
-/// What is said of a connection that ended without an end.
-const BROKEN: &str = "the connection broke off";
 
 /// What stands behind a line and a value.
 const LINE_END: &[u8] = b"\r\n";
@@ -86,13 +83,13 @@ impl Server {
     /// # Errors
     ///
     /// If it is not there, is not whom the address names, or does not let one in.
-    pub(super) async fn connect(place: &Place, cacert: Option<&Path>) -> Result<Self> {
+    pub(super) async fn connect(place: &Place, files: &ForeignFiles) -> Result<Self> {
         let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(&place.server)).await;
         let stream = connecting
             .map_err(|_| anyhow!("not reached within {} s", CONNECT_TIMEOUT.as_secs()))?
             .context("cannot be reached")?;
         let stream: Box<dyn Stream> = match place.is_tls {
-            true => Box::new(sealed(&place.server, cacert, stream).await?),
+            true => Box::new(sealed(&place.server, files, stream).await?),
             false => Box::new(stream),
         };
         let mut server = Self::over(stream);
@@ -313,9 +310,9 @@ impl Server {
         let request: Request = words.iter().collect();
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
-        self.stream.write_all(&bytes).await.context(BROKEN)?;
+        self.stream.write_all(&bytes).await.map_err(broken)?;
         // A stream with TLS may keep some of it.
-        self.stream.flush().await.context(BROKEN)
+        self.stream.flush().await.map_err(broken)
     }
 
     async fn next_head(&mut self, most: Most) -> Result<Head> {
@@ -340,7 +337,7 @@ impl Server {
                 waited.as_secs()
             )
         })?;
-        match read.context(BROKEN)? {
+        match read.map_err(broken)? {
             0 => bail!("the server hung up"),
             byte_count => {
                 self.pace.came += byte_count as u64;
@@ -359,10 +356,10 @@ async fn in_time<T>(doing: impl Future<Output = Result<T>>) -> Result<T> {
 /// The same connection with TLS, once the server has proved itself.
 async fn sealed(
     server: &str,
-    cacert: Option<&Path>,
+    files: &ForeignFiles,
     stream: TcpStream,
 ) -> Result<impl Stream + use<>> {
-    let tls = ForeignTls::open(cacert).map_err(|error| match error {
+    let tls = ForeignTls::open(files).map_err(|error| match error {
         TrustError::NoCertificates { .. } => UsageError(format!("{error}: --cacert FILE")).into(),
         error => anyhow::Error::from(UsageError(error.to_string())),
     })?;
@@ -383,6 +380,16 @@ async fn sealed(
         }
         error => error.into(),
     })
+}
+
+/// Why a connection ended without an end.
+fn broken(error: io::Error) -> anyhow::Error {
+    match own_certificate_refused(&error) {
+        Some(why) => anyhow!(
+            "it asks for a certificate, and takes none, or not this one: --cert FILE --cert-key FILE ({why})"
+        ),
+        None => anyhow::Error::new(error).context("the connection broke off"),
+    }
 }
 
 fn no_answer(NoAnswer(what): NoAnswer) -> anyhow::Error {

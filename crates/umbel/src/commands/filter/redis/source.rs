@@ -12,9 +12,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use clap::Args;
 use std::fmt;
-use std::path::PathBuf;
 use tokio::sync::mpsc;
 use umbel_client::{ITEM_BYTES_MAX, PackedBatch};
+use umbel_tls::ForeignFiles;
 
 /// What RedisBloom calls the type of its Bloom filters, and a node that of every filter.
 pub(super) const BLOOM_TYPE: &str = "MBbloom--";
@@ -55,7 +55,7 @@ impl SourceArgs {
             Some(Given::Server(origin)) => Some(origin.place()),
             _ => None,
         };
-        let cacert = self.trust.checked(place)?;
+        let files = self.trust.checked(place)?;
         let (sender, batches) = items::channel();
         let prefix = || self.strip_prefix.clone().unwrap_or_default().into_bytes();
         match &self.from {
@@ -90,7 +90,7 @@ impl SourceArgs {
                     },
                     None => What::Key(from.key().map_err(|what| usage(&what))?),
                 };
-                let source = Source { what, cacert };
+                let source = Source { what, files };
                 tokio::spawn(async move { source.send(sender).await });
             }
         }
@@ -125,10 +125,10 @@ impl fmt::Display for What {
     }
 }
 
-/// What is read, and by whom the server is vouched for.
+/// What is read, and the files for a server with TLS.
 pub(super) struct Source {
     pub(super) what: What,
-    pub(super) cacert: Option<PathBuf>,
+    pub(super) files: ForeignFiles,
 }
 
 /// Batches that are filled.
@@ -222,12 +222,12 @@ impl Source {
     async fn read(&self, packer: &mut Packer) -> Result<Result<(), Unwanted>> {
         match &self.what {
             What::Names { place, pattern, prefix } => {
-                let mut server = Server::connect(place, self.cacert.as_deref()).await?;
+                let mut server = Server::connect(place, &self.files).await?;
                 let walk = Walk::of_names(pattern);
                 walked(&mut server, walk, prefix, packer).await
             }
             What::Key(Address { place, key }) => {
-                let mut server = Server::connect(place, self.cacert.as_deref()).await?;
+                let mut server = Server::connect(place, &self.files).await?;
                 let walk = begun(&mut server, key).await?;
                 if walked(&mut server, walk, b"", packer).await?.is_err() {
                     return Ok(Err(Unwanted));

@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 use umbel_resp::Decoder;
+use umbel_tls::ForeignFiles;
 
 /// What a server says to the words of a request; None to hang up.
 type Answering = fn(&[String]) -> Option<Vec<u8>>;
@@ -57,7 +58,7 @@ async fn read(address: &str, keys: Option<(&str, &str)>) -> (Vec<Vec<u8>>, Optio
         },
     };
     let (sender, mut batches) = items::channel();
-    let reading = tokio::spawn(Source { what, cacert: None }.send(sender));
+    let reading = tokio::spawn(Source { what, files: ForeignFiles::default() }.send(sender));
     let (mut items, mut text) = (Vec::new(), None);
     while let Some(batch) = batches.recv().await {
         assert!(text.is_none(), "an error is the last");
