@@ -62,8 +62,10 @@ impl Group {
         let leader_id = LeaderId { term: standing.term + 1, node_id: own };
         let request = VoteRequest::new(Vote { leader_id, committed: false }, self.log.last_id());
         let mut granted = BTreeSet::from([own]);
+        // One that stands still would be waited for, though the others have refused, and then nobody is asked again.
+        let is_asked = |voter: &NodeId| *voter != own && !self.beats.is_suspected(*voter);
         let others: BTreeSet<NodeId> =
-            standing.voters.iter().flatten().copied().filter(|&voter| voter != own).collect();
+            standing.voters.iter().flatten().copied().filter(is_asked).collect();
         let ask = |voter: NodeId| {
             let (request, timeout) = (request.clone(), self.beats.suspicion());
             async move {
