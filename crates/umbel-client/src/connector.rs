@@ -1,12 +1,14 @@
 //! How connections are made.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 
 /// A connection: bytes in, bytes out.
@@ -40,16 +42,90 @@ pub trait Connector: Send + Sync + 'static {
     fn connect(&self, address: &str) -> Connecting;
 }
 
+/// Connections as they are, without TLS.
+pub(crate) struct TcpConnector;
+
+impl Connector for TcpConnector {
+    fn connect(&self, address: &str) -> Connecting {
+        let address = address.to_owned();
+        Box::pin(async move {
+            let stream = TcpStream::connect(&address).await?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream) as Box<dyn Connection>)
+        })
+    }
+}
+
+/// Called when a connection that was made is gone, whoever has ended it.
+pub(crate) type Lost = Arc<dyn Fn() + Send + Sync>;
+
 /// A channel that connects when it is first used and again after a failure.
 pub(crate) fn channel(
     endpoint: &Endpoint,
     address: &Arc<str>,
-    connector: Option<&Arc<dyn Connector>>,
+    connector: &Arc<dyn Connector>,
+    lost: Option<Lost>,
 ) -> Channel {
-    let Some(connector) = connector else { return endpoint.connect_lazy() };
     let (connector, address) = (Arc::clone(connector), Arc::clone(address));
     endpoint.connect_with_connector_lazy(tower::service_fn(move |_: Uri| {
-        let connecting = connector.connect(&address);
-        async move { connecting.await.map(TokioIo::new) }
+        let (connecting, lost) = (connector.connect(&address), lost.clone());
+        async move {
+            let connection = connecting.await?;
+            Ok::<_, io::Error>(TokioIo::new(Watched { connection, lost }))
+        }
     }))
+}
+
+/// A connection that says when it is gone. The channel above it does not: it connects anew with the next call.
+struct Watched {
+    connection: Box<dyn Connection>,
+    lost: Option<Lost>,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(lost) = &self.lost {
+            lost();
+        }
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.connection).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.connection).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.connection).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.connection.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.connection).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.connection).poll_shutdown(cx)
+    }
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
+use umbel_proto::v1::ShardMapRequest;
 use umbel_proto::v1::access_client::AccessClient;
 use umbel_proto::v1::admin_client::AdminClient;
 use umbel_proto::v1::filters_client::FiltersClient;
 use umbel_proto::v1::jobs_client::JobsClient;
 
-use crate::connector::{Connector, channel};
+use crate::connector::{Connector, Lost, TcpConnector, channel};
 use crate::error::ClientError;
 use crate::limits::{
     AVOID_FIRST, AVOID_MAX, CONNECTION_WINDOW_BYTES, KEEP_ALIVE_INTERVAL, MESSAGE_BYTES_MAX,
@@ -98,11 +99,10 @@ pub(crate) struct Timeouts {
 /// All nodes that are known.
 pub(crate) struct Nodes {
     timeouts: Timeouts,
-    /// Makes connections; without it they are TCP.
-    connector: Option<Arc<dyn Connector>>,
+    connector: Arc<dyn Connector>,
     /// What every call proves itself by.
     bearer: Bearer,
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 struct State {
@@ -125,7 +125,11 @@ struct Known {
     is_given: bool,
     /// Failures since the last success.
     failure_count: u32,
+    /// Set from a failure, or the loss of the connection, until the next answer: so long no call waits for the node while
+    /// others are well.
     avoided_until: Option<Instant>,
+    /// Whether it is being asked, beside the calls, for a sign of life.
+    is_probed: bool,
 }
 
 impl Nodes {
@@ -145,22 +149,26 @@ impl Nodes {
             return Err(ClientError::Address { address: String::new() });
         };
         let state = State { nodes, home: Arc::from(first.as_str()), turn: 0, has_answered: false };
-        Ok(Self { timeouts, connector, bearer, state: Mutex::new(state) })
+        let connector = connector.unwrap_or_else(|| Arc::new(TcpConnector));
+        Ok(Self { timeouts, connector, bearer, state: Arc::new(Mutex::new(state)) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code that can panic runs while the list is half changed.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The preferred node if it is known and well, otherwise the next in turn that is, otherwise
     /// the one that is left alone for the shortest time; another one than `last` if there is any.
+    /// Nodes that were not well are probed beside the calls, so that they get calls again.
     pub(crate) fn pick(&self, preferred: Option<&str>, last: Option<&str>) -> Node {
         let now = Instant::now();
         let mut state = self.state();
         state.turn = state.turn.wrapping_add(1);
         let state = &mut *state;
-        let is_well = |known: &Known| known.avoided_until.is_none_or(|until| until <= now);
+        if state.nodes.values().any(Known::is_well) {
+            self.probe_others(state, now);
+        }
+        let is_well = |known: &Known| known.is_well();
         let address = preferred
             .filter(|address| Some(*address) != last)
             .and_then(|address| state.nodes.get_key_value(address))
@@ -170,16 +178,58 @@ impl Nodes {
             let count = state.nodes.len();
             let start = state.turn % count;
             let in_turn = state.nodes.iter().cycle().skip(start).take(count);
-            let chosen = in_turn.min_by_key(|(address, known)| {
-                let wait = known.avoided_until.filter(|until| *until > now);
-                (Some(&***address) == last, wait)
-            });
+            let chosen = in_turn
+                .min_by_key(|(address, known)| (Some(&***address) == last, known.avoided_until));
             chosen.expect("there is at least one node").0.clone()
         });
         let known = state.nodes.get_mut(&address).expect("the address was found in the list");
-        let connect = || channel(&known.endpoint, &address, self.connector.as_ref());
+        self.node(&address, known)
+    }
+
+    /// A node by its own connection.
+    fn node(&self, address: &Arc<str>, known: &mut Known) -> Node {
+        let connect = || {
+            let (state, lost) = (Arc::downgrade(&self.state), Arc::clone(address));
+            let lost: Lost = Arc::new(move || {
+                if let Some(state) = state.upgrade() {
+                    lock(&state).lost(&lost);
+                }
+            });
+            channel(&known.endpoint, address, &self.connector, Some(lost))
+        };
         let channel = known.channel.get_or_insert_with(connect).clone();
-        Node { address, channel, bearer: self.bearer.clone() }
+        Node { address: Arc::clone(address), channel, bearer: self.bearer.clone() }
+    }
+
+    /// Asks the nodes that were left alone for long enough for a sign of life: a call would wait for those that are gone.
+    fn probe_others(&self, state: &mut State, now: Instant) {
+        for (address, known) in &mut state.nodes {
+            if known.is_probed || known.avoided_until.is_none_or(|until| until > now) {
+                continue;
+            }
+            known.is_probed = true;
+            let (node, state) = (self.node(address, known), Arc::downgrade(&self.state));
+            let patience = self.timeouts.connect + self.timeouts.probe;
+            tokio::spawn(async move {
+                let mut admin = node.admin();
+                let asked = admin.shard_map(ShardMapRequest {});
+                let is_there = match tokio::time::timeout(patience, asked).await {
+                    Ok(Ok(_)) => true,
+                    // Whoever refuses is alive.
+                    Ok(Err(status)) => std::error::Error::source(&status).is_none(),
+                    Err(_) => false,
+                };
+                let Some(state) = state.upgrade() else { return };
+                let mut state = lock(&state);
+                if let Some(known) = state.nodes.get_mut(&node.address) {
+                    known.is_probed = false;
+                }
+                match is_there {
+                    true => state.succeeded(&node.address),
+                    false => state.failed(&node.address),
+                }
+            });
+        }
     }
 
     /// A node that was picked, by a connection that waits long for a probe: for copies, behind which other calls would wait, and for
@@ -192,7 +242,7 @@ impl Nodes {
             let endpoint = endpoint
                 .http2_keep_alive_interval(PATIENT_KEEP_ALIVE_INTERVAL)
                 .keep_alive_timeout(PATIENT_KEEP_ALIVE_TIMEOUT.max(self.timeouts.probe));
-            channel(&endpoint, &node.address, self.connector.as_ref())
+            channel(&endpoint, &node.address, &self.connector, None)
         };
         let channel = known.patient.get_or_insert_with(connect).clone();
         Node { channel, ..node }
@@ -209,12 +259,7 @@ impl Nodes {
 
     /// The node answered.
     pub(crate) fn succeeded(&self, address: &str) {
-        let mut state = self.state();
-        state.has_answered = true;
-        if let Some(known) = state.nodes.get_mut(address) {
-            known.failure_count = 0;
-            known.avoided_until = None;
-        }
+        self.state().succeeded(address);
     }
 
     /// Whether any node has ever answered.
@@ -224,11 +269,7 @@ impl Nodes {
 
     /// The node did not answer, or has no time.
     pub(crate) fn failed(&self, address: &str) {
-        if let Some(known) = self.state().nodes.get_mut(address) {
-            let doubled = AVOID_FIRST * 2_u32.pow(known.failure_count.min(10));
-            known.failure_count = known.failure_count.saturating_add(1);
-            known.avoided_until = Some(Instant::now() + doubled.min(AVOID_MAX));
-        }
+        self.state().failed(address);
     }
 
     /// Takes over the list of nodes that live.
@@ -249,7 +290,42 @@ impl Nodes {
     }
 }
 
+impl State {
+    fn succeeded(&mut self, address: &str) {
+        self.has_answered = true;
+        if let Some(known) = self.nodes.get_mut(address) {
+            known.failure_count = 0;
+            known.avoided_until = None;
+        }
+    }
+
+    fn failed(&mut self, address: &str) {
+        if let Some(known) = self.nodes.get_mut(address) {
+            let doubled = AVOID_FIRST * 2_u32.pow(known.failure_count.min(10));
+            known.failure_count = known.failure_count.saturating_add(1);
+            known.avoided_until = Some(Instant::now() + doubled.min(AVOID_MAX));
+        }
+    }
+
+    /// Its connection ended. If calls failed with it, they have said so.
+    fn lost(&mut self, address: &str) {
+        if self.nodes.get(address).is_some_and(Known::is_well) {
+            self.failed(address);
+        }
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // No code that can panic runs while the list is half changed.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Known {
+    /// Whether it answered when it was last called, as far as anybody called it.
+    fn is_well(&self) -> bool {
+        self.avoided_until.is_none()
+    }
+
     /// None if the address is none.
     fn new(address: &str, timeouts: Timeouts, is_given: bool) -> Option<Self> {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
@@ -265,8 +341,15 @@ impl Known {
             .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
             .keep_alive_timeout(timeouts.probe)
             .keep_alive_while_idle(true);
-        let (channel, patient, failure_count, avoided_until) = (None, None, 0, None);
-        Some(Self { endpoint, channel, patient, is_given, failure_count, avoided_until })
+        Some(Self {
+            endpoint,
+            channel: None,
+            patient: None,
+            is_given,
+            failure_count: 0,
+            avoided_until: None,
+            is_probed: false,
+        })
     }
 }
 

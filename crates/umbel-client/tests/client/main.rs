@@ -7,6 +7,7 @@ mod replicated;
 mod retries;
 mod singles;
 mod slow;
+mod vanished;
 
 use std::time::Duration;
 

@@ -1,0 +1,125 @@
+//! A node whose network is cut: connections to it end, and new ones are neither made nor refused.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use umbel_client::{Client, ClientOptions, Connecting, Connector};
+use umbel_proto::v1::Hashing;
+
+use super::fake::Cluster;
+use super::options;
+
+/// Longest that a call may take, which takes milliseconds unless it waits for the node that is gone.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Cuts one node off.
+struct Cuttable {
+    node: String,
+    is_cut: watch::Receiver<bool>,
+    /// Alive as long as a connection to that node is.
+    connection: Arc<watch::Sender<()>>,
+}
+
+struct CutStream {
+    stream: TcpStream,
+    cut: Pin<Box<dyn Future<Output = ()> + Send>>,
+    is_over: bool,
+    _connection: Arc<watch::Sender<()>>,
+}
+
+impl Connector for Cuttable {
+    fn connect(&self, address: &str) -> Connecting {
+        let (address, is_own) = (address.to_owned(), address == self.node);
+        let (mut is_cut, connection) = (self.is_cut.clone(), Arc::clone(&self.connection));
+        Box::pin(async move {
+            if !is_own {
+                return Ok(Box::new(TcpStream::connect(address).await?) as _);
+            }
+            let _ = is_cut.wait_for(|is_cut| !is_cut).await;
+            let stream = TcpStream::connect(address).await?;
+            let cut = Box::pin(async move {
+                let _ = is_cut.wait_for(|is_cut| *is_cut).await;
+            });
+            Ok(Box::new(CutStream { stream, cut, is_over: false, _connection: connection }) as _)
+        })
+    }
+}
+
+impl AsyncRead for CutStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.is_over = self.is_over || self.cut.as_mut().poll(cx).is_ready();
+        if self.is_over {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for CutStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// Nodes that have answered inserts since the last look.
+fn used(cluster: &Cluster) -> BTreeSet<usize> {
+    std::mem::take(&mut cluster.world().seen).into_iter().map(|seen| seen.node).collect()
+}
+
+#[tokio::test]
+async fn no_call_waits_for_a_node_that_is_gone_and_it_is_called_again_once_it_is_back() {
+    let cluster = Cluster::start(2).await;
+    cluster.put("seen", Hashing::Keyed, 1);
+    let (cut, is_cut) = watch::channel(false);
+    let connection = Arc::new(watch::Sender::new(()));
+    let connector = Cuttable {
+        node: cluster.addresses[0].clone(),
+        is_cut,
+        connection: Arc::clone(&connection),
+    };
+    let options = ClientOptions { connect_timeout: 10 * PATIENCE, ..options() };
+    let client = Client::connect_through(cluster.addresses.clone(), options, connector).unwrap();
+    let seen = client.filter("seen");
+    let insert = async || timeout(PATIENCE, seen.insert(["a"])).await.unwrap().unwrap();
+    while used(&cluster) != BTreeSet::from([0, 1]) {
+        insert().await;
+        insert().await;
+    }
+    cut.send_replace(true);
+    // The connector has one, and so has the test.
+    while Arc::strong_count(&connection) > 2 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..8 {
+        insert().await;
+    }
+    assert_eq!(used(&cluster), BTreeSet::from([1]));
+    cut.send_replace(false);
+    while !used(&cluster).contains(&0) {
+        insert().await;
+    }
+}
