@@ -1,4 +1,4 @@
-//! How long callers wait when a node dies, stands still or is stopped, or a shard is split.
+//! How long callers wait when a node dies, stands still, is cut off or is stopped, or a shard is split.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use tokio::time::{Instant, sleep};
 use umbel_client::{Client, NewFilter, ReadLevel};
 
+use crate::cables::Cables;
 use crate::processes::Process;
 use crate::system::{Places, SYSTEMS, Servers};
 use crate::table::save;
@@ -43,6 +44,9 @@ enum Fault {
     Kill,
     /// SIGSTOP, and SIGCONT after the watch: its connections stay, and nothing answers on them
     Stop,
+    /// Its network cable is pulled, and plugged in after the watch: nobody is told. Needs root and `ip netns`; all nodes have
+    /// networks of their own then
+    Cut,
     /// SIGTERM, and started again at once, as a rolling restart does it
     Term,
     /// The next shard is cut in two, which is no fault, but callers must not notice either
@@ -54,6 +58,7 @@ impl Fault {
         match self {
             Self::Kill => "kill -9",
             Self::Stop => "SIGSTOP",
+            Self::Cut => "cable pulled",
             Self::Term => "SIGTERM, started again",
             Self::Split => "a shard is split",
         }
@@ -116,8 +121,16 @@ pub(crate) async fn run(
     ensure!((0.5..=600.0).contains(&args.watch_seconds), "--watch-seconds: expected 0.5 to 600");
     let shards = args.failover_shards.to_string();
     let [.., system] = SYSTEMS;
-    let more = ["--shards", &shards, "--replicas", "3"];
-    let mut servers = Servers::start(system, places, &more).await?;
+    let mut more = vec!["--shards", &shards, "--replicas", "3"];
+    let cables = match args.faults.contains(&Fault::Cut) {
+        true => Some(Cables::lay(system.node_count)?),
+        false => None,
+    };
+    if cables.is_some() {
+        // Their network is nobody else's.
+        more.push("--insecure");
+    }
+    let mut servers = Servers::start_on(system, places, &more, cables).await?;
     let client = servers.client()?;
     client.create("failover", &NewFilter::for_rate(args.failover_items, RATE)).await?;
     even(&client, servers.addresses.len()).await?;
@@ -153,6 +166,7 @@ async fn run_one(
     match fault {
         Fault::Kill => servers.process(victim).signal(libc::SIGKILL)?,
         Fault::Stop => servers.process(victim).signal(libc::SIGSTOP)?,
+        Fault::Cut => servers.set_plugged(victim, false)?,
         Fault::Term => {
             servers.process(victim).signal(libc::SIGTERM)?;
             ended(servers.process(victim)).await?;
@@ -166,6 +180,7 @@ async fn run_one(
     match fault {
         Fault::Kill => servers.restart(victim)?,
         Fault::Stop => servers.process(victim).signal(libc::SIGCONT)?,
+        Fault::Cut => servers.set_plugged(victim, true)?,
         Fault::Term | Fault::Split => {}
     }
     let back = Instant::now();

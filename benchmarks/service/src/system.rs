@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::time::{Instant, sleep, timeout};
 use umbel_client::{Client, ClientOptions, KeyPairFiles, StatusResponse, TlsConnector, TlsFiles};
 
+use crate::cables::Cables;
 use crate::connection::Verb;
 use crate::processes::{Process, check_release, free_addresses};
 use crate::resp::{Reply, RespStream};
@@ -171,8 +172,9 @@ pub(crate) struct Servers {
     pub(crate) addresses: Vec<String>,
     /// What clients prove themselves by.
     pub(crate) tls: Option<TlsFiles>,
-    // Ended before the folder goes.
+    // Ended before the folder and the cables go.
     processes: Vec<Process>,
+    cables: Option<Cables>,
     /// How each process was started: program, arguments, log.
     commands: Vec<(PathBuf, Vec<String>, PathBuf)>,
     system: System,
@@ -191,12 +193,25 @@ impl Drop for Folder {
 impl Servers {
     /// Starts a system and waits until it can be asked. `more` are further arguments of `umbel`.
     pub(crate) async fn start(system: System, places: &Places, more: &[&str]) -> Result<Self> {
+        Self::start_on(system, places, more, None).await
+    }
+
+    /// The same, each process at the end of its cable.
+    pub(crate) async fn start_on(
+        system: System,
+        places: &Places,
+        more: &[&str],
+        cables: Option<Cables>,
+    ) -> Result<Self> {
         let program = if system.is_umbel() { &places.umbel } else { &places.redis };
         if system.is_umbel() && !places.is_smoke {
             check_release(program)?;
         }
         let process_count = system.node_count.max(1);
-        let addresses = free_addresses(process_count)?;
+        let addresses = match &cables {
+            Some(cables) => cables.addresses(),
+            None => free_addresses(process_count)?,
+        };
         let folder = Folder(places.data.join(format!("{}-{}", system.name, std::process::id())));
         let tls = match system.is_encrypted {
             true => Some(make_certificates(program, &folder.0.join("certs"))?),
@@ -213,10 +228,19 @@ impl Servers {
             }
             arguments.extend(more.iter().map(|word| (*word).to_owned()));
             let log = places.logs.join(format!("{name}.log"));
-            processes.push(Process::start(program, &arguments, &log)?);
-            commands.push((program.clone(), arguments, log));
+            let (program, arguments) = match &cables {
+                Some(cables) => {
+                    let [first, prefix @ ..] = cables.prefix(index);
+                    let own = [program.display().to_string()];
+                    (first.into(), prefix.into_iter().chain(own).chain(arguments).collect())
+                }
+                None => (program.clone(), arguments),
+            };
+            processes.push(Process::start(&program, &arguments, &log)?);
+            commands.push((program, arguments, log));
         }
-        let mut servers = Self { addresses, tls, processes, commands, system, _folder: folder };
+        let mut servers =
+            Self { addresses, tls, processes, cables, commands, system, _folder: folder };
         servers.ready().await?;
         Ok(servers)
     }
@@ -243,6 +267,14 @@ impl Servers {
     /// One of the processes.
     pub(crate) fn process(&mut self, index: usize) -> &mut Process {
         &mut self.processes[index]
+    }
+
+    /// Pulls the cable of a process, or plugs it in.
+    ///
+    /// # Errors
+    /// If the processes have none.
+    pub(crate) fn set_plugged(&self, index: usize, is_plugged: bool) -> Result<()> {
+        self.cables.as_ref().context("there are no cables")?.set_plugged(index, is_plugged)
     }
 
     /// Ends a process, if it has not ended, and starts it again with its data.
