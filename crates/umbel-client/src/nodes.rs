@@ -220,14 +220,7 @@ impl Nodes {
                     Err(_) => false,
                 };
                 let Some(state) = state.upgrade() else { return };
-                let mut state = lock(&state);
-                if let Some(known) = state.nodes.get_mut(&node.address) {
-                    known.is_probed = false;
-                }
-                match is_there {
-                    true => state.succeeded(&node.address),
-                    false => state.failed(&node.address),
-                }
+                lock(&state).probed(&node.address, is_there);
             });
         }
     }
@@ -304,6 +297,17 @@ impl State {
             let doubled = AVOID_FIRST * 2_u32.pow(known.failure_count.min(10));
             known.failure_count = known.failure_count.saturating_add(1);
             known.avoided_until = Some(Instant::now() + doubled.min(AVOID_MAX));
+        }
+    }
+
+    /// It gave a sign of life, or none. Failures are forgotten with a call that succeeds: a node may be there and do nothing.
+    fn probed(&mut self, address: &str, is_there: bool) {
+        let Some(known) = self.nodes.get_mut(address) else { return };
+        known.is_probed = false;
+        if is_there {
+            known.avoided_until = None;
+        } else {
+            self.failed(address);
         }
     }
 
