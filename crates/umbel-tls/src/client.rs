@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use rustls::client::{ClientConfig, Resumption};
 use rustls::pki_types::ServerName;
-use rustls::{AlertDescription, CertificateError, Error as Refusal};
+use rustls::{AlertDescription, CertificateError, Error as Refusal, RootCertStore};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::error::TlsError;
-use crate::files::{Loaded, TlsFiles};
+use crate::files::{KeyPair, KeyPairFiles, Loaded, TlsFiles};
 use crate::identity::{NodeIdentity, PeerIdentity};
 use crate::reload::Reloading;
 
@@ -254,17 +254,26 @@ fn is_about_certificate(alert: AlertDescription) -> bool {
 }
 
 fn client_config(files: &TlsFiles, loaded: Loaded) -> Result<ClientConfig, TlsError> {
+    let mut config = config_of(loaded.roots, files.pair.as_ref().zip(loaded.pair))?;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(config)
+}
+
+/// Settings of a client that trusts these authorities and shows this certificate, which the files hold.
+pub(crate) fn config_of(
+    roots: Arc<RootCertStore>,
+    pair: Option<(&KeyPairFiles, KeyPair)>,
+) -> Result<ClientConfig, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(loaded.roots);
-    let mut config = match (&files.pair, loaded.pair) {
-        (Some(names), Some(pair)) => builder
+        .with_root_certificates(roots);
+    let mut config = match pair {
+        Some((files, pair)) => builder
             .with_client_auth_cert(pair.chain, pair.key)
-            .map_err(|error| names.refused(error))?,
-        _ => builder.with_no_client_auth(),
+            .map_err(|error| files.refused(error))?,
+        None => builder.with_no_client_auth(),
     };
-    config.alpn_protocols = vec![b"h2".to_vec()];
     // Servers of this crate resume nothing.
     config.resumption = Resumption::disabled();
     Ok(config)

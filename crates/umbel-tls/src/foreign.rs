@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::RootCertStore;
-use rustls::client::{ClientConfig, Resumption};
+use rustls::client::ClientConfig;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::client::TlsStream;
 
-use crate::client::{HandshakeError, handshake};
+use crate::client::{HandshakeError, config_of, handshake};
 use crate::clock::now;
 use crate::error::TlsError;
 use crate::files::{KeyPairFiles, certificates, roots};
@@ -55,21 +55,11 @@ impl ForeignTls {
             Some(ca) => roots(ca, &certificates(ca)?)?,
             None => Arc::new(system_roots()?),
         };
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(TlsError::from)?
-            .with_root_certificates(roots);
-        let mut config = match &files.pair {
-            Some(names) => {
-                let pair = names.load(now())?;
-                builder
-                    .with_client_auth_cert(pair.chain, pair.key)
-                    .map_err(|error| names.refused(error))?
-            }
-            None => builder.with_no_client_auth(),
+        let pair = match &files.pair {
+            Some(names) => Some((names, names.load(now())?)),
+            None => None,
         };
-        config.resumption = Resumption::disabled();
+        let config = config_of(roots, pair)?;
         Ok(Self { config: Arc::new(config) })
     }
 
