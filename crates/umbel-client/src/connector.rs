@@ -48,12 +48,15 @@ pub(crate) struct TcpConnector;
 impl Connector for TcpConnector {
     fn connect(&self, address: &str) -> Connecting {
         let address = address.to_owned();
-        Box::pin(async move {
-            let stream = TcpStream::connect(&address).await?;
-            stream.set_nodelay(true)?;
-            Ok(Box::new(stream) as Box<dyn Connection>)
-        })
+        Box::pin(async move { Ok(Box::new(tcp(&address).await?) as Box<dyn Connection>) })
     }
+}
+
+/// A connection that sends small messages at once.
+pub(crate) async fn tcp(address: &str) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// Called when a connection that was made is gone, whoever has ended it.

@@ -339,7 +339,6 @@ impl Known {
         }
         let endpoint = endpoint
             .connect_timeout(timeouts.connect)
-            .tcp_nodelay(true)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)

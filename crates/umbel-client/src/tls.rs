@@ -3,10 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use tokio::net::TcpStream;
 use umbel_tls::{ClientTls, TlsError, TlsFiles};
 
-use crate::connector::{Connecting, Connection, Connector};
+use crate::connector::{Connecting, Connection, Connector, tcp};
 
 /// Makes encrypted connections: nodes prove themselves by certificates of the authority that is
 /// trusted, the client by its own one. A node is called by the host of its address, which must
@@ -44,8 +43,7 @@ impl Connector for TlsConnector {
         Box::pin(async move {
             // Damaged files are no reason to fail while the old ones are good.
             let _ = tls.refresh();
-            let stream = TcpStream::connect(&address).await?;
-            stream.set_nodelay(true)?;
+            let stream = tcp(&address).await?;
             let stream = tls.connect(&address, stream).await.map_err(io::Error::other)?;
             Ok(Box::new(stream) as Box<dyn Connection>)
         })
