@@ -1,13 +1,10 @@
 //! A node whose network is cut: connections to it end, and new ones are neither made nor refused.
 
 use std::collections::BTreeSet;
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncWriteExt, copy, copy_bidirectional, duplex, sink};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -20,19 +17,15 @@ use super::options;
 /// Longest that a call may take, which takes milliseconds unless it waits for the node that is gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Bytes of a connection on their way.
+const BUFFER_BYTES: usize = 64 << 10;
+
 /// Cuts one node off.
 struct Cuttable {
     node: String,
     is_cut: watch::Receiver<bool>,
     /// Alive as long as a connection to that node is.
     connection: Arc<watch::Sender<()>>,
-}
-
-struct CutStream {
-    stream: TcpStream,
-    cut: Pin<Box<dyn Future<Output = ()> + Send>>,
-    is_over: bool,
-    _connection: Arc<watch::Sender<()>>,
 }
 
 impl Connector for Cuttable {
@@ -44,44 +37,20 @@ impl Connector for Cuttable {
                 return Ok(Box::new(TcpStream::connect(address).await?) as _);
             }
             let _ = is_cut.wait_for(|is_cut| !is_cut).await;
-            let stream = TcpStream::connect(address).await?;
-            let cut = Box::pin(async move {
-                let _ = is_cut.wait_for(|is_cut| *is_cut).await;
+            let mut stream = TcpStream::connect(address).await?;
+            let (near, mut far) = duplex(BUFFER_BYTES);
+            tokio::spawn(async move {
+                tokio::select! {
+                    _ = copy_bidirectional(&mut far, &mut stream) => {}
+                    _ = is_cut.wait_for(|is_cut| *is_cut) => {}
+                }
+                // The client reads its end, and gives the connection up.
+                let _ = far.shutdown().await;
+                let _ = copy(&mut far, &mut sink()).await;
+                drop(connection);
             });
-            Ok(Box::new(CutStream { stream, cut, is_over: false, _connection: connection }) as _)
+            Ok(Box::new(near) as _)
         })
-    }
-}
-
-impl AsyncRead for CutStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        self.is_over = self.is_over || self.cut.as_mut().poll(cx).is_ready();
-        if self.is_over {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for CutStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
