@@ -158,7 +158,8 @@ impl Nodes {
     }
 
     /// The preferred node if it is known and well, otherwise the next in turn that is, otherwise
-    /// the one that is left alone for the shortest time; another one than `last` if there is any.
+    /// the one that is avoided for the shortest time. `last`, which was called in vain, comes after the
+    /// others that are well, and before those that do not answer if it is well itself.
     /// Nodes that were not well are probed beside the calls, so that they get calls again.
     pub(crate) fn pick(&self, preferred: Option<&str>, last: Option<&str>) -> Node {
         let now = Instant::now();
@@ -178,8 +179,10 @@ impl Nodes {
             let count = state.nodes.len();
             let start = state.turn % count;
             let in_turn = state.nodes.iter().cycle().skip(start).take(count);
-            let chosen = in_turn
-                .min_by_key(|(address, known)| (Some(&***address) == last, known.avoided_until));
+            let rank = |address: &Arc<str>, known: &Known| {
+                (!known.is_well(), Some(&**address) == last, known.avoided_until)
+            };
+            let chosen = in_turn.min_by_key(|(address, known)| rank(address, known));
             chosen.expect("there is at least one node").0.clone()
         });
         let known = state.nodes.get_mut(&address).expect("the address was found in the list");
@@ -397,6 +400,9 @@ mod tests {
         assert_eq!(&*nodes.pick(None, None).address, "b:1", "it is back first");
         nodes.succeeded("c:1");
         assert_eq!(&*nodes.pick(None, None).address, "c:1");
+        assert_eq!(&*nodes.pick(None, Some("c:1")).address, "c:1", "the others do not answer");
+        nodes.failed("c:1");
+        assert_ne!(&*nodes.pick(None, Some("c:1")).address, "c:1");
     }
 
     #[tokio::test]
