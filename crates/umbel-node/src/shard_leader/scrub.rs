@@ -194,7 +194,10 @@ impl ShardLeader {
             ))
         };
         reached.await.map_err(late)?.map_err(stopped)?;
-        let missed = || ShardFailure::NotCompared("it was given a snapshot meanwhile".to_owned());
+        let missed = || {
+            let why = "it was given a snapshot, or compared by another leader, meanwhile";
+            ShardFailure::NotCompared(why.to_owned())
+        };
         self.group.replica().read_shard_at(|index, state| match question {
             ReplicaQuestion::Root { seed } => {
                 let piece = state.scrubbed(*seed).ok_or_else(missed)?;
