@@ -130,6 +130,8 @@ struct Known {
     avoided_until: Option<Instant>,
     /// Whether it is being asked, beside the calls, for a sign of life.
     is_probed: bool,
+    /// Whether it has ever answered.
+    has_answered: bool,
 }
 
 impl Nodes {
@@ -157,32 +159,29 @@ impl Nodes {
         lock(&self.state)
     }
 
-    /// The preferred node if it is known and well, otherwise the next in turn that is, otherwise
-    /// the one that is avoided for the shortest time. `last`, which was called in vain, comes after the
-    /// others that are well, and before those that do not answer if it is well itself.
-    /// Nodes that were not well are probed beside the calls, so that they get calls again.
+    /// The preferred node if nothing is known against it, otherwise the next in turn of the best [`Rank`], or of
+    /// nodes that are avoided the one whose time ends first. While a node is well, the others are probed beside the calls, so that no
+    /// call waits for a connection that is never made.
     pub(crate) fn pick(&self, preferred: Option<&str>, last: Option<&str>) -> Node {
         let now = Instant::now();
         let mut state = self.state();
         state.turn = state.turn.wrapping_add(1);
         let state = &mut *state;
-        if state.nodes.values().any(Known::is_well) {
+        if state.nodes.values().any(|known| known.is_well() && known.has_answered) {
             self.probe_others(state, now);
         }
-        let is_well = |known: &Known| known.is_well();
         let address = preferred
             .filter(|address| Some(*address) != last)
             .and_then(|address| state.nodes.get_key_value(address))
-            .filter(|(_, known)| is_well(known))
+            .filter(|(_, known)| known.is_well())
             .map(|(address, _)| address.clone());
         let address = address.unwrap_or_else(|| {
             let count = state.nodes.len();
             let start = state.turn % count;
             let in_turn = state.nodes.iter().cycle().skip(start).take(count);
-            let rank = |address: &Arc<str>, known: &Known| {
-                (!known.is_well(), Some(&**address) == last, known.avoided_until)
-            };
-            let chosen = in_turn.min_by_key(|(address, known)| rank(address, known));
+            let chosen = in_turn.min_by_key(|(address, known)| {
+                (known.rank(Some(&***address) == last), known.avoided_until)
+            });
             chosen.expect("there is at least one node").0.clone()
         });
         let known = state.nodes.get_mut(&address).expect("the address was found in the list");
@@ -204,10 +203,12 @@ impl Nodes {
         Node { address: Arc::clone(address), channel, bearer: self.bearer.clone() }
     }
 
-    /// Asks the nodes that were left alone for long enough for a sign of life: a call would wait for those that are gone.
+    /// Asks nodes for a sign of life that have never answered, or were avoided for long enough: a call would wait for those
+    /// that are gone.
     fn probe_others(&self, state: &mut State, now: Instant) {
         for (address, known) in &mut state.nodes {
-            if known.is_probed || known.avoided_until.is_none_or(|until| until > now) {
+            let is_due = known.avoided_until.map_or(!known.has_answered, |until| until <= now);
+            if known.is_probed || !is_due {
                 continue;
             }
             known.is_probed = true;
@@ -292,6 +293,7 @@ impl State {
         if let Some(known) = self.nodes.get_mut(address) {
             known.failure_count = 0;
             known.avoided_until = None;
+            known.has_answered = true;
         }
     }
 
@@ -309,6 +311,7 @@ impl State {
         known.is_probed = false;
         if is_there {
             known.avoided_until = None;
+            known.has_answered = true;
         } else {
             self.failed(address);
         }
@@ -327,7 +330,32 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Which node is called rather than another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// It answers.
+    Well,
+    /// It was never called.
+    Unknown,
+    /// It answers, but the call that is to be made was sent there in vain.
+    LastWell,
+    /// It failed.
+    Avoided,
+    /// It failed, by this call.
+    LastAvoided,
+}
+
 impl Known {
+    fn rank(&self, is_last: bool) -> Rank {
+        match (self.is_well(), is_last) {
+            (true, false) if self.has_answered => Rank::Well,
+            (true, false) => Rank::Unknown,
+            (true, true) => Rank::LastWell,
+            (false, false) => Rank::Avoided,
+            (false, true) => Rank::LastAvoided,
+        }
+    }
+
     /// Whether it answered when it was last called, as far as anybody called it.
     fn is_well(&self) -> bool {
         self.avoided_until.is_none()
@@ -355,6 +383,7 @@ impl Known {
             failure_count: 0,
             avoided_until: None,
             is_probed: false,
+            has_answered: false,
         })
     }
 }
@@ -403,6 +432,21 @@ mod tests {
         assert_eq!(&*nodes.pick(None, Some("c:1")).address, "c:1", "the others do not answer");
         nodes.failed("c:1");
         assert_ne!(&*nodes.pick(None, Some("c:1")).address, "c:1");
+    }
+
+    #[tokio::test]
+    async fn nodes_that_never_answered_get_calls_only_while_none_is_well() {
+        let nodes = nodes("a:1,b:1,c:1");
+        nodes.succeeded("b:1");
+        assert!((0..9).all(|_| &*nodes.pick(None, None).address == "b:1"));
+        // A leader is called, and one more node after a call in vain.
+        assert_eq!(&*nodes.pick(Some("a:1"), None).address, "a:1");
+        assert_ne!(&*nodes.pick(None, Some("b:1")).address, "b:1");
+        nodes.state().probed("a:1", true);
+        assert!((0..9).any(|_| &*nodes.pick(None, None).address == "a:1"));
+        nodes.failed("a:1");
+        nodes.failed("b:1");
+        assert_eq!(&*nodes.pick(None, None).address, "c:1");
     }
 
     #[tokio::test]
