@@ -71,8 +71,9 @@ pub(crate) const LINK_IDLE: Duration = Duration::from_secs(60);
 /// First waiting time after a failure; it doubles with each further one.
 pub(crate) const LINK_BACKOFF_MIN: Duration = Duration::from_millis(50);
 
-/// Longest waiting time between two tries.
-pub(crate) const LINK_BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// Longest waiting time between two tries: a node whose network is back is unreachable for so long, and two
+/// connections a second cost nothing.
+pub(crate) const LINK_BACKOFF_MAX: Duration = Duration::from_millis(500);
 
 /// HTTP/2 window of a stream: 1 Gbit/s over 16 ms, or 10 Gbit/s over 1.6 ms.
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 2 << 20;

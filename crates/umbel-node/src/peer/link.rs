@@ -18,7 +18,7 @@ use crate::ports::{Net, Purpose, Rare, Seed};
 /// The links of this node to others. A link is made by the first call, made again by a call after
 /// it broke, and closed some time after the last call. Dropping this closes all.
 ///
-/// While a peer cannot be reached, calls fail at once for a time that grows from 50 ms to 2 s; the
+/// While a peer cannot be reached, calls fail at once for a time that grows from 50 ms to 0.5 s; the
 /// first call after it tries again.
 pub(crate) struct Links {
     local: Arc<Local>,
@@ -94,6 +94,13 @@ impl Links {
                 let end = End::Broken("the node is not heard any more".to_owned());
                 link.end(&session, &end, &*self.local.seed);
             }
+        }
+    }
+
+    /// Has the next call try to reach a node at once, which gave a sign of life.
+    pub(crate) fn retry(&self, node: NodeId) {
+        for link in self.lock().get(&node).into_iter().flat_map(BTreeMap::values) {
+            link.lock().down.take_if(|(error, _)| matches!(error, CallError::Unreachable { .. }));
         }
     }
 
@@ -249,7 +256,7 @@ impl Link {
 }
 
 /// Waiting time after so many failures in a row: none after none, else 50 ms, doubled with each one
-/// up to 2 s, of which a random part up to a half is taken away.
+/// up to 0.5 s, of which a random part up to a half is taken away.
 fn backoff(failure_count: u32, seed: &dyn Seed) -> Duration {
     let Some(doublings) = failure_count.checked_sub(1) else {
         return Duration::ZERO;
@@ -270,7 +277,7 @@ mod tests {
     fn waiting_times_double_up_to_the_longest() {
         let seed = CountingSeed::default();
         assert_eq!(backoff(0, &seed), Duration::ZERO);
-        for (failure_count, whole_ms) in [(1, 50), (2, 100), (6, 1600), (7, 2000), (90, 2000)] {
+        for (failure_count, whole_ms) in [(1, 50), (2, 100), (4, 400), (5, 500), (90, 500)] {
             let pause = backoff(failure_count, &seed);
             let whole = Duration::from_millis(whole_ms);
             assert!(pause <= whole && pause >= whole / 2, "{failure_count}: {pause:?}");
