@@ -11,6 +11,7 @@ pub(crate) mod dedup_matches_reference;
 pub(crate) mod entries_are_known;
 pub(crate) mod errors_change_nothing;
 pub(crate) mod every_call_returns;
+pub(crate) mod failover_is_short;
 pub(crate) mod flushed_is_everywhere;
 pub(crate) mod identities_hold;
 pub(crate) mod last_items_stay;

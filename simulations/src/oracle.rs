@@ -20,10 +20,10 @@ use crate::history::{Call, FilterFacts};
 use crate::invariants::violation::Violation;
 use crate::invariants::{
     acked_is_contained, answers_linearize, attempted_bounds_bits, copies_forget,
-    copies_hold_what_was_tried, errors_change_nothing, every_call_returns, flushed_is_everywhere,
-    last_items_stay, majority_finds_majority, merged_is_contained, one_new_per_item,
-    reset_is_atomic, retry_is_first_answer, rotations_forget, snapshots_are_one_moment,
-    windows_forget,
+    copies_hold_what_was_tried, errors_change_nothing, every_call_returns, failover_is_short,
+    flushed_is_everywhere, last_items_stay, majority_finds_majority, merged_is_contained,
+    one_new_per_item, reset_is_atomic, retry_is_first_answer, rotations_forget,
+    snapshots_are_one_moment, windows_forget,
 };
 
 pub(crate) mod applied;
@@ -78,6 +78,15 @@ pub(crate) fn check_history(
         (snapshots_are_one_moment::NAME, snapshots_are_one_moment::check(&view)),
     ];
     checks.into_iter().map(|(name, checked)| (name, checked.count, checked.violations)).collect()
+}
+
+/// Holds a complete history of [`Profile::Failover`](crate::profile::Profile::Failover) against what that promises, in the same way.
+pub(crate) fn check_failover(
+    calls: &[Call],
+    facts: &[FilterFacts],
+) -> (&'static str, u64, Vec<Violation>) {
+    let checked = failover_is_short::check(calls, facts);
+    (failover_is_short::NAME, checked.count, checked.violations)
 }
 
 /// Holds a complete history against what replicated filters promise, in the same way.

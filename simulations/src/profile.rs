@@ -34,6 +34,8 @@ pub(crate) enum Profile {
     Images,
     /// Principals that come, change and go, under cuts, crashes, and nodes that come and go.
     Access,
+    /// One node at a time dies, stands still or is cut off, and has time to come back: callers hardly wait.
+    Failover,
 }
 
 /// Classes of [`Profile::Jobs`]: no disk is lost, for what it holds of a job is nowhere else.
@@ -112,7 +114,7 @@ fn names() -> String {
 
 impl Profile {
     /// All of them.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Calm,
         Self::Network,
         Self::Disk,
@@ -126,6 +128,7 @@ impl Profile {
         Self::Reconcile,
         Self::Images,
         Self::Access,
+        Self::Failover,
     ];
 
     /// Its name, as commands and plans write it.
@@ -144,6 +147,7 @@ impl Profile {
             Self::Mixed => "mixed",
             Self::Images => "images",
             Self::Access => "access",
+            Self::Failover => "failover",
         }
     }
 
@@ -172,6 +176,9 @@ impl Profile {
             }
             Self::Access => {
                 "principals come, change and are revoked, amid cuts and crashes; nodes come and go"
+            }
+            Self::Failover => {
+                "one node at a time dies, stands still or is cut off: calls hardly wait"
             }
         }
     }
@@ -228,6 +235,7 @@ impl Profile {
             Self::Jobs => OF_JOBS,
             Self::Mixed => OF_MIXED,
             Self::Access => OF_ACCESS,
+            Self::Failover => &["crash", "power_loss", "freeze", "isolate"],
             // No other node starts: what it knows of others is in its memory.
             Self::Images => &[
                 "isolate",
@@ -269,7 +277,7 @@ mod tests {
         let error = "doomed".parse::<Profile>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "no profile \"doomed\", expected one of calm, network, disk, crash, churn, clock, mixed, cube, jobs, moves, reconcile, images, access"
+            "no profile \"doomed\", expected one of calm, network, disk, crash, churn, clock, mixed, cube, jobs, moves, reconcile, images, access, failover"
         );
     }
 

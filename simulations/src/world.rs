@@ -19,8 +19,9 @@ use crate::links::{CLIENTS, CLIENTS_HOST, Links};
 use crate::net::{SimNet, address_of_number};
 use crate::now::{now_us, set_now_us};
 use crate::operator::{Operation, Operator};
-use crate::oracle::{check_copies, check_history};
+use crate::oracle::{check_copies, check_failover, check_history};
 use crate::plan::{LossMode, Plan, Who};
+use crate::profile::Profile;
 use crate::report::{RunReport, report};
 use crate::trace;
 use crate::watch;
@@ -124,6 +125,9 @@ pub(crate) fn run(plan: &Plan) -> RunReport {
         let mut checked = check_history(&calls, &facts, &checks.reference);
         if plan.filters.iter().any(|filter| filter.replicated) {
             checked.extend(check_copies(&calls, &checks.generations));
+        }
+        if plan.profile == Profile::Failover.name() {
+            checked.push(check_failover(&calls, &facts));
         }
         for (invariant, count, found) in checked {
             counters::checked(invariant, count);

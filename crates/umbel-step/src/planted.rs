@@ -91,6 +91,8 @@ planted! {
     PresentUnconfirmed = "present_unconfirmed", "network", &[RETRY, BOUNDS, ACKED, "answers_linearize"];
     /// A replica that leaves a node forgets what it has voted and acknowledged.
     LeftForgotten = "left_forgotten", "moves", &["leader_completeness", "state_machine_safety", "replicas_agree", ACKED];
+    /// A replica that stands for election waits for the answer of the node that it suspects.
+    SuspectAsked = "suspect_asked", "failover", &["failover_is_short"];
     /// A replica whose disk lost what it confirmed votes and stands for election as any other.
     LostTailVotes = "lost_tail_votes", "images", &["leader_completeness", "state_machine_safety", "replicas_agree", ACKED];
     /// A copy whose folder is older than what others know of it goes on counting from there.
@@ -359,6 +361,7 @@ mod tests {
                 "cube",
                 "jobs",
                 "reconcile",
+                "failover",
             ];
             assert!(profiles.contains(&bug.profile()), "{bug:?}");
         }

@@ -25,8 +25,8 @@ mod scenarios;
 impl Plan {
     /// The plan of a seed: the same for the same arguments, always. World, filters and operations, but for those
     /// that go with splits, do not depend on the profile, unless it is [`Profile::Cube`], which is about replicated filters,
-    /// [`Profile::Images`], which has some of them always, [`Profile::Jobs`], [`Profile::Moves`], which
-    /// has a world of its own, or [`Profile::Reconcile`], which has none of them.
+    /// [`Profile::Images`], which has some of them always, [`Profile::Jobs`], [`Profile::Moves`] and
+    /// [`Profile::Failover`], which have worlds of their own, or [`Profile::Reconcile`], which has none of them.
     pub(crate) fn draw(seed: u64, profile: Profile, run_ms: u64) -> Self {
         if profile == Profile::Reconcile {
             return Self::draw_scenarios(seed, run_ms);
@@ -36,9 +36,11 @@ impl Plan {
         let world = match profile {
             Profile::Cube => draw_cube_world(&mut world_dice),
             Profile::Moves => draw_moving_world(&mut world_dice),
+            Profile::Failover => draw_failover_world(&mut world_dice),
             _ => draw_world(&mut world_dice),
         };
-        let (scrub_s, rot_every) = scrubs_of(seed);
+        let is_failover = profile == Profile::Failover;
+        let (scrub_s, rot_every) = if is_failover { (0, 0) } else { scrubs_of(seed) };
         let world = WorldShape { scrub_s, rot_every, ..world };
         let mut copies = Dice::new(seed, Stream::Copies);
         let is_jobs = profile == Profile::Jobs;
@@ -53,11 +55,14 @@ impl Plan {
             filters = filters::draw(&mut Dice::new(seed, Stream::Filters));
             ops = ops::draw(&mut Dice::new(seed, Stream::Ops), world, &filters, run_ms);
             let mut dice = Dice::new(seed, Stream::Snapshots);
-            let more = ops::draw_snapshots(&mut dice, world, &filters, &ops, run_ms);
-            add(&mut ops, more);
+            // Filters that are fenced off for a snapshot, or for another name, have their callers wait.
+            if !is_failover {
+                let more = ops::draw_snapshots(&mut dice, world, &filters, &ops, run_ms);
+                add(&mut ops, more);
+            }
         }
         let has_copies = is_cube || profile == Profile::Images;
-        if has_copies || !is_jobs && copies.one_in(3) {
+        if has_copies || !is_jobs && !is_failover && copies.one_in(3) {
             let (counts, calls) = if has_copies { ((1, 3), (10, 60)) } else { ((1, 2), (5, 20)) };
             let (more, calls) = copies::draw(&mut copies, (world, is_cube), counts, calls, run_ms);
             filters.extend(more);
@@ -235,6 +240,11 @@ fn draw_moving_world(dice: &mut Dice) -> WorldShape {
     let nodes = if replicas == 3 { dice.count(4, 5) } else { dice.count(2, 3) };
     let shards = dice.count(1, 3);
     WorldShape::new(nodes, shards, replicas, dice.count(1, 8))
+}
+
+/// Three replicas of each shard, so that one node may fail, and clients that know all nodes.
+fn draw_failover_world(dice: &mut Dice) -> WorldShape {
+    WorldShape::new(dice.count(3, 5), dice.count(1, 8), 3, dice.count(2, 8))
 }
 
 fn draw_provoked(dice: &mut Dice, profile: Profile) -> Vec<String> {

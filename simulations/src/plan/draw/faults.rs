@@ -5,11 +5,18 @@ use std::collections::BTreeMap;
 use super::dice::Dice;
 use super::recipes::{RECIPES, Recipe};
 use crate::plan::damage::{DAMAGE_GAP_MS, JOINS_MAX};
-use crate::plan::{Fault, FaultPlan, PLAN_LIMITS, Who, WorldShape};
+use crate::plan::{Fault, FaultPlan, LossMode, PLAN_LIMITS, Who, WorldShape};
 use crate::profile::Profile;
 
 /// Simulated milliseconds from one fault to the next, at least and at most.
 const GAP_MS: (u64, u64) = (100, 3_000);
+
+/// Simulated milliseconds that a cluster of [`Profile::Failover`] is whole, at first and between two faults, so that who was away
+/// has caught up.
+const WHOLE_MS: (u64, u64) = (3_000, 5_000);
+
+/// Simulated milliseconds that a node of it is away.
+const AWAY_MS: (u64, u64) = (1_000, 4_000);
 
 /// Faults that last at the same time, at most.
 const AT_ONCE_MAX: u32 = 4;
@@ -126,6 +133,9 @@ pub(super) fn draw(
     profile: Profile,
     run_ms: u64,
 ) -> Vec<FaultPlan> {
+    if profile == Profile::Failover {
+        return draw_failovers(dice, world, run_ms);
+    }
     let of_profile: Vec<&Recipe> =
         RECIPES.iter().filter(|recipe| profile.classes().contains(&recipe.class)).collect();
     let mut drawn = of_profile.clone();
@@ -134,6 +144,26 @@ pub(super) fn draw(
     let faults = schedule(dice, (world, is_cube), &drawn, run_ms);
     // No class was drawn, or none that this world allows.
     if faults.is_empty() { schedule(dice, (world, is_cube), &of_profile, run_ms) } else { faults }
+}
+
+/// One node after the other fails and comes back.
+fn draw_failovers(dice: &mut Dice, world: WorldShape, run_ms: u64) -> Vec<FaultPlan> {
+    let scene = Scene::new(dice, world, false);
+    let mut faults = Vec::new();
+    let mut at_ms = dice.between(WHOLE_MS.0, WHOLE_MS.1);
+    while at_ms < run_ms && faults.len() < *PLAN_LIMITS.faults.end() {
+        let who = scene.who(dice);
+        let fault = match dice.count(0, 3) {
+            0 => Fault::Crash { who },
+            1 => Fault::PowerLoss { who, mode: LossMode::All },
+            2 => Fault::Freeze { who },
+            _ => Fault::Isolate { who },
+        };
+        let for_ms = dice.between(AWAY_MS.0, AWAY_MS.1);
+        faults.push(FaultPlan { at_ms, for_ms, fault });
+        at_ms += for_ms + dice.between(WHOLE_MS.0, WHOLE_MS.1);
+    }
+    faults
 }
 
 fn schedule(

@@ -63,7 +63,9 @@ impl Group {
         let request = VoteRequest::new(Vote { leader_id, committed: false }, self.log.last_id());
         let mut granted = BTreeSet::from([own]);
         // One that stands still would be waited for, though the others have refused, and then nobody is asked again.
-        let is_asked = |voter: &NodeId| *voter != own && !self.beats.is_suspected(*voter);
+        let asks_all = planted::on(Planted::SuspectAsked);
+        let is_asked =
+            |voter: &NodeId| *voter != own && (asks_all || !self.beats.is_suspected(*voter));
         let others: BTreeSet<NodeId> =
             standing.voters.iter().flatten().copied().filter(is_asked).collect();
         let ask = |voter: NodeId| {

@@ -1,0 +1,74 @@
+//! Calls hardly wait while one node at a time dies, stands still or is cut off.
+
+use super::checked::Checked;
+use crate::history::{Call, FilterFacts, Verb};
+
+/// Name of the invariant.
+pub(crate) const NAME: &str = "failover_is_short";
+
+/// Simulated microseconds that a call may take: nodes are suspected after 100 ms, then an election and at most one
+/// probe of the client's connection follow.
+const WAIT_MAX_US: u64 = 900_000;
+
+/// Checks a complete history of a plan of this profile: calls on items, by clients that know all nodes. Those that fail for
+/// lack of a node take as long as their client tries.
+pub(crate) fn check(calls: &[Call], facts: &[FilterFacts]) -> Checked {
+    let mut checked = Checked::new(NAME);
+    for call in calls.iter().filter(|call| is_judged(call, facts)) {
+        checked.record(call.end_us.unwrap_or(call.deadline_us), broken(call));
+    }
+    checked
+}
+
+/// Even clients know all nodes. A filter that is being cleared or created anew refuses items for a while.
+fn is_judged(call: &Call, facts: &[FilterFacts]) -> bool {
+    let is_stable = |fact: &FilterFacts| fact.name == call.filter && !fact.is_rewritten;
+    let is_of_items =
+        matches!(call.verb, Verb::Insert | Verb::Contains | Verb::ContainsAny | Verb::Remove);
+    is_of_items
+        && call.client.is_multiple_of(2)
+        && call.request.is_none()
+        && facts.iter().any(is_stable)
+}
+
+fn broken(call: &Call) -> Option<String> {
+    let Call { id, verb, start_us, .. } = call;
+    let asked = format!("call {id} ({verb:?} of {}) began at {start_us} us", call.filter);
+    let Some(end_us) = call.end_us else {
+        return Some(format!("{asked} and never ended"));
+    };
+    let took_us = end_us - start_us;
+    (took_us > WAIT_MAX_US)
+        .then(|| format!("{asked} and took {took_us} us, expected {WAIT_MAX_US} us at most"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oracle::fixture::History;
+    use crate::plan::FilterKind;
+
+    fn found(history: &History) -> (u64, usize) {
+        let checked = check(&history.calls, &history.facts);
+        (checked.count, checked.violations.len())
+    }
+
+    #[test]
+    fn long_waits_are_found() {
+        let mut history = History::of(FilterKind::Classic);
+        history.insert("f", &[1], 10, 10 + WAIT_MAX_US, &[true]).client = 2;
+        assert_eq!(found(&history), (1, 0));
+        history.insert("f", &[1], 10, 11 + WAIT_MAX_US, &[true]).client = 2;
+        assert_eq!(found(&history), (2, 1));
+        history.unknown(Verb::Insert, "f", &[1], 10, 20).client = 0;
+        assert_eq!(found(&history), (3, 1));
+        history.unknown(Verb::Insert, "f", &[1], 10, 20).end_us = None;
+        assert_eq!(found(&history), (4, 2));
+        // One that insists on one node waits for it.
+        history.insert("f", &[1], 10, 11 + WAIT_MAX_US, &[true]).client = 1;
+        history.done(Verb::Clear, "f", &[], 10, 11 + WAIT_MAX_US, &[]).client = 2;
+        assert_eq!(found(&history), (4, 2));
+        history.facts[0].is_rewritten = true;
+        assert_eq!(found(&history), (0, 0));
+    }
+}
