@@ -1,26 +1,29 @@
-//! Which nodes are alive, and which replica stands for election when a leader is gone.
+//! Decides which nodes are alive, and which replica stands for election when a group has lost its leader.
 //!
-//! A group of its own would notice a dead leader by heartbeats of its own: a thousand groups, a thousand heartbeats.
-//! Here a pair of nodes exchanges one [`Beat`] for all groups that they share. A beat says which groups its sender
-//! leads, so a node knows of every group whether a live leader stands for it, and a group that nothing is written to
-//! needs next to no messages of its own.
+//! If every group detected a dead leader with its own heartbeats, a thousand groups would send a thousand
+//! heartbeats. Here each pair of nodes exchanges one [`Beat`] for all groups that they share. A beat lists
+//! the groups that its sender leads, so a node knows for every group whether a live node claims to lead it,
+//! and an idle group needs almost no messages of its own.
 //!
-//! * A node that has sent nothing for [`Timing::suspect_ms`], or cannot be reached twice in a row, is **suspected**.
-//! * A group is **vacant** here if no live node claims to lead it in the term that is known here. Its replicas stand
-//!   for election in turn, each some time after the one before it, so that two seldom stand at once. The turn begins at
-//!   another node for each group, so the groups of a dead leader are spread over the live nodes.
-//! * Nobody stands without a majority of live voters, and a replica whose node receives from a live leader votes for nobody
-//!   else ([`Liveness::has_live_leader`]): a node that is cut off disturbs no term.
-//! * A leader's followers learn of what is committed with the next entry. When no entry follows, the leader **reminds** them,
-//!   ever more seldom: one that missed the first time has it after the second.
-//! * The first node in a group's turn is its **home**. A leader that has been elsewhere hands over once the home is back
-//!   for [`STEADY_MS`], so that leaders are spread evenly again after a failure.
+//! * A node that has sent nothing for [`Timing::suspect_ms`], or could not be reached twice in a row, is
+//!   **suspected**.
+//! * A group is **vacant** here if no live node claims to lead it in the term known here or a later one.
+//!   Its replicas stand for election in turn, each some time after the previous one, so that two rarely
+//!   stand at once. The turn starts at a different node for each group, so the groups of a dead leader are
+//!   spread over the live nodes.
+//! * A replica stands only if a majority of the voters is alive, and a replica whose node receives beats of
+//!   a live leader votes for no other candidate ([`Liveness::has_live_leader`]): a node that is cut off
+//!   does not raise terms.
+//! * Followers learn the commit index with the next entry. If no entry follows, the leader **reminds**
+//!   them, at growing intervals: a follower that missed the first reminder gets the second.
+//! * The first node in a group's turn is its **home**. A leader elsewhere hands leadership over once the
+//!   home has been alive for [`STEADY_MS`], so that leaders are spread evenly again after a failure.
 //!
-//! All of this decides when votes are asked for, never what is safe: terms, votes and logs are Raft's, and a suspicion
-//! that is wrong costs an election.
+//! All of this decides only when votes are requested, never what is safe: terms, votes and logs are Raft's,
+//! and a wrong suspicion costs one election.
 //!
-//! The idea of one sign of life between nodes for all their groups is that of CockroachDB's store liveness and of
-//! TiKV's hibernated regions; the code and the order of candidates are our own.
+//! CockroachDB's store liveness and TiKV's hibernated regions share the idea of one sign of life between
+//! two nodes for all their groups; the code and the order of candidates are our own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,17 +44,18 @@ use peer::Peer;
 use rest::Rest;
 use vacancy::Vacancy;
 
-/// Failures to reach a node in a row after which it is suspected. One may be a connection that broke and is made anew.
+/// Failed attempts in a row to reach a node after which it is suspected. A single one may be a broken
+/// connection that is being re-established.
 const UNREACHABLE_MIN: u32 = 2;
 
-/// Milliseconds that a node has been heard, and a group led, before leadership goes home: a node that comes and goes
-/// costs no second election.
+/// Milliseconds for which the home must have been alive, and the leader must have led, before leadership
+/// goes home: a node that comes and goes causes no second election.
 pub const STEADY_MS: u64 = 10_000;
 
-/// Milliseconds between two leaderships that a node hands over by itself: each makes callers wait for an election.
+/// Least milliseconds between two hand-overs by this node: each makes callers wait for an election.
 pub const HAND_OVER_PAUSE_MS: u64 = 500;
 
-/// Times of the failure detector.
+/// Timing of the failure detector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
     /// Milliseconds between two beats of a pair of nodes.
@@ -60,32 +64,32 @@ pub struct Timing {
     pub suspect_ms: u64,
 }
 
-/// A group that the sender of a beat leads, in a term.
+/// A group that the sender of a beat leads, with the term.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Led {
     /// The group.
     pub group: GroupId,
-    /// The term that its leader was elected in.
+    /// The term in which the leader was elected.
     pub term: u64,
 }
 
-/// Names a list of [`Led`] of one process.
+/// Identifies one version of a process's list of [`Led`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LedVersion {
-    /// Drawn when the process started: one that was restarted leads nothing.
+    /// Drawn at random when the process starts: a restarted process leads nothing.
     pub incarnation: u64,
     /// Rises with each change of the list.
     pub number: u64,
 }
 
-/// What two nodes send each other: each way the same.
+/// The message that two nodes exchange; request and response have the same form.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Beat {
-    /// Which list of its sender is in force.
+    /// The version of the sender's current list.
     pub version: LedVersion,
-    /// That list; None if the receiver is known to have it.
+    /// The sender's current list; None if the receiver is known to have it.
     pub leads: Option<Vec<Led>>,
-    /// Which list of the receiver the sender has.
+    /// The version of the receiver's list that the sender has.
     pub has: Option<LedVersion>,
 }
 
@@ -96,41 +100,42 @@ pub struct GroupStanding {
     pub group: GroupId,
     /// The term that the replica is in.
     pub term: u64,
-    /// Whom the replica takes for the leader of that term.
+    /// The node that the replica takes for the leader of that term.
     pub leader: Option<NodeId>,
-    /// Whether this node leads, and hands leadership to nobody just now.
+    /// Whether this node leads the group and is not handing leadership over.
     pub is_leader: bool,
     /// The last entry that the replica knows to be committed.
     pub committed_index: u64,
-    /// Whether the replica may lead: its log lacks nothing that it once confirmed.
+    /// Whether the replica may lead: its log has every entry that it once acknowledged.
     pub may_lead: bool,
-    /// Whether the replica may stand: it votes, or did before a change of voters that is not known to be committed.
+    /// Whether the replica may stand: it is a voter, or was one before a change of voters that it does not
+    /// know to be committed.
     pub is_voter: bool,
-    /// The voters by the newest list, which elections go by; two sets while they are changed, each of which needs a
-    /// majority.
+    /// The voters by the newest list in the log, which elections use. Two sets during a change of voters,
+    /// each of which needs a majority.
     pub voters: Vec<BTreeSet<NodeId>>,
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
-    /// A beat of a node came, or its answer to one.
+    /// A node's beat arrived, as a request or as a response.
     Received {
-        /// Whose.
+        /// The node that sent it.
         node: NodeId,
-        /// When, in milliseconds of this node's own clock.
+        /// The time, in milliseconds of this node's own clock.
         now_ms: u64,
         /// The beat.
         beat: Beat,
     },
-    /// A node could not be reached: nothing listens at its address, or the way there is closed.
+    /// A node could not be reached: nothing listens at its address, or the path to it is closed.
     Unreachable {
         /// The node.
         node: NodeId,
     },
-    /// Time has passed: once every [`Timing::beat_ms`].
+    /// Time has passed. Given once every [`Timing::beat_ms`].
     Tick {
-        /// Milliseconds of this node's own clock.
+        /// The time, in milliseconds of this node's own clock.
         now_ms: u64,
         /// The other nodes of the cluster.
         peers: &'a BTreeSet<NodeId>,
@@ -139,18 +144,18 @@ pub enum Input<'a> {
     },
 }
 
-/// What is to be done.
+/// What the caller must do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// The node is suspected from now on: calls that wait for it need wait no longer.
+    /// The node is suspected from now on: calls that wait for it may give up.
     Suspect(NodeId),
-    /// The node is reachable, for the first time or again, or its process is another one.
+    /// The node is alive, for the first time or again, or its process was restarted.
     Trust(NodeId),
     /// Ask the group's voters whether they would vote for this replica, and stand for election if a majority would.
     Stand(GroupId),
-    /// Send the group's followers what is committed, and nothing else: they may have missed it.
+    /// Send the group's followers the commit index and nothing else: they may have missed it.
     Remind(GroupId),
-    /// Hand leadership of the group to its home, if that one's log is as long.
+    /// Hand leadership of the group to its home, if the home's log is as long.
     HandOver {
         /// The group.
         group: GroupId,
@@ -186,20 +191,20 @@ pub struct Liveness {
     own: NodeId,
     timing: Timing,
     version: LedVersion,
-    /// What this node leads, with a majority of live voters.
+    /// The groups that this node leads with a majority of live voters.
     led: Vec<Led>,
-    /// Since when it leads each of these.
+    /// Since when this node leads each of them.
     led_since_ms: BTreeMap<GroupId, u64>,
     peers: BTreeMap<NodeId, Peer>,
     vacancies: BTreeMap<GroupId, Vacancy>,
-    /// How long each group that this node leads has had nothing to write.
+    /// How long each group that this node leads has been idle.
     rests: BTreeMap<GroupId, Rest>,
     ticked_ms: Option<u64>,
     handed_over_ms: Option<u64>,
 }
 
 impl Liveness {
-    /// A detector that knows of nobody; the incarnation is a number that no other process of this node had.
+    /// A detector that knows no peer yet. No other process of this node may have had the same incarnation.
     #[must_use]
     pub const fn new(own: NodeId, incarnation: u64, timing: Timing) -> Self {
         Self {
@@ -216,7 +221,7 @@ impl Liveness {
         }
     }
 
-    /// Takes notice of what happened.
+    /// Handles an event.
     pub fn step(&mut self, input: Input<'_>, outbox: &mut Outbox<Order>) {
         match input {
             Input::Received { node, now_ms, beat } => {
@@ -236,7 +241,7 @@ impl Liveness {
         }
     }
 
-    /// The beat for a node, as a call or as the answer to one.
+    /// The beat to send to a node, as a request or as a response.
     #[must_use]
     pub fn beat_for(&self, node: NodeId) -> Beat {
         let peer = self.peers.get(&node);
@@ -248,7 +253,8 @@ impl Liveness {
         }
     }
 
-    /// Whom to send a beat now: of a pair the lower number does, and the other one too when it misses it.
+    /// The peers to send a beat to now. In each pair the node with the lower number sends; the other one
+    /// sends as well if it has received nothing for two beat intervals.
     #[must_use]
     pub fn due(&self) -> Vec<NodeId> {
         let now_ms = self.ticked_ms.unwrap_or(0);
@@ -260,13 +266,13 @@ impl Liveness {
         self.peers.iter().filter_map(is_due).collect()
     }
 
-    /// Whether the node was heard, and is not any more.
+    /// Whether the node was alive before and is not any more.
     #[must_use]
     pub fn is_suspected(&self, node: NodeId) -> bool {
         self.peers.get(&node).is_some_and(|peer| peer.received_ms.is_some() && !peer.is_alive)
     }
 
-    /// Whether a majority of each of these sets is alive, this node counted.
+    /// Whether a majority of each of these sets is alive, counting this node.
     #[must_use]
     pub fn has_majority(&self, voters: &[BTreeSet<NodeId>]) -> bool {
         voters.iter().all(|set| {
@@ -275,8 +281,8 @@ impl Liveness {
         })
     }
 
-    /// Whether a live node other than the candidate leads the group, in this term or a later one: then nobody is to be
-    /// voted for that was not told to stand by that leader.
+    /// Whether a live node other than the candidate leads the group in this term or a later one. If so,
+    /// this node must not vote for the candidate, unless that leader told it to stand.
     #[must_use]
     pub fn has_live_leader(&self, group: GroupId, term: u64, candidate: NodeId) -> bool {
         let claims = |led: &Led| led.group == group && led.term >= term;
@@ -285,7 +291,7 @@ impl Liveness {
         self.led.iter().any(claims) || self.peers.iter().any(is_other)
     }
 
-    /// Whether the node is reachable; of itself a node is sure.
+    /// Whether the node is alive; this node always is.
     #[must_use]
     pub fn is_alive(&self, node: NodeId) -> bool {
         node == self.own || self.peers.get(&node).is_some_and(|peer| peer.is_alive)
@@ -309,7 +315,8 @@ impl Liveness {
         self.ticked_ms = Some(now_ms);
     }
 
-    /// Suspects whoever is silent. Time in which this node itself stood still is nobody's silence.
+    /// Suspects silent peers. Time during which this node itself was paused does not count as their
+    /// silence.
     fn follow_peers(&mut self, now_ms: u64, peers: &BTreeSet<NodeId>, outbox: &mut Outbox<Order>) {
         self.peers.retain(|node, _| peers.contains(node));
         for &node in peers {
@@ -327,7 +334,7 @@ impl Liveness {
         }
     }
 
-    /// Notes what this node leads with a majority behind it.
+    /// Updates the list of groups that this node leads with a majority of live voters.
     fn claim(&mut self, now_ms: u64, groups: &[GroupStanding]) {
         let is_led =
             |standing: &&GroupStanding| standing.is_leader && self.has_majority(&standing.voters);
@@ -366,7 +373,8 @@ impl Liveness {
         let vacancy =
             self.vacancies.entry(group).or_insert_with(|| Vacancy::new(now_ms, standing.term));
         vacancy.note_term(now_ms, standing.term);
-        // Who led before a restart, alone among voters or not, is nobody whose claim may be on its way.
+        // If the leader of the term is this node, which does not lead (it did before a restart), no other
+        // node's claim can be on its way.
         let is_known_vacant = is_leader_gone || standing.leader == Some(self.own);
         if vacancy.is_due(now_ms, is_known_vacant, turn, self.timing)
             && self.has_majority(&standing.voters)
@@ -377,14 +385,14 @@ impl Liveness {
         }
     }
 
-    /// After how many other live voters this node stands.
+    /// The number of live voters that stand before this node.
     fn turn(&self, standing: &GroupStanding) -> u64 {
         let order = voters_from_home(standing);
         let before = order.iter().take_while(|&&node| node != self.own);
         before.filter(|&&node| self.is_alive(node)).count() as u64
     }
 
-    /// Hands a leadership over to the group's home, if that has been there for long.
+    /// Hands leadership over to the group's home, if both have been stable for [`STEADY_MS`].
     fn send_home(&mut self, now_ms: u64, standing: &GroupStanding, outbox: &mut Outbox<Order>) {
         let order = voters_from_home(standing);
         let Some(&home) = order.first().filter(|&&home| home != self.own) else { return };
@@ -402,8 +410,9 @@ impl Liveness {
     }
 }
 
-/// All voters of a group by number, beginning at another one for each group: the first is its home. Those behind it
-/// begin at another one for each group of that home, so that its groups are spread when it is gone.
+/// All voters of a group by number, starting at a different one for each group: the first is its home. The
+/// voters after the home start at a different one for each group of the same home, so that its groups are
+/// spread if it fails.
 fn voters_from_home(standing: &GroupStanding) -> Vec<NodeId> {
     let mut order: Vec<NodeId> = standing.voters.iter().flatten().copied().collect();
     order.sort_unstable();

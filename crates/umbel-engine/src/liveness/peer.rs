@@ -1,4 +1,4 @@
-//! Another node, as far as this one knows it.
+//! What this node knows about another one.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,26 @@ use super::{Beat, LedVersion, UNREACHABLE_MIN};
 use crate::GroupId;
 use crate::limits::SHARD_COUNT_MAX;
 
-/// Another node.
+/// A peer.
 #[derive(Debug, Default)]
 pub(super) struct Peer {
     pub(super) is_alive: bool,
-    /// Since when it is.
+    /// Since when it is alive.
     pub(super) alive_since_ms: Option<u64>,
-    /// When it sent something last.
+    /// When the last message from it arrived.
     pub(super) received_ms: Option<u64>,
-    /// Tries to reach it that failed since then.
+    /// Failed attempts to reach it since then.
     pub(super) unreachable_count: u32,
-    /// Which of its lists is here.
+    /// The version of its list that this node has.
     pub(super) version: Option<LedVersion>,
-    /// Which list of this node it has.
+    /// The version of this node's list that it has.
     pub(super) has_of_us: Option<LedVersion>,
     /// Its list: the term of each group that it leads.
     leads: BTreeMap<GroupId, u64>,
 }
 
 impl Peer {
-    /// Takes a beat; true if the node, or its process, was not known to be alive.
+    /// Handles a beat. Returns true if the node was not alive, or its process is a new one.
     pub(super) fn receive(&mut self, now_ms: u64, beat: Beat) -> bool {
         let is_other_process =
             self.version.is_some_and(|ours| ours.incarnation != beat.version.incarnation);
@@ -33,7 +33,7 @@ impl Peer {
             self.version = None;
             self.leads.clear();
         }
-        // Messages may overtake each other; an older list says nothing about now.
+        // Messages may be reordered; an older list is outdated.
         let is_newer = self.version.is_none_or(|ours| ours.number < beat.version.number);
         if let Some(leads) = beat.leads
             && is_newer
@@ -53,14 +53,14 @@ impl Peer {
         is_news
     }
 
-    /// Whether it is to be suspected.
+    /// Whether it must be suspected.
     pub(super) fn is_gone(&self, now_ms: u64, suspect_ms: u64) -> bool {
         let is_silent =
             self.received_ms.is_none_or(|received_ms| now_ms > received_ms + suspect_ms);
         is_silent || self.unreachable_count >= UNREACHABLE_MIN
     }
 
-    /// Takes it for dead.
+    /// Marks it as dead.
     pub(super) fn lose(&mut self) {
         self.is_alive = false;
         self.alive_since_ms = None;

@@ -1,15 +1,15 @@
-//! How long a group that this node leads has had nothing to write.
+//! How long a group that this node leads has been idle.
 
 use super::GroupStanding;
 
-/// Beats after the last entry before the first reminder: a stream of entries is its own reminder.
+/// Beats after the last entry before the first reminder: while entries flow, each carries the commit index.
 const FIRST_REMINDER_BEATS: u32 = 5;
 
-/// Beats between two reminders at most: with ten a second a follower that missed everything, though its node was heard
-/// all the time, lags for half a minute.
+/// Most beats between two reminders. At ten beats a second, a follower that missed everything while its
+/// node was alive lags for half a minute at most.
 const REMINDER_BEATS_MAX: u32 = 320;
 
-/// How long a group has had nothing to write.
+/// How long a group has been idle.
 #[derive(Debug)]
 pub(super) struct Rest {
     committed_index: u64,
@@ -26,7 +26,7 @@ impl Rest {
         Self { committed_index, term, beat_count: 0, pause_beats: FIRST_REMINDER_BEATS }
     }
 
-    /// Counts a beat.
+    /// Counts a beat, and returns whether a reminder is due now.
     pub(super) fn is_reminder_due(&mut self, standing: &GroupStanding) -> bool {
         if (self.committed_index, self.term) != (standing.committed_index, standing.term) {
             *self = Self::new(standing);

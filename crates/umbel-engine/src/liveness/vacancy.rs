@@ -2,18 +2,18 @@
 
 use super::Timing;
 
-/// Doublings of a waiting time at most: eight suspicions are some seconds.
+/// Most doublings of a waiting time: eight suspect timeouts are a few seconds.
 const DOUBLINGS_MAX: u32 = 3;
 
 /// A group without a live leader.
 #[derive(Debug)]
 pub(super) struct Vacancy {
-    /// Since when; since the last time that this node asked, or that anybody stood.
+    /// When the vacancy began, this node last asked for votes, or the term last changed.
     since_ms: u64,
     term: u64,
-    /// Times that this node has asked for votes in this term.
+    /// How often this node has asked for votes in this term.
     ask_count: u32,
-    /// Terms that have begun since the leader was lost.
+    /// Terms that began since the leader was lost.
     election_count: u32,
 }
 
@@ -22,7 +22,7 @@ impl Vacancy {
         Self { since_ms: now_ms, term, ask_count: 0, election_count: 0 }
     }
 
-    /// Another term means that somebody stands: that one is given time.
+    /// A new term means that another replica stands: gives it time.
     pub(super) const fn note_term(&mut self, now_ms: u64, term: u64) {
         if self.term != term {
             self.term = term;
@@ -32,12 +32,13 @@ impl Vacancy {
         }
     }
 
-    /// Whether it is this node's turn, after so many others.
+    /// Whether this node should stand now; `turn` is the number of live voters before it.
     ///
-    /// Where the leader is known to be gone, the first in turn asks at once. The others may find that out some time later,
-    /// and refuse until then: so it asks again soon, which costs a message each and no term. Where the leader is not
-    /// known to be gone, its claim may be on its way, or an election: that takes less than a suspicion. Those behind wait
-    /// half of one for each before them, which is several round trips and syncs.
+    /// If the leader is known to be gone, the first in turn asks for votes at once. The other nodes may
+    /// find out some time later and refuse until then, so it asks again soon; that costs a message to each
+    /// and no term. If the leader is not known to be gone, its beat or an election may be under way, which
+    /// takes less than a suspect timeout. Each later node in turn waits half a suspect timeout more per
+    /// node before it, which is several round trips and syncs.
     pub(super) fn is_due(
         &self,
         now_ms: u64,
@@ -55,7 +56,7 @@ impl Vacancy {
         now_ms >= self.since_ms + patience_ms + turn_ms
     }
 
-    /// This node asks for votes now.
+    /// Records that this node asks for votes now.
     pub(super) const fn asked(&mut self, now_ms: u64) {
         self.since_ms = now_ms;
         self.ask_count = self.ask_count.saturating_add(1);
