@@ -1,9 +1,9 @@
-//! Partitioned or replicated: what a filter costs either way, before there is one.
+//! Partitioned or replicated: estimates what a filter costs either way, before it is created.
 //!
-//! n items are inserted once each and Q questions asked on K nodes; a repeated insert counts as a
-//! question. The filter is blocked and has F bytes, a cache line for each of its F/64 blocks (Putze,
-//! Sanders & Singler 2009, doi:10.1145/1498698.1594230; Bloom 1970, doi:10.1145/362686.362692).
-//! Counted is what travels between nodes, on average:
+//! n items are inserted once each and Q queries are made on K nodes; a repeated insert counts as a
+//! query. The filter is blocked and has F bytes, in F/64 blocks of one cache line (Putze, Sanders &
+//! Singler 2009, doi:10.1145/1498698.1594230; Bloom 1970, doi:10.1145/362686.362692). Only bytes that
+//! travel between nodes count, on average:
 //!
 //! ```text
 //!               partitioned, R replicas               replicated, sweeps of S items a node
@@ -13,17 +13,17 @@
 //!  a question   (1 − 1/K)·(16 + 1/8)                  0
 //! ```
 //!
-//! A hash has 16 bytes and an answer one bit. The node that a client asks is a shard's leader in one
-//! case of K. In step i of a sweep over a cube of d dimensions each of the 2^d corners is sent
-//! 2^i·S·K/2^d changes (all-to-all broadcast, Johnsson & Ho 1989, doi:10.1109/12.29465), nodes beyond
-//! hand in S and are handed out what they lack, (K − 1)·S; a change is coded as
-//! [`probes_bits`] says, and the whole filter is sent where that is shorter.
+//! A hash takes 16 bytes and an answer one bit. The node that a client contacts is the shard's leader
+//! with probability 1/K. In step i of a sweep over a cube of d dimensions, each of the 2^d corners
+//! receives 2^i·S·K/2^d changes (all-to-all broadcast, Johnsson & Ho 1989, doi:10.1109/12.29465).
+//! Each node beyond the corners sends its S changes and receives what it lacks, (K − 1)·S. A change
+//! is coded as [`probes_bits`] says; the whole filter is sent where that is shorter.
 //!
-//! Both ways move equally many bytes at Q* = n·(insert replicated − insert partitioned) / question.
-//! With w bytes a change, Q*/n ≈ ((K − 1)·w − 16·(R − 1)) / (16·(1 − 1/K)) − 1.
+//! Both ways move the same number of bytes at Q* = n·(insert replicated − insert partitioned) /
+//! question. With w bytes per change, Q*/n ≈ ((K − 1)·w − 16·(R − 1)) / (16·(1 − 1/K)) − 1.
 //!
-//! Left out, as a batch or an entry of the log shares it: confirming a leader, heads of calls and of
-//! log entries.
+//! Not counted, because a whole batch or log entry shares it: confirming leadership, and headers of
+//! calls and of log entries.
 
 use thiserror::Error;
 use umbel_codec::probes_bits;
@@ -38,20 +38,21 @@ use crate::meta::Distribution;
 #[cfg(test)]
 mod distribution_test;
 
-/// Bytes of a hash between nodes and in a log.
+/// Bytes of a hash, both between nodes and in a log.
 const HASH_BYTES: f64 = 16.0;
 
-/// Bytes of an item's answer: one bit.
+/// Bytes of one item's answer: one bit.
 const ANSWER_BYTES: f64 = 1.0 / 8.0;
 
-/// Bytes of what a question in a sweep says of one node: its number, and how much is known of it.
+/// Bytes per node in a sweep's request: the node's number, and how many of its inserts the requester
+/// has.
 const KNOWN_NODE_BYTES: f64 = 16.0;
 
-/// Bytes of a sweep's question and answer that are neither versions nor changes: heads of two calls
-/// and of a frame, about.
+/// Bytes of a sweep's request and response besides versions and changes: about the headers of two
+/// calls and of a frame.
 const HEAD_BYTES: f64 = 100.0;
 
-/// What is planned.
+/// The parameters of a plan.
 ///
 /// ```
 /// use umbel_engine::distribution::DistributionInput;
@@ -62,24 +63,25 @@ const HEAD_BYTES: f64 = 100.0;
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DistributionInput {
-    /// Different items that are inserted, n: at least 1.
+    /// Number of distinct items that are inserted, n: at least 1.
     pub item_count: u64,
-    /// Chance that an absent item is called present when all are in, p: above 0 and below 1.
+    /// Probability that an absent item is reported present once all items are inserted, p: above 0
+    /// and below 1.
     pub false_positive_rate: f64,
     /// Nodes of the cluster, K: 1 to [`NODE_COUNT_MAX`].
     pub node_count: usize,
-    /// Questions that are asked in all, Q.
+    /// Total number of queries, Q.
     pub query_count: u64,
-    /// Replicas wanted of a shard of a partitioned filter, R: 1 to [`REPLICA_COUNT_MAX`].
+    /// Replicas per shard of a partitioned filter, R: 1 to [`REPLICA_COUNT_MAX`].
     pub replica_count: u32,
     /// New items on each node between two sweeps of a replicated filter, S: at least 1.
     pub sweep_item_count: u64,
-    /// Bytes that a node has for the filter; None if that does not matter, else at least 1.
+    /// Bytes of memory that a node has for the filter, at least 1; None for no limit.
     pub node_memory_bytes: Option<u64>,
 }
 
 impl DistributionInput {
-    /// Three replicas, sweeps of 10,000 items a node, and as much memory as it takes.
+    /// Three replicas, sweeps of 10,000 items per node, and no memory limit.
     #[must_use]
     pub const fn new(
         item_count: u64,
@@ -99,7 +101,7 @@ impl DistributionInput {
     }
 }
 
-/// What a filter costs in one of the two ways, on average.
+/// The average cost of a filter, partitioned or replicated.
 ///
 /// ```
 /// use umbel_engine::distribution::{DistributionInput, DistributionPlan};
@@ -112,30 +114,30 @@ impl DistributionInput {
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DistributionCost {
-    /// Bytes of the filter in a node's memory.
+    /// Bytes of the filter in each node's memory.
     pub node_memory_bytes: u64,
-    /// Bytes between nodes an insert.
+    /// Bytes between nodes per insert.
     pub insert_bytes: f64,
-    /// Bytes between nodes a question.
+    /// Bytes between nodes per query.
     pub query_bytes: f64,
-    /// Bytes between nodes in all, for n inserts and Q questions.
+    /// Bytes between nodes in total, for n inserts and Q queries.
     pub total_bytes: f64,
-    /// Round trips between nodes until an insert is acknowledged: of a partitioned filter by a
-    /// majority of the shard's replicas, of a replicated one by the node that was asked.
+    /// Round trips between nodes until an insert is acknowledged: by a majority of the shard's
+    /// replicas if partitioned, by the contacted node if replicated.
     pub insert_round_trips: f64,
-    /// Round trips between nodes until a question is answered: of a partitioned filter
-    /// linearizably, of a replicated one by the node that was asked.
+    /// Round trips between nodes until a query is answered: linearizably if partitioned, by the
+    /// contacted node if replicated.
     pub query_round_trips: f64,
 }
 
 impl DistributionCost {
-    /// Bytes between nodes for so many inserts and questions.
+    /// Bytes between nodes for this many inserts and queries.
     fn bytes(&self, item_count: f64, query_count: f64) -> f64 {
         item_count * self.insert_bytes + query_count * self.query_bytes
     }
 }
 
-/// Both ways, and which is advised.
+/// The costs of both ways, and the advice.
 ///
 /// ```
 /// use umbel_engine::distribution::{DistributionAdvice, DistributionInput, DistributionPlan};
@@ -157,24 +159,25 @@ impl DistributionCost {
 pub struct DistributionPlan {
     /// Shape of the whole filter.
     pub shape: BlockShape,
-    /// Replicas of a shard: as many as wanted, but not more than nodes.
+    /// Replicas per shard: the requested number, but at most the number of nodes.
     pub replica_count: u32,
-    /// Least number of shards whose slices are not too large.
+    /// Smallest number of shards whose slices stay within [`SLICE_BYTES_MAX`].
     pub shard_count_min: u64,
-    /// New items on each node between two sweeps: as many as were named, but not more than n/K.
+    /// New items on each node between two sweeps: the requested number, but at most n/K.
     pub sweep_item_count: u64,
-    /// Steps of a sweep, each about a round trip, until all nodes have what was there when it began.
+    /// Steps of a sweep, about one round trip each, until every node has all changes from before the
+    /// sweep.
     pub sweep_step_count: usize,
-    /// Messages of a sweep, of all nodes together.
+    /// Messages of a sweep, over all nodes.
     pub sweep_message_count: u64,
-    /// A partitioned filter, answers of a majority.
+    /// Cost if partitioned, with answers confirmed by a majority.
     pub partitioned: DistributionCost,
-    /// A replicated filter, levels `local`.
+    /// Cost if replicated, with answers at level `local`.
     pub replicated: DistributionCost,
-    /// With how many questions both ways move equally many bytes, Q*: 0 if the replicated one
-    /// never moves more, None for a single node, where nothing travels.
+    /// Number of queries at which both ways move the same number of bytes, Q*: 0 if replicated never
+    /// moves more, None for a single node, where nothing travels.
     pub break_even_query_count: Option<f64>,
-    /// Which way, and why.
+    /// The advised way, with its reason.
     pub advice: DistributionAdvice,
 }
 
@@ -182,7 +185,7 @@ impl DistributionPlan {
     /// Calculates both ways.
     ///
     /// # Errors
-    /// If a number is out of its range, or no filter has so many items at such a rate.
+    /// If a parameter is out of its range, or no filter holds so many items at this rate.
     pub fn new(input: &DistributionInput) -> Result<Self, DistributionError> {
         let (cube, shape) = check(input)?;
         let node_count = u64::from(cube.node_count());
@@ -213,8 +216,8 @@ impl DistributionPlan {
     }
 }
 
-/// Which way a filter should be distributed, by memory first and by bytes between nodes then. What
-/// neither knows: exactly one `new` for an item is promised by partitioned filters alone.
+/// The advised distribution: memory decides first, then bytes between nodes. Neither accounts for one
+/// guarantee that only partitioned filters give: exactly one insert of an item is answered `new`.
 ///
 /// ```
 /// use umbel_engine::distribution::DistributionAdvice;
@@ -224,9 +227,9 @@ impl DistributionPlan {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DistributionAdvice {
-    /// Partitioned: nothing travels on one node, and a partitioned filter promises more.
+    /// Partitioned: on a single node nothing travels, and a partitioned filter guarantees more.
     OneNode,
-    /// Partitioned: it moves fewer bytes, or as many and promises more.
+    /// Partitioned: it moves fewer bytes, or equally many and guarantees more.
     PartitionedMovesLess,
     /// Replicated: it moves fewer bytes.
     ReplicatedMovesLess,
@@ -235,20 +238,20 @@ pub enum DistributionAdvice {
         /// Bytes of a copy.
         copy_bytes: u64,
     },
-    /// Partitioned: a node has no memory for a whole copy.
+    /// Partitioned: a node's memory does not hold a whole copy.
     CopyAboveMemory {
         /// Bytes of a copy.
         copy_bytes: u64,
     },
-    /// Partitioned on more nodes: these have no memory for it either way.
+    /// Partitioned, on more nodes: the memory of these nodes is too small either way.
     MoreNodes {
-        /// Nodes that have, maybe more than [`NODE_COUNT_MAX`].
+        /// Number of nodes whose memory suffices; may exceed [`NODE_COUNT_MAX`].
         node_count_min: u64,
     },
 }
 
 impl DistributionAdvice {
-    /// Which way.
+    /// The advised distribution, without the reason.
     #[must_use]
     pub const fn distribution(self) -> Distribution {
         match self {
@@ -258,68 +261,68 @@ impl DistributionAdvice {
     }
 }
 
-/// Why there is no plan. Fix the number that is named.
+/// Why there is no plan. Correct the parameter that it names.
 #[derive(Clone, Copy, PartialEq, Debug, Error)]
 pub enum DistributionError {
-    /// Plan for at least one item.
+    /// Zero items.
     #[error("{item_count} items, expected at least 1")]
     ItemCount {
-        /// The number asked for.
+        /// The requested number.
         item_count: u64,
     },
-    /// A rate of 0 needs infinite memory, a rate of 1 none: name one in between.
+    /// A rate of 0 needs infinite memory, a rate of 1 none; choose one in between.
     #[error("false-positive rate {false_positive_rate}, expected one above 0 and below 1")]
     Rate {
-        /// The rate asked for.
+        /// The requested rate.
         false_positive_rate: f64,
     },
-    /// No cluster has so many nodes.
+    /// More nodes than a cluster may have, or none.
     #[error("{node_count} nodes, expected 1 to {NODE_COUNT_MAX}")]
     NodeCount {
-        /// The number asked for.
+        /// The requested number.
         node_count: usize,
     },
-    /// No shard has so many replicas.
+    /// More replicas than a shard may have, or none.
     #[error("{replica_count} replicas, expected 1 to {REPLICA_COUNT_MAX}")]
     ReplicaCount {
-        /// The number asked for.
+        /// The requested number.
         replica_count: u32,
     },
-    /// A sweep without new items shows nothing of what they cost.
+    /// Zero items between two sweeps: such a sweep would cost nothing per item.
     #[error("{sweep_item_count} items between two sweeps, expected at least 1")]
     SweepItemCount {
-        /// The number asked for.
+        /// The requested number.
         sweep_item_count: u64,
     },
-    /// No filter fits nodes without memory.
+    /// A node without memory holds no filter.
     #[error("{node_memory_bytes} bytes of memory a node, expected at least 1")]
     NodeMemory {
-        /// The number asked for.
+        /// The requested number.
         node_memory_bytes: u64,
     },
-    /// No blocked filter has such a rate, or is made for so many items.
+    /// No blocked filter has this rate, or holds so many items.
     #[error("no such filter")]
     Shape {
-        /// What is wrong.
+        /// Why the filter cannot be created.
         #[source]
         source: CreateError,
     },
-    /// No cluster has a filter that large: plan for fewer items, or a higher rate.
+    /// The filter exceeds the largest size: plan for fewer items or a higher rate.
     #[error("a filter of {filter_bytes} bytes, expected at most {FILTER_BYTES_MAX}")]
     FilterBytes {
-        /// Its size.
+        /// The filter's size.
         filter_bytes: u64,
     },
 }
 
-/// The cube of the nodes and the shape of the filter, if all numbers are within their ranges.
+/// Checks all parameters, and returns the cube of the nodes and the shape of the filter.
 fn check(input: &DistributionInput) -> Result<(Cube, BlockShape), DistributionError> {
     let &DistributionInput { item_count, false_positive_rate, node_count, .. } = input;
     let &DistributionInput { replica_count, sweep_item_count, node_memory_bytes, .. } = input;
     if item_count == 0 {
         return Err(DistributionError::ItemCount { item_count });
     }
-    // A NaN is neither.
+    // Written so that NaN fails.
     let is_rate = false_positive_rate > 0.0 && false_positive_rate < 1.0;
     if !is_rate {
         return Err(DistributionError::Rate { false_positive_rate });
@@ -345,11 +348,11 @@ fn check(input: &DistributionInput) -> Result<(Cube, BlockShape), DistributionEr
     Ok((cube, shape))
 }
 
-/// Everything about a partitioned filter but its total.
+/// The cost if partitioned, without the total.
 fn partitioned(cube: Cube, shape: BlockShape, replica_count: u32) -> DistributionCost {
     let elsewhere = 1.0 - f64::from(cube.node_count()).recip();
     let query_bytes = elsewhere * (HASH_BYTES + ANSWER_BYTES);
-    // A leader without other replicas asks nobody.
+    // A leader without followers needs no round trip.
     let majority_round_trips = f64::from(u8::from(replica_count > 1));
     let all_bytes = shape.memory_bytes() * u64::from(replica_count);
     DistributionCost {
@@ -362,7 +365,7 @@ fn partitioned(cube: Cube, shape: BlockShape, replica_count: u32) -> Distributio
     }
 }
 
-/// Everything about a replicated filter but its total.
+/// The cost if replicated, without the total.
 fn replicated(cube: Cube, shape: BlockShape, sweep_item_count: u64) -> DistributionCost {
     let messages = sweep_messages(cube, sweep_item_count);
     let delta_bytes: f64 = messages
@@ -383,7 +386,7 @@ fn replicated(cube: Cube, shape: BlockShape, sweep_item_count: u64) -> Distribut
     }
 }
 
-/// For each step of a sweep, how many messages it has and how many changes each of them lists.
+/// For each step of a sweep, the number of messages and the number of changes that each lists.
 fn sweep_messages(cube: Cube, sweep_item_count: u64) -> impl Iterator<Item = (u32, f64)> {
     let items = sweep_item_count as f64;
     let corner_items = items * f64::from(cube.node_count()) / f64::from(cube.corner_count());
@@ -394,7 +397,7 @@ fn sweep_messages(cube: Cube, sweep_item_count: u64) -> impl Iterator<Item = (u3
     across.chain(hands)
 }
 
-/// Bytes in which so many changes are sent: a list of them, or the whole filter if that is shorter.
+/// Bytes to send so many changes: as a list, or as the whole filter if that is shorter.
 fn delta_bytes(shape: BlockShape, change_count: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -414,7 +417,7 @@ fn advice(
 ) -> DistributionAdvice {
     let memory_bytes = input.node_memory_bytes.unwrap_or(u64::MAX);
     if partitioned.node_memory_bytes > memory_bytes {
-        // So a copy is above the memory, and there will be more nodes than replicas.
+        // So a whole copy exceeds the memory, too, and there will be more nodes than replicas.
         let all_bytes = copy_bytes * u64::from(input.replica_count);
         DistributionAdvice::MoreNodes { node_count_min: all_bytes.div_ceil(memory_bytes) }
     } else if copy_bytes > REPLICATED_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! From a batch to parts of shards and back.
+//! Splits a batch into one part per shard, and joins the shards' answers.
 //!
 //! ```text
 //! request    a   b   c   d   e         shard of each: 1 0 1 2 0
@@ -7,8 +7,8 @@
 //! joined     0   1   1   1   0
 //! ```
 //!
-//! Within a part items keep their order, so of two equal items, which share a shard, the second is
-//! applied behind the first.
+//! Items keep their order within a part. Equal items belong to the same shard, so the second of
+//! them is applied after the first.
 
 use bytes::Bytes;
 use thiserror::Error;
@@ -21,7 +21,7 @@ use crate::shard::{Bitmap, HASH_BYTES, HashList, hash_to_bytes};
 #[cfg(test)]
 mod routing_test;
 
-/// A batch cut by shard.
+/// A batch, split by shard.
 ///
 /// ```
 /// use umbel_engine::ShardId;
@@ -45,27 +45,28 @@ mod routing_test;
 #[derive(Clone, PartialEq, Debug)]
 pub struct BatchParts {
     item_count: u32,
-    /// By rising shard, none of them empty.
+    /// In ascending order of shards; none is empty.
     parts: Vec<(ShardId, HashList)>,
-    /// Which part each item is in, by its place in `parts`; empty if there is one part at most.
+    /// For each item, the index of its part in `parts`. Empty if there is at most one part.
     part_of_item: Vec<u32>,
 }
 
-/// The answers are none to the parts of the batch.
+/// Why answers cannot be joined: they do not match the parts of the batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum BatchJoinError {
-    /// A part has no answer. Ask its shard again.
+    /// A part has no answer. Send its request again.
     #[error("no answer of {shard}")]
     Missing {
         /// The part's shard.
         shard: ShardId,
     },
-    /// The answer is one to another part. Refuse it; the peer that sent it has a bug.
+    /// The number of answers differs from the number of the part's items. Refuse the answer: its
+    /// sender has a bug.
     #[error("{got} answers of {shard}, expected {expected}")]
     Length {
-        /// The part's shard.
+        /// The shard that answered.
         shard: ShardId,
-        /// Number of answers that came.
+        /// Number of answers received.
         got: u32,
         /// Number of the part's items.
         expected: u32,
@@ -73,11 +74,11 @@ pub enum BatchJoinError {
 }
 
 impl BatchParts {
-    /// Cuts a batch. Reads it twice, and allocates a few times in all, however many items there
-    /// are.
+    /// Splits a batch. Reads it twice; the number of allocations does not depend on the number of
+    /// items.
     ///
     /// # Panics
-    /// If there are 2^32 items or more.
+    /// If there are 2^32 or more items.
     #[must_use]
     pub fn cut(hashes: &[ItemHash], ranges: ShardRanges) -> Self {
         let item_count = u32::try_from(hashes.len()).expect("a batch has less than 2^32 items");
@@ -87,7 +88,8 @@ impl BatchParts {
             let parts = hashes.first().map(whole).into_iter().collect();
             return Self { item_count, parts, part_of_item: Vec::new() };
         }
-        // Number of items of each shard; then, of those that have any, the part's place.
+        // Number of items of each shard; later, for shards that have items, the index of their
+        // part.
         let mut numbers = vec![0_u32; ranges.count() as usize];
         let mut part_of_item = Vec::with_capacity(hashes.len());
         for &hash in hashes {
@@ -125,10 +127,10 @@ impl BatchParts {
         Self { item_count, parts, part_of_item }
     }
 
-    /// A batch for a filter that is whole in one shard.
+    /// A batch for a filter that lies entirely in one shard.
     ///
     /// # Panics
-    /// If there are 2^32 items or more.
+    /// If there are 2^32 or more items.
     #[must_use]
     pub fn whole(hashes: &[ItemHash], shard: ShardId) -> Self {
         let item_count = u32::try_from(hashes.len()).expect("a batch has less than 2^32 items");
@@ -143,17 +145,17 @@ impl BatchParts {
         self.item_count
     }
 
-    /// The parts by rising shard; shards without items have none. Within a part the items stand in
-    /// the order of the batch.
+    /// The parts, in ascending order of shards; a shard without items has no part. Within a part
+    /// the items are in the order of the batch.
     #[must_use]
     pub fn parts(&self) -> &[(ShardId, HashList)] {
         &self.parts
     }
 
-    /// The answers in the order of the batch, from those of the parts, which `answer_of` gives.
+    /// Joins the answers of the parts, which `answer_of` returns, into the order of the batch.
     ///
     /// # Errors
-    /// If a part has no answer, or one of another length.
+    /// If a part has no answer, or one of the wrong length.
     #[expect(clippy::missing_panics_doc, reason = "a part has no more items than the batch")]
     pub fn join(
         &self,

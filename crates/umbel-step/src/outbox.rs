@@ -1,6 +1,6 @@
-//! Where a state machine puts its orders.
+//! The queue of orders that a state machine outputs.
 
-/// The orders that one or more steps gave, in the order in which they must be carried out.
+/// The orders of one or more steps, in the order in which they must be carried out.
 ///
 /// ```
 /// let mut outbox = umbel_step::Outbox::new();
@@ -27,12 +27,12 @@ impl<Output> Outbox<Output> {
         Self { orders: Vec::new() }
     }
 
-    /// Adds an order behind those that stand.
+    /// Appends an order.
     pub fn push(&mut self, order: Output) {
         self.orders.push(order);
     }
 
-    /// Hands out all orders, oldest first, and leaves the outbox empty.
+    /// Returns all orders, oldest first, and leaves the outbox empty.
     #[must_use]
     pub fn take(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.orders)
