@@ -1,5 +1,5 @@
-//! Replicated filters: every node holds the whole filter, and what changes travels along the
-//! dimensions of a hypercube until all have everything.
+//! Replicated filters: every node holds the whole filter, and changes travel along the dimensions of a
+//! hypercube until all nodes have all of them.
 //!
 //! ```text
 //!      6───────7      topology         who meets whom in which step of a sweep
@@ -13,9 +13,9 @@
 //! ```
 //!
 //! The OR of filters is idempotent, commutative, associative and monotone (Bloom 1970,
-//! doi:10.1145/362686.362692, for the filter), so deltas may be lost, repeated and reordered; a log of
-//! changes, and askers that send their version, make them small (delta-state replication: Almeida,
-//! Shoker & Baquero 2018, doi:10.1016/j.jpdc.2017.08.003).
+//! doi:10.1145/362686.362692, for the filter), so deltas may be lost, repeated and reordered. Deltas
+//! stay small because each replica keeps a log of changes and each requester sends its version vector
+//! (delta-state replication: Almeida, Shoker & Baquero 2018, doi:10.1016/j.jpdc.2017.08.003).
 
 mod coverage;
 mod delta;

@@ -1,10 +1,10 @@
-//! The nouns of the cluster as types, so that no shard is taken for a node.
+//! The cluster's numbers as distinct types, so that a shard's number cannot be used as a node's.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Makes a number of one meaning.
+/// Defines a newtype for numbers of one meaning.
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
         $(#[$doc])*
@@ -22,7 +22,7 @@ macro_rules! number {
 }
 
 number! {
-    /// One process of the cluster, numbered by the meta group's log from 1 and never renumbered.
+    /// One process of the cluster. The meta group's log numbers them from 1 and never reuses a number.
     ///
     /// ```
     /// assert_eq!(umbel_engine::NodeId(3).to_string(), "node 3");
@@ -30,7 +30,7 @@ number! {
     NodeId(u64), "node "
 }
 
-/// For code that is generic over numbers of nodes.
+/// For code that is generic over node numbers.
 impl From<u64> for NodeId {
     fn from(number: u64) -> Self {
         Self(number)
@@ -38,7 +38,8 @@ impl From<u64> for NodeId {
 }
 
 number! {
-    /// One hash range of the space with its Raft group, numbered from 0 in the order of ranges.
+    /// One shard: a hash range with its Raft group. The shards of a new cluster are numbered from 0 in
+    /// the order of their ranges.
     ///
     /// ```
     /// assert_eq!(umbel_engine::ShardId(0).to_string(), "shard 0");
@@ -46,7 +47,7 @@ number! {
     ShardId(u32), "shard "
 }
 number! {
-    /// One filter for ever: the index of the entry of the meta group's log that created it.
+    /// One filter: the index of the meta group's log entry that created it. Never reused.
     ///
     /// ```
     /// assert_eq!(umbel_engine::FilterId(12).to_string(), "filter 12");
@@ -70,8 +71,8 @@ number! {
     Generation(u64), "generation "
 }
 number! {
-    /// Whose a session is: a number that stands for a principal's name, the same on all nodes of a
-    /// cluster, another one in each cluster.
+    /// The owner of a session: a number that stands for a principal's name. It is the same on all
+    /// nodes of a cluster and differs between clusters.
     ///
     /// ```
     /// assert_eq!(umbel_engine::OwnerId(5).to_string(), "owner 5");
@@ -79,7 +80,7 @@ number! {
     OwnerId(u64), "owner "
 }
 number! {
-    /// One job for ever: the index of the entry of the meta group's log that submitted it.
+    /// One job: the index of the meta group's log entry that submitted it. Never reused.
     ///
     /// ```
     /// assert_eq!(umbel_engine::JobId(5).to_string(), "job 5");
@@ -87,8 +88,8 @@ number! {
     JobId(u64), "job "
 }
 number! {
-    /// A client's session: the index of the entry of the meta group's log that opened it and a tag, so
-    /// later sessions have higher numbers, and nobody invents one.
+    /// A client's session: the index of the meta group's log entry that opened it, and a tag. Later
+    /// sessions have higher numbers, and the tag keeps clients from making numbers up.
     ///
     /// ```
     /// assert!(umbel_engine::SessionId(2) > umbel_engine::SessionId(1));
@@ -96,8 +97,8 @@ number! {
     SessionId(u64), "session "
 }
 
-/// What has a log of its own: the meta group, a shard's group, or a node's own inserts into a
-/// replicated filter, of which no other node keeps a log.
+/// Anything that has a log of its own: the meta group, a shard's group, or one node's inserts into a
+/// replicated filter, whose log only that node keeps.
 ///
 /// ```
 /// use umbel_engine::{FilterId, GroupId, ShardId};
@@ -112,7 +113,7 @@ number! {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct GroupId(u32);
 
-/// The numbers from here on are those of copies.
+/// Numbers from here on belong to copies of replicated filters.
 const FIRST_COPY: u32 = 1 << 31;
 
 impl GroupId {
@@ -129,7 +130,7 @@ impl GroupId {
         Self(shard.0 + 1)
     }
 
-    /// A node's own inserts into a replicated filter; None if the filter's number is 2^31 or more.
+    /// This node's own inserts into a replicated filter. None if the filter's number is 2^31 or more.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "it is below 2^31")]
     pub const fn of_copy(filter: FilterId) -> Option<Self> {
@@ -143,13 +144,13 @@ impl GroupId {
         self.0
     }
 
-    /// The group with this number; whether it exists is another question.
+    /// The group with this number. Does not check that it exists.
     #[must_use]
     pub const fn from_number(number: u32) -> Self {
         Self(number)
     }
 
-    /// The shard, or None if it is no shard's group.
+    /// The shard, or None if this is not a shard's group.
     #[must_use]
     pub const fn shard(self) -> Option<ShardId> {
         match self.0.checked_sub(1) {
@@ -158,7 +159,7 @@ impl GroupId {
         }
     }
 
-    /// The filter of which it is a copy, or None if it is a Raft group.
+    /// The filter whose copy this is, or None for a Raft group.
     #[must_use]
     pub const fn copy(self) -> Option<FilterId> {
         if self.0 >= FIRST_COPY { Some(FilterId((self.0 - FIRST_COPY) as u64)) } else { None }
@@ -175,8 +176,8 @@ impl fmt::Display for GroupId {
     }
 }
 
-/// Names a request for ever, so that sending it again is safe: the shard remembers what it
-/// answered.
+/// Identifies a request permanently, so that a retry is safe: the shard remembers the answer that it
+/// gave.
 ///
 /// ```
 /// use umbel_engine::{RequestId, SessionId};
@@ -186,9 +187,9 @@ impl fmt::Display for GroupId {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RequestId {
-    /// Whose request.
+    /// The session that sent the request.
     pub session: SessionId,
-    /// Which of its requests, from 1, rising.
+    /// The request's number within its session, from 1, rising.
     pub sequence: u64,
 }
 

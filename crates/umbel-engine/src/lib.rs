@@ -1,20 +1,20 @@
 //! The algorithms of a cluster as deterministic state machines.
 //!
-//! Each is a `step(input, &mut outbox)` or an `apply(command)` without sockets, files, clocks, threads and dice
-//! ([`umbel_step`]). Those of duplicate detection and of set reconciliation are crates of their own,
-//! `umbel-dedup-engine` and [`umbel_reconcile_engine`].
+//! Each is a `step(input, &mut outbox)` or an `apply(command)` that uses no socket, file, clock, thread or
+//! random number generator ([`umbel_step`]). The state machines of duplicate detection and of set
+//! reconciliation are in crates of their own, `umbel-dedup-engine` and [`umbel_reconcile_engine`].
 //!
 //! | module | what it decides |
 //! |---|---|
-//! | [`distribution`] | what a filter costs partitioned and replicated, before there is one |
-//! | [`placement`] | which hash ranges the shards have, and which nodes their replicas |
-//! | [`routing`] | how a batch is cut into the parts of shards, and answers go back into request order |
-//! | [`shard`] | what a shard's replicas do with each command of its log: filters' slices, request ids |
-//! | [`hypercube`] | with whom a node exchanges when, and what a copy of a replicated filter has to send to whom |
-//! | [`liveness`] | which nodes are alive, who stands for election, who leads where |
-//! | [`meta`] | nodes, shard map, catalogue of filters; what has to be done next about them |
-//! | [`repair`] | which bits two copies of an array differ in, and how they become one again |
-//! | [`limits`] | the largest of everything, with the reason |
+//! | [`distribution`] | what a filter costs if partitioned and if replicated, estimated before it is created |
+//! | [`placement`] | which hash range each shard has, and which nodes hold its replicas |
+//! | [`routing`] | splitting a batch into one part per shard, and putting the answers back into request order |
+//! | [`shard`] | how a shard's replicas apply the commands of its log: slices of filters, request ids |
+//! | [`hypercube`] | when and with whom a node gossips, and what a copy of a replicated filter sends |
+//! | [`liveness`] | which nodes are alive, which replica stands for election, where leadership should be |
+//! | [`meta`] | nodes, shard map, catalogue of filters; which tasks are due for them |
+//! | [`repair`] | in which bits two copies of an array differ, and how they are made equal again |
+//! | [`limits`] | every size limit, with its reason |
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation))]
 

@@ -1,10 +1,10 @@
-//! The meta group: nodes, shard map, catalogue of filters, sessions, ledger of jobs, principals
-//! and their quotas.
+//! The meta group: nodes, shard map, catalogue of filters, sessions, job ledger, principals and
+//! their quotas.
 //!
-//! [`MetaState`] is what every node holds after the same log: [`MetaState::apply`] is total and
-//! deterministic, and the state is its own snapshot. [`next_tasks`] is what the group's leader asks
-//! again and again: what has to be done so that shards and filters become what the state says they
-//! shall be. Each of the two is a function of its arguments alone.
+//! [`MetaState`] is the state that every node has after applying the same log: [`MetaState::apply`]
+//! is total and deterministic, and the state is its own snapshot. The group's leader calls
+//! [`next_tasks`] repeatedly; it returns the tasks that bring shards and filters to the state that
+//! [`MetaState`] prescribes. Both are pure functions of their arguments.
 
 mod access;
 mod apply;

@@ -1,11 +1,10 @@
 //! Where things live: hash ranges to shards, shards to nodes.
 //!
-//! The hash space is cut into equal ranges when the cluster is founded, and each may be cut in two again
-//! ([`ShardRanges`]). Which nodes have a shard's replicas, [`assign`] decides when the cluster
-//! forms, and [`choose_replacement`] whenever a replica has to go elsewhere; a shard that is cut off begins where
-//! the other half is. All are functions of
-//! their arguments alone: every node computes the first for itself from the same log, and every
-//! leader shall come to the same second.
+//! When the cluster is founded, the hash space is cut into equal ranges; later each range may be split in
+//! two ([`ShardRanges`]). [`assign`] chooses the nodes of all replicas when the cluster forms, and
+//! [`choose_replacement`] chooses a node whenever a replica has to move. A shard that is split off starts
+//! on the nodes of the shard that it was split from. All are pure functions: every node computes the same
+//! assignment from the same log, and every leader the same replacement.
 
 mod assign;
 mod shard_map;

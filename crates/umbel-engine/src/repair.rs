@@ -1,8 +1,9 @@
-//! Repair of bit arrays: what two copies of a filter differ in, and how they become one again.
+//! Repair of bit arrays: finds the bits in which two copies of a filter differ, and makes the copies equal.
 //!
-//! An array of bits is a vector, not a set, so what differs is found by an error-correcting code: the copies are words of
-//! the code with errors between them, and some parity of one lets the other locate its errors. Blocks of 4 KiB have a
-//! binary BCH code each ([`BlockCode`](umbel_sketch::BlockCode)): t syndromes of 16 bits correct up to t flips.
+//! An array of bits is a vector, not a set, so an error-correcting code finds the differences: the two
+//! copies are words of the code with errors between them, and parity of one copy lets the other locate the
+//! errors. Each block of 4 KiB has its own binary BCH code ([`BlockCode`](umbel_sketch::BlockCode)): t
+//! syndromes of 16 bits correct up to t flips.
 //!
 //! ```text
 //!   initiator                                     responder
@@ -17,12 +18,13 @@
 //!     │  Done (root)                         ◄──►
 //! ```
 //!
-//! Nothing is handed out before the hash of its blocks was right, and success means that the roots over the residues of
-//! all blocks are. A [`RepairSession`] is both halves: it owns no socket and no array; it reads blocks of the copy
-//! that each step is given, and says which bits to flip.
+//! A session reports no difference of a block before a hash over it has matched, and succeeds only if both
+//! sides' roots over the residues of all blocks are equal. A [`RepairSession`] implements both roles. It
+//! owns no socket and no array: it reads blocks of the copy that is passed to each step, and outputs which
+//! bits to flip.
 //!
-//! Bose & Ray-Chaudhuri 1960, doi:10.1016/S0019-9958(60)90287-4; syndromes instead of copies: Dodis, Ostrovsky, Reyzin,
-//! Smith 2008, doi:10.1137/060651380.
+//! Bose & Ray-Chaudhuri 1960, doi:10.1016/S0019-9958(60)90287-4. Sending syndromes instead of copies:
+//! Dodis, Ostrovsky, Reyzin, Smith 2008, doi:10.1137/060651380.
 
 mod core;
 mod error;

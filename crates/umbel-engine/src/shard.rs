@@ -1,21 +1,21 @@
-//! A shard: the slices that filters have in one hash range, replicated by one Raft group.
+//! A shard: the slices of all filters in one hash range, replicated by one Raft group.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `command` | what the group's log holds, and what applying it answers |
+//! | `command` | the commands of the group's log, and the replies of applying them |
 //! | `state` | the state of a replica: slices and replay table; `apply` |
-//! | `prepare` | what a leader does before it proposes: answers what it can, leaves out what is there |
-//! | `slice` | one filter's share and what its kind can do |
-//! | `slice_growth` | how it makes room for more items than it was made for |
-//! | `slice_shape`, `slice_plan` | numbers of a slice, and how to find them |
-//! | `replay` | requests that come again |
-//! | `sum` | counts of slices that are added to another one's |
+//! | `prepare` | what the leader does before it proposes: answer what it can, leave out items already present |
+//! | `slice` | one filter's part in the shard, and what its kind can do |
+//! | `slice_growth` | how a slice grows beyond the item count that it was planned for |
+//! | `slice_shape`, `slice_plan` | the parameters of a slice, and how they are chosen |
+//! | `replay` | deduplication of retried requests |
+//! | `sum` | adding the counts of several slices to another slice |
 //! | `overlap` | what two slices have in common |
-//! | `windowed` | filters that forget, by the times of entries |
-//! | `blocks`, `scrub` | a slice block by block: what a replica does to be compared and mended |
-//! | `vote`, `scrubber` | what the replicas together hold, and how the leader has them compared |
-//! | `snapshot` | from one replica's state to another's |
-//! | `recut` | a copy that was cut for fewer shards |
+//! | `windowed` | filters that forget, driven by timestamps in log entries |
+//! | `blocks`, `scrub` | a slice block by block: how a replica reports and repairs blocks |
+//! | `vote`, `scrubber` | which bits the replicas agree on, and how the leader has them compared |
+//! | `snapshot` | transfer of one replica's state to another |
+//! | `recut` | a copy of a slice that was cut for fewer shards |
 //!
 //! ```
 //! use umbel_engine::shard::{
