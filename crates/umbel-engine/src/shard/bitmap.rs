@@ -1,13 +1,13 @@
-//! Answers of a batch, one bit an item.
+//! The answers of a batch, one bit per item.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// One bit an item: bit i is bit i mod 8, from the least significant, of byte i / 8.
+/// One bit per item: bit i is bit i mod 8, from the least significant, of byte i / 8.
 ///
-/// What was deserialised may be of any form, so every access here is checked, and whoever takes a
-/// bitmap from elsewhere asks [`is_valid`](Self::is_valid) first.
+/// A deserialised value may be inconsistent, so every access is bounds-checked. A receiver checks
+/// [`is_valid`](Self::is_valid) before it uses a bitmap.
 ///
 /// ```
 /// use umbel_engine::shard::Bitmap;
@@ -24,35 +24,35 @@ pub struct Bitmap {
     bytes: Bytes,
 }
 
-/// The bytes are no bitmap of so many bits. Refuse the message that they came in.
+/// The bytes are not a bitmap of this many bits. Refuse the message that contains them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum BitmapError {
     /// Too few bytes, or too many.
     #[error("{got} bytes for {bit_count} bits, expected {expected}")]
     Length {
-        /// Number of bits that was named.
+        /// The stated number of bits.
         bit_count: u32,
-        /// Bytes that came.
+        /// Number of bytes received.
         got: usize,
-        /// Bytes that so many bits take.
+        /// Number of bytes that this many bits take.
         expected: usize,
     },
-    /// A bit behind the last one is set.
+    /// A bit after the last one is set.
     #[error("bits are set behind the last of {bit_count}")]
     Padding {
-        /// Number of bits that was named.
+        /// The stated number of bits.
         bit_count: u32,
     },
 }
 
 impl Bitmap {
-    /// So many zeros.
+    /// A bitmap of this many zeros.
     #[must_use]
     pub fn zeros(bit_count: u32) -> Self {
         Self { bit_count, bytes: vec![0; byte_count(bit_count)].into() }
     }
 
-    /// So many ones.
+    /// A bitmap of this many ones.
     ///
     /// ```
     /// assert_eq!(umbel_engine::shard::Bitmap::ones(10).as_bytes(), [0xff, 0b11]);
@@ -69,7 +69,7 @@ impl Bitmap {
     /// The bits in their order.
     ///
     /// # Panics
-    /// If there are 2^32 or more.
+    /// If there are 2^32 or more bits.
     #[must_use]
     pub fn from_bools<I>(bits: I) -> Self
     where
@@ -86,7 +86,8 @@ impl Bitmap {
         Self { bit_count, bytes: bytes.into() }
     }
 
-    /// So many bits, of which these are ones; places beyond the end are left out.
+    /// A bitmap of `bit_count` bits with ones at these positions; positions beyond the end are
+    /// ignored.
     ///
     /// ```
     /// use umbel_engine::shard::Bitmap;
@@ -104,10 +105,10 @@ impl Bitmap {
         Self { bit_count, bytes: bytes.into() }
     }
 
-    /// The bitmap that stands in these bytes, which are kept and not copied.
+    /// The bitmap in these bytes, without copying them.
     ///
     /// # Errors
-    /// If they are not as many as so many bits take, or a bit behind the last one is set.
+    /// If the number of bytes does not match `bit_count`, or a bit after the last one is set.
     ///
     /// ```
     /// use umbel_engine::shard::Bitmap;
@@ -122,7 +123,7 @@ impl Bitmap {
         Ok(bitmap)
     }
 
-    /// Checks what was deserialised.
+    /// Validates a deserialised value.
     ///
     /// # Errors
     /// As [`from_bytes`](Self::from_bytes).
@@ -140,8 +141,8 @@ impl Bitmap {
         }
     }
 
-    /// Whether there are as many bytes as so many bits take, and zeros behind the last bit. True
-    /// for all that was not deserialised.
+    /// Whether the number of bytes matches and the padding bits are zero. Always true for values
+    /// that were not deserialised.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.check().is_ok()
@@ -159,7 +160,7 @@ impl Bitmap {
         self.bit_count == 0
     }
 
-    /// The bit at this place, false beyond the end.
+    /// The bit at this position, false beyond the end.
     #[inline]
     #[must_use]
     pub fn get(&self, at: usize) -> bool {
@@ -175,12 +176,12 @@ impl Bitmap {
         ones + rest.iter().map(|byte| byte.count_ones()).sum::<u32>()
     }
 
-    /// The bits in their order, as many as there are bytes for.
+    /// The bits in order, as far as there are bytes for them.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = bool> + '_ {
         (0..self.bytes.len().saturating_mul(8).min(self.bit_count as usize)).map(|at| self.get(at))
     }
 
-    /// The places of the ones, rising.
+    /// The positions of the ones, ascending.
     pub fn iter_ones(&self) -> impl Iterator<Item = usize> + '_ {
         self.bytes.iter().enumerate().flat_map(|(at, &byte)| {
             let mut rest = byte;
@@ -198,25 +199,26 @@ impl Bitmap {
         &self.bytes
     }
 
-    /// What a decoder may make of any bytes.
+    /// A value that deserialisation may produce from arbitrary bytes.
     #[cfg(test)]
     pub(super) const fn unchecked(bit_count: u32, bytes: Bytes) -> Self {
         Self { bit_count, bytes }
     }
 
-    /// The same bits in bytes of their own, so that no message is kept for the sake of its part.
+    /// The same bits in a buffer of their own, so that keeping them does not keep a whole message
+    /// alive.
     #[must_use]
     pub(super) fn detached(&self) -> Self {
         Self { bit_count: self.bit_count, bytes: Bytes::copy_from_slice(&self.bytes) }
     }
 }
 
-/// Bytes that so many bits take.
+/// Number of bytes that this many bits take.
 const fn byte_count(bit_count: u32) -> usize {
     bit_count.div_ceil(8) as usize
 }
 
-/// Which bits of the last byte are in use.
+/// Mask of the bits in use in the last byte.
 const fn last_byte_mask(bit_count: u32) -> u8 {
     match bit_count % 8 {
         0 => u8::MAX,

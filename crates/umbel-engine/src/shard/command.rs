@@ -1,7 +1,7 @@
-//! What a shard's Raft group replicates: commands, and what applying them answers.
+//! The commands that a shard's Raft group replicates, and the replies of applying them.
 //!
-//! Commands hold hashes, 16 bytes an item, never items. They are plain data: the log's encoding of
-//! them is the node's business. Whatever stands in a command, applying it is total.
+//! Commands hold hashes, 16 bytes per item, never items. They are plain data; the node chooses how the log
+//! encodes them. Applying is total: any content of a command leads to a reply.
 
 use std::fmt;
 
@@ -20,117 +20,118 @@ use crate::ids::{FilterId, Generation, OwnerId, RequestId, ShardId};
 pub enum ShardCommand {
     /// Inserts of one or more requests, applied in their order.
     Insert(Vec<InsertPart>),
-    /// Takes items out of a counting filter.
+    /// Removes items from a slice whose kind supports removal.
     Remove(RemovePart),
-    /// Makes an empty slice, or leaves an equal one as it is.
+    /// Creates an empty slice. Leaves an equal existing slice as it is.
     CreateSlice(SliceSpec),
-    /// Forgets a slice; one that is not there is forgotten already.
+    /// Drops a slice. Does nothing if there is none.
     DropSlice(FilterId),
-    /// Empties a slice and raises its generation, or leaves one of that generation as it is.
+    /// Empties a slice and raises its generation. Leaves a slice of that generation as it is.
     ClearSlice {
-        /// Whose slice.
+        /// The filter whose slice is cleared.
         filter: FilterId,
         /// The new generation.
         generation: Generation,
     },
-    /// ORs what slices of other filters of the same shard have into a slice, or adds it up.
+    /// Merges slices of other filters of the same shard into a slice, as a union, an intersection or a sum.
     MergeSlices {
-        /// The filter that takes.
+        /// The filter that the result goes into.
         target: FilterId,
         /// Its generation.
         generation: Generation,
-        /// The filters that give, each with its generation; they stay as they are.
+        /// The source filters, each with its generation; they are not changed.
         sources: Vec<(FilterId, Generation)>,
-        /// What of them.
+        /// How the sources are combined.
         operation: SetOperation,
     },
-    /// ORs a frame (`umbel-codec`) into a slice; counting and scalable slices must be empty or
-    /// half loaded and take their frames in order.
+    /// ORs a frame (`umbel-codec`) into a slice. Slices of counting and scalable filters must be empty or
+    /// partly loaded, and take their frames in order.
     LoadFrame {
-        /// Whose slice.
+        /// The filter whose slice is loaded.
         filter: FilterId,
         /// Its generation.
         generation: Generation,
-        /// The frame's bytes, checked again when applied.
+        /// The frame's bytes; validated again when the entry is applied.
         frame: Bytes,
     },
-    /// Has every replica digest a piece of a slice, so that they can be compared.
+    /// Has every replica digest a piece of a slice, so that the digests can be compared.
     Scrub(ScrubPart),
-    /// Gives blocks of a slice what the majority of replicas holds.
+    /// Overwrites blocks of a slice with the contents that the majority of the replicas has.
     Repair(RepairPart),
-    /// Inserts of one or more requests, applied in their order, some of them into windows, which move on
-    /// to the time.
+    /// Inserts of one or more requests, applied in order. Some go to windowed filters, whose windows first
+    /// advance to `now_ms`.
     InsertTimed {
-        /// By the leader's clock, in milliseconds since 1970.
+        /// The leader's clock, in milliseconds since 1970.
         now_ms: u64,
-        /// What is inserted.
+        /// The inserts.
         inserts: Vec<TimedInsert>,
     },
-    /// Moves every window of the shard on to this time.
+    /// Advances every window of the shard to this time.
     Advance {
-        /// By the leader's clock, in milliseconds since 1970.
+        /// The leader's clock, in milliseconds since 1970.
         now_ms: u64,
     },
-    /// Ends the slice at hand of a window that goes by hand and raises its generation, or leaves one of
-    /// that generation as it is.
+    /// Ends the current slice of a window that is rotated manually, and raises the generation. Leaves a
+    /// window of that generation as it is.
     RotateSlice {
-        /// Whose slice.
+        /// The filter whose window is rotated.
         filter: FilterId,
         /// The new generation.
         generation: Generation,
     },
-    /// Raises the generation of a slice and leaves what it has, so that who asks by the old one looks into the
-    /// catalogue again.
+    /// Raises the generation of a slice and keeps its contents, so that a request with the old generation
+    /// is refused and its sender refreshes its catalogue.
     RenewSlice {
-        /// Whose slice.
+        /// The filter whose slice is renewed.
         filter: FilterId,
         /// The new generation.
         generation: Generation,
     },
-    /// Gives the upper part of the range, with all that is there and all answers, to a new shard, which every replica
-    /// makes for itself ([`ShardState::upper_half`](super::ShardState::upper_half)). Ignored when that is done already.
+    /// Moves the upper part of the hash range, with its contents and all recorded answers, to a new shard,
+    /// which every replica creates for itself ([`ShardState::upper_half`](super::ShardState::upper_half)).
+    /// Ignored if already done.
     Split {
         /// The new shard.
         into: ShardId,
-        /// Its first hash.
+        /// The first hash of the new shard.
         at: u64,
     },
 }
 
-/// What of several filters goes into another one. Bits only rise there.
+/// How several filters are combined into another one. The target's bits are only ever set, never cleared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SetOperation {
-    /// What any of them has.
+    /// Positions set in any of the sources.
     Union,
-    /// What all of them have.
+    /// Positions set in all of the sources.
     Intersection,
-    /// What all of them count together, of a kind that counts; once for each request.
+    /// The sum of all sources' counts, for kinds that count. Applied once per request.
     Sum(SumTerms),
 }
 
-/// What a sum needs beside its filters.
+/// Parameters of a sum besides its filters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SumTerms {
-    /// Under which name the answer is remembered, if it is; its digest is not looked at.
+    /// The stamp under which the answer is recorded, if any. Its digest is ignored.
     pub request: Option<RequestStamp>,
     /// As [`InsertPart::growth_bytes`].
     pub growth_bytes: u64,
 }
 
-/// A filter's share of a shard, as it is created.
+/// The parameters with which a filter's slice in a shard is created.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SliceSpec {
-    /// Whose slice.
+    /// The filter.
     pub filter: FilterId,
-    /// The generation that it starts with.
+    /// The generation that the slice starts with.
     pub generation: Generation,
-    /// Numbers, not rates: what every replica must build alike.
+    /// Sizes, not rates, so that every replica builds the same slice.
     pub shape: SliceShape,
-    /// Which key made the hashes: frames are merged only if they name the same.
+    /// The key that the hashes were made with: only frames that name the same key are merged.
     pub key: KeyName,
 }
 
-/// The hash function of a filter and the name of its key, never the key.
+/// A filter's hash function and the name of its key, never the key itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KeyName {
     /// [`HashFunction::id`](umbel_filter::HashFunction::id).
@@ -139,144 +140,149 @@ pub struct KeyName {
     pub key_id: u64,
 }
 
-/// The part of one insert request that falls into a shard.
+/// The part of an insert request that belongs to one shard.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct InsertPart {
     /// The filter.
     pub filter: FilterId,
     /// Its generation when the hashes were made.
     pub generation: Generation,
-    /// Under which name the answer is remembered, if it is.
+    /// The stamp under which the answer is recorded, if any.
     pub request: Option<RequestStamp>,
-    /// Which of the part's items are in `hashes`, by their order in the part: the leader leaves
-    /// out those that it knows to be present.
+    /// Which of the part's items are in `hashes`, in the part's order: the leader leaves out items that it
+    /// knows to be present.
     pub proposed: Bitmap,
-    /// The hashes, as many as `proposed` has ones.
+    /// The hashes: one for each one bit of `proposed`.
     pub hashes: HashList,
-    /// Bytes that a slice which grows may take beyond those that it began with; the same on every replica,
-    /// whatever they know of quotas.
+    /// Bytes that a growing slice may take beyond its initial size. Part of the command, so that every
+    /// replica decides alike, whatever it knows of quotas.
     pub growth_bytes: u64,
 }
 
-/// The part of one removal that falls into a shard.
+/// The part of a removal request that belongs to one shard.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RemovePart {
     /// The filter.
     pub filter: FilterId,
     /// Its generation when the hashes were made.
     pub generation: Generation,
-    /// Under which name the answer is remembered, if it is.
+    /// The stamp under which the answer is recorded, if any.
     pub request: Option<RequestStamp>,
-    /// The hashes of the whole part.
+    /// The hashes of all items of the part.
     pub hashes: HashList,
 }
 
-/// What lets a shard recognise a request that comes again.
+/// Lets a shard recognise a retried request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RequestStamp {
-    /// The request's name.
+    /// The request's id.
     pub id: RequestId,
-    /// The client acknowledges the answers to all its requests below this sequence number: they may
-    /// be forgotten.
+    /// The client has received the answers to all its requests below this sequence number, so they may be
+    /// dropped.
     pub acknowledged_below: u64,
-    /// Digest of all hashes of the part, in order ([`HashList::digest`]): the same name with other
-    /// items is an error of the client.
+    /// Digest of all hashes of the part, in order ([`HashList::digest`]). The same id with other items is
+    /// an error of the client.
     pub digest: u64,
-    /// First and last hash of the range that the part is cut for: the shard's, or one that it had before, as
-    /// [`PartError::CutBefore`] names it.
+    /// First and last hash of the range for which the part was cut: the shard's range, or one that it had
+    /// before, as reported by [`PartError::CutBefore`].
     pub cut: (u64, u64),
-    /// Whose session it is: sessions are forgotten owner by owner.
+    /// The owner of the session. Sessions are forgotten per owner.
     pub owner: OwnerId,
 }
 
-/// What applying a [`ShardCommand`] answers.
+/// The reply of applying a [`ShardCommand`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum ShardReply {
-    /// For [`ShardCommand::Insert`] and [`ShardCommand::InsertTimed`]: one answer a part, in order. A one says that the item of the
-    /// part (all its items, not only the proposed ones) was new.
+    /// For [`ShardCommand::Insert`] and [`ShardCommand::InsertTimed`]: one answer per part, in order. It
+    /// has a bit for each item of the part, not only for the proposed ones; one means that the item was
+    /// new.
     Inserted(Vec<Result<Bitmap, PartError>>),
-    /// For [`ShardCommand::Remove`]: a one says that the item was taken out, a zero that it was
-    /// certainly not there.
+    /// For [`ShardCommand::Remove`]: one means that the item was removed, zero that it was certainly
+    /// absent.
     Removed(Result<Bitmap, PartError>),
-    /// For [`ShardCommand::MergeSlices`] and [`ShardCommand::LoadFrame`]: positions newly set.
+    /// For [`ShardCommand::MergeSlices`] and [`ShardCommand::LoadFrame`]: the number of positions newly
+    /// set.
     Merged(Result<u64, PartError>),
-    /// For the others.
+    /// For all other commands.
     Done(Result<(), PartError>),
 }
 
-/// Why a part of a request was refused. Nothing of the part was applied, unless a variant says so.
+/// Why a part of a request was refused. Nothing of the part was applied, unless the variant says so.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, thiserror::Error)]
 pub enum PartError {
-    /// The sender's catalogue is old, or the filter was dropped: refresh it and send again.
+    /// The sender's catalogue is outdated, or the filter was dropped: refresh the catalogue and retry.
     #[error("{shard} has no slice of {filter}")]
     UnknownSlice {
-        /// The filter that was named.
+        /// The requested filter.
         filter: FilterId,
-        /// The shard that was asked.
+        /// The shard that refused.
         shard: ShardId,
     },
-    /// The filter was cleared since: refresh the catalogue and send again.
+    /// The request's generation is not the slice's, because the filter was cleared since, for example.
+    /// Refresh the catalogue and retry.
     #[error("{filter} is at {current}, the request names {got}")]
     StaleGeneration {
         /// The filter.
         filter: FilterId,
-        /// The generation that the request names.
+        /// The generation in the request.
         got: Generation,
-        /// The slice's.
+        /// The slice's generation.
         current: Generation,
     },
-    /// The sender's shard map is old: refresh it and send again.
+    /// The sender's shard map is outdated: refresh it and retry.
     #[error("hash {hi:#018x} does not belong to {shard}")]
     ForeignHash {
-        /// The item's place in the hash space.
+        /// The item's position in the hash space: the high half of its hash.
         hi: u64,
-        /// The shard that was asked.
+        /// The shard that refused.
         shard: ShardId,
     },
-    /// The first answer is lost: it was forgotten to keep memory bounded. Nothing was applied now;
-    /// whether it was the first time is unknown. Ask `contains`, then go on in a new session.
+    /// The answer was dropped to bound memory. Nothing was applied now; whether the request was applied
+    /// before is unknown. Query `contains`, then continue in a new session.
     #[error("the answer to {id} is no longer kept")]
     RequestExpired {
-        /// The request's name.
+        /// The request's id.
         id: RequestId,
     },
-    /// The session is older than the shard remembers. Open a new one; a request that was sent only
-    /// once was not applied.
+    /// The session is older than those that the shard remembers. Open a new one. If the request was sent
+    /// only once, it was not applied.
     #[error("{} is no longer known", id.session)]
     SessionExpired {
-        /// The request's name.
+        /// The request's id.
         id: RequestId,
     },
-    /// The sender's shard map is of another age than the shard, which is being split: refresh it and send again.
+    /// The part was cut for a range that the shard does not have, because the shard is being split: refresh
+    /// the shard map and retry.
     #[error("a part for the hashes {start} to {last} came to {shard}, which has others")]
     OtherCut {
-        /// The shard that was asked.
+        /// The shard that refused.
         shard: ShardId,
-        /// First hash of the range that the part is cut for.
+        /// First hash of the range for which the part was cut.
         start: u64,
-        /// Its last hash.
+        /// Last hash of that range.
         last: u64,
     },
-    /// The request was answered before the shard was split: ask again for the part of all its items in this range.
+    /// The request was answered before the shard was split. Retry with the part that has all of the
+    /// request's items in this range.
     #[error("{id} came when the shard had the hashes {start} to {last}")]
     CutBefore {
-        /// The request's name.
+        /// The request's id.
         id: RequestId,
-        /// First hash of the range that the shard had.
+        /// First hash of the range that the shard had at that time.
         start: u64,
-        /// Its last hash.
+        /// Last hash of that range.
         last: u64,
     },
-    /// The client used one name for two requests. Fix the client.
+    /// The client used the same id for two different requests. Fix the client.
     #[error("{id} came before with other items")]
     RequestReused {
-        /// The request's name.
+        /// The request's id.
         id: RequestId,
     },
-    /// The operation is not one of the filter's kind. Fix the request.
+    /// The filter's kind does not support the operation. Fix the request.
     #[error("{what}")]
     WrongKind {
-        /// What was asked of which kind.
+        /// The operation and the kind.
         what: String,
     },
     /// The filters differ in shape. Fix the request.
@@ -285,22 +291,22 @@ pub enum PartError {
         /// Both shapes.
         what: String,
     },
-    /// The frame is damaged or none. Send it again from a good copy.
+    /// The frame is damaged or is not a frame. Send it again from a good copy.
     #[error("{what}")]
     BadFrame {
-        /// What was expected and what came.
+        /// What was expected and what was received.
         what: String,
     },
-    /// The filter cannot grow. Items before the one that did not fit were inserted.
+    /// The filter cannot grow. Items before the first one that did not fit were inserted.
     #[error("{filter} cannot grow: {what}")]
     Full {
         /// The filter.
         filter: FilterId,
-        /// Why.
+        /// The reason.
         what: String,
     },
-    /// The item's time is before the window, which is to refuse such items. Nothing was inserted; leave the
-    /// item out, or create a window that takes them.
+    /// The item's time is before the start of the window, and the window is configured to refuse late
+    /// items. Nothing was inserted. Leave the item out, or create a window that accepts late items.
     #[error(
         "{filter} has no slice for an item of time {at_ms} ms any more, the oldest begins at {oldest_ms}"
     )]
@@ -309,30 +315,30 @@ pub enum PartError {
         filter: FilterId,
         /// The item's time, in milliseconds since 1970.
         at_ms: u64,
-        /// Where the oldest slice begins.
+        /// Start of the oldest slice, in milliseconds since 1970.
         oldest_ms: u64,
     },
-    /// The item's time is more than a slice ahead of the leader's clock. Nothing was inserted; check the
-    /// clock that made it.
+    /// The item's time is more than one slice ahead of the leader's clock. Nothing was inserted. Check the
+    /// clock that produced the time.
     #[error("{filter} has no slice for an item of time {at_ms} ms yet, the latest is {latest_ms}")]
     FutureItem {
         /// The filter.
         filter: FilterId,
         /// The item's time, in milliseconds since 1970.
         at_ms: u64,
-        /// The latest time that is taken.
+        /// The latest accepted time, in milliseconds since 1970.
         latest_ms: u64,
     },
-    /// The lists of the command do not fit together: a bug of the proposer.
+    /// The command's lists contradict each other: a bug of the proposer.
     #[error("malformed command: {what}")]
     Malformed {
-        /// What was expected and what came.
+        /// What was expected and what was received.
         what: String,
     },
 }
 
 impl ShardCommand {
-    /// Takes the request ids out, as a planted bug does
+    /// Removes all request ids. Only for a planted bug
     /// ([`IdsOnLeaderOnly`](umbel_step::planted::Planted::IdsOnLeaderOnly)).
     pub fn forget_request_ids(&mut self) {
         match self {

@@ -1,4 +1,4 @@
-//! The replicated state of a shard, and what each command does to it.
+//! The replicated state of a shard, and how commands change it.
 
 use std::collections::BTreeMap;
 
@@ -20,9 +20,9 @@ use crate::limits::{FILTER_COUNT_MAX, REQUEST_ITEMS_MAX};
 
 /// The slices and the replay table of one shard.
 ///
-/// Deterministic: states that are equal and are given equal commands stay equal and give equal
-/// replies, on every replica and after every snapshot. Total: whatever stands in a command, the
-/// outcome is a reply. One thing is neither, running out of memory, and ends the process.
+/// Deterministic: equal states that apply equal commands stay equal and return equal replies, on every
+/// replica and after every snapshot. Total: any content of a command leads to a reply. The one exception
+/// to both is running out of memory, which ends the process.
 ///
 /// ```
 /// use umbel_engine::shard::{ShardCommand, ShardReply, ShardState};
@@ -41,37 +41,37 @@ pub struct ShardState {
     pub(super) range: HashRange,
     pub(super) slices: BTreeMap<FilterId, Slice>,
     pub(super) replay: ReplayTable,
-    /// What was digested last, to be compared with other replicas' digests. No part of the replicated
-    /// state.
+    /// The most recently digested piece, kept for comparison with other replicas' digests. Not part of
+    /// the replicated state.
     pub(super) scrubbed: Option<ScrubbedPiece>,
 }
 
 impl ShardState {
-    /// A shard without slices.
+    /// A shard without slices or recorded answers.
     #[must_use]
     pub const fn new(shard: ShardId, range: HashRange) -> Self {
         let replay = ReplayTable::new(ReplayLimits::SHARD);
         Self { shard, range, slices: BTreeMap::new(), replay, scrubbed: None }
     }
 
-    /// Which shard this is.
+    /// This shard's id.
     #[must_use]
     pub const fn shard(&self) -> ShardId {
         self.shard
     }
 
-    /// The hash range whose items it holds.
+    /// The hash range whose items this shard holds.
     #[must_use]
     pub const fn range(&self) -> HashRange {
         self.range
     }
 
-    /// Applies a command of the log whose place in it does not matter: repairs only add.
+    /// Applies a command whose log index does not matter; a repair then only adds bits.
     pub fn apply(&mut self, command: &ShardCommand) -> ShardReply {
         self.apply_at(NO_INDEX, command)
     }
 
-    /// Applies the entry of the log with this index.
+    /// Applies the log entry with this index.
     pub fn apply_at(&mut self, index: u64, command: &ShardCommand) -> ShardReply {
         self.note_written(index, command);
         match command {
@@ -117,7 +117,7 @@ impl ShardState {
         }
     }
 
-    /// Notes which slices an entry may change. Repairs and splits do so themselves.
+    /// Records the index at the slices that an entry may change. Repairs and splits do so themselves.
     fn note_written(&mut self, index: u64, command: &ShardCommand) {
         let mut note = |filter: &FilterId| {
             if let Some(slice) = self.slices.get_mut(filter) {
@@ -139,7 +139,7 @@ impl ShardState {
                 let windows = self.slices.values_mut().filter(|slice| slice.window().is_some());
                 windows.for_each(|slice| slice.written_index = index);
             }
-            // A slice that is created is empty, and equal however it came to be.
+            // Nothing to record: a created slice is empty, so it is equal however it came to be.
             ShardCommand::CreateSlice(_)
             | ShardCommand::DropSlice(_)
             | ShardCommand::Scrub(_)
@@ -204,7 +204,7 @@ impl ShardState {
         Ok(answer)
     }
 
-    /// What was answered to a request that comes again.
+    /// The recorded answer, if the request is a retry.
     pub(super) fn answered(&self, asked: Option<&Asked>) -> Result<Option<Bitmap>, PartError> {
         let here = (self.shard, self.range);
         asked.map_or(Ok(None), |asked| self.replay.look_up(asked, here))
@@ -216,7 +216,7 @@ impl ShardState {
         }
     }
 
-    /// An equal slice may have been cleared since: its generation is then above the named one.
+    /// An equal existing slice may have been cleared since: its generation is then above the given one.
     fn create(&mut self, spec: &SliceSpec) -> Result<(), PartError> {
         let filter = spec.filter;
         let malformed = |what| Err(PartError::Malformed { what });
@@ -268,10 +268,10 @@ impl ShardState {
         }
         let gives_itself = sources.iter().any(|&(source, _)| source == target);
         if operation == SetOperation::Intersection && gives_itself {
-            // It has all of what it has in common with others.
+            // The target already has everything that it has in common with others.
             return Ok(0);
         }
-        // Out of the map, so that the others can be read.
+        // Removed from the map meanwhile, so that the sources can be read.
         let shard = self.shard;
         let unknown = PartError::UnknownSlice { filter: target, shard };
         let mut slice = self.slices.remove(&target).ok_or(unknown)?;
@@ -292,7 +292,7 @@ impl ShardState {
         sources.iter().map(|&(filter, generation)| self.slice(filter, generation)).collect()
     }
 
-    /// The slice of a filter at a generation.
+    /// The filter's slice, if it is at this generation.
     pub(super) fn slice(
         &self,
         filter: FilterId,
@@ -317,24 +317,25 @@ impl ShardState {
         Ok(slice)
     }
 
-    /// What a filter's slice is, without reading it, or None if there is none.
+    /// Metadata of a filter's slice, or None if there is none. Does not read the slice.
     #[must_use]
     pub fn summary(&self, filter: FilterId) -> Option<SliceSummary> {
         self.slices.get(&filter).map(Slice::summary)
     }
 
-    /// What a filter's slice is and how full, or None if there is none. Reads the whole slice.
+    /// Metadata and fill of a filter's slice, or None if there is none. Reads the whole slice.
     #[must_use]
     pub fn describe(&self, filter: FilterId) -> Option<SliceDescription> {
         let slice = self.slices.get(&filter)?;
         Some(SliceDescription { summary: slice.summary(), description: slice.filter.describe() })
     }
 
-    /// The same, counted piece by piece: None until `count`, which is fresh for the first piece, has seen
-    /// the whole slice. What is inserted between two pieces may be counted or not.
+    /// Like `describe`, but incremental: each call counts `word_count` words, and returns None until
+    /// `count`, fresh at the first call, covers the whole slice. Items inserted between two calls may be
+    /// counted or not.
     ///
     /// # Errors
-    /// If there is no such slice, or it is at another generation. Then the count is void.
+    /// If there is no such slice, or it is at another generation; `count` is then unusable.
     pub fn describe_on(
         &self,
         (filter, generation): (FilterId, Generation),
@@ -346,19 +347,19 @@ impl ShardState {
         Ok(count.count_on(&slice.filter, word_count).map(described))
     }
 
-    /// The slices by rising filter, each with its generation.
+    /// All slices with their generations, in ascending order of filters.
     pub fn slices(&self) -> impl ExactSizeIterator<Item = (FilterId, Generation)> + '_ {
         self.slices.iter().map(|(&filter, slice)| (filter, slice.generation))
     }
 
-    /// Bytes of memory for the positions of all slices and the answers of the replay table.
+    /// Bytes of memory for all slices' positions and the replay table's records.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let slices: u64 = self.slices.values().map(Slice::memory_bytes).sum();
         slices + self.replay.bytes() as u64
     }
 
-    /// The frames of a slice in order of hash range, with payloads of so many bytes at most.
+    /// The frames of a slice in order of hash range, with payloads of at most this many bytes.
     ///
     /// # Errors
     /// If there is no such slice, or it is at another generation.
@@ -371,8 +372,8 @@ impl ShardState {
         self.slice(filter, generation)?.frames(payload_bytes_max)
     }
 
-    /// A number that stands for the whole state: equal states have equal ones, different states
-    /// share one by chance with 2^-64. Reads everything.
+    /// A digest of the whole state: equal states have equal digests, and different states collide with
+    /// probability 2^-64. Reads everything.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut digest = Digest::new();
@@ -386,7 +387,7 @@ impl ShardState {
     }
 }
 
-/// Checks a list that came from elsewhere and returns how many hashes it has.
+/// Validates a received list, and returns its number of hashes.
 pub(super) fn check_list(hashes: &HashList) -> Result<u32, PartError> {
     let malformed = |what: String| PartError::Malformed { what };
     hashes.check().map_err(|error| malformed(error.to_string()))?;
