@@ -1,16 +1,17 @@
-//! What a leader does with a request before it proposes, and what readers ask.
+//! What a leader does with a request before proposing it, and how queries are answered.
 //!
-//! *Left out.* In all kinds but counting, cuckoo and quotient, bits only rise within a generation. So what the leader
-//! finds present is present when the entry is applied, on every replica, and need not travel: the
-//! answer *present* is safe once the leader has made sure that it still is one. What it finds
-//! absent may be present by then; applying tells. (A dropped slice is never created anew: the meta
-//! group does not use a filter's number twice.)
+//! *Items left out.* In all kinds but counting, cuckoo and quotient, bits only rise within a generation. An
+//! item that the leader finds present is therefore still present when the entry is applied, on every
+//! replica, and need not be proposed: the answer *present* is safe once the leader has confirmed its
+//! leadership. An item that the leader finds absent may be present by then; applying the entry decides. (A
+//! dropped slice is never created again: the meta group never reuses a filter's number.)
 //!
-//! In a counting, cuckoo or quotient filter every insert counts and removals take it back, so everything is proposed. What a
-//! window has is present now; where the last time counts, what an earlier slice has is proposed too. What
-//! the newer generation of an aging filter has now stays for as many others as if it came now; what only
-//! the older one has is proposed, so that it stays as long. A stable filter counts from the last time
-//! that an item came, and every insert lowers others, so everything is proposed.
+//! In a counting, cuckoo or quotient filter every insert counts and a removal undoes one, so every item is
+//! proposed. In a window, a found item is present now; if the window counts from an item's last time, an
+//! item that only an earlier slice has is proposed again. In an aging filter, an item in the newer
+//! generation lives as long as if it were inserted now; an item only in the older generation is proposed,
+//! so that it lives as long. A stable filter counts from an item's last insert, and every insert lowers
+//! other cells, so every item is proposed.
 
 use super::bitmap::Bitmap;
 use super::command::{InsertPart, PartError, RemovePart, RequestStamp};
@@ -21,28 +22,28 @@ use super::state::{ShardState, check_list};
 use crate::ids::{FilterId, Generation};
 use umbel_step::planted::{self, Planted};
 
-/// What is left to do for an insert.
+/// The outcome of preparing an insert.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PreparedInsert {
-    /// The request came before: this was its answer. Nothing is left to do.
+    /// The request is a retry: its recorded answer. Nothing is left to do.
     Answered(Bitmap),
-    /// Nothing is new, so nothing is proposed. True as soon as the caller has confirmed that it
-    /// still leads, with a state at least as new as when it did.
+    /// No item is new, so nothing is proposed. The answer is valid once the caller has confirmed that it
+    /// still leads, with a state at least as new as at that confirmation.
     AllPresent {
-        /// Number of items, all to be answered *present*.
+        /// Number of items, all of which are answered *present*.
         item_count: u32,
     },
-    /// To be proposed.
+    /// The part to propose.
     Propose(InsertPart),
-    /// The slice may have to grow for it, to so many bytes beyond those that it began with, and may not yet: it is to be
-    /// allowed first, and the request prepared again. Nothing is proposed.
+    /// The slice may have to grow, to this many bytes beyond its initial size, which is not allowed yet.
+    /// Get the growth allowed, then prepare the request again. Nothing is proposed.
     Growing {
-        /// What is to be allowed.
+        /// Bytes beyond the initial size that must be allowed.
         growth_bytes: u64,
     },
 }
 
-/// How far a slice of a kind that grows may do so for an insert.
+/// How far an insert may make a slice of a growing kind grow.
 ///
 /// ```
 /// use umbel_engine::shard::SliceGrowth;
@@ -51,33 +52,33 @@ pub enum PreparedInsert {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SliceGrowth {
-    /// Bytes beyond those that it began with.
+    /// Allowed bytes beyond the slice's initial size.
     pub allowed_bytes: u64,
-    /// Whether more was refused already: what has no room then is refused when it is applied.
+    /// Whether more was already refused: then items without room are refused when the entry is applied.
     pub is_final: bool,
-    /// Items for the same filter that are on their way already: they may take the room that there is.
+    /// Items for the same filter that are already in flight: they may use up the free room.
     pub waiting_items: u64,
 }
 
 impl SliceGrowth {
-    /// As far as slices may.
+    /// No limit but the slice's own.
     pub const ANY: Self = Self { allowed_bytes: u64::MAX, is_final: true, waiting_items: 0 };
 }
 
-/// What is left to do for a removal.
+/// The outcome of preparing a removal.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PreparedRemove {
-    /// The request came before, or names no items: this is its answer. Nothing is left to do.
+    /// The request is a retry or names no items: its answer. Nothing is left to do.
     Answered(Bitmap),
-    /// To be proposed.
+    /// The part to propose.
     Propose(RemovePart),
 }
 
 impl ShardState {
-    /// Answers an insert, or makes the part to be proposed for it.
+    /// Answers an insert, or returns the part to propose for it.
     ///
     /// # Errors
-    /// As applying would refuse it; nothing is to be proposed then.
+    /// If applying would refuse the request. Nothing must be proposed then.
     pub fn prepare_insert(
         &self,
         filter: FilterId,
@@ -130,10 +131,10 @@ impl ShardState {
         }
     }
 
-    /// Answers a removal, or makes the part to be proposed for it.
+    /// Answers a removal, or returns the part to propose for it.
     ///
     /// # Errors
-    /// As applying would refuse it; nothing is to be proposed then.
+    /// If applying would refuse the request. Nothing must be proposed then.
     pub fn prepare_remove(
         &self,
         filter: FilterId,
@@ -157,11 +158,10 @@ impl ShardState {
         Ok(PreparedRemove::Propose(RemovePart { filter, generation, request, hashes }))
     }
 
-    /// One answer an item: a one says that it may have been inserted, a zero that it certainly was
-    /// not.
+    /// One bit per item: one means that it may have been inserted, zero that it certainly was not.
     ///
     /// # Errors
-    /// If there is no such slice, it is at another generation, or a hash is another shard's.
+    /// If there is no such slice, it is at another generation, or a hash belongs to another shard.
     pub fn contains(
         &self,
         filter: FilterId,
@@ -177,11 +177,12 @@ impl ShardState {
         Ok(Bitmap::from_bools(slice.contains(&hashes.to_vec())))
     }
 
-    /// How often each item may be in the slice of a cuckoo filter: as often as it was inserted and not removed, up
-    /// to seven times, and with it others of its fingerprint and buckets.
+    /// How often each item may be in the slice of a cuckoo filter: its inserts minus its removals, at most
+    /// seven, plus items that share its fingerprint and buckets.
     ///
     /// # Errors
-    /// If there is no such slice, it is at another generation or of another kind, or a hash is another shard's.
+    /// If there is no such slice, it is at another generation or of another kind, or a hash belongs to
+    /// another shard.
     pub fn copies(
         &self,
         filter: FilterId,

@@ -1,15 +1,15 @@
-//! A copy of a filter that was cut for fewer shards is cut anew, slice by slice.
+//! Re-cuts a copy of a filter that was cut for fewer shards, slice by slice.
 //!
 //! ```text
 //! the copy's shards     │ 0                       │ 1                       │   frames in this order
 //! those of the cluster  │ 0          │ 2          │ 1          │ 3          │   frames of each part
 //! ```
 //!
-//! A slice is put together from its frames and its parts are taken as those of a split are, so what is loaded from
-//! their frames is what the shards would have if the cluster had been split with the filter in it. One slice is in memory
-//! at a time, and one part of it.
+//! A slice is assembled from its frames, and its parts are cut as in a split. Loading the parts' frames
+//! gives each shard what it would have if the cluster had been split while it held the filter. At most one
+//! slice and one part of it are in memory at a time.
 //!
-//! *Law.* A filter that is loaded from the parts' frames answers about each item what the copy answers.
+//! *Law.* A filter loaded from the parts' frames gives the same answer for each item as the copy.
 
 use umbel_codec::{FilterAssembler, FrameKey, FrameView, Frames, frames};
 use umbel_filter::{AnyFilter, HashRange};
@@ -21,7 +21,7 @@ use super::snapshot::{LOADING_BYTES_MAX, ends_slice};
 use crate::ids::ShardId;
 use crate::placement::ShardRanges;
 
-/// Takes the frames of a copy, and gives each slice when its last frame has come.
+/// Takes the frames of a copy, and returns each slice after its last frame.
 ///
 /// ```
 /// use umbel_engine::ShardId;
@@ -54,7 +54,7 @@ pub struct Recut {
     building: Option<(ShardId, FilterAssembler)>,
 }
 
-/// A slice of the copy.
+/// One slice of the copy.
 #[derive(Debug)]
 pub struct RecutSlice {
     filter: AnyFilter,
@@ -63,7 +63,7 @@ pub struct RecutSlice {
     ours: ShardRanges,
 }
 
-/// What a shard of the cluster has of it.
+/// One of our shards' part of a slice.
 #[derive(Debug)]
 pub struct SlicePart {
     filter: AnyFilter,
@@ -71,10 +71,10 @@ pub struct SlicePart {
 }
 
 impl Recut {
-    /// For slices of this shape that were cut as `theirs` says, to be cut as `ours` does.
+    /// A recut of slices of this shape that were cut by `theirs`, into slices cut by `ours`.
     ///
     /// # Errors
-    /// If one of ours lies in no single one of theirs, or the key's hash function is not known.
+    /// If a range of ours is not within a single one of theirs, or the key's hash function is unknown.
     pub fn new(
         shape: SliceShape,
         key: KeyName,
@@ -95,10 +95,11 @@ impl Recut {
         Ok(Self { shape, key, theirs, ours, building: None })
     }
 
-    /// Takes the next frame, of the slice of one of their shards; gives the slice if it was its last one.
+    /// Takes the next frame, which belongs to one of their shards. Returns the slice if the frame was its
+    /// last.
     ///
     /// # Errors
-    /// If it is not the next frame of that slice, or the first one while another slice has not all of its own.
+    /// If the frame is not the slice's next one, or belongs to another slice than the one in progress.
     pub fn push(&mut self, shard: ShardId, frame: &[u8]) -> Result<Option<RecutSlice>, PartError> {
         let bad = |what: String| PartError::BadFrame { what: format!("{shard}: {what}") };
         let range = self.theirs.range(shard).ok_or_else(|| bad("there is no such".to_owned()))?;
@@ -125,7 +126,7 @@ impl Recut {
         Ok(Some(RecutSlice { filter, key: self.key, range, ours: self.ours }))
     }
 
-    /// Whether a slice has not all of its frames.
+    /// Whether a slice is in progress, with frames missing.
     #[must_use]
     pub const fn is_within_a_slice(&self) -> bool {
         self.building.is_some()
@@ -133,7 +134,8 @@ impl Recut {
 }
 
 impl RecutSlice {
-    /// What each of our shards has of it, in the order of their ranges. Each part is made when it is asked for.
+    /// The part of each of our shards, in the order of their ranges. Each part is made when it is
+    /// requested.
     pub fn parts(&self) -> impl Iterator<Item = (ShardId, Result<SlicePart, PartError>)> + '_ {
         let within = |(_, range): &(ShardId, HashRange)| self.range.covers(*range);
         self.ours.in_order().filter(within).map(|(shard, range)| {
@@ -145,7 +147,7 @@ impl RecutSlice {
 }
 
 impl SlicePart {
-    /// Its frames, in the order in which they are loaded.
+    /// The frames of the part, in loading order.
     pub fn frames(&self, payload_bytes_max: usize) -> Frames<'_> {
         frames(&self.filter, self.key, payload_bytes_max)
     }

@@ -1,4 +1,4 @@
-//! The replay table: what a shard answered, so that a request that comes again changes nothing.
+//! The replay table: the answers that a shard gave, so that a retried request changes nothing.
 //!
 //! ```text
 //! session 7 of A   expired below 12   │ 12: digest, answer │ 15 │ 13 │ …
@@ -6,37 +6,40 @@
 //! forgotten through session 6 of A, session 8 of B, session 2 of all others
 //! ```
 //!
-//! A stamped part, insert, removal or sum, meets these rules in this order:
+//! A stamped part (insert, removal or sum) is checked against these rules in this order:
 //!
-//! 1. The session is not known and not above what is forgotten of its owner: *session expired*.
-//! 2. The sequence number is below the session's `expired_below`: *request expired*.
-//! 3. There is a record of it: its answer, and nothing is applied.
-//! 4. There is a record of it with other items, made before the shard was split, and the part is not cut for the range
-//!    that the shard had then: *cut before*, with that range.
-//! 5. There is a record of it with other items, and the part is cut for the same range: *request reused*.
+//! 1. The session is unknown, and not above the owner's forgotten sessions: *session expired*.
+//! 2. The sequence number is below the session's `expired_below` or the stamp's `acknowledged_below`:
+//!    *request expired*.
+//! 3. There is a record with the same items: its answer is returned, nothing is applied.
+//! 4. There is a record with other items, made before the shard was split, and the part is not cut for the
+//!    range that the shard had then: *cut before*, with that range.
+//! 5. There is a record with other items, and the part is cut for the same range: *request reused*.
 //! 6. The part is not cut for the range that the shard has: *other cut*.
-//! 7. Else the part is applied and its answer recorded.
+//! 7. Otherwise the part is applied and its answer recorded.
 //!
-//! *Law: at most once.* Rule 7 is reached at most once for every request, however much was
-//! forgotten in between: what is dropped raises `expired_below` above its sequence number, or what is
-//! forgotten of its owner to its session.
+//! *Law: at most once.* Every request reaches rule 7 at most once, whatever is forgotten in between:
+//! dropping a record raises `expired_below` above its sequence number, and dropping a session raises the
+//! owner's forgotten sessions to it.
 //!
-//! *Splits.* Both halves keep all records. A request that comes again is cut by the new ranges, and no answer says
-//! which of its items are where; so the answer names the range that the part was cut for, and the node that asked
-//! asks again with that part. What is cut for the new range already, by who learned of the split before the shard did, is
-//! not applied: its record would say that the whole range was.
+//! *Splits.* Both halves keep all records. A retry after the split is cut by the new ranges, and a recorded
+//! answer does not say which of its items are in which half. So rule 4 returns the range for which the
+//! recorded part was cut, and the coordinator asks again with that part. A part already cut for the new
+//! range, sent by a node that learned of the split before the shard did, is not applied: its record would
+//! cover the shard's whole old range.
 //!
-//! *What leaves no record.* A request whose items were all present is answered without the log.
-//! Sent again it is answered *present* again, because bits only rise in a generation. Refused parts
-//! leave none either: nothing of them was applied, but for a filter that is full, where a repeat
-//! finds what was inserted present and is refused again.
+//! *No record.* A request whose items were all present is answered without the log. A retry is answered
+//! *present* again, because bits only rise within a generation. Refused parts leave no record either,
+//! because nothing of them was applied. The exception is a filter that is full: a retry finds the items
+//! that were inserted present, and is refused again.
 //!
-//! *Bounds.* Above its bytes the table drops the oldest record of one owner: of the one whose record came
-//! if that owner holds more than an equal share, else of the one that holds the most. Above a
-//! session's number of requests it drops that session's lowest sequence number. With each record goes all of the
-//! session below it. Above its number of sessions the owner with the most, counted with the one that
-//! comes, loses the one that recorded nothing for the longest time. So nobody pushes out the answers or the sessions of
-//! who has fewer. All of it follows from the log alone, so all replicas forget alike.
+//! *Bounds.* Above its limit of bytes, the table drops the oldest record of one owner: of the owner of the
+//! new record if it holds more than an equal share, otherwise of the owner that holds the most. Above a
+//! session's limit of requests, the table drops that session's record with the lowest sequence number.
+//! Dropping a record also drops all lower ones of its session. Above the limit of sessions, the owner with
+//! the most sessions, counting the new one, loses the one that recorded nothing for the longest time. So no
+//! owner can evict the answers or sessions of an owner that has fewer. All of this depends on the log
+//! alone, so all replicas forget alike.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -56,20 +59,20 @@ use crate::limits::{
 
 mod forgotten;
 
-/// Bytes that a record counts for besides its bits: itself, its place in the queue, the allocation
-/// of its bits, and what growing lists hold in reserve.
+/// Bytes that a record counts for besides its bits: the record, its queue entry, the allocation of its
+/// bits, and spare capacity of growing lists.
 const RECORD_BYTES: usize = 110;
 
-/// Records that a session may have room for without having any.
+/// Spare record capacity that a session may keep.
 const RECORDS_SPARE: usize = 8;
 
-/// Requests without a record that an owner's queue may hold whatever it has.
+/// Requests without a record that an owner's queue may hold regardless of its size.
 const QUEUE_SPARE: usize = 64;
 
-/// Most ranges that a shard had before: it is cut in two at each split, and there are 1,024 shards at most.
+/// Most former ranges of a shard: each split halves its range, and there are at most 1,024 shards.
 const FORMER_RANGES_MAX: usize = 32;
 
-/// How large a table may grow.
+/// The limits of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ReplayLimits {
     pub(super) bytes_max: usize,
@@ -79,7 +82,7 @@ pub(super) struct ReplayLimits {
 }
 
 impl ReplayLimits {
-    /// Those of every shard.
+    /// The limits of every shard.
     pub(super) const SHARD: Self = Self {
         bytes_max: REPLAY_BYTES_MAX,
         sessions_max: REPLAY_SESSIONS_MAX,
@@ -88,21 +91,21 @@ impl ReplayLimits {
     };
 }
 
-/// What a request asked for, to recognise another one under its name.
+/// The operation of a request, to tell apart two requests with the same id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Operation {
     Insert,
     Remove,
-    /// Answered by a number, as 64 bits.
+    /// Its answer is a number, stored as 64 bits.
     Sum,
 }
 
-/// What a stamped part asks for, as far as the table is concerned.
+/// What the table needs to know of a stamped part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) stamp: RequestStamp,
-    /// Operation, filter and hashes in one number; not the generation, so that a request of an
-    /// older one still gets its answer.
+    /// Digest of operation, filter and hashes. It leaves out the generation, so that a retry with an older
+    /// one still gets its answer.
     fingerprint: u64,
     item_count: u32,
 }
@@ -122,34 +125,34 @@ impl Asked {
     }
 }
 
-/// The answers that a shard remembers.
+/// The answers that a shard has recorded.
 #[derive(Clone, Debug)]
 pub(super) struct ReplayTable {
     limits: ReplayLimits,
     sessions: BTreeMap<SessionId, Session>,
-    /// No owner without a session.
+    /// Only owners that have a session.
     owners: BTreeMap<OwnerId, Owner>,
     bytes: usize,
-    /// Number of records ever made; orders each owner's sessions.
+    /// Number of records made so far; orders each owner's sessions.
     clock: u64,
     forgotten: Forgotten,
-    /// Ranges that the shard had before splits, the first ones first.
+    /// The ranges that the shard had before splits, oldest first.
     former: Vec<HashRange>,
 }
 
-/// What one owner has of the table.
+/// One owner's share of the table.
 #[derive(Clone, Debug, Default)]
 struct Owner {
-    /// Its sessions by when they sent something last.
+    /// The owner's sessions by the time of their last request.
     sessions: BTreeMap<u64, SessionId>,
-    /// Its requests in the order of the log. Those without a record were dropped since.
+    /// The owner's requests in log order. Those without a record have been dropped since.
     queue: VecDeque<RequestId>,
     record_count: usize,
     bytes: usize,
 }
 
 impl Owner {
-    /// Counts these records out, and returns their bytes.
+    /// Subtracts these records from the counts, and returns their bytes.
     fn forget<'r>(&mut self, records: impl ExactSizeIterator<Item = &'r Record>) -> usize {
         self.record_count -= records.len();
         let bytes = records.map(Record::bytes).sum();
@@ -163,7 +166,7 @@ struct Session {
     owner: OwnerId,
     expired_below: u64,
     requested_at: u64,
-    /// By rising sequence number.
+    /// In ascending order of sequence numbers.
     records: VecDeque<Record>,
 }
 
@@ -171,7 +174,7 @@ struct Session {
 struct Record {
     sequence: u64,
     fingerprint: u64,
-    /// How many ranges the shard had had when it was made.
+    /// Number of former ranges of the shard when the record was made.
     former_count: u32,
     answer: Bitmap,
 }
@@ -184,7 +187,7 @@ impl Record {
 
 impl Session {
     fn find(&self, sequence: u64) -> Result<usize, usize> {
-        // Clients count up, so that most records are the last.
+        // Clients count up, so most new records go to the end.
         match self.records.back() {
             Some(last) if last.sequence < sequence => Err(self.records.len()),
             _ => self.records.binary_search_by_key(&sequence, |record| record.sequence),
@@ -205,7 +208,8 @@ impl ReplayTable {
         }
     }
 
-    /// The shard has this range no longer: what is recorded by now was cut for it, or one before.
+    /// Records that the shard's range was split: existing records were cut for `former` or a range before
+    /// it.
     pub(super) fn split(&mut self, former: HashRange) {
         self.former.push(former);
     }
@@ -214,7 +218,7 @@ impl ReplayTable {
         u32::try_from(self.former.len()).unwrap_or(u32::MAX)
     }
 
-    /// The answer that was given, or None if the part is to be applied, in a shard that has this range.
+    /// The recorded answer, or None if the part must be applied. `range` is the shard's range.
     pub(super) fn look_up(
         &self,
         asked: &Asked,
@@ -222,7 +226,7 @@ impl ReplayTable {
     ) -> Result<Option<Bitmap>, PartError> {
         let RequestStamp { id, acknowledged_below, owner, cut, .. } = asked.stamp;
         if id.sequence == u64::MAX {
-            // The number above it could not be distinguished from it.
+            // `expired_below` could not be raised above it.
             let what = format!("{id}, expected a sequence number below 2^64 - 1");
             return Err(PartError::Malformed { what });
         }
@@ -255,7 +259,7 @@ impl ReplayTable {
         }
     }
 
-    /// Records the answer to a part that was looked up in vain.
+    /// Records the answer of a part for which `look_up` found none.
     pub(super) fn record(&mut self, asked: &Asked, answer: Bitmap) {
         let RequestStamp { id, acknowledged_below, owner, .. } = asked.stamp;
         if !self.sessions.contains_key(&id.session)
@@ -284,7 +288,7 @@ impl ReplayTable {
         }
     }
 
-    /// Whose record is dropped when one of `owner` came.
+    /// The owner whose record is dropped after a new one of `owner`.
     fn largest(&self, owner: OwnerId) -> Option<OwnerId> {
         let share = self.limits.bytes_max / self.owners.len().max(1);
         if self.owners.get(&owner).is_some_and(|own| own.bytes > share) {
@@ -294,13 +298,13 @@ impl ReplayTable {
         by_bytes.map(|(&id, _)| id)
     }
 
-    /// Takes an owner's oldest request that has a record from its queue.
+    /// Removes an owner's oldest request that has a record from its queue, and returns it.
     fn oldest(&mut self, owner: OwnerId) -> Option<RequestId> {
         let queue = &mut self.owners.get_mut(&owner)?.queue;
         std::iter::from_fn(|| queue.pop_front()).find(|&id| is_live(&self.sessions, id))
     }
 
-    /// Notes that a session, perhaps a new one, sent something now.
+    /// Notes that a session, which may be new, sent a request now.
     fn note_request(&mut self, id: SessionId, owner: OwnerId) {
         let now = self.clock;
         self.clock += 1;
@@ -316,7 +320,7 @@ impl ReplayTable {
         of_owner.insert(now, id);
     }
 
-    /// Adds a record, unless there is one of its sequence number.
+    /// Adds a record, unless there is one with its sequence number.
     fn insert(&mut self, id: SessionId, record: Record) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Err(at) = session.find(record.sequence) {
@@ -329,7 +333,7 @@ impl ReplayTable {
         }
     }
 
-    /// Drops what a session has below a sequence number.
+    /// Drops a session's records below a sequence number.
     fn expire(&mut self, id: SessionId, below: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.expired_below = session.expired_below.max(below);
@@ -337,7 +341,7 @@ impl ReplayTable {
         let owner = self.owners.entry(session.owner).or_default();
         self.bytes -= owner.forget(session.records.iter().take(count));
         session.records.drain(..count);
-        // Else sessions that were busy once would hold memory that no limit counts, and so would owners.
+        // Otherwise sessions and owners that were busy once would hold memory that no limit counts.
         if session.records.capacity() > 4 * session.records.len() + RECORDS_SPARE {
             session.records.shrink_to(2 * session.records.len());
         }
@@ -345,7 +349,7 @@ impl ReplayTable {
         self.compact(owner);
     }
 
-    /// Whose session is forgotten when one of `owner` comes: its own where it has the most with it.
+    /// The owner that loses a session to a new one of `owner`: `owner` itself if it then has the most.
     fn most_crowded(&self, owner: OwnerId) -> Option<OwnerId> {
         let quietest = |of: &Owner| of.sessions.first_key_value().map(|(&at, _)| at);
         let (&most, of_most) =
@@ -355,7 +359,7 @@ impl ReplayTable {
         Some(if is_own { owner } else { most })
     }
 
-    /// Makes room for a session of `owner`.
+    /// Forgets one session, to make room for a new one of `owner`.
     fn forget_one_for(&mut self, owner: OwnerId) {
         let Some(loser) = self.most_crowded(owner) else { return };
         let Some(of_loser) = self.owners.get_mut(&loser) else { return };
@@ -370,7 +374,8 @@ impl ReplayTable {
         self.forgotten.add(loser, id, self.limits.owners_max);
     }
 
-    /// Takes dropped requests out of an owner's queue once they are half of it: a constant share a record.
+    /// Removes dropped requests from an owner's queue once they are half of it: amortised constant cost per
+    /// record.
     fn compact(&mut self, owner: OwnerId) {
         let Some(of_owner) = self.owners.get_mut(&owner) else { return };
         if of_owner.queue.len() > 2 * of_owner.record_count + QUEUE_SPARE {
@@ -380,12 +385,12 @@ impl ReplayTable {
         }
     }
 
-    /// Bytes that the records count for.
+    /// Bytes that all records count for.
     pub(super) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Requests in the queues, with and without a record.
+    /// Requests in all queues, with and without a record.
     #[cfg(test)]
     pub(super) fn queued_count(&self) -> usize {
         self.owners.values().map(|owner| owner.queue.len()).sum()
@@ -415,7 +420,7 @@ impl ReplayTable {
         }
     }
 
-    /// The table as it travels.
+    /// The table in the form that a snapshot carries.
     pub(super) fn head(&self) -> ReplayHead {
         let mut sessions: Vec<_> = self.sessions.iter().collect();
         sessions.sort_unstable_by_key(|(_, session)| session.requested_at);
@@ -438,7 +443,7 @@ impl ReplayTable {
         }
     }
 
-    /// The table that travelled, or what is wrong with it.
+    /// Restores the table from a snapshot, or returns what is wrong with it.
     pub(super) fn from_head(limits: ReplayLimits, head: &ReplayHead) -> Result<Self, String> {
         let ReplayHead { forgotten, former, sessions, records } = head;
         let mut table = Self::new(limits);
@@ -483,13 +488,13 @@ impl ReplayTable {
     }
 }
 
-/// Whether a request has a record. One that was dropped never comes back: its number has expired, or its
-/// session.
+/// Whether a request has a record. A dropped record never comes back, because its sequence number or its
+/// session has expired.
 fn is_live(sessions: &BTreeMap<SessionId, Session>, id: RequestId) -> bool {
     sessions.get(&id.session).is_some_and(|session| session.find(id.sequence).is_ok())
 }
 
-/// The ranges that a shard had before, or what is wrong with them.
+/// Validates a shard's former ranges, or returns what is wrong with them.
 fn former_ranges(bounds: &[(u64, u64)]) -> Result<Vec<HashRange>, String> {
     if bounds.len() > FORMER_RANGES_MAX {
         let got = bounds.len();
@@ -499,15 +504,15 @@ fn former_ranges(bounds: &[(u64, u64)]) -> Result<Vec<HashRange>, String> {
     ranges.collect::<Result<_, _>>().map_err(|error| error.to_string())
 }
 
-/// The replay table as it travels in a snapshot.
+/// The replay table as a snapshot carries it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ReplayHead {
     forgotten: ForgottenHead,
-    /// First and last hash of each range that the shard had before.
+    /// First and last hash of each former range.
     former: Vec<(u64, u64)>,
-    /// The quietest first.
+    /// Least recently used first.
     sessions: Vec<SessionHead>,
-    /// By owner, the oldest first.
+    /// By owner, oldest first.
     records: Vec<RecordHead>,
 }
 

@@ -1,4 +1,4 @@
-//! One shard becomes two: each replica cuts its own state, and nothing travels.
+//! Splitting a shard in two: each replica splits its own state, and no state is transferred.
 //!
 //! ```text
 //! entry i of shard 0        Split into shard 4 at b
@@ -6,11 +6,12 @@
 //! after it, each replica    0 ├───────────┤ 4 ├────────┤        the new shard's state: its first snapshot
 //! ```
 //!
-//! What a replica makes of the entry depends on the states before it, which are equal; so the replicas of
-//! the new shard begin equal. Its group begins with that state as if it came from a snapshot.
+//! The result depends only on the state before the entry, which is equal on all replicas; so the new
+//! shard's replicas start equal. The new group starts with that state as if it had been installed from a
+//! snapshot.
 //!
-//! *Law.* What either half answers about an item of its range, and to a request that came before, is what the whole
-//! would answer.
+//! *Law.* Each half answers queries for items of its range, and retried requests, exactly as the unsplit
+//! shard would.
 
 use std::sync::Arc;
 
@@ -25,7 +26,8 @@ use crate::ids::ShardId;
 use umbel_step::planted::{self, Planted};
 
 impl ShardState {
-    /// The new shard that a command is about to cut off, before it is applied; None if it cuts none off, or has done so already.
+    /// The new shard that a command will split off, computed before the command is applied. None if the
+    /// command is no split, or was applied already.
     ///
     /// ```
     /// use umbel_engine::ShardId;
@@ -44,14 +46,14 @@ impl ShardState {
     /// ```
     ///
     /// # Errors
-    /// If the shard cannot be cut there; applying refuses the command, too.
+    /// If the shard cannot be split there; applying the command is refused, too.
     pub fn upper_half(&self, command: &ShardCommand) -> Result<Option<Self>, PartError> {
         let ShardCommand::Split { into, at } = *command else { return Ok(None) };
         let Some((_, upper)) = self.halves(at)? else { return Ok(None) };
         self.part(into, upper).map(Some)
     }
 
-    /// Keeps the lower part.
+    /// Keeps the lower part of the range.
     pub(super) fn split(&mut self, index: u64, at: u64) -> Result<(), PartError> {
         let Some((lower, _)) = self.halves(at)? else { return Ok(()) };
         if planted::on(Planted::SplitKeepsRange) {
@@ -62,10 +64,10 @@ impl ShardState {
         Ok(())
     }
 
-    /// The ranges on both sides of a hash; None if the upper one is another shard's.
+    /// The ranges below and above a hash. None if the upper one belongs to another shard.
     fn halves(&self, at: u64) -> Result<Option<(HashRange, HashRange)>, PartError> {
         let range = self.range;
-        // It has been cut there, and perhaps again since.
+        // The range was split there before, and possibly again since.
         if u128::from(at) >= range.end() {
             return Ok(None);
         }
@@ -82,7 +84,7 @@ impl ShardState {
         }
     }
 
-    /// What the shard has of a part of its range, as a shard of its own.
+    /// The state of a part of the shard's range, as a shard of its own.
     fn part(&self, shard: ShardId, range: HashRange) -> Result<Self, PartError> {
         let whole = self.range;
         let parts = self
@@ -100,7 +102,7 @@ impl ShardState {
 }
 
 impl Slice {
-    /// What it has of a part of the shard's range.
+    /// The slice of a part of the shard's range.
     fn part(&self, whole: HashRange, range: HashRange) -> Result<Self, PartError> {
         let shape = &self.spec.shape;
         let is_all_there = self.kind().is_whole() && shape.lives_in(range);
@@ -111,7 +113,7 @@ impl Slice {
         };
         let filter = match self.kind().is_whole() {
             true if is_all_there => Arc::clone(&self.filter),
-            // It lives in the other part, or in another shard.
+            // The filter lies in the other part, or in another shard.
             true => shape
                 .create(range)
                 .map(Arc::new)
