@@ -1,7 +1,9 @@
-//! How slices grow: a scalable one by levels, RedisBloom's by links, a quotient filter's by doubling its quotients.
+//! How slices grow: scalable ones by levels, RedisBloom's by links, quotient filters by doubling their
+//! quotients.
 //!
-//! Both do it when an entry is applied, by what is in the slice and in the entry alone, so that all replicas do the same:
-//! the entry says how many bytes the slice may come to ([`InsertPart`](super::command::InsertPart)).
+//! A slice grows while an entry is applied, depending only on the slice and the entry, so that all replicas
+//! grow alike: the entry states how many bytes the slice may take
+//! ([`InsertPart`](super::command::InsertPart)).
 
 use umbel_codec::FrameView;
 use umbel_filter::{
@@ -16,7 +18,7 @@ use crate::ids::FilterId;
 use crate::limits::SLICE_BYTES_MAX;
 
 impl Slice {
-    /// Bytes that it took when it was created.
+    /// Bytes that the slice took when it was created.
     pub(super) fn planned_bytes(&self) -> u64 {
         match &*self.filter {
             AnyFilter::Scalable(filter) => filter
@@ -26,13 +28,13 @@ impl Slice {
             AnyFilter::RedisBloom(filter) => {
                 filter.links().first().map_or(0, |link| link.shape().memory_bytes())
             }
-            // A slice of this shape was made.
+            // The slice was created with this shape, so it is valid.
             filter => self.spec.shape.memory_bytes(filter.shape().range()).unwrap_or(0),
         }
     }
 
-    /// Bytes beyond those that it began with that a slice which grows takes when so many items more have come, at
-    /// most those of the largest slice; None where that is no more than it takes now.
+    /// Bytes beyond the initial size that a growing slice takes after this many more items, limited by the
+    /// largest slice. None if it need not grow, or cannot.
     pub(super) fn growth_with(&self, item_count: u64) -> Option<u64> {
         let room = self.filter.room()?;
         if room >= item_count {
@@ -48,14 +50,14 @@ impl Slice {
     }
 }
 
-/// Bytes of a slice of levels, whose newest one has some room, that has room for so many items more.
+/// Bytes of a scalable slice with room for this many more items, given the newest level's free room.
 fn levels_with(filter: &Scalable, mut room: u64, item_count: u64) -> Option<u64> {
     let (shape, mut bytes) = (filter.scalable_shape(), memory_of(filter));
     for level in u32::try_from(filter.levels().len()).ok()?.. {
         let (capacity, blocks) = shape.level(level).ok()?;
         bytes = bytes.saturating_add(blocks.memory_bytes());
         room = room.saturating_add(capacity);
-        // What is too large is refused for that, whatever a quota says.
+        // A slice above the limit is refused for its size, whatever a quota allows.
         if bytes > SLICE_BYTES_MAX {
             return None;
         }
@@ -66,7 +68,7 @@ fn levels_with(filter: &Scalable, mut room: u64, item_count: u64) -> Option<u64>
     Some(bytes)
 }
 
-/// The same of a chain of links.
+/// Like `levels_with`, for a chain of links.
 fn links_with(filter: &RedisBloom, mut room: u64, item_count: u64) -> Option<u64> {
     let (shape, mut bytes) = (filter.redis_bloom_shape(), filter.memory_bytes());
     let mut link = u32::try_from(filter.links().len()).ok()?;
@@ -75,7 +77,7 @@ fn links_with(filter: &RedisBloom, mut room: u64, item_count: u64) -> Option<u64
         bytes = bytes.saturating_add(next.memory_bytes());
         room = room.saturating_add(next.capacity());
         link += 1;
-        // What is too large is refused for that, whatever a quota says.
+        // A slice above the limit is refused for its size, whatever a quota allows.
         if bytes > SLICE_BYTES_MAX {
             return None;
         }
@@ -83,8 +85,8 @@ fn links_with(filter: &RedisBloom, mut room: u64, item_count: u64) -> Option<u64
     Some(bytes)
 }
 
-/// Bytes of a quotient filter that is planned for so many items more, or of the largest that it grows to: some of
-/// the items may be there.
+/// Bytes of a quotient filter planned for this many more items, or of the largest one that it can grow to.
+/// An upper bound: some of the items may be present.
 fn growth_with(filter: &Quotient, item_count: u64) -> Option<u64> {
     let items = filter.taken_count().saturating_add(item_count);
     let mut bytes = None;
@@ -100,8 +102,8 @@ fn growth_with(filter: &Quotient, item_count: u64) -> Option<u64> {
     bytes
 }
 
-/// Inserts all items or none, and doubles the quotients where these have no room for them, or more items than they
-/// are planned for, as long as the slice stays within its limit.
+/// Inserts all items or none. Doubles the quotients if there is no room for the items, or if they exceed
+/// what the filter is planned for, as long as the slice stays within its limit.
 pub(super) fn insert_quotient(
     id: FilterId,
     filter: &mut Quotient,
@@ -132,7 +134,8 @@ pub(super) fn insert_quotient(
     Ok(())
 }
 
-/// Doubles the quotients until they are planned for what is in them, as long as the slice stays within its limit.
+/// Doubles the quotients until the filter is planned for its contents, as long as the slice stays within
+/// its limit.
 pub(super) fn grow_to_plan(filter: &mut Quotient, slice_bytes_max: u64) {
     while filter.taken_count() > filter.block_shape().quotient_capacity()
         && let Ok(grown) = grown_within(filter, slice_bytes_max)
@@ -141,8 +144,9 @@ pub(super) fn grow_to_plan(filter: &mut Quotient, slice_bytes_max: u64) {
     }
 }
 
-/// The filter in twice the quotients, if it is made for fewer items than so many; or why there is none. What is full
-/// with fewer was filled at one place by somebody who chose the items, and would grow as often as it can.
+/// The filter with twice the quotients, or the reason why it does not grow. It does not grow if it is
+/// planned for `items` or more: a filter that is full with fewer was filled at one place with chosen items,
+/// and would grow as often as it can.
 pub(super) fn grown_for_items(
     filter: &Quotient,
     items: u64,
@@ -157,7 +161,7 @@ pub(super) fn grown_for_items(
     grown_within(filter, slice_bytes_max)
 }
 
-/// The filter in twice the quotients; or why there is none.
+/// The filter with twice the quotients, or the reason why it cannot grow.
 pub(super) fn grown_within(filter: &Quotient, slice_bytes_max: u64) -> Result<Quotient, String> {
     let growth_error = |error: QuotientGrowError| match error {
         QuotientGrowError::NoRemainder => "its remainders are used up".to_owned(),
@@ -173,8 +177,8 @@ pub(super) fn grown_within(filter: &Quotient, slice_bytes_max: u64) -> Result<Qu
     filter.grown().map_err(growth_error)
 }
 
-/// A quotient filter, grown as often as the one of which this is a frame; None of others, and where it has
-/// already.
+/// A quotient filter, grown as often as the filter to which the frame belongs. None for other kinds, and if
+/// it has grown that often already.
 pub(super) fn grown_for(
     filter: &AnyFilter,
     frame: &FrameView<'_>,
@@ -193,8 +197,8 @@ pub(super) fn grown_for(
     Ok(Some(grown.into()))
 }
 
-/// Inserts up to where the newest level is full, and opens the next one only if the slice stays
-/// within its limit.
+/// Inserts until the newest level is full, and opens the next level only if the slice stays within its
+/// limit.
 pub(super) fn insert_scalable(
     id: FilterId,
     filter: &mut Scalable,
@@ -255,7 +259,7 @@ pub(super) fn insert_redis_bloom(
     Ok(())
 }
 
-/// Refuses to open the next link of a chain that is fixed, has no such link, or would be too large.
+/// Refuses to open the next link if the chain is fixed, has no such link, or would be too large.
 pub(super) fn check_link(
     id: FilterId,
     filter: &RedisBloom,
@@ -278,7 +282,7 @@ pub(super) fn check_link(
     Ok(())
 }
 
-/// Items that the levels of a scalable filter, or the links of RedisBloom's, took; 0 for other kinds.
+/// Items taken by the levels of a scalable filter or the links of a RedisBloom chain; 0 for other kinds.
 pub(super) fn level_items(filter: &AnyFilter) -> u64 {
     match filter {
         AnyFilter::Scalable(filter) => filter.levels().iter().map(FilterLevel::item_count).sum(),
@@ -287,7 +291,7 @@ pub(super) fn level_items(filter: &AnyFilter) -> u64 {
     }
 }
 
-/// Refuses a frame that begins a level, or a link, that the filter does not have yet and has no room for.
+/// Refuses a frame that starts a level or link that the filter does not have yet and has no room for.
 pub(super) fn check_opening(
     id: FilterId,
     filter: &AnyFilter,
@@ -315,8 +319,8 @@ mod tests {
 
     use super::*;
 
-    /// In batches that cross levels it does what the filter does item by item, until the next level
-    /// would pass the limit; then exactly the items before are in.
+    /// Batches that cross levels give the same result as inserting item by item, until the next level would
+    /// exceed the limit; then exactly the items before are present.
     #[test]
     fn a_scalable_slice_stops_at_its_limit() {
         let hash = |number: u64| ItemHasher::Xxh3 { seed: 5 }.hash(&number.to_le_bytes());

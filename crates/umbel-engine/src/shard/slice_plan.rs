@@ -1,12 +1,11 @@
-//! From the size of a whole filter to the shape of its slices.
+//! Computes the shape of slices from the size of the whole filter.
 //!
-//! *Spread.* Hashes are uniform, so of n items a shard gets a number that is Poisson with mean
-//! λ = n/S. Each slice is made for λ + 6·√λ items, rounded up, but never for more than n. That a
-//! given shard gets more has a chance of 10^-9 where λ is large and 10^-5 where it is 1; its rate
-//! is then merely a little higher. At a million items this costs 2.4 % of memory over 16 shards,
-//! and nothing over one.
+//! *Spread.* Hashes are uniform, so the number of items that a shard gets of n is Poisson distributed with
+//! mean λ = n/S. Each slice is made for λ + 6·√λ items, rounded up, but never for more than n. A given
+//! shard gets more with probability 10^-9 for large λ and 10^-5 for λ = 1, and its rate is then only
+//! slightly higher. At a million items this costs 2.4 % of memory over 16 shards, and nothing over one.
 //!
-//! *Borders.* B = c·S blocks over the hash space, c for each shard. Block c·i begins at
+//! *Borders.* There are B = c·S blocks over the hash space, c for each shard. Block c·i begins at
 //! ⌈i·2^64/S⌉, shard i at ⌈i·2^24/S⌉·2^40:
 //!
 //! ```text
@@ -17,12 +16,12 @@
 //!                       shard 0        │ shard 1          behind the block's begin
 //! ```
 //!
-//! There no B makes all borders coincide. Both shards then store block c, each with its own items,
-//! shard 0 with those of a 2^-24-th of the space at most: one block too many. So that it does not
-//! matter, blocks of 64 KiB are cut smaller, 64 or more a shard.
+//! In the second case no B makes all borders coincide. Both shards then store block c, each with its own
+//! items, and shard 0 has at most a 2^-24-th of the space in it: one block too many. To make this
+//! negligible, blocks of 64 KiB are cut smaller, so that a shard has 64 or more.
 //!
-//! Levels of a scalable filter have as many lines as the items of all shards need, whatever the shards, so the two
-//! shards at a border may both store a line.
+//! Levels of a scalable filter have as many lines as the items of all shards need, whatever the number of
+//! shards, so both shards at a border may store the same line.
 
 use thiserror::Error;
 use umbel_filter::{
@@ -34,22 +33,23 @@ use super::slice_shape::{SliceShape, SliceShapeError, positions_bytes};
 use super::windowed::WindowRules;
 use crate::limits::{FILTER_BYTES_MAX, SHARD_COUNT_MAX, SLICE_BYTES_MAX};
 
-/// Standard deviations of a shard's share that are planned for.
+/// Standard deviations above the mean for which a shard's slice is planned.
 const SPREAD: f64 = 6.0;
 
-/// Least blocks of a slice whose last one may lie beyond its border: it costs at most a 64th.
+/// Minimum number of blocks in a slice whose last block may lie across its border: that block costs at most
+/// a 64th.
 const SHARED_BORDER_BLOCKS: u64 = 64;
 
-/// A size is raised by one part in so many while its rate is too high.
+/// While the rate is too high, the size is raised by 1/512.
 const GROWTH_STEP: u64 = 512;
 
-/// Why there is no such filter. Ask for another one.
+/// Why there is no such filter. Request a different one.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub enum PlanError {
-    /// No filter has such a capacity and rate.
+    /// No filter has this capacity and rate.
     #[error(transparent)]
     Shape(#[from] SliceShapeError),
-    /// Plan fewer items, a higher rate, or form a cluster of more shards.
+    /// Plan fewer items or a higher rate, or use a cluster of more shards.
     #[error(
         "slices of {slice_bytes} bytes on {shard_count} shards, expected at most {SLICE_BYTES_MAX}"
     )]
@@ -65,21 +65,20 @@ pub enum PlanError {
         /// Bytes of all slices.
         filter_bytes: u64,
     },
-    /// Kinds that grow have no size of their own, and those that forget or refuse what is too much have one for
-    /// what they hold.
-    /// Plan by items and rate.
+    /// Growing kinds have no fixed size, and the size of kinds that forget or refuse excess items follows
+    /// from what they hold. Plan by items and rate.
     #[error("a {kind} filter is planned by items and rate, not by its size")]
     NoFixedSize {
-        /// The kind that was asked for.
+        /// The requested kind.
         kind: Kind,
     },
-    /// Plan a window with its slices of time.
+    /// A window must be planned with its rules.
     #[error("a window is planned with its slices of time")]
     NoWindow,
-    /// Name a number of shards that a cluster can have.
+    /// A cluster cannot have so many shards.
     #[error("{shard_count} shards, expected at most {SHARD_COUNT_MAX}")]
     ShardCount {
-        /// The number that was asked for.
+        /// The requested number.
         shard_count: u32,
     },
 }
@@ -103,13 +102,13 @@ impl From<sizing::SizingError> for PlanError {
 }
 
 impl SliceShape {
-    /// The shape of the slices of a filter that holds `capacity` items over all shards at this rate
-    /// (of an aging filter: the last so many at least; of a stable one: those of the last so many
-    /// inserts, of which it misses some at this rate, too; of a scalable filter: whose first levels
-    /// together do; the rate is its bound for ever).
+    /// The shape of the slices of a filter that holds `capacity` items over all shards at this rate. For an
+    /// aging filter, `capacity` is the least number of last items that it keeps; for a stable filter, the
+    /// number of last inserts whose items it keeps, missing some of them at this rate, too; for a scalable
+    /// filter, the capacity of all shards' first levels, and the rate is its permanent bound.
     ///
     /// # Errors
-    /// If no filter of the kind has such a capacity and rate, or it would be too large.
+    /// If no filter of the kind has this capacity and rate, or it would be too large.
     ///
     /// ```
     /// use umbel_engine::shard::SliceShape;
@@ -176,13 +175,13 @@ impl SliceShape {
                 Self::Blocks { kind: kind.id(), block_count, block_bits, probe_count }
             }
             Kind::Aging | Kind::Stable => {
-                // Of what came last a shard gets its share, so it has to keep so much.
+                // Each shard gets its share of the last items, so it must keep that many.
                 let range = HashRange::WHOLE;
                 let one = BlockShape::for_rate(kind, range, item_count, false_positive_rate)?;
                 let pace = match kind {
-                    // Items of a generation, as those that are planned for.
+                    // Items of a generation, summed over the shards like the planned items.
                     Kind::Aging => over_all(one.pace(), shard_count),
-                    // What an insert does to the cells of its shard, however many shards there are.
+                    // What one insert does to the cells of its shard, independent of the number of shards.
                     _ => one.pace(),
                 };
                 Self::Paced {
@@ -198,11 +197,12 @@ impl SliceShape {
         Ok(shape)
     }
 
-    /// The shape of the slices of the largest filter of the kind, with so many probes an item, that
-    /// takes at most so many bytes over all shards; but every shard has a block at least.
+    /// The shape of the slices of the largest filter of the kind, with `probe_count` probes per item, that
+    /// takes at most `memory_bytes` over all shards. Every shard has at least one block, whatever the
+    /// limit.
     ///
     /// # Errors
-    /// If the kind is no array of blocks, or the numbers are out of its limits.
+    /// If the kind is not an array of blocks, or the numbers are out of range.
     ///
     /// ```
     /// use umbel_engine::shard::SliceShape;
@@ -221,7 +221,7 @@ impl SliceShape {
     ) -> Result<Self, PlanError> {
         check_shard_count(shard_count)?;
         let lines = memory_bytes / 64 / u64::from(shard_count.get());
-        // One block is kept for a border that two shards share.
+        // One block is reserved for a border that two shards share.
         let spare = u64::from(!shard_count.get().is_power_of_two());
         let (block_count, block_lines) = match kind {
             Kind::Blocked => (lines.saturating_sub(spare), 1),
@@ -248,8 +248,8 @@ impl SliceShape {
         Ok(shape)
     }
 
-    /// The shape of the slices of a window that holds `capacity` items over all shards and all its slices
-    /// of time together at this rate.
+    /// The shape of the slices of a windowed filter that holds `capacity` items at this rate, over all
+    /// shards and all of its time slices together.
     ///
     /// # Errors
     /// If there is no such window, or it would be too large.
@@ -286,10 +286,10 @@ impl SliceShape {
         Ok(shape)
     }
 
-    /// The shape of RedisBloom's chain, if a shard has room for its first link.
+    /// The shape of a RedisBloom chain.
     ///
     /// # Errors
-    /// If it is too large.
+    /// If its first link exceeds the size of a slice.
     pub fn plan_redis_bloom(
         shape: RedisBloomShape,
         shard_count: CellCount,
@@ -304,9 +304,9 @@ impl SliceShape {
         Ok(shape)
     }
 
-    /// The shape of a copy of a replicated window that holds `capacity` items in all its slices of time together at this
-    /// rate, if they come evenly: of S slices, each takes its share. Up to S + 2 of them are asked, so each
-    /// errs with 1 − (1 − p)^(1/(S + 2)).
+    /// The shape of a copy of a replicated window that holds `capacity` items at this rate in all of its
+    /// time slices together, assuming they arrive evenly: each of the S slices gets its share. A query
+    /// reads up to S + 2 slices, so each slice has the rate 1 − (1 − p)^(1/(S + 2)).
     ///
     /// # Errors
     /// If there is no such window.
@@ -331,7 +331,7 @@ impl SliceShape {
     ) -> Result<Self, PlanError> {
         rules.check().map_err(|what| SliceShapeError::Window { what })?;
         let item_count = capacity.div_ceil(u64::from(rules.slice_count));
-        // As exact as small rates need: 1 − (1 − p)^x = −(e^(x·ln(1 − p)) − 1).
+        // Precise enough for small rates: 1 − (1 − p)^x = −(e^(x·ln(1 − p)) − 1).
         let asked = f64::from(rules.slice_count + 2);
         let share = 1.0 / asked;
         let rate = -(share * (-false_positive_rate).ln_1p()).exp_m1();
@@ -346,12 +346,12 @@ impl SliceShape {
         let size = sizing::blocked_block_count(item_count, rate)?;
         let sizing::BlockedSize { block_count, probe_count } = size;
         let shape = Self::Ring { block_count, probe_count, rules, newest: 0 };
-        // Refuses what is no shape, and what no filter can be as large as.
+        // Refuses invalid shapes, and shapes larger than any filter.
         shape.memory_bytes(HashRange::WHOLE)?;
         Ok(shape)
     }
 
-    /// Checks the slice of every shard, made for so many items.
+    /// Checks the size of every shard's slice, made for this many items.
     fn check_size(&self, item_count: u64, shard_count: CellCount) -> Result<(), PlanError> {
         let (mut filter_bytes, mut slice_bytes) = (0_u64, 0);
         let mut first_level: Option<BlockShape> = None;
@@ -360,7 +360,7 @@ impl SliceShape {
             let bytes = match self.shape(range)? {
                 Shape::SingleShot(shape) => positions_bytes(shape.width(), item_count),
                 Shape::Scalable(shape) => {
-                    // A slice of the same blocks in each shard, and the formula is not for free.
+                    // Every shard's slice has the same blocks, and computing the formula is expensive.
                     let level = match first_level {
                         Some(level) => level.with_range(range)?,
                         None => shape.level(0)?.1,
@@ -392,7 +392,7 @@ const fn check_shard_count(shard_count: CellCount) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// λ + 6·√λ, rounded up, at most n.
+/// λ + 6·√λ, rounded up, but at most n.
 fn items_of_a_shard(capacity: u64, shard_count: CellCount) -> u64 {
     let mean = capacity as f64 / f64::from(shard_count.get());
     #[expect(
@@ -404,12 +404,12 @@ fn items_of_a_shard(capacity: u64, shard_count: CellCount) -> u64 {
     planned.min(capacity)
 }
 
-/// So many for each shard. Too many are refused as a shape.
+/// The number over all shards. A number that is too large is refused later, as a shape.
 fn over_all(of_a_shard: u64, shard_count: CellCount) -> u64 {
     of_a_shard.saturating_mul(shard_count.get().into())
 }
 
-/// The least blocks of equal size for a kind that spreads its probes.
+/// The smallest number of equal blocks for a kind that spreads its probes.
 fn spread_blocks(
     kind: Kind,
     item_count: u64,
@@ -421,10 +421,10 @@ fn spread_blocks(
         let probe_count = sizing::classic_optimal_hash_count(bit_count, item_count)?;
         let pieces = bit_count.div_ceil(block_bits_max(bit_count, shard_count).into());
         let block_bits = bit_count.div_ceil(pieces).next_multiple_of(LINE_BITS.into());
-        // Blocks are whole cache lines, so that fewer of them may do.
+        // Blocks are whole cache lines, so fewer of them may suffice.
         let blocks = bit_count.div_ceil(block_bits);
         let block_bits = u32::try_from(block_bits).unwrap_or(u32::MAX);
-        // One shard alone, as if it were the whole space: its blocks and its items.
+        // Computed for one shard as if it were the whole space, with that shard's blocks and items.
         let alone = BlockShape::new(kind, HashRange::WHOLE, blocks, block_bits, probe_count)?;
         if alone.false_positive_rate(item_count) <= rate {
             let (kind, block_count) = (kind.id(), over_all(blocks, shard_count));
@@ -434,7 +434,8 @@ fn spread_blocks(
     }
 }
 
-/// Largest block of a slice of so many bits (of a table, slots): where borders cannot coincide, a 64th of it.
+/// Largest block size of a slice of this many bits (for a table, slots): a 64th of it if borders cannot
+/// coincide.
 fn block_bits_max(slice_bits: u64, shard_count: CellCount) -> u32 {
     if shard_count.get().is_power_of_two() {
         return BLOCK_BITS_MAX;

@@ -1,4 +1,4 @@
-//! The shape of a filter's slices as plain numbers.
+//! The shape of a filter's slices, as plain numbers.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -12,7 +12,7 @@ use umbel_filter::{
 use super::windowed::{WindowRules, WindowTime};
 use crate::limits::SLICE_BYTES_MAX;
 
-/// What every replica builds alike, over the shard's hash range.
+/// The parameters from which every replica builds the same slice over its shard's hash range.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub enum SliceShape {
     /// Blocked, classic, partitioned, counting, cuckoo or quotient.
@@ -21,9 +21,10 @@ pub enum SliceShape {
         kind: u8,
         /// Blocks over the whole hash space.
         block_count: u64,
-        /// Positions of a block; of a cuckoo filter slots, of a quotient filter quotients.
+        /// Positions per block; for a cuckoo filter slots, for a quotient filter quotients.
         block_bits: u32,
-        /// Probes an item; of a cuckoo filter bits of a fingerprint, of a quotient filter those of a remainder.
+        /// Probes per item; for a cuckoo filter bits of a fingerprint, for a quotient filter bits of a
+        /// remainder.
         probe_count: u32,
     },
     /// Single-shot.
@@ -33,99 +34,100 @@ pub enum SliceShape {
     },
     /// Scalable.
     Scalable {
-        /// Items of the first level over the whole hash space, of which a shard has its
-        /// [share](HashRange::share_of).
+        /// Items of the first level over the whole hash space; a shard gets its
+        /// [share](HashRange::share_of) of them.
         item_count: u64,
-        /// Bound of the false-positive rate.
+        /// Upper bound of the false-positive rate.
         false_positive_rate: f64,
     },
-    /// A window.
+    /// A windowed filter.
     Window {
         /// Blocks over the whole hash space.
         block_count: u64,
-        /// Slots of a block.
+        /// Slots per block.
         block_slots: u32,
-        /// Bits of a fingerprint.
+        /// Bits per fingerprint.
         fingerprint_bits: u32,
-        /// How it forgets.
+        /// When and how it forgets.
         rules: WindowRules,
     },
-    /// A filter that forgets by what comes: aging or stable.
+    /// A filter that forgets as it takes inserts: aging or stable.
     Paced {
         /// [`Kind::id`](umbel_filter::Kind::id).
         kind: u8,
         /// Blocks over the whole hash space.
         block_count: u64,
-        /// Positions of a block.
+        /// Positions per block.
         block_bits: u32,
-        /// Probes an item.
+        /// Probes per item.
         probe_count: u32,
-        /// [`BlockShape::pace`]: of an aging filter a number over the whole hash space.
+        /// [`BlockShape::pace`]; for an aging filter, a number over the whole hash space.
         pace: u64,
     },
-    /// A window of a replicated filter: a ring of slices of time in one blocked filter.
+    /// A replicated windowed filter: a ring of time slices in one blocked filter.
     Ring {
-        /// Blocks of a slice of time.
+        /// Blocks per time slice.
         block_count: u64,
-        /// Probes an item.
+        /// Probes per item.
         probe_count: u32,
-        /// How it forgets.
+        /// When and how it forgets.
         rules: WindowRules,
-        /// The newest slice of the bits that are exported with this shape; 0 in the catalogue.
+        /// The newest time slice among the bits that are exported with this shape; 0 in the catalogue.
         newest: u64,
     },
-    /// RedisBloom's chain, whole in one shard.
+    /// A RedisBloom chain, entirely in one shard.
     RedisBloom {
-        /// A place in the hash space: the chain lives in the shard whose range has it.
+        /// A position in the hash space: the chain lives in the shard whose range contains it.
         place: u64,
-        /// Items of the first link.
+        /// Capacity of the first link.
         first_capacity: u64,
-        /// Rate of the first link.
+        /// False-positive rate of the first link.
         first_rate: f64,
-        /// By how much capacities rise.
+        /// Factor by which capacity grows from link to link.
         expansion: u32,
-        /// Whether the first link is the only one.
+        /// Whether the chain never adds a second link.
         is_fixed: bool,
     },
 }
 
-/// The numbers are no slice, or none that this process can hold. Nothing was allocated.
+/// Why the numbers describe no slice, or one that is too large for this process. Nothing was allocated.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub enum SliceShapeError {
-    /// Name a kind that this release knows, or update it.
+    /// This release does not know the kind: name another one, or update the release.
     #[error("no release up to this one knows a filter of kind {kind}")]
     UnknownKind {
-        /// The number that was named.
+        /// The number of the kind.
         kind: u8,
     },
-    /// No filter has such numbers, or there is no memory for it: [`CreateError`] says which.
+    /// The numbers describe no filter, or there is no memory for it; [`CreateError`] says which.
     #[error(transparent)]
     Create(#[from] CreateError),
-    /// Name a window that there is.
+    /// The window's parameters are invalid.
     #[error("{what}")]
     Window {
-        /// What was expected and what came.
+        /// What was expected and what was received.
         what: String,
     },
-    /// Create a filter for more items.
+    /// The slice cannot grow that often, because no remainder bits would be left. Create a filter for more
+    /// items.
     #[error("a slice that grew {times} times, and no remainder is left of that")]
     NoGrowth {
-        /// The number that was asked for.
+        /// The requested number of growths.
         times: u32,
     },
-    /// Plan a smaller filter, or more shards.
+    /// Plan a smaller filter or more shards.
     #[error("slice of {slice_bytes} bytes, expected at most {SLICE_BYTES_MAX}")]
     TooLarge {
-        /// The size that was asked for.
+        /// The requested size.
         slice_bytes: u64,
     },
 }
 
 impl SliceShape {
-    /// The kind.
+    /// The kind of the filter.
     ///
     /// # Errors
-    /// If no release knows it.
+    /// If this release does not know it.
     ///
     /// ```
     /// use umbel_engine::shard::SliceShape;
@@ -145,16 +147,16 @@ impl SliceShape {
         }
     }
 
-    /// Whether it is a window whose slices end when somebody rotates the filter.
+    /// Whether this is a window whose slices end when the filter is rotated manually.
     #[must_use]
     pub const fn is_rotated_by_hand(&self) -> bool {
         matches!(self, Self::Window { rules, .. } if matches!(rules.time, WindowTime::Manual))
     }
 
-    /// The shape of the slice for a hash range.
+    /// The shape of the slice over a hash range.
     ///
     /// # Errors
-    /// If no filter has such numbers.
+    /// If the numbers describe no filter.
     pub fn shape(&self, range: HashRange) -> Result<Shape, SliceShapeError> {
         Ok(match *self {
             Self::Blocks { block_count, block_bits, probe_count, .. } => {
@@ -207,7 +209,8 @@ impl SliceShape {
         })
     }
 
-    /// Where in the hash space a filter lives that is whole in one shard; None of one that is cut.
+    /// The position in the hash space of a filter that lies entirely in one shard; None for a filter that
+    /// is cut.
     ///
     /// ```
     /// use umbel_engine::shard::SliceShape;
@@ -229,7 +232,7 @@ impl SliceShape {
         }
     }
 
-    /// The same, living at this place if it is whole in one shard.
+    /// The same shape at this position, if the filter lies entirely in one shard.
     #[must_use]
     pub fn placed(mut self, at: u64) -> Self {
         if let Self::RedisBloom { place, .. } = &mut self {
@@ -238,12 +241,13 @@ impl SliceShape {
         self
     }
 
-    /// Whether a slice over this range has anything: not if the filter lives in another shard.
+    /// Whether a slice over this range holds anything: false if the filter lives in another shard.
     pub(super) fn lives_in(&self, range: HashRange) -> bool {
         self.place().is_none_or(|place| range.contains(place))
     }
 
-    /// The shape of the slice for a hash range of which this is a frame: of a quotient filter as it has grown.
+    /// The shape of the slice over a hash range to which a frame belongs; for a quotient filter, its shape
+    /// after growing.
     pub(super) fn shape_of_frame(
         &self,
         range: HashRange,
@@ -259,7 +263,7 @@ impl SliceShape {
         Ok(grown.map_or(planned, Shape::from))
     }
 
-    /// Which slices of time the blocks of a replicated filter are of, if they are of any.
+    /// The layout of time slices in the blocks of a replicated windowed filter; None for other filters.
     ///
     /// ```
     /// use umbel_engine::shard::{LateItems, SliceShape, WindowRules, WindowTime};
@@ -275,7 +279,7 @@ impl SliceShape {
     /// ```
     ///
     /// # Errors
-    /// If no ring has such numbers.
+    /// If the numbers describe no ring.
     pub fn ring(&self) -> Result<Option<SliceRing>, SliceShapeError> {
         let Self::Ring { block_count, probe_count, rules, newest } = *self else { return Ok(None) };
         rules.check().map_err(|what| SliceShapeError::Window { what })?;
@@ -283,7 +287,7 @@ impl SliceShape {
         Ok(Some(ring.map_err(CreateError::from)?.at(newest, newest)))
     }
 
-    /// How a window forgets.
+    /// How a windowed filter forgets; None for other filters.
     #[must_use]
     pub const fn window_rules(&self) -> Option<&WindowRules> {
         match self {
@@ -292,12 +296,13 @@ impl SliceShape {
         }
     }
 
-    /// Bytes that an empty slice takes. A slice of blocks stays at that, unless it is a quotient filter's; a scalable
-    /// one begins with its first level, RedisBloom's with its first link in the shard where it lives, a single-shot one
-    /// with nothing worth counting; these four grow up to [`SLICE_BYTES_MAX`].
+    /// Bytes of an empty slice. A slice of blocks keeps this size, unless it is a quotient filter's. A
+    /// scalable slice starts with its first level, a RedisBloom slice with its first link in the shard
+    /// where it lives, and a single-shot slice with practically nothing. These four kinds grow up to
+    /// [`SLICE_BYTES_MAX`].
     ///
     /// # Errors
-    /// If no filter has such numbers.
+    /// If the numbers describe no filter.
     ///
     /// ```
     /// use umbel_engine::shard::SliceShape;
@@ -319,12 +324,12 @@ impl SliceShape {
         })
     }
 
-    /// Bytes beyond those of an empty slice that one which grows takes when it has grown so often: a scalable one to this
-    /// level, of all levels counted from 0 on, RedisBloom's to this link, a quotient filter's to 2^`times` times the quotients; 0 for a
-    /// slice of another kind.
+    /// Bytes that a slice takes beyond its empty size after growing `times` times: for a scalable filter,
+    /// all levels from 1 to `times`; for RedisBloom, all links from 1 to `times`; for a quotient filter,
+    /// 2^`times` times the quotients. 0 for other kinds.
     ///
     /// # Errors
-    /// If no filter has such numbers, or does not grow so often.
+    /// If the numbers describe no filter, or it cannot grow so often.
     ///
     /// ```
     /// use umbel_engine::shard::SliceShape;
@@ -363,8 +368,8 @@ impl SliceShape {
         }
     }
 
-    /// How often a slice over this range has grown of which this is a frame, or its part; None of a frame of
-    /// another filter.
+    /// How often the slice over this range to which a frame belongs, or its part, has grown. None for a
+    /// frame of another filter.
     #[must_use]
     pub fn growths_of_frame(&self, range: HashRange, frame: &FrameView<'_>) -> Option<u32> {
         match (self.shape(range).ok()?, frame.shape()) {
@@ -373,10 +378,10 @@ impl SliceShape {
         }
     }
 
-    /// The empty slice for a hash range.
+    /// An empty slice over a hash range.
     ///
     /// # Errors
-    /// If no filter has such numbers, the slice is larger than [`SLICE_BYTES_MAX`], or there is no
+    /// If the numbers describe no filter, the slice exceeds [`SLICE_BYTES_MAX`], or there is not enough
     /// memory.
     pub fn create(&self, range: HashRange) -> Result<AnyFilter, SliceShapeError> {
         let slice_bytes = self.memory_bytes(range)?;
@@ -386,7 +391,7 @@ impl SliceShape {
         self.create_of_any_size(range)
     }
 
-    /// An empty copy of a replicated filter, whose settings bound its size.
+    /// An empty copy of a replicated filter. Its size is limited by the filter's settings.
     ///
     /// ```
     /// use umbel_engine::shard::SliceShape;
@@ -399,7 +404,7 @@ impl SliceShape {
     /// ```
     ///
     /// # Errors
-    /// If no filter has such numbers, or there is no memory.
+    /// If the numbers describe no filter, or there is not enough memory.
     pub fn create_copy(&self) -> Result<AnyFilter, SliceShapeError> {
         self.create_of_any_size(HashRange::WHOLE)
     }
@@ -430,7 +435,7 @@ impl SliceShape {
     }
 }
 
-/// A chain that lives at the beginning of the hash space, until it is [placed](SliceShape::placed).
+/// A chain at position 0 of the hash space, until it is [placed](SliceShape::placed).
 impl From<RedisBloomShape> for SliceShape {
     fn from(shape: RedisBloomShape) -> Self {
         Self::RedisBloom {
@@ -443,13 +448,13 @@ impl From<RedisBloomShape> for SliceShape {
     }
 }
 
-/// Bytes of a level of a scalable slice.
+/// Bytes of one level of a scalable slice.
 pub(super) fn level_bytes(shape: ScalableShape, level: u32) -> Result<u64, CreateError> {
     shape.level(level).map(|(_, blocks)| blocks.memory_bytes())
 }
 
-/// Bound of the bytes that so many positions of a single-shot slice take, about two bits a position
-/// above what they do take. In whole numbers, so that all replicas agree.
+/// Upper bound of the bytes that this many positions of a single-shot slice take, about two bits per
+/// position above the actual size. In integers, so that all replicas agree.
 pub(super) fn positions_bytes(width: u64, position_count: u64) -> u64 {
     let gap = width / position_count.max(1);
     let bits = u64::from(gap.max(1).ilog2()) + 4;

@@ -1,16 +1,17 @@
-//! Windows: slices of a filter that forgets, by times that stand in the log.
+//! Windowed filters: slices that forget, driven by times in log entries.
 //!
-//! A replica never asks a clock. The leader writes what its clock says into the entry, and a window
-//! moves on to the latest time that any entry had: so all replicas have the same window after the same
-//! entries, and it never moves back, whatever the clock of the next leader says.
+//! A replica never reads a clock. The leader writes its clock's time into each entry, and a window advances
+//! to the latest time of any entry. So after the same entries all replicas have the same window, and it
+//! never moves back, whatever the next leader's clock says.
 //!
 //! ```text
 //! number of a slice   ⌊milliseconds since 1970 / milliseconds of a slice⌋
 //! kept                the newest, which is at hand, and as many as the window has before it
 //! ```
 //!
-//! A window that goes by hand has no times: its newest slice is the number of its rotations, each of which is an
-//! entry that begins a generation, so that requests that were hashed before it are asked anew.
+//! A manually rotated window has no times: the number of its newest slice is the number of its rotations.
+//! Each rotation is an entry that starts a new generation, so requests that were hashed before it are
+//! refused and retried.
 
 use std::sync::Arc;
 
@@ -25,56 +26,57 @@ use super::state::ShardState;
 use crate::ids::{FilterId, Generation};
 use umbel_step::planted::{self, Planted};
 
-/// Most slices of a window: beside them the filter keeps the one that is ending and the one that begins.
+/// Most slices of a window: the filter has room for two more, the one that is ending and the one that
+/// begins.
 #[expect(clippy::cast_possible_truncation, reason = "64")]
 pub const WINDOW_SLICE_COUNT_MAX: u32 = WINDOW_SLICES_MAX as u32 - 2;
 
-/// Shortest slice. Each slice that ends costs an entry and a pass over the table.
+/// Shortest slice. Each slice that ends costs a log entry and a pass over the table.
 pub const SLICE_MS_MIN: u64 = 100;
 
 /// Longest slice: a year.
 pub const SLICE_MS_MAX: u64 = 366 * 24 * 3_600 * 1_000;
 
-/// Which time puts an item into its slice.
+/// Which time determines an item's slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum WindowTime {
-    /// When it comes, by the leader's clock.
+    /// The time of arrival, by the leader's clock.
     Ingest,
-    /// What the client names; when it comes, if the client names none.
+    /// The time that the client states; if it states none, the time of arrival.
     Event,
-    /// None: slices end when somebody rotates the filter.
+    /// None: slices end when the filter is rotated.
     Manual,
 }
 
-/// What becomes of items whose time is before the window.
+/// How items are handled whose time is before the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LateItems {
-    /// They are refused.
+    /// The insert is refused.
     Reject,
-    /// They are called present and left out.
+    /// They are answered present and not inserted.
     Drop,
-    /// They go into the oldest slice.
+    /// They are inserted into the oldest slice.
     Oldest,
 }
 
-/// How a filter forgets.
+/// When and how a filter forgets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WindowRules {
-    /// Milliseconds of a slice, [`SLICE_MS_MIN`] to [`SLICE_MS_MAX`]; 0 where they are rotated by hand.
+    /// Milliseconds per slice, [`SLICE_MS_MIN`] to [`SLICE_MS_MAX`]; 0 if rotated manually.
     pub slice_ms: u64,
-    /// Slices of the window, S, 1 to [`WINDOW_SLICE_COUNT_MAX`]: an item is kept for S slices at least
-    /// and for S + 1 at most.
+    /// Slices of the window, S, 1 to [`WINDOW_SLICE_COUNT_MAX`]: an item is kept for at least S and at most
+    /// S + 1 slices.
     pub slice_count: u32,
-    /// Which time counts.
+    /// Which time determines an item's slice.
     pub time: WindowTime,
-    /// What becomes of late items.
+    /// How late items are handled.
     pub late: LateItems,
-    /// Whether an item that comes again is kept from then on, and not from the first time.
+    /// Whether an item is kept from its last insert on, instead of its first.
     pub refresh: bool,
 }
 
 impl WindowRules {
-    /// The number of the slice of a time, in milliseconds since 1970.
+    /// The number of the slice that contains a time, given in milliseconds since 1970.
     ///
     /// ```
     /// use umbel_engine::shard::{LateItems, WindowRules, WindowTime};
@@ -93,16 +95,16 @@ impl WindowRules {
         if number > NUMBER_MAX { NUMBER_MAX } else { number }
     }
 
-    /// The oldest slice that is kept beside the newest.
+    /// The oldest slice that is kept when `newest` is the newest one.
     #[must_use]
     pub const fn oldest_beside(&self, newest: u64) -> u64 {
         newest.saturating_sub(self.slice_count as u64)
     }
 
-    /// Whether there is such a window.
+    /// Checks that the rules are within their ranges.
     ///
     /// # Errors
-    /// With what was expected.
+    /// If they are not; the message says what was expected.
     pub fn check(&self) -> Result<(), String> {
         if self.time == WindowTime::Manual {
             if self.slice_ms != 0 {
@@ -128,30 +130,29 @@ impl WindowRules {
     }
 }
 
-/// Largest number of a slice, so that sums do not overflow: beyond the end of times in milliseconds of
-/// any clock.
+/// Largest slice number, so that sums do not overflow. Later than any clock's time in milliseconds.
 const NUMBER_MAX: u64 = 1 << 62;
 
-/// An insert whose time matters.
+/// An insert with an optional time.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TimedInsert {
     /// What is inserted.
     pub part: InsertPart,
-    /// The time that the client names, in milliseconds since 1970.
+    /// The time that the client states, in milliseconds since 1970.
     pub at_ms: Option<u64>,
 }
 
-/// The times of an insert: milliseconds since 1970.
+/// The times of an insert, in milliseconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct InsertTime {
-    /// By the leader's clock.
+    /// The leader's clock.
     pub(super) now_ms: u64,
-    /// By the client.
+    /// The time that the client states, if any.
     pub(super) at_ms: Option<u64>,
 }
 
 impl Slice {
-    /// The window and its rules, of a filter that has one.
+    /// The window and its rules, if the filter has one.
     pub(super) fn window(&self) -> Option<(&Window, &WindowRules)> {
         match (&*self.filter, &self.spec.shape) {
             (AnyFilter::Window(window), SliceShape::Window { rules, .. }) => Some((window, rules)),
@@ -159,14 +160,14 @@ impl Slice {
         }
     }
 
-    /// Moves a window on to a time, if it goes by time.
+    /// Advances a window to a time, unless it is rotated manually.
     pub(super) fn advance(&mut self, now_ms: u64) {
         let Some((window, rules)) = self.window() else { return };
         if rules.time == WindowTime::Manual {
             return;
         }
         let newest = rules.slice_at(now_ms).max(window.newest());
-        // Who is there already is not changed, and so not copied for a snapshot.
+        // A window that is there already is not modified, so that it is not copied for a snapshot.
         if newest == window.newest() && window.oldest() >= rules.oldest_beside(newest) {
             return;
         }
@@ -176,7 +177,7 @@ impl Slice {
         }
     }
 
-    /// Ends the slice at hand of a window that goes by hand, and begins a generation.
+    /// Ends the current slice of a manually rotated window, and starts the given generation.
     pub(super) fn rotate(&mut self, generation: Generation) -> Result<(), PartError> {
         let (AnyFilter::Window(window), SliceShape::Window { rules, .. }) =
             (Arc::make_mut(&mut self.filter), &self.spec.shape)
@@ -194,7 +195,7 @@ impl Slice {
         Ok(())
     }
 
-    /// Inserts hashes of the range into the slice of their time.
+    /// Inserts hashes of the shard's range into the slice of their time.
     pub(super) fn insert_timed(
         &mut self,
         hashes: &[ItemHash],
@@ -234,7 +235,7 @@ impl Slice {
                     return Err(PartError::LateItem { filter, at_ms, oldest_ms });
                 }
                 LateItems::Drop => return Ok(vec![Insertion::Present; hashes.len()]),
-                // The window takes them for the oldest.
+                // The window treats them as items of its oldest slice.
                 LateItems::Oldest => {}
             }
         }
@@ -245,12 +246,13 @@ impl Slice {
         Ok(outcomes)
     }
 
-    /// Which of the hashes need no insert: those that are present, or, where the last time counts,
-    /// present in the last slice that it can be inserted into, or in the newer generation.
+    /// Which of the hashes need no insert: those that are present. If an item is kept from its last insert
+    /// on, those present in the newest slice that it could be inserted into; in an aging filter, those in
+    /// the newer generation.
     pub(super) fn needs_no_insert(&self, hashes: &[ItemHash]) -> Vec<bool> {
         match self.window() {
             Some((window, rules)) if rules.refresh => {
-                // A client's time may be a slice ahead.
+                // A client's time may be one slice ahead.
                 let newest = window.newest() + u64::from(rules.time == WindowTime::Event);
                 let is_there = |&hash| window.slice_of(hash).is_some_and(|slice| slice >= newest);
                 hashes.iter().map(is_there).collect()
@@ -263,16 +265,16 @@ impl Slice {
     }
 }
 
-/// Moves a window on to a slice that is not before the newest.
+/// Advances a window to a slice, which must not be before the newest.
 fn advance_to(window: &mut Window, rules: &WindowRules, newest: u64) {
     let early = u64::from(planted::on(Planted::SliceFreedEarly)).min(newest);
     window.advance(rules.oldest_beside(newest) + early, newest);
 }
 
 impl ShardState {
-    /// Whether the window of this filter, if it has one, has to move on before a question is answered
-    /// or an insert is prepared at this time: then propose
-    /// [`ShardCommand::Advance`](super::ShardCommand::Advance) first.
+    /// Whether this filter's window must advance before a query is answered or an insert is prepared at
+    /// this time. If so, propose [`ShardCommand::Advance`](super::ShardCommand::Advance) first. False if
+    /// the filter has no window.
     #[must_use]
     pub fn is_behind(&self, filter: FilterId, now_ms: u64) -> bool {
         let window = self.slices.get(&filter).and_then(Slice::window);
@@ -281,7 +283,7 @@ impl ShardState {
         })
     }
 
-    /// Whether inserts into this filter carry a time.
+    /// Whether this filter has a window, so that its inserts carry a time.
     #[must_use]
     pub fn is_windowed(&self, filter: FilterId) -> bool {
         self.slices.get(&filter).and_then(Slice::window).is_some()
