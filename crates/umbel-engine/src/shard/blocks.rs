@@ -1,13 +1,12 @@
-//! A slice as numbered blocks that can be compared, read and written one by one.
+//! A slice as numbered blocks, which can be compared, read and written one by one.
 //!
 //! | kind | block |
 //! |---|---|
 //! | words (all but single-shot) | 512 words, 4 KiB; of a scalable slice level by level, of RedisBloom's link by link |
 //! | single-shot | the set positions in a 4,096th of the array, ascending |
 //!
-//! The blocks are a function of what is stored and of nothing else, so replicas that are equal have
-//! equal blocks. Beside them a slice has counters: items called new and, of a scalable slice, the
-//! items of each level.
+//! The blocks depend only on the slice's contents, so equal replicas have equal blocks. A slice also has
+//! counters: the number of items answered new and, for some kinds, counts per level.
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
@@ -18,15 +17,15 @@ use umbel_filter::{AnyFilter, RedisBloomLink, StoredSingleShot};
 use super::digest::Digest;
 use super::slice::Slice;
 
-/// Words of a block: 4 KiB, so that a flipped bit costs little to mend, and a digest of 8 bytes for
-/// each is 1/512 of the slice.
+/// Words of a block: 4 KiB, so that repairing a flipped bit is cheap, and digests of 8 bytes each take
+/// 1/512 of the slice.
 pub(super) const BLOCK_WORDS: usize = 512;
 
-/// Blocks of a single-shot slice: each has 80 KiB of positions if the slice is as large as one may be.
+/// Blocks of a single-shot slice. In a slice of the largest size each holds 80 KiB of positions.
 const POSITION_BLOCKS: u64 = 4096;
 
 impl Slice {
-    /// The words, array by array; none for a single-shot slice.
+    /// The words, array by array. Empty for a single-shot slice.
     fn arrays(&self) -> Vec<&[u64]> {
         match &*self.filter {
             AnyFilter::SingleShot(_) => Vec::new(),
@@ -48,10 +47,11 @@ impl Slice {
         }
     }
 
-    /// The words of an array, to be mended.
+    /// The words of one array, for repair.
     fn array_mut(&mut self, array: usize) -> Option<&mut [u64]> {
         match Arc::make_mut(&mut self.filter) {
-            // Tables count what their words hold: `write_blocks` changes them through them.
+            // These keep counts of what their words hold, so `write_blocks` changes them through their
+            // `rewrite`.
             AnyFilter::SingleShot(_)
             | AnyFilter::Window(_)
             | AnyFilter::Cuckoo(_)
@@ -76,11 +76,11 @@ impl Slice {
             }
             _ => self.arrays().iter().map(|words| words.len().div_ceil(BLOCK_WORDS) as u64).sum(),
         };
-        // A slice has 256 MiB at most.
+        // A slice has at most 256 MiB.
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// Words of a block on average, rounded up.
+    /// Average number of words per block, rounded up.
     pub(super) fn block_words(&self) -> u64 {
         match &*self.filter {
             AnyFilter::SingleShot(filter) => {
@@ -90,7 +90,7 @@ impl Slice {
         }
     }
 
-    /// Calls with each of these blocks, ascending; a block that there is not is left out.
+    /// Calls `visit` for each wanted block, in ascending order. Blocks that do not exist are skipped.
     pub(super) fn visit_blocks(
         &self,
         mut is_wanted: impl FnMut(u32) -> bool,
@@ -122,7 +122,7 @@ impl Slice {
         }
     }
 
-    /// Keyed digests of some blocks from one on, fewer where the slice ends.
+    /// Keyed digests of `count` blocks from `first` on; fewer at the end of the slice.
     pub(super) fn block_digests(&self, seed: u64, first: u32, count: u32) -> Vec<u64> {
         let mut digests = Vec::new();
         let wanted = first..first.saturating_add(count);
@@ -135,8 +135,8 @@ impl Slice {
         digests
     }
 
-    /// The blocks' contents, in the order in which they are named, which rises; nothing for a block
-    /// that there is not.
+    /// The contents of these blocks, which must be in ascending order. Empty for a block that does not
+    /// exist.
     pub(super) fn read_blocks(&self, blocks: &[u32]) -> Vec<Vec<u64>> {
         let mut contents: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         let is_wanted = |block| blocks.binary_search(&block).is_ok();
@@ -146,8 +146,8 @@ impl Slice {
         blocks.iter().map(|block| contents.remove(block).unwrap_or_default()).collect()
     }
 
-    /// Gives blocks these contents, or with `only_adds` what they have and these contents. Contents
-    /// that do not fit the slice's shape are left out.
+    /// Overwrites blocks with these contents, or ORs them in if `only_adds`. Contents that do not fit the
+    /// slice's shape are ignored.
     pub(super) fn write_blocks(&mut self, contents: &[(u32, Vec<u64>)], only_adds: bool) {
         if let AnyFilter::SingleShot(filter) = &*self.filter {
             if let Some(filter) = with_blocks(filter, contents, only_adds) {
@@ -187,8 +187,9 @@ impl Slice {
         self.array_mut(array?)?.chunks_mut(BLOCK_WORDS).nth(at)
     }
 
-    /// Items called new and positions merged in, then those of each level or link, or of each generation of an aging
-    /// filter, or the inserts of a stable one, or the oldest and the newest slice of a window.
+    /// The number of items answered new and of positions merged in, followed by: the counts of each level
+    /// or link, of each generation of an aging filter, the insert count of a stable filter, or the oldest
+    /// and newest slice of a window.
     pub(super) fn counters(&self) -> Vec<u64> {
         let mut counters = vec![self.new_count, self.merged_count];
         match &*self.filter {
@@ -206,7 +207,7 @@ impl Slice {
         counters
     }
 
-    /// Sets the counters; what does not fit the slice's shape is left out.
+    /// Sets the counters. Values that do not fit the slice's shape are ignored.
     pub(super) fn set_counters(&mut self, counters: &[u64]) {
         let Some((&[new_count, merged_count], levels)) = counters.split_first_chunk() else {
             return;
@@ -235,7 +236,7 @@ impl Slice {
     }
 }
 
-/// Gives a block these contents, or adds them, if it has as many words.
+/// Overwrites or ORs a block, if the content has the same number of words.
 fn write_block(block: Option<&mut [u64]>, content: &[u64], only_adds: bool) {
     let Some(words) = block.filter(|words| words.len() == content.len()) else { return };
     for (word, &right) in words.iter_mut().zip(content) {
@@ -251,8 +252,8 @@ fn block_start(filter: &StoredSingleShot, block: u32) -> u64 {
     u64::try_from(start).unwrap_or(width).min(width)
 }
 
-/// The filter with other contents of some blocks; None if one has positions that are not its own or
-/// do not rise, or the blocks do not.
+/// The filter with new contents of some blocks. None if a position lies outside its block, or the positions
+/// or blocks are not in ascending order.
 fn with_blocks(
     filter: &StoredSingleShot,
     contents: &[(u32, Vec<u64>)],
@@ -279,7 +280,7 @@ fn with_blocks(
     StoredSingleShot::from_positions(filter.single_shot_shape(), sized).ok()
 }
 
-/// Both of two rising sequences, as one that rises.
+/// Merges two ascending sequences into one, without duplicates.
 struct Union<A: Iterator<Item = u64>, B: Iterator<Item = u64>> {
     one: Peekable<A>,
     other: Peekable<B>,
@@ -301,7 +302,7 @@ impl<A: Iterator<Item = u64>, B: Iterator<Item = u64>> Iterator for Union<A, B> 
     }
 }
 
-/// A sequence whose length was counted.
+/// An iterator with a length that was counted before.
 struct Sized<I> {
     left: usize,
     of: I,

@@ -98,7 +98,7 @@ pub enum ShardCommand {
     },
 }
 
-/// How several filters are combined into another one. The target's bits are only ever set, never cleared.
+/// How several filters are combined into another one. Nothing in the target is cleared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SetOperation {
     /// Positions set in any of the sources.

@@ -1,12 +1,12 @@
-//! A number for a state, to compare two replicas.
+//! A digest of a state, to compare replicas.
 
 /// Multiplier of the mixing step: 2^64 divided by the golden ratio, odd.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Mixes words into one: for equality by chance, not against an adversary.
+/// Mixes words into one digest. Detects accidental differences, does not resist an adversary.
 ///
-/// Every step is a bijection of the state for a fixed word and of the word for a fixed state, so
-/// two sequences that differ in one word never meet.
+/// Every step is a bijection of the state for a fixed word, and of the word for a fixed state. So two
+/// sequences that differ in exactly one word never collide.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Digest(u64);
 
@@ -33,8 +33,8 @@ impl Digest {
         rest.iter().for_each(|&byte| self.push(byte.into()));
     }
 
-    /// A keyed digest of a block of words. Four of them are mixed side by side: one alone waits for its
-    /// multiplications and reads memory at a third of its speed.
+    /// A keyed digest of a block of words. Four lanes are mixed side by side: a single one would be
+    /// limited by the latency of its multiplications, to a third of memory speed.
     pub(super) fn of_block(key: u64, words: &[u64]) -> u64 {
         let mut lanes = [Self::new(); 4];
         lanes.iter_mut().for_each(|lane| lane.push(key));
@@ -49,7 +49,7 @@ impl Digest {
         digest.finish()
     }
 
-    /// The last bits reach all others.
+    /// Mixes the last bits into all others.
     pub(super) const fn finish(mut self) -> u64 {
         self.push(0);
         self.push(0);

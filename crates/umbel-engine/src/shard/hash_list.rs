@@ -1,4 +1,4 @@
-//! Hashes of a batch as they stand in logs and messages.
+//! Hashes of a batch, as logs and messages carry them.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use umbel_filter::{ItemHash, ItemHasher};
 /// Bytes of a hash.
 pub(crate) const HASH_BYTES: usize = 16;
 
-/// Hashes, 16 bytes each: `hi`, then `lo`, little-endian.
+/// A list of hashes, 16 bytes each: `hi`, then `lo`, little-endian.
 ///
 /// ```
 /// use umbel_engine::shard::HashList;
@@ -24,16 +24,16 @@ pub struct HashList {
     bytes: Bytes,
 }
 
-/// The bytes are no list of hashes. Refuse the message that they came in.
+/// The bytes are not a list of hashes. Refuse the message that contains them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{byte_count} bytes of hashes, expected a multiple of 16")]
 pub struct HashListError {
-    /// Bytes that came.
+    /// Number of bytes received.
     pub byte_count: usize,
 }
 
 impl HashList {
-    /// The list of these hashes.
+    /// A list of these hashes.
     #[must_use]
     pub fn from_hashes(hashes: &[ItemHash]) -> Self {
         let mut bytes = Vec::with_capacity(hashes.len() * HASH_BYTES);
@@ -43,23 +43,23 @@ impl HashList {
         Self { bytes: bytes.into() }
     }
 
-    /// The list that stands in these bytes, which are kept and not copied.
+    /// The list in these bytes, without copying them.
     ///
     /// # Errors
-    /// If their number is no multiple of 16.
+    /// If the number of bytes is not a multiple of 16.
     pub fn from_bytes(bytes: Bytes) -> Result<Self, HashListError> {
         let list = Self { bytes };
         list.check()?;
         Ok(list)
     }
 
-    /// What a decoder may make of any bytes.
+    /// A value that deserialisation may produce from arbitrary bytes.
     #[cfg(test)]
     pub(super) const fn unchecked(bytes: Bytes) -> Self {
         Self { bytes }
     }
 
-    /// The hashes of several lists, one after the other.
+    /// The concatenation of several lists.
     ///
     /// ```
     /// use umbel_engine::shard::HashList;
@@ -77,7 +77,7 @@ impl HashList {
         Self { bytes: bytes.into() }
     }
 
-    /// Checks what was deserialised.
+    /// Validates a deserialised value.
     ///
     /// # Errors
     /// As [`from_bytes`](Self::from_bytes).
@@ -90,7 +90,8 @@ impl HashList {
         }
     }
 
-    /// Whether the bytes are whole hashes. True for all that was not deserialised.
+    /// Whether the number of bytes is a multiple of 16. Always true for values that were not
+    /// deserialised.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.check().is_ok()
@@ -108,25 +109,25 @@ impl HashList {
         self.len() == 0
     }
 
-    /// The hashes in their order; bytes behind the last whole one are left out.
+    /// The hashes in order; bytes after the last whole hash are ignored.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = ItemHash> + '_ {
         self.bytes.as_chunks::<HASH_BYTES>().0.iter().map(from_bytes)
     }
 
-    /// The hashes in their order.
+    /// The hashes in order.
     #[must_use]
     pub fn to_vec(&self) -> Vec<ItemHash> {
         self.iter().collect()
     }
 
-    /// The bytes, 16 a hash.
+    /// The bytes, 16 per hash.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// A number that stands for the hashes and their order, the same on every platform and in
-    /// every release; two lists share one by chance with 2^-64.
+    /// A digest of the hashes and their order, the same on every platform and in every release.
+    /// Different lists collide with probability 2^-64.
     ///
     /// ```
     /// use umbel_engine::shard::HashList;
@@ -140,7 +141,7 @@ impl HashList {
     }
 }
 
-/// A hash as it stands in a list.
+/// A hash in the byte format of a list.
 #[inline]
 pub(crate) fn to_bytes(hash: ItemHash) -> [u8; HASH_BYTES] {
     (u128::from(hash.lo()) << 64 | u128::from(hash.hi())).to_le_bytes()

@@ -1,4 +1,4 @@
-//! What two slices have in common, counted piece by piece, so that others can use the state in between.
+//! Counts what two slices have in common, piece by piece, so that the state can be used between pieces.
 
 use serde::{Deserialize, Serialize};
 use umbel_filter::{AnyFilter, Describe, Kind, Shape};
@@ -8,7 +8,7 @@ use super::slice::Slice;
 use super::state::ShardState;
 use crate::ids::{FilterId, Generation};
 
-/// Set positions of two filters of one shape, and of their union.
+/// Numbers of set positions of two filters of the same shape, and of their union.
 ///
 /// ```
 /// use umbel_engine::shard::OverlapCount;
@@ -19,20 +19,20 @@ use crate::ids::{FilterId, Generation};
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct OverlapCount {
-    /// Set in the one.
+    /// Positions set in our filter.
     pub ours: u64,
-    /// Set in the other.
+    /// Positions set in their filter.
     pub theirs: u64,
-    /// Set in one of them or in both.
+    /// Positions set in at least one of them.
     pub either: u64,
-    /// Positions that each has.
+    /// Total positions of each filter.
     pub positions: u64,
-    /// Where the count goes on.
+    /// The word at which counting continues.
     pub next_word: usize,
 }
 
 impl OverlapCount {
-    /// Adds what was counted elsewhere.
+    /// Adds counts of other slices.
     pub const fn add(&mut self, other: &Self) {
         self.ours = self.ours.saturating_add(other.ours);
         self.theirs = self.theirs.saturating_add(other.theirs);
@@ -40,11 +40,12 @@ impl OverlapCount {
         self.positions = self.positions.saturating_add(other.positions);
     }
 
-    /// Counts so many words more of two filters that are alike, and returns whether that was all. A list
-    /// of positions is counted at once.
+    /// Counts the next `word_count` words of two filters of the same shape, and returns whether that was
+    /// the end. A list of positions is counted at once.
     ///
     /// # Errors
-    /// With what was expected, if the filters are not of one shape, or of a kind that does not merge.
+    /// If the filters differ in size or kind, or their kind does not merge; the message says what was
+    /// expected.
     pub fn count_on(
         &mut self,
         ours: &AnyFilter,
@@ -83,7 +84,7 @@ impl OverlapCount {
         }
         self.next_word = self.next_word.saturating_add(word_count.max(1)).min(one.len());
         if let Shape::Blocks(shape) = ours.shape() {
-            // What is over when a block is cut into equal parts is never set.
+            // Bits left over when a block is cut into equal parts are never set.
             let is_cut = shape.kind() == Kind::Partitioned;
             let over = if is_cut { shape.block_bits() % shape.probe_count() } else { 0 };
             self.positions = shape.position_count() - u64::from(over) * shape.map().len();
@@ -92,7 +93,7 @@ impl OverlapCount {
     }
 }
 
-/// Number of different numbers in two lists that rise.
+/// Number of distinct numbers in two ascending sequences.
 fn union_len(one: impl Iterator<Item = u64>, other: impl Iterator<Item = u64>) -> u64 {
     let (mut one, mut other) = (one.peekable(), other.peekable());
     let mut count = 0;
@@ -115,11 +116,11 @@ fn union_len(one: impl Iterator<Item = u64>, other: impl Iterator<Item = u64>) -
 }
 
 impl ShardState {
-    /// Counts so many words more of what the slices of two filters have in common, and returns whether that
-    /// was all. What is inserted between two pieces may be counted or not.
+    /// Counts the next `word_count` words of what two filters' slices have in common, and returns whether
+    /// that was the end. Items inserted between two calls may be counted or not.
     ///
     /// # Errors
-    /// If there is no such slice, it is at another generation, or they are not of one shape and key.
+    /// If there is no such slice, it is at another generation, or the slices differ in shape or key.
     pub fn overlap_on(
         &self,
         ours: (FilterId, Generation),
@@ -154,7 +155,7 @@ mod tests {
         Ok(count)
     }
 
-    /// In pieces of any size: the ones of each, and those of what merging makes.
+    /// For pieces of any size: the ones of each filter, and those of the merged filter.
     #[test]
     fn the_union_is_what_merging_makes() {
         for kind in [Kind::Blocked, Kind::Classic, Kind::Partitioned, Kind::SingleShot] {

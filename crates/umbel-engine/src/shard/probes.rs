@@ -1,4 +1,4 @@
-//! Random items that nobody inserts, asked for to measure how often a filter calls such present.
+//! Random items that no client inserts, used to measure how often a filter reports them present.
 
 use umbel_filter::{HashRange, ItemHash, ItemHasher};
 
@@ -6,8 +6,8 @@ use super::command::PartError;
 use super::state::ShardState;
 use crate::ids::{FilterId, Generation};
 
-/// The hashes of so many random items of a range: those of one seed are always the same, those of another
-/// seed are others. By chance of 2^-64 for each two, none is that of an item.
+/// The hashes of `count` random items of a range. The same seed gives the same hashes, another seed gives
+/// different ones. Each equals the hash of a given item with probability 2^-64.
 ///
 /// ```
 /// use umbel_engine::shard::probe_hashes;
@@ -24,7 +24,7 @@ pub fn probe_hashes(seed: u64, range: HashRange, count: u32) -> Vec<ItemHash> {
     let hasher = ItemHasher::Xxh3 { seed };
     let within = |number: u32| {
         let hash = hasher.hash(&number.to_le_bytes());
-        // Below the range's width, so the sum is its last hash at most.
+        // The offset is below the range's width, so the sum is within the range.
         let offset = (u128::from(hash.hi()) * range.width()) >> 64;
         let offset = u64::try_from(offset).unwrap_or_default();
         ItemHash::new(range.start().saturating_add(offset), hash.lo())
@@ -33,7 +33,7 @@ pub fn probe_hashes(seed: u64, range: HashRange, count: u32) -> Vec<ItemHash> {
 }
 
 impl ShardState {
-    /// Asks a filter's slice for so many random items, and returns how many of them it calls present.
+    /// Queries a filter's slice for `count` random items, and returns how many of them it reports present.
     ///
     /// # Errors
     /// If there is no such slice, or it is at another generation.
@@ -61,7 +61,7 @@ mod tests {
         Bitmap, HashList, InsertPart, KeyName, ShardCommand, SliceShape, SliceSpec,
     };
 
-    /// The rate that is measured is the one that follows from the ones, and nothing is changed by measuring.
+    /// The measured rate matches the rate that follows from the ones, and measuring changes nothing.
     #[test]
     fn the_measured_rate_is_that_of_the_filter() {
         let filter = FilterId(1);

@@ -1,4 +1,4 @@
-//! One filter's slice in one shard, and what its kind can do.
+//! One filter's slice in one shard, and the operations of its kind.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::sync::Arc;
@@ -25,21 +25,21 @@ use umbel_step::planted::{self, Planted};
 /// A slice: its filter over the shard's hash range.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
-    /// As it was created.
+    /// The parameters it was created with.
     pub(super) spec: SliceSpec,
     pub(super) generation: Generation,
-    /// Items that were called new since it was made or emptied.
+    /// Items answered new since the slice was created or cleared.
     pub(super) new_count: u64,
     /// Positions that merges and loaded frames have set since the generation began.
     pub(super) merged_count: u64,
-    /// Index of the last entry that may have changed it. No part of the replicated state: a replica
-    /// that was loaded knows only an index that is as high or higher.
+    /// Index of the last entry that may have changed it. Not part of the replicated state: after installing
+    /// a snapshot, a replica only knows an index that is the same or higher.
     pub(super) written_index: u64,
-    /// Shared with snapshots and exports until one of them is done or it is changed, whichever comes first.
+    /// Shared with snapshots and exports; copied if it changes while one of them still uses it.
     pub(super) filter: Arc<AnyFilter>,
 }
 
-/// What a slice is, without reading it.
+/// Metadata of a slice, available without reading its positions.
 ///
 /// ```
 /// use umbel_engine::{FilterId, Generation, ShardId, shard::*};
@@ -57,25 +57,25 @@ pub(super) struct Slice {
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct SliceSummary {
-    /// As it was created.
+    /// The parameters it was created with.
     pub spec: SliceSpec,
-    /// The generation that it is at.
+    /// The slice's current generation.
     pub generation: Generation,
-    /// Number of items that were called new since the slice was made or emptied. Merged filters and loaded
+    /// Number of items answered new since the slice was created or cleared. Merged filters and loaded
     /// frames are not counted, and removed items are not subtracted.
     pub new_count: u64,
     /// Number of positions that merged filters and loaded frames have set since the generation began.
     pub merged_count: u64,
     /// Bytes of memory for the positions.
     pub memory_bytes: u64,
-    /// Number of new items that there is room for before the slice grows; None of kinds that do not.
+    /// Number of new items that fit before the slice grows; None for kinds that do not grow.
     pub room: Option<u64>,
 }
 
-/// What a slice is and how full: reading all of it.
+/// Metadata and fill of a slice. Computing it reads the whole slice.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SliceDescription {
-    /// What is known without reading.
+    /// The metadata.
     pub summary: SliceSummary,
     /// Size and load of the filter over the shard's hash range.
     pub description: Description,
@@ -93,7 +93,7 @@ impl Slice {
         Ok(Self { spec, generation, new_count: 0, merged_count: 0, written_index: 0, filter })
     }
 
-    /// Empties the slice and begins a generation.
+    /// Empties the slice and starts the given generation.
     pub(super) fn clear(
         &mut self,
         generation: Generation,
@@ -109,12 +109,12 @@ impl Slice {
         self.filter.kind()
     }
 
-    /// Whether what is set stays so until the slice is emptied.
+    /// Whether set positions stay set until the slice is cleared.
     pub(super) fn is_monotone(&self) -> bool {
         self.kind().is_monotone()
     }
 
-    /// Refuses a request of another generation.
+    /// Refuses a request for another generation.
     pub(super) fn check_generation(&self, got: Generation) -> Result<(), PartError> {
         let (filter, current) = (self.spec.filter, self.generation);
         if got == current {
@@ -124,8 +124,8 @@ impl Slice {
         }
     }
 
-    /// Inserts hashes of the range and returns one outcome for each. A slice that grows may take so many
-    /// bytes beyond those that it began with.
+    /// Inserts hashes of the shard's range, and returns one outcome for each. A growing slice may take up
+    /// to `growth_bytes` beyond its initial size.
     pub(super) fn insert(
         &mut self,
         hashes: &[ItemHash],
@@ -145,7 +145,8 @@ impl Slice {
                 let what = format!("an insert into the window of {id} without a time");
                 Err(PartError::Malformed { what })
             }
-            // All or none, so that who is refused can try again: a second insert would count twice.
+            // All or none, so that a refused request can be retried: inserting an item twice would count it
+            // twice.
             AnyFilter::Cuckoo(filter) => {
                 filter.insert_all(hashes, &mut outcomes).map_err(|error| no_room(id, error))
             }
@@ -179,7 +180,7 @@ impl Slice {
         self.new_count += outcomes.iter().filter(is_new).count() as u64;
     }
 
-    /// Why a window took no more.
+    /// The error for an insert that a window refused.
     pub(super) fn refused(&self, error: InsertError) -> PartError {
         match error {
             InsertError::Full { item_count } => PartError::Full {
@@ -193,7 +194,7 @@ impl Slice {
         }
     }
 
-    /// Removes hashes of the range; a one says that the item was taken out.
+    /// Removes hashes of the shard's range. A one in the answer means that the item was removed.
     pub(super) fn remove(
         &mut self,
         hashes: impl ExactSizeIterator<Item = ItemHash>,
@@ -203,12 +204,13 @@ impl Slice {
         }
         let filter = Arc::make_mut(&mut self.filter);
         Ok(Bitmap::from_bools(hashes.map(|hash| {
-            // The kind and the range were checked.
+            // The kind and the range have been checked.
             filter.remove(hash).is_ok_and(|removal| removal == Removal::Removed)
         })))
     }
 
-    /// Refuses hashes of other shards: those beyond the range, or all where the filter lives elsewhere.
+    /// Refuses hashes of other shards: those outside the range, or all of them if the filter lives in
+    /// another shard.
     pub(super) fn check_hashes(
         &self,
         range: HashRange,
@@ -235,7 +237,7 @@ impl Slice {
         present
     }
 
-    /// How often each item may be in, of a kind that counts.
+    /// How often each item may be present. Only for kinds that count.
     pub(super) fn copies(&self, hashes: &HashList) -> Result<Vec<u64>, PartError> {
         match &*self.filter {
             AnyFilter::Cuckoo(filter) => {
@@ -248,7 +250,7 @@ impl Slice {
         }
     }
 
-    /// Refuses a kind that does not merge, and sources that differ, before anything is changed.
+    /// Refuses kinds that do not merge and sources that do not match, before anything is changed.
     pub(super) fn check_merge(&self, sources: &[&Self]) -> Result<(), PartError> {
         let kind = self.kind();
         if !kind.merges_by_or() {
@@ -267,8 +269,8 @@ impl Slice {
         }
     }
 
-    /// Refuses a slice whose positions mean other items. Those of quotient filters are the same however often each
-    /// has grown.
+    /// Refuses a slice whose positions stand for other items. Positions of quotient filters are comparable
+    /// however often each filter has grown.
     pub(super) fn check_alike(&self, other: &Self) -> Result<(), PartError> {
         let (ours, theirs) = (self.filter.shape(), other.filter.shape());
         let is_grown = self.kind() == Kind::Quotient && self.spec.shape == other.spec.shape;
@@ -284,13 +286,13 @@ impl Slice {
         Ok(())
     }
 
-    /// ORs a source in that was checked.
+    /// ORs in a source that `check_merge` has accepted.
     pub(super) fn merge(&mut self, source: &Self) -> Result<u64, PartError> {
         let merged = Arc::make_mut(&mut self.filter).merge(&source.filter);
         self.count_merged(merged)
     }
 
-    /// Refuses a kind that is not made of bits alone, and sources that differ, before anything is changed.
+    /// Refuses kinds that are not bit arrays and sources that do not match, before anything is changed.
     pub(super) fn check_merge_shared(&self, sources: &[&Self]) -> Result<(), PartError> {
         let kind = self.kind();
         if !kind.is_bit_array() {
@@ -300,7 +302,7 @@ impl Slice {
         sources.iter().try_for_each(|source| self.check_alike(source))
     }
 
-    /// ORs in what all sources have, which were checked.
+    /// ORs in what all sources have in common, after `check_merge_shared` has accepted them.
     pub(super) fn merge_shared(&mut self, sources: &[&Self]) -> Result<u64, PartError> {
         let sources: Vec<&AnyFilter> = sources.iter().map(|source| &*source.filter).collect();
         let merged = Arc::make_mut(&mut self.filter).merge_shared(&sources);
@@ -316,7 +318,7 @@ impl Slice {
         Ok(set)
     }
 
-    /// ORs a frame in.
+    /// ORs in a frame.
     pub(super) fn load(&mut self, frame: &[u8]) -> Result<u64, PartError> {
         let bad = |what: String| PartError::BadFrame { what };
         let (view, consumed) = FrameView::parse(frame).map_err(|error| bad(error.to_string()))?;
@@ -352,7 +354,7 @@ impl Slice {
             self.filter = Arc::new(grown);
         }
         self.merged_count = self.merged_count.saturating_add(set);
-        // Levels say how many items they took.
+        // Levels know how many items they took.
         self.new_count += level_items(&self.filter) - items_before;
         Ok(set)
     }
@@ -391,8 +393,8 @@ impl Slice {
     }
 }
 
-/// Refuses to make a single-shot slice larger that has its limit, or would have with so many
-/// positions more. By their number, not by the bytes at hand, in which replicas may differ.
+/// Refuses to grow a single-shot slice that is at its limit, or would be with `more` positions. The limit
+/// depends on the number of positions, not on allocated bytes, in which replicas may differ.
 fn room_for(id: FilterId, filter: &StoredSingleShot, more: u64) -> Result<(), PartError> {
     let positions = filter.len().saturating_add(more);
     let bytes = positions_bytes(filter.single_shot_shape().width(), positions);
@@ -406,7 +408,7 @@ fn room_for(id: FilterId, filter: &StoredSingleShot, more: u64) -> Result<(), Pa
     Ok(())
 }
 
-/// Ranges were checked and growth too, so only memory is left.
+/// Ranges and growth were checked before, so only memory can be missing.
 pub(super) fn refused(error: InsertError) -> PartError {
     match error {
         InsertError::Grow(CreateError::OutOfMemory { bytes }) => stop(bytes),
@@ -414,14 +416,14 @@ pub(super) fn refused(error: InsertError) -> PartError {
     }
 }
 
-/// A replica without memory stops like at any other allocation. To refuse the command instead would
-/// make it differ from those that had enough.
+/// Stops the process, as at any other failed allocation. Refusing the command instead would make this
+/// replica differ from those that had enough memory.
 pub(super) fn stop(bytes: u64) -> ! {
     let bytes = usize::try_from(bytes).ok().and_then(|bytes| Layout::array::<u8>(bytes).ok());
     handle_alloc_error(bytes.unwrap_or(Layout::new::<u64>()))
 }
 
-/// A table that has no room for all items of a part has taken none.
+/// The error for a part for which a table has no room. None of its items were inserted.
 fn no_room(id: FilterId, error: InsertError) -> PartError {
     match error {
         InsertError::Full { item_count } => PartError::Full {
@@ -439,7 +441,7 @@ pub(super) fn no_removal(kind: Kind) -> PartError {
     PartError::WrongKind { what: RemoveError::Unsupported { kind }.to_string() }
 }
 
-/// What frames call the key, if this release knows its function.
+/// The key as frames name it, if this release knows its hash function.
 pub(super) fn frame_key(key: KeyName) -> Result<FrameKey, PartError> {
     let function = HashFunction::from_id(key.function).ok_or_else(|| PartError::Malformed {
         what: format!("hash function {}, which this release does not know", key.function),
@@ -447,7 +449,7 @@ pub(super) fn frame_key(key: KeyName) -> Result<FrameKey, PartError> {
     Ok(FrameKey { function, key_id: key.key_id })
 }
 
-/// Refuses hashes of other shards.
+/// Refuses hashes outside the range.
 fn check_range(
     range: HashRange,
     shard: ShardId,

@@ -1,4 +1,4 @@
-//! A slice at one moment, from which frames are made while the slice moves on.
+//! A slice at one point in time, from which frames are made while the slice itself changes.
 
 use umbel_codec::Frames;
 
@@ -7,7 +7,7 @@ use super::slice::Slice;
 use super::state::ShardState;
 use crate::ids::{FilterId, Generation};
 
-/// One slice at one moment.
+/// A slice at one point in time.
 pub struct SliceCopy(Slice);
 
 impl SliceCopy {
@@ -15,18 +15,19 @@ impl SliceCopy {
         Self(slice)
     }
 
-    /// The frames in order of hash range, with payloads of so many bytes at most.
+    /// The frames in order of hash range, with payloads of at most this many bytes.
     ///
     /// # Errors
-    /// If the slice's key has a hash function that this release does not know.
+    /// If this release does not know the hash function of the slice's key.
     pub fn frames(&self, payload_bytes_max: usize) -> Result<Frames<'_>, PartError> {
         self.0.frames(payload_bytes_max)
     }
 }
 
 impl ShardState {
-    /// Index of the last entry of the log that may have changed a slice. Two equal answers say that nothing changed it
-    /// in between; a replica that was loaded meanwhile may name a higher index though nothing did.
+    /// Index of the last log entry that may have changed a slice. If two calls return the same index,
+    /// nothing changed the slice in between; the reverse does not hold, because a replica that installed a
+    /// snapshot in between may return a higher index.
     ///
     /// # Errors
     /// If there is no such slice, or it is at another generation.
@@ -38,18 +39,19 @@ impl ShardState {
         Ok(self.slice(filter, generation)?.written_index)
     }
 
-    /// Whether there is a slice of this filter at this generation.
+    /// Checks that there is a slice of this filter at this generation.
     ///
     /// # Errors
-    /// If there is none, or it is at another generation.
+    /// If there is no such slice, or it is at another generation.
     pub fn check_slice(&self, filter: FilterId, generation: Generation) -> Result<(), PartError> {
         self.slice(filter, generation).map(|_| ())
     }
 
-    /// A slice as it is. It is shared, and copied when it is changed before that is let go of.
+    /// A copy of a slice. Memory is shared until the slice changes; if the copy still exists then, the
+    /// slice is copied.
     ///
     /// # Errors
-    /// If there is none, or it is at another generation.
+    /// If there is no such slice, or it is at another generation.
     pub fn copy_slice(
         &self,
         filter: FilterId,

@@ -1,4 +1,4 @@
-//! What a slice adds to the digest of its shard's state.
+//! What a slice contributes to the digest of its shard's state.
 
 use umbel_filter::{AnyFilter, Describe};
 
@@ -6,7 +6,7 @@ use super::digest::Digest;
 use super::slice::Slice;
 
 impl Slice {
-    /// Adds everything that replicas must have alike.
+    /// Adds everything that must be equal on all replicas.
     pub(super) fn push_digest(&self, digest: &mut Digest) {
         digest.push(self.spec.filter.0);
         digest.push(self.spec.generation.0);

@@ -1,27 +1,29 @@
-//! What replicas together hold in a block.
+//! Decides what a block should contain, from the contents of the replicas.
 
-/// Surplus bits of one replica in one block that are kept: more than flips make, and little enough to
-/// leave the filter's rate as it is (64 of the 32,768 bits of a block of words).
+/// Largest number of surplus bits of one replica in one block that are kept: more than bit flips cause,
+/// and few enough to leave the filter's rate unchanged (64 of the 32,768 bits of a block of words).
 pub(super) const SURPLUS_BITS_MAX: u64 = 64;
 
-/// What a block is to hold, by the replicas that answered.
+/// The content that a block should have, given the replicas' answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// All answers agree.
     Equal,
-    /// The content of a majority, with what is kept of the others' bits.
+    /// A majority has the same content: that content, plus the other replicas' surplus bits that are
+    /// kept.
     Mend(Vec<u64>),
-    /// No content has a majority: what any of them has.
+    /// No content has a majority: the union of all contents.
     Union(Vec<u64>),
-    /// No content has a majority, and a union would not be right, or it is not known to be.
+    /// No content has a majority, and a union would be wrong, or cannot be shown to be right.
     Undecided,
 }
 
-/// Counts votes: `contents` are those of the replicas that answered, of `voter_count` that there are.
+/// Counts votes: `contents` are from the replicas that answered, `voter_count` is the number of all
+/// replicas.
 ///
-/// Where bits only rise, bits that a replica has and the majority lacks are kept if they are few: it may
-/// have answered "present" because of them, as leader even without logging the item, and an answer is
-/// never taken back. A block that has many is garbage.
+/// Where bits only rise, bits that a replica has and the majority lacks are kept if they are few: the
+/// replica may have answered "present" because of them (a leader does so even without logging the item),
+/// and an answer is never taken back. A block with many surplus bits is garbage.
 pub(super) fn vote(
     contents: &[&[u64]],
     voter_count: usize,
@@ -59,7 +61,7 @@ pub(super) fn vote(
     }
 }
 
-/// Bits, or positions, that one has and the other lacks.
+/// Number of bits, or of positions, that `one` has and `other` lacks.
 pub(super) fn surplus(one: &[u64], other: &[u64], is_words: bool) -> u64 {
     if is_words {
         let pairs = one.iter().enumerate();
@@ -92,12 +94,12 @@ mod tests {
         assert_eq!(vote(&[WINNER, WINNER, WINNER], 3, true, true), Verdict::Equal);
         let mended = Verdict::Mend(vec![0b1111, 0]);
         assert_eq!(vote(&[FEW, WINNER, WINNER], 3, true, true), mended);
-        // 128 bits more are no flips.
+        // 128 surplus bits are too many for flips.
         let winner = Verdict::Mend(WINNER.to_vec());
         assert_eq!(vote(&[WINNER, GARBAGE, WINNER], 3, true, true), winner);
-        // Counters fall too: a surplus is as wrong as a lack.
+        // Counters also fall: surplus bits are as wrong as missing ones.
         assert_eq!(vote(&[FEW, WINNER, WINNER], 3, false, true), winner);
-        // Two of three voters are a majority; two of five are none.
+        // Two of three voters are a majority; two of five are not.
         assert_eq!(vote(&[WINNER, WINNER, GARBAGE], 5, true, true), Verdict::Undecided);
     }
 
@@ -105,14 +107,14 @@ mod tests {
     fn without_a_majority_there_is_a_union_or_nothing() {
         let union = Verdict::Union(vec![0b1111, 0]);
         assert_eq!(vote(&[FEW, WINNER], 2, true, true), union);
-        // The third may come back and decide, but no bit may be missing till then.
+        // The third replica may return and decide; until then no bit may be missing.
         assert_eq!(vote(&[FEW, WINNER], 3, true, true), union);
         assert_eq!(vote(&[GARBAGE, WINNER], 3, true, true), Verdict::Undecided);
         let all = Verdict::Union(GARBAGE.to_vec());
         assert_eq!(vote(&[GARBAGE, WINNER, FEW], 3, true, true), all);
         assert_eq!(vote(&[FEW, WINNER], 2, false, true), Verdict::Undecided);
         assert_eq!(vote(&[], 3, true, true), Verdict::Undecided);
-        // Levels that differ in size are not put together.
+        // Levels that differ in size are not combined.
         assert_eq!(vote(&[FEW, &[]], 2, true, true), Verdict::Undecided);
         assert_eq!(vote(&[&[], FEW, FEW], 3, true, true), Verdict::Mend(FEW.to_vec()));
     }

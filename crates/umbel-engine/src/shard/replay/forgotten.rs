@@ -1,4 +1,4 @@
-//! Which sessions a shard has forgotten: of each owner one number, through which they may have been known.
+//! Which sessions a shard has forgotten: one number per owner, up to which sessions may have been known.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{OwnerId, SessionId};
 use crate::shard::digest::Digest;
 
-/// Through which session of whom a shard has forgotten.
+/// For each owner, the highest forgotten session.
 #[derive(Clone, Debug)]
 pub(super) struct Forgotten {
     through: BTreeMap<OwnerId, SessionId>,
-    /// Of all others, too.
+    /// Applies to every owner.
     through_of_all: SessionId,
 }
 
@@ -20,14 +20,14 @@ impl Forgotten {
         Self { through: BTreeMap::new(), through_of_all: SessionId(0) }
     }
 
-    /// Whether a session that is not known may have been.
+    /// Whether a session that is unknown now may have been known before.
     pub(super) fn has(&self, owner: OwnerId, session: SessionId) -> bool {
         let own = self.through.get(&owner).copied().unwrap_or_default();
         session <= own.max(self.through_of_all)
     }
 
-    /// Notes that a session is forgotten. Beyond so many owners, what was forgotten of the one whose
-    /// sessions are the oldest is forgotten of all.
+    /// Records that a session was forgotten. With more than `owners_max` owners, the entry of the owner
+    /// with the lowest session is removed and its session applied to all owners.
     pub(super) fn add(&mut self, owner: OwnerId, session: SessionId, owners_max: usize) {
         let through = self.through.entry(owner).or_default();
         *through = session.max(*through);
@@ -44,7 +44,7 @@ impl Forgotten {
         ForgottenHead { through, through_of_all: self.through_of_all }
     }
 
-    /// What travelled, or what is wrong with it.
+    /// Restores the value from a snapshot, or returns what is wrong with it.
     pub(super) fn from_head(head: &ForgottenHead, owners_max: usize) -> Result<Self, String> {
         let ForgottenHead { through, through_of_all } = head;
         if through.len() > owners_max || !through.is_sorted_by(|(a, _), (b, _)| a < b) {
@@ -56,10 +56,10 @@ impl Forgotten {
     }
 }
 
-/// What is forgotten, as it travels in a snapshot.
+/// The forgotten sessions as a snapshot carries them.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ForgottenHead {
-    /// By rising owner.
+    /// In ascending order of owners.
     through: Vec<(OwnerId, SessionId)>,
     through_of_all: SessionId,
 }
