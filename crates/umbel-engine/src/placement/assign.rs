@@ -1,8 +1,8 @@
-//! Which nodes get which shard.
+//! Assigns shards to nodes.
 //!
-//! Every pair of a shard and a node has a score, a hash of both; a shard prefers the nodes in order
-//! of their scores (rendezvous hashing). Preferences alone leave some nodes with twice the replicas
-//! of others, so nodes are full at ⌈S·R/N⌉, and a shard takes the best of those that are not.
+//! Every pair of a shard and a node has a score, a hash of both; a shard prefers nodes in order of
+//! their scores (rendezvous hashing). Preferences alone would give some nodes twice the replicas of
+//! others, so a node is full at ⌈S·R/N⌉ replicas, and a shard takes the best nodes that are not full.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use crate::ids::{NodeId, ShardId};
 #[cfg(test)]
 mod assign_test;
 
-/// The nodes of every shard, sorted: min(`replica_count`, number of nodes) different ones for each
-/// of `shard_count` shards, and no node has more than ⌈S·R/N⌉ of them. Depends on nothing but
-/// the arguments, and the order of `nodes` does not matter. Without nodes every shard has none.
+/// The nodes of every shard, sorted: min(`replica_count`, number of nodes) different nodes for each
+/// of `shard_count` shards, and no node gets more than ⌈S·R/N⌉ replicas. A pure function of its
+/// arguments; the order of `nodes` does not matter. Without nodes, every shard gets an empty list.
 ///
-/// The result stands in no log, every node computes it again from the entry that forms the cluster:
-/// a release that changed it could not read older logs.
+/// The result is in no log: every node recomputes it from the entry that forms the cluster. A release
+/// that changed this function could not read older logs.
 ///
 /// ```
 /// use std::collections::BTreeSet;
@@ -45,18 +45,18 @@ pub fn assign(shard_count: u32, replica_count: u32, nodes: &BTreeSet<NodeId>) ->
         .collect()
 }
 
-/// How many more replicas a node takes.
+/// How many more replicas a node can take.
 struct Room {
     node: NodeId,
     left: usize,
 }
 
-/// Takes room for one shard when `shards_left`, this one included, are still to be placed.
+/// Takes the nodes of one shard; `shards_left` shards, including this one, are still to be placed.
 ///
-/// The shards left find room if and only if the sum of min(room, shards left) over all nodes is not
-/// less than what they need, because a shard uses a node at most once. A node that has room for all
-/// shards left loses some of it for good when it is passed over; the sum says how many of those
-/// may be.
+/// A shard uses a node at most once. So the remaining shards can be placed if and only if the sum of
+/// min(room, shards left) over all nodes is at least what they need. If a node with room for all
+/// remaining shards is passed over, some of its room is lost; the surplus of the sum says how many
+/// such nodes may be passed over.
 fn take(
     rooms: &mut [Room],
     shard: ShardId,
@@ -83,11 +83,11 @@ fn take(
     replicas
 }
 
-/// The node that shall have one more replica of a shard: of those in `available` that are not in
-/// `taken`, the one whose zone has the fewest of `taken`, of several the one with the fewest replicas
-/// (counting what is planned), and of several the one with the best score. None if all are taken.
+/// Chooses the node for one more replica of a shard. Among the nodes in `available` that are not in
+/// `taken`, it is the one whose zone has the fewest nodes of `taken`, then the one with the fewest
+/// replicas (counting planned ones), then the one with the best score. None if all are taken.
 ///
-/// `taken` are the nodes that the shard shall have anyway.
+/// `taken` are the nodes that the shard keeps in any case.
 ///
 /// ```
 /// use umbel_engine::placement::{ShardMap, ShardRecord, Zone, Zones, choose_replacement};
@@ -122,7 +122,7 @@ pub fn choose_replacement(
     })
 }
 
-/// How much a shard prefers a node. Ties of the hash are decided by the node's number.
+/// How much a shard prefers a node. Equal hashes are ordered by the node's number.
 fn score(shard: ShardId, node: NodeId) -> (u64, NodeId) {
     (mix(mix(u64::from(shard.0) + 1) ^ node.0), node)
 }

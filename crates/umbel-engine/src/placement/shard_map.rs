@@ -1,4 +1,4 @@
-//! Which nodes have which shard.
+//! Which nodes have replicas of which shard.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use umbel_filter::HashRange;
 use super::shard_ranges::ShardRanges;
 use crate::ids::{Epoch, NodeId, ShardId};
 
-/// All shards of a cluster with their nodes. Their ranges are those of [`ShardRanges`], so they tile the hash space
-/// and need not be stored.
+/// All shards of a cluster with their nodes. Their hash ranges follow from [`ShardRanges`], so they tile
+/// the hash space and are not stored.
 ///
 /// ```
 /// use umbel_engine::placement::{ShardMap, ShardRecord};
@@ -26,35 +26,35 @@ use crate::ids::{Epoch, NodeId, ShardId};
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ShardMap {
-    /// Rises with every change of replicas, targets and nodes; 0 before the cluster is formed.
+    /// Rises with every change of replicas, targets or nodes; 0 before the cluster is formed.
     pub epoch: Epoch,
     /// By shard number; empty before the cluster is formed.
     pub shards: Vec<ShardRecord>,
-    /// Shards that the cluster was founded with; 0 before.
+    /// Number of shards with which the cluster was founded; 0 before that.
     pub founded: u32,
 }
 
-/// One shard's nodes.
+/// The nodes of one shard.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ShardRecord {
     /// The shard.
     pub shard: ShardId,
-    /// The nodes that form the group; they start it with each other as voters until it is formed.
+    /// The nodes that form the group: each of them starts it with all of them as voters, until it is
+    /// formed.
     pub founders: Vec<NodeId>,
-    /// Whether the group has had a leader, so that nobody needs to form it any more.
+    /// Whether the group has had a leader; if so, it need not be formed any more.
     pub is_formed: bool,
     /// The group's voters as last confirmed, sorted.
     pub replicas: Vec<NodeId>,
-    /// The voters that the group is being changed to, sorted; None while nothing has to change.
+    /// The voters to which the group is being changed, sorted; None if no change is under way.
     pub target: Option<Vec<NodeId>>,
-    /// Nodes of targets that were replaced before they were reached, sorted. The group may have got
-    /// as far as making them voters, so they go on running it until it has reached its target.
+    /// Nodes of earlier targets that were replaced before they were reached, sorted. The group may have
+    /// made them voters, so they keep running it until it reaches its target.
     pub abandoned: Vec<NodeId>,
 }
 
 impl ShardRecord {
-    /// A shard whose group is not formed yet. [`ShardMap::new`] numbers it; the nodes are sorted
-    /// here.
+    /// A shard whose group is not formed yet. Sorts the nodes; [`ShardMap::new`] sets the number.
     #[must_use]
     pub fn founded(mut founders: Vec<NodeId>) -> Self {
         founders.sort_unstable();
@@ -68,15 +68,13 @@ impl ShardRecord {
         }
     }
 
-    /// The voters that the group shall have: the target, or, while nothing has to change, the
-    /// replicas.
+    /// The voters that the group should have: the target, or the replicas if no change is under way.
     #[must_use]
     pub fn wanted(&self) -> &[NodeId] {
         self.target.as_deref().unwrap_or(&self.replicas)
     }
 
-    /// Nodes that run the group, sorted: voters now, voters to be, and those that may be voters
-    /// meanwhile.
+    /// The nodes that run the group, sorted: current voters, future voters, and nodes of abandoned targets.
     #[must_use]
     pub fn members(&self) -> Vec<NodeId> {
         let mut members = self.replicas.clone();
@@ -87,7 +85,7 @@ impl ShardRecord {
         members
     }
 
-    /// Starts a change to other voters; true if that is news.
+    /// Starts a change to other voters. Returns whether anything changed.
     pub(crate) fn plan(&mut self, target: &[NodeId]) -> bool {
         if self.wanted() == target {
             return false;
@@ -100,7 +98,7 @@ impl ShardRecord {
         true
     }
 
-    /// The target is reached.
+    /// Records that the target has been reached.
     pub(crate) fn arrive(&mut self) {
         if let Some(target) = self.target.take() {
             self.replicas = target;
@@ -110,7 +108,7 @@ impl ShardRecord {
 }
 
 impl ShardMap {
-    /// Numbers the records from 0 in their order. The epoch is 1.
+    /// A map of these shards, numbered from 0 in their order, at epoch 1.
     #[must_use]
     pub fn new(mut shards: Vec<ShardRecord>) -> Self {
         for (number, record) in (0..).zip(&mut shards) {
@@ -120,39 +118,39 @@ impl ShardMap {
         Self { epoch: Epoch(1), shards, founded }
     }
 
-    /// The ranges that the hash space is cut into, or None before the cluster is formed.
+    /// The ranges into which the hash space is cut, or None before the cluster is formed.
     #[must_use]
     pub fn ranges(&self) -> Option<ShardRanges> {
         let count = u32::try_from(self.shards.len()).ok()?;
         ShardRanges::new(self.founded, count).ok()
     }
 
-    /// A shard's range of the hash space, if there is such a shard.
+    /// A shard's range of the hash space, or None if there is no such shard.
     #[must_use]
     pub fn range(&self, shard: ShardId) -> Option<HashRange> {
         self.ranges()?.range(shard)
     }
 
-    /// The shard that has a place of the hash space; None before the cluster is formed.
+    /// The shard that contains a position of the hash space, or None before the cluster is formed.
     #[must_use]
     pub fn shard_of(&self, hi: u64) -> Option<ShardId> {
         self.ranges().map(|ranges| ranges.shard_of(hi))
     }
 
-    /// The shard that is being cut off from another one: the last, until its group has had a leader.
+    /// The shard that is being split off: the last one, until its group has had a leader.
     #[must_use]
     pub fn splitting(&self) -> Option<ShardId> {
         let last = self.shards.last().filter(|record| !record.is_formed)?;
         self.ranges()?.parent(last.shard).map(|_| last.shard)
     }
 
-    /// The shard that is being cut in two, if one is.
+    /// The shard that is being split in two, if any.
     #[must_use]
     pub fn halved(&self) -> Option<ShardId> {
         self.ranges()?.parent(self.splitting()?)
     }
 
-    /// Adds the next shard, which begins where its parent is.
+    /// Adds the next shard, which starts on the nodes of its parent. None if no further split is possible.
     pub(crate) fn split(&mut self) -> Option<ShardId> {
         let ranges = self.ranges()?.split()?;
         let shard = ShardId(ranges.count() - 1);
@@ -162,7 +160,7 @@ impl ShardMap {
         Some(shard)
     }
 
-    /// A shard's record, if there is such a shard.
+    /// A shard's record, or None if there is no such shard.
     #[must_use]
     pub fn get(&self, shard: ShardId) -> Option<&ShardRecord> {
         self.shards.get(usize::try_from(shard.0).ok()?)
@@ -172,13 +170,13 @@ impl ShardMap {
         self.shards.get_mut(usize::try_from(shard.0).ok()?)
     }
 
-    /// Nodes that run the shard's group, sorted; none if there is no such shard.
+    /// The nodes that run the shard's group, sorted; empty if there is no such shard.
     #[must_use]
     pub fn members(&self, shard: ShardId) -> Vec<NodeId> {
         self.get(shard).map(ShardRecord::members).unwrap_or_default()
     }
 
-    /// Shards whose groups a node runs, in order.
+    /// The shards whose groups a node runs, in order.
     pub fn shards_of(&self, node: NodeId) -> impl Iterator<Item = ShardId> + '_ {
         self.shards
             .iter()
@@ -186,8 +184,8 @@ impl ShardMap {
             .map(|record| record.shard)
     }
 
-    /// Replicas that each node has, or shall have where a change is under way; nodes without any
-    /// are left out.
+    /// The number of replicas of each node, counting future ones instead of current ones where a change is
+    /// under way. Nodes without replicas are left out.
     #[must_use]
     pub fn replica_counts(&self) -> BTreeMap<NodeId, usize> {
         let mut counts = BTreeMap::new();
@@ -218,7 +216,7 @@ mod tests {
         assert!(record.plan(&nodes(&[1, 2, 4])));
         assert!(!record.plan(&nodes(&[1, 2, 4])));
         assert_eq!(record.members(), nodes(&[1, 2, 3, 4]));
-        // Node 4 may be a voter already when the plan changes, so it goes on running the group.
+        // Node 4 may already be a voter when the plan changes, so it keeps running the group.
         assert!(record.plan(&nodes(&[1, 2, 5])));
         assert_eq!(record.members(), nodes(&[1, 2, 3, 4, 5]));
         record.arrive();

@@ -1,8 +1,8 @@
-//! Which range of the hash space each shard has, when shards are split one after the other.
+//! The hash range of each shard, when shards are split one after the other.
 //!
-//! Linear hashing (Litwin 1980, VLDB): a cluster is founded with N equal ranges, and a split cuts the
-//! next shard in turn in two. The lower half stays with the shard, the upper one is the new shard's, which has
-//! the next number. When all have been cut once, the round begins anew with twice as many:
+//! Linear hashing (Litwin 1980, VLDB): a cluster is founded with N equal ranges, and a split cuts the next
+//! shard in turn in two. The shard keeps the lower half, and a new shard, with the next number, gets the
+//! upper half. When all shards have been split once, the next round begins, with twice as many shards:
 //!
 //! ```text
 //! 2 shards   │ 0                       │ 1                       │
@@ -11,8 +11,8 @@
 //! 5 shards   │ 0   │ 4    │ 2          │ 1          │ 3          │    0 was cut again
 //! ```
 //!
-//! So two numbers, how many shards there were at first and how many there are, say all ranges, and no
-//! range is more than twice as wide as another. Hashes are spread evenly, so widths are what shards hold.
+//! So two numbers, the initial and the current number of shards, determine all ranges, and no range is more
+//! than twice as wide as another. Hashes are uniform, so a shard's load is proportional to its width.
 
 use thiserror::Error;
 use umbel_filter::{CELL_COUNT_MAX, CellCount, HashRange};
@@ -37,21 +37,21 @@ use crate::ids::ShardId;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShardRanges {
-    /// Shards at first.
+    /// Initial number of shards.
     founded: u32,
-    /// Shards now, at least as many.
+    /// Current number of shards, at least `founded`.
     count: u32,
 }
 
-/// The numbers are those of no shards. Refuse the message that they came in.
+/// The numbers describe no valid ranges. Refuse the message that contains them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error(
     "{count} shards of {founded} at first, expected at least 1, none less, and at most {CELL_COUNT_MAX}"
 )]
 pub struct ShardRangesError {
-    /// Shards at first.
+    /// Initial number of shards.
     pub founded: u32,
-    /// Shards now.
+    /// Current number of shards.
     pub count: u32,
 }
 
@@ -59,16 +59,16 @@ impl ShardRanges {
     /// The ranges of `count` shards of a cluster that was founded with `founded`.
     ///
     /// # Errors
-    /// If there are none, or fewer than at first, or more than [`CELL_COUNT_MAX`].
+    /// If `founded` is 0, or `count` is below `founded` or above half of [`CELL_COUNT_MAX`].
     pub const fn new(founded: u32, count: u32) -> Result<Self, ShardRangesError> {
-        // A round cuts the space into up to twice as many cells as there are shards.
+        // In a round, the space is cut into up to twice as many cells as there are shards.
         if founded == 0 || count < founded || count > CELL_COUNT_MAX / 2 {
             return Err(ShardRangesError { founded, count });
         }
         Ok(Self { founded, count })
     }
 
-    /// Shards that were never split.
+    /// The ranges of shards that were never split.
     #[must_use]
     pub const fn equal(cells: CellCount) -> Self {
         Self { founded: cells.get(), count: cells.get() }
@@ -86,19 +86,20 @@ impl ShardRanges {
         self.founded
     }
 
-    /// With the next shard in turn cut in two; None where there may be no more.
+    /// The ranges after the next shard in turn is split; None if there are already as many shards as
+    /// possible.
     #[must_use]
     pub fn split(self) -> Option<Self> {
         Self::new(self.founded, self.count.checked_add(1)?).ok()
     }
 
-    /// How often every shard has been cut.
+    /// How often every shard has been split.
     #[inline]
     const fn rounds(self) -> u32 {
         (self.count / self.founded).ilog2()
     }
 
-    /// The equal cells that the widest ranges are of: what a filter that is made now is planned for.
+    /// The equal cells that have the width of the widest range: new filters are planned for these.
     ///
     /// ```
     /// use umbel_engine::placement::ShardRanges;
@@ -112,19 +113,19 @@ impl ShardRanges {
         self.cells(self.rounds())
     }
 
-    /// The cells after so many rounds.
+    /// The cells after this many rounds.
     #[inline]
     fn cells(self, rounds: u32) -> CellCount {
         CellCount::new(self.founded << rounds)
             .expect("at most twice as many as there may be shards")
     }
 
-    /// All shards by number.
+    /// All shards, by number.
     pub fn shards(self) -> impl ExactSizeIterator<Item = ShardId> {
         (0..self.count).map(ShardId)
     }
 
-    /// The shard that has a place of the hash space.
+    /// The shard that contains a position of the hash space.
     #[inline]
     #[must_use]
     pub fn shard_of(self, hi: u64) -> ShardId {
@@ -133,15 +134,16 @@ impl ShardRanges {
         }
         let depth = self.rounds() + 1;
         let cell = self.cells(depth).cell_of(hi);
-        // The cuts on the way to the cell, the first one lowest: each upper half has a number of its own.
+        // The splits on the way to the cell, the first one in the lowest bit: each upper half has a number
+        // of its own.
         let cuts = cell.reverse_bits() >> (u32::BITS - depth);
         let shard = (cell >> depth) + self.founded * cuts;
-        // Who is not cut yet in this round has both halves.
+        // A shard that is not split yet in this round still has both halves.
         let is_cut = shard < self.count;
         ShardId(if is_cut { shard } else { shard - (self.founded << (depth - 1)) })
     }
 
-    /// A shard's range, if there is such a shard.
+    /// A shard's range, or None if there is no such shard.
     #[must_use]
     pub fn range(self, shard: ShardId) -> Option<HashRange> {
         if shard.0 >= self.count {
@@ -153,13 +155,14 @@ impl ShardRanges {
         Some(self.range_after(shard, rounds + u32::from(is_cut)))
     }
 
-    /// The range that a shard, if there is such a shard, began with: it has that, or the first part of it.
+    /// The range that a shard began with, or None if there is no such shard. Its current range starts at
+    /// the same hash.
     #[must_use]
     pub fn first_range(self, shard: ShardId) -> Option<HashRange> {
         (shard.0 < self.count).then(|| self.range_after(shard, self.birth(shard)))
     }
 
-    /// The range that a shard was cut off from, if it is not one of the first.
+    /// The shard from which a shard was split off; None for an initial shard.
     ///
     /// ```
     /// use umbel_engine::{ShardId, placement::ShardRanges};
@@ -178,7 +181,7 @@ impl ShardRanges {
         Some(ShardId(shard.0 - (self.founded << (shard.0 / self.founded).ilog2())))
     }
 
-    /// Shards with their ranges, in the order of these.
+    /// All shards with their ranges, in the order of the ranges.
     pub fn in_order(self) -> impl Iterator<Item = (ShardId, HashRange)> {
         let mut next = Some(0);
         std::iter::from_fn(move || {
@@ -189,7 +192,8 @@ impl ShardRanges {
         })
     }
 
-    /// Whether each of these ranges lies within one of those of `coarser`, so that what was cut for them can be cut for these.
+    /// Whether each of these ranges lies within one of `coarser`, so that a filter cut by `coarser` can be
+    /// re-cut by these.
     ///
     /// ```
     /// use umbel_engine::placement::ShardRanges;
@@ -208,14 +212,14 @@ impl ShardRanges {
         })
     }
 
-    /// In which round a shard came to be: after so many its range is what it began with.
+    /// The number of rounds after which a shard has the range that it began with.
     const fn birth(self, shard: ShardId) -> u32 {
         if shard.0 < self.founded { 0 } else { (shard.0 / self.founded).ilog2() + 1 }
     }
 
-    /// The range of a shard when it has been cut in as many rounds as there were.
+    /// The range of a shard after it was cut in this many rounds.
     fn range_after(self, shard: ShardId, rounds: u32) -> HashRange {
-        // The number says in which rounds the way to the shard went to the upper half.
+        // The bits of the number say in which rounds the shard went to the upper half.
         let cuts =
             (shard.0 / self.founded).reverse_bits().checked_shr(u32::BITS - rounds).unwrap_or(0);
         let cell = ((shard.0 % self.founded) << rounds) + cuts;
@@ -229,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    /// The ranges by cutting, one after the other.
+    /// The ranges by splitting one shard after the other.
     fn by_cutting(founded: u32, count: u32) -> Vec<HashRange> {
         let cells = CellCount::new(founded).unwrap();
         let mut ranges: Vec<HashRange> =
@@ -278,7 +282,7 @@ mod tests {
                 assert_eq!(after.range(new), Some(born));
                 assert_eq!((kept.start(), born.end()), (whole.start(), whole.end()));
                 assert_eq!(u128::from(born.start()), kept.end());
-                // All others stay as they are, and what a shard began with does not change.
+                // All other ranges stay the same, and so do the ranges that shards began with.
                 for shard in ranges.shards().filter(|&shard| shard != parent) {
                     assert_eq!(ranges.range(shard), after.range(shard));
                 }

@@ -1,4 +1,4 @@
-//! Zones: what fails together, as a rack, a room or a region.
+//! Zones: groups of nodes that fail together, such as a rack, a room or a region.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,10 +8,10 @@ use thiserror::Error;
 
 use crate::ids::NodeId;
 
-/// Longest name of a zone, in bytes: those of clouds have 30.
+/// Longest name of a zone, in bytes; zone names of cloud providers have up to 30.
 pub const ZONE_BYTES_MAX: usize = 64;
 
-/// The name of what fails together: 1 to [`ZONE_BYTES_MAX`] letters, digits, `-`, `_` and `.`.
+/// The name of a zone: 1 to [`ZONE_BYTES_MAX`] letters, digits, `-`, `_` and `.`.
 ///
 /// ```
 /// use umbel_engine::placement::Zone;
@@ -24,21 +24,21 @@ pub const ZONE_BYTES_MAX: usize = 64;
 #[serde(try_from = "String", into = "String")]
 pub struct Zone(String);
 
-/// The text names no zone. Choose another name.
+/// The text is not a zone's name. Choose another one.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error(
     "a zone's name has 1 to {ZONE_BYTES_MAX} letters, digits, '-', '_' and '.', unlike {name:?}"
 )]
 pub struct ZoneError {
-    /// Its first characters.
+    /// The first [`ZONE_BYTES_MAX`] characters of the text.
     name: String,
 }
 
 impl Zone {
-    /// Checks a text.
+    /// Validates a name.
     ///
     /// # Errors
-    /// If it is empty, too long, or holds another character.
+    /// If it is empty or too long, or contains another character.
     pub fn new(name: impl Into<String>) -> Result<Self, ZoneError> {
         let name = name.into();
         let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -48,7 +48,7 @@ impl Zone {
         Err(ZoneError { name: name.chars().take(ZONE_BYTES_MAX).collect() })
     }
 
-    /// The text.
+    /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -75,7 +75,7 @@ impl From<Zone> for String {
     }
 }
 
-/// Which node is in which zone. A node without one fails alone.
+/// The zone of each node. A node without a zone fails independently of all others.
 ///
 /// ```
 /// use umbel_engine::NodeId;
@@ -90,13 +90,13 @@ impl From<Zone> for String {
 pub struct Zones(BTreeMap<NodeId, Zone>);
 
 impl Zones {
-    /// Where a node is, if it has said so.
+    /// The zone of a node, if it has reported one.
     #[must_use]
     pub fn get(&self, node: NodeId) -> Option<&Zone> {
         self.0.get(&node)
     }
 
-    /// Notes where a node is; None forgets it.
+    /// Sets the zone of a node; None removes it.
     pub fn set(&mut self, node: NodeId, zone: Option<Zone>) {
         match zone {
             Some(zone) => drop(self.0.insert(node, zone)),
@@ -104,7 +104,7 @@ impl Zones {
         }
     }
 
-    /// How many of these nodes, itself not counted, are in the zone of a node.
+    /// The number of these nodes, not counting `node` itself, that are in the zone of `node`.
     #[must_use]
     pub fn shared(&self, node: NodeId, others: &[NodeId]) -> usize {
         let Some(zone) = self.get(node) else { return 0 };
