@@ -1,13 +1,14 @@
-//! What replicas of a shard do to be compared with each other, and to be mended.
+//! What a replica does so that a shard's replicas can be compared and repaired.
 //!
-//! Replicas that applied the same entries are equal; where they are not, memory has rotted or there
-//! is a bug. [`Scrubber`](super::scrubber::Scrubber) has them compared: an entry of the log makes each
-//! of them digest the same piece of a slice at the same entry ([`ScrubPart`]), and another one gives
-//! blocks the contents that the majority has ([`RepairPart`]).
+//! Replicas that have applied the same entries are equal; a difference means rotten memory or a bug.
+//! [`Scrubber`](super::scrubber::Scrubber) drives the comparison: one log entry makes every replica
+//! digest the same piece of a slice at the same entry ([`ScrubPart`]), and another one writes the
+//! majority's contents into blocks ([`RepairPart`]).
 //!
-//! *Law.* A repair changes nothing on a replica that holds what the log says, whatever was applied
-//! since its contents were read: if nothing was, the contents are its own; if something was, they are
-//! only added, and bits only rise. Counters and counting slices, which fall too, then wait.
+//! *Law.* A repair changes nothing on a replica whose state follows from the log, whatever was applied
+//! since its blocks were read: if nothing was applied to the slice, the contents are the replica's own;
+//! otherwise the contents are only ORed in, and bits only rise. Counters and counting slices, which can
+//! also fall, are then left for a later repair.
 
 use serde::{Deserialize, Serialize};
 use umbel_filter::Kind;
@@ -17,83 +18,83 @@ use super::digest::Digest;
 use super::state::ShardState;
 use crate::ids::{FilterId, Generation};
 
-/// Blocks of a piece: 16 MiB of words, which all replicas digest in some milliseconds while the shard
-/// waits.
+/// Blocks of a piece: 16 MiB of words. All replicas digest it in a few milliseconds, during which the
+/// shard waits.
 pub const SCRUB_PIECE_BLOCKS: u32 = 4096;
 
-/// Words of the blocks that are read and mended together, as long as it is more than one block:
-/// 512 KiB, half an entry of inserts.
+/// Words of the blocks that are read and repaired together, unless a single block is larger: 512 KiB,
+/// half an entry of inserts.
 pub const SCRUB_READ_WORDS: u64 = 1 << 16;
 
-/// Index of an entry whose place in the log is not known.
+/// Stands for an unknown log index.
 pub(super) const NO_INDEX: u64 = u64::MAX;
 
-/// A piece of a slice that every replica is to digest when it applies this.
+/// Names a piece of a slice that every replica digests when it applies this.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ScrubPart {
-    /// Whose slice.
+    /// The filter whose slice is digested.
     pub filter: FilterId,
     /// Its generation.
     pub generation: Generation,
-    /// Key of the digests, drawn for this piece and its name.
+    /// Key of the digests, drawn for this piece; also its name.
     pub seed: u64,
-    /// First block of the piece, of [`SCRUB_PIECE_BLOCKS`] or as many as there are.
+    /// First block of the piece, which has [`SCRUB_PIECE_BLOCKS`] blocks or ends with the slice.
     pub first_block: u32,
 }
 
-/// What blocks of a slice hold, by a majority.
+/// The contents that blocks of a slice should have, by majority.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RepairPart {
-    /// Whose slice.
+    /// The filter whose slice is repaired.
     pub filter: FilterId,
     /// Its generation.
     pub generation: Generation,
-    /// Index of an entry behind which the contents were read: where nothing was written to the slice
-    /// since, they are all that the blocks hold.
+    /// Index of a log entry that every replica had applied when the contents were read: if nothing was
+    /// written to the slice after it, the contents are complete.
     pub read_at: u64,
-    /// Rising, each with its content.
+    /// Block numbers, ascending, each with its content.
     pub blocks: Vec<(u32, Vec<u64>)>,
-    /// Items called new and, of a scalable slice, the items of each level; empty to leave them.
+    /// The slice's counters (items answered new, positions merged in, counts per level and the like);
+    /// empty to leave them.
     pub counters: Vec<u64>,
 }
 
-/// The digests that a replica made when it applied a [`ScrubPart`].
+/// The digests that a replica computed when it applied a [`ScrubPart`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ScrubbedPiece {
-    /// Key and name of the piece.
+    /// Key of the digests, and name of the piece.
     pub seed: u64,
-    /// Blocks of the whole slice.
+    /// Number of blocks of the whole slice.
     pub block_count: u32,
-    /// Words of a block on average, rounded up.
+    /// Average number of words per block, rounded up.
     pub block_words: u64,
-    /// One digest a block of the piece.
+    /// One digest for each block of the piece.
     pub digests: Vec<u64>,
-    /// Items called new and, of a scalable slice, the items of each level.
+    /// The slice's counters (items answered new, positions merged in, counts per level and the like).
     pub counters: Vec<u64>,
-    /// Digest of the answers that are kept for requests that come again.
+    /// Digest of the replay table.
     pub answers: u64,
 }
 
-/// Blocks of a replica at one moment.
+/// Blocks of a replica at one point in time.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BlockContents {
-    /// Index of the last entry that was applied.
+    /// Index of the last applied entry.
     pub applied_index: u64,
     /// Index of the last entry that may have changed the slice.
     pub written_index: u64,
     /// Whether bits of the slice only rise.
     pub is_monotone: bool,
-    /// Whether the contents are words, and not positions.
+    /// Whether the contents are words; otherwise they are positions.
     pub is_words: bool,
-    /// As they were asked for; nothing for a block that there is not.
+    /// The contents in the requested order; empty for a block that does not exist.
     pub contents: Vec<Vec<u64>>,
-    /// Items called new and, of a scalable slice, the items of each level.
+    /// The slice's counters (items answered new, positions merged in, counts per level and the like).
     pub counters: Vec<u64>,
 }
 
 impl ScrubbedPiece {
-    /// A number that stands for all that can be mended: pieces that differ share one by chance with
-    /// 2^-64.
+    /// A digest of everything that can be repaired. Pieces that differ collide with probability 2^-64.
     #[must_use]
     pub fn root(&self) -> u64 {
         let mut root = Digest::new();
@@ -105,7 +106,7 @@ impl ScrubbedPiece {
 }
 
 impl ShardState {
-    /// Digests a piece. Changes nothing that is replicated.
+    /// Digests a piece. Changes nothing in the replicated state.
     pub(super) fn scrub(&mut self, part: &ScrubPart) -> Result<(), PartError> {
         let ScrubPart { filter, generation, seed, first_block } = *part;
         let mut answers = Digest::new();
@@ -122,7 +123,7 @@ impl ShardState {
         Ok(())
     }
 
-    /// Mends blocks, as an entry with this index.
+    /// Repairs blocks, as the log entry with this index.
     pub(super) fn repair(&mut self, index: u64, part: &RepairPart) -> Result<(), PartError> {
         let malformed = |what: String| PartError::Malformed { what };
         for (before, after) in part.blocks.iter().zip(part.blocks.iter().skip(1)) {
@@ -143,17 +144,17 @@ impl ShardState {
         Ok(())
     }
 
-    /// The last piece that was digested, if it has this name.
+    /// The most recently digested piece, if it has this name.
     #[must_use]
     pub fn scrubbed(&self, seed: u64) -> Option<&ScrubbedPiece> {
         self.scrubbed.as_ref().filter(|piece| piece.seed == seed)
     }
 
-    /// Blocks as they are, after the entry with this index was applied.
+    /// The current contents of blocks; `applied_index` is the index of the last applied entry.
     ///
     /// # Errors
-    /// If there is no such slice, it is at another generation, or the blocks do not rise or are more than
-    /// [`SCRUB_READ_WORDS`] twice over.
+    /// If there is no such slice, it is at another generation, the block numbers are not ascending, or
+    /// there are several blocks with more than twice [`SCRUB_READ_WORDS`] words.
     pub fn read_blocks(
         &self,
         applied_index: u64,
@@ -181,15 +182,15 @@ impl ShardState {
         })
     }
 
-    /// Says that the state is one that was loaded, and has applied what its snapshot has: nobody
-    /// knows when its slices were written last.
+    /// Marks the state as loaded from a snapshot up to `index`: it is unknown when its slices were last
+    /// written.
     pub fn loaded_at(&mut self, index: u64) {
         self.slices.values_mut().for_each(|slice| slice.written_index = index);
     }
 
-    /// For tests and simulations of what mends replicas: flips every so many-th bit of a slice, or clears
-    /// every so many-th of those that are set, as if memory had rotted, and says how many; 0 if there is
-    /// no such slice. Positions of a single-shot slice are only lost.
+    /// For tests and simulations of repair: flips every `every`-th bit of a slice, or clears every
+    /// `every`-th set bit, as if memory had rotted. Returns how many bits; 0 if there is no such slice.
+    /// Positions of a single-shot slice are only lost.
     pub fn rot(&mut self, filter: FilterId, every: usize, only_clears: bool) -> u64 {
         let Some(slice) = self.slices.get_mut(&filter) else { return 0 };
         let every = every.max(1);

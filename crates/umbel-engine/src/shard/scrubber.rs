@@ -1,4 +1,4 @@
-//! How a shard's leader has the replicas of a slice compared, and mended.
+//! How a shard's leader has the replicas of a slice compared and repaired.
 //!
 //! ```text
 //!   for each piece of the slice
@@ -12,7 +12,7 @@
 //!     └─ digest it again           up to three times, then what still differs is reported
 //! ```
 //!
-//! A replica that is away is left out from there on, and named.
+//! A replica that does not answer is left out from then on, and reported.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -27,30 +27,30 @@ use crate::ids::{FilterId, Generation, NodeId};
 use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
-/// How often a piece is mended before what still differs is reported: writes that the leader does not
-/// hold back, such as removals, may come between.
+/// How often a piece is repaired before remaining differences are reported: writes that the leader
+/// does not hold back, such as removals, may come between.
 const TRIES_MAX: u32 = 3;
 
-/// What a replica is asked.
+/// A request to a replica.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ReplicaQuestion {
-    /// The root of the piece of this name, once it is digested.
+    /// The root of the piece with this name, once the replica has digested it.
     Root {
         /// Name of the piece.
         seed: u64,
     },
-    /// All digests of that piece.
+    /// All digests of the piece with this name.
     Digests {
         /// Name of the piece.
         seed: u64,
     },
-    /// What blocks hold, once everything is applied that the leader has applied.
+    /// The contents of blocks, once the replica has applied everything that the leader has applied.
     Blocks {
-        /// Whose slice.
+        /// The filter whose slice is read.
         filter: FilterId,
         /// Its generation.
         generation: Generation,
-        /// Rising.
+        /// In ascending order.
         blocks: Vec<u32>,
     },
 }
@@ -64,9 +64,9 @@ pub enum ReplicaAnswer {
         root: u64,
         /// [`ScrubbedPiece::answers`].
         answers: u64,
-        /// Blocks of the slice.
+        /// Number of blocks of the slice.
         block_count: u32,
-        /// Words of a block on average.
+        /// Average number of words per block.
         block_words: u64,
     },
     /// To [`ReplicaQuestion::Digests`].
@@ -75,87 +75,88 @@ pub enum ReplicaAnswer {
     Blocks(BlockContents),
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ScrubInput {
-    /// Begin. Exactly once, first.
+    /// Starts the comparison. Given exactly once, first.
     Start,
-    /// What was to be proposed is applied here, or why not.
+    /// The proposed command was applied here, or the reason why not.
     Applied(Result<(), String>),
-    /// A replica's answer, or why there is none.
+    /// A replica's answer, or the reason why there is none.
     Answered {
-        /// Who was asked.
+        /// The replica that was asked.
         replica: NodeId,
-        /// What it said.
+        /// Its answer.
         answer: Result<ReplicaAnswer, String>,
     },
-    /// No insert is on its way to the log, and none will be before the release.
+    /// No insert is in flight to the log, and none will be before the release.
     Held,
 }
 
-/// What is to be done.
+/// What the caller must do.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ScrubOutput {
-    /// Have it applied.
+    /// Propose this command, and report when it is applied.
     Propose(ShardCommand),
-    /// Ask a replica, perhaps this node's own.
+    /// Send a question to a replica, which may be this node's own.
     Ask {
-        /// Whom.
+        /// The replica.
         replica: NodeId,
-        /// What.
+        /// The question.
         question: ReplicaQuestion,
     },
-    /// Hold inserts back.
+    /// Hold inserts back, and report when none is in flight.
     Hold,
-    /// Let them go on.
+    /// Let inserts continue.
     Release,
-    /// The end: nothing more is done. If inserts are held back, they go on.
+    /// The comparison is over. If inserts are held back, they continue.
     Finish(Result<SliceScrubbed, String>),
 }
 
-/// What the replicas of a slice differed in.
+/// The result of comparing a slice's replicas.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct SliceScrubbed {
-    /// Replicas that were compared to the end.
+    /// Replicas that took part in the whole comparison.
     pub compared: BTreeSet<NodeId>,
-    /// Replicas that were not, and why.
+    /// Replicas that did not, with the reason.
     pub away: BTreeMap<NodeId, String>,
-    /// Of each replica that differed.
+    /// For each replica that differed, by how much.
     pub differing: BTreeMap<NodeId, ReplicaBits>,
-    /// Blocks without a majority, which now hold what any replica had.
+    /// Blocks without a majority, which now have the union of all replicas' contents.
     pub union_blocks: u64,
     /// Blocks that still differ.
     pub left_blocks: u64,
-    /// Whether the answers that are kept for requests that come again differ: those are not mended,
-    /// and go with their sessions.
+    /// Whether the replay tables differ. They are not repaired; the difference disappears when the
+    /// sessions expire.
     pub answers_differ: bool,
 }
 
-/// What a replica differed in from what was decided.
+/// How one replica differed from the decided contents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ReplicaBits {
-    /// Bits, or positions, that it lacked. They are set.
+    /// Bits or positions that the replica lacked. They are set.
     pub lost: u64,
-    /// Bits that the majority lacked. Few are kept, by all; many in a block are cleared.
+    /// Bits that the majority lacked. A few are kept, and set on all replicas; many in one block are
+    /// cleared.
     pub surplus: u64,
 }
 
-/// What is awaited.
+/// What the scrubber waits for.
 #[derive(Debug)]
 enum State {
     Idle,
-    /// The piece is being digested.
+    /// Waiting for the leader to apply the digesting of the piece.
     Digesting,
     Rooting(BTreeMap<NodeId, (u64, u64)>),
     Listing(BTreeMap<NodeId, ScrubbedPiece>),
     Holding,
-    /// Contents of these blocks.
+    /// Waiting for the contents of these blocks.
     Reading(Vec<u32>, BTreeMap<NodeId, BlockContents>),
     Mending,
     Over,
 }
 
-/// The comparison of one slice's replicas, at the shard's leader.
+/// The comparison of one slice's replicas, run by the shard's leader.
 ///
 /// ```
 /// use umbel_engine::shard::{ScrubInput, ScrubOutput, Scrubber, ShardCommand};
@@ -181,18 +182,18 @@ pub struct Scrubber {
     seed: u64,
     state: State,
     first_block: u32,
-    /// Of the slice, as the leader has it.
+    /// Number of blocks of the slice, as reported by the leader's replica.
     block_count: u32,
     block_words: u64,
-    /// How often the piece was mended.
+    /// How often the piece has been repaired.
     try_count: u32,
-    /// Blocks of the piece that differ and were not read yet.
+    /// Blocks of the piece that differ and have not been read yet.
     suspects: VecDeque<u32>,
     report: SliceScrubbed,
 }
 
 impl Scrubber {
-    /// A comparison that waits for [`ScrubInput::Start`]. The leader is the first of the voters.
+    /// A comparison that waits for [`ScrubInput::Start`]. The first of `voters` is the leader.
     #[must_use]
     pub fn new(filter: FilterId, generation: Generation, voters: Vec<NodeId>, seed: u64) -> Self {
         Self {
@@ -210,7 +211,8 @@ impl Scrubber {
         }
     }
 
-    /// Takes one input and gives the orders that follow from it. What was not asked for is ignored.
+    /// Handles one event, and outputs the orders that follow. An answer to a question that was not
+    /// asked is ignored.
     pub fn step(&mut self, input: ScrubInput, out: &mut Outbox<ScrubOutput>) {
         match (input, &mut self.state) {
             (ScrubInput::Start, State::Idle) => self.digest(out),
@@ -239,7 +241,7 @@ impl Scrubber {
         }
     }
 
-    /// Has the piece digested.
+    /// Has every replica digest the piece.
     fn digest(&mut self, out: &mut Outbox<ScrubOutput>) {
         self.seed = self.seed.wrapping_add(1);
         self.suspects.clear();
@@ -284,7 +286,7 @@ impl Scrubber {
         }
     }
 
-    /// Keeps an answer to what was asked.
+    /// Stores an answer, if it matches the question.
     fn take(
         &mut self,
         replica: NodeId,
@@ -340,7 +342,7 @@ impl Scrubber {
     fn next_piece(&mut self, out: &mut Outbox<ScrubOutput>) {
         self.first_block = self.first_block.saturating_add(SCRUB_PIECE_BLOCKS);
         self.try_count = 0;
-        // Without another replica there is nothing to compare.
+        // With a single replica left there is nothing to compare.
         if self.first_block >= self.block_count || self.present().count() < 2 {
             return self.finish(Ok(()), out);
         }
@@ -401,7 +403,7 @@ impl Scrubber {
         }
     }
 
-    /// What the blocks are to hold.
+    /// Decides what the blocks should contain.
     fn decide(&mut self, blocks: &[u32], contents: &BTreeMap<NodeId, BlockContents>) -> RepairPart {
         // The leader first.
         let nodes: Vec<NodeId> =
@@ -446,7 +448,7 @@ impl Scrubber {
         }
     }
 
-    /// Goes on with the blocks that differ, or looks at the piece again.
+    /// Continues with the next differing blocks, or digests the piece again.
     fn read_or_digest(&mut self, out: &mut Outbox<ScrubOutput>) {
         out.push(ScrubOutput::Release);
         if self.suspects.is_empty() {
@@ -458,7 +460,7 @@ impl Scrubber {
     }
 }
 
-/// The counters of a majority, if some replica has others; else nothing.
+/// The counters that a majority has, if the replicas' counters differ; otherwise empty.
 fn counters(answers: &[&BlockContents], voter_count: usize) -> Vec<u64> {
     let Some((first, rest)) = answers.split_first() else { return Vec::new() };
     if rest.iter().all(|answer| answer.counters == first.counters) {

@@ -1,12 +1,12 @@
-//! From the state of one replica to that of another.
+//! Snapshots: transferring one replica's state to another.
 //!
 //! ```text
 //! head     slices' specs, generations, counters; replay table         one message
 //! frames   slice 0: │ frame │ frame │ …   slice 1: │ frame │ …        a stream, in this order
 //! ```
 //!
-//! *Law.* What is loaded from a snapshot of s is s: it has the same digest, and the same replies to
-//! the same commands.
+//! *Law.* A state loaded from a snapshot of s equals s: it has the same digest, and gives the same replies
+//! to the same commands.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use crate::ids::{Generation, ShardId};
 use crate::limits::{FILTER_COUNT_MAX, SLICE_BYTES_MAX, SNAPSHOT_FRAME_BYTES_CUT};
 use umbel_step::planted::{self, Planted};
 
-/// Bytes that a slice may take while it is loaded: the codes of crowded positions can be somewhat
-/// longer than the bound by which a single-shot slice stops growing.
+/// Bytes that a slice may take while it is loaded: the codes of crowded positions may be somewhat longer
+/// than the estimate by which a single-shot slice stops growing.
 pub(super) const LOADING_BYTES_MAX: u64 = 2 * SLICE_BYTES_MAX;
 
-/// A consistent copy of a shard's state, to be sent while the shard goes on.
+/// A consistent copy of a shard's state, which can be sent while the shard continues.
 ///
 /// ```
 /// use umbel_engine::ShardId;
@@ -52,7 +52,7 @@ pub struct ShardSnapshot {
     state: ShardState,
 }
 
-/// All of a snapshot but the positions.
+/// A snapshot without the positions.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ShardSnapshotHead {
     shard: ShardId,
@@ -60,7 +60,7 @@ pub struct ShardSnapshotHead {
     start: u64,
     /// Last hash of the shard's range, inclusive.
     last: u64,
-    /// By rising filter.
+    /// In ascending order of filters.
     slices: Vec<SliceHead>,
     replay: ReplayHead,
 }
@@ -74,7 +74,7 @@ pub(super) struct SliceHead {
 }
 
 impl SliceHead {
-    /// The slice, with what is in it.
+    /// The slice with this filter as its contents.
     fn with_filter(self, filter: AnyFilter) -> Slice {
         let Self { spec, generation, new_count, merged_count } = self;
         let filter = Arc::new(filter);
@@ -82,11 +82,11 @@ impl SliceHead {
     }
 }
 
-/// Why there is no state. Refuse the snapshot and ask for another one; a loader that refused a
-/// frame is of no use any more.
+/// Why a snapshot was refused. Request another one; a loader that has refused a frame cannot be used any
+/// more.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub enum SnapshotError {
-    /// The snapshot is another shard's.
+    /// The snapshot belongs to another shard.
     #[error(
         "snapshot of {got} over hashes {} to {}, expected {expected} over {} to at most {}",
         got_range.0, got_range.1, expected_range.0, expected_range.1
@@ -96,42 +96,42 @@ pub enum SnapshotError {
         got: ShardId,
         /// First and last hash of the snapshot's range.
         got_range: (u64, u64),
-        /// The shard that is loaded.
+        /// The shard that is being loaded.
         expected: ShardId,
-        /// First and last hash of its range.
+        /// First and last hash of the expected range.
         expected_range: (u64, u64),
     },
-    /// The head contradicts itself or passes a limit.
+    /// The head contradicts itself or exceeds a limit.
     #[error("malformed head: {what}")]
     Head {
-        /// What was expected and what came.
+        /// What was expected and what was received.
         what: String,
     },
-    /// No slice has such a shape.
+    /// No slice has this shape.
     #[error(transparent)]
     Shape(#[from] SliceShapeError),
-    /// The bytes are no frame.
+    /// The bytes are not a frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The frame is not the next one.
+    /// The frame is not the next one of the slice.
     #[error("frame of the slice numbered {slice}: {source}")]
     Assemble {
-        /// Place of the slice in the head, from 0 on.
+        /// Index of the slice in the head.
         slice: usize,
-        /// What does not fit.
+        /// What does not match.
         #[source]
         source: AssembleError,
     },
-    /// More came than the head names.
+    /// There are more frames than the head announces.
     #[error("a frame behind the last of {slice_count} slices")]
     BeyondEnd {
         /// Number of slices.
         slice_count: usize,
     },
-    /// Less came than the head names.
+    /// There are fewer frames than the head announces.
     #[error("frames of {loaded} slices, expected {expected}")]
     Incomplete {
-        /// Slices whose last frame came.
+        /// Number of slices whose last frame has arrived.
         loaded: usize,
         /// Number of slices.
         expected: usize,
@@ -139,8 +139,8 @@ pub enum SnapshotError {
 }
 
 impl ShardState {
-    /// The state as it is. Slices are shared with it, and copied one by one when they are changed before the snapshot
-    /// is done with them.
+    /// The current state. Slices are shared with it; each is copied only if it changes before the snapshot
+    /// is done with it.
     #[must_use]
     pub fn snapshot(&self) -> ShardSnapshot {
         let mut state = self.clone();
@@ -148,7 +148,7 @@ impl ShardState {
             && let Some(mut last) = state.slices.last_entry()
         {
             let generation = last.get().generation;
-            // A slice of this shape was made before.
+            // A slice of this shape was created before.
             let _ = last.get_mut().clear(generation, self.range);
         }
         ShardSnapshot { state }
@@ -156,7 +156,7 @@ impl ShardState {
 }
 
 impl ShardSnapshot {
-    /// All but the positions.
+    /// The snapshot without the positions.
     #[must_use]
     pub fn head(&self) -> ShardSnapshotHead {
         let ShardState { shard, range, ref slices, ref replay, .. } = self.state;
@@ -175,8 +175,8 @@ impl ShardSnapshot {
         ShardSnapshotHead { shard, start, last, slices: slices.collect(), replay }
     }
 
-    /// The frames of all slices, in the head's order, with payloads of up to
-    /// [`SNAPSHOT_FRAME_BYTES_CUT`]. Each is made when it is asked for.
+    /// The frames of all slices, in the head's order, with payloads of up to [`SNAPSHOT_FRAME_BYTES_CUT`].
+    /// Each is built when it is requested.
     #[expect(clippy::missing_panics_doc, reason = "keys are checked when slices are created")]
     pub fn frames(&self) -> impl Iterator<Item = Result<Vec<u8>, FrameError>> + '_ {
         self.state.slices.values().flat_map(|slice| {
@@ -185,8 +185,8 @@ impl ShardSnapshot {
         })
     }
 
-    /// The next slice in the head's order, which the snapshot is done with then; None behind the last. What is written slice
-    /// by slice has the slices that are changed meanwhile twice in memory, and those alone.
+    /// Takes the next slice in the head's order out of the snapshot; None after the last. When a snapshot
+    /// is written slice by slice, only slices that change meanwhile are in memory twice.
     ///
     /// ```
     /// use umbel_engine::{FilterId, Generation, ShardId, shard::*};
@@ -210,30 +210,31 @@ impl ShardSnapshot {
         self.state.slices.pop_first().map(|(_, slice)| SliceCopy::of(slice))
     }
 
-    /// The state as it was.
+    /// The state at the time of the snapshot.
     #[must_use]
     pub const fn state(&self) -> &ShardState {
         &self.state
     }
 }
 
-/// Takes a snapshot's head and its frames in order, and gives the state. Total: whatever comes, the
-/// outcome is a state or an error, and no more is allocated than a shard may have.
+/// Rebuilds a state from a snapshot's head and its frames in order. Total: any input leads to a state or an
+/// error, and no more memory is allocated than a shard may use.
 #[derive(Debug)]
 pub struct SnapshotLoader {
     state: ShardState,
     heads: Vec<SliceHead>,
-    /// Number of slices whose last frame came.
+    /// Number of slices whose last frame has arrived.
     loaded: usize,
-    /// The slice at work.
+    /// The slice in progress.
     assembler: Option<FilterAssembler>,
 }
 
 impl SnapshotLoader {
-    /// Checks the head. `range` is what the shard began with: it has that or, after splits, the first part of it.
+    /// Validates the head. `range` is the range that the shard began with: the snapshot's range must be
+    /// that, or, after splits, a part of it with the same start.
     ///
     /// # Errors
-    /// If it is another shard's, contradicts itself, or passes a limit.
+    /// If the snapshot belongs to another shard, contradicts itself, or exceeds a limit.
     pub fn new(
         shard: ShardId,
         range: HashRange,
@@ -270,7 +271,7 @@ impl SnapshotLoader {
         Ok(loader)
     }
 
-    /// Makes the next slices that have no frames: those of filters that live in other shards.
+    /// Creates the next slices that have no frames: those of filters that live in other shards.
     fn take_empty(&mut self) -> Result<(), SnapshotError> {
         let range = self.state.range;
         while let Some(head) = self.heads.get(self.loaded) {
@@ -292,7 +293,7 @@ impl SnapshotLoader {
     /// Takes the next frame.
     ///
     /// # Errors
-    /// If the bytes are not the next frame, alone and from end to end.
+    /// If the bytes are not exactly the next frame.
     pub fn push(&mut self, frame: &[u8]) -> Result<(), SnapshotError> {
         let slice = self.loaded;
         let Some(head) = self.heads.get(slice) else {
@@ -328,7 +329,7 @@ impl SnapshotLoader {
         self.take_empty()
     }
 
-    /// The state.
+    /// Returns the state.
     ///
     /// # Errors
     /// If frames are missing.
@@ -341,7 +342,7 @@ impl SnapshotLoader {
     }
 }
 
-/// Whether a frame is the last one of a slice over a range.
+/// Whether a frame is the last one of a slice over `range`.
 pub(super) fn ends_slice(view: &FrameView<'_>, range: HashRange) -> bool {
     let is_last_level = view.level().is_none_or(|level| level.level + 1 == level.level_count);
     let end = match view.kind().is_whole() {
@@ -351,7 +352,7 @@ pub(super) fn ends_slice(view: &FrameView<'_>, range: HashRange) -> bool {
     view.range().end() >= end && is_last_level
 }
 
-/// Checks what creating the slice would check.
+/// Validates what creating the slice would validate.
 fn check_slice(head: &SliceHead, range: HashRange) -> Result<(), SnapshotError> {
     let SliceHead { spec, generation, .. } = head;
     frame_key(spec.key).map_err(|error| in_head(&error))?;

@@ -1,9 +1,9 @@
-//! Slices whose counts are added to those of another one, once for each request.
+//! Adding the counts of slices to another slice, once per request.
 //!
-//! An OR that comes twice does no harm; what is added twice counts twice. So a sum has a stamp as an insert has, and the
-//! replay table remembers its answer: a leader that is asked again, or an entry that stands in the log twice, gives that
-//! and adds nothing. Its fingerprint is that of the filters that give; what these hold by then may differ from shard to
-//! shard, as it may within one sum.
+//! An OR that is applied twice does no harm, but a sum that is applied twice counts twice. So a sum is
+//! stamped like an insert, and the replay table records its answer: a retried request, or a duplicate log
+//! entry, returns that answer and adds nothing. The fingerprint covers the source filters' ids; their
+//! contents may differ from shard to shard by then, as they may within one sum.
 
 use std::sync::Arc;
 
@@ -25,25 +25,25 @@ use crate::limits::SLICE_BYTES_MAX;
 /// Bits of an answer, which is a number of positions.
 const ANSWER_BITS: u32 = u64::BITS;
 
-/// What is left to do for a sum.
+/// The outcome of preparing a sum.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PreparedSum {
-    /// The request came before: so many positions were newly set. Nothing is left to do.
+    /// The request is a retry: the recorded number of newly set positions. Nothing is left to do.
     Answered(u64),
-    /// To be proposed.
+    /// The command to propose.
     Propose(ShardCommand),
     /// As [`PreparedInsert::Growing`](super::PreparedInsert::Growing).
     Growing {
-        /// What is to be allowed.
+        /// Bytes beyond the initial size that must be allowed.
         growth_bytes: u64,
     },
 }
 
 impl ShardState {
-    /// Answers a sum of what filters count, or makes the command to be proposed for it.
+    /// Answers a sum of filters' counts, or returns the command to propose for it.
     ///
     /// # Errors
-    /// As applying would refuse it, for another reason than that there is no room; nothing is to be proposed then.
+    /// If applying would refuse the sum for any reason except missing room. Nothing must be proposed then.
     pub fn prepare_sum(
         &self,
         (target, generation): (FilterId, Generation),
@@ -73,7 +73,7 @@ impl ShardState {
         }))
     }
 
-    /// Adds, unless the request came before, and returns how many positions are new.
+    /// Adds the sources, unless the request is a retry, and returns the number of newly set positions.
     pub(super) fn sum(
         &mut self,
         (target, generation): (FilterId, Generation),
@@ -89,7 +89,7 @@ impl ShardState {
             return Err(PartError::Malformed { what });
         }
         self.slice(target, generation)?.check_sum(&self.given(sources)?)?;
-        // Out of the map, so that the others can be read.
+        // Removed from the map meanwhile, so that the sources can be read.
         let shard = self.shard;
         let unknown = PartError::UnknownSlice { filter: target, shard };
         let mut slice = self.slices.remove(&target).ok_or(unknown)?;
@@ -104,7 +104,7 @@ impl ShardState {
     }
 }
 
-/// What a stamp is recognised by: what gives is part of it, and its generations are not.
+/// The identity of a stamped sum. It includes the ids of the sources, but not their generations.
 fn asked_of(stamp: RequestStamp, target: FilterId, sources: &[(FilterId, Generation)]) -> Asked {
     let mut digest = Digest::new();
     sources.iter().for_each(|(source, _)| digest.push(source.0));
@@ -117,7 +117,7 @@ fn number_of(answer: &Bitmap) -> u64 {
 }
 
 impl Slice {
-    /// Refuses a kind that does not add, and sources that differ, before anything is changed.
+    /// Refuses kinds that do not add and sources that do not match, before anything is changed.
     fn check_sum(&self, sources: &[&Self]) -> Result<(), PartError> {
         let kind = self.kind();
         if !kind.merges_by_sum() {
@@ -126,8 +126,8 @@ impl Slice {
         sources.iter().try_for_each(|source| self.check_alike(source))
     }
 
-    /// Bytes beyond those that it began with that it takes when it has all that the sources have, and so many items
-    /// more; None where that is no more than it takes now.
+    /// Bytes beyond the initial size that the slice takes with the contents of all sources and this many
+    /// more items. None if it need not grow.
     fn growth_with_sum(&self, sources: &[&Self], waiting_items: u64) -> Option<u64> {
         let Shape::Blocks(planned) = self.spec.shape.shape(self.filter.shape().range()).ok()?
         else {
@@ -157,7 +157,7 @@ impl Slice {
         }
     }
 
-    /// Adds what sources have that were checked, of all of them or of none.
+    /// Adds all sources or none, after `check_sum` has accepted them.
     fn sum(&mut self, sources: &[&Self], growth_bytes: u64) -> Result<u64, PartError> {
         if self.kind() != Kind::Quotient {
             let filter = Arc::make_mut(&mut self.filter);
@@ -184,8 +184,8 @@ impl Slice {
     }
 }
 
-/// Adds a filter that began with the same shape: both grow until they are of one shape that has room. The error
-/// says why they do not.
+/// Adds a filter that was created with the same shape: both grow until they have the same shape with enough
+/// room. The error says why they cannot.
 fn add(sum: &mut Quotient, source: &Quotient, slice_bytes_max: u64) -> Result<(), String> {
     while sum.block_shape().growths_to(source.block_shape()).is_some_and(|times| times > 0) {
         *sum = grown_within(sum, slice_bytes_max)?;
