@@ -1,4 +1,4 @@
-//! The catalogue: every filter of the cluster and what becomes of it.
+//! The catalogue: every filter of the cluster, with its state.
 //!
 //! ```text
 //! CreateFilter -> Creating -> Live <-> Clearing, Rotating, Renaming
@@ -6,8 +6,8 @@
 //! any -> Dropping -> gone
 //! ```
 //!
-//! A replicated filter is created, cleared and dropped by one entry: no shard has to do its part, and
-//! nodes make, empty and drop their copies as soon as they learn of it.
+//! One entry creates, clears or drops a replicated filter, because no shard takes part: nodes create, empty
+//! and drop their copies when they apply the entry.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,23 +28,23 @@ use umbel_step::planted::{self, Planted};
 /// A filter of the catalogue.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FilterRecord {
-    /// Its name; while it is [`Dropping`](FilterState::Dropping), the one that it had.
+    /// Its name; while it is [`Dropping`](FilterState::Dropping), its former name.
     pub name: FilterName,
-    /// Kind, numbers, key.
+    /// Kind, sizes, hash key.
     pub settings: FilterSettings,
-    /// Its incarnation, from 1; the old one while it is being cleared.
+    /// Its incarnation, from 1; while it is being cleared, still the old one.
     pub generation: Generation,
     /// What is being done with it.
     pub state: FilterState,
-    /// The principal who made it, whether or not there is one of that name still.
+    /// The principal that created it, even if that principal no longer exists.
     pub owner: Option<PrincipalName>,
-    /// Bytes that slices may take beyond the plan, by shard: those of a filter that grows.
+    /// For a growing filter: bytes that slices may take beyond the plan, by shard.
     pub growth: BTreeMap<ShardId, u64>,
-    /// When it is dropped, in milliseconds since 1970.
+    /// When it will be dropped, in milliseconds since 1970; None for never.
     pub expires_ms: Option<u64>,
 }
 
-/// What is being done with a filter. Only [`Live`](Self::Live) filters answer.
+/// What is being done with a filter. Only [`Live`](Self::Live) filters answer queries.
 ///
 /// ```
 /// use umbel_engine::meta::FilterState;
@@ -54,36 +54,36 @@ pub struct FilterRecord {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum FilterState {
-    /// Shards are making its slices.
+    /// Shards are creating its slices.
     Creating {
-        /// Whether it goes on to [`Importing`](Self::Importing).
+        /// Whether [`Importing`](Self::Importing) follows.
         importing: bool,
     },
-    /// Its slices take frames, and nobody else sees it.
+    /// Its slices take frames; it is invisible otherwise.
     Importing,
-    /// It answers.
+    /// It answers queries.
     Live,
     /// Shards are emptying its slices.
     Clearing {
         /// The generation that starts when all are empty.
         to: Generation,
     },
-    /// Shards are forgetting its slices; its name is free.
+    /// Shards are dropping its slices; its name is free.
     Dropping,
-    /// Shards are ending the slice at hand of its window.
+    /// Shards are ending the current slice of its window.
     Rotating {
-        /// The generation that starts when all have.
+        /// The generation that starts when all have ended it.
         to: Generation,
     },
-    /// It has another name since, and shards are refusing who still asks by the one before.
+    /// It was renamed, and shards are raising its generation, to refuse requests made under the old name.
     Renaming {
-        /// The generation that starts when all do.
+        /// The generation that starts when all have raised it.
         to: Generation,
     },
 }
 
 impl FilterState {
-    /// The generation that all shards are being brought to, if they are.
+    /// The generation to which all shards are being brought, if any.
     ///
     /// ```
     /// use umbel_engine::{Generation, meta::FilterState};
@@ -115,19 +115,19 @@ impl fmt::Display for FilterState {
 }
 
 impl FilterRecord {
-    /// Whether every node has a whole copy of it.
+    /// Whether every node has a complete copy of it.
     #[must_use]
     pub fn is_replicated(&self) -> bool {
         self.settings.distribution == Distribution::Replicated
     }
 
-    /// Bytes that the slice of a shard may take beyond the plan.
+    /// Bytes that a shard's slice may take beyond the plan.
     #[must_use]
     pub fn growth_bytes(&self, shard: ShardId) -> u64 {
         self.growth.get(&shard).copied().unwrap_or(0)
     }
 
-    /// The slice of a shard becomes two, each of which may have grown by half.
+    /// Splits a slice's allowed growth in two halves.
     pub(super) fn split_growth(&mut self, shard: ShardId, into: ShardId) {
         if let Some(growth) = self.growth.get_mut(&shard) {
             *growth = growth.div_ceil(2);
@@ -136,12 +136,12 @@ impl FilterRecord {
         }
     }
 
-    /// Bytes that its slices may take beyond the plan, in one replica each.
+    /// Bytes that all its slices may take beyond the plan, counting one replica each.
     pub(super) fn growth_bytes_of_all(&self) -> u64 {
         self.growth.values().copied().fold(0, u64::saturating_add)
     }
 
-    /// What each shard makes its slice from.
+    /// The parameters from which every shard creates its slice.
     #[must_use]
     pub fn slice_spec(&self, filter: FilterId) -> SliceSpec {
         let (shape, key) = (self.settings.shape, self.settings.key.key_name());
@@ -153,8 +153,8 @@ impl FilterRecord {
         MetaError::Busy { name, state }
     }
 
-    /// Whether a request to create a filter of the same name is the one that created this filter,
-    /// come again. Keys are drawn for each request, so with SipHash no two requests are alike.
+    /// Whether a request to create a filter of the same name is a retry of the one that created this
+    /// filter. Keys are drawn for each request, so with SipHash no two requests are equal.
     fn is_answer_to(&self, settings: &FilterSettings, importing: bool) -> bool {
         let was_importing = match self.state {
             FilterState::Creating { importing } => importing,
@@ -215,7 +215,7 @@ impl MetaState {
         Ok(MetaReply::Filter(id))
     }
 
-    /// Refuses a key whose name belongs to another key: frames are distinguished by that name alone.
+    /// Refuses a key whose id belongs to a different key: frames identify keys by id alone.
     fn check_key(&self, key: HashKey) -> Result<(), MetaError> {
         let HashKey::SipHash { key_id, .. } = key else { return Ok(()) };
         if self.key(key_id).is_some_and(|held| held != key) {
@@ -225,7 +225,7 @@ impl MetaState {
         Ok(())
     }
 
-    /// Lets a slice grow. A filter that is being cleared grows no more.
+    /// Allows a slice to grow. Refused while the filter is being cleared.
     pub(super) fn grow_filter(
         &mut self,
         (filter, generation): (FilterId, Generation),
@@ -239,11 +239,12 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    /// Refuses growth that the filter cannot have, or that the quota of its owner, or the cluster's, has no
-    /// room for. Asked again when the entry is applied that allows it.
+    /// Refuses growth that the filter cannot have, or for which the quota of its owner or of the cluster
+    /// has no room. Checked again when the entry that allows it is applied.
     ///
     /// # Errors
-    /// [`MetaError::Quota`], with quota, use and need; or why the filter does not grow.
+    /// [`MetaError::Quota`], with the quota, the use and the need; or the reason why the filter does not
+    /// grow.
     pub fn check_growth(
         &self,
         (filter, generation): (FilterId, Generation),
@@ -252,7 +253,7 @@ impl MetaState {
     ) -> Result<(), MetaError> {
         let record = self.filters.get(&filter).ok_or(MetaError::UnknownFilter { filter })?;
         match record.state {
-            // One that is imported grows as its frames come.
+            // A filter that is being imported grows as its frames arrive.
             FilterState::Live | FilterState::Importing if record.generation == generation => {}
             FilterState::Dropping => return Err(MetaError::UnknownFilter { filter }),
             _ => return Err(record.busy()),
@@ -273,7 +274,7 @@ impl MetaState {
         }
     }
 
-    /// The filter if it is not being dropped.
+    /// The filter, unless it is being dropped.
     pub(super) fn named(&mut self, filter: FilterId) -> Result<&mut FilterRecord, MetaError> {
         match self.filters.get_mut(&filter) {
             Some(record) if record.state != FilterState::Dropping => Ok(record),
@@ -377,7 +378,7 @@ impl MetaState {
         let record = self.named(filter)?;
         if record.state.next_generation() == Some(generation) {
             record.generation = generation;
-            // Else its slices begin anew as they were planned.
+            // After a clear or a rotation the slices start at their planned size again.
             if !matches!(record.state, FilterState::Renaming { .. }) {
                 record.growth.clear();
             }

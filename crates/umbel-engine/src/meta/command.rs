@@ -1,4 +1,5 @@
-//! What the meta group replicates: nodes, the shard map, the catalogue of filters, sessions.
+//! The commands that the meta group replicates: nodes, shard map, catalogue of filters, sessions, jobs,
+//! principals.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,94 +17,95 @@ use crate::placement::Zone;
 /// One entry of the meta group's log.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum MetaCommand {
-    /// The first entry: what the cluster is. Ignored when the cluster is formed already.
+    /// The first entry: defines the cluster. Ignored if the cluster is already formed.
     Form {
-        /// Random, the same for ever.
+        /// The cluster's random number, which never changes.
         cluster: u128,
-        /// The first nodes and where they listen.
+        /// The first nodes, with the addresses that they listen on.
         nodes: Vec<(NodeId, String)>,
-        /// Number of shards at first.
+        /// Initial number of shards.
         shard_count: u32,
-        /// Replicas wanted of every shard.
+        /// Requested number of replicas per shard.
         replica_count: u32,
     },
-    /// Adds a node; its number is the next one that no node ever had. So that a repeated request does no
-    /// harm, it is that of the live node that was added with the same nonce, if there is one.
+    /// Adds a node, with the lowest number above all numbers used so far. Idempotent: if a live node was
+    /// added with the same nonce, its number is returned.
     AddNode {
-        /// Where it listens.
+        /// The address that it listens on.
         address: String,
         /// Drawn once by the joining node.
         nonce: u64,
     },
-    /// Adds a node as `AddNode` does, if its token is good, and uses that up in the same moment.
+    /// Adds a node like `AddNode` if its token is valid, and consumes the token in the same entry.
     AdmitNode(Applicant),
-    /// Keeps a token by which one node may join until it expires.
+    /// Stores a token with which one node may join until the token expires.
     PutJoinToken {
-        /// BLAKE3 of the secret.
+        /// BLAKE3 hash of the secret.
         digest: [u8; 32],
-        /// When it expires: milliseconds since 1970.
+        /// Time of expiry, in milliseconds since 1970.
         expires_ms: u64,
-        /// What the clock of the node says that was asked.
+        /// The clock of the node that received the request, in milliseconds since 1970.
         now_ms: u64,
     },
-    /// Takes all replicas off a node, or, with `false`, lets it have some again.
+    /// Moves all replicas off a node, or, with `false`, allows it to have replicas again.
     Drain {
         /// The node.
         node: NodeId,
-        /// Whether.
+        /// Whether to drain.
         drain: bool,
     },
-    /// Removes a node for ever. Its replicas are replaced.
+    /// Removes a node permanently. Its replicas are replaced.
     RemoveNode {
         /// The node.
         node: NodeId,
     },
-    /// A replica of a shard shall be elsewhere. Checked against nodes and earlier plans.
+    /// Moves a replica of a shard. Validated against the nodes and against changes under way.
     MoveReplica {
         /// The shard.
         shard: ShardId,
-        /// Where the replica is.
+        /// The node that has the replica.
         from: NodeId,
-        /// Where it shall be.
+        /// The node that shall have it.
         to: NodeId,
     },
-    /// From the controller: replicas that a shard shall have; the change has begun.
+    /// From the controller: plans a change of a shard's replicas.
     PlanReplicas {
         /// The shard.
         shard: ShardId,
-        /// The nodes, sorted.
+        /// The nodes that shall have replicas, sorted.
         target: Vec<NodeId>,
     },
-    /// From the controller: the shard's group has these voters now; a plan that wants them is done.
+    /// From the controller: the shard's group now has these voters; a plan with this target is complete.
     ReplicasChanged {
         /// The shard.
         shard: ShardId,
-        /// The nodes, sorted.
+        /// The voters, sorted.
         replicas: Vec<NodeId>,
     },
-    /// The cluster shall have this many shards, one more than now: the next in turn is cut in two. Done already if it has
-    /// that many, so that a repeated request does no harm.
+    /// Raises the number of shards to `shard_count`, one more than now, by splitting the next shard in
+    /// turn. Idempotent: does nothing if there are that many.
     SplitShard {
-        /// Shards then.
+        /// The new number of shards.
         shard_count: u32,
     },
-    /// From the controller: the shard's group has elected a leader, so its first members need not
-    /// form it any more.
+    /// From the controller: the shard's group has elected a leader, so its founders need not form it any
+    /// more.
     ShardFormed {
         /// The shard.
         shard: ShardId,
     },
-    /// Creates a filter; its number is the index of this entry. It is `Creating` until every shard
-    /// has its slice; a replicated one is live at once, for its nodes make their copies when they
-    /// learn of it.
+    /// Creates a filter; its number is the index of this entry. It is `Creating` until every shard has its
+    /// slice. A replicated filter is live at once, because nodes create their copies when they apply this
+    /// entry.
     CreateFilter {
         /// Its name.
         name: FilterName,
-        /// Kind, numbers, key.
+        /// Kind, sizes, hash key.
         settings: FilterSettings,
         /// Whether it stays invisible until `ActivateImport`.
         importing: bool,
-        /// The principal who asks, whose quota it counts for; None for a caller that is none.
+        /// The principal that creates it, to whose quota it counts; None for a caller that is not a
+        /// principal.
         owner: Option<PrincipalName>,
     },
     /// From the controller: every shard has its slice.
@@ -111,150 +113,150 @@ pub enum MetaCommand {
         /// The filter.
         filter: FilterId,
     },
-    /// The import is complete: the filter goes live.
+    /// The import is complete: makes the filter live.
     ActivateImport {
         /// The filter.
         filter: FilterId,
     },
-    /// Drops a filter: its name is free at once, its number never. Copies of a replicated one are
-    /// dropped when their nodes learn of it.
+    /// Drops a filter. Its name is free at once; its number is never reused. Nodes drop their copies of a
+    /// replicated filter when they apply this entry.
     DropFilter {
         /// The filter.
         filter: FilterId,
     },
-    /// From the controller: no shard has a slice of it.
+    /// From the controller: no shard has a slice of it any more.
     FilterDropped {
         /// The filter.
         filter: FilterId,
     },
-    /// Empties a filter and starts its next generation, unless that has begun: a request that comes
-    /// again does not empty it twice. A replicated filter is at the next generation at once.
+    /// Empties a filter and starts its next generation, unless that has already started, so a retried
+    /// request does not empty it twice. A replicated filter is at the next generation at once.
     ClearFilter {
         /// The filter.
         filter: FilterId,
         /// The generation that ends.
         generation: Generation,
     },
-    /// From the controller: every shard is at this generation, that a clearing or a rotation leads to.
+    /// From the controller: every shard has reached this generation of a clear, a rotation or a rename.
     FilterCleared {
         /// The filter.
         filter: FilterId,
         /// The generation.
         generation: Generation,
     },
-    /// Opens a client's session; the index of this entry is the upper half of its number.
+    /// Opens a client's session; the index of this entry is the upper half of the session's number.
     OpenSession {
-        /// What all numbers are tagged with, if this is the first session: drawn anew for each.
+        /// The key of all sessions' tags, used if this is the first session. Drawn anew for each command.
         key: SessionKey,
-        /// The principal's name, empty for a caller that is none.
+        /// The principal's name; empty for a caller that is not a principal.
         owner: String,
     },
-    /// Enters a job; its number is the index of this entry.
+    /// Adds a job; its number is the index of this entry.
     SubmitJob(JobOrder),
-    /// From a worker of the job, mostly its coordinator: a run has ended.
+    /// From a worker of the job, usually its coordinator: a run has ended.
     EndJob {
         /// The job.
         job: JobId,
         /// The run.
         run: u32,
-        /// How.
+        /// How it ended.
         end: JobEnd,
     },
-    /// Asks a job to end.
+    /// Requests that a job ends.
     CancelJob {
         /// The job.
         job: JobId,
     },
-    /// Takes a failed job up again, from what its workers have on their disks.
+    /// Resumes a failed job from the data on its workers' disks.
     ResumeJob {
         /// The job.
         job: JobId,
     },
-    /// Adds a principal. With the first one the cluster denies whatever is not granted.
+    /// Adds a principal. From the first one on, the cluster denies everything that is not granted.
     PutPrincipal {
         /// Its name.
         name: PrincipalName,
-        /// What it proves itself by, and what it may do.
+        /// Its proof of identity and its rights.
         principal: Principal,
-        /// Whether one of that name is replaced; a repeated request does no harm without it, too.
+        /// Whether to replace an existing principal of this name. A retried request is harmless either way.
         replace: bool,
     },
-    /// Removes a principal: it may do nothing any more. Its quota goes with it, its filters stay.
+    /// Removes a principal and its quota. Its filters stay.
     DropPrincipal {
         /// Its name.
         name: PrincipalName,
     },
-    /// Sets limits of a quota, and leaves the others.
+    /// Sets some limits of a quota.
     SetQuota {
-        /// Whose; None is the cluster's.
+        /// The principal; None for the cluster's quota.
         of: Option<PrincipalName>,
-        /// What is set.
+        /// The limits to set.
         change: Quota,
-        /// Whether the others are taken away.
+        /// Whether to remove all other limits; otherwise they stay.
         from_none: bool,
     },
     /// From a node that has started: how much memory it may use.
     NoteMemoryLimit {
         /// The node.
         node: NodeId,
-        /// Its limit, the control group's or the machine's.
+        /// The limit of its control group or of its machine.
         limit_bytes: u64,
     },
-    /// From a node that has started: in which zone it is.
+    /// From a node that has started: its zone.
     NoteZone {
         /// The node.
         node: NodeId,
-        /// Its zone; None if it is in none.
+        /// Its zone; None if it has none.
         zone: Option<Zone>,
     },
-    /// From a node that has started: how many cores it has, by which shards are split.
+    /// From a node that has started: its number of cores, on which automatic splits depend.
     NoteCoreCount {
         /// The node.
         node: NodeId,
         /// Its cores, 1 to 4,096.
         core_count: u32,
     },
-    /// Whether shards are split by themselves, as cores and filters grow.
+    /// Turns automatic splits of shards, as cores and filters grow, on or off.
     SetAutoSplit {
-        /// Whether they are.
+        /// On or off.
         is_on: bool,
     },
-    /// Lets a slice of a filter that grows take more than the filter is planned with: for its owner's quota.
+    /// Allows a slice of a growing filter to exceed its planned size; counts towards the owner's quota.
     GrowFilter {
         /// The filter.
         filter: FilterId,
         /// Its generation.
         generation: Generation,
-        /// Whose slice.
+        /// The shard of the slice.
         shard: ShardId,
-        /// Bytes beyond the plan, at most [`SLICE_BYTES_MAX`](crate::limits::SLICE_BYTES_MAX): what it has
-        /// already is no more.
+        /// Bytes beyond the plan, at most [`SLICE_BYTES_MAX`](crate::limits::SLICE_BYTES_MAX). Has no
+        /// effect if the slice is already allowed as much.
         growth_bytes: u64,
     },
-    /// Sets or takes away the time at which a filter is dropped.
+    /// Sets or removes the time at which a filter is dropped.
     SetExpiry {
         /// The filter.
         filter: FilterId,
-        /// Milliseconds since 1970; None is never.
+        /// Milliseconds since 1970; None for never.
         expires_ms: Option<u64>,
     },
-    /// From the controller: this time has come. Drops the filter, unless it has been given another one.
+    /// From the controller: this time has come. Drops the filter, unless its time of expiry has changed.
     DropExpired {
         /// The filter.
         filter: FilterId,
-        /// Milliseconds since 1970.
+        /// The time of expiry, in milliseconds since 1970.
         expires_ms: u64,
     },
-    /// Ends the slice at hand of a window that goes by hand, and starts the filter's next generation, unless
-    /// that has begun: a request that comes again does not rotate twice.
+    /// Ends the current slice of a manually rotated window and starts the filter's next generation, unless
+    /// that has already started, so a retried request does not rotate twice.
     RotateFilter {
         /// The filter.
         filter: FilterId,
         /// The generation that ends.
         generation: Generation,
     },
-    /// Gives a filter another name and, for whoever asks by the name before, another generation. A request that comes
-    /// again changes nothing: the filter is then called otherwise, or at another generation.
+    /// Renames a filter and starts its next generation, so that requests made under the old name are
+    /// refused. A retried request changes nothing, because the filter then has another name or generation.
     RenameFilter {
         /// The filter.
         filter: FilterId,
@@ -262,135 +264,136 @@ pub enum MetaCommand {
         generation: Generation,
         /// The new name.
         name: FilterName,
-        /// The filter of that name, which is dropped; None if there is to be none.
+        /// The filter that has the new name now, which is dropped; None if there must be none.
         replaced: Option<FilterId>,
     },
-    /// Raises the cluster's version by one: all nodes can run it. Done already if it is at that.
+    /// Raises the cluster's version by one, after all nodes reported that they support it. Does nothing if
+    /// the cluster is at it already.
     RaiseVersion {
-        /// The version then.
+        /// The new version.
         to: ClusterVersion,
-        /// Who said that it can: every member of the cluster.
+        /// The nodes that reported support: must be all members of the cluster.
         asked: Vec<NodeId>,
     },
 }
 
-/// What applying a [`MetaCommand`] answers.
+/// The reply of applying a [`MetaCommand`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum MetaReply {
-    /// Done, or was done before.
+    /// The command was carried out, now or before.
     Done,
-    /// The node has this number.
+    /// The number of the added node.
     Node(NodeId),
-    /// The filter has this number.
+    /// The number of the created filter.
     Filter(FilterId),
-    /// The session has this number.
+    /// The number of the opened session.
     Session(SessionId),
-    /// The job has this number.
+    /// The number of the submitted job.
     Job(JobId),
-    /// Refused; nothing was changed.
+    /// The command was refused; nothing was changed.
     Refused(MetaError),
 }
 
 /// Why the meta group refused a command. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 pub enum MetaError {
-    /// Name a filter that exists.
+    /// There is no such filter.
     #[error("there is no {filter}")]
     UnknownFilter {
-        /// What was named.
+        /// The filter that was named.
         filter: FilterId,
     },
-    /// Take another name, or drop the filter that has it.
+    /// Another filter has this name: choose another name, or drop that filter.
     #[error("a filter named {name:?} exists already")]
     NameTaken {
         /// The name.
         name: String,
     },
-    /// The filter is being created, cleared or imported: send again later.
+    /// The filter is being created, cleared or imported, for example: retry later.
     #[error("filter {name:?} is {state}")]
     Busy {
         /// Its name.
         name: String,
-        /// What it is doing.
+        /// What is being done with it.
         state: String,
     },
-    /// Name a node that exists.
+    /// There is no such node.
     #[error("there is no {node}")]
     UnknownNode {
-        /// What was named.
+        /// The node that was named.
         node: NodeId,
     },
-    /// The address belongs to a live node: remove that one first.
+    /// Another live node has this address: remove that node first.
     #[error("{node} listens on {address} already; if its data is gone, remove it first")]
     AddressTaken {
         /// The address.
         address: String,
-        /// Whose it is.
+        /// The node that has it.
         node: NodeId,
     },
-    /// Fewer nodes would be left than the shards need.
+    /// Too few nodes would remain for the shards' replicas.
     #[error("{what}")]
     TooFewNodes {
-        /// How many would be left, and how many are needed.
+        /// How many would remain, and how many are needed.
         what: String,
     },
-    /// The move makes no sense as the shard map stands.
+    /// The shard map does not allow the move.
     #[error("{what}")]
     BadMove {
-        /// Why.
+        /// The reason.
         what: String,
     },
-    /// The shards cannot be split so.
+    /// The shards cannot be split like this.
     #[error("{what}")]
     BadSplit {
-        /// Why.
+        /// The reason.
         what: String,
     },
-    /// A shard is being split, or its replicas are being moved: send again later.
+    /// A shard is being split, or its replicas are being moved: retry later.
     #[error("{what}")]
     ShardBusy {
-        /// Which, and what is done to it.
+        /// Which shard, and what is being done with it.
         what: String,
     },
-    /// Name a job that the ledger has; ended ones are forgotten in time.
+    /// The ledger has no such job. Ended jobs are forgotten in time.
     #[error("there is no {job}")]
     UnknownJob {
-        /// What was named.
+        /// The job that was named.
         job: JobId,
     },
-    /// The job cannot do that any more.
+    /// The job's state does not allow this any more.
     #[error("{job} is {state}")]
     JobState {
         /// The job.
         job: JobId,
-        /// What has become of it.
+        /// Its state.
         state: String,
     },
     /// A limit would be exceeded.
     #[error("{what}")]
     Quota {
-        /// Which limit, how much is used and was asked for.
+        /// Which limit, how much is used, and how much was requested.
         what: String,
     },
-    /// The command needs a cluster that is formed.
+    /// The cluster is not formed yet, and the command needs one.
     #[error("the cluster is not formed yet")]
     NotFormed,
-    /// The settings are no filter, the rights no rights.
+    /// The settings do not describe a filter, or the rights are invalid.
     #[error("{what}")]
     BadSettings {
-        /// What was expected and what came.
+        /// What was expected and what was received.
         what: String,
     },
-    /// Draw another token for joining.
+    /// The join token is not valid. Create another one.
     #[error("{what}")]
     BadJoinToken {
-        /// Why it is not good.
+        /// The reason.
         what: String,
     },
-    /// Name another principal, or add an administrator first.
+    /// The principal cannot be added or removed. Choose another one, or add an administrator first.
     #[error("{what}")]
     BadPrincipal {
-        /// Why.
+        /// The reason.
         what: String,
     },
     /// Raise the cluster's version first.
@@ -399,15 +402,15 @@ pub enum MetaError {
          (umbel cluster upgrade)"
     )]
     VersionTooLow {
-        /// With what the command came.
+        /// The version that introduced the command.
         needed: ClusterVersion,
-        /// The cluster's.
+        /// The cluster's version.
         is: ClusterVersion,
     },
-    /// The version is not raised so.
+    /// The cluster's version cannot be raised like this.
     #[error("{what}")]
     BadVersion {
-        /// Why.
+        /// The reason.
         what: String,
     },
 }

@@ -18,9 +18,9 @@ use super::version::ClusterVersion;
 use crate::ids::{Epoch, FilterId, JobId, NodeId, ShardId};
 use crate::placement::{ShardMap, ShardRanges, ShardRecord, Zones};
 
-/// Everything that the meta group knows, changed by [`apply`](Self::apply) alone. It is its own
-/// snapshot: encoded with its version beside it, decoded, it goes on as if nothing had happened. Secrets of hash keys are in
-/// it; its `Debug` leaves them out.
+/// The complete state of the meta group, changed only by [`apply`](Self::apply). It is its own snapshot: a
+/// state that was encoded with its version beside it, and decoded, behaves like the original. It contains
+/// the secrets of hash keys; its `Debug` omits them.
 ///
 /// ```
 /// use umbel_engine::meta::{
@@ -63,45 +63,45 @@ pub struct MetaState {
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
     pub(super) shard_map: ShardMap,
     pub(super) filters: BTreeMap<FilterId, FilterRecord>,
-    /// Filters that are not being dropped.
+    /// Excludes filters that are being dropped.
     pub(super) names: BTreeMap<FilterName, FilterId>,
     pub(super) jobs: BTreeMap<JobId, JobRecord>,
     pub(super) principals: BTreeMap<PrincipalName, Principal>,
     /// By the hash of their secrets.
     pub(super) join_tokens: BTreeMap<[u8; 32], JoinToken>,
-    /// Of principals; none is without limits.
+    /// Quotas of principals; a principal without one has no limits.
     pub(super) quotas: BTreeMap<PrincipalName, Quota>,
-    /// As it was set.
+    /// The cluster's quota, as it was set.
     pub(super) cluster_quota: Quota,
-    /// What members of the cluster may hold, as far as they have reported.
+    /// How much memory members of the cluster may use, as far as they have reported it.
     pub(super) memory_limits: BTreeMap<NodeId, u64>,
-    /// Cores of members of the cluster, as far as they have reported.
+    /// Number of cores of members of the cluster, as far as they have reported it.
     pub(super) core_counts: BTreeMap<NodeId, u32>,
-    /// Whether shards are split by themselves; None until a node has said so.
+    /// Whether shards are split automatically; None until a node has set it.
     pub(super) auto_split: Option<bool>,
-    /// Of members of the cluster that have reported theirs.
+    /// Zones of members of the cluster, as far as they have reported them.
     pub(super) zones: Zones,
     /// None until the first session is opened.
     pub(super) session_key: Option<SessionKey>,
-    /// Beside the state in its snapshot: see [`at_version`](Self::at_version).
+    /// Stored beside the state in a snapshot: see [`at_version`](Self::at_version).
     #[serde(skip)]
     pub(super) version: ClusterVersion,
 }
 
 impl MetaState {
-    /// Before the first entry: not formed.
+    /// The state before the first entry: not formed.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether there is a cluster.
+    /// Whether the cluster is formed.
     #[must_use]
     pub const fn is_formed(&self) -> bool {
         self.cluster.is_some()
     }
 
-    /// The cluster's random number, the same for ever; None until it is formed.
+    /// The cluster's random number, which never changes; None until it is formed.
     #[must_use]
     pub const fn cluster(&self) -> Option<u128> {
         self.cluster
@@ -113,31 +113,32 @@ impl MetaState {
         self.shard_map.ranges().map_or(0, ShardRanges::count)
     }
 
-    /// Number of shards that there would be if all were as wide as the widest; 0 until the cluster is formed.
+    /// Number of shards there would be if all were as wide as the widest one; 0 until the cluster is
+    /// formed.
     pub(super) fn widest_shard_count(&self) -> u32 {
         self.shard_map.ranges().map_or(0, |ranges| ranges.widest().get())
     }
 
-    /// Replicas asked for of every shard.
+    /// Requested number of replicas per shard.
     #[must_use]
     pub const fn replica_count(&self) -> u32 {
         self.replica_count
     }
 
-    /// Replicas that every shard shall have: as many as asked for, or one on each node that may
-    /// have any if those are fewer.
+    /// Number of replicas that every shard should have: the requested number, or the number of available
+    /// nodes if that is smaller.
     #[must_use]
     pub fn replicas_wanted(&self) -> usize {
         self.available_nodes().len().min(self.replica_count as usize)
     }
 
-    /// Version of the shard map and the list of nodes.
+    /// Version of the shard map and of the list of nodes.
     #[must_use]
     pub const fn epoch(&self) -> Epoch {
         self.shard_map.epoch
     }
 
-    /// Which nodes have which shard.
+    /// The shards and their nodes.
     #[must_use]
     pub const fn shard_map(&self) -> &ShardMap {
         &self.shard_map
@@ -149,24 +150,24 @@ impl MetaState {
         ranges.filter_map(|record| Some((self.shard_map.range(record.shard)?, record)))
     }
 
-    /// A shard's record, if there is such a shard.
+    /// A shard's record, or None if there is no such shard.
     #[must_use]
     pub fn shard(&self, shard: ShardId) -> Option<&ShardRecord> {
         self.shard_map.get(shard)
     }
 
-    /// Every node that ever was, in order of numbers.
+    /// Every node that was ever added, by number.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &NodeRecord)> {
         self.nodes.iter().map(|(&node, record)| (node, record))
     }
 
-    /// What is known of a node; None if no node has had that number.
+    /// A node's record; None if no node ever had this number.
     #[must_use]
     pub fn node(&self, node: NodeId) -> Option<&NodeRecord> {
         self.nodes.get(&node)
     }
 
-    /// Where a member of the cluster listens.
+    /// The address that a member of the cluster listens on.
     #[must_use]
     pub fn node_address(&self, node: NodeId) -> Option<&str> {
         self.node(node)?.address()
@@ -178,49 +179,49 @@ impl MetaState {
         self.node(node).is_some_and(NodeRecord::is_live)
     }
 
-    /// The members of the cluster, reachable or not.
+    /// The members of the cluster, whether or not they are reachable.
     #[must_use]
     pub fn live_nodes(&self) -> BTreeSet<NodeId> {
         self.nodes().filter(|(_, record)| record.is_live()).map(|(node, _)| node).collect()
     }
 
-    /// The members that may have replicas: those that do not drain.
+    /// The members that may have replicas: those that are not draining.
     #[must_use]
     pub fn available_nodes(&self) -> BTreeSet<NodeId> {
         self.nodes().filter(|(_, record)| record.is_available()).map(|(node, _)| node).collect()
     }
 
-    /// In which zones the members are, as far as they have reported.
+    /// The zones of members, as far as they have reported them.
     #[must_use]
     pub const fn zones(&self) -> &Zones {
         &self.zones
     }
 
-    /// Every filter in order of numbers, those being dropped too.
+    /// All filters by number, including those being dropped.
     pub fn filters(&self) -> impl Iterator<Item = (FilterId, &FilterRecord)> {
         self.filters.iter().map(|(&id, record)| (id, record))
     }
 
-    /// A filter, in whatever state; None if it never was or is gone.
+    /// A filter in any state; None if there is none.
     #[must_use]
     pub fn filter(&self, filter: FilterId) -> Option<&FilterRecord> {
         self.filters.get(&filter)
     }
 
-    /// The filter that has a name, in whatever state but `Dropping`.
+    /// The filter that has this name, in any state except `Dropping`.
     #[must_use]
     pub fn filter_by_name(&self, name: &str) -> Option<(FilterId, &FilterRecord)> {
         let id = *self.names.get(name)?;
         Some((id, self.filters.get(&id)?))
     }
 
-    /// How a filter's items are hashed.
+    /// The hash key of a filter.
     #[must_use]
     pub fn filter_key(&self, filter: FilterId) -> Option<HashKey> {
         self.filter(filter).map(|record| record.settings.key)
     }
 
-    /// The SipHash key with this name, if a filter has it: keys live as long as their filters.
+    /// The SipHash key with this id, if a filter has it: a key exists as long as its filters.
     #[must_use]
     pub fn key(&self, key_id: u64) -> Option<HashKey> {
         let has_name =
@@ -228,9 +229,10 @@ impl MetaState {
         self.filters.values().map(|filter| filter.settings.key).find(has_name)
     }
 
-    /// The nodes that shall vote in the meta group, sorted: an odd number, up to
-    /// [`META_VOTERS_MAX`], of those that may have replicas. As few as can be are in one zone; of the
-    /// `current` voters as many as can stay do; the others are the nodes with the lowest numbers. All
+    /// The nodes that should vote in the meta group, sorted: an odd number, at most [`META_VOTERS_MAX`], of
+    /// the available nodes. They are chosen one by one, preferring nodes that share their zone with the
+    /// fewest voters chosen so far, then `current` voters, then low numbers. All other members of the
+    /// cluster are learners.
     /// other members of the cluster are learners.
     ///
     /// ```
@@ -248,7 +250,7 @@ impl MetaState {
     pub fn meta_voters_wanted(&self, current: &[NodeId]) -> Vec<NodeId> {
         let available = self.available_nodes();
         let most = available.len().min(META_VOTERS_MAX);
-        // With one voter less, as many may fail.
+        // An even number tolerates no more failures than one voter less.
         let count = most - usize::from(most > 0 && most.is_multiple_of(2));
         let mut voters = Vec::with_capacity(count);
         while voters.len() < count {
@@ -264,8 +266,8 @@ impl MetaState {
     }
 }
 
-/// Most voters of the meta group: two may fail, and every entry waits for two others only.
+/// Most voters of the meta group: two may fail, and an entry waits for only two others.
 pub const META_VOTERS_MAX: usize = 5;
 
-/// Longest address of a node: a host name has at most 253 bytes, a port 5.
+/// Longest address of a node: a host name has at most 253 bytes, a port at most 5.
 pub const NODE_ADDRESS_BYTES_MAX: usize = 253 + 1 + 5;
