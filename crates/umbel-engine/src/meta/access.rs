@@ -1,4 +1,4 @@
-//! Who may ask what of a cluster: principals, what they prove themselves by, and their rights.
+//! Access control: principals, their proofs of identity, and their rights.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -10,17 +10,17 @@ use super::command::{MetaError, MetaReply};
 use super::state::MetaState;
 use crate::limits::FILTER_NAME_BYTES_MAX;
 
-/// Longest name of a principal: it stands in log lines, errors and certificates.
+/// Longest name of a principal, in bytes: names appear in log lines, errors and certificates.
 pub const PRINCIPAL_NAME_BYTES_MAX: usize = 128;
 
-/// Most principals of a cluster: every node holds them, and they travel whole in a snapshot.
+/// Most principals of a cluster: every node holds all of them, and each snapshot contains them.
 pub const PRINCIPAL_COUNT_MAX: usize = 4_096;
 
-/// Most grants of a principal: each call may look at all of them.
+/// Most grants of a principal: each call may check all of them.
 pub const GRANT_COUNT_MAX: usize = 64;
 
-/// A principal's name: 1 to [`PRINCIPAL_NAME_BYTES_MAX`] letters, digits, `-`, `_` and `.`, as in
-/// a client's certificate.
+/// A principal's name: 1 to [`PRINCIPAL_NAME_BYTES_MAX`] letters, digits, `-`, `_` and `.`, as in a
+/// client's certificate.
 ///
 /// ```
 /// use umbel_engine::meta::PrincipalName;
@@ -32,7 +32,7 @@ pub const GRANT_COUNT_MAX: usize = 64;
 pub struct PrincipalName(String);
 
 impl PrincipalName {
-    /// Checks a text; None if it is no name.
+    /// Validates a name; None if it is not valid.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Option<Self> {
         let name = name.into();
@@ -41,7 +41,7 @@ impl PrincipalName {
         (is_name && name.bytes().all(is_allowed)).then_some(Self(name))
     }
 
-    /// The text.
+    /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -77,28 +77,28 @@ impl fmt::Display for PrincipalName {
 /// What may be done with a filter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum FilterVerb {
-    /// Ask for items; see its numbers.
+    /// Query items; see the filter's counts and sizes.
     Read,
-    /// Insert items, which shows whether they were there; flush; merge others into it.
+    /// Insert items, which reveals whether they were present; flush; merge other filters into it.
     Insert,
     /// Remove items.
     Remove,
-    /// Create, import, clear and drop.
+    /// Create, import, clear and drop it.
     Manage,
-    /// Take a copy, merge it into others.
+    /// Export a copy of it; merge it into other filters.
     Export,
 }
 
 /// What may be done with a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum ClusterVerb {
-    /// Everything that no other verb names: nodes, shards, principals.
+    /// Everything that no other verb covers: nodes, shards, principals.
     Admin,
-    /// Take and restore copies of all filters with their keys.
+    /// Back up and restore all filters with their keys.
     Backup,
     /// Submit jobs, which read and write files on nodes; follow and end them.
     Jobs,
-    /// See measurements and the cluster's status.
+    /// See metrics and the cluster's status.
     Metrics,
 }
 
@@ -106,7 +106,7 @@ impl FilterVerb {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Read, Self::Insert, Self::Remove, Self::Manage, Self::Export];
 
-    /// As it is written.
+    /// The verb as users write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -123,7 +123,7 @@ impl ClusterVerb {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Admin, Self::Backup, Self::Jobs, Self::Metrics];
 
-    /// As it is written.
+    /// The verb as users write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -135,17 +135,17 @@ impl ClusterVerb {
     }
 }
 
-/// Verbs on filters of some names.
+/// Allows verbs on the filters whose names match a pattern.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Grant {
-    /// A filter's name, or the beginning of names with `*` behind it; `*` alone is every filter.
+    /// A filter's name, or a prefix followed by `*`; `*` alone matches every filter.
     pub pattern: String,
-    /// What is allowed.
+    /// The allowed verbs.
     pub verbs: BTreeSet<FilterVerb>,
 }
 
 impl Grant {
-    /// Whether it is about a filter of this name. A `*` counts at the end alone.
+    /// Whether the pattern matches this filter name. `*` is special only at the end.
     ///
     /// ```
     /// use umbel_engine::meta::Grant;
@@ -162,17 +162,17 @@ impl Grant {
     }
 }
 
-/// What a principal may do. What is not granted is denied.
+/// The rights of a principal. Everything that is not granted is denied.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Rights {
-    /// With filters.
+    /// Rights on filters.
     pub grants: Vec<Grant>,
-    /// With the cluster.
+    /// Rights on the cluster.
     pub cluster: BTreeSet<ClusterVerb>,
 }
 
 impl Rights {
-    /// Whether a verb is allowed on a filter of this name, whether or not there is one.
+    /// Whether a verb is allowed on a filter of this name, whether or not it exists.
     ///
     /// ```
     /// use umbel_engine::meta::{FilterVerb, Grant, Rights};
@@ -186,13 +186,13 @@ impl Rights {
         self.grants.iter().any(|grant| grant.verbs.contains(&verb) && grant.covers(filter))
     }
 
-    /// Whether a verb is allowed on any filter that might be.
+    /// Whether a verb is allowed on at least one possible filter name.
     #[must_use]
     pub fn may_somewhere(&self, verb: FilterVerb) -> bool {
         self.grants.iter().any(|grant| grant.verbs.contains(&verb))
     }
 
-    /// Whether lists show a filter of this name.
+    /// Whether lists show a filter of this name: there is any grant on it.
     #[must_use]
     pub fn may_see(&self, filter: &str) -> bool {
         self.grants.iter().any(|grant| grant.covers(filter))
@@ -230,28 +230,29 @@ impl Rights {
     }
 }
 
-/// What a principal proves itself by.
+/// How a principal proves its identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Proof {
-    /// A token, of whose secret this is the hash: BLAKE3, 32 bytes. The secret itself is nowhere.
+    /// By a token; only the BLAKE3 hash of its secret is stored, 32 bytes.
     Token {
         /// The hash.
         digest: [u8; 32],
     },
-    /// A client's certificate with the principal's name.
+    /// By a client certificate with the principal's name.
     Certificate,
 }
 
-/// Who may ask something of the cluster.
+/// A caller that the cluster knows.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Principal {
-    /// How it is known.
+    /// How it proves its identity.
     pub proof: Proof,
     /// What it may do.
     pub rights: Rights,
-    /// When it was added: milliseconds since 1970 by the clock of the node that was asked.
+    /// When it was added: milliseconds since 1970, by the clock of the node that received the
+    /// request.
     pub created_ms: u64,
-    /// From when on it may do nothing any more, by each node's own clock; None is never.
+    /// When its rights end, by each node's own clock, in milliseconds since 1970; None for never.
     pub expires_ms: Option<u64>,
 }
 
@@ -262,12 +263,12 @@ impl Principal {
         self.expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms)
     }
 
-    /// Whether it can add principals, today and for ever.
+    /// Whether it may add principals, without an expiry.
     fn is_lasting_admin(&self) -> bool {
         self.rights.may_with_cluster(ClusterVerb::Admin) && self.expires_ms.is_none()
     }
 
-    /// The same but for the moment at which it was added.
+    /// Whether the two are equal except for the time at which they were added.
     fn is_like(&self, other: &Self) -> bool {
         let Self { proof, rights, created_ms: _, expires_ms } = other;
         (&self.proof, &self.rights, &self.expires_ms) == (proof, rights, expires_ms)
@@ -275,7 +276,7 @@ impl Principal {
 }
 
 impl MetaState {
-    /// Whether callers must be principals: from the first one on.
+    /// Whether callers must be principals: true once there is one.
     #[must_use]
     pub fn is_guarded(&self) -> bool {
         !self.principals.is_empty()
@@ -292,7 +293,8 @@ impl MetaState {
         self.principals.iter()
     }
 
-    /// Without an administrator nobody could change anything about principals any more.
+    /// Checks that another lasting administrator remains: without one, nobody could change principals
+    /// any more.
     fn check_admin_beside(&self, name: &PrincipalName) -> Result<(), MetaError> {
         let others = self.principals.iter().filter(|(other, _)| *other != name);
         if others.into_iter().any(|(_, principal)| principal.is_lasting_admin()) {
@@ -312,7 +314,7 @@ impl MetaState {
     ) -> Result<MetaReply, MetaError> {
         principal.rights.check()?;
         match self.principals.get(name) {
-            // The request came again.
+            // The request is a retry.
             Some(known) if known.is_like(principal) => return Ok(MetaReply::Done),
             Some(_) if !replace => {
                 let what = format!("there is a principal named {name} already");

@@ -1,4 +1,4 @@
-//! What each entry of the meta group's log does.
+//! How each entry of the meta group's log is applied.
 
 use std::collections::BTreeSet;
 
@@ -23,9 +23,9 @@ mod rotated_test;
 mod split_test;
 
 impl MetaState {
-    /// Does what an entry of the log says, the same on every node: total, whatever stands in the
-    /// command, and a [`MetaReply::Refused`] has changed nothing. `log_index` is the entry's index,
-    /// which rises from entry to entry and becomes the number of what the entry creates.
+    /// Applies a log entry, with the same result on every node. Total: any command leads to a reply, and
+    /// after [`MetaReply::Refused`] nothing has changed. `log_index` is the entry's index, which rises from
+    /// entry to entry and becomes the number of whatever the entry creates.
     ///
     /// ```
     /// use umbel_engine::meta::{MetaCommand, MetaError, MetaReply, MetaState};
@@ -54,7 +54,7 @@ impl MetaState {
             return Err(MetaError::NotFormed);
         }
         match command {
-            // Handled above; a cluster is formed once.
+            // Handled above; a cluster is formed only once.
             MetaCommand::Form { .. } => Ok(MetaReply::Done),
             MetaCommand::AddNode { address, nonce } => self.add_node(address, *nonce),
             MetaCommand::AdmitNode(applicant) => self.admit_node(applicant),
@@ -214,7 +214,7 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    /// Only the target can be reached: a report of anything else is old.
+    /// Only a change to the target can complete: a report of other voters is outdated.
     fn replicas_changed(
         &mut self,
         shard: ShardId,
@@ -232,7 +232,8 @@ impl MetaState {
         Err(bad_move(format!("{shard} is not being changed to these replicas")))
     }
 
-    /// One at a time, and none of which replicas are being moved: those of the new shard begin where its parent's are.
+    /// Splits one shard at a time, and only while its replicas are not being moved: the new shard's
+    /// replicas start on the nodes of its parent.
     fn split_shard(&mut self, shard_count: u32) -> Result<MetaReply, MetaError> {
         let count = self.shard_count();
         if shard_count == count {
@@ -260,7 +261,7 @@ impl MetaState {
             return Err(MetaError::ShardBusy { what });
         }
         if let Some(shard) = self.shard_map.split() {
-            // Each half may be as large as half of what the whole was allowed to be.
+            // Each half may grow to half of what the whole was allowed.
             self.filters.values_mut().for_each(|record| record.split_growth(parent_shard, shard));
         }
         Ok(MetaReply::Done)
@@ -276,7 +277,8 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    /// Refuses to move replicas of a shard that is being split, or split off: the two halves begin on the same nodes.
+    /// Refuses to move replicas of a shard that is being split or split off: both halves start on the same
+    /// nodes.
     fn check_whole(&self, shard: ShardId) -> Result<(), MetaError> {
         let Some(into) = self.shard_map.splitting() else { return Ok(()) };
         if shard != into && self.shard_map.halved() != Some(shard) {

@@ -1,16 +1,16 @@
-//! How many shards a cluster wants, when it splits them by itself.
+//! Automatic splits: how many shards a cluster should have.
 //!
-//! Hashes are spread evenly, so shards of one width hold and serve the same, and no shard is hot by itself. More
-//! shards help in two ways alone: they spread work over more cores, and what a shard holds moves sooner. So
-//! the number follows from cores and bytes:
+//! Hashes are uniform, so shards of equal width hold and serve the same amount, and there are no hot
+//! shards. More shards help in only two ways: they spread work over more cores, and a shard's data moves
+//! faster. So the number follows from cores and bytes:
 //!
 //! ```text
 //! wanted = max(2 · cores of all nodes, ⌈bytes of all partitioned filters / 512 MiB⌉,
 //!              ⌈bytes of the largest one / 128 MiB⌉)
 //! ```
 //!
-//! It is rounded up to a whole round of splits, `founded · 2^k`, after which all shards are equally wide. It never
-//! falls: there is no way back from a split.
+//! It is rounded up to a whole round of splits, `founded · 2^k`, after which all shards have equal width.
+//! It never decreases: a split cannot be undone.
 
 use std::collections::BTreeSet;
 
@@ -23,35 +23,36 @@ use super::state::MetaState;
 use crate::ids::NodeId;
 use crate::limits::{SHARD_COUNT_MAX, SLICE_BYTES_MAX};
 
-/// Shards for each core of the cluster. A shard's log is applied by one task at a time, and shards differ in what they
-/// have to do at a moment: with two for each core, none of them idles while another one has work for two.
+/// Shards per core of the cluster. One task at a time applies a shard's log, and at any moment shards
+/// differ in load: with two per core, no core idles while another one has work for two.
 const SHARDS_PER_CORE: u64 = 2;
 
-/// Most bytes of a shard before it is split. A replica that moves is sent as one snapshot: 512 MiB take five seconds
-/// at a gigabit a second, in which the log of the shard is kept for it.
+/// Most bytes of a shard before it is split. A replica is moved as one snapshot: 512 MiB take five seconds
+/// at one gigabit per second, during which the shard's log must be kept.
 const SHARD_BYTES_MAX: u64 = 512 << 20;
 
-/// Most bytes of one filter in a shard before it is split: half of what a slice may have, so that a filter that grows does
-/// not meet its end while shards are split.
+/// Most bytes of one filter in a shard before it is split: half of the limit of a slice, so that a growing
+/// filter does not reach the limit while shards are being split.
 const SLICE_BYTES_WANTED: u64 = SLICE_BYTES_MAX / 2;
 
 /// Most cores that a node may report, so that a wrong number does not split everything.
 pub const CORE_COUNT_MAX: u32 = 4096;
 
 impl MetaState {
-    /// Whether shards are split by themselves; None until a node has said so.
+    /// Whether shards are split automatically; None until a node has set it.
     #[must_use]
     pub const fn auto_split(&self) -> Option<bool> {
         self.auto_split
     }
 
-    /// Cores of a node, as it reported last.
+    /// The number of cores that a node last reported.
     #[must_use]
     pub fn core_count(&self, node: NodeId) -> Option<u32> {
         self.core_counts.get(&node).copied()
     }
 
-    /// Shards that the cluster had best have: a whole round of splits, at least as many as there are.
+    /// The number of shards that the cluster should have: a whole round of splits, and at least the current
+    /// number.
     ///
     /// ```
     /// use umbel_engine::NodeId;
@@ -110,7 +111,7 @@ impl MetaState {
     }
 }
 
-/// Bytes of a filter that are cut by splits.
+/// Bytes of a filter that a split divides.
 fn bytes_cut(record: &FilterRecord) -> u64 {
     let settings = &record.settings;
     let is_cut = settings.distribution == Distribution::Partitioned
@@ -118,8 +119,8 @@ fn bytes_cut(record: &FilterRecord) -> u64 {
     if is_cut { settings.memory_bytes.saturating_add(record.growth_bytes_of_all()) } else { 0 }
 }
 
-/// The next split that the cluster does by itself. None while any other change of replicas is under way, or a node is not there: what
-/// splits while replicas are away has them catch up with more.
+/// The next automatic split, if one is due. None while any other change of replicas is under way, or while
+/// a node is not alive: a split while replicas are missing makes them catch up with more.
 ///
 /// ```
 /// use std::collections::BTreeSet;
@@ -157,13 +158,13 @@ mod tests {
     use super::*;
     use crate::ids::{FilterId, ShardId};
 
-    /// Splits until none is wanted.
+    /// Splits until no split is due.
     fn run_splits(state: &mut MetaState) -> u32 {
         let alive = state.live_nodes();
         while let Some(command) = next_split(state, &alive) {
             let shard = ShardId(state.shard_count());
             assert_eq!(state.apply(5, &command), MetaReply::Done);
-            // One at a time.
+            // Only one split at a time.
             assert_eq!(next_split(state, &alive), None);
             state.apply(6, &MetaCommand::ShardFormed { shard });
         }
@@ -187,7 +188,7 @@ mod tests {
             note_cores(&mut state, node, 2);
         }
         assert_eq!(run_splits(&mut state), 16);
-        // Fewer cores later do not change it, nor do those of nodes that leave.
+        // A lower number of cores later changes nothing, nor do nodes that leave.
         note_cores(&mut state, 1, 1);
         assert_eq!(run_splits(&mut state), 16);
         state.apply(7, &MetaCommand::Drain { node: NodeId(1), drain: true });
@@ -198,7 +199,7 @@ mod tests {
     fn shards_stay_below_their_most() {
         let mut state = formed(1, 3, 1);
         note_cores(&mut state, 1, CORE_COUNT_MAX);
-        // 3 · 2^8; twice as many are too many.
+        // 3 · 2^8; twice as many would exceed the limit.
         assert_eq!(state.shards_wanted(), 768);
         assert!(matches!(
             note_cores(&mut state, 1, CORE_COUNT_MAX + 1),
@@ -216,19 +217,19 @@ mod tests {
         let MetaReply::Filter(filter) = state.apply(8, &create("f", 1, false)) else { panic!() };
         assert_eq!(state.shards_wanted(), 2);
         let record = record_of(&mut state, filter);
-        // Of 128 MiB, the most of one filter.
+        // One filter has at most 128 MiB per shard.
         record.settings.memory_bytes = 3 * SLICE_BYTES_WANTED + 1;
         assert_eq!(state.shards_wanted(), 4);
         record_of(&mut state, filter).growth.insert(ShardId(0), SLICE_BYTES_WANTED);
         assert_eq!(state.shards_wanted(), 8);
-        // Of 512 MiB, the most of all: 34 of 128 MiB are 8.5 shards.
+        // All filters together have at most 512 MiB per shard: 34 of 128 MiB need 8.5 shards.
         for more in 0..30 {
             let reply = state.apply(20 + more, &create(&format!("more{more}"), 1, false));
             let MetaReply::Filter(more) = reply else { panic!("{reply:?}") };
             record_of(&mut state, more).settings.memory_bytes = SLICE_BYTES_WANTED;
         }
         assert_eq!(state.shards_wanted(), 16);
-        // A filter that lives in one shard is not cut.
+        // A filter that lies entirely in one shard is not divided.
         state.filters.values_mut().for_each(|record| record.settings.kind = Kind::RedisBloom.id());
         assert_eq!(state.shards_wanted(), 2);
     }

@@ -1,4 +1,4 @@
-//! Replicas spread over zones and nodes, whoever has come or gone.
+//! Balancing: spreads replicas evenly over zones and nodes as nodes come and go.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -8,14 +8,16 @@ use super::state::MetaState;
 use crate::ids::{NodeId, ShardId};
 use crate::placement::{ShardRecord, Zones};
 
-/// Replicas that a node has more than another one when one is moved. No range of the hash space is more than twice as wide as
-/// another, and after each round of splits all are equal, so replicas of a cluster weigh about the same. Nodes that differ by one, as they do where replicas cannot be dealt evenly, differ by three
-/// after an operator's own move, which must not be taken back.
+/// Minimum difference in replica counts between two nodes for which a replica moves. No range of the hash
+/// space is more than twice as wide as another, and after each round of splits all are equal, so replicas
+/// weigh about the same. Where replicas cannot be dealt evenly, counts differ by one; an operator's manual
+/// move can make that three, and must not be undone.
 pub(super) const IMBALANCE_MIN: usize = 4;
 
-/// The next move that keeps replicas of a shard in more zones, or else makes the nodes' shares more even: from the node
-/// that has the most to the one that has the fewest of those that are alive, without bringing more replicas of a
-/// shard into one zone. None while any other change of replicas is planned or due, so that one moves at a time.
+/// The next move that spreads a shard's replicas over more zones, or otherwise evens out the nodes' replica
+/// counts: from the node with the most to the node with the fewest among those alive, without bringing more
+/// replicas of a shard into one zone. None while any other change of replicas is planned or due, so that
+/// only one replica moves at a time.
 ///
 /// ```
 /// use std::collections::BTreeSet;
@@ -64,7 +66,7 @@ pub fn next_move(state: &MetaState, alive: &BTreeSet<NodeId>) -> Option<MetaComm
             best_goal(record, Node { replica_count, node: from }, goals, zones)
         })
     });
-    // Of several the one whose nodes have the lowest numbers.
+    // Among equal moves, the one with the lowest node numbers.
     let best =
         moves.min_by_key(|found| (Reverse(found.gain), found.from, found.to, found.shard))?;
     let Move { shard, from, to, .. } = best;
@@ -77,12 +79,12 @@ struct Node {
     node: NodeId,
 }
 
-/// What a move is for, the lesser first.
+/// The purpose of a move; the less important one first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Gain {
-    /// Replicas that the one node has more than the other.
+    /// How many more replicas the source node has than the destination.
     Even(usize),
-    /// Replicas of the shard that are not any more in the zone of the one that moves.
+    /// By how many fewer of the shard's other replicas share a zone with the moved one.
     Apart(usize),
 }
 
@@ -93,14 +95,16 @@ struct Move {
     to: NodeId,
 }
 
-/// Where a replica had best be moved, if it had. Goals are sorted, those with the fewest replicas first.
+/// The best destination for a replica, if moving it is worthwhile. `goals` are sorted by replica count,
+/// fewest first.
 fn best_goal(record: &ShardRecord, from: Node, goals: &[Node], zones: &Zones) -> Option<Move> {
     let staying: Vec<NodeId> =
         record.replicas.iter().copied().filter(|&node| node != from.node).collect();
     let shared = zones.shared(from.node, &staying);
     let goals = goals.iter().filter(|goal| !record.replicas.contains(&goal.node));
     let goals = goals.map(|&goal| (zones.shared(goal.node, &staying), goal));
-    // The first that shares none has the fewest replicas of those: where there are no zones nobody else is looked at.
+    // The first goal that shares no zone also has the fewest replicas among those: without zones, the
+    // search stops there.
     let apart = goals.clone().find(|(shared_there, _)| *shared_there == 0);
     let best = apart.or_else(|| goals.min());
     let (shared_there, to) = best.filter(|(shared_there, _)| *shared_there <= shared)?;
@@ -118,7 +122,7 @@ pub(super) mod tests {
     use crate::meta::MetaReply;
     use crate::placement::Zone;
 
-    /// A formed cluster of nodes 1 to n.
+    /// A formed cluster with nodes 1 to `node_count`.
     pub(in crate::meta) fn formed(
         node_count: u64,
         shard_count: u32,
@@ -133,7 +137,7 @@ pub(super) mod tests {
         state
     }
 
-    /// Moves until nothing is to be moved; how often.
+    /// Moves replicas until no move is due, and returns the number of moves.
     fn run_moves(state: &mut MetaState) -> usize {
         let all = state.available_nodes();
         for move_count in 0.. {
@@ -161,7 +165,7 @@ pub(super) mod tests {
         for (index, node) in [(200, "d:1"), (300, "e:1")] {
             state.apply(index, &MetaCommand::AddNode { address: node.to_owned(), nonce: index });
         }
-        // 192 replicas are 38.4 for each of five nodes.
+        // 192 replicas are 38.4 per node on five nodes.
         let move_count = run_moves(&mut state);
         let spread = spread(&state);
         let (least, most) = (spread.iter().min().unwrap(), spread.iter().max().unwrap());
@@ -190,7 +194,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Shards that have two replicas in one zone.
+    /// Number of shards that have two replicas in one zone.
     fn crowded(state: &MetaState) -> usize {
         let is_crowded = |record: &&ShardRecord| {
             record.replicas.iter().any(|&node| state.zones().shared(node, &record.replicas) > 0)
@@ -206,7 +210,7 @@ pub(super) mod tests {
         assert!(crowded(&state) > 32, "{}", crowded(&state));
         run_moves(&mut state);
         assert_eq!(crowded(&state), 0);
-        // Of each pair one has every shard.
+        // Every shard has a replica on one node of each pair.
         let spread = spread(&state);
         assert!(spread.iter().all(|count| (30..=34).contains(count)), "{spread:?}");
         assert_eq!(
@@ -217,18 +221,18 @@ pub(super) mod tests {
 
     #[test]
     fn zones_that_are_too_few_or_unequal_share_what_they_must() {
-        // Three replicas in two zones: two of them are together, whatever is moved.
+        // Three replicas in two zones: two of them share a zone, whatever is moved.
         let mut state = formed(4, 16, 3);
         zoned(&mut state, &[(1, "a"), (2, "a"), (3, "b"), (4, "b")]);
         run_moves(&mut state);
         assert_eq!((crowded(&state), spread(&state)), (16, vec![12; 4]));
-        // The only node of a zone has a replica of every shard, the others share the rest.
+        // The only node of a zone has a replica of every shard; the others share the rest.
         let mut state = formed(5, 30, 2);
         zoned(&mut state, &[(1, "a"), (2, "b"), (3, "b"), (4, "b"), (5, "b")]);
         run_moves(&mut state);
         assert_eq!((crowded(&state), spread(&state)[0]), (0, 30));
         assert!(spread(&state)[1..].iter().all(|count| (6..=9).contains(count)), "{state:?}");
-        // A node that leaves its zone fails alone, so shards may have it beside the others.
+        // A node that leaves its zone fails independently, so shards may use it beside the others.
         zoned(&mut state, &[(2, "")]);
         run_moves(&mut state);
         assert_eq!(crowded(&state), 0);
@@ -240,7 +244,7 @@ pub(super) mod tests {
         let mut state = formed(5, 1, 3);
         zoned(&mut state, &[(1, "a"), (2, "a"), (3, "a"), (4, "b"), (5, "c")]);
         state.apply(91, &MetaCommand::Drain { node: NodeId(1), drain: true });
-        // Three of four: one a zone, and of those in one who votes already.
+        // Three of four nodes: one per zone, preferring current voters within a zone.
         let wanted = state.meta_voters_wanted(&[1, 2, 3].map(NodeId));
         assert_eq!(wanted, [2, 4, 5].map(NodeId));
         assert_eq!(state.meta_voters_wanted(&wanted), wanted);
@@ -252,7 +256,7 @@ pub(super) mod tests {
         state.apply(50, &MetaCommand::AddNode { address: "d:1".to_owned(), nonce: 1 });
         state.apply(60, &MetaCommand::Drain { node: NodeId(4), drain: true });
         assert_eq!(next_move(&state, &state.available_nodes()), None);
-        // What has to be replaced goes first.
+        // Replacing replicas comes before balancing.
         state.apply(70, &MetaCommand::Drain { node: NodeId(4), drain: false });
         state.apply(80, &MetaCommand::Drain { node: NodeId(3), drain: true });
         assert_eq!(next_move(&state, &state.available_nodes()), None);

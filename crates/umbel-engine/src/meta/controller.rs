@@ -1,8 +1,8 @@
-//! What the leader of the meta group has to get done.
+//! The tasks of the meta group's leader.
 //!
-//! The state says what shall be, the groups' leaders report what is, and [`next_tasks`] names what
-//! is to be done next. It remembers nothing: whoever becomes leader asks it and goes on. So every
-//! task may be lost, or done twice, and comes again until the state and the reports agree.
+//! The state says what should be, the groups' leaders report what is, and [`next_tasks`] returns what
+//! to do next. It keeps no state: a new leader calls it and continues. So every task may be lost or
+//! done twice, and is returned again until the state and the reports agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,17 +19,17 @@ mod controller_test;
 #[cfg(test)]
 mod simulation_test;
 
-/// Most shards whose members are changed at once. A new replica is sent a snapshot, up to
-/// gigabytes, by a leader that serves traffic too: with two, one transfer's end and the next one's
-/// start overlap, and clients keep most of the network.
+/// Most shards whose members change at once. A new replica receives a snapshot of up to gigabytes
+/// from a leader that also serves clients. With two changes, the end of one transfer overlaps the
+/// start of the next, and clients keep most of the network.
 pub const SHARD_MOVES_MAX: usize = 2;
 
-/// Most tasks about slices that one call names for one shard. A shard that is slow holds up nobody
-/// else, and 1,024 shards make 65,536 tasks at most.
+/// Most slice tasks per shard that one call returns. A slow shard delays no other shard, and 1,024
+/// shards have at most 65,536 tasks.
 pub const SLICE_TASKS_PER_SHARD_MAX: usize = 64;
 
-/// What a group's leader last reported of it. Reports of leaders that were deposed must not replace
-/// newer ones: keep the one with the highest term and log index.
+/// The last report of a group's leader. A report of a deposed leader must not replace a newer one:
+/// keep the report with the highest term and log index.
 ///
 /// ```
 /// use umbel_engine::meta::GroupView;
@@ -38,60 +38,61 @@ pub const SLICE_TASKS_PER_SHARD_MAX: usize = 64;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct GroupView {
-    /// The leader; None if there is none that reports, and then nothing can be asked of the group.
+    /// The leader; None if no leader reports, in which case the group gets no tasks.
     pub leader: Option<NodeId>,
-    /// The voters, in any order; of a joint configuration all.
+    /// The voters, in any order; all voters of both sets in a joint configuration.
     pub voters: Vec<NodeId>,
     /// Members that do not vote, in any order.
     pub learners: Vec<NodeId>,
-    /// Whether the configuration is joint. Whoever began the change of voters may be gone, and until
-    /// somebody ends it every decision needs majorities of the old voters and of the new ones.
+    /// Whether the configuration is joint. The leader that began the change of voters may be gone,
+    /// and until the change is completed, every decision needs majorities of both the old and the new
+    /// voters.
     pub is_joint: bool,
 }
 
-/// How far a slice has come, as its shard confirmed it.
+/// The progress of a slice, as its shard confirmed it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SliceDone {
-    /// The slice is there.
+    /// The slice exists.
     Created,
-    /// The slice is at this generation: it was emptied, or rotated, for it.
+    /// The slice is at this generation: it was emptied, rotated or renewed for it.
     Begun(Generation),
-    /// The slice is not there any more.
+    /// The slice does not exist any more.
     Dropped,
 }
 
-/// What shards have confirmed about slices. The driver keeps it in memory and writes down every
-/// answer; a new leader starts with none and asks again, which does no harm.
+/// Slices' progress, as shards have confirmed it. The caller keeps it in memory and records every
+/// answer. A new leader starts without any and asks again, which is harmless.
 pub type SliceProgress = BTreeMap<(FilterId, ShardId), SliceDone>;
 
-/// Something to be done. Every task may be done twice.
+/// Something to do. Every task is idempotent.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Task {
     /// Propose a command to the meta group.
     Propose(MetaCommand),
-    /// Tell a group's leader to make these its members, whoever else is one: first add all as
-    /// learners, then, when the voters to be have caught up, make them voters. A leader shall
-    /// refuse, and drop what it has begun, when the shard map that it knows wants other voters.
+    /// Ask a group's leader to change the members to exactly these: first add all as learners, then,
+    /// once the future voters have caught up, make them voters. The leader must refuse, and abandon a
+    /// change in progress, if the shard map that it knows wants other voters.
     ChangeMembers {
         /// The group.
         group: GroupId,
         /// Its leader.
         leader: NodeId,
-        /// All voters to be, sorted.
+        /// All future voters, sorted.
         voters: Vec<NodeId>,
-        /// All learners to be, sorted; none for a shard.
+        /// All future learners, sorted; empty for a shard.
         learners: Vec<NodeId>,
     },
-    /// Have a shard give the upper part of its range to a new one, whose group has no leader yet.
+    /// Ask a shard to move the upper part of its range to a new shard, whose group has no leader yet.
     SplitShard {
         /// The shard.
         shard: ShardId,
-        /// The new one.
+        /// The new shard.
         into: ShardId,
-        /// Its first hash.
+        /// First hash of the new shard.
         at: u64,
     },
-    /// Have a shard make its slice of a filter ([`FilterRecord::slice_spec`]); answered by
+    /// Ask a shard to create its slice of a filter ([`FilterRecord::slice_spec`]); confirmed by
     /// [`SliceDone::Created`].
     ///
     /// [`FilterRecord::slice_spec`]: super::FilterRecord::slice_spec
@@ -101,14 +102,14 @@ pub enum Task {
         /// The filter.
         filter: FilterId,
     },
-    /// Have a shard forget its slice of a filter; answered by [`SliceDone::Dropped`].
+    /// Ask a shard to drop its slice of a filter; confirmed by [`SliceDone::Dropped`].
     DropSlice {
         /// The shard.
         shard: ShardId,
         /// The filter.
         filter: FilterId,
     },
-    /// Have a shard empty its slice of a filter; answered by [`SliceDone::Begun`].
+    /// Ask a shard to empty its slice of a filter; confirmed by [`SliceDone::Begun`].
     ClearSlice {
         /// The shard.
         shard: ShardId,
@@ -117,7 +118,7 @@ pub enum Task {
         /// The generation that starts.
         generation: Generation,
     },
-    /// Have a shard raise the generation of a slice; answered by [`SliceDone::Begun`].
+    /// Ask a shard to raise the generation of a slice; confirmed by [`SliceDone::Begun`].
     RenewSlice {
         /// The shard.
         shard: ShardId,
@@ -126,7 +127,7 @@ pub enum Task {
         /// The generation that starts.
         generation: Generation,
     },
-    /// Have a shard end the slice at hand of a filter's window; answered by [`SliceDone::Begun`].
+    /// Ask a shard to end the current slice of a filter's window; confirmed by [`SliceDone::Begun`].
     RotateSlice {
         /// The shard.
         shard: ShardId,
@@ -137,11 +138,11 @@ pub enum Task {
     },
 }
 
-/// Everything that can be done now, in an order that depends on nothing but the arguments: the meta
-/// group's members, then shards, then filters, by their numbers.
+/// All tasks that can be done now, in an order that depends only on the arguments: for the meta
+/// group's members, then for shards, then for filters, each by number.
 ///
-/// A group without a leader gets no task: it cannot change its members without its own majority,
-/// and nobody else may.
+/// A group without a leader gets no task: it needs its own majority to change its members, and
+/// nothing else may change them.
 ///
 /// ```
 /// use std::collections::BTreeMap;
@@ -177,8 +178,8 @@ pub fn next_tasks(
     tasks
 }
 
-/// Forgets what was confirmed about filters that nothing has to be done about. Call it now and
-/// then, so that progress does not grow with every filter that ever was.
+/// Removes the progress of filters that need no task. Call it occasionally, so that `progress` does
+/// not grow with every filter that ever existed.
 ///
 /// ```
 /// use umbel_engine::meta::{MetaState, SliceDone, SliceProgress, forget_finished};
@@ -202,7 +203,7 @@ fn sorted(nodes: &[NodeId]) -> Vec<NodeId> {
     nodes
 }
 
-/// The task that gives a group these members, if it does not have them.
+/// The task that gives a group these members, or None if it has them.
 fn change_members(
     group: GroupId,
     view: &GroupView,
@@ -210,7 +211,7 @@ fn change_members(
     learners: Vec<NodeId>,
 ) -> Option<Task> {
     let leader = view.leader?;
-    // Where voters only come, those of the joint configuration are those to be.
+    // If voters are only added, the voters of the joint configuration already equal the target.
     let is_so =
         !view.is_joint && sorted(&view.voters) == voters && sorted(&view.learners) == learners;
     (!is_so).then_some(Task::ChangeMembers { group, leader, voters, learners })
@@ -230,7 +231,7 @@ pub(super) fn shard_tasks(
 ) {
     let available = state.available_nodes();
     let wanted_count = state.replicas_wanted();
-    // With the plans of this call, so that they do not all choose the same node.
+    // Includes the plans of this call, so that they do not all choose the same node.
     let mut map = state.shard_map().clone();
     let mut misplaced = Vec::new();
     let mut moves = 0;
@@ -264,7 +265,7 @@ pub(super) fn shard_tasks(
     }
     for shard in misplaced {
         let Some(record) = map.get(shard) else { continue };
-        // A change that cannot be completed any more is counted already.
+        // A change that can no longer complete has already been counted.
         if record.target.is_none() {
             if moves >= SHARD_MOVES_MAX {
                 continue;
@@ -279,7 +280,8 @@ pub(super) fn shard_tasks(
     }
 }
 
-/// The split that is under way, until the new shard has a leader: then its replicas have their state.
+/// The task for the split under way, until the new shard has a leader, whose replicas then have their
+/// state.
 fn split_task(state: &MetaState, views: &BTreeMap<ShardId, GroupView>) -> Option<Task> {
     let into = state.shard_map().splitting()?;
     let is_led = views.get(&into).is_some_and(|view| view.leader.is_some());
@@ -288,8 +290,8 @@ fn split_task(state: &MetaState, views: &BTreeMap<ShardId, GroupView>) -> Option
     Some(Task::SplitShard { shard, into, at })
 }
 
-/// Replicas for a shard that has too few or has them on the wrong nodes. Who can stay stays: first
-/// those that the shard is being moved to, then those that have it.
+/// New replicas for a shard that has too few, or has them on unavailable nodes. Keeps nodes where
+/// possible: first those that the shard is being moved to, then its current ones.
 fn replan(
     map: &ShardMap,
     record: &ShardRecord,

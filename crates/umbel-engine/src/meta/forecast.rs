@@ -1,7 +1,7 @@
-//! Which replicas move, why, and which would.
+//! Which replicas are moving and why, and which ones would move next.
 //!
-//! What the controller decides depends on the catalogue alone, so that it can be asked beforehand: a copy of the
-//! catalogue is led through its decisions, each of which is taken for carried out at once.
+//! The controller's decisions depend only on the catalogue, so they can be computed in advance: a copy of
+//! the catalogue is taken through its decisions, each of which is assumed to complete at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,40 +12,40 @@ use super::state::MetaState;
 use crate::ids::{NodeId, ShardId};
 use crate::placement::ShardRecord;
 
-/// Moves that a forecast has at most: more than four for each of 1,024 shards.
+/// Most moves of a forecast: four for each of 1,024 shards.
 const FORECAST_MOVES_MAX: usize = 4096;
 
-/// Why replicas of a shard move.
+/// Why a shard's replicas move.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum MoveCause {
-    /// A node that has one is being drained, or was removed.
+    /// A node with a replica is draining or was removed.
     NodeLeaves,
-    /// There are fewer than are wanted.
+    /// The shard has fewer replicas than it should.
     TooFew,
-    /// Two of them are in one zone.
+    /// Replicas share a zone.
     Zones,
-    /// The one node has many more replicas than the other.
+    /// The source has many more replicas than the destination.
     Balance,
-    /// An operator moves one by hand.
+    /// None of these: an operator moved it manually.
     Ordered,
 }
 
-/// A change of the nodes that have a shard.
+/// A change of the nodes that have a shard's replicas.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ShardMove {
     /// The shard.
     pub shard: ShardId,
-    /// Nodes that have it, and shall not, sorted.
+    /// Nodes that lose their replica, sorted.
     pub from: Vec<NodeId>,
-    /// Nodes that shall have it, and do not yet, sorted: so often its filters are sent.
+    /// Nodes that get a replica, sorted: the shard's filters are sent once to each of them.
     pub to: Vec<NodeId>,
     /// Why.
     pub cause: MoveCause,
-    /// Whether it is under way; else it would come later.
+    /// Whether the move is under way; otherwise it would come later.
     pub is_begun: bool,
 }
 
-/// The moves that are under way, by their shards.
+/// The moves that are under way, by shard.
 ///
 /// ```
 /// use umbel_engine::meta::{MetaCommand, MetaState, MoveCause, moves_under_way};
@@ -80,8 +80,8 @@ pub fn moves_under_way(state: &MetaState) -> Vec<ShardMove> {
     state.shard_map().shards.iter().filter_map(moved).collect()
 }
 
-/// The same, and behind them all that would follow while nodes neither come nor go, in their order: 4,096 at most. Of
-/// the nodes those that are alive get replicas for the sake of balance.
+/// The moves under way, followed by all moves that would come after them, in order, as long as no node
+/// joins or leaves: at most 4,096. Only nodes that are alive get replicas for balance.
 ///
 /// ```
 /// use std::collections::BTreeSet;
@@ -125,7 +125,7 @@ pub fn forecast_moves(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<ShardM
             moved.push(shard);
         }
         finish_moves(&mut state, &moved);
-        // What changes nothing comes again for ever.
+        // A decision that changes nothing would be repeated for ever.
         if moves.len() == count_before {
             break;
         }
@@ -134,7 +134,7 @@ pub fn forecast_moves(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<ShardM
     moves
 }
 
-/// What the controller decides about replicas when all that it decided before is done.
+/// The controller's next decisions about replicas, assuming that all earlier ones have completed.
 fn decisions(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<MetaCommand> {
     let view = |record: &ShardRecord| {
         let voters = record.replicas.clone();
@@ -157,7 +157,7 @@ fn decisions(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<MetaCommand> {
     }
 }
 
-/// The groups of these shards are formed, and their moves that were begun are done.
+/// Marks the groups of these shards as formed, and completes their moves.
 fn finish_moves(state: &mut MetaState, shards: &[ShardId]) {
     for &shard in shards {
         state.apply(0, &MetaCommand::ShardFormed { shard });
@@ -168,7 +168,7 @@ fn finish_moves(state: &mut MetaState, shards: &[ShardId]) {
     }
 }
 
-/// A move, by how many replicas nodes had before it.
+/// A move with its cause; `counts` are the nodes' replica counts before it.
 fn shard_move(
     state: &MetaState,
     record: &ShardRecord,
@@ -212,7 +212,7 @@ mod tests {
         state.live_nodes()
     }
 
-    /// What the controller does, one decision after the other, as a node carries it out.
+    /// Carries out the controller's decisions one after the other, as a node does.
     fn carried_out(mut state: MetaState) -> (MetaState, Vec<ShardId>) {
         let mut moved = Vec::new();
         loop {
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(forecast_moves(&state, &alive(&state)), []);
         state.apply(4, &MetaCommand::AddNode { address: "n4:1".to_owned(), nonce: 5 });
         let moves = forecast_moves(&state, &alive(&state));
-        // Each has 16 of 48; at 13, 13, 12 and 10 no two differ by four.
+        // Three nodes have 16 of 48 replicas each; at 13, 13, 12 and 10 no two differ by four.
         assert!(moves.iter().all(|moved| moved.to == [NodeId(4)] && !moved.is_begun));
         assert!(moves.iter().all(|moved| moved.cause == MoveCause::Balance));
         let (after, moved) = carried_out(state.clone());
@@ -254,7 +254,7 @@ mod tests {
         let counts = after.shard_map().replica_counts();
         let (most, fewest) = (counts.values().max().unwrap(), counts.values().min().unwrap());
         assert!(most - fewest < IMBALANCE_MIN, "{counts:?}");
-        // Nothing goes to a node that is not reachable.
+        // Nothing moves to an unreachable node.
         let others = (1..=3).map(NodeId).collect();
         assert_eq!(forecast_moves(&state, &others), []);
 
@@ -299,7 +299,7 @@ mod tests {
         assert!(moves.iter().all(|moved| moved.cause == MoveCause::Zones), "{moves:?}");
         assert!(!moves.is_empty(), "both replicas of shard 0 are in one zone");
 
-        // Two of two replicas that three are wanted of: a node came.
+        // Two replicas where three are wanted: a third node joins.
         let mut state = formed(2, 1, 3);
         assert_eq!(forecast_moves(&state, &alive(&state)), []);
         state.apply(3, &MetaCommand::AddNode { address: "n3:1".to_owned(), nonce: 5 });
