@@ -1,8 +1,8 @@
-//! Filters that go at a time.
+//! Filters with a time of expiry.
 //!
-//! The time is a clock's, and no state machine asks one: the leader of the meta group looks at its own and
-//! proposes to drop what is due. The proposal names the time, so that it does nothing to a filter that was
-//! given another one meanwhile.
+//! State machines read no clock: the leader of the meta group compares the times with its own clock and
+//! proposes to drop what is due. The proposal includes the time, so that it has no effect on a filter
+//! whose time was changed meanwhile.
 
 use super::catalogue::FilterState;
 use super::command::{MetaCommand, MetaError, MetaReply};
@@ -10,7 +10,7 @@ use super::state::MetaState;
 use crate::ids::FilterId;
 
 impl MetaState {
-    /// Drops for the filters whose time has come, at this time in milliseconds since 1970.
+    /// The commands that drop all filters whose time has come; `now_ms` is in milliseconds since 1970.
     ///
     /// ```
     /// use umbel_engine::meta::MetaState;
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(state.expired(999), []);
         let drop = MetaCommand::DropExpired { filter, expires_ms: 1_000 };
         assert_eq!(state.expired(1_000), std::slice::from_ref(&drop));
-        // It is given more time before the drop is applied.
+        // Its time is extended before the drop is applied.
         state.apply(7, &at(Some(2_000)));
         state.apply(8, &drop);
         assert!(state.filter_by_name("f").is_some());

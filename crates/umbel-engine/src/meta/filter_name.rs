@@ -22,16 +22,16 @@ use crate::limits::FILTER_NAME_BYTES_MAX;
 #[serde(try_from = "String", into = "String")]
 pub struct FilterName(String);
 
-/// The text is no name of a filter. Choose another one.
+/// The text is not a filter's name. Choose another one.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum FilterNameError {
-    /// Too short or too long.
+    /// The name is empty or too long.
     #[error("a filter's name has 1 to {FILTER_NAME_BYTES_MAX} bytes, not {byte_count}")]
     Length {
         /// The text's length.
         byte_count: usize,
     },
-    /// It would break listings and logs.
+    /// The name contains a control character, which would break listings and logs.
     #[error("a filter's name has no control characters, but this one has U+{code:04X}")]
     ControlCharacter {
         /// The character's code.
@@ -40,10 +40,10 @@ pub enum FilterNameError {
 }
 
 impl FilterName {
-    /// Checks a text.
+    /// Validates a name.
     ///
     /// # Errors
-    /// If it is empty, too long, or holds a control character.
+    /// If it is empty or too long, or contains a control character.
     pub fn new(name: impl Into<String>) -> Result<Self, FilterNameError> {
         let name = name.into();
         if name.is_empty() || name.len() > FILTER_NAME_BYTES_MAX {
@@ -55,14 +55,14 @@ impl FilterName {
         Ok(Self(name))
     }
 
-    /// The text.
+    /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Names are looked up by text: they compare as their texts do.
+/// Lets names be looked up by text: they compare like their texts.
 impl Borrow<str> for FilterName {
     fn borrow(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! The ledger of jobs: which run, on which nodes, and how they ended.
+//! The job ledger: which jobs run on which nodes, and how they ended.
 //!
 //! ```text
 //! SubmitJob -> Running -> Done
@@ -6,8 +6,8 @@
 //!                 └─ CancelJob -> Cancelling -> Cancelled (or Done, if it had decided to commit)
 //! ```
 //!
-//! The ledger says what shall run; nodes follow it as they follow the catalogue. What a job does meanwhile is between its
-//! workers, and on their disks.
+//! The ledger says what should run, and nodes follow it like the catalogue. A job's progress is known only
+//! to its workers and their disks.
 
 use std::fmt;
 
@@ -21,22 +21,22 @@ use crate::limits::{
     JOB_CAUSE_BYTES_MAX, JOB_SPEC_BYTES_MAX, JOB_SUMMARY_BYTES_MAX, JOBS_KEPT_MAX, JOBS_RUNNING_MAX,
 };
 
-/// What the workers of a job know, and nobody beside the cluster's nodes: 32 random bytes. Its `Debug`
-/// leaves them out.
+/// A secret of 32 random bytes, known to the job's workers and to no one outside the cluster's nodes. Its
+/// `Debug` omits the bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSecret([u8; Self::BYTES]);
 
 impl JobSecret {
-    /// How many bytes are drawn.
+    /// Number of random bytes.
     pub const BYTES: usize = 32;
 
-    /// From drawn bytes.
+    /// A secret of these bytes.
     #[must_use]
     pub const fn new(bytes: [u8; Self::BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// As they were drawn.
+    /// The bytes.
     #[must_use]
     pub const fn bytes(&self) -> &[u8] {
         &self.0
@@ -49,32 +49,33 @@ impl fmt::Debug for JobSecret {
     }
 }
 
-/// What was asked for.
+/// A request to run a job.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JobOrder {
-    /// Drawn once by the caller, so that a request that comes again submits nothing twice.
+    /// Drawn once by the caller, so that a retried request does not submit the job twice.
     pub nonce: u64,
-    /// Seed of the job's hash, which every worker must have.
+    /// Seed of the job's hash function, equal for all workers.
     pub seed: u64,
-    /// What its workers prove themselves to each other by.
+    /// The secret by which its workers authenticate to each other.
     pub secret: JobSecret,
-    /// Nodes that work, sorted; the first one coordinates. The input order is theirs.
+    /// The nodes that work on it, sorted; the first one coordinates. The order of inputs follows the order
+    /// of workers.
     pub workers: Vec<NodeId>,
-    /// What the job does, in the form of the program that runs it; at most
+    /// The job's specification, in the format of the program that runs it; at most
     /// [`JOB_SPEC_BYTES_MAX`](crate::limits::JOB_SPEC_BYTES_MAX).
     pub spec: Vec<u8>,
-    /// Milliseconds since 1970, for people.
+    /// When it was submitted, in milliseconds since 1970; informational only.
     pub submitted_ms: u64,
 }
 
-/// A job of the ledger.
+/// A job in the ledger.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct JobRecord {
-    /// What was asked for.
+    /// The request.
     pub order: JobOrder,
-    /// How often it was taken up, from 1. What a run that has ended says counts no more.
+    /// Number of the current run, from 1. Reports of earlier runs are ignored.
     pub run: u32,
-    /// What has become of it.
+    /// Its state.
     pub state: JobState,
 }
 
@@ -86,7 +87,7 @@ impl JobRecord {
     }
 }
 
-/// What has become of a job.
+/// The state of a job.
 ///
 /// ```
 /// use umbel_engine::meta::JobState;
@@ -96,23 +97,23 @@ impl JobRecord {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum JobState {
-    /// Its workers work, or will once their nodes are there.
+    /// Its workers are running, or will once their nodes are reachable.
     Running,
-    /// It was asked to end; its coordinator has not answered yet.
+    /// Cancellation was requested; the coordinator has not responded yet.
     Cancelling,
-    /// Its outputs stand under their names.
+    /// It has succeeded: its outputs have their final names.
     Done {
-        /// Figures, in the form of the program that ran it.
+        /// Result figures, in the format of the program that ran it.
         summary: Vec<u8>,
     },
     /// It has ended without a result.
     Failed {
-        /// Why, for people.
+        /// The cause, as a message for people.
         cause: String,
-        /// Whether it can be taken up again.
+        /// Whether it can be resumed.
         resumable: bool,
     },
-    /// The user ended it.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -136,32 +137,33 @@ impl fmt::Display for JobState {
     }
 }
 
-/// How a run of a job has ended.
+/// How a run of a job ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum JobEnd {
     /// All workers have committed.
     Done {
-        /// Figures; at most [`JOB_SUMMARY_BYTES_MAX`](crate::limits::JOB_SUMMARY_BYTES_MAX), or they are left out.
+        /// Result figures; dropped if longer than
+        /// [`JOB_SUMMARY_BYTES_MAX`](crate::limits::JOB_SUMMARY_BYTES_MAX).
         summary: Vec<u8>,
     },
-    /// No result.
+    /// It ended without a result.
     Failed {
-        /// Why, for people; cut to [`JOB_CAUSE_BYTES_MAX`](crate::limits::JOB_CAUSE_BYTES_MAX).
+        /// The cause, for people; cut to [`JOB_CAUSE_BYTES_MAX`](crate::limits::JOB_CAUSE_BYTES_MAX).
         cause: String,
-        /// Whether the job can be taken up again.
+        /// Whether the job can be resumed.
         resumable: bool,
     },
-    /// As the user wanted.
+    /// It was cancelled.
     Cancelled,
 }
 
 impl MetaState {
-    /// The jobs of the ledger by number, ended ones too.
+    /// All jobs in the ledger by number, including ended ones.
     pub fn jobs(&self) -> impl DoubleEndedIterator<Item = (JobId, &JobRecord)> {
         self.jobs.iter().map(|(&job, record)| (job, record))
     }
 
-    /// A job, if the ledger has it (still).
+    /// A job, or None if the ledger does not have it, or not any more.
     #[must_use]
     pub fn job(&self, job: JobId) -> Option<&JobRecord> {
         self.jobs.get(&job)
@@ -202,7 +204,7 @@ impl MetaState {
         Ok(MetaReply::Job(job))
     }
 
-    /// Ended jobs are kept for people to look at, the oldest go first.
+    /// Drops the oldest ended jobs above the limit; ended jobs are kept only for people to look at.
     fn forget_jobs(&mut self) {
         while self.jobs.len() > JOBS_KEPT_MAX {
             let ended = self.jobs.iter().find(|(_, record)| !record.state.is_active());
@@ -215,7 +217,7 @@ impl MetaState {
         self.jobs.get_mut(&job).ok_or(MetaError::UnknownJob { job })
     }
 
-    /// What an earlier run says, or anybody of a job that has ended, changes nothing.
+    /// Records the end of a run. Ignored if the run is not the current one, or the job has ended.
     pub(super) fn end_job(
         &mut self,
         job: JobId,
@@ -245,7 +247,7 @@ impl MetaState {
         let record = self.job_mut(job)?;
         match record.state {
             JobState::Running => record.state = JobState::Cancelling,
-            // Its scratch waits for a resumption that shall not come.
+            // Its scratch files are waiting for a resumption that will not come now.
             JobState::Failed { .. } => record.state = JobState::Cancelled,
             JobState::Cancelling | JobState::Cancelled => {}
             JobState::Done { .. } => return Err(record.wrong(job)),
@@ -374,7 +376,7 @@ mod tests {
             index += 2;
         }
         assert_eq!(state.jobs().count(), JOBS_KEPT_MAX);
-        // The running ones are the oldest, and stay.
+        // The running jobs are the oldest ones, and are kept.
         assert_eq!(state.jobs().next().unwrap().0, JobId(100));
         state.apply(index, &order(9999, &[1]));
         let reply = state.apply(index + 1, &order(10_000, &[1]));

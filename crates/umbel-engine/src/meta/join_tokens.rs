@@ -1,21 +1,21 @@
-//! Tokens by which nodes join: each is good for one node, for some time.
+//! Join tokens: each admits one node, for a limited time.
 
 use super::command::{MetaError, MetaReply};
 use super::join_token::{Applicant, JoinToken, TokenUse};
 use super::state::MetaState;
 
-/// Most tokens of a cluster that have not expired: as many nodes may join at once. A token takes some
-/// hundred bytes on every node.
+/// Most unexpired tokens of a cluster; that many nodes may join at once. A token takes a few hundred
+/// bytes on every node.
 pub const JOIN_TOKEN_COUNT_MAX: usize = 256;
 
 impl MetaState {
-    /// Whether there is a token whose secret has this hash, used or not.
+    /// Whether there is a token whose secret has this hash, used or unused.
     #[must_use]
     pub fn has_join_token(&self, digest: &[u8; 32]) -> bool {
         self.join_tokens.contains_key(digest)
     }
 
-    /// Keeps a token until it expires; a repeated request does no harm. What has expired goes.
+    /// Stores a token until it expires, and drops expired ones. A retried request is harmless.
     pub(super) fn put_join_token(
         &mut self,
         digest: [u8; 32],
@@ -37,11 +37,11 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    /// Adds a node and uses its token up, both or neither.
+    /// Adds a node and marks its token as used, or does neither.
     pub(super) fn admit_node(&mut self, applicant: &Applicant) -> Result<MetaReply, MetaError> {
         let Applicant { address, nonce, digest, key, now_ms } = applicant;
         let bad = |what: &str| Err(MetaError::BadJoinToken { what: what.to_owned() });
-        // What is compared are hashes: how long it takes tells nothing of the secret.
+        // Only hashes are compared, so timing reveals nothing about the secret.
         let Some(token) = self.join_tokens.get(digest).filter(|token| token.expires_ms > *now_ms)
         else {
             return bad(
@@ -107,7 +107,7 @@ mod tests {
         let before = state.clone();
         assert!(refusal(&admit(&mut state, 10, applicant(2))).contains("has been used"));
         assert_eq!(admit(&mut state, 11, applicant(1)), MetaReply::Node(NodeId(4)));
-        // The nonce alone, or the key alone, is not the same node.
+        // Only the nonce, or only the key, does not make it the same node.
         for other in [
             Applicant { key: [2; 32], ..applicant(1) },
             Applicant { nonce: 2, ..applicant(1) },
@@ -138,7 +138,7 @@ mod tests {
         let taken = state.node_address(NodeId(1)).unwrap().to_owned();
         let reply = admit(&mut state, 9, Applicant { address: taken, ..applicant(1) });
         assert!(matches!(reply, MetaReply::Refused(MetaError::AddressTaken { .. })));
-        // A member's nonce opens no other number.
+        // A member's nonce does not admit it under another number.
         state.apply(10, &MetaCommand::AddNode { address: "d:1".to_owned(), nonce: 4 });
         assert!(refusal(&admit(&mut state, 11, applicant(4))).contains("a member already"));
         assert_eq!(admit(&mut state, 12, applicant(1)), MetaReply::Node(NodeId(5)));

@@ -1,4 +1,4 @@
-//! The nodes of a cluster: who joins, who rests, who has left for ever.
+//! The nodes of a cluster: joining, draining and removal.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::ids::NodeId;
 use crate::limits::NODE_COUNT_MAX;
 use crate::placement::Zone;
 
-/// What the cluster knows of a node.
+/// What the cluster knows about a node.
 ///
 /// ```
 /// use umbel_engine::meta::NodeRecord;
@@ -20,21 +20,21 @@ use crate::placement::Zone;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum NodeRecord {
-    /// A member of the cluster, whether it can be reached or not.
+    /// A member of the cluster, whether or not it is reachable.
     Live {
-        /// Where it listens, as `host:port`.
+        /// The address that it listens on, as `host:port`.
         address: String,
-        /// What it drew when it joined; None for those that formed the cluster.
+        /// The nonce that it drew when it joined; None for nodes that formed the cluster.
         nonce: Option<u64>,
-        /// Whether it shall give up all replicas and get no more.
+        /// Whether it must give up all replicas and gets no new ones.
         is_draining: bool,
     },
-    /// It left for ever; its number stays taken.
+    /// It was removed permanently; its number is never reused.
     Removed,
 }
 
 impl NodeRecord {
-    /// Where the node listens, if it is a member.
+    /// The address that the node listens on, if it is a member.
     #[must_use]
     pub fn address(&self) -> Option<&str> {
         match self {
@@ -43,7 +43,7 @@ impl NodeRecord {
         }
     }
 
-    /// What it drew when it joined, if it is a member that joined.
+    /// The nonce that it drew when it joined; None if it is not a member or formed the cluster.
     #[must_use]
     pub const fn nonce(&self) -> Option<u64> {
         match self {
@@ -58,15 +58,14 @@ impl NodeRecord {
         matches!(self, Self::Live { .. })
     }
 
-    /// Whether it may have replicas: it is a member and does not drain.
+    /// Whether it may have replicas: it is a member and is not draining.
     #[must_use]
     pub const fn is_available(&self) -> bool {
         matches!(self, Self::Live { is_draining: false, .. })
     }
 }
 
-/// Whether a text can be a node's address. Only its length is checked: where it leads is found out
-/// by connecting.
+/// Checks the length of a node's address. Whether it leads anywhere shows only when connecting.
 pub(super) fn check_address(address: &str) -> Result<(), MetaError> {
     if address.is_empty() || address.len() > NODE_ADDRESS_BYTES_MAX {
         let (got, most) = (address.len(), NODE_ADDRESS_BYTES_MAX);
@@ -77,8 +76,8 @@ pub(super) fn check_address(address: &str) -> Result<(), MetaError> {
 }
 
 impl MetaState {
-    /// Whether a number is certainly that of no member: the node was removed, or no node ever had it.
-    /// Numbers rise, so one above all that are known here may have been given since.
+    /// Whether a number certainly belongs to no member: the node was removed, or no node ever had the
+    /// number. Numbers rise, so one above all known numbers may have been assigned since.
     ///
     /// ```
     /// use umbel_engine::NodeId;
@@ -130,7 +129,7 @@ impl MetaState {
         Ok(MetaReply::Node(node))
     }
 
-    /// The one above all that were ever given: records of removed nodes stay.
+    /// One above all numbers ever assigned; records of removed nodes are kept.
     fn next_node(&self) -> Result<NodeId, MetaError> {
         let last = self.nodes.last_key_value().map_or(0, |(node, _)| node.0);
         match last.checked_add(1) {
@@ -179,12 +178,13 @@ impl MetaState {
         for record in &self.shard_map.shards {
             let shard = record.shard;
             if record.abandoned.contains(&node) {
-                // Its voters are not known, so it is not known either whether it can spare the
-                // node.
+                // The group's current voters are unknown, so it is also unknown whether it can spare
+                // the node.
                 let what = format!("{node} may be needed until {shard} has the replicas it shall");
                 return Err(MetaError::TooFewNodes { what });
             }
-            // A group is moved by its own majority only: without one it would be lost for good.
+            // A group needs its own majority to change its members: without one it would be lost for
+            // good.
             for voters in [&record.replicas[..], record.wanted()] {
                 let left = voters.iter().filter(|&&voter| voter != node && self.is_live(voter));
                 let (left, needed) = (left.count(), voters.len() / 2 + 1);

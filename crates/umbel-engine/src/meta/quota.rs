@@ -1,27 +1,28 @@
-//! Quotas: how many filters, and how much memory of theirs, a principal and the cluster may have; what
-//! a principal may ask a second. Rates are only kept here: nodes, which have clocks, go by them.
+//! Quotas: how many filters, and how much memory for them, a principal and the cluster may have, and
+//! how many requests per second a principal may send. Rates are only stored here; nodes, which have
+//! clocks, enforce them.
 
 use serde::{Deserialize, Serialize};
 
-/// How much of everything somebody may have; None is no limit.
+/// Limits of a principal or of the cluster; None is no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Quota {
-    /// Filters.
+    /// Number of filters.
     pub filter_count: Option<u64>,
-    /// Bytes that its filters are planned to take on all nodes together.
+    /// Bytes that the filters are planned to take on all nodes together.
     pub memory_bytes: Option<u64>,
-    /// What it may ask; of the cluster's quota without limits.
+    /// Request rates; always unlimited in the cluster's quota.
     pub rates: Rates,
 }
 
-/// How much a principal may ask a second, over all nodes; None is no limit.
+/// What a principal may send per second, over all nodes; None is no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Rates {
-    /// Calls.
+    /// Calls per second.
     pub calls: Option<u64>,
-    /// Items of inserts, questions and removals.
+    /// Items of inserts, queries and removals per second.
     pub items: Option<u64>,
-    /// Bytes of those items.
+    /// Bytes of those items per second.
     pub bytes: Option<u64>,
 }
 
@@ -34,7 +35,7 @@ impl Rates {
 }
 
 impl Quota {
-    /// This one where it says something, the other one elsewhere.
+    /// The limits of `self`, with those of `other` where `self` has none.
     ///
     /// ```
     /// use umbel_engine::meta::Quota;
@@ -56,17 +57,17 @@ impl Quota {
     }
 }
 
-/// What somebody has.
+/// What a principal or the cluster uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// Filters, those that are being created or dropped too.
+    /// Number of filters, including those being created or dropped.
     pub filter_count: u64,
     /// Bytes that they are planned to take on all nodes together.
     pub memory_bytes: u64,
 }
 
 impl Usage {
-    /// With one filter more.
+    /// The usage with one more filter.
     pub(super) fn and(self, memory_bytes: u64) -> Self {
         Self {
             filter_count: self.filter_count.saturating_add(1),

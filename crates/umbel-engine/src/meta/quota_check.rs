@@ -1,13 +1,14 @@
-//! Whether a quota has room: how many filters there are, and what they are planned to take.
+//! Quota checks: whether there is room for another filter, or for growth.
 //!
-//! *Memory.* A filter counts with what it is planned to take on all nodes together: bytes of one
-//! replica times replicas, of a replicated one bytes of a copy times nodes; a scalable one also with what
-//! its slices may take beyond that, which each asks for before it grows. It counts from the entry
-//! that creates it to the one that says that all slices are gone. Whether there is room is decided
-//! when that entry is applied, so that creates at the same time cannot exceed a quota together.
+//! *Memory.* A filter counts with the bytes that it is planned to take on all nodes together: the bytes
+//! of one replica times the number of replicas, or, if replicated, the bytes of a copy times the number
+//! of nodes. A growing filter also counts with the bytes that its slices may take beyond the plan, which
+//! each slice requests before it grows. It counts from the entry that creates it until the entry that
+//! reports all slices gone. Room is checked when the creating entry is applied, so that concurrent
+//! creates cannot exceed a quota together.
 //!
-//! *The cluster's own quota* of memory is, unless it is set, four fifths of the memory limit of the
-//! node that has the least, for each node: replicas are spread evenly, so what fits so fits on each.
+//! *The cluster's own quota* of memory is by default four fifths of the smallest memory limit of a node,
+//! times the number of nodes: replicas are spread evenly, so what fits in the quota fits on each node.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,11 +21,11 @@ use super::settings::{Distribution, FilterSettings};
 use super::state::MetaState;
 use crate::ids::NodeId;
 
-/// What a cluster without a quota of memory gives filters of the least node's limit: the rest is for
-/// logs, requests, snapshots and what slices that grow take beyond their plan.
+/// Share of the smallest node's memory limit that filters get in a cluster without a memory quota. The
+/// rest is for logs, requests, snapshots and growth beyond plans.
 const DEFAULT_MEMORY_SHARE: (u64, u64) = (4, 5);
 
-/// Refuses a change that means nothing.
+/// Refuses a change of a quota that is not meaningful.
 fn check_change(change: &Quota, of: Option<&PrincipalName>) -> Result<(), MetaError> {
     let bad = |what: &str| Err(MetaError::BadSettings { what: what.to_owned() });
     if of.is_none() && change.rates != Rates::default() {
@@ -36,7 +37,7 @@ fn check_change(change: &Quota, of: Option<&PrincipalName>) -> Result<(), MetaEr
     Ok(())
 }
 
-/// How many nodes hold a filter.
+/// How many nodes hold a filter: `replicas` if partitioned, `nodes` if replicated.
 #[derive(Clone, Copy)]
 struct Holders {
     replicas: u64,
@@ -53,14 +54,14 @@ impl Holders {
         settings.memory_bytes.saturating_mul(count)
     }
 
-    /// Bytes that a filter may take on all nodes together, as it is planned and has grown.
+    /// Bytes that a filter may take on all nodes together, including its allowed growth.
     fn bytes_of(self, record: &FilterRecord) -> u64 {
         let growth = record.growth_bytes_of_all().saturating_mul(self.replicas);
         self.bytes(&record.settings).saturating_add(growth)
     }
 }
 
-/// Which share of a limit is used; of a limit of nothing none, or all of it.
+/// The used share of a limit. 0 without a limit; for a limit of 0, it is 0 if nothing is used, else 1.
 #[expect(clippy::cast_precision_loss, reason = "a share is for people")]
 fn share(used: u64, most: Option<u64>) -> f64 {
     match most {
@@ -70,12 +71,12 @@ fn share(used: u64, most: Option<u64>) -> f64 {
     }
 }
 
-/// Whose quota it is, for messages.
+/// The owner of a quota, for messages; None is the cluster.
 #[derive(Clone, Copy)]
 struct Holder<'a>(Option<&'a PrincipalName>);
 
 impl Holder<'_> {
-    /// Refuses a filter that the quota has no room for.
+    /// Refuses a filter for which the quota has no room.
     fn check(self, quota: Quota, used: Usage, need_bytes: u64) -> Result<(), MetaError> {
         let after = used.and(need_bytes);
         if let Some(most) = quota.filter_count.filter(|&most| after.filter_count > most) {
@@ -86,7 +87,7 @@ impl Holder<'_> {
         self.check_memory(quota, used, need_bytes)
     }
 
-    /// Refuses so many bytes more that the quota has no room for.
+    /// Refuses `need_bytes` more if the quota has no room for them.
     fn check_memory(self, quota: Quota, used: Usage, need_bytes: u64) -> Result<(), MetaError> {
         let after_bytes = used.memory_bytes.saturating_add(need_bytes);
         let Some(most) = quota.memory_bytes.filter(|&most| after_bytes > most) else {
@@ -119,20 +120,20 @@ impl fmt::Display for Holder<'_> {
 }
 
 impl MetaState {
-    /// A principal's quota; without limits where none was set.
+    /// A principal's quota; without limits if none was set.
     #[must_use]
     pub fn quota(&self, principal: &str) -> Quota {
         self.quotas.get(principal).copied().unwrap_or_default()
     }
 
-    /// The cluster's quota, with the memory that it gives filters where none was set.
+    /// The cluster's quota. Its memory limit has a default if none was set.
     #[must_use]
     pub fn cluster_quota(&self) -> Quota {
         let memory_bytes = self.cluster_quota.memory_bytes.or_else(|| self.default_memory_bytes());
         Quota { memory_bytes, ..self.cluster_quota }
     }
 
-    /// None until a node has reported its limit.
+    /// The default memory limit; None until a node has reported its limit.
     fn default_memory_bytes(&self) -> Option<u64> {
         let nodes = self.available_nodes();
         let limits = nodes.iter().filter_map(|node| self.memory_limits.get(node).copied());
@@ -141,19 +142,19 @@ impl MetaState {
         Some(of_a_node.saturating_mul(nodes.len() as u64))
     }
 
-    /// What a node may hold, as it reported last.
+    /// The memory limit that a node last reported.
     #[must_use]
     pub fn memory_limit(&self, node: NodeId) -> Option<u64> {
         self.memory_limits.get(&node).copied()
     }
 
-    /// How often a filter is held.
+    /// How many nodes hold a filter now.
     fn holders(&self) -> Holders {
         let (replicas, nodes) = (self.replicas_wanted() as u64, self.live_nodes().len() as u64);
         Holders { replicas, nodes }
     }
 
-    /// What a principal has, or, of None, all of them and those that are none.
+    /// What a principal uses; for None, what all filters use together, including those without an owner.
     #[must_use]
     pub fn usage(&self, principal: Option<&str>) -> Usage {
         let is_owned = |owner: Option<&PrincipalName>| {
@@ -164,8 +165,8 @@ impl MetaState {
         owned.fold(Usage::default(), |usage, record| usage.and(holders.bytes_of(record)))
     }
 
-    /// How much of a quota is used, of filters and of memory: of the quota of which the largest share is,
-    /// be it the cluster's or a principal's. 0 where there is no quota; above 1 where one was lowered.
+    /// The largest used share of any quota, for filter counts and for memory, over the cluster and all
+    /// principals. 0 if there is no quota; above 1 if a quota was lowered below its usage.
     #[must_use]
     pub fn quota_shares(&self) -> (f64, f64) {
         let holders = self.holders();
@@ -191,11 +192,11 @@ impl MetaState {
         })
     }
 
-    /// Refuses a filter that the quota of its owner, or the cluster's, has no room for. Asked again
-    /// when the entry is applied that creates it.
+    /// Refuses a filter for which the quota of its owner or of the cluster has no room. Checked again
+    /// when the creating entry is applied.
     ///
     /// # Errors
-    /// [`MetaError::Quota`], with quota, use and need.
+    /// [`MetaError::Quota`], with the quota, the usage and the need.
     pub fn check_quota(
         &self,
         owner: Option<&PrincipalName>,
@@ -215,7 +216,7 @@ impl MetaState {
         check(None, self.cluster_quota())
     }
 
-    /// Refuses growth of a slice, in each of its replicas, that a quota has no room for.
+    /// Refuses growth of a slice, counted in each of its replicas, for which a quota has no room.
     pub(super) fn check_growth_quota(
         &self,
         owner: Option<&PrincipalName>,

@@ -1,4 +1,4 @@
-//! How a cluster's version is raised, and what is not written before it is.
+//! Raising the cluster's version, and keeping newer commands out of the log until then.
 
 use super::command::{MetaCommand, MetaError, MetaReply};
 use super::state::MetaState;
@@ -6,7 +6,8 @@ use super::version::ClusterVersion;
 use crate::ids::NodeId;
 
 impl MetaCommand {
-    /// The version with which the command came: a cluster of a lower one may have nodes that cannot read it.
+    /// The version that introduced the command: a cluster of a lower version may have nodes that cannot
+    /// decode it.
     #[must_use]
     pub const fn since(&self) -> ClusterVersion {
         match self {
@@ -24,18 +25,19 @@ impl MetaState {
         self.version
     }
 
-    /// The state with another version: a snapshot says it beside the state, because those of version 1 say none.
+    /// The state with another version. A snapshot stores the version beside the state, because snapshots of
+    /// version 1 have none.
     #[must_use]
     pub fn at_version(self, version: ClusterVersion) -> Self {
         Self { version, ..self }
     }
 
-    /// Whether a command may be written to the log: whoever leads asks before it does, for who cannot read an
-    /// entry cannot refuse it, either.
+    /// Whether a command may be written to the log. The leader checks before it proposes, because a node
+    /// that cannot decode an entry cannot refuse it either.
     ///
     /// # Errors
-    /// If it came with a later version than the cluster's. A raise came with the version that it leads to, and is
-    /// checked when it is applied.
+    /// If the command was introduced in a later version than the cluster's. `RaiseVersion` is always
+    /// writable, and is checked when it is applied.
     ///
     /// ```
     /// use umbel_engine::NodeId;
@@ -57,16 +59,17 @@ impl MetaState {
         }
     }
 
-    /// Whether what came with a version may be used.
+    /// Whether features introduced in a version may be used.
     ///
     /// # Errors
-    /// If the cluster is at a lower one.
+    /// If the cluster is at a lower version.
     pub const fn check_version(&self, needed: ClusterVersion) -> Result<(), MetaError> {
         let is = self.version;
         if needed.0 > is.0 { Err(MetaError::VersionTooLow { needed, is }) } else { Ok(()) }
     }
 
-    /// One step at a time: what a release must do between two versions, it does between these two alone.
+    /// Raises the version one step at a time, so that a release only has to handle the transition between
+    /// two adjacent versions.
     pub(super) fn raise_version(
         &mut self,
         to: ClusterVersion,
@@ -108,7 +111,7 @@ mod tests {
             |reply: &MetaReply| matches!(reply, MetaReply::Refused(MetaError::BadVersion { .. }));
         assert!(refused(&raise(&mut state, 3, 1..=3)));
         assert_eq!(raise(&mut state, 2, 1..=3), MetaReply::Done);
-        // The request came again.
+        // The request is a retry.
         assert_eq!(raise(&mut state, 2, []), MetaReply::Done);
         assert!(refused(&raise(&mut state, 1, 1..=3)));
         assert_eq!(state.version(), ClusterVersion(2));

@@ -1,8 +1,9 @@
-//! Filters that get another name.
+//! Renaming filters.
 //!
-//! The name changes at once, and the filter answers again when all its shards are at its next generation. So who still asks by the
-//! name before, because his copy of the catalogue is old, is refused by the shards and looks again: nobody is answered by the old name
-//! after somebody was answered by the new one.
+//! The name changes at once, and a partitioned filter answers again when all its shards have reached its
+//! next generation. A coordinator whose copy of the catalogue is outdated still sends requests under the
+//! old name; shards refuse them, and it refreshes its catalogue. So no request under the old name is
+//! answered after one under the new name has been.
 
 use super::catalogue::FilterState;
 use super::command::{MetaError, MetaReply};
@@ -11,8 +12,8 @@ use super::state::MetaState;
 use crate::ids::{FilterId, Generation};
 
 impl MetaState {
-    /// Gives a filter, which is at this generation, another name; the one that has the name is dropped, if it is the one that is
-    /// named.
+    /// Renames a filter that is at this generation. A filter that has the new name already is dropped if it
+    /// is `replaced`; otherwise the command is refused.
     pub(super) fn rename_filter(
         &mut self,
         (filter, generation): (FilterId, Generation),

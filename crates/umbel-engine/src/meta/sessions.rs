@@ -1,14 +1,14 @@
-//! Numbers of sessions that nobody can guess or invent.
+//! Session numbers that cannot be guessed or forged.
 //!
-//! A shard remembers the requests of sessions by their numbers, and when it forgets one it refuses all
-//! below it. So a number says itself that the cluster gave it, and to whom:
+//! A shard tracks requests by session number, and when it forgets a session of an owner, it refuses all
+//! lower numbers of that owner. So a number itself proves that the cluster issued it, and to whom:
 //!
 //! ```text
 //! 63              32              0
 //! │ index of the entry │ tag, 32 bits │    tag: SipHash-2-4 of index and owner under the cluster's session key
 //! ```
 //!
-//! Later sessions have higher numbers. Every node that holds the catalogue can check one.
+//! Later sessions have higher numbers. Every node that has the catalogue can verify a number.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -23,12 +23,12 @@ use crate::ids::{OwnerId, SessionId};
 /// Bits of a session's number below the index of its entry.
 const TAG_BITS: u32 = 32;
 
-/// What the cluster tags sessions with: 16 random bytes. Its `Debug` leaves them out.
+/// The key of session tags: 16 random bytes. Its `Debug` omits them.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionKey([u8; 16]);
 
 impl SessionKey {
-    /// From drawn bytes.
+    /// A key of these bytes.
     #[must_use]
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
@@ -42,7 +42,8 @@ impl SessionKey {
         (hasher.finish() >> TAG_BITS) as u32
     }
 
-    /// Shards forget sessions owner by owner, and need no names for that.
+    /// The owner's number, derived from its name: shards forget sessions per owner, and need no names for
+    /// that.
     fn owner(self, owner: &str) -> OwnerId {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         hasher.write(b"umbel/owner/1");
@@ -57,19 +58,19 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// What a node knows of a session's number.
+/// The result of verifying a session's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SessionStanding {
-    /// The cluster gave it to this owner, by an entry with this index.
+    /// The cluster issued it to this owner, by the entry with this index.
     Given {
         /// The entry's index.
         log_index: u64,
-        /// The owner, as shards know it.
+        /// The owner's number, as shards use it.
         owner: OwnerId,
     },
-    /// It gave no such number, or gave it to somebody else.
+    /// The cluster did not issue the number, or issued it to another owner.
     Foreign,
-    /// This node does not know of any session yet.
+    /// This node does not know of any session yet, so it cannot verify the number.
     Unknown,
 }
 
@@ -79,8 +80,8 @@ const fn number(log_index: u64, tag: u32) -> u64 {
 }
 
 impl MetaState {
-    /// Whether a number is that of a session which `owner` opened: the principal's name, empty for a
-    /// caller that is none.
+    /// Verifies that `owner` opened the session with this number. `owner` is the principal's name, empty
+    /// for a caller that is not a principal.
     ///
     /// ```
     /// use umbel_engine::meta::{MetaCommand, MetaReply, MetaState, SessionKey, SessionStanding};
@@ -107,7 +108,7 @@ impl MetaState {
         }
     }
 
-    /// The first session brings the key that all have.
+    /// Opens a session. The key of the first session's command becomes the key of all sessions.
     pub(super) fn open_session(
         &mut self,
         log_index: u64,
@@ -163,7 +164,7 @@ mod tests {
     fn what_is_near_a_session_is_none() {
         let mut state = formed();
         let session = open(&mut state, 9, 7, "alice").0;
-        // By hand: any other tag of the same index, and the same tag of any other index.
+        // By hand: another tag with the same index, and the same tag with another index.
         for other in [session ^ 1, session + 1, session + (1 << 32), session & !0xffff_ffff, 9, 0] {
             assert_eq!(state.session_standing(SessionId(other), "alice"), SessionStanding::Foreign);
         }

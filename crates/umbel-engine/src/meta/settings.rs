@@ -1,4 +1,4 @@
-//! What a filter is made of, and the key that its items are hashed with.
+//! A filter's settings, and the key with which its items are hashed.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::command::MetaError;
 use crate::limits::{FILTER_BYTES_MAX, REPLICATED_BYTES_MAX, SLICE_BYTES_MAX};
 use crate::shard::{KeyName, SliceShape, WindowTime};
 
-/// How a filter lies on the nodes.
+/// How a filter is distributed over the nodes.
 ///
 /// ```
 /// use umbel_engine::meta::Distribution;
@@ -22,7 +22,7 @@ pub enum Distribution {
     /// Cut by hash range into shards.
     #[default]
     Partitioned,
-    /// Whole on every node.
+    /// Complete on every node.
     Replicated,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Distribution {
     }
 }
 
-/// What a filter is made of.
+/// The settings of a filter.
 ///
 /// ```
 /// use umbel_engine::meta::{Distribution, FilterSettings, HashKey};
@@ -55,31 +55,32 @@ impl fmt::Display for Distribution {
 /// ```
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct FilterSettings {
-    /// How it lies on the nodes.
+    /// How it is distributed over the nodes.
     pub distribution: Distribution,
     /// [`Kind::id`](umbel_filter::Kind::id).
     pub kind: u8,
-    /// Items planned for, n, at least 1.
+    /// Planned number of items, n, at least 1.
     pub capacity: u64,
-    /// Rate planned for, p, between 0 and 1.
+    /// Planned false-positive rate, p, between 0 and 1.
     pub false_positive_rate: f64,
     /// The shape of its slices, or of each copy.
     pub shape: SliceShape,
-    /// Bytes that one replica of all its slices together, or one copy, takes when it is as full as
-    /// planned, at most [`FILTER_BYTES_MAX`], or [`REPLICATED_BYTES_MAX`].
+    /// Bytes that one replica of all its slices, or one copy, takes when it holds the planned items:
+    /// at most [`FILTER_BYTES_MAX`], or [`REPLICATED_BYTES_MAX`].
     pub memory_bytes: u64,
-    /// How items are hashed.
+    /// The function and key that hash its items.
     pub key: HashKey,
 }
 
 impl FilterSettings {
-    /// The name under which frames of the filter travel.
+    /// The function and key id that the filter's frames carry.
     #[must_use]
     pub const fn frame_key(&self) -> FrameKey {
         FrameKey { function: self.key.hasher().function(), key_id: self.key.key_name().key_id }
     }
 
-    /// Whether a cluster can have such a filter whose widest shards are of `shard_count` equal ones.
+    /// Checks that a cluster can have this filter. `shard_count` is the number of equal shards that
+    /// are as wide as the widest one.
     pub(super) fn check(&self, shard_count: u32) -> Result<(), MetaError> {
         let bad = |what| Err(MetaError::BadSettings { what });
         let Some(kind) = Kind::from_id(self.kind) else {
@@ -92,7 +93,7 @@ impl FilterSettings {
         if self.capacity == 0 {
             return bad("a filter is planned for at least 1 item, not 0".to_owned());
         }
-        // Also refuses a rate that is no number, which would equal nothing, not even itself.
+        // Also refuses NaN, which would not even equal itself.
         if !(self.false_positive_rate > 0.0 && self.false_positive_rate < 1.0) {
             let rate = self.false_positive_rate;
             return bad(format!("a false-positive rate lies between 0 and 1, unlike {rate}"));
@@ -149,22 +150,22 @@ impl FilterSettings {
 pub enum HashKey {
     /// XXH3-128, for items of trusted origin.
     Xxh3 {
-        /// The seed, no secret.
+        /// The seed; not secret.
         seed: u64,
     },
     /// SipHash-1-3-128.
     SipHash {
-        /// A random number that names the key.
+        /// A random number that identifies the key.
         key_id: u64,
-        /// 128 secret random bits; never leaves the cluster, never printed.
+        /// 128 secret random bits. Never leaves the cluster, never printed.
         secret: [u8; 16],
     },
-    /// RedisBloom's pair of hashes, for its filters alone: no secret.
+    /// The pair of hashes of RedisBloom, only for its filters; not secret.
     RedisBloom,
 }
 
 impl HashKey {
-    /// What hashes items with this key.
+    /// The hasher for items with this key.
     ///
     /// ```
     /// use umbel_engine::meta::HashKey;
@@ -181,7 +182,7 @@ impl HashKey {
         }
     }
 
-    /// The key's name as it stands in slices and frames, without anything secret.
+    /// The key's name as slices and frames carry it, without anything secret.
     ///
     /// ```
     /// use umbel_engine::meta::HashKey;

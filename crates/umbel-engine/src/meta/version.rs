@@ -1,9 +1,10 @@
-//! Which release's log entries and peer calls a cluster may use.
+//! Cluster versions: which log entries and peer calls may be used.
 //!
-//! A release runs clusters of a range of versions. What came with a version, a new command of the log or a new
-//! call between nodes, is used only when the cluster is at it, and it is raised to it only when each node runs a
-//! release that can. So nodes of two releases that follow each other run together, and an older node never meets what
-//! it cannot read. There is no way back.
+//! A release supports a range of cluster versions. Anything introduced in a version, such as a new log
+//! command or a new call between nodes, is used only once the cluster is at that version, and the cluster
+//! is raised to it only when every node runs a release that supports it. So nodes of two consecutive
+//! releases can run together, and an older node never receives what it cannot decode. A version cannot be
+//! lowered.
 //!
 //! | Version | What came with it |
 //! |---|---|
@@ -14,18 +15,18 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of a cluster: a number that only rises, by one at a time.
+/// The version of a cluster: it only rises, by one at a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ClusterVersion(pub u32);
 
 impl ClusterVersion {
-    /// Of a cluster that was formed before there were versions.
+    /// The version of a cluster that was formed before versions existed.
     pub const FIRST: Self = Self(1);
 
-    /// The newest that this release knows.
+    /// The newest version that this release supports.
     pub const NEWEST: Self = Self(2);
 
-    /// The one after it.
+    /// The next version.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -44,7 +45,7 @@ impl fmt::Display for ClusterVersion {
     }
 }
 
-/// The versions of clusters that a release can run, both ends included.
+/// The range of cluster versions that a release supports, both ends included.
 ///
 /// ```
 /// use umbel_engine::meta::{ClusterVersion, VersionRange};
@@ -57,26 +58,26 @@ impl fmt::Display for ClusterVersion {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct VersionRange {
-    /// The lowest: what a cluster of a lower one needs is not in the release any more.
+    /// The lowest: the release no longer supports clusters of lower versions.
     pub oldest: ClusterVersion,
     /// The highest.
     pub newest: ClusterVersion,
 }
 
 impl VersionRange {
-    /// Of releases before versions.
+    /// The range of releases from before versions existed.
     pub const FIRST: Self = Self { oldest: ClusterVersion::FIRST, newest: ClusterVersion::FIRST };
 
-    /// Of this release.
+    /// The range of this release.
     pub const OWN: Self = Self { oldest: ClusterVersion::FIRST, newest: ClusterVersion::NEWEST };
 
-    /// Whether the release can run a cluster of a version.
+    /// Whether the release supports clusters of this version.
     #[must_use]
     pub fn contains(self, version: ClusterVersion) -> bool {
         (self.oldest..=self.newest).contains(&version)
     }
 
-    /// As a message says it, in which numbers that are absent are 0.
+    /// The range from a message, in which absent numbers are 0.
     #[must_use]
     pub const fn of_wire(oldest: u32, newest: u32) -> Self {
         match (oldest, newest) {

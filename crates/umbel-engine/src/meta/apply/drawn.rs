@@ -1,4 +1,4 @@
-//! Commands for tests, by hand and by dice.
+//! Commands for tests, written by hand or drawn at random.
 
 use proptest::prelude::*;
 use umbel_filter::Kind;
@@ -12,20 +12,20 @@ use crate::meta::{
 use crate::placement::Zone;
 use crate::shard::SliceShape;
 
-/// A cluster of nodes 1 to `nodes`.
+/// Forms a cluster of nodes 1 to `nodes`.
 pub(in crate::meta) fn form(nodes: u64, shard_count: u32, replica_count: u32) -> MetaCommand {
     let nodes = (1..=nodes).map(|i| (NodeId(i), format!("node{i}:7070"))).collect();
     MetaCommand::Form { cluster: 77, nodes, shard_count, replica_count }
 }
 
-/// A key whose secret starts with its number.
+/// A key whose secret starts with its id.
 pub(in crate::meta) fn sip_key(key_id: u64) -> HashKey {
     let mut secret = [0xab; 16];
     secret[..8].copy_from_slice(&key_id.to_le_bytes());
     HashKey::SipHash { key_id, secret }
 }
 
-/// A small single-shot filter.
+/// Settings of a small single-shot filter.
 pub(in crate::meta) fn settings(key: HashKey) -> FilterSettings {
     FilterSettings {
         distribution: Distribution::Partitioned,
@@ -38,13 +38,13 @@ pub(in crate::meta) fn settings(key: HashKey) -> FilterSettings {
     }
 }
 
-/// Creates a filter whose key has this number.
+/// Creates a filter whose key has this id.
 pub(in crate::meta) fn create(name: &str, key_id: u64, importing: bool) -> MetaCommand {
     let name = FilterName::new(name).unwrap();
     MetaCommand::CreateFilter { name, settings: settings(sip_key(key_id)), importing, owner: None }
 }
 
-/// Creates a replicated filter whose key has this number.
+/// Creates a replicated filter whose key has this id.
 pub(in crate::meta) fn create_replicated(name: &str, key_id: u64, importing: bool) -> MetaCommand {
     let name = FilterName::new(name).unwrap();
     let distribution = Distribution::Replicated;
@@ -59,7 +59,7 @@ fn rename(
     MetaCommand::RenameFilter { filter, generation: Generation(generation), name, replaced }
 }
 
-/// Any command, mostly about things that may exist.
+/// Any command, mostly about objects that may exist.
 pub(in crate::meta) fn command() -> impl Strategy<Value = MetaCommand> {
     prop_oneof![
         3 => about_nodes(),
