@@ -1,10 +1,10 @@
-//! Which inserts the bits of a replica are of.
+//! Which inserts the bits of a replica stand for.
 
 use serde::{Deserialize, Serialize};
 
 use super::version_vector::VersionVector;
 
-/// What the bits of a replica are at one moment, said in changes of the nodes' own inserts.
+/// The bits that a replica has, expressed in counts of the changes of each node's own inserts.
 ///
 /// ```text
 /// changes of node 1   1 2 3 … 40 │ 41 … 44 │ 45 …
@@ -12,9 +12,9 @@ use super::version_vector::VersionVector;
 ///                     complete ▲  partial ▲
 /// ```
 ///
-/// A whole filter that came in part, or from a replica to which that happened, and a comparison bit by bit leave
-/// bits beyond `complete`. They are kept apart from it, for a version that named them would keep others from sending
-/// the rest.
+/// Bits beyond `complete` come from a whole filter that was received only in part, from a replica that has
+/// such bits, or from a comparison bit by bit. They are tracked separately: a version that covered them
+/// would keep partners from sending the remaining bits of the same changes.
 ///
 /// ```
 /// use umbel_engine::NodeId;
@@ -31,20 +31,21 @@ use super::version_vector::VersionVector;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Coverage {
-    /// Of how many changes of each node's own inserts all bits are there.
+    /// For each node, the number of changes of which all bits are present.
     pub complete: VersionVector,
-    /// Within which counts all further bits lie; empty if there are none.
+    /// Upper bounds of the changes from which further bits may come; empty if there are none.
     pub partial: VersionVector,
 }
 
 impl Coverage {
-    /// Whether a replica of this coverage has every bit of one of the other's, or has lost it.
+    /// Whether a replica of this coverage has every bit of a replica of the other coverage, unless it has
+    /// lost bits.
     #[must_use]
     pub fn explains(&self, other: &Self) -> bool {
         self.complete.dominates(&other.complete) && self.complete.dominates(&other.partial)
     }
 
-    /// Whether there may be bits that `complete` does not name.
+    /// Whether there may be bits that `complete` does not cover.
     #[must_use]
     pub fn has_partial(&self) -> bool {
         self.partial != VersionVector::new()

@@ -1,4 +1,4 @@
-//! What copies of a replicated filter request and send.
+//! The questions and deltas that copies of a replicated filter exchange.
 
 use thiserror::Error;
 use umbel_codec::FrameMergeError;
@@ -9,7 +9,7 @@ use super::version_vector::VersionVector;
 use crate::ids::{FilterId, Generation, NodeId};
 use crate::limits::VERSION_NODES_MAX;
 
-/// What one copy asks another: send what I lack.
+/// A copy's request for everything that it lacks.
 ///
 /// ```
 /// use umbel_engine::hypercube::Question;
@@ -29,19 +29,20 @@ use crate::limits::VERSION_NODES_MAX;
 pub struct Question {
     /// The filter.
     pub filter: FilterId,
-    /// The asking copy's generation.
+    /// The generation of the copy that asks.
     pub generation: Generation,
-    /// Number of the question at the copy that asks; the answer repeats it.
+    /// Number of the question, assigned by the copy that asks; the answer repeats it.
     pub number: u64,
-    /// The asking copy's log: what was read from it is not sent back.
+    /// The log of the copy that asks: changes read from it are not sent back.
     pub log: u64,
-    /// What the asking copy has.
+    /// The version of the copy that asks.
     pub version: VersionVector,
-    /// Which log of the other's it has read last, and up to which sequence number.
+    /// The receiver's log that was read last, and the sequence number below which all of it has been
+    /// received.
     pub received: Option<(u64, u64)>,
 }
 
-/// How much of a copy a delta has.
+/// What a delta contains.
 ///
 /// ```
 /// use umbel_engine::hypercube::DeltaContent;
@@ -50,14 +51,14 @@ pub struct Question {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeltaContent {
-    /// Frames that list what the asking copy may lack.
+    /// Frames that list the changes which the copy that asks may lack.
     Changes,
-    /// Frames of the whole filter: the log no longer tells what the asking copy lacks, or would
-    /// take more bytes.
+    /// Frames of the whole filter: the log no longer reaches back to what the copy lacks, or listing the
+    /// changes would take more bytes.
     Whole,
 }
 
-/// What a copy answers: frames, and what having merged them means.
+/// A copy's answer: frames, and the coverage that merging them gives.
 ///
 /// ```
 /// use umbel_engine::hypercube::{Coverage, Delta, DeltaContent, VersionVector};
@@ -83,24 +84,24 @@ pub enum DeltaContent {
 pub struct Delta {
     /// The filter.
     pub filter: FilterId,
-    /// Its generation: bits of another one never come in.
+    /// Its generation. A delta of another generation is never merged.
     pub generation: Generation,
-    /// Number of the question.
+    /// Number of the question that it answers.
     pub question: u64,
-    /// How much it has.
+    /// What it contains.
     pub content: DeltaContent,
-    /// The sender's log, and its sequence number up to which the receiver has everything then.
+    /// The sender's log, and the sequence number below which the receiver has all of it after merging.
     pub through: (u64, u64),
-    /// What the sender has beyond what the question named: of a whole filter both parts, of changes the complete
-    /// one.
+    /// What the sender has beyond the version in the question. For a whole filter, both parts; for changes,
+    /// only the complete part.
     pub coverage: Coverage,
-    /// Of a ring of slices of time, its newest slice: it says which slices the blocks are of.
+    /// For a windowed filter: the newest time slice, which determines the slices that the blocks belong to.
     pub newest_slice: Option<u64>,
-    /// Encoded frames of the codec; none if there is nothing to add.
+    /// Encoded frames of the codec; empty if there is nothing to send.
     pub frames: Vec<Vec<u8>>,
 }
 
-/// What came of merging a delta.
+/// The result of merging a delta.
 ///
 /// ```
 /// use umbel_engine::hypercube::Merged;
@@ -110,63 +111,64 @@ pub struct Delta {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Merged {
-    /// Number of listed changes that were new here; they are sent on to others.
+    /// Number of listed changes that were new here; they will be sent to other partners.
     pub new_change_count: u64,
-    /// Number of positions that were newly set.
+    /// Number of newly set positions.
     pub new_bit_count: u64,
 }
 
-/// Why a question or a delta was refused. Nothing was changed, and whoever asked may ask again.
+/// Why a question or a delta was refused. Nothing was changed, and the question may be repeated.
 #[derive(Clone, PartialEq, Debug, Error)]
 pub enum DeltaError {
-    /// One of the two has an old catalogue. Whose generation is lower must refresh it.
+    /// One of the two nodes has an outdated catalogue: the one with the lower generation must refresh it.
     #[error("{from} is at {theirs} of {filter}, expected {ours}")]
     StaleGeneration {
         /// The sender.
         from: NodeId,
         /// The filter.
         filter: FilterId,
-        /// Its generation.
+        /// The sender's generation.
         theirs: Generation,
-        /// The copy's.
+        /// This copy's generation.
         ours: Generation,
     },
-    /// Something of another filter was given to this copy: a bug of the caller.
+    /// A message about another filter was given to this copy: a bug of the caller.
     #[error("{from} speaks of {theirs} to a copy of {ours}")]
     ForeignFilter {
         /// The sender.
         from: NodeId,
-        /// Its filter.
+        /// The sender's filter.
         theirs: FilterId,
-        /// The copy's.
+        /// This copy's filter.
         ours: FilterId,
     },
-    /// An answer to a question that this copy did not ask, or not last. Drop it.
+    /// The answer is to a question that this copy did not ask, or has replaced since. Drop it.
     #[error("{from} answers question {theirs} about {filter}, expected the answer to {ours:?}")]
     ForeignAnswer {
         /// The sender.
         from: NodeId,
         /// The filter.
         filter: FilterId,
-        /// The question's number.
+        /// The number in the answer.
         theirs: u64,
-        /// The question that waits for an answer, if any does.
+        /// The question that waits for an answer, if any.
         ours: Option<u64>,
     },
-    /// The sender counts one of its logs from anew: it is a copy of an older disk, or has a bug.
+    /// The sender's sequence number in one of its logs has decreased: it runs from an older copy of its
+    /// disk, or has a bug.
     #[error("{from} is at {theirs} of its log of {filter}, after it was at {ours}")]
     SequenceWentBack {
         /// The sender.
         from: NodeId,
         /// The filter.
         filter: FilterId,
-        /// What came.
+        /// The received sequence number.
         theirs: u64,
-        /// What was there before.
+        /// The earlier, higher one.
         ours: u64,
     },
-    /// The sender has inserts of this node that this node does not have: it has lost its data, or
-    /// runs from a copy of an older disk. Replace this node.
+    /// The sender has inserts of this node that this node does not have: this node has lost data, or runs
+    /// from an older copy of its disk. Replace this node.
     #[error("{from} knows of {theirs} inserts of {node} into {filter}, which made {ours}")]
     KnowsTooMuch {
         /// The sender.
@@ -175,29 +177,29 @@ pub enum DeltaError {
         filter: FilterId,
         /// This node.
         node: NodeId,
-        /// What the sender knows of.
+        /// The number of this node's inserts that the sender has.
         theirs: u64,
-        /// What this node has inserted.
+        /// The number of this node's inserts.
         ours: u64,
     },
-    /// No cluster has so many nodes: the sender has a bug.
+    /// The version has more nodes than a cluster can have: the sender has a bug.
     #[error("{from} counts the inserts of {theirs} nodes, expected at most {VERSION_NODES_MAX}")]
     TooManyNodes {
         /// The sender.
         from: NodeId,
-        /// Of how many nodes it has counts.
+        /// Number of nodes in the sender's version.
         theirs: usize,
     },
-    /// A frame is damaged, of another shape, or of another key.
+    /// A frame is damaged, or has another shape or key.
     #[error("a frame of {from}: {source}")]
     Frame {
         /// The sender.
         from: NodeId,
-        /// What is wrong with it.
+        /// What is wrong with the frame.
         source: FrameMergeError,
     },
-    /// More changes than a delta lists: a copy with so many to send sends the whole filter. The sender
-    /// has a bug.
+    /// The delta lists more changes than allowed: a copy with so many to send must send the whole filter.
+    /// The sender has a bug.
     #[error("the changes of {from} take more than {list_bytes_max} bytes")]
     TooLong {
         /// The sender.
@@ -205,18 +207,19 @@ pub enum DeltaError {
         /// Bytes that the lists of one delta may take.
         list_bytes_max: u64,
     },
-    /// The sender's clock is slices of time ahead of this node's, or this node's behind. Set the clocks; it is
-    /// merged as soon as they are close.
+    /// The sender's clock is several time slices ahead of this node's. Synchronise the clocks; the delta
+    /// can be merged once they are close.
     #[error("{from} sent changes of {filter} of {source}")]
     AheadOfClock {
         /// The sender.
         from: NodeId,
         /// The filter.
         filter: FilterId,
-        /// By how much.
+        /// By how much it is ahead.
         source: AheadOfClock,
     },
-    /// Only what is of a ring of slices is sent with its newest slice, and all of that is. The sender has a bug.
+    /// A newest slice must be sent with deltas of windowed filters, and only with those. The sender has a
+    /// bug.
     #[error(
         "{from} names newest slice {theirs:?} of {filter}, whose slices here end with {ours:?}"
     )]
@@ -225,12 +228,12 @@ pub enum DeltaError {
         from: NodeId,
         /// The filter.
         filter: FilterId,
-        /// What came.
+        /// The received newest slice.
         theirs: Option<u64>,
         /// This copy's newest slice.
         ours: Option<u64>,
     },
-    /// A frame of bits where changes are expected.
+    /// A frame contains bits where changes are expected.
     #[error("{from} sent a frame that lists no changes")]
     Unlisted {
         /// The sender.

@@ -1,4 +1,4 @@
-//! What became new in a copy, in order, as far back as its memory reaches.
+//! The changes of a copy, in order, as far back as its memory reaches.
 //!
 //! ```text
 //! sequence   100       104     107      112 = end
@@ -10,55 +10,55 @@
 //!       c d e f g h i j k l
 //! ```
 //!
-//! Logs have numbers of their own because a node that starts anew may have lost what it sent: it has
-//! another log then.
+//! Logs have numbers because a node that starts over may have lost entries that it sent; it then has
+//! a new log.
 //!
-//! The log is bounded. Whoever is behind its start gets the whole filter instead.
+//! The log is bounded. A partner that is behind its start gets the whole filter instead.
 
 use std::collections::VecDeque;
 
-/// Entries of one source in a row.
+/// Consecutive entries from the same source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Run {
-    /// Sequence number behind the last.
+    /// Sequence number after the last entry.
     end: u64,
-    /// Number of the log that they came from; None for items that were inserted here.
+    /// Number of the log that they came from; None for local inserts.
     source: Option<u64>,
 }
 
-/// Changes of a copy with their sequence numbers. The last `entry_count_max` are kept.
+/// Changes of a copy with their sequence numbers. Keeps the last `entry_count_max`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct DeltaLog {
-    /// Sequence number of the first entry that is kept.
+    /// Sequence number of the oldest entry.
     start: u64,
     entries: VecDeque<u64>,
-    /// By rising end; together they cover all entries.
+    /// By ascending end; together they cover all entries.
     runs: VecDeque<Run>,
     entry_count_max: usize,
 }
 
 impl DeltaLog {
-    /// A log without entries that goes on from a sequence number.
+    /// An empty log that continues from a sequence number.
     pub(super) const fn new(start: u64, entry_count_max: usize) -> Self {
         Self { start, entries: VecDeque::new(), runs: VecDeque::new(), entry_count_max }
     }
 
-    /// Sequence number of the first entry that is kept.
+    /// Sequence number of the oldest entry.
     pub(super) const fn start(&self) -> u64 {
         self.start
     }
 
-    /// Sequence number that the next entry gets.
+    /// Sequence number of the next entry.
     pub(super) fn end(&self) -> u64 {
         self.start + self.entries.len() as u64
     }
 
-    /// Number of entries that are kept.
+    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Appends entries, and forgets the oldest if there are too many.
+    /// Appends entries, and drops the oldest ones above the limit.
     pub(super) fn append(&mut self, source: Option<u64>, entries: &[u64]) {
         if entries.is_empty() {
             return;
@@ -73,20 +73,20 @@ impl DeltaLog {
         self.forget_below(self.start + excess as u64);
     }
 
-    /// The entries that are kept, to be put others in their places.
+    /// The entries, to be replaced in place.
     pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut u64> {
         self.entries.iter_mut()
     }
 
-    /// Something changed that is no entry, as a whole filter that was merged: nothing that is kept
-    /// tells it. Everybody is behind the start now.
+    /// Records a change that cannot be listed, such as a merged whole filter: drops all entries, so
+    /// that every partner is behind the start.
     pub(super) fn skip(&mut self) {
         self.start = self.end() + 1;
         self.entries.clear();
         self.runs.clear();
     }
 
-    /// Forgets entries below a sequence number, if it is not beyond the end.
+    /// Drops entries below a sequence number, or all of them if it is beyond the end.
     pub(super) fn forget_below(&mut self, sequence: u64) {
         let count = sequence.min(self.end()).saturating_sub(self.start);
         let count = usize::try_from(count).expect("no more than there are");
@@ -97,8 +97,8 @@ impl DeltaLog {
         }
     }
 
-    /// The entries from a sequence number on that did not come from a log, oldest first; None if
-    /// older ones were forgotten.
+    /// The entries from a sequence number on, oldest first, except those that came from this log.
+    /// None if older entries were dropped.
     pub(super) fn since(&self, sequence: u64, log: u64) -> Option<impl Iterator<Item = u64> + '_> {
         (sequence >= self.start).then(|| {
             let mut begin = self.start;
@@ -115,8 +115,8 @@ impl DeltaLog {
         })
     }
 
-    /// Number of entries from a sequence number on that did not come from a log: what its node
-    /// lacks, or more, if older ones were forgotten.
+    /// Number of entries from a sequence number on, except those that came from this log: what its
+    /// node lacks, or more if older entries were dropped.
     pub(super) fn count_since(&self, sequence: u64, log: u64) -> u64 {
         let mut begin = self.start;
         let mut count = self.start.saturating_sub(sequence);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of all entries that ever were.
+        /// Compared with a list of all entries ever appended.
         #[test]
         fn it_is_the_tail_of_the_whole_list(
             appends in prop::collection::vec((0_u64..3, prop::collection::vec(any::<u64>(), 0..9)), 0..40),

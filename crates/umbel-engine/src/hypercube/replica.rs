@@ -1,30 +1,33 @@
-//! One replica of a replicated filter: its bits, what changed in them, and which inserts they are of.
+//! One node's replica of a replicated filter: its bits, its log of changes, and the inserts that its bits
+//! stand for.
 //!
-//! Every node holds one. An insert sets bits at once and is *pending* until the next sweep begins: then the changes
-//! of the pending inserts are appended to the delta log and take part in the sweep. A partner that asks gets the
-//! changes in the log that it lacks. It merges them, and appends those that were new to its own log, for the
-//! partners that will ask it.
+//! Every node holds one. An insert sets bits at once and is *pending* until the next sweep begins: then the
+//! changes of pending inserts are appended to the delta log and take part in the sweep. When a partner
+//! sends a question, the replica answers with the logged changes that the partner lacks. The partner merges
+//! them, and appends those that were new to its own log, for its other partners.
 //!
-//! *Version.* Beside the bits a replica keeps a [`VersionVector`]: for every node, how many changes of that node's
-//! own inserts it has, all of the first so many:
+//! *Version.* A replica also has a [`VersionVector`]: for every node, how many changes of that node's own
+//! inserts it has, counted from the first without gaps:
 //!
 //! ```text
 //! version of node 3's replica   node 1: 40    node 2: 17    node 3: 25
 //! ```
 //!
-//! A replica that has merged a delta has all that its sender had, so it merges the sender's version. A question
-//! carries the version of the replica that asks. A replica whose version dominates another's needs nothing of it,
-//! whichever way the changes came; and a replica has all inserts that a node had acknowledged at a moment when its
-//! count for that node reaches the node's own count of that moment. This is how `flush` knows that it is done.
+//! A replica that has merged a delta has everything that the sender had, so it merges the sender's version.
+//! A question carries the version of the replica that asks. A replica whose version dominates another's
+//! needs nothing from it, however the changes arrived. Once a replica's count for a node reaches that
+//! node's own count at some moment, it has all inserts that the node had acknowledged by then; this is how
+//! `flush` knows that it is done.
 //!
-//! *What is logged.* A change that arrives is appended to the log only if it set a bit: otherwise changes that set
-//! the same bits are in the log already, or pending, and then those are logged before the next answer. A whole filter
-//! that arrived in part sets bits of which no change is in the log and which the version does not name
-//! ([`Coverage::partial`]). Until the version names them, every change that arrives is logged.
+//! *What is logged.* A received change is appended to the log only if it set a bit. Otherwise changes that
+//! set the same bits are already in the log, or pending; pending ones are then logged before the next
+//! answer. A whole filter that was received only in part sets bits that no logged change and no version
+//! covers ([`Coverage::partial`]). Until the version covers them, every received change is logged.
 //!
-//! *Marks.* When a sweep begins, a replica notes the end of its log and its version: a partner whose version
-//! dominates that one has every change before the mark. So in a whole sweep each partner gets every change once, and
-//! a partner that was away gets what came after the last mark that its version dominates.
+//! *Marks.* When a sweep begins, a replica marks the end of its log, with its version: a partner whose
+//! version dominates the mark's version has every change before the mark. So while sweeps complete, each
+//! partner gets every change once; a partner that missed sweeps gets the changes after the last mark whose
+//! version its own dominates.
 //!
 //! ```text
 //! log    │ a b c d │ e f g h i │ j k      partner's version dominates mark 2:  gets j k
@@ -69,13 +72,13 @@ pub use compared::ComparedError;
 pub use exchange::Reply;
 pub use listed::{ChangeReader, ListedChanges, ReadChanges};
 
-/// Bits of a probe's seed in an entry of the log; its block's number takes the rest.
+/// Bits of a probe's seed in a log entry; the block's number takes the rest.
 const SEED_BITS: u32 = 32;
 
-/// Bytes of an entry of the log.
+/// Bytes of a log entry.
 const ENTRY_BYTES: usize = 8;
 
-/// How a replica is created.
+/// The parameters of a replica.
 ///
 /// ```
 /// use umbel_codec::FrameKey;
@@ -96,55 +99,56 @@ const ENTRY_BYTES: usize = 8;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicaOptions {
-    /// Whose replica it is.
+    /// The node that has the replica.
     pub node: NodeId,
     /// The filter.
     pub filter: FilterId,
     /// Its generation.
     pub generation: Generation,
-    /// A random number that names this replica's delta log, drawn whenever the log begins anew.
+    /// A random number that identifies this replica's delta log, drawn whenever the log starts over.
     pub log: u64,
-    /// How its items are hashed.
+    /// The function and key id that hash the filter's items.
     pub key: FrameKey,
-    /// Memory for the delta log and for what waits for the next sweep, 8 bytes a change each. Who
-    /// is further behind gets the whole filter.
+    /// Bytes of memory for the delta log, and again for changes that wait for the next sweep, at 8 bytes
+    /// per change. A partner that is further behind than the log reaches gets the whole filter.
     pub log_bytes_max: usize,
-    /// Largest payload of a frame.
+    /// Largest payload of a frame, in bytes.
     pub payload_bytes_max: usize,
 }
 
-/// A filter that cannot be replicated.
+/// Why a filter cannot be replicated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotReplicable {
-    /// Its replicas do not merge, or what changed in them cannot be listed.
+    /// Replicas of this kind do not merge, or their changes cannot be listed.
     #[error("a {kind} filter cannot be replicated, expected a blocked or a single-shot one")]
     Kind {
         /// The kind.
         kind: Kind,
     },
-    /// Make it smaller, or cut the items over several filters.
+    /// The filter has too many blocks. Make it smaller, or split the items over several filters.
     #[error("{block_count} blocks of a replicated filter, expected at most 2^32")]
     BlockCount {
-        /// Its number of blocks.
+        /// The filter's number of blocks.
         block_count: u64,
     },
 }
 
-/// Where a log ended when its replica had a version.
+/// A position in the log, with the replica's version at that moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Mark {
     sequence: u64,
     version: VersionVector,
 }
 
-/// What is known of a node with which this one exchanges.
+/// What this replica knows about a node with which it exchanges.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Partner {
-    /// Its version when it asked last.
+    /// The version in its last question.
     version: VersionVector,
-    /// The log of it that was read last, and everything below this sequence number of it.
+    /// The partner's log that was read last, and the sequence number below which all of it has been
+    /// received.
     received: Option<(u64, u64)>,
-    /// The question to it that has no answer yet.
+    /// The number of the question to it that has not been answered yet.
     asked: Option<u64>,
 }
 
@@ -184,31 +188,33 @@ pub struct Replica {
     options: ReplicaOptions,
     /// Blocked or single-shot.
     filter: AnyFilter,
-    /// Of which slices of time the blocks are, if they are of any.
+    /// For a windowed filter: which time slices the blocks belong to.
     ring: Option<SliceRing>,
-    /// Changes of inserts here since the last sweep began; none if they are more than are kept.
+    /// Changes of local inserts since the last sweep began; empty if there were too many to keep.
     pending: Vec<u64>,
-    /// Number of those changes, also if they are not kept.
+    /// The number of those changes, even if they are not kept.
     pending_count: u64,
-    /// A change that arrived was not logged, and the bits that it would have set may be those of pending inserts.
+    /// Whether a received change was not logged although the bits that it would have set may come from
+    /// pending inserts.
     depends_on_pending: bool,
     log: DeltaLog,
-    /// By rising sequence number and rising version; the first has an empty version or was forgotten.
+    /// By ascending sequence number and version. The first has an empty version, or was removed.
     marks: VecDeque<Mark>,
-    /// Without pending inserts.
+    /// Does not include pending inserts.
     coverage: Coverage,
-    /// A whole filter brought bits of which no change is logged, and this replica's version does not dominate the
-    /// sender's yet. When it does, all of these bits may be here already, and no partner has been sent them.
+    /// Whether a whole filter brought bits that no logged change covers while this replica's version does
+    /// not dominate the sender's. Even when it does, all of these bits may be present already without
+    /// having been sent to any partner.
     has_unlogged_bits: bool,
     partners: BTreeMap<NodeId, Partner>,
     question_count: u64,
 }
 
 impl Replica {
-    /// A replica that begins with these bits, as every other one does: with an empty filter.
+    /// A replica with these initial bits, which must be those of an empty filter, as on every other node.
     ///
     /// # Errors
-    /// If such a filter cannot be replicated.
+    /// If the filter cannot be replicated.
     pub fn new(options: ReplicaOptions, filter: AnyFilter) -> Result<Self, NotReplicable> {
         match &filter {
             AnyFilter::Blocked(blocked) => {
@@ -243,35 +249,35 @@ impl Replica {
         &self.filter
     }
 
-    /// How it was created.
+    /// The parameters that it was created with.
     #[must_use]
     pub const fn options(&self) -> &ReplicaOptions {
         &self.options
     }
 
-    /// How many changes of a node's own inserts this replica has, all of the first so many. Of this
-    /// node's, those that take part in sweeps.
+    /// How many changes of a node's own inserts this replica has, counted from the first without gaps. For
+    /// this node, pending inserts are not included.
     #[must_use]
     pub fn version_of(&self, node: NodeId) -> u64 {
         self.coverage.complete.of(node)
     }
 
-    /// How many changes of each node's inserts this replica has; of this node's, those that take part in
-    /// sweeps.
+    /// How many changes of each node's inserts this replica has. For this node, pending inserts are not
+    /// included.
     #[must_use]
     pub const fn version(&self) -> &VersionVector {
         &self.coverage.complete
     }
 
-    /// Number of changes of this node's own inserts: another replica whose version has this count has all
-    /// that was inserted here until now.
+    /// Number of changes of this node's own inserts, pending ones included: a replica whose version has
+    /// this count has everything that was inserted here until now.
     #[must_use]
     pub fn inserted(&self) -> u64 {
         self.version_of(self.options.node) + self.pending_count
     }
 
-    /// Number of changes that a partner lacked when it asked last, and that came since; more if it
-    /// gets the whole filter.
+    /// Number of changes that a partner lacked at its last question, plus those added since. More than that
+    /// if it will get the whole filter.
     #[must_use]
     pub fn lag(&self, partner: NodeId) -> u64 {
         let Some(known) = self.partners.get(&partner) else { return self.log.end() };
@@ -284,15 +290,15 @@ impl Replica {
         logged + self.pending_count
     }
 
-    /// Whether a partner may lack something of this replica: by the version that it asked with last, or
-    /// because of pending inserts.
+    /// Whether a partner may lack something that this replica has, judging by the version in its last
+    /// question, or because of pending inserts.
     #[must_use]
     pub fn has_news(&self) -> bool {
         let lacks = |partner: &Partner| !partner.version.dominates(self.version());
         self.pending_count > 0 || self.partners.values().any(lacks)
     }
 
-    /// Bytes of memory for the bits. Unlike a description it takes no time that rises with them.
+    /// Bytes of memory for the bits. Unlike a description, takes constant time.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         match (&self.filter, self.filter.shape()) {
@@ -302,19 +308,20 @@ impl Replica {
         }
     }
 
-    /// Bytes of memory for the delta log and for what waits for the next sweep.
+    /// Bytes of memory for the delta log and for changes that wait for the next sweep.
     #[must_use]
     pub fn log_bytes(&self) -> usize {
         (self.log.len() + self.pending.len()) * ENTRY_BYTES
     }
 
-    /// Inserts items, and appends whether each was new: returns the number of those. They must be
-    /// durable already: others remember inserts under numbers that this node would give to other
-    /// items after it had forgotten these. Every item given counts as a change, so that a restart
-    /// that inserts the same items in the same order counts alike: leave out what is present.
+    /// Inserts items, appends to `outcomes` whether each was new, and returns the number of new items. The
+    /// items must already be durable: other nodes remember them by their change counts, and a node that
+    /// forgot them would give the same counts to other items. Every given item counts as a change, so that
+    /// inserting the same items in the same order after a restart gives the same counts: leave out items
+    /// that are present.
     ///
     /// # Errors
-    /// If an item is outside the filter's hash range. Nothing was changed.
+    /// If an item is outside the filter's hash range. Nothing was changed then.
     pub fn insert(
         &mut self,
         hashes: &[ItemHash],
@@ -338,16 +345,16 @@ impl Replica {
         Ok(new_count)
     }
 
-    /// So many changes more wait, whose entries were appended.
+    /// Counts changes as pending, after their entries were appended.
     fn count_pending(&mut self, count: usize) {
         self.pending_count += count as u64;
         if self.pending.len() > entry_count_max(&self.options) {
-            // The log could not hold them either.
+            // The log could not hold them, either.
             self.pending = Vec::new();
         }
     }
 
-    /// A sweep begins: what was inserted here before takes part in it.
+    /// Begins a sweep: everything inserted here so far takes part in it.
     pub fn begin_sweep(&mut self) {
         self.mark();
         self.take_pending();
@@ -364,10 +371,10 @@ impl Replica {
         self.coverage.complete.add(self.options.node, std::mem::take(&mut self.pending_count));
     }
 
-    /// Notes the end of the log and the version.
+    /// Adds a mark at the end of the log, with the current version.
     fn mark(&mut self) {
         let sequence = self.log.end();
-        // Of two marks in one place the one with the lower version serves more partners.
+        // Of two marks at the same position, the one with the lower version serves more partners.
         if self.marks.back().is_none_or(|mark| mark.sequence < sequence) {
             self.marks.push_back(Mark { sequence, version: self.version().clone() });
         }
@@ -379,13 +386,13 @@ impl Replica {
         }
     }
 
-    /// Sequence number before which a replica of a version has every change; 0 if no mark tells.
+    /// The sequence number before which a replica of this version has every change; 0 if no mark shows it.
     fn sequence_of(&self, version: &VersionVector) -> u64 {
         let mark = self.marks.iter().rev().find(|mark| version.dominates(&mark.version));
         mark.map_or(0, |mark| mark.sequence)
     }
 
-    /// These are the partners from now on; the versions of others are forgotten.
+    /// Sets the partners; the versions of former partners are forgotten.
     pub fn set_partners(&mut self, partners: &[NodeId]) {
         self.partners.retain(|node, _| partners.contains(node));
         for &node in partners {
@@ -394,12 +401,12 @@ impl Replica {
         self.trim_log();
     }
 
-    /// The nodes that it exchanges with, by rising number.
+    /// The nodes with which it exchanges, in ascending order.
     pub fn partners(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.partners.keys().copied()
     }
 
-    /// Forgets the logged changes that all partners have, by the versions that they asked with last.
+    /// Drops logged changes that all partners have, judging by the versions in their last questions.
     pub fn trim_log(&mut self) {
         let known = self.partners.values().map(|partner| {
             if partner.version.dominates(self.version()) {
@@ -413,11 +420,11 @@ impl Replica {
         self.mark();
     }
 
-    /// Empties the replica for the next generation. Nothing of the old one comes back: deltas name
-    /// theirs. The log begins anew, under this number.
+    /// Empties the replica for the next generation. Bits of the old generation cannot return, because
+    /// deltas carry their generation. The log starts over, under this number.
     ///
     /// # Errors
-    /// If the filter is none that can be replicated. Nothing was changed.
+    /// If the filter cannot be replicated. Nothing was changed then.
     pub fn clear(
         &mut self,
         generation: Generation,
@@ -437,7 +444,7 @@ fn entry_count_max(options: &ReplicaOptions) -> usize {
     (options.log_bytes_max / ENTRY_BYTES).min(DELTA_LOG_ENTRIES_MAX)
 }
 
-/// A probe as an entry of the log: sorted alike.
+/// A probe as a log entry, with the same sort order.
 const fn entry_of(probe: BlockProbe) -> u64 {
     probe.block << SEED_BITS | probe.seed as u64
 }

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::NodeId;
 
-/// How many changes of each node's own inserts a replica has: all of the first so many.
+/// How many changes of each node's own inserts a replica has, counted from the first without gaps.
 ///
-/// A version vector (Parker et al. 1983, doi:10.1109/TSE.1983.236733): merging two takes the larger count of each
-/// node, and of two either one dominates the other, or they are equal, or neither.
+/// A version vector (Parker et al. 1983, doi:10.1109/TSE.1983.236733): merging takes the larger count for
+/// each node. Of two vectors, one may dominate the other, they may be equal, or neither dominates.
 ///
 /// ```
 /// use umbel_engine::NodeId;
@@ -24,7 +24,7 @@ use crate::ids::NodeId;
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<NodeId, u64>", into = "BTreeMap<NodeId, u64>")]
 pub struct VersionVector {
-    /// Counts above 0.
+    /// Only counts above 0.
     counts: BTreeMap<NodeId, u64>,
 }
 
@@ -41,24 +41,24 @@ impl VersionVector {
         self.counts.get(&node).copied().unwrap_or(0)
     }
 
-    /// The nodes with a count above 0, and their counts, by rising node.
+    /// The nodes with counts above 0, in ascending order, with their counts.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (NodeId, u64)> + '_ {
         self.counts.iter().map(|(&node, &count)| (node, count))
     }
 
-    /// Whether a replica at this version has all that one at the other has.
+    /// Whether a replica at this version has everything that a replica at the other version has.
     #[must_use]
     pub fn dominates(&self, other: &Self) -> bool {
         other.iter().all(|(node, count)| self.of(node) >= count)
     }
 
-    /// The counts that are above the other's.
+    /// The counts that exceed the other version's.
     #[must_use]
     pub fn newer_than(&self, other: &Self) -> Self {
         self.iter().filter(|&(node, count)| count > other.of(node)).collect()
     }
 
-    /// Takes the larger count of each node.
+    /// Takes the larger count for each node.
     pub fn merge(&mut self, other: &Self) {
         for (node, count) in other.iter() {
             let ours = self.counts.entry(node).or_default();
@@ -74,7 +74,7 @@ impl VersionVector {
     }
 }
 
-/// Counts of 0 say nothing, and of two of one node the larger one counts.
+/// Counts of 0 are dropped; of several counts for the same node, the largest is taken.
 impl FromIterator<(NodeId, u64)> for VersionVector {
     fn from_iter<I: IntoIterator<Item = (NodeId, u64)>>(counts: I) -> Self {
         let mut version = Self::new();
@@ -86,7 +86,7 @@ impl FromIterator<(NodeId, u64)> for VersionVector {
     }
 }
 
-/// What others sent or a disk kept: counts of 0 are left out, as everywhere.
+/// For values received or read from disk; counts of 0 are dropped here, too.
 impl From<BTreeMap<NodeId, u64>> for VersionVector {
     fn from(mut counts: BTreeMap<NodeId, u64>) -> Self {
         counts.retain(|_, count| *count > 0);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     proptest! {
-        /// Merging is a join: commutative, associative, idempotent; dominance is its order.
+        /// Merging is a join: commutative, associative and idempotent, with dominance as its order.
         #[test]
         fn merging_is_the_join_of_dominance(a in version(), b in version(), c in version()) {
             prop_assert_eq!(merged(&a, &b), merged(&b, &a));
@@ -127,7 +127,7 @@ mod tests {
             prop_assert_eq!(&merged(&a, &a), &a);
             prop_assert_eq!(a.dominates(&b), merged(&a, &b) == a);
             prop_assert_eq!(a.newer_than(&b) == VersionVector::new(), b.dominates(&a));
-            // Whoever gets what is newer has all.
+            // Merging only the newer counts gives everything.
             prop_assert_eq!(merged(&b, &a.newer_than(&b)), merged(&a, &b));
         }
     }
