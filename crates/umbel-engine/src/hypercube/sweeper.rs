@@ -1,9 +1,10 @@
-//! When a node asks which partner for what it lacks: sweeps over the steps of the cube.
+//! Schedules gossip: when this node asks which partner for what it lacks, in sweeps over the steps of
+//! the cube.
 //!
-//! A sweep has a number. In each step a node asks its partner for what it lacks, and goes on when it
-//! has that. The partner answers when it has done the steps before, for only then has it what this step
-//! is to bring. Whoever is asked in a sweep that is newer than its own joins it, so one node's news
-//! bring all of them along:
+//! Sweeps are numbered. In each step a node asks its partner for what it lacks, and continues after it
+//! has merged the answer. The partner answers once it has completed the earlier steps, because only then
+//! does it have everything that this step must carry. A node that is asked in a newer sweep than its own
+//! joins that sweep, so one node with changes starts a sweep on all nodes:
 //!
 //! ```text
 //! rank 0   ── asks in sweep 7, dimension 0 ──► rank 1, idle: joins sweep 7
@@ -13,13 +14,13 @@
 //! both go on with dimension 1: 0 asks 2, and 1 asks 3, which join, and answer behind dimension 0
 //! ```
 //!
-//! A partner that does not answer is left out. Nothing is lost by it, for whoever lacks something says
-//! so in its next question, but the sweep was not whole then.
+//! A partner that does not answer is skipped. No data is lost, because each question states what its
+//! sender has, but the sweep is then not whole.
 //!
-//! A node that has lost its number, by a restart, may begin a sweep that others have ended: they answer,
-//! and do not join. Every answer tells the largest number that its sender knows of, so such news
-//! comes one partner nearer with each sweep, and within as many sweeps as a cube has steps the node
-//! begins one that all join.
+//! A node that lost its sweep number in a restart may begin a sweep that others have already finished:
+//! they answer, but do not join. Every answer carries the highest sweep number that its sender knows, so
+//! that number comes one partner closer with each sweep. Within as many sweeps as the cube has steps,
+//! the node begins a sweep that all nodes join.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ use super::topology::{Cube, CubeSizeOutOfRange, Meeting, Rank, Step};
 use crate::ids::{Epoch, NodeId};
 use umbel_step::Outbox;
 
-/// A sweep is numbered below this: no cluster comes so far, and a peer that counts further is broken.
+/// Sweep numbers are below this. No cluster reaches it; a peer that exceeds it is broken.
 const SWEEP_MAX: u64 = 1 << 62;
 
 /// The nodes of one epoch, by rank.
@@ -45,7 +46,7 @@ const SWEEP_MAX: u64 = 1 << 62;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Members {
     epoch: Epoch,
-    /// Sorted, none twice.
+    /// Sorted, without duplicates.
     nodes: Vec<NodeId>,
     cube: Cube,
 }
@@ -74,91 +75,91 @@ impl Members {
         &self.nodes
     }
 
-    /// The cube of so many nodes.
+    /// The cube of this many nodes.
     #[must_use]
     pub const fn cube(&self) -> Cube {
         self.cube
     }
 
-    /// A node's rank, or None if it is no member.
+    /// A node's rank, or None if it is not a member.
     #[must_use]
     pub fn rank_of(&self, node: NodeId) -> Option<Rank> {
         let place = self.nodes.binary_search(&node).ok()?;
         u32::try_from(place).ok().map(Rank)
     }
 
-    /// The node of a rank, or None if nobody has it.
+    /// The node that has a rank, or None if there is none.
     #[must_use]
     pub fn node_of(&self, rank: Rank) -> Option<NodeId> {
         self.nodes.get(rank.0 as usize).copied()
     }
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SweepInput {
-    /// There is something to send or to request. Does nothing during a sweep.
+    /// There is something to send or to request. Ignored during a sweep.
     Begin,
-    /// A partner asks for what it lacks.
+    /// A node asks for what it lacks.
     Asked {
-        /// Who.
+        /// The node that asks.
         from: NodeId,
-        /// Its rank, as it says.
+        /// The rank that it states.
         rank: Rank,
-        /// The epoch of its list of nodes.
+        /// The epoch of its member list.
         epoch: Epoch,
-        /// Number of its sweep.
+        /// The number of its sweep.
         sweep: u64,
-        /// Its step.
+        /// The step that it is in.
         step: Step,
     },
-    /// The answer of the running step's partner has been merged.
+    /// The answer of the current step's partner has been merged.
     Answered {
-        /// Who answered.
+        /// The node that answered.
         from: NodeId,
-        /// Number of the sweep in which it was asked.
+        /// The sweep of the question.
         sweep: u64,
-        /// The step in which it was asked.
+        /// The step of the question.
         step: Step,
-        /// The largest number of a sweep that the partner knew of when it answered.
+        /// The highest sweep number that the partner knew when it answered.
         theirs: u64,
     },
-    /// A node does not answer: the running step is not waited for if it is with this one.
+    /// A node does not answer. If it is the current step's partner, the step is skipped.
     Unreachable {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
-    /// The list of nodes has changed. A running sweep ends, and is not whole; questions that wait
-    /// are forgotten.
+    /// The list of members has changed. A running sweep ends and is not whole; waiting questions are
+    /// dropped.
     Changed(Members),
 }
 
-/// What is to be done.
+/// What the caller must do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SweepOutput {
-    /// A sweep begins: what was inserted here since the last began takes part in it.
+    /// A sweep begins: everything inserted here since the last one began takes part in it.
     Begun {
         /// Its number.
         sweep: u64,
     },
     /// Ask a node for what this one lacks.
     Ask {
-        /// Whom.
+        /// The node to ask.
         to: NodeId,
         /// Number of the sweep.
         sweep: u64,
         /// The step.
         step: Step,
     },
-    /// Answer a node's question of this step: with all that it lacks, also if that is nothing.
+    /// Answer a node's question of this step with everything that it lacks, even if that is nothing.
     Answer {
-        /// Whom.
+        /// The node that asked.
         to: NodeId,
-        /// Number of the sweep in which it asked.
+        /// The sweep of the question.
         sweep: u64,
-        /// The step in which it asked.
+        /// The step of the question.
         step: Step,
-        /// The largest number of a sweep that this node knows of.
+        /// The highest sweep number that this node knows.
         ours: u64,
     },
     /// A sweep has ended.
@@ -170,49 +171,50 @@ pub enum SweepOutput {
     },
 }
 
-/// A message that is refused: nothing was changed.
+/// Why a message is refused. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum SweepError {
-    /// One of the two has an old list of nodes. Whose epoch is lower gets the newer one.
+    /// One of the two nodes has an outdated member list: the one with the lower epoch must get the newer
+    /// list.
     #[error("{from} exchanges in {theirs}, expected {ours}")]
     ForeignEpoch {
-        /// Who sent it.
+        /// The sender.
         from: NodeId,
-        /// Its epoch.
+        /// The sender's epoch.
         theirs: Epoch,
-        /// Ours.
+        /// This node's epoch.
         ours: Epoch,
     },
-    /// No node of the epoch. Refuse its link.
+    /// The sender is not a member in this epoch. Refuse its link.
     #[error("{from} is no node of {epoch}")]
     UnknownNode {
-        /// Who sent it.
+        /// The sender.
         from: NodeId,
-        /// Our epoch.
+        /// This node's epoch.
         epoch: Epoch,
     },
-    /// The sender counts ranks differently: it has a bug, or another list under the same epoch.
+    /// The sender states a wrong rank: it has a bug, or a different list with the same epoch.
     #[error("{from} says that it is {claimed}, expected {expected}")]
     WrongRank {
-        /// Who sent it.
+        /// The sender.
         from: NodeId,
-        /// The rank that it claims.
+        /// The rank that it states.
         claimed: Rank,
         /// The rank that it has.
         expected: Rank,
     },
-    /// It has nothing to ask this node for in this step.
+    /// The sender does not receive from this node in this step.
     #[error("{from} asks in {step}, in which it gets nothing from us")]
     WrongStep {
-        /// Who sent it.
+        /// The sender.
         from: NodeId,
         /// The step.
         step: Step,
     },
-    /// No cluster makes so many sweeps.
+    /// The sweep number is too high: no cluster makes so many sweeps.
     #[error("sweep {sweep} of {from}, expected at most {SWEEP_MAX}")]
     SweepTooLarge {
-        /// Who sent it.
+        /// The sender.
         from: NodeId,
         /// The sweep's number.
         sweep: u64,
@@ -238,15 +240,15 @@ pub enum SweepError {
 pub struct Sweeper {
     node: NodeId,
     members: Members,
-    /// Number of the running sweep, or of the last.
+    /// Number of the current sweep, or of the last one.
     sweep: u64,
-    /// The largest number that was learned of.
+    /// The highest sweep number known.
     newest: u64,
-    /// The running step; None between sweeps.
+    /// The current step; None between sweeps.
     step: Option<Step>,
-    /// Questions that this node cannot answer yet: by step, who asked and in which sweep.
+    /// Questions that this node cannot answer yet: by step, the node that asked and its sweep.
     waiting: BTreeMap<Step, (NodeId, u64)>,
-    /// Whether nobody was left out so far.
+    /// Whether no partner has been skipped in this sweep so far.
     is_whole: bool,
 }
 
@@ -258,29 +260,29 @@ impl Sweeper {
         Self { node, members, sweep: 0, newest: 0, step: None, waiting, is_whole: true }
     }
 
-    /// The nodes that it exchanges with.
+    /// The nodes with which it exchanges.
     #[must_use]
     pub const fn members(&self) -> &Members {
         &self.members
     }
 
-    /// The running step and the node that it waits for; None between sweeps.
+    /// The current step and the partner that it waits for; None between sweeps.
     #[must_use]
     pub fn waits_for(&self) -> Option<(Step, NodeId)> {
         let step = self.step?;
         Some((step, self.partner(step)?.0))
     }
 
-    /// The running sweep and its step; None between sweeps.
+    /// The current sweep and step; None between sweeps.
     #[must_use]
     pub fn running(&self) -> Option<(u64, Step)> {
         Some((self.sweep, self.step?))
     }
 
-    /// Takes what happened, and says what is to be done.
+    /// Handles an event, and outputs what must be done.
     ///
     /// # Errors
-    /// If a message does not fit: it changed nothing here.
+    /// If a message is refused. Nothing was changed then.
     pub fn step(
         &mut self,
         input: SweepInput,
@@ -297,7 +299,7 @@ impl Sweeper {
                 check_sweep(from, sweep)?;
                 self.waiting.insert(step, (from, sweep));
                 if sweep > self.sweep {
-                    // Whoever is ahead is joined, from the first step on: what was done is not lost.
+                    // Joins the newer sweep from its first step on; what was received so far is kept.
                     if self.step.is_some() {
                         outbox.push(SweepOutput::Done { sweep: self.sweep, is_whole: false });
                     }
@@ -331,7 +333,7 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Whether a question is one that this node may be asked.
+    /// Checks that this node may be asked this question.
     fn check(&self, from: NodeId, rank: Rank, theirs: Epoch, step: Step) -> Result<(), SweepError> {
         let ours = self.members.epoch();
         if theirs != ours {
@@ -348,7 +350,7 @@ impl Sweeper {
         }
     }
 
-    /// The partner of a step, and what is done with it.
+    /// The partner of a step, and the direction of the exchange.
     fn partner(&self, step: Step) -> Option<(NodeId, Meeting)> {
         let rank = self.members.rank_of(self.node)?;
         let meeting = self.members.cube().meeting(rank, step)?;
@@ -362,13 +364,13 @@ impl Sweeper {
         self.enter(self.members.cube().steps().next(), outbox);
     }
 
-    /// Leaves the running step.
+    /// Completes the current step.
     fn go_on(&mut self, outbox: &mut Outbox<SweepOutput>) {
         let next = self.step.and_then(|step| self.members.cube().step_behind(step));
         self.enter(next, outbox);
     }
 
-    /// Enters the first of the steps from this one on in which something comes.
+    /// Enters the next step, from `from` on, in which this node receives something.
     fn enter(&mut self, from: Option<Step>, outbox: &mut Outbox<SweepOutput>) {
         self.step = from;
         while let Some(step) = self.step {
@@ -386,7 +388,7 @@ impl Sweeper {
         }
     }
 
-    /// Answers the questions that wait for steps which this node has done.
+    /// Answers waiting questions of steps for which this node is ready.
     fn answer(&mut self, outbox: &mut Outbox<SweepOutput>) {
         let (ours, newest, position) = (self.sweep, self.newest, self.step);
         self.waiting.retain(|&step, &mut (to, sweep)| {

@@ -1,10 +1,11 @@
-//! Who exchanges with whom, and when: the hypercube.
+//! Which nodes exchange with each other in which step: the hypercube.
 //!
-//! Nodes have ranks 0 to P − 1. The first 2^d of them, 2^d the largest power of two up to P, are the
-//! corners of a cube of d dimensions; in round i a corner's partner is the one whose rank differs in
-//! bit i alone. After the d rounds every corner has what each had before, because any two ranks
-//! differ in bits that are all crossed (Johnsson & Ho 1989, doi:10.1109/12.29465, all-to-all broadcast).
-//! The nodes beyond hand theirs to a corner first and receive the result last:
+//! Nodes have ranks 0 to P − 1. The first 2^d of them, where 2^d is the largest power of two up to P,
+//! are the corners of a cube of d dimensions. In round i, a corner's partner is the one whose rank
+//! differs only in bit i. After d rounds every corner has what each of them had before, because every
+//! bit in which two ranks differ has been crossed (Johnsson & Ho 1989, doi:10.1109/12.29465, all-to-all
+//! broadcast). Each node beyond the corners sends what it has to a corner first, and receives the result
+//! last:
 //!
 //! ```text
 //!        6───────7        P = 11: corners 0 to 7, and 8, 9, 10 beyond
@@ -16,7 +17,8 @@
 //!      0───────1                  hand-out   0→8  1→9  2→10
 //! ```
 //!
-//! One sweep takes d·2^d messages, and two for every node beyond. All-to-all takes P·(P − 1).
+//! One sweep takes d·2^d messages, plus two for every node beyond. All-to-all exchange would take P·(P −
+//! 1).
 
 use std::fmt;
 
@@ -24,7 +26,7 @@ use thiserror::Error;
 
 use crate::limits::CUBE_NODE_COUNT_MAX;
 
-/// A node's place in the cube: its position in the sorted list of the epoch's nodes.
+/// A node's position in the cube: its index in the sorted list of the epoch's nodes.
 ///
 /// ```
 /// assert_eq!(umbel_engine::hypercube::Rank(5).to_string(), "rank 5");
@@ -38,7 +40,7 @@ impl fmt::Display for Rank {
     }
 }
 
-/// One step of a sweep. Every node does them in this order.
+/// One step of a sweep. Every node goes through the steps in this order.
 ///
 /// ```
 /// use umbel_engine::hypercube::Step;
@@ -48,11 +50,11 @@ impl fmt::Display for Rank {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Step {
     // The derived order is that of a sweep, so the variants must stay in this order.
-    /// Nodes beyond the corners hand what they have to their corner.
+    /// Each node beyond the corners sends what it has to its corner.
     HandIn,
-    /// Corners exchange across a dimension, counted from 0.
+    /// Corners exchange across a dimension, numbered from 0.
     Across(u32),
-    /// Corners hand what they have to their node beyond, if there is one.
+    /// Each corner sends what it has to its node beyond, if there is one.
     HandOut,
 }
 
@@ -66,7 +68,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// What a node does in a step.
+/// A node's exchange in one step.
 ///
 /// ```
 /// use umbel_engine::hypercube::{Cube, Meeting, Rank, Step};
@@ -78,19 +80,19 @@ impl fmt::Display for Step {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meeting {
-    /// Whom it meets.
+    /// The rank of the partner.
     pub partner: Rank,
-    /// Whether it sends what the partner lacks.
+    /// Whether this node sends what the partner lacks.
     pub sends: bool,
-    /// Whether the partner sends.
+    /// Whether the partner sends what this node lacks.
     pub receives: bool,
 }
 
-/// A cube cannot have so many nodes. Split the cluster, or use a partitioned filter.
+/// A cube cannot have this many nodes. Split the cluster, or use a partitioned filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{node_count} nodes in a hypercube, expected 1 to {CUBE_NODE_COUNT_MAX}")]
 pub struct CubeSizeOutOfRange {
-    /// The number asked for.
+    /// The requested number.
     pub node_count: usize,
 }
 
@@ -112,10 +114,10 @@ pub struct Cube {
 }
 
 impl Cube {
-    /// The cube of so many nodes.
+    /// The cube of this many nodes.
     ///
     /// # Errors
-    /// If there are none, or more than [`CUBE_NODE_COUNT_MAX`].
+    /// If there are no nodes, or more than [`CUBE_NODE_COUNT_MAX`].
     pub fn new(node_count: usize) -> Result<Self, CubeSizeOutOfRange> {
         match u32::try_from(node_count) {
             Ok(count @ 1..=CUBE_NODE_COUNT_MAX) => Ok(Self { node_count: count }),
@@ -141,13 +143,13 @@ impl Cube {
         1 << self.dimension_count()
     }
 
-    /// Number of nodes that are no corners.
+    /// Number of nodes beyond the corners.
     #[must_use]
     pub const fn beyond_count(self) -> u32 {
         self.node_count - self.corner_count()
     }
 
-    /// The steps of a sweep in order: d, and two more where P is no power of two.
+    /// The steps of a sweep, in order: d, plus two if P is not a power of two.
     pub fn steps(self) -> impl DoubleEndedIterator<Item = Step> + Clone {
         let hands = self.beyond_count() > 0;
         let across = (0..self.dimension_count()).map(Step::Across);
@@ -155,13 +157,13 @@ impl Cube {
         hand_in.into_iter().chain(across).chain(hands.then_some(Step::HandOut))
     }
 
-    /// The step behind this one, or None if it is the sweep's last.
+    /// The next step, or None after the last one of a sweep.
     #[must_use]
     pub fn step_behind(self, step: Step) -> Option<Step> {
         self.steps().find(|&next| next > step)
     }
 
-    /// Whom a node meets in a step, if anybody.
+    /// The exchange of a node in a step, or None if it has none.
     #[must_use]
     pub fn meeting(self, rank: Rank, step: Step) -> Option<Meeting> {
         let Rank(rank) = rank;
@@ -194,7 +196,7 @@ impl Cube {
         }
     }
 
-    /// Everybody whom a node meets in a sweep, by rising rank.
+    /// All partners of a node in a sweep, by ascending rank.
     #[must_use]
     pub fn partners(self, rank: Rank) -> Vec<Rank> {
         let met = self.steps().filter_map(|step| self.meeting(rank, step));
@@ -204,7 +206,7 @@ impl Cube {
         partners
     }
 
-    /// Messages of one sweep of all nodes: d·2^d, and two for every node beyond.
+    /// Number of messages of one sweep, over all nodes: d·2^d, plus two for every node beyond.
     #[must_use]
     pub const fn message_count(self) -> u64 {
         let corners = self.dimension_count() as u64 * self.corner_count() as u64;
@@ -218,7 +220,7 @@ mod tests {
 
     use super::*;
 
-    /// Largest number of nodes of which every smaller one is tried.
+    /// All numbers of nodes up to this one are tested.
     const EVERY_COUNT: usize = 130;
 
     fn sizes() -> impl Iterator<Item = Cube> {
@@ -243,7 +245,7 @@ mod tests {
         }
     }
 
-    /// Sets of ranks instead of filters: after a sweep everybody has everything.
+    /// Uses sets of ranks instead of filters: after a sweep every node has everything.
     #[test]
     fn one_sweep_spreads_everything_to_everybody() {
         for cube in (1..=EVERY_COUNT).map(|p| Cube::new(p).unwrap()) {
