@@ -1,19 +1,20 @@
-//! A whole filter that comes from outside of the exchange: from a file, or from another filter.
+//! Merging a whole filter from outside the exchange: from a file or from another filter.
 
 use umbel_filter::{AnyFilter, MergeError};
 
 use super::Replica;
 
 impl Replica {
-    /// ORs a filter of the same shape into the replica, and returns how many positions were newly set. Of a ring it needs
-    /// the filter's newest slice of time; what it has of slices that are gone here, or have not come, is left out.
+    /// ORs a filter of the same shape into the replica, and returns the number of newly set positions. For
+    /// a windowed filter, `newest_slice` is the other filter's newest time slice; slices that are gone
+    /// here, or have not started, are left out.
     ///
-    /// It counts as one change of this node's own inserts, behind all that were made before, unless
-    /// the version names all of its bits already. It has no entry in the log, so a partner whose version does not
-    /// dominate this one gets the whole filter.
+    /// Counts as one change of this node's own inserts, after all earlier ones, unless the version covers
+    /// all of its bits already. It has no entry in the log, so a partner whose version does not dominate
+    /// this one gets the whole filter.
     ///
-    /// The change is in no log of inserts: keep what [`save`](Self::save) returns before anybody is
-    /// answered, as others would remember it under a number that another change gets after a restart.
+    /// The change is in no log of inserts. So store what [`save`](Self::save) returns before any question
+    /// is answered; otherwise a restart could give the same count to another change.
     ///
     /// ```
     /// # use umbel_codec::FrameKey;
@@ -40,14 +41,14 @@ impl Replica {
     /// ```
     ///
     /// # Errors
-    /// If the shapes differ. Nothing was changed.
+    /// If the shapes differ. Nothing was changed then.
     pub fn absorb(
         &mut self,
         other: &AnyFilter,
         newest_slice: Option<u64>,
     ) -> Result<u64, MergeError> {
         let new_bit_count = self.merge_filter(other, newest_slice)?;
-        // Some of these may be bits that the version does not name, and their inserts may never arrive.
+        // Some of these bits may not be covered by the version, and their inserts may never arrive.
         if new_bit_count > 0 || self.coverage.has_partial() {
             self.take_pending();
             self.coverage.complete.add(self.options.node, 1);

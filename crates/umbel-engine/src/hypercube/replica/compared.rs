@@ -1,8 +1,9 @@
-//! Bits that another replica has and this one lacks, found by comparing the two bit by bit.
+//! Merging bits that another replica has and this one lacks, found by comparing them bit by bit.
 //!
-//! Replicas of equal versions have equal bits, unless memory rotted or a merge went wrong; nothing that
-//! goes by versions ever finds that. So replicas are compared as arrays now and then
-//! ([`repair`](crate::repair)), and what one lacks is set. What that means depends on their coverage:
+//! Replicas with equal versions have equal bits, unless memory rotted or a merge went wrong; the version
+//! exchange never finds that. So replicas are compared as bit arrays occasionally
+//! ([`repair`](crate::repair)), and missing bits are set. What a missing bit means depends on the coverage
+//! of both:
 //!
 //! ```text
 //! ours explains theirs      A bit that only they have was lost here. The version has named it all the
@@ -12,8 +13,9 @@
 //!                           every change is logged, as beside a whole filter that came in part.
 //! ```
 //!
-//! To log lost bits as a change of this node's own, as those of an absorbed filter are, would not
-//! reach all: a replica that has all of the bits does not log such a change, and passes on its number alone.
+//! Lost bits are not logged as a change of this node's own, as an absorbed filter is: such a change would
+//! not reach every replica, because one that has all of the bits does not log it, and passes on only its
+//! count.
 
 use umbel_filter::{AnyFilter, MergeError};
 
@@ -23,22 +25,22 @@ use crate::hypercube::delta::DeltaError;
 use crate::ids::NodeId;
 use crate::limits::VERSION_NODES_MAX;
 
-/// Bits of another replica cannot be taken. Nothing was changed.
+/// Why bits of another replica cannot be merged. Nothing was changed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum ComparedError {
-    /// The filters have different shapes. Compare replicas of one generation.
+    /// The filters have different shapes. Compare replicas of the same generation.
     #[error(transparent)]
     Merge(#[from] MergeError),
-    /// More nodes than there can have been may have made these bits. A bug of the peer, or an attack.
+    /// The coverage has more nodes than a cluster can have: a bug of the peer, or an attack.
     #[error("its bits may be of {theirs} nodes, expected at most {VERSION_NODES_MAX}")]
     TooManyNodes {
-        /// How many.
+        /// Number of nodes.
         theirs: usize,
     },
 }
 
 impl Replica {
-    /// What this replica's bits are now, with those of pending inserts.
+    /// The coverage of this replica's bits, including pending inserts.
     #[must_use]
     pub fn coverage(&self) -> Coverage {
         let mut coverage = self.coverage.clone();
@@ -46,17 +48,17 @@ impl Replica {
         coverage
     }
 
-    /// Whether there may be bits here that the version does not name. An item whose bits these are is present,
-    /// and its insert may never come to anybody else.
+    /// Whether there may be bits here that the version does not cover. An item with such bits is reported
+    /// present, although its insert may never reach any other node.
     #[must_use]
     pub fn has_partial_bits(&self) -> bool {
         self.coverage.has_partial()
     }
 
-    /// Checks the coverage that a partner claims of its replica of this generation.
+    /// Checks the coverage that a partner reports for its replica of this generation.
     ///
     /// # Errors
-    /// If it claims more of this node's inserts than were sent to anybody, or those of too many nodes.
+    /// If it has more of this node's inserts than this node has made, or too many nodes.
     pub fn check_coverage(&self, from: NodeId, claim: &Coverage) -> Result<(), DeltaError> {
         let ReplicaOptions { filter, generation, node, .. } = self.options;
         self.check(from, filter, generation, &claim.complete)?;
@@ -64,7 +66,7 @@ impl Replica {
         if node_count > VERSION_NODES_MAX {
             return Err(DeltaError::TooManyNodes { from, theirs: node_count });
         }
-        // What was compared before may have been a pending insert.
+        // A previous comparison may have sent bits of a pending insert.
         let (theirs, ours) = (claim.partial.of(node), self.inserted());
         if theirs > ours {
             return Err(DeltaError::KnowsTooMuch { from, filter, node, theirs, ours });
@@ -72,12 +74,12 @@ impl Replica {
         Ok(())
     }
 
-    /// ORs in bits of a replica that had this coverage then, and of a ring this newest slice of time, and returns how
-    /// many positions were newly set. Where this replica's coverage does not explain theirs, the changes that the bits are of still arrive, and are
-    /// logged then.
+    /// ORs in bits of a replica that had this coverage and, for a windowed filter, this newest time slice.
+    /// Returns the number of newly set positions. If this replica's coverage does not explain theirs, the
+    /// changes behind the bits will still arrive, and are then logged.
     ///
     /// # Errors
-    /// If the shapes differ, or the coverage is one that no replica has.
+    /// If the shapes differ, or the coverage has too many nodes.
     pub fn merge_compared(
         &mut self,
         bits: &AnyFilter,
@@ -94,7 +96,7 @@ impl Replica {
         let new_bit_count = self.merge_filter(bits, newest_slice)?;
         if new_bit_count > 0 && !self.coverage.complete.dominates(&partial) {
             self.coverage.partial = partial;
-            // A whole filter that comes next may bring nothing else.
+            // A whole filter that arrives next may contain no other new bits.
             self.has_unlogged_bits = true;
         }
         Ok(new_bit_count)

@@ -1,4 +1,4 @@
-//! Questions, answers, and merging answers.
+//! Asking and answering questions, and merging answers.
 
 use umbel_codec::{FrameChanges, frames, probes_bits};
 use umbel_filter::{
@@ -14,7 +14,7 @@ use crate::ids::{FilterId, Generation, NodeId};
 use crate::limits::{DELTA_CHANGES_MAX, VERSION_NODES_MAX};
 use umbel_step::planted::{self, Planted};
 
-/// What a replica answers, before it is coded: that takes longer than a replica should be locked for.
+/// An answer before encoding, which takes longer than the replica should be locked.
 ///
 /// ```
 /// use umbel_engine::hypercube::Reply;
@@ -29,12 +29,12 @@ use umbel_step::planted::{self, Planted};
 pub struct Reply {
     /// The delta without its frames.
     pub delta: Delta,
-    /// What changed; None for the whole filter.
+    /// The changes to list; None for the whole filter.
     pub changes: Option<ListedChanges>,
 }
 
 impl Replica {
-    /// What to ask a partner. An answer to an earlier question is no longer taken.
+    /// The question to send to a partner. Answers to earlier questions are refused from now on.
     pub fn ask(&mut self, partner: NodeId) -> Question {
         self.question_count += 1;
         let number = self.question_count;
@@ -45,13 +45,14 @@ impl Replica {
         Question { filter, generation, number, log, version: self.version().clone(), received }
     }
 
-    /// What to answer a partner, with its frames: all that it lacks.
+    /// The answer to a partner's question, with its frames: everything that the partner lacks.
     ///
     /// # Errors
-    /// If the question does not fit.
+    /// If the question is refused: it is about another filter or generation, or states a version that is
+    /// not possible.
     ///
     /// # Panics
-    /// If the payload limit is below one block.
+    /// If the payload limit is smaller than a block.
     pub fn answer(&mut self, from: NodeId, question: &Question) -> Result<Delta, DeltaError> {
         let Reply { delta, changes } = self.reply(from, question)?;
         let frames = match changes {
@@ -65,11 +66,11 @@ impl Replica {
         Ok(Delta { frames, ..delta })
     }
 
-    /// What to answer a partner. Where that is the whole filter, all its frames must be those of the
-    /// filter as it is now.
+    /// The answer to a partner's question, without its frames. For a whole filter, the caller must make
+    /// the frames from the filter as it is now.
     ///
     /// # Errors
-    /// If the question does not fit.
+    /// If the question is refused, as in `answer`.
     pub fn reply(&mut self, from: NodeId, question: &Question) -> Result<Reply, DeltaError> {
         self.check(from, question.filter, question.generation, &question.version)?;
         let theirs = &question.version;
@@ -86,7 +87,7 @@ impl Replica {
             let entries = entries.map(|entries| self.without_gone(entries));
             let entries = entries.filter(|entries| self.is_shorter_listed(entries));
             if entries.is_none() {
-                // All bits are sent, so the version must name all.
+                // All bits are sent, so the version must cover all of them.
                 self.take_pending();
             }
             entries
@@ -117,7 +118,7 @@ impl Replica {
         Ok(Reply { delta, changes: changes.map(listed) })
     }
 
-    /// Whether a delta may list these changes, and takes fewer bytes then than the whole filter.
+    /// Whether a delta may list these changes, and is then no longer than the whole filter.
     pub(super) fn is_shorter_listed(&self, entries: &[u64]) -> bool {
         if entries.len() > DELTA_CHANGES_MAX {
             return false;
@@ -127,23 +128,23 @@ impl Replica {
                 let bits = probes_bits(shape.map().len(), entries.len() as u64);
                 bits <= 8.0 * shape.memory_bytes() as f64
             }
-            // A part of the positions never takes more than all of them.
+            // Listing some of the positions never takes more than listing all of them.
             Shape::SingleShot(_) => true,
             Shape::Scalable(_) | Shape::RedisBloom(_) => unreachable!("not replicable"),
         }
     }
 
-    /// Reads what is listed for this replica.
+    /// A reader for frames that list changes for this replica.
     #[must_use]
     pub fn reader(&self) -> ChangeReader {
         ChangeReader::new(self.filter.shape(), self.options.key)
     }
 
-    /// Merges the answer to the last question. Bits of a whole filter whose later frames turn out
-    /// to be wrong stay: some node has inserted them, and the version does not name them.
+    /// Merges the answer to the last question. If a later frame of a whole filter is invalid, the bits of
+    /// its earlier frames stay: some node has inserted them, and the version does not cover them.
     ///
     /// # Errors
-    /// If it does not fit.
+    /// If the delta is refused, or a frame is invalid.
     pub fn merge(&mut self, from: NodeId, delta: &Delta) -> Result<Merged, DeltaError> {
         match delta.content {
             DeltaContent::Changes => {
@@ -165,10 +166,10 @@ impl Replica {
         }
     }
 
-    /// Merges an answer of changes that were read before.
+    /// Merges an answer that lists changes, which were read before.
     ///
     /// # Errors
-    /// If it is not the answer to the last question, or not about this generation.
+    /// If it is not the answer to the last question, or about another generation.
     pub fn merge_changes(
         &mut self,
         from: NodeId,
@@ -182,11 +183,11 @@ impl Replica {
         Ok(merged)
     }
 
-    /// A whole filter comes, frame by frame: first this, then each frame, then
+    /// Begins merging a whole filter: call this first, then `merge_whole_frame` for each frame, then
     /// [`end_whole`](Self::end_whole).
     ///
     /// # Errors
-    /// If it is not the answer to the last question, or not about this generation.
+    /// If it is not the answer to the last question, or about another generation.
     pub fn begin_whole(&mut self, from: NodeId, delta: &Delta) -> Result<(), DeltaError> {
         self.check_answer(from, delta)?;
         self.follow_slices(from, delta)?;
@@ -195,10 +196,10 @@ impl Replica {
         Ok(())
     }
 
-    /// Merges a frame of a whole filter, and returns how many positions were newly set.
+    /// Merges one frame of a whole filter, and returns the number of newly set positions.
     ///
     /// # Errors
-    /// If it does not fit, or this replica has been cleared or has asked again since it began.
+    /// If the frame is invalid, or the replica was cleared or asked again since `begin_whole`.
     pub fn merge_whole_frame(
         &mut self,
         from: NodeId,
@@ -217,7 +218,7 @@ impl Replica {
         Ok(new)
     }
 
-    /// All frames of a whole filter are merged.
+    /// Ends merging a whole filter, after all of its frames.
     ///
     /// # Errors
     /// As [`merge_whole_frame`](Self::merge_whole_frame).
@@ -231,15 +232,15 @@ impl Replica {
         let has_unlogged_bits = self.has_unlogged_bits;
         self.finish(from, delta);
         if new_bit_count > 0 || has_unlogged_bits {
-            // What was new, now or in one that broke off, is not logged: a partner whose version does not
-            // dominate this one gets the whole filter.
+            // The new bits, of this filter or of one whose transfer was aborted, are not logged: a
+            // partner whose version does not dominate this one gets the whole filter.
             self.log.skip();
             self.mark();
         }
         Ok(Merged { new_change_count: 0, new_bit_count })
     }
 
-    /// Takes over the version of a delta that is merged.
+    /// Merges the version of a delta that was merged.
     fn finish(&mut self, from: NodeId, delta: &Delta) {
         let Coverage { complete, partial } = &mut self.coverage;
         complete.merge(&delta.coverage.complete);
@@ -253,7 +254,8 @@ impl Replica {
         known.version.merge(&delta.coverage.complete);
     }
 
-    /// Whether a delta is the answer to the last question, and does not go back.
+    /// Checks that a delta is the answer to the last question, and that its sequence number does not
+    /// decrease.
     fn check_answer(&mut self, from: NodeId, delta: &Delta) -> Result<(), DeltaError> {
         self.check(from, delta.filter, delta.generation, &delta.coverage.complete)?;
         let filter = self.options.filter;
@@ -272,7 +274,8 @@ impl Replica {
         Ok(())
     }
 
-    /// Whether what a partner sent is about this replica, and names no inserts that were never made.
+    /// Checks that a message is about this filter and generation, and its version has no inserts that
+    /// this node never made.
     pub(super) fn check(
         &self,
         from: NodeId,
@@ -356,7 +359,7 @@ impl Replica {
     }
 }
 
-/// An item that has this position alone.
+/// An item that sets only this position.
 fn first_hash(shape: SingleShotShape, position: u64) -> ItemHash {
     ItemHash::new(shape.first_hi(position).expect("a position of the shape"), 0)
 }

@@ -42,7 +42,7 @@ pub(super) fn hashes(items: std::ops::Range<u64>) -> Vec<ItemHash> {
     items.map(|item| ItemHasher::Xxh3 { seed: 7 }.hash(&item.to_le_bytes())).collect()
 }
 
-/// Inserts what is absent, as a node does.
+/// Inserts absent items, as a node does.
 pub(super) fn insert(copy: &mut Replica, items: std::ops::Range<u64>) -> Vec<ItemHash> {
     let mut absent = hashes(items);
     absent.retain(|hash| !copy.filter().contains(*hash));
@@ -50,14 +50,14 @@ pub(super) fn insert(copy: &mut Replica, items: std::ops::Range<u64>) -> Vec<Ite
     absent
 }
 
-/// The filter of these items.
+/// A filter with these items.
 pub(super) fn filter_of(kind: Kind, items: std::ops::Range<u64>) -> AnyFilter {
     let mut filter = empty(kind);
     filter.insert_batch(&hashes(items), &mut Vec::new()).unwrap();
     filter
 }
 
-/// What exchanges cost.
+/// The cost of exchanges.
 #[derive(Default)]
 pub(super) struct Cost {
     pub(super) deltas: u64,
@@ -73,14 +73,14 @@ impl Cost {
     }
 }
 
-/// What one copy answers another.
+/// The answer of one copy to another.
 pub(super) fn answer(copies: &mut [Replica], from: usize, to: usize) -> Delta {
     let (answering, asking) = (copies[from].options().node, copies[to].options().node);
     let question = copies[to].ask(answering);
     copies[from].answer(asking, &question).unwrap()
 }
 
-/// One sweep in lock step.
+/// One sweep, with all copies in lock step.
 pub(super) fn sweep(copies: &mut [Replica]) -> Cost {
     let cube = Cube::new(copies.len()).unwrap();
     let mut cost = Cost::default();

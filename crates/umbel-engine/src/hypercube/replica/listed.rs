@@ -1,4 +1,4 @@
-//! Changes as frames that list them, and those frames read.
+//! Encoding changes as frames that list them, and reading such frames.
 
 use umbel_codec::{FrameChanges, FrameError, FrameKey, FrameMergeError, FrameView, frames};
 use umbel_filter::{BlockProbe, Shape, ShapeMismatch, SingleShot, SparseBlocked};
@@ -9,7 +9,7 @@ use crate::ids::NodeId;
 use crate::limits::DELTA_LIST_BYTES_MAX;
 use umbel_step::planted::{self, Planted};
 
-/// Changes that a delta lists.
+/// The changes that a delta lists.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ListedChanges {
     shape: Shape,
@@ -28,10 +28,10 @@ impl ListedChanges {
         Self { shape, key, payload_bytes_max, entries }
     }
 
-    /// The frames that list them.
+    /// The frames that list the changes.
     ///
     /// # Panics
-    /// If the payload limit is below a few codes.
+    /// If the payload limit is smaller than a few codes.
     #[must_use]
     pub fn into_frames(mut self) -> Vec<Vec<u8>> {
         self.entries.sort_unstable();
@@ -58,7 +58,7 @@ impl ListedChanges {
     }
 }
 
-/// Reads frames that list changes, without the copy that they are for.
+/// Reads frames that list changes, without access to the replica that they are for.
 ///
 /// ```
 /// use umbel_engine::NodeId;
@@ -79,7 +79,7 @@ pub struct ChangeReader {
     list_bytes_max: u64,
 }
 
-/// Changes that were read from frames of the right shape and key.
+/// Changes read from frames with the right shape and key.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ReadChanges {
     frames: Vec<FrameChanges>,
@@ -91,7 +91,7 @@ impl ReadChanges {
         self.frames
     }
 
-    /// Bytes of memory for what was read.
+    /// Bytes of memory for the changes.
     ///
     /// ```
     /// assert_eq!(umbel_engine::hypercube::ReadChanges::default().list_bytes(), 0);
@@ -110,8 +110,8 @@ impl ChangeReader {
     /// Reads the next frame of a delta.
     ///
     /// # Errors
-    /// If it is damaged, of another shape or key, or lists no changes, or if all frames together
-    /// list too many. Nothing was read of it.
+    /// If the frame is damaged, has another shape or key, or lists no changes, or if all frames
+    /// together list too many. Nothing of the frame was kept then.
     pub fn read(
         &self,
         from: NodeId,
@@ -125,7 +125,7 @@ impl ChangeReader {
         let view = self.view(frame).map_err(frame_error)?;
         let list_bytes_max = self.list_bytes_max;
         let too_long = DeltaError::TooLong { from, list_bytes_max };
-        // A frame takes something also if its list is empty.
+        // A frame takes memory even if its list is empty.
         let taken = read.list_bytes + size_of::<FrameChanges>() as u64;
         let Some(left) = list_bytes_max.checked_sub(taken) else { return Err(too_long) };
         let changes = match view.to_changes(self.key, left) {
@@ -138,7 +138,7 @@ impl ChangeReader {
         Ok(())
     }
 
-    /// A frame, if it is of this filter's shape and key, or of a part of it.
+    /// Parses a frame, if it has this filter's key, and the shape of the filter or of a part of it.
     pub(super) fn view<'f>(&self, frame: &'f [u8]) -> Result<FrameView<'f>, FrameMergeError> {
         let (view, _) = FrameView::parse(frame)?;
         view.check_key(self.key)?;
@@ -155,7 +155,7 @@ fn list_bytes(changes: &FrameChanges) -> u64 {
     }
 }
 
-/// Whether a filter's shape is that of a part of another one.
+/// Whether a shape is that of a part of another filter.
 fn is_part(part: Shape, whole: Shape) -> bool {
     match (part, whole) {
         (Shape::Blocks(part), Shape::Blocks(whole)) => {
@@ -181,7 +181,7 @@ mod tests {
 
     const FROM: NodeId = NodeId(2);
 
-    /// Frames that list so many changes each, as a hostile partner would repeat them.
+    /// Frames that list `change_count` changes each, as a hostile partner might repeat them.
     fn frames_of(copy: &crate::hypercube::Replica, change_count: u64) -> Vec<Vec<u8>> {
         let shape = copy.reader().shape;
         let entry = |block| match shape {
@@ -220,7 +220,7 @@ mod tests {
             let expected = format!("the changes of node 2 take more than {}", all.list_bytes() - 1);
             assert!(error.to_string().starts_with(&expected), "{error}");
             assert_eq!(read, before);
-            // Also frames that list nothing come to an end.
+            // Even frames that list nothing reach the limit.
             let (none, mut read) = (reader(3 * size_of::<FrameChanges>() as u64 - 1), before);
             assert!(none.read(FROM, &frames[0], &mut read).is_err());
         }

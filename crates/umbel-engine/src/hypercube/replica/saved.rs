@@ -1,4 +1,4 @@
-//! What must be kept beside the bits, so that a replica goes on where it was.
+//! Saving and restoring a replica: what must be stored beside its bits.
 
 use umbel_filter::{AnyFilter, InsertError, ItemHash};
 
@@ -7,16 +7,16 @@ use crate::hypercube::coverage::Coverage;
 use crate::hypercube::delta_log::DeltaLog;
 
 impl Replica {
-    /// What to keep with the bits as they are now: both or neither. The log is not kept: what was inserted here
-    /// after this is inserted again from the node's own log, and thereby logged.
+    /// The coverage to store with the current bits; store both or neither. The log is not stored: later
+    /// local inserts are repeated from the node's own log, and are thereby logged again.
     pub fn save(&mut self) -> Coverage {
-        // All bits are kept, so the version must name all.
+        // All bits are stored, so the version must cover all of them.
         self.take_pending();
         self.coverage.clone()
     }
 
-    /// A replica with bits that were kept, and what was kept beside them. A partner whose version dominates its
-    /// version of now is sent what comes from now on, and others get the whole filter.
+    /// A replica with stored bits and coverage. A partner whose version dominates the restored one gets the
+    /// changes from now on; others get the whole filter.
     ///
     /// ```
     /// # use umbel_codec::FrameKey;
@@ -42,14 +42,14 @@ impl Replica {
     /// ```
     ///
     /// # Errors
-    /// If such a filter cannot be replicated.
+    /// If the filter cannot be replicated.
     pub fn restore(
         options: ReplicaOptions,
         filter: AnyFilter,
         saved: Coverage,
     ) -> Result<Self, NotReplicable> {
         let mut copy = Self::new(options, filter)?;
-        // Behind 0, where a partner without anything of this log stands.
+        // Starts above 0, the position of a partner that has nothing of this log.
         copy.log = DeltaLog::new(1, super::entry_count_max(&copy.options));
         copy.marks = [Mark { sequence: 1, version: saved.complete.clone() }].into();
         copy.has_unlogged_bits = saved.has_partial();
@@ -57,11 +57,11 @@ impl Replica {
         Ok(copy)
     }
 
-    /// Inserts items again that were inserted after the replica was saved, in the same order, before it
-    /// asks or answers anybody, as others may have them: returns how many were new.
+    /// Repeats inserts made after the replica was saved, in the same order. Must run before any question is
+    /// sent or answered, because other nodes may have these inserts. Returns the number of new items.
     ///
     /// # Errors
-    /// If an item is outside the filter's hash range. Nothing was changed.
+    /// If an item is outside the filter's hash range. Nothing was changed then.
     pub fn insert_again(&mut self, hashes: &[ItemHash]) -> Result<u64, InsertError> {
         let new_count = self.insert(hashes, &mut Vec::new())?;
         self.take_pending();

@@ -1,16 +1,19 @@
-//! A replica whose blocks are of slices of time: what forgets, and is ORed all the same.
+//! Replicas of windowed filters: blocks belong to time slices, which are forgotten, and the filter is still
+//! merged by OR.
 //!
-//! The replica asks no clock: its driver gives it the number of the slice that its node's clock is in, before
-//! it gets a request or a delta. What it sends to a partner names its newest slice, and with it the slice of
-//! every block ([`SliceRing`]), so what is of a slice that the partner has dropped is left out there.
+//! The replica reads no clock: its caller passes the number of the time slice that the node's clock is in
+//! before each request and delta. A message to a partner states the sender's newest slice, which determines
+//! the slice of every block ([`SliceRing`]), so the partner leaves out blocks of slices that it has
+//! dropped.
 //!
-//! *Versions.* Changes of slices that are gone count as ever: a replica whose version dominates another's has all
-//! that the other has *of the slices that it is asked for*. This needs that it merges nothing of a partner that has
-//! dropped more than it has, and so a partner whose newest slice is more than one ahead of the own clock is
-//! refused as a whole ([`DeltaError::AheadOfClock`]); its version stays unknown, and it is asked again.
+//! *Versions.* Changes of dropped slices still count: a replica whose version dominates another's has
+//! everything that the other has *in the slices that it is queried for*. This requires that it merges
+//! nothing from a partner that has dropped more slices than itself. So a delta of a partner whose newest
+//! slice is more than one ahead of the own clock is refused entirely ([`DeltaError::AheadOfClock`]); the
+//! partner's version is not merged, and it is asked again.
 //!
-//! *Log.* An entry of the log names a block, and with it the slice that the block was of then. When the place is
-//! taken for another slice, such entries are sent to nobody any more, but keep their sequence numbers.
+//! *Log.* A log entry names a block, and thereby the slice to which the block belonged. When the block is
+//! reused for another slice, such entries are not sent any more, but keep their sequence numbers.
 
 use umbel_codec::{FrameMergeError, FrameView};
 use umbel_filter::{AnyFilter, Contains, Insertion, ItemHash, MergeError, SliceRing};
@@ -20,11 +23,12 @@ use crate::hypercube::delta::{Delta, DeltaError};
 use crate::ids::NodeId;
 use crate::limits::REPLICATED_BYTES_MAX;
 
-/// An entry of the log whose slice of time is gone: a block that no copy has, of at most [`REPLICATED_BYTES_MAX`].
+/// A log entry whose time slice is gone: a block number beyond those of any copy, which has at most
+/// [`REPLICATED_BYTES_MAX`].
 const GONE: u64 = u64::MAX;
 
 impl Replica {
-    /// The same replica with blocks that are of these slices of time; the filter has the ring's shape.
+    /// This replica, with its blocks assigned to time slices. The filter must have the ring's shape.
     ///
     /// ```
     /// # use umbel_codec::FrameKey;
@@ -64,25 +68,27 @@ impl Replica {
         Self { ring, ..self }
     }
 
-    /// The slices of time, if there are any.
+    /// The layout of time slices; None if the filter is not windowed.
     #[must_use]
     pub const fn ring(&self) -> Option<&SliceRing> {
         self.ring.as_ref()
     }
 
-    /// Number of the newest slice of time, if there are any.
+    /// The number of the newest time slice; None if the filter is not windowed.
     #[must_use]
     pub fn newest_slice(&self) -> Option<u64> {
         Some(self.ring?.newest())
     }
 
-    /// What to keep beside the bits of a ring: the slice of the clock and the newest one, as [`SliceRing::at`] takes them.
+    /// What to store beside the bits of a windowed filter: the clock's slice and the newest one, as for
+    /// [`SliceRing::at`].
     #[must_use]
     pub fn slices(&self) -> Option<(u64, u64)> {
         self.ring.map(|ring| (ring.own(), ring.newest()))
     }
 
-    /// The node's clock is in this slice of time. It never goes back; without slices nothing happens.
+    /// Tells the replica which time slice the node's clock is in. Slices never go back; without slices
+    /// nothing happens.
     pub fn advance(&mut self, own: u64) {
         let before = self.newest_slice();
         if let (Some(ring), AnyFilter::Blocked(bits)) = (&mut self.ring, &mut self.filter)
@@ -92,7 +98,8 @@ impl Replica {
         }
     }
 
-    /// Whether each item is present where the node's clock is in slice `own` by now, in place of what `present` has.
+    /// Whether each item is present when the node's clock is in slice `own`. Replaces the contents of
+    /// `present`.
     pub fn contains_batch(&self, own: u64, hashes: &[ItemHash], present: &mut Vec<bool>) {
         match (&self.ring, &self.filter) {
             (Some(ring), AnyFilter::Blocked(bits)) => {
@@ -103,7 +110,8 @@ impl Replica {
         }
     }
 
-    /// The newest slice of time that has an item, of those that are asked where the clock is in slice `own`.
+    /// The newest time slice that has an item, among those that are queried when the clock is in slice
+    /// `own`.
     #[must_use]
     pub fn slice_with(&self, own: u64, hash: ItemHash) -> Option<u64> {
         match (&self.ring, &self.filter) {
@@ -112,9 +120,10 @@ impl Replica {
         }
     }
 
-    /// Inserts items into a slice of time that the node's clock was in, and appends whether each was new in the window:
-    /// returns the number of those. Items of a slice that is gone change nothing, and count all the same, as they may
-    /// have counted before a restart. Otherwise as [`insert`](Self::insert).
+    /// Inserts items into a time slice that the node's clock was in, appends whether each was new in the
+    /// window, and returns the number of new items. Items of a slice that is gone change nothing but still
+    /// count as changes, because they may have counted before a restart. Otherwise like
+    /// [`insert`](Self::insert).
     pub fn insert_in_slice(
         &mut self,
         number: u64,
@@ -137,14 +146,15 @@ impl Replica {
         new_count
     }
 
-    /// Does so again after a restart, as [`insert_again`](Self::insert_again) does.
+    /// Repeats inserts after a restart, like [`insert_again`](Self::insert_again).
     pub fn insert_in_slice_again(&mut self, number: u64, hashes: &[ItemHash]) -> u64 {
         let new_count = self.insert_in_slice(number, hashes, &mut Vec::new());
         self.take_pending();
         new_count
     }
 
-    /// Entries of places that were of other slices when this was the newest one are of none any more.
+    /// Marks log entries as gone whose blocks were reused for other slices since `before` was the newest
+    /// slice.
     fn forget_gone(&mut self, before: Option<u64>) {
         let (Some(ring), Some(before)) = (self.ring, before) else { return };
         for entry in self.log.entries_mut().chain(&mut self.pending) {
@@ -161,7 +171,7 @@ impl Replica {
         entries
     }
 
-    /// Follows a partner that is up to one slice ahead, as what it has is merged next.
+    /// Advances to the slice of a partner that is up to one slice ahead, before its delta is merged.
     pub(super) fn follow_slices(&mut self, from: NodeId, delta: &Delta) -> Result<(), DeltaError> {
         let filter = self.options.filter;
         let (theirs, before) = (delta.newest_slice, self.newest_slice());
@@ -179,12 +189,12 @@ impl Replica {
         }
     }
 
-    /// Whether every block is of the slice that it is of at a partner.
+    /// Whether every block belongs to the same slice here and at the partner.
     pub(super) fn has_same_slices(&self, delta: &Delta) -> bool {
         self.newest_slice() == delta.newest_slice
     }
 
-    /// Merges a frame of a partner whose blocks may be of older slices.
+    /// Merges a frame of a partner whose blocks may belong to older slices.
     pub(super) fn merge_slices(
         &mut self,
         view: &FrameView<'_>,
@@ -199,7 +209,7 @@ impl Replica {
         }
     }
 
-    /// Merges a whole filter whose blocks may be of other slices.
+    /// Merges a whole filter whose blocks may belong to other slices.
     pub(super) fn merge_filter(
         &mut self,
         other: &AnyFilter,
@@ -210,7 +220,7 @@ impl Replica {
                 Ok(ring.merge_part(bits, theirs, other)?)
             }
             (None, filter, other, None) => filter.merge(other),
-            // What does not say which slices it is of.
+            // One of the two does not state its slices.
             (.., other, _) => Err(MergeError::Unsupported { kind: other.kind() }),
         }
     }
