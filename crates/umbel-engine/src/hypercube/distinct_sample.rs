@@ -1,8 +1,8 @@
-//! How many different items a node has inserted, from the least of their hashes.
+//! Estimates how many distinct items a node has inserted, from the smallest hashes of its items.
 //!
-//! Hashes of different items lie evenly in [0, 2^64), and equal items have equal hashes. So the least
-//! k of them, a bottom-k sample, are a fair draw of k different items however often each came, and
-//! how far up they reach tells how dense all lie:
+//! Hashes of distinct items are uniform in [0, 2^64), and equal items have equal hashes. So the k
+//! smallest hashes, a bottom-k sample, are a uniform sample of k distinct items however often each was
+//! inserted, and the largest of them shows how dense all hashes are:
 //!
 //! ```text
 //! 0    h1   h2      h3  …    hk                                         2^64
@@ -13,12 +13,12 @@
 //! *Count* (Bar-Yossef, Jayram, Kumar, Sivakumar & Trevisan 2002, doi:10.1007/3-540-45726-7_1, for the
 //! sample; Beyer, Haas, Reinwald, Sismanis & Gemulla 2007, doi:10.1145/1247480.1247504, for the
 //! estimator and its error): (k − 1)/U is unbiased, its relative standard error is at most 1/√(k − 2).
-//! A sample with fewer than k hashes has them all, and its count is exact.
+//! A sample with fewer than k hashes contains all of them, and its count is exact.
 //!
-//! *Union.* The least k of two samples are the sample of what either has inserted.
+//! *Union.* The k smallest hashes of two samples are the sample of the union of their items.
 //!
-//! *Overlap.* A share J of the union's sample is in both samples; J of the union's items are in both.
-//! The standard error is the union's count times √(J/(k − 2)).
+//! *Overlap.* If a share J of the union's sample is in both samples, an estimated share J of the
+//! union's items is in both. The standard error is the union's count times √(J/(k − 2)).
 
 use thiserror::Error;
 
@@ -30,13 +30,13 @@ mod sample_test;
 /// Bytes of a hash.
 const HASH_BYTES: usize = 8;
 
-/// Number of hashes that there are.
+/// Number of possible hashes.
 const SPACE: f64 = (1_u128 << 64) as f64;
 
-/// The least [`SAMPLE_HASHES_MAX`] of the hashes that were inserted.
+/// The [`SAMPLE_HASHES_MAX`] smallest hashes of all that were inserted.
 ///
-/// *Laws.* Merging is idempotent, commutative and associative: it gives the sample of all that went
-/// into either. The order and the repeats of inserts leave no trace.
+/// *Laws.* Merging is idempotent, commutative and associative: it gives the sample of everything
+/// inserted into either. The order and the repetition of inserts make no difference.
 ///
 /// ```
 /// use umbel_engine::hypercube::DistinctSample;
@@ -54,11 +54,11 @@ const SPACE: f64 = (1_u128 << 64) as f64;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DistinctSample {
-    /// Strictly rising, at most [`SAMPLE_HASHES_MAX`].
+    /// Strictly ascending, at most [`SAMPLE_HASHES_MAX`].
     hashes: Vec<u64>,
 }
 
-/// A number of different items, and how far it may be off.
+/// A number of distinct items, with its standard error.
 ///
 /// ```
 /// use umbel_engine::hypercube::DistinctCount;
@@ -71,52 +71,52 @@ pub struct DistinctSample {
 pub struct DistinctCount {
     /// The number.
     pub count: f64,
-    /// Its standard error, 0 if it was counted: two of three estimates are off by less, 19 of 20 by
-    /// less than twice as much.
+    /// Its standard error, 0 if the count is exact: two of three estimates are off by less, 19 of 20
+    /// by less than twice as much.
     pub standard_error: f64,
 }
 
 impl DistinctCount {
-    /// Whether it was counted, not estimated.
+    /// Whether the count is exact, not estimated.
     #[must_use]
     pub const fn is_exact(&self) -> bool {
         self.standard_error == 0.0
     }
 
-    /// The standard error as a share of the count, 0 if it was counted.
+    /// The standard error as a share of the count; 0 if the count is exact.
     #[must_use]
     pub const fn relative_error(&self) -> f64 {
         if self.is_exact() { 0.0 } else { self.standard_error / self.count }
     }
 }
 
-/// The bytes are no sample. Refuse the message or the file that they came in.
+/// The bytes are not a sample. Refuse the message or file that contains them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum SampleBytesError {
-    /// They are no whole hashes.
+    /// The number of bytes is not a multiple of a hash's size.
     #[error("{byte_count} bytes of a sample, expected a multiple of {HASH_BYTES}")]
     Ragged {
-        /// Bytes that came.
+        /// Number of bytes received.
         byte_count: usize,
     },
-    /// No sample has so many.
+    /// There are more hashes than a sample may have.
     #[error("{hash_count} hashes in a sample, expected at most {SAMPLE_HASHES_MAX}")]
     TooMany {
-        /// Hashes that came.
+        /// Number of hashes received.
         hash_count: usize,
     },
-    /// They do not rise.
+    /// The hashes are not strictly ascending.
     #[error("hash {after:#018x} behind {before:#018x} in a sample, expected a greater one")]
     NotRising {
         /// A hash.
         before: u64,
-        /// That behind it.
+        /// The hash after it.
         after: u64,
     },
 }
 
 impl DistinctSample {
-    /// The sample of nothing.
+    /// The empty sample.
     #[must_use]
     pub const fn new() -> Self {
         Self { hashes: Vec::new() }
@@ -134,13 +134,13 @@ impl DistinctSample {
         self.hashes.is_empty()
     }
 
-    /// The hashes, strictly rising.
+    /// The hashes, strictly ascending.
     #[must_use]
     pub fn hashes(&self) -> &[u64] {
         &self.hashes
     }
 
-    /// The greatest hash that can change the sample. Of a full one it is the greatest that it has.
+    /// The largest hash that could still change the sample; for a full sample, its largest hash.
     #[inline]
     #[must_use]
     pub(super) fn reach(&self) -> u64 {
@@ -154,16 +154,17 @@ impl DistinctSample {
         self.hashes.len() >= SAMPLE_HASHES_MAX
     }
 
-    /// Inserts the hash of an item, and says whether that has changed the sample.
+    /// Inserts the hash of an item, and returns whether that changed the sample.
     ///
-    /// Of n different items in an order that nobody has chosen, about k·(1 + ln(n/k)) change it, and
-    /// each moves at most 8 KiB; all others cost one comparison.
+    /// Of n distinct items in an order that no adversary chose, about k·(1 + ln(n/k)) change the
+    /// sample, and each of those moves at most 8 KiB. All others cost one comparison.
     #[inline]
     pub fn insert(&mut self, hash: u64) -> bool {
         hash <= self.reach() && self.place(hash).is_some()
     }
 
-    /// Inserts a hash; None if the sample has it or it is beyond its reach, otherwise its place.
+    /// Inserts a hash, and returns its index. None if the sample has it already or it is beyond the
+    /// sample's reach.
     pub(super) fn place(&mut self, hash: u64) -> Option<usize> {
         let place = self.hashes.binary_search(&hash).err()?;
         if self.is_full() {
@@ -176,7 +177,7 @@ impl DistinctSample {
         Some(place)
     }
 
-    /// Takes in what another sample has.
+    /// Merges another sample into this one.
     ///
     /// ```
     /// use umbel_engine::hypercube::DistinctSample;
@@ -205,7 +206,7 @@ impl DistinctSample {
         self.hashes = merged;
     }
 
-    /// The sample of what went into any of these.
+    /// The sample of everything inserted into any of these.
     #[must_use]
     pub fn union_of<'a>(samples: impl IntoIterator<Item = &'a Self>) -> Self {
         samples.into_iter().fold(Self::new(), |mut union, sample| {
@@ -214,8 +215,7 @@ impl DistinctSample {
         })
     }
 
-    /// How many different items were inserted: all are counted while they are fewer than
-    /// [`SAMPLE_HASHES_MAX`].
+    /// The number of distinct items that were inserted: exact if below [`SAMPLE_HASHES_MAX`].
     #[must_use]
     pub fn count(&self) -> DistinctCount {
         let len = self.hashes.len() as f64;
@@ -228,8 +228,9 @@ impl DistinctSample {
         }
     }
 
-    /// How many different items were inserted into both; counted if both together are fewer than
-    /// [`SAMPLE_HASHES_MAX`]. The error of an estimate of none is that of an estimate from one hash.
+    /// The number of distinct items inserted into both: exact if the union has fewer than
+    /// [`SAMPLE_HASHES_MAX`]. If no hash is common, the error is that of an estimate from one common
+    /// hash.
     ///
     /// ```
     /// use umbel_engine::hypercube::DistinctSample;
@@ -247,7 +248,7 @@ impl DistinctSample {
         let union = Self::union_of([self, other]);
         let reach = union.reach();
         let within = |sample: &Self| sample.hashes.partition_point(|&hash| hash <= reach);
-        // What is in both is one hash of the union and two of the samples.
+        // A hash in both samples counts once in the union and twice in the sum of the samples.
         let common = (within(self) + within(other) - union.len()) as f64;
         if !union.is_full() {
             return DistinctCount { count: common, standard_error: 0.0 };
@@ -257,13 +258,13 @@ impl DistinctSample {
         DistinctCount { count: all * common / len, standard_error }
     }
 
-    /// The hashes as bytes, 8 each, little-endian.
+    /// The hashes as bytes, 8 per hash, little-endian.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.hashes.iter().flat_map(|hash| hash.to_le_bytes()).collect()
     }
 
-    /// The sample that stands in these bytes.
+    /// The sample in these bytes.
     ///
     /// ```
     /// use umbel_engine::hypercube::{DistinctSample, SampleBytesError};
@@ -277,7 +278,7 @@ impl DistinctSample {
     /// ```
     ///
     /// # Errors
-    /// If they are no whole hashes, too many, or do not rise.
+    /// If they are not whole hashes, or the hashes are too many or not strictly ascending.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SampleBytesError> {
         let (hashes, rest) = bytes.as_chunks::<HASH_BYTES>();
         if !rest.is_empty() {
@@ -295,7 +296,7 @@ impl DistinctSample {
     }
 }
 
-/// The sample of hashes in any order.
+/// A sample of hashes in any order.
 impl FromIterator<u64> for DistinctSample {
     fn from_iter<I: IntoIterator<Item = u64>>(hashes: I) -> Self {
         let mut sample = Self::new();

@@ -1,8 +1,10 @@
-//! What a node holds of all nodes' samples, so that any node can estimate for the whole cluster.
+//! The samples of all nodes, as one node has them, so that every node can estimate counts for the whole
+//! cluster.
 //!
-//! Every node samples the items that clients insert on *it*, and no other node changes that sample.
-//! It travels as bits do: whoever asks says of every node at which count of inserts it has its sample,
-//! and gets the hashes that came into it later, from whoever has them.
+//! Every node samples the items that clients insert on *it*, and only that node's inserts change its
+//! sample. Samples travel like bits: a question states, for every node, the insert count at which the
+//! asking node has that node's sample, and the answer has the hashes that entered the sample later. Any
+//! node that has them can answer.
 //!
 //! ```text
 //!           asks: node 1 at 40, node 2 at 17
@@ -11,17 +13,18 @@
 //!           node 1 from 40 to 52: h, h'
 //! ```
 //!
-//! *Bytes.* A hash travels to a node once, or again if two partners' answers overlap, and comes with at
-//! most 24 bytes of numbers. Of n different items about k·(1 + ln(n/k)) change a sample: 15,000 of
-//! 10^9 at k = 1,024. So samples need not be held back until they have grown by some share, and what
-//! is forwarded is never staler than its last hop: after a whole sweep all have what was there when it
-//! began. A node of which nobody lacks a hash is not spoken of, however many repeats it has counted.
+//! *Bytes.* A hash is sent to a node once, or again if two partners' answers overlap, with at most 24 bytes
+//! of counts per sample. Of n distinct items, about k·(1 + ln(n/k)) change a sample: 15,000 of 10^9 at k =
+//! 1,024. So updates need not be held back, and forwarded samples are as fresh as on their last hop: after
+//! a whole sweep, all nodes have everything that was there when it began. A node whose sample nobody lacks
+//! is left out of answers, however many repeats it has counted.
 //!
-//! *Law.* A table that has a node at count c holds the sample of that node's first c inserts, whatever
-//! was lost, repeated or reordered on the way. So all tables that learned of everything are equal.
+//! *Law.* A table that has a node's sample at count c has the sample of that node's first c inserts,
+//! whatever was lost, repeated or reordered in transit. So all tables that have received everything are
+//! equal.
 //!
-//! *Loss.* A node that has lost its table gets its own sample back from the others. It counts on from
-//! beyond what they know, and sends everything again.
+//! *Loss.* A node that lost its table gets its own sample back from the others. It continues counting above
+//! the count that they have, and sends everything again.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +46,7 @@ mod table_test;
 
 pub use bytes::SampleTableBytesError;
 
-/// What came into a node's sample between two counts of its inserts.
+/// The hashes that entered a node's sample between two counts of its inserts.
 ///
 /// ```
 /// use umbel_engine::NodeId;
@@ -57,11 +60,11 @@ pub use bytes::SampleTableBytesError;
 pub struct NodeSample {
     /// The node.
     pub node: NodeId,
-    /// The count at which whoever merges this must have the sample already, 0 for a whole one.
+    /// The count at which the receiver must already have the sample; 0 for a complete sample.
     pub since: u64,
-    /// The count at which it has the sample then.
+    /// The count at which the receiver has the sample after merging.
     pub count: u64,
-    /// What came in.
+    /// The hashes that entered the sample.
     pub hashes: DistinctSample,
 }
 
@@ -73,30 +76,30 @@ impl NodeSample {
     }
 }
 
-/// Why a sample was not taken. Nothing was changed; the sender has a bug.
+/// Why a sample was refused. Nothing was changed; the sender has a bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum TakeError {
-    /// The counts do not rise.
+    /// The counts do not ascend.
     #[error("a sample of {node} from count {since} to {count}, expected a rise")]
     Counts {
         /// The node.
         node: NodeId,
-        /// Where the sample begins.
+        /// The stated count before.
         since: u64,
-        /// Where it ends.
+        /// The stated count after.
         count: u64,
     },
-    /// No cluster has so many nodes.
+    /// There would be samples of more nodes than a cluster can have.
     #[error("a sample of {node}, beside those of {node_count}, at most {VERSION_NODES_MAX}")]
     TooManyNodes {
         /// The node.
         node: NodeId,
-        /// Number of nodes of which there are samples.
+        /// Number of nodes whose samples the table has.
         node_count: usize,
     },
 }
 
-/// Different items of the cluster, as far as a table tells.
+/// Numbers of distinct items in the cluster, estimated from one table.
 ///
 /// ```
 /// use umbel_engine::NodeId;
@@ -111,16 +114,16 @@ pub enum TakeError {
 /// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct DistinctEstimates {
-    /// Different items that were inserted anywhere.
+    /// Distinct items inserted on any node.
     pub union: DistinctCount,
-    /// Different items that were inserted on each node, by rising node.
+    /// Distinct items inserted on each node, in ascending order of nodes.
     pub nodes: Vec<(NodeId, DistinctCount)>,
-    /// Of each pair of nodes, by rising first and second; empty if there are more than
-    /// [`OVERLAP_NODES_MAX`] nodes. Ask [`SampleTable::overlap`] of single pairs then.
+    /// The overlap of each pair of nodes, in ascending order; empty if there are more than
+    /// [`OVERLAP_NODES_MAX`] nodes. Single pairs are available from [`SampleTable::overlap`].
     pub overlaps: Vec<PairOverlap>,
 }
 
-/// Different items that were inserted on both of two nodes.
+/// The distinct items that were inserted on both of two nodes.
 ///
 /// ```
 /// use umbel_engine::NodeId;
@@ -136,7 +139,7 @@ pub struct PairOverlap {
     pub one: NodeId,
     /// The other node.
     pub other: NodeId,
-    /// Number of items.
+    /// The number of items.
     pub items: DistinctCount,
 }
 
@@ -162,14 +165,14 @@ pub struct PairOverlap {
 #[derive(Clone, Debug)]
 pub struct SampleTable {
     node: NodeId,
-    /// Number of items that were inserted on this node.
+    /// Number of items inserted on this node, including repeats.
     own_count: u64,
-    /// By node, those with a count above 0; at most [`VERSION_NODES_MAX`].
+    /// By node, only those with a count above 0; at most [`VERSION_NODES_MAX`].
     samples: BTreeMap<NodeId, DatedSample>,
 }
 
-/// Tables are equal if they hold the same of the same node; what each would send to a node that asks may be more
-/// in one than in the other.
+/// Tables are equal if they have the same samples of the same nodes. What they would send to a node may
+/// still differ.
 impl PartialEq for SampleTable {
     fn eq(&self, other: &Self) -> bool {
         (self.node, self.own_count) == (other.node, other.own_count)
@@ -178,31 +181,30 @@ impl PartialEq for SampleTable {
 }
 
 impl SampleTable {
-    /// The table of a node that knows of nothing.
+    /// The empty table of a node.
     #[must_use]
     pub const fn new(node: NodeId) -> Self {
         Self { node, own_count: 0, samples: BTreeMap::new() }
     }
 
-    /// Whose table it is.
+    /// The node that has this table.
     #[must_use]
     pub const fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Number of items that were inserted on this node, repeats too.
+    /// Number of items inserted on this node, including repeats.
     #[must_use]
     pub const fn own_count(&self) -> u64 {
         self.own_count
     }
 
-    /// The nodes of which there are samples, with the counts at which these changed last, by rising
-    /// node.
+    /// All samples, in ascending order of nodes, each with the count at which it last changed.
     pub fn samples(&self) -> impl ExactSizeIterator<Item = (NodeId, u64, &DistinctSample)> + '_ {
         self.samples.iter().map(|(&node, dated)| (node, dated.count(), dated.sample()))
     }
 
-    /// Counts items that a client has inserted on this node, new to the filter or not.
+    /// Counts items that a client inserted on this node, whether or not they were new to the filter.
     pub fn insert(&mut self, hashes: &[ItemHash]) {
         if hashes.is_empty() {
             return;
@@ -218,18 +220,18 @@ impl SampleTable {
         self.own_count = self.own_count.saturating_add(hashes.len() as u64);
     }
 
-    /// What a question says: at which counts this table has the samples.
+    /// The counts for a question: at which count this table has each sample.
     #[must_use]
     pub fn counts(&self) -> VersionVector {
         let others = self.samples().map(|(node, count, _)| (node, count));
         others.chain([(self.node, self.own_count)]).collect()
     }
 
-    /// What the answer to a question says: what an asker lacks that has the samples at these counts.
+    /// The samples for an answer: what a node lacks that has the samples at these counts.
     ///
-    /// At most `bytes_max` [bytes](NodeSample::wire_bytes), but always one sample if there is one, by
-    /// rising node; who asks again gets more. Room for all samples of a cluster at k = 1,024 is 8 KiB
-    /// a node.
+    /// In ascending order of nodes, at most `bytes_max` [bytes](NodeSample::wire_bytes), but at least one
+    /// sample if there is any. A repeated question gets the next ones. All samples of a cluster at k =
+    /// 1,024 take 8 KiB per node.
     #[must_use]
     pub fn newer_than(&self, counts: &VersionVector, bytes_max: usize) -> Vec<NodeSample> {
         let mut answer = Vec::new();
@@ -250,11 +252,12 @@ impl SampleTable {
         answer
     }
 
-    /// Merges an answer, and returns whether that was news. What this table has already is
-    /// left, and so is what begins beyond it: the next question asks for what lies between.
+    /// Merges one sample of an answer, and returns whether it was news. Ignores a sample that this table
+    /// already has, and one that starts above the table's count: the next question asks for the part
+    /// between.
     ///
     /// # Errors
-    /// If no table says so. Nothing was changed.
+    /// If no table can have sent it. Nothing was changed then.
     pub fn take(&mut self, sample: &NodeSample) -> Result<bool, TakeError> {
         let NodeSample { node, since, count, ref hashes } = *sample;
         if since >= count {
@@ -269,7 +272,7 @@ impl SampleTable {
         if count <= ours || since > ours {
             return Ok(false);
         }
-        // The own sample has a place though it is empty.
+        // Room is reserved for the own sample even while it is empty.
         let has_own = self.samples.contains_key(&self.node);
         let node_count = self.samples.len() + usize::from(!has_own && !is_own);
         if node_count >= VERSION_NODES_MAX && !self.samples.contains_key(&node) {
@@ -278,26 +281,26 @@ impl SampleTable {
         let dated = self.samples.entry(node).or_default();
         dated.merge(hashes, count);
         if is_own {
-            // This node had lost its count, and may have given numbers twice since.
+            // This node had lost its count, and may have used counts twice since.
             self.own_count = count.saturating_add(1);
             dated.redate(self.own_count);
         }
         Ok(true)
     }
 
-    /// Forgets the samples of all other nodes but these. The items of those that have left are still
-    /// in the filter, but no longer in any estimate; who has not forgotten them gives them back.
+    /// Drops the samples of all nodes except this one and the given ones. The items of dropped nodes are
+    /// still in the filter, but in no estimate any more. A node that has not dropped them sends them back.
     pub fn retain(&mut self, nodes: &[NodeId]) {
         self.samples.retain(|node, _| *node == self.node || nodes.contains(node));
     }
 
-    /// Forgets everything, for the filter's next generation. Nothing of the old one may be taken
-    /// after that: samples do not name theirs, but the messages that they travel in do.
+    /// Drops everything, for the filter's next generation. The caller must not merge samples of the old
+    /// generation afterwards: samples do not carry a generation, but the messages that carry them do.
     pub fn clear(&mut self) {
         *self = Self::new(self.node);
     }
 
-    /// How many different items were inserted on both of two nodes.
+    /// The number of distinct items that were inserted on both of two nodes.
     #[must_use]
     pub fn overlap(&self, one: NodeId, other: NodeId) -> DistinctCount {
         let empty = DistinctSample::new();
@@ -305,7 +308,7 @@ impl SampleTable {
         sample(one).overlap(sample(other))
     }
 
-    /// How many different items were inserted, anywhere, on each node, and on both of each pair.
+    /// The numbers of distinct items: inserted anywhere, on each node, and on both of each pair of nodes.
     #[must_use]
     pub fn estimates(&self) -> DistinctEstimates {
         let union = DistinctSample::union_of(self.samples().map(|(_, _, sample)| sample)).count();

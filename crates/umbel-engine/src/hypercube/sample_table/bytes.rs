@@ -1,4 +1,4 @@
-//! A table as bytes, for a node's own disk.
+//! Encoding a table as bytes, for the node's own disk.
 //!
 //! ```text
 //! 0         1        9            17             21
@@ -10,8 +10,8 @@
 //! │ u64    │ u64    │ u16        │                              │
 //! ```
 //!
-//! All numbers are little-endian. Since when the table has each hash is not kept: whoever asks after a
-//! start lacks nothing, or gets a whole sample.
+//! All numbers are little-endian. The dates of hashes are not stored: a node that asks after a restart
+//! lacks nothing, or gets a complete sample.
 
 use std::collections::BTreeMap;
 
@@ -23,65 +23,65 @@ use crate::hypercube::{DistinctSample, SampleBytesError};
 use crate::ids::NodeId;
 use crate::limits::VERSION_NODES_MAX;
 
-/// The version that is written, and the only one that is read.
+/// The version that is written, and the only one that can be read.
 const VERSION: u8 = 1;
 
-/// The bytes are no table. Begin with an empty one: others give the samples back.
+/// The bytes are not a table. Start with an empty one: other nodes send the samples back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum SampleTableBytesError {
-    /// Another release wrote it.
+    /// The table was written by another release.
     #[error("a table of version {got}, expected {VERSION}")]
     Version {
         /// The version.
         got: u8,
     },
-    /// The end is missing.
+    /// The bytes end too early.
     #[error("{got} bytes at byte {at} of a table, expected {expected}")]
     Truncated {
-        /// Where.
+        /// Position of the incomplete field.
         at: usize,
         /// Bytes from there to the end.
         got: usize,
-        /// Bytes that should be there at least.
+        /// Bytes that the field needs.
         expected: usize,
     },
-    /// Something stands behind the end.
+    /// There are bytes after the end of the table.
     #[error("a table of {expected} bytes in {got}")]
     Trailing {
-        /// Bytes that came.
+        /// Number of bytes received.
         got: usize,
-        /// Bytes of the table.
+        /// Number of bytes of the table.
         expected: usize,
     },
-    /// No cluster has so many nodes.
+    /// There are samples of more nodes than a cluster can have.
     #[error("samples of {got} nodes, expected at most {VERSION_NODES_MAX}")]
     TooManyNodes {
         /// Number of samples.
         got: u32,
     },
-    /// The nodes do not rise.
+    /// The nodes are not in ascending order.
     #[error("{after} behind {before} in a table, expected a higher number")]
     NotRising {
         /// A node.
         before: NodeId,
-        /// That behind it.
+        /// The node after it.
         after: NodeId,
     },
-    /// A sample of no inserts.
+    /// A sample has count 0.
     #[error("a sample of {node} at count 0, expected 1 at least")]
     NoCount {
         /// The node.
         node: NodeId,
     },
-    /// The own sample is ahead of the own count.
+    /// The own sample's count is above the own count.
     #[error("own sample at count {sample}, expected {own} at most")]
     OwnCount {
         /// The sample's count.
         sample: u64,
-        /// The node's.
+        /// The own count.
         own: u64,
     },
-    /// A sample is none.
+    /// A sample is invalid.
     #[error("sample of {node}: {source}")]
     Sample {
         /// The node.
@@ -126,10 +126,10 @@ impl SampleTable {
         bytes
     }
 
-    /// The table that stands in these bytes.
+    /// The table in these bytes.
     ///
     /// # Errors
-    /// If none does.
+    /// If the bytes are not a table.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SampleTableBytesError> {
         let mut reader = Reader { bytes, at: 0 };
         let [version] = reader.array()?;
@@ -162,7 +162,7 @@ impl SampleTable {
     }
 }
 
-/// Bytes, and how far they were read.
+/// A cursor over bytes.
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
