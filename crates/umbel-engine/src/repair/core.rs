@@ -1,4 +1,4 @@
-//! What both halves of a repair share: the table, the key, what is counted.
+//! What both sides of a repair share: the residue table, the key and the counters.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use crate::limits::{
 use umbel_reconcile_engine::wire::put_frame;
 use umbel_step::Outbox;
 
-/// What both halves share.
+/// The state that both sides share.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) options: RepairOptions,
@@ -23,9 +23,10 @@ pub(crate) struct Core {
     pub(crate) key: RepairKey,
     pub(crate) phase: &'static str,
     pub(crate) is_over: bool,
-    /// The questions whose answers are due, oldest first: theirs are the bytes that come.
+    /// Questions that are not fully answered yet, oldest first: answers in transit belong to the
+    /// first one.
     questions: VecDeque<Question>,
-    /// Bytes sent when the step began.
+    /// Bytes sent before the current step.
     step_began_bytes: u64,
     pub(crate) bytes: RepairBytes,
     pub(crate) sent_bytes: u64,
@@ -104,18 +105,18 @@ impl Core {
         *counter += bytes;
     }
 
-    /// The oldest question is answered in full.
+    /// Records that the oldest question is fully answered.
     pub(crate) fn answered(&mut self) {
         self.questions.pop_front();
     }
 
-    /// A step begins.
+    /// Records that a step begins.
     pub(crate) const fn step_begins(&mut self) {
         self.step_began_bytes = self.sent_bytes;
     }
 
     /// # Errors
-    /// If this step has given so much to be sent that no peer may have asked for it.
+    /// If this step has output more bytes than a peer may have requested.
     pub(crate) const fn check_step(&self) -> Result<(), RepairError> {
         let got = self.sent_bytes - self.step_began_bytes;
         if got > STEP_BYTES_MAX {
@@ -130,7 +131,7 @@ impl Core {
         self.flip_count += flips as u64;
     }
 
-    /// Ends well.
+    /// Ends the session with success.
     pub(crate) fn finish(&mut self, out: &mut Outbox<RepairOutput>) {
         self.is_over = true;
         out.push(RepairOutput::Finish(Ok(Box::new(RepairOutcome {

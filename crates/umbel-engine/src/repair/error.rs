@@ -1,4 +1,4 @@
-//! What can go wrong in a repair, and what the caller should do.
+//! The errors of a repair, and what the caller should do.
 
 use std::fmt;
 
@@ -6,28 +6,28 @@ use thiserror::Error;
 
 use umbel_reconcile_engine::FrameError;
 
-/// Why a responder does not take part. Nothing was changed.
+/// Why a responder refuses a session. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RepairRefusal {
-    /// It speaks another version. Run the same release on both sides.
+    /// It has another protocol version. Run the same release on both sides.
     Version,
-    /// Its array means something else: another filter, seed or slice. Ask for the right one.
+    /// Its array has another meaning: another filter, seed or slice. Request the right one.
     Shape {
-        /// What the initiator said.
+        /// The initiator's shape.
         ours: u64,
-        /// What the responder has.
+        /// The responder's shape.
         theirs: u64,
     },
-    /// Its array has another size. Copy the filter whole, or resize it first.
+    /// Its array has another size. Copy the whole filter, or resize it first.
     BitCount {
-        /// The initiator's.
+        /// Bits of the initiator's array.
         ours: u64,
-        /// The responder's.
+        /// Bits of the responder's array.
         theirs: u64,
     },
-    /// The sides have different secrets. Fix the configuration.
+    /// The two sides have different secrets. Fix the configuration.
     Key,
-    /// Its bits may not be changed. Use `Mirror` or `Compare`.
+    /// Its bits must not be changed. Use `Mirror` or `Compare`.
     ReadOnly,
 }
 
@@ -49,85 +49,86 @@ impl fmt::Display for RepairRefusal {
     }
 }
 
-/// Why a repair ended without success. What was handed out before was verified block by block, and may be kept; that
-/// the copies agree now is not known. Unless a variant says otherwise, run a new session.
+/// Why a repair failed. Differences reported before were verified block by block and may be kept, but it is
+/// not known whether the copies are equal now. Unless the variant says otherwise, run a new session.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum RepairError {
-    /// The responder does not take part; nothing was changed.
+    /// The responder refused the session. Nothing was changed.
     #[error("refused by the responder: {0}")]
     Refused(RepairRefusal),
-    /// The initiator asked for what this side does not have; it was refused, and nothing was changed.
+    /// This side refused the initiator's request. Nothing was changed.
     #[error("refused the initiator")]
     RefusedHere,
-    /// The peer's bytes are no frame. If a new session fails too, report it.
+    /// The peer's bytes are not a frame. If a new session fails, too, report it.
     #[error("malformed frame")]
     Frame(#[from] FrameError),
-    /// A frame that makes no sense here: a bug of the peer, or an attack.
+    /// A frame that is not expected in this phase: a bug of the peer, or an attack.
     #[error("{frame} frame while {phase}")]
     OutOfOrder {
-        /// What came.
+        /// The name of the frame.
         frame: &'static str,
-        /// What was going on.
+        /// The phase.
         phase: &'static str,
     },
-    /// More than a limit allows. Raise the limit if the peer is to be trusted.
+    /// A limit would be exceeded. Raise the limit if the peer is trusted.
     #[error("{got} {limit}, at most {max} are allowed")]
     LimitExceeded {
-        /// What is limited.
+        /// The limit's name.
         limit: &'static str,
-        /// What came.
+        /// The value that exceeds it.
         got: u64,
         /// The limit.
         max: u64,
     },
-    /// The bits of a block do not have the hash that the peer sent: one of the copies was written to meanwhile, or the
-    /// peer lies. Nothing of the block's window was handed out. Repair again from copies that stand still.
+    /// The bits of a block do not match the hash that the peer sent: one of the copies was written to
+    /// meanwhile, or the peer is lying. Nothing of the block's window was reported. Repair again from
+    /// copies that do not change.
     #[error("block {block} changed meanwhile")]
     Changed {
-        /// One such block.
+        /// One of the blocks.
         block: u32,
     },
-    /// All blocks were repaired and the roots differ still: a residue table is not that of its bits, or a copy was
-    /// written to. Compute the tables anew, which is a scrub, and repair again.
+    /// The roots still differ after all blocks were repaired: a residue table does not match its bits, or a
+    /// copy was written to. Recompute the tables, which is a scrub, and repair again.
     #[error("not converged: the roots differ after all blocks were settled")]
     NotConverged,
     /// The peer gave up. Its text says why.
     #[error("the peer gave up: {text}")]
     Aborted {
-        /// Its words.
+        /// The peer's text.
         text: String,
     },
-    /// The connection ended.
+    /// The connection ended before the session was complete.
     #[error("the connection ended while {phase}")]
     Disconnected {
-        /// What was going on.
+        /// The phase.
         phase: &'static str,
     },
-    /// The driver said so.
+    /// The caller cancelled the session.
     #[error("cancelled")]
     Cancelled,
 }
 
-/// There is no such residue table. Fix the caller.
+/// Why a residue table cannot be made. Fix the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum TableError {
-    /// No array is empty or so large.
+    /// The array is empty or too large.
     #[error("an array of {bit_count} bits, expected 1 to {max}")]
     BitCount {
-        /// Its size.
+        /// The array's number of bits.
         bit_count: u64,
-        /// The largest.
+        /// The largest number of bits.
         max: u64,
     },
-    /// The words are not as many as the bits need.
+    /// The number of words does not match the number of bits.
     #[error("{got} words, expected {expected}")]
     Words {
-        /// How many there are.
+        /// The given number of words.
         got: usize,
-        /// How many are needed.
+        /// The required number of words.
         expected: usize,
     },
-    /// A bit behind the last one is set.
+    /// A bit after the last one is set.
     #[error("a bit is set behind the last one")]
     Tail,
 }

@@ -1,30 +1,30 @@
-//! What drives a repair, and what it orders.
+//! The inputs and outputs of a repair session.
 
 use super::error::RepairError;
 use super::options::{BlockDifference, RepairOutcome};
 
-/// What happened.
+/// An event.
 #[derive(Debug)]
 pub enum RepairInput {
-    /// Begin. Exactly once, first.
+    /// Starts the session. Given exactly once, first.
     Start,
-    /// Bytes of the peer, cut anywhere.
+    /// Bytes from the peer, split anywhere.
     Received(Vec<u8>),
-    /// The peer will send nothing more.
+    /// The peer sends nothing more.
     Closed,
-    /// Give up.
+    /// Cancels the session.
     Cancel,
 }
 
-/// What is to be done, in this order, before the next step.
+/// What the caller must do, in this order, before the next step.
 #[derive(Debug)]
 pub enum RepairOutput {
     /// Send these bytes.
     Send(Vec<u8>),
-    /// The copies differ in these bits of a block, which a hash has confirmed; some of them are to be flipped here. Each
-    /// block comes once, but in several pieces to a responder. What the session reads from the next step on must have
-    /// the flips.
+    /// The copies differ in these bits of a block, as a hash has confirmed; flip those in `flips` here. The
+    /// initiator gets each block once, a responder possibly in several pieces. What the session reads from
+    /// the next step on must include the flips.
     Differs(BlockDifference),
-    /// The session is over; it does nothing more. What stands before this must still be sent.
+    /// The session is over. Outputs before this one must still be sent.
     Finish(Result<Box<RepairOutcome>, RepairError>),
 }

@@ -1,4 +1,4 @@
-//! Frames of a repair.
+//! The frames of a repair.
 //!
 //! ```text
 //! 1 Hello    u8 version, u8 policy, u64 shape, u64 bits, u64 nonce_I, u64 check of the key, u128 root
@@ -17,7 +17,7 @@
 //!            u8 ratio, and the gaps behind the first in the ANS code
 //! ```
 //!
-//! They travel as those of a reconciliation do, `varint body_len │ u8 type │ body │ u32 CRC-32C`.
+//! They are framed like those of a reconciliation, `varint body_len │ u8 type │ body │ u32 CRC-32C`.
 
 use umbel_bits::AnsGapCode;
 
@@ -27,30 +27,30 @@ use crate::limits::REPAIR_WINDOWS_MAX as WINDOWS_MAX;
 use umbel_reconcile_engine::FrameError;
 use umbel_reconcile_engine::wire::{RawFrame, Reader, put_varint};
 
-/// Version of the frames.
+/// Version of the protocol.
 pub(crate) const VERSION: u8 = 2;
 
-/// Most bytes of an Abort's text.
+/// Most bytes of the text of an Abort frame.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// What an initiator asks about blocks of the window.
+/// What the initiator requests for blocks of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Question {
-    /// Syndromes of these numbers.
+    /// Syndromes with these numbers.
     Syndromes { from: u8, to: u8 },
-    /// One hash for each 64 of the blocks that are listed.
+    /// One 64-bit hash for each group of 64 listed blocks.
     GroupHashes,
-    /// One of 32 bits for each block.
+    /// One 32-bit hash for each block.
     BlockHashes,
-    /// All bits.
+    /// All bits of each block.
     Raw,
 }
 
-/// Blocks that one hash is over.
+/// Number of blocks under one group hash.
 pub(crate) const GROUP_BLOCKS: usize = 64;
 
 impl Question {
-    /// Bytes of the answer for each block, at most.
+    /// Most bytes of the answer per block.
     pub(crate) const fn bytes_per_block(self) -> usize {
         match self {
             Self::Syndromes { from, to } => 2 * (to as usize - from as usize),
@@ -60,8 +60,8 @@ impl Question {
         }
     }
 
-    /// Bytes that the initiator keeps of the answer for each block, at most: syndromes and the flips that they locate, or a
-    /// mask.
+    /// Most bytes that the initiator keeps per block of the answer: syndromes and the flips that they
+    /// locate, or a mask.
     pub(crate) const fn held_bytes_per_block(self) -> usize {
         match self {
             Self::Syndromes { from, to } => 2 * (to as usize - from as usize) + 4 * to as usize,
@@ -71,7 +71,7 @@ impl Question {
     }
 }
 
-/// What a responder says first.
+/// A responder's reply to Hello.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Equal,
@@ -79,7 +79,7 @@ pub(crate) enum Verdict {
     Refused { reason: u8, theirs: u64 },
 }
 
-/// A frame's contents.
+/// The contents of a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Message {
     Hello { version: u8, policy: u8, shape_id: u64, bits: u64, nonce: u64, check: u64, root: u128 },
@@ -93,14 +93,14 @@ pub(crate) enum Message {
     Abort { text: String },
 }
 
-/// What lists may hold: values below an end, so many of them.
+/// Limits of a list: values below `end`, and at most `count_max` of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListLimits {
     pub(crate) end: u64,
     pub(crate) count_max: usize,
 }
 
-/// Limits of the lists of the three frames that have one.
+/// Limits of the lists in the frames that have one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MessageLimits {
     pub(crate) blocks: ListLimits,
@@ -216,7 +216,7 @@ impl Message {
             9 => {
                 let text = reader.rest();
                 let text = text.get(..text.len().min(TEXT_BYTES_MAX)).unwrap_or_default();
-                // Printable, whatever the peer wrote.
+                // Only printable characters, whatever the peer sent.
                 let text = String::from_utf8_lossy(text);
                 Self::Abort { text: text.chars().filter(|sign| !sign.is_control()).collect() }
             }
@@ -274,14 +274,14 @@ pub(crate) fn put_list(body: &mut Vec<u8>, values: &[u64]) {
     if follow_one_another {
         return;
     }
-    // Where the first one is says nothing of how far they lie apart.
+    // The position of the first value says nothing about the gaps.
     let behind = count - 1;
     let code = AnsGapCode::for_mean_gap((last - first - behind) as f64 / behind as f64);
     body.extend([u8::try_from(code.low_bits()).expect("at most 63"), code.ratio()]);
     code.encode_indexes(values.iter().skip(1).map(|value| value - first - 1), body);
 }
 
-/// Reads a list, which takes all that is left.
+/// Reads a list, which extends to the end of the input.
 pub(crate) fn read_list(
     reader: &mut Reader<'_>,
     limits: ListLimits,
@@ -310,7 +310,7 @@ pub(crate) fn read_list(
     Ok(values)
 }
 
-/// The byte of a policy.
+/// The byte that encodes a policy.
 pub(crate) const fn policy_byte(policy: Policy) -> u8 {
     match policy {
         Policy::Compare => 0,
@@ -319,7 +319,7 @@ pub(crate) const fn policy_byte(policy: Policy) -> u8 {
     }
 }
 
-/// The byte of a refusal, and what the responder has.
+/// The byte that encodes a refusal, and the responder's value.
 pub(crate) const fn refusal_parts(refusal: RepairRefusal) -> (u8, u64) {
     match refusal {
         RepairRefusal::Version => (0, VERSION as u64),

@@ -3,28 +3,30 @@
 use super::table::ResidueTable;
 use crate::limits::REPAIR_READS_PER_BLOCK_MAX as READS_PER_BLOCK_MAX;
 
-/// What is done with the bits that differ. The initiator chooses.
+/// What happens to bits that differ. The initiator chooses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Policy {
-    /// They are found and verified; neither copy changes.
+    /// Differences are found and verified; neither copy changes.
     Compare,
-    /// The initiator's copy becomes the responder's: for a copy that lost against a majority, or against a checksum.
+    /// The initiator's copy becomes equal to the responder's: for a copy that a majority or a checksum has
+    /// proved wrong.
     Mirror,
-    /// Both copies become their OR: for copies of a filter that must not forget, when nobody knows which one is right.
+    /// Both copies become their OR: for copies of a filter that must not lose items, when it is unknown
+    /// which is right.
     Union,
 }
 
-/// What a session may cost. A peer that would exceed one of these ends the session with an error.
+/// Limits on the cost of a session. A peer that would exceed one of them ends the session with an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RepairLimits {
-    /// Most bytes on the wire, both ways together.
+    /// Most bytes on the wire, in both directions together.
     pub bytes_max: u64,
-    /// Most times that a responder reads a block.
+    /// Most block reads by a responder.
     pub block_reads_max: u64,
 }
 
 impl RepairLimits {
-    /// Twice the array and a mebibyte; 24 reads of each block.
+    /// Twice the array's size plus 1 MiB; 24 reads per block.
     #[must_use]
     pub fn of(table: &ResidueTable) -> Self {
         let blocks = u64::from(table.block_count());
@@ -35,51 +37,54 @@ impl RepairLimits {
     }
 }
 
-/// The options of both sides.
+/// The options of one side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RepairOptions {
-    /// What the bits mean: a digest of all that both copies' filters must have in common. A responder refuses another.
+    /// The meaning of the bits: a digest of everything that both copies' filters must have in common. A
+    /// responder refuses a different one.
     pub shape_id: u64,
-    /// The cluster's secret, or zeros.
+    /// The cluster's secret, or zeros if there is none.
     pub secret: [u8; 16],
-    /// Drawn by the driver for this session alone.
+    /// A random number, drawn by the caller for this session alone.
     pub nonce: u64,
-    /// What the session may cost.
+    /// Limits on the cost of the session.
     pub limits: RepairLimits,
 }
 
-/// Blocks of an array differ in these bits.
+/// The bits in which one block differs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BlockDifference {
-    /// Number of the block; its first bit is bit 32,768·block of the array.
+    /// Number of the block; its first bit is bit 32,768·`block` of the array.
     pub block: u32,
-    /// The bits of the block in which the copies differ, ascending. A responder receives only those that it lacks.
+    /// The bits of the block in which the copies differ, ascending. A responder gets only those that it
+    /// lacks.
     pub differing: Vec<u16>,
-    /// Those of them that are to be flipped in this copy, by the session's policy: all, those that are 0 here, or none.
+    /// Those of them that must be flipped in this copy, by the session's policy: all, those that are 0
+    /// here, or none.
     pub flips: Vec<u16>,
 }
 
-/// Bytes on the wire, both ways together, frame headers included, by what they were for.
+/// Bytes on the wire by purpose, in both directions together, including frame headers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RepairBytes {
-    /// First frames with roots and estimator, last frames with roots.
+    /// First frames, with roots and estimator, and last frames, with roots.
     pub greeting: u64,
-    /// Finding the blocks that differ.
+    /// Search for the blocks that differ.
     pub find: u64,
-    /// Telling which blocks are spoken of.
+    /// Lists of the blocks that windows and questions are about.
     pub lists: u64,
     /// Syndromes.
     pub syndromes: u64,
     /// Hashes of groups and blocks.
     pub hashes: u64,
-    /// Blocks as they are.
+    /// Blocks sent as they are.
     pub raw: u64,
     /// Bits that the responder lacks.
     pub push: u64,
 }
 
 impl RepairBytes {
-    /// All of them.
+    /// The sum of all.
     ///
     /// ```
     /// use umbel_engine::repair::RepairBytes;
@@ -93,28 +98,28 @@ impl RepairBytes {
     }
 }
 
-/// How a repair ended well: the roots that should be equal are.
+/// The result of a successful repair: the roots that must be equal are equal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RepairOutcome {
     /// This copy's table after the repair.
     pub table: ResidueTable,
-    /// Blocks that differed; a responder knows only of those that it changed.
+    /// Number of blocks that differed; for a responder, only those that it changed.
     pub dirty_block_count: u64,
-    /// Bits that differed; a responder knows only of those that it lacked.
+    /// Number of bits that differed; for a responder, only those that it lacked.
     pub differing_bit_count: u64,
-    /// Bits that are to be flipped here.
+    /// Number of bits to flip in this copy.
     pub flip_count: u64,
-    /// Blocks that were sent as they are.
+    /// Number of blocks that were sent as they are.
     pub raw_block_count: u64,
-    /// Blocks that decoded to wrong flips, which a hash found.
+    /// Number of blocks that decoded to wrong flips, as a hash revealed.
     pub wrong_block_count: u64,
-    /// Questions that had to be asked one after the other, which are the round trips behind the search for blocks; of a
-    /// responder, questions that it answered.
+    /// For the initiator, the number of questions that had to wait for the previous one, that is, round
+    /// trips after the search for blocks. For a responder, the number of questions that it answered.
     pub round_count: u64,
-    /// Bytes by what they were for.
+    /// Bytes by purpose.
     pub bytes: RepairBytes,
     /// Bytes that this side sent.
     pub sent_bytes: u64,
-    /// Bytes that it received.
+    /// Bytes that this side received.
     pub received_bytes: u64,
 }

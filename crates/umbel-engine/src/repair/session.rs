@@ -1,4 +1,4 @@
-//! The state machine of both halves of a repair.
+//! The state machine of both sides of a repair.
 
 use super::core::Core;
 use super::error::RepairError;
@@ -11,7 +11,7 @@ use super::table::{BitBlocks, ResidueTable};
 use umbel_reconcile_engine::wire::FrameBuffer;
 use umbel_step::Outbox;
 
-/// One half of a repair.
+/// One side of a repair.
 ///
 /// ```
 /// use umbel_step::Outbox;
@@ -64,21 +64,21 @@ enum Half {
 }
 
 impl RepairSession {
-    /// The half that begins, asks and decodes. The table is that of its copy.
+    /// The side that starts, asks and decodes. `table` is that of its copy.
     #[must_use]
     pub fn initiator(options: RepairOptions, policy: Policy, table: ResidueTable) -> Self {
         let half = Half::Initiator(Box::new(Initiator::new(policy)));
         Self { core: Core::new(options, table), half, inbox: FrameBuffer::default() }
     }
 
-    /// The half that answers; `accept_bits` says whether the initiator may set bits of this copy.
+    /// The side that answers. `accept_bits` is whether the initiator may set bits of this copy.
     #[must_use]
     pub fn responder(options: RepairOptions, accept_bits: bool, table: ResidueTable) -> Self {
         let half = Half::Responder(Box::new(Responder::new(accept_bits)));
         Self { core: Core::new(options, table), half, inbox: FrameBuffer::default() }
     }
 
-    /// The same half in smaller windows, so that a short test has many.
+    /// Uses smaller windows, so that a short test has many of them.
     #[cfg(test)]
     pub(crate) fn with_window_blocks(mut self, window_blocks: [usize; 2]) -> Self {
         if let Half::Initiator(half) = &mut self.half {
@@ -87,8 +87,8 @@ impl RepairSession {
         self
     }
 
-    /// Takes one input and gives the orders that follow from it. `blocks` is this copy, which nobody else changes
-    /// meanwhile. A frame takes at most some 100 ms.
+    /// Handles one event, and outputs the orders that follow. `blocks` is this copy, which nothing else may
+    /// change during the step. A frame takes at most about 100 ms.
     pub fn step(
         &mut self,
         input: RepairInput,
