@@ -1,4 +1,4 @@
-//! A filter as an array of bits that stands still while it is compared.
+//! A filter as an array of bits, which does not change while it is compared.
 
 use std::collections::BTreeSet;
 
@@ -11,19 +11,19 @@ use super::options::BlockDifference;
 use super::table::{BitBlocks, ResidueTable};
 use crate::limits::{REPAIR_POSITIONS_MAX, REPAIR_SPARSE_BLOCKS_MAX};
 
-/// A filter that cannot be compared bit by bit.
+/// Why a filter cannot be compared bit by bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum FilterBitsError {
-    /// Its bits do not show it, or not in one array. Compare blocked and single-shot filters.
+    /// Its contents are not the bits of a single array. Compare blocked and single-shot filters.
     #[error("a {kind} filter is not compared bit by bit, expected a blocked or a single-shot one")]
     Kind {
         /// The kind.
         kind: Kind,
     },
-    /// Most of the array would be empty blocks. Make single-shot filters of higher rates, or smaller.
+    /// Most of the array would be empty blocks. Use a higher false-positive rate, or smaller filters.
     #[error("{position_count} positions, at most {max} are compared bit by bit")]
     Positions {
-        /// How many the filter can have.
+        /// The filter's number of positions.
         position_count: u64,
         /// The limit.
         max: u64,
@@ -31,7 +31,7 @@ pub enum FilterBitsError {
     /// Too many positions are set to hold them as numbers.
     #[error("{set_count} set positions, at most {REPAIR_POSITIONS_MAX} are compared bit by bit")]
     SetPositions {
-        /// How many are set.
+        /// The number of set positions.
         set_count: u64,
     },
     /// It has no bits, or too many.
@@ -39,10 +39,10 @@ pub enum FilterBitsError {
     Table(#[from] TableError),
 }
 
-/// The bits of a filter as they were at one moment, and those that were set since.
+/// The bits of a filter at one point in time, and those that were set since.
 ///
-/// A blocked filter is its words; a single-shot one is an array of its positions, of which blocks are
-/// made when they are read.
+/// A blocked filter is stored as its words. A single-shot filter is stored as its set positions, and its
+/// blocks are built when they are read.
 ///
 /// ```
 /// use umbel_engine::repair::{BlockDifference, FilterBits};
@@ -68,9 +68,9 @@ enum Array {
     Words(Box<Blocked>),
     Positions {
         shape: SingleShotShape,
-        /// Ascending.
+        /// In ascending order.
         positions: Vec<u64>,
-        /// Set since.
+        /// Positions set since.
         set: BTreeSet<u64>,
     },
 }
@@ -79,7 +79,7 @@ impl FilterBits {
     /// The bits of a filter.
     ///
     /// # Errors
-    /// If it cannot be compared so.
+    /// If it cannot be compared bit by bit.
     pub fn of(filter: AnyFilter) -> Result<Self, FilterBitsError> {
         let array = match filter {
             AnyFilter::Blocked(filter) => Array::Words(Box::new(filter)),
@@ -102,7 +102,7 @@ impl FilterBits {
         Ok(Self { array, set_bit_count: 0 })
     }
 
-    /// The residues of all blocks as they are now: to be computed before the first bit is set.
+    /// The residues of all blocks as they are now. Compute them before the first bit is set.
     ///
     /// # Errors
     /// If there are too few bits or too many.
@@ -120,10 +120,10 @@ impl FilterBits {
         }
     }
 
-    /// Sets the bits of a difference that are to be flipped here, which are not set yet.
+    /// Sets the bits of a difference that must be flipped here, all of which must be unset.
     ///
     /// # Panics
-    /// If the array has no such bits. A session hands out only those of its table.
+    /// If a bit is beyond the array. A session only outputs bits within its table.
     pub fn set(&mut self, difference: &BlockDifference) {
         let begin = u64::from(difference.block) * u64::from(BLOCK_BITS);
         let bits = difference.flips.iter().map(|&at| begin + u64::from(at));
@@ -143,13 +143,14 @@ impl FilterBits {
         self.set_bit_count += difference.flips.len() as u64;
     }
 
-    /// Bits that were set since.
+    /// Number of bits set since the start.
     #[must_use]
     pub const fn set_bit_count(&self) -> u64 {
         self.set_bit_count
     }
 
-    /// A filter of the same shape with the bits that were set since, and perhaps others that were there.
+    /// A filter of the same shape with the bits that were set since; it may also have bits that were set
+    /// before.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "every position was checked when it was set")]
     pub fn into_filter(self) -> AnyFilter {
@@ -211,7 +212,7 @@ mod tests {
         filter
     }
 
-    /// Lets two filters repair each other, and returns what each has to merge.
+    /// Lets two filters repair each other, and returns the bits that each must merge.
     fn repaired(ours: AnyFilter, theirs: AnyFilter) -> [FilterBits; 2] {
         let mut bits = [ours, theirs].map(|filter| FilterBits::of(filter).unwrap());
         let options = |bits: &FilterBits, nonce| {
@@ -259,7 +260,7 @@ mod tests {
         }
     }
 
-    /// The words of a blocked filter, bit by bit.
+    /// Reads a single-shot filter's blocks, and compares them with its positions, bit by bit.
     #[test]
     fn blocks_are_the_bits_of_the_filter() {
         let AnyFilter::SingleShot(sparse) = filter(false, 0..1000) else { unreachable!() };

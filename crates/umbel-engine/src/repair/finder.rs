@@ -1,4 +1,4 @@
-//! Which blocks differ, by a reconciliation session over block numbers with their residues.
+//! Finds the blocks that differ, by a reconciliation session over block numbers with their residues.
 
 use umbel_sketch::Estimator;
 
@@ -13,29 +13,31 @@ use umbel_reconcile_engine::{
 };
 use umbel_step::Outbox;
 
-/// Bytes that a dirty block costs by reconciliation, measured: two symbols, and its number for the responder.
+/// Bytes that reconciliation costs per dirty block, measured: two symbols, and the block's number for the
+/// responder.
 const FOUND_BYTES: f64 = 12.0;
 
-/// Bytes that reconciliation costs in any case.
+/// Fixed cost of reconciliation in bytes.
 const SESSION_BYTES: f64 = 300.0;
 
-/// Bytes that a clean block costs if nobody looks for the dirty ones: one syndrome, and its part of a hash.
+/// Bytes that each clean block costs without a search for dirty ones: one syndrome, and its share of a
+/// hash.
 const CLEAN_BYTES: f64 = 2.125;
 
-/// Bytes of a session before it is given up, a block.
+/// Bytes per block after which a session is given up.
 const BYTES_PER_BLOCK_MAX: u64 = 128;
 
-/// How many blocks are probably dirty; each is an item that differs on either side.
+/// Estimated number of dirty blocks. Each of them differs as one item on either side.
 pub(crate) fn estimated_dirty(ours: &Estimator, theirs: &Estimator, block_count: u32) -> f64 {
     (ours.estimate(theirs) / 2.0).clamp(1.0, block_count.into())
 }
 
-/// Whether it pays to find the dirty blocks first; else all blocks are treated as dirty.
+/// Whether searching for the dirty blocks first is worthwhile. If not, all blocks are treated as dirty.
 pub(crate) fn pays(dirty: f64, block_count: u32) -> bool {
     SESSION_BYTES + FOUND_BYTES * dirty < CLEAN_BYTES * (f64::from(block_count) - dirty)
 }
 
-/// One side of the reconciliation.
+/// One side of the reconciliation session.
 #[derive(Debug)]
 pub(crate) struct Finder {
     session: Session,
@@ -78,18 +80,18 @@ impl Finder {
         Self { session, only_here: None, result: None }
     }
 
-    /// Whether the session ended, and how.
+    /// Whether the session succeeded; None while it is running.
     pub(crate) const fn result(&self) -> Option<bool> {
         self.result
     }
 
-    /// The blocks that differ; none if the session did not find out.
+    /// The blocks that differ; None if the session failed.
     pub(crate) fn dirty(self) -> Option<Vec<u32>> {
         let found = self.only_here.filter(|_| self.result == Some(true))?;
         found.into_iter().map(|index| u32::try_from(index.0).ok()).collect()
     }
 
-    /// Takes an input, and everything that the session wants from its driver until it waits for the peer.
+    /// Handles an input, and everything that the session orders until it waits for the peer.
     pub(crate) fn step(&mut self, input: Input, table: &ResidueTable, send: &mut Vec<Message>) {
         let mut inputs = vec![input];
         let mut out = Outbox::new();

@@ -1,4 +1,4 @@
-//! The half of a repair that asks and decodes.
+//! The side of a repair that asks and decodes.
 
 use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, Estimator};
 
@@ -16,7 +16,7 @@ use crate::limits::REPAIR_PUSH_BITS_MAX as PUSH_BITS_MAX;
 use umbel_reconcile_engine::{FrameError, Input};
 use umbel_step::Outbox;
 
-/// What is going on.
+/// The phase of the session.
 #[derive(Debug)]
 enum State {
     Greeting,
@@ -30,11 +30,11 @@ enum State {
 pub(crate) struct Initiator {
     policy: Policy,
     state: State,
-    /// The other copy's table, as far as it is known, and its root.
+    /// The other copy's table, as far as it is known. Its root is `their_root`.
     theirs: Option<ResidueTable>,
     their_root: u128,
     pub(crate) windows: Windows,
-    /// Bits that the responder lacks and that are not sent yet.
+    /// Bits that the responder lacks and that have not been sent yet.
     push: Vec<u64>,
     done: u128,
 }
@@ -83,7 +83,7 @@ impl Initiator {
                 send.iter().for_each(|message| core.send(message, out));
                 self.found(core, blocks, out)
             }
-            // Of a search that this side gave up.
+            // Belongs to a search that this side has given up.
             (State::Comparing, Message::Find(_)) => Ok(()),
             (State::Comparing, Message::Answer { first, payload }) => {
                 let is_whole = self.windows.answered(core, first, &payload, blocks)?;
@@ -151,7 +151,7 @@ impl Initiator {
         self.found(core, blocks, out)
     }
 
-    /// Goes on once the search is over. If it failed, every block counts as dirty.
+    /// Continues once the search is over. If the search failed, every block is treated as dirty.
     fn found(
         &mut self,
         core: &mut Core,
@@ -184,7 +184,7 @@ impl Initiator {
         self.advance(core, blocks, out)
     }
 
-    /// Hands out what is repaired and requests what comes next.
+    /// Reports repaired windows, and asks the next questions.
     fn advance(
         &mut self,
         core: &mut Core,
@@ -197,7 +197,7 @@ impl Initiator {
         if self.windows.is_empty() { self.close(core, out) } else { Ok(()) }
     }
 
-    /// Hands out what differs in a window that is repaired and verified.
+    /// Reports the differences of a window that is repaired and verified.
     fn hand_out(
         &mut self,
         window: &Window,
@@ -242,7 +242,7 @@ impl Initiator {
         self.send_push(core, out);
     }
 
-    /// Notes what the responder lacks of a block.
+    /// Collects bits of a block that the responder lacks.
     fn push(
         &mut self,
         block: u32,
@@ -265,7 +265,7 @@ impl Initiator {
         }
     }
 
-    /// Compares roots, and sends the responder the one that its copy should have now.
+    /// Compares the roots, and sends the responder the root that its copy should have now.
     fn close(
         &mut self,
         core: &mut Core,

@@ -1,8 +1,9 @@
-//! Keys of a session, and what is hashed with them.
+//! The keys of a session, and the hashes that use them.
 //!
-//! K is SipHash-2-4-128 over the shape and both nonces under the cluster's secret; what stands in the first frame leaves
-//! out the responder's. Roots and estimates are SipHash too. Blocks are compared by seeded XXH3, ten times as fast:
-//! who could choose bits that collide is a peer with a key, which may send whatever bits it likes.
+//! K is SipHash-2-4-128 over the shape and both nonces under the cluster's secret; the key of the first
+//! frame leaves out the responder's nonce. Roots and estimates use SipHash, too. Blocks are compared with
+//! seeded XXH3, which is ten times as fast: only a peer with the key could choose colliding bits, and such
+//! a peer may send any bits anyway.
 
 use std::hash::Hasher;
 
@@ -31,7 +32,7 @@ impl RepairKey {
         Self { key, block_seed: SipHasher24::new_with_key(&key).hash(b"block") }
     }
 
-    /// What a side shows that has the same key.
+    /// The value with which a side proves that it has the same key.
     pub(crate) fn check(&self) -> u64 {
         SipHasher24::new_with_key(&self.key).hash(b"check")
     }
@@ -45,7 +46,7 @@ impl RepairKey {
         hasher.finish128().as_u128()
     }
 
-    /// The estimator over block numbers with their residues: two copies differ in two for each dirty block.
+    /// The estimator over block numbers with their residues: each dirty block makes two items differ.
     pub(crate) fn estimator(&self, table: &ResidueTable) -> Estimator {
         let mut estimator = Estimator::new();
         for block in 0..table.block_count() {
@@ -54,7 +55,7 @@ impl RepairKey {
         estimator
     }
 
-    /// Hashes blocks, one after the other, as one.
+    /// A hasher for one hash over several blocks, one after the other.
     pub(crate) fn block_hasher(&self) -> BlockHasher {
         BlockHasher { running: ItemHasher::Xxh3 { seed: self.block_seed }.running() }
     }
@@ -71,7 +72,7 @@ pub(crate) fn block_item(table: &ResidueTable, block: u32) -> [u8; 20] {
     item
 }
 
-/// The hash of some blocks.
+/// A hash over several blocks.
 #[derive(Debug)]
 pub(crate) struct BlockHasher {
     running: RunningHash,

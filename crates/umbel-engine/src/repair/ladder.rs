@@ -1,67 +1,71 @@
-//! How many syndromes of a block go out, and how many more if it does not decode.
+//! How many syndromes of a block are sent first, and how many more if it does not decode.
 //!
-//! The blocks of a window climb one ladder of counts t_1 < t_2 < ..: all get t_1 syndromes, those that fail
-//! t_2 − t_1 more, and so on. What a block needs is known of the windows before, as a histogram; dynamic programming finds
-//! the ladder that would have cost least there. The first window is short, and its counts double.
+//! All blocks of a window use the same ladder of counts t_1 < t_2 < ..: every block gets t_1 syndromes,
+//! those that fail to decode get t_2 − t_1 more, and so on. A histogram records how many syndromes the
+//! blocks of earlier windows needed, and dynamic programming finds the ladder that would have cost least
+//! for them. In the first window, which is short, counts double.
 
-/// Most syndromes of a block; one that needs more is sent as it is.
+/// Most syndromes of a block; a block that needs more is sent as it is.
 pub(crate) const SYNDROMES_MAX: usize = 128;
 
-/// Flips from which on no syndrome is spared: one overfull block in 2^4 · 4! passes for another then, and is found by its
-/// hash, which costs 300 bytes. Two bytes more for each block would cost more.
+/// Number of flips from which on no check syndrome is added: one overfull block in 2^4 · 4! then decodes to
+/// wrong flips, and is found by its hash, which costs 300 bytes. Two more bytes for each block would cost
+/// more.
 const UNSPARED_FLIPS: usize = 4;
 
-/// What one more round costs beside its syndromes, in bits: two frames, and a round trip, in which some KiB could be
-/// sent.
+/// The cost of one more round besides its syndromes, in bits: two frames, and a round trip during which
+/// some KiB could be sent.
 const ROUND_BITS: f64 = 8.0 * 2000.0;
 
-/// Largest first count, and how far a count may be above the one before: else a window of sparse blocks that follows
-/// a dense one would pay for what it does not need.
+/// Largest first count, and largest factor between consecutive counts. Without these limits, a window of
+/// sparse blocks after a dense one would pay for syndromes that it does not need.
 const FIRST_MAX: usize = 8;
 const GROWTH_MAX: usize = 4;
 
-/// A step is an eighth at least: each decodes anew what did not decode before, in time that grows with the square of the
-/// count, and saves little more.
+/// A step is at least an eighth: each step decodes the remaining blocks again, in time quadratic in the
+/// count, and a smaller one saves little.
 const STEP_SHARE: usize = 8;
 
 /// Bits of a block that is sent as it is.
 const RAW_BITS: f64 = 32_768.0;
 
-/// Most flips that so many syndromes correct.
+/// Most flips that this many syndromes correct.
 pub(crate) const fn flips_max(syndrome_count: usize) -> usize {
     if syndrome_count < UNSPARED_FLIPS { syndrome_count.saturating_sub(1) } else { syndrome_count }
 }
 
-/// Fewest syndromes that correct so many flips.
+/// Fewest syndromes that correct this many flips.
 const fn needed(flips: usize) -> usize {
     if flips < UNSPARED_FLIPS { flips + 1 } else { flips }
 }
 
-/// What blocks needed, and the ladder that follows from it.
+/// How many syndromes blocks needed so far, and the ladder that follows.
 #[derive(Clone, Debug)]
 pub(crate) struct Ladder {
-    /// Blocks by the syndromes that they needed; the last one counts those that needed more than there are.
+    /// Number of blocks by the syndromes that they needed. The last entry counts those that needed more
+    /// than the maximum.
     counts: Vec<f64>,
     rungs: Vec<usize>,
 }
 
 impl Ladder {
-    /// Of blocks of which nothing is known.
+    /// The ladder before anything is known.
     pub(crate) fn new() -> Self {
         let rungs = std::iter::successors(Some(2), |&t| Some(2 * t));
         let rungs = rungs.take_while(|&t| t <= SYNDROMES_MAX).collect();
         Self { counts: vec![0.0; SYNDROMES_MAX + 2], rungs }
     }
 
-    /// How many syndromes a block should have that `from` did not correct; none if it is to be sent as it is.
+    /// The syndrome count after `from` for a block that `from` did not correct. None if it must be sent as
+    /// it is.
     pub(crate) fn next(&self, from: usize) -> Option<usize> {
         let planned = self.rungs.iter().copied().find(|&t| t > from);
         let unplanned = (from + from.div_ceil(2).max(2)).min(SYNDROMES_MAX);
         planned.or((from < SYNDROMES_MAX).then_some(unplanned))
     }
 
-    /// Learns from a window, by the flips of its blocks; what was before counts half. So many blocks are still to be
-    /// settled, side by side: a round is one for all of them.
+    /// Learns from a completed window, given the flips of its blocks; earlier windows count half. `ahead`
+    /// is the number of blocks that remain: they share each round, so its cost is divided among them.
     pub(crate) fn learn(&mut self, flips: impl Iterator<Item = usize>, ahead: usize) {
         self.counts.iter_mut().for_each(|count| *count /= 2.0);
         for flips in flips {
@@ -73,7 +77,7 @@ impl Ladder {
     }
 
     fn best(&self, ahead: usize) -> Vec<usize> {
-        // above[t]: blocks that need more than t.
+        // `above[t]`: number of blocks that need more than t syndromes.
         let mut above = vec![0.0; SYNDROMES_MAX + 1];
         let mut sum = 0.0;
         for (slot, count) in above.iter_mut().rev().zip(self.counts.iter().rev()) {
@@ -81,9 +85,10 @@ impl Ladder {
             *slot = sum;
         }
         let total = above.first().copied().unwrap_or(0.0);
-        // A round's share of the blocks that were counted.
+        // The share of a round's cost that falls on the counted blocks.
         let round_bits = ROUND_BITS * total / total.max(ahead as f64).max(1.0);
-        // least[t]: what follows after t, and where to go. After the last there are only raw blocks.
+        // `least[t]`: the least cost after t, and the next count. After the last count there are only raw
+        // blocks.
         let raw = above.last().copied().unwrap_or(0.0) * RAW_BITS;
         let mut least = vec![(raw, SYNDROMES_MAX + 1); SYNDROMES_MAX + 1];
         for from in (0..SYNDROMES_MAX).rev() {
@@ -108,7 +113,7 @@ impl Ladder {
     }
 }
 
-/// Bits that mark which of all blocks failed.
+/// Bits that mark which blocks failed, out of all.
 fn list_bits(failing: f64, total: f64) -> f64 {
     let share = failing / total;
     if share <= 0.0 || share >= 1.0 {
@@ -136,7 +141,7 @@ mod tests {
         let rungs = ladder(&[(0, 90_000), (40, 10_000)]).rungs;
         assert_eq!((rungs.first(), rungs.last()), (Some(&1), Some(&40)));
         assert_eq!(ladder(&[(5_000, 1_000)]).rungs, [8, 32, 128]);
-        // Poisson of mean 3.81.
+        // Poisson with mean 3.81.
         let poisson = [363, 1383, 2634, 3345, 3186, 2428, 1542, 839, 400, 169, 64, 22, 7, 2];
         let rungs = ladder(&Vec::from_iter(poisson.into_iter().enumerate())).rungs;
         assert!((3..=7).contains(&rungs.len()), "{rungs:?}");
@@ -144,7 +149,8 @@ mod tests {
         assert_eq!(rungs.last(), Some(&13), "{rungs:?}");
     }
 
-    /// A thousandth of what is ahead: a round costs next to nothing, and every count is asked for by itself.
+    /// With a thousand times as many blocks ahead, a round costs next to nothing, so many more counts are
+    /// used.
     #[test]
     fn many_blocks_ahead_are_worth_more_rounds() {
         let poisson = [18, 72, 145, 193, 193, 154, 103, 59, 30, 13, 5, 2];

@@ -1,4 +1,4 @@
-//! The half of a repair that answers.
+//! The side of a repair that answers.
 
 use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, FLIPS_PER_WORD, block_syndromes};
 
@@ -26,7 +26,7 @@ pub(crate) struct Responder {
     is_greeted: bool,
     may_push: bool,
     finder: Option<Box<Finder>>,
-    /// The blocks that each slot stands for.
+    /// The blocks of the window in each slot.
     windows: [Vec<u32>; WINDOWS_MAX],
     pushed_block: Option<u32>,
     block_reads: u64,
@@ -204,7 +204,8 @@ impl Responder {
         core.check_step()
     }
 
-    /// Sets the bits that this copy lacks. The driver has flipped those of earlier steps; those of this step are below.
+    /// Sets the bits that this copy lacks. `blocks` includes the flips of earlier steps; those of this step
+    /// follow below.
     fn push(
         &mut self,
         core: &mut Core,
@@ -235,7 +236,7 @@ impl Responder {
     }
 }
 
-/// Appends what is asked of a block, or of a group.
+/// Appends the answer for a block or a group.
 fn put_answer(
     core: &Core,
     question: Question,
@@ -267,7 +268,7 @@ fn put_answer(
     }
 }
 
-/// The part of a hash that stands for one block: it need only find which of 64 is wrong.
+/// The part of a hash that is sent for one block: it only has to tell which of 64 blocks is wrong.
 pub(crate) const fn block_hash(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
@@ -275,7 +276,7 @@ pub(crate) const fn block_hash(hash: u64) -> u32 {
 /// Appends a block as it is, or as a list of its ones if that is shorter.
 fn put_raw(words: &[u64; BLOCK_WORDS], payload: &mut Vec<u8>) {
     let ones: u32 = words.iter().map(|word| word.count_ones()).sum();
-    // A list of more is never shorter: 0.3 is its fill.
+    // A longer list is never shorter than the block: this is a fill of 0.3.
     if ones < 10_000 {
         let is_one = |at: &u32| words[*at as usize / 64] >> (at % 64) & 1 == 1;
         let positions: Vec<u64> = (0..BLOCK_BITS).filter(is_one).map(u64::from).collect();
@@ -292,7 +293,7 @@ fn put_raw(words: &[u64; BLOCK_WORDS], payload: &mut Vec<u8>) {
     words.iter().for_each(|word| payload.extend(word.to_le_bytes()));
 }
 
-/// Appends the syndromes of this copy's block, from the table if it has them.
+/// Appends the syndromes of this copy's block, computed from the table if it has enough words.
 pub(crate) fn own_syndromes(
     core: &Core,
     block: u32,

@@ -1,4 +1,5 @@
-//! A driver for tests: two sessions over arrays in memory, bytes carried between them in a loop.
+//! A driver for tests: two sessions over arrays in memory, with bytes passed between them in a
+//! loop.
 
 use std::collections::VecDeque;
 
@@ -56,24 +57,24 @@ impl Side {
     }
 }
 
-/// What becomes of bytes on their way, and whether they go to the initiator.
+/// Changes bytes in transit. The first argument is whether they go to the initiator.
 pub(crate) type Damage = Box<dyn FnMut(bool, Vec<u8>) -> Vec<Vec<u8>>>;
 
-/// Two sides and what lies between them.
+/// Two sides, and the channel between them.
 pub(crate) struct Shuttle {
     pub(crate) ours: Side,
     pub(crate) theirs: Side,
-    /// Bytes that arrive at a time; 0 for what was sent at a time.
+    /// Bytes delivered at a time; 0 for as much as was sent at a time.
     pub(crate) chunk_bytes: usize,
     pub(crate) damage: Damage,
 }
 
-/// Options of either side.
+/// Options for either side.
 pub(crate) fn options(table: &ResidueTable, nonce: u64) -> RepairOptions {
     RepairOptions { shape_id: 7, secret: [3; 16], nonce, limits: RepairLimits::of(table) }
 }
 
-/// The table of whole words.
+/// The table of an array of whole words.
 pub(crate) fn table(words: &[u64]) -> ResidueTable {
     ResidueTable::of_words(words, 64 * words.len() as u64).unwrap()
 }
@@ -83,7 +84,7 @@ impl Shuttle {
         Self::with_window_blocks([1024, 1 << 14], policy, ours, theirs)
     }
 
-    /// The same with so many blocks in the first window, and in the others.
+    /// The same with other numbers of blocks in the first window and in the others.
     pub(crate) fn with_window_blocks(
         window_blocks: [usize; 2],
         policy: Policy,
@@ -108,7 +109,7 @@ impl Shuttle {
         }
     }
 
-    /// Until both are done; a side that waits for ever gets the end of the connection.
+    /// Runs until both sides are done. If both are waiting, the connection is closed.
     pub(crate) fn run(&mut self) {
         loop {
             let mut did = self.ours.work() | self.theirs.work();
@@ -140,7 +141,7 @@ impl Shuttle {
         true
     }
 
-    /// The outcome of both sides, which ended well.
+    /// The outcomes of both sides, which must have succeeded.
     pub(crate) fn outcomes(&self) -> [RepairOutcome; 2] {
         [&self.ours, &self.theirs].map(|side| side.result.clone().unwrap().unwrap())
     }

@@ -1,4 +1,4 @@
-//! What is kept of an array: residue words of every block, so that a repair need not read what is equal.
+//! The residue words of every block of an array, so that a repair need not read blocks that are equal.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -8,18 +8,18 @@ use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, BlockCode, RESIDUE_WORDS_MAX};
 use super::error::TableError;
 use crate::limits::REPAIR_BLOCKS_MAX as BLOCKS_MAX;
 
-/// Residue words that are kept of a block: eight syndromes.
+/// Residue words kept per block: eight syndromes.
 pub(crate) const TABLE_WORDS: usize = 2;
 
-/// The code with all words that there are: 128 KiB, once a process.
+/// The code with the largest number of residue words: 128 KiB, created once per process.
 pub(crate) fn block_code() -> &'static BlockCode {
     static KNOWN: OnceLock<BlockCode> = OnceLock::new();
     KNOWN.get_or_init(|| BlockCode::new(RESIDUE_WORDS_MAX).expect("within the limit"))
 }
 
-/// One copy of an array of bits, block by block.
+/// Access to one copy of an array of bits, block by block.
 pub trait BitBlocks {
-    /// Fills in the words of a block; bits behind the array's last are 0.
+    /// Reads the words of a block; bits beyond the end of the array are 0.
     fn read(&self, block: u32, words: &mut [u64; BLOCK_WORDS]);
 }
 
@@ -41,10 +41,10 @@ impl BitBlocks for Vec<u64> {
     }
 }
 
-/// Two residue words of every block of an array: 16 bytes for 4 KiB.
+/// Two residue words for every block of an array: 16 bytes per 4 KiB.
 ///
-/// It is either kept, by [`flip`](Self::flip) with every change, or computed at 8 GB/s. A kept one that differs from a
-/// computed one tells of rotten bits.
+/// It is either maintained by [`flip`](Self::flip) at every change, or computed at 8 GB/s. If a maintained
+/// table differs from a computed one, bits have rotted.
 ///
 /// ```
 /// use umbel_engine::repair::ResidueTable;
@@ -74,8 +74,8 @@ impl ResidueTable {
     /// The table of an array.
     ///
     /// # Errors
-    /// If the array is empty or too large, there are more or fewer words than its bits need, or a bit behind the last is
-    /// set.
+    /// If the array is empty or too large, the number of words does not match the number of bits, or a bit
+    /// after the last one is set.
     pub fn of_words(words: &[u64], bit_count: u64) -> Result<Self, TableError> {
         let block_count = block_count(bit_count)?;
         if words.len() as u64 != bit_count.div_ceil(64) {
@@ -95,7 +95,7 @@ impl ResidueTable {
         Ok(Self { bit_count, block_count, residues })
     }
 
-    /// The table of an array without ones.
+    /// The table of an array of zeros.
     ///
     /// # Errors
     /// If the array is empty or too large.
@@ -104,29 +104,29 @@ impl ResidueTable {
         Ok(Self { bit_count, block_count, residues: vec![0; TABLE_WORDS * block_count as usize] })
     }
 
-    /// Brings the table up to date after a bit flipped.
+    /// Updates the table after a bit was flipped.
     ///
     /// # Panics
-    /// If the array has no such bit.
+    /// If the bit is beyond the array.
     pub fn flip(&mut self, bit: u64) {
         assert!(bit < self.bit_count, "bit {bit} of {}", self.bit_count);
         let (block, position) = bit_place(bit);
         block_code().flip(self.of_block_mut(block), position);
     }
 
-    /// Bits of the array.
+    /// Number of bits of the array.
     #[must_use]
     pub const fn bit_count(&self) -> u64 {
         self.bit_count
     }
 
-    /// Blocks of the array; the last may be a part of one.
+    /// Number of blocks of the array; the last one may be partial.
     #[must_use]
     pub const fn block_count(&self) -> u32 {
         self.block_count
     }
 
-    /// Two words a block, in order.
+    /// Two words per block, in order.
     #[must_use]
     pub fn residues(&self) -> &[u64] {
         &self.residues
@@ -142,7 +142,7 @@ impl ResidueTable {
         &mut self.residues[begin..begin + TABLE_WORDS]
     }
 
-    /// Bits of a block that belong to the array.
+    /// Number of bits of a block that belong to the array.
     pub(crate) fn bits_of_block(&self, block: u32) -> u32 {
         let before = u64::from(block) * u64::from(BLOCK_BITS);
         let rest = self.bit_count.saturating_sub(before).min(BLOCK_BITS.into());
@@ -150,7 +150,7 @@ impl ResidueTable {
     }
 }
 
-/// The block of a bit, and its place there.
+/// The block of a bit, and its position there.
 pub(crate) fn bit_place(bit: u64) -> (u32, u32) {
     let block = u32::try_from(bit / u64::from(BLOCK_BITS)).expect("a bit of the array");
     let position = u32::try_from(bit % u64::from(BLOCK_BITS)).expect("a bit of the block");

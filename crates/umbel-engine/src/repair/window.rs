@@ -1,4 +1,5 @@
-//! Some thousand blocks that are repaired together: syndromes until they decode, hashes, and blocks as they are.
+//! A window: some thousand blocks that are repaired together, by syndromes until they decode, hashes, and
+//! whole blocks.
 
 use umbel_sketch::{BLOCK_BITS, BLOCK_WORDS, decode_block};
 
@@ -12,7 +13,7 @@ use crate::limits::REPAIR_ANSWER_BYTES_MAX as ANSWER_BYTES_MAX;
 use umbel_reconcile_engine::FrameError;
 use umbel_reconcile_engine::wire::Reader;
 
-/// Bits of a block in which the copies differ: a few, or a mask.
+/// The bits in which the copies of a block differ: a few positions, or a mask.
 #[derive(Clone, Debug)]
 pub(crate) enum Differing {
     Few(Vec<u32>),
@@ -27,7 +28,7 @@ impl Differing {
         }
     }
 
-    /// The bits, ascending.
+    /// The positions of the bits, ascending.
     pub(crate) fn positions(&self) -> Vec<u32> {
         match self {
             Self::Few(positions) => positions.clone(),
@@ -38,7 +39,7 @@ impl Differing {
         }
     }
 
-    /// Turns one copy's block into the other's.
+    /// Turns the block of one copy into that of the other.
     pub(crate) fn apply(&self, words: &mut [u64; BLOCK_WORDS]) {
         match self {
             Self::Few(positions) => {
@@ -49,16 +50,16 @@ impl Differing {
     }
 }
 
-/// A block of the window.
+/// One block of a window.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) block: u32,
-    /// Syndromes of the difference, as many as came.
+    /// Syndromes of the difference, as many as have been received.
     syndromes: Vec<u16>,
-    /// In what the copies differ, once that is known.
+    /// The bits in which the copies differ, once they are known.
     pub(crate) differing: Option<Differing>,
     is_raw: bool,
-    /// The hash of the other copy's block, if it was asked for.
+    /// The hash of the other copy's block, if it was requested.
     hash: Option<u32>,
 }
 
@@ -72,7 +73,7 @@ impl Member {
         size_of::<Self>() + size_of_val(self.syndromes.as_slice()) + differing
     }
 
-    /// The other copy's block, as far as this side knows.
+    /// The other copy's block, as far as this side knows it.
     fn read_theirs(&self, blocks: &dyn BitBlocks) -> [u64; BLOCK_WORDS] {
         let mut words = [0; BLOCK_WORDS];
         blocks.read(self.block, &mut words);
@@ -89,7 +90,7 @@ impl Member {
     }
 }
 
-/// A question, and how many blocks the answer came to.
+/// A question, and the number of its blocks that have been answered.
 #[derive(Debug)]
 struct Asked {
     question: Question,
@@ -97,14 +98,14 @@ struct Asked {
     answered: usize,
 }
 
-/// What to do next about a window.
+/// The next action for a window.
 #[derive(Debug)]
 pub(crate) enum Next {
     Ask(Question, Vec<u64>),
     Complete,
 }
 
-/// The blocks that are repaired now.
+/// The blocks that are being repaired together.
 #[derive(Debug)]
 pub(crate) struct Window {
     pub(crate) members: Vec<Member>,
@@ -130,20 +131,20 @@ impl Window {
         }
     }
 
-    /// Bytes that are kept of blocks, beside the array itself.
+    /// Bytes that are kept for the blocks, besides the array itself.
     pub(crate) fn held_bytes(&self) -> usize {
         self.members.iter().map(Member::held_bytes).sum()
     }
 
-    /// Whether a question stands open.
+    /// Whether a question is waiting for its answer.
     pub(crate) const fn is_waiting(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// The next question, or the end.
+    /// The next question, or completion.
     ///
     /// # Errors
-    /// If a block that is known in full has another hash.
+    /// If a block that was sent as it is has another hash.
     pub(crate) fn next(
         &mut self,
         core: &mut Core,
@@ -179,7 +180,8 @@ impl Window {
         Next::Ask(question, places)
     }
 
-    /// More syndromes for the blocks that have the fewest and do not decode; or the blocks.
+    /// Asks for more syndromes of the blocks that have the fewest and do not decode, or for the blocks
+    /// themselves.
     fn open_question(&self, ladder: &Ladder) -> Option<(Question, Vec<u64>)> {
         let open = || self.members.iter().zip(0u64..).filter(|(m, _)| m.differing.is_none());
         let from = open().map(|(member, _)| member.syndromes.len()).min()?;
@@ -209,7 +211,7 @@ impl Window {
         bad
     }
 
-    /// Opens the blocks again whose hashes show that they were decoded wrongly.
+    /// Reopens blocks whose hashes show that they were decoded wrongly.
     fn reopen(
         &mut self,
         places: &[usize],
@@ -229,7 +231,7 @@ impl Window {
         }
         core.wrong_block_count += reopened;
         match places.first() {
-            // All blocks are right, and the group is not.
+            // All blocks match their hashes, but the group does not.
             Some(&place) if reopened == 0 => {
                 Err(RepairError::Changed { block: self.members[place].block })
             }
@@ -237,10 +239,10 @@ impl Window {
         }
     }
 
-    /// Takes a part of the answer.
+    /// Handles a part of the answer.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not the next part of the expected answer.
     pub(crate) fn answered(
         &mut self,
         core: &mut Core,
@@ -285,7 +287,7 @@ impl Window {
         Ok(())
     }
 
-    /// Takes more syndromes of a block and decodes it.
+    /// Adds syndromes to a block, and decodes it.
     fn grow(
         &mut self,
         place: usize,

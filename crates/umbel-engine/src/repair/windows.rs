@@ -1,8 +1,8 @@
-//! The windows of an initiator: several at once, so that a session takes as many round trips as one of them, not as all
-//! together.
+//! The windows of an initiator. Several are open at once, so that a session takes about as many round trips
+//! as one window, not as all of them together.
 //!
-//! The first window is short and goes alone, for the ladder of the others is learnt from it. Answers come in the order of
-//! the questions, so each belongs to the oldest question that has none.
+//! The first window is short and runs alone, because the ladder of the others is learnt from it. Answers
+//! arrive in the order of the questions, so each belongs to the oldest unanswered question.
 
 use std::collections::VecDeque;
 
@@ -19,10 +19,10 @@ use crate::limits::{
 };
 use umbel_step::Outbox;
 
-/// Blocks of the first window, from which the ladder of the others is learnt.
+/// Number of blocks of the first window, from which the ladder of the others is learnt.
 const FIRST_WINDOW_BLOCKS: usize = 1024;
 
-/// A window that is open, and the question about it that waits for room.
+/// An open window, with its next question if that waits for room.
 #[derive(Debug)]
 struct Open {
     slot: u8,
@@ -30,33 +30,34 @@ struct Open {
     next: Option<(Question, Vec<u64>)>,
 }
 
-/// A question without its whole answer.
+/// A question that has not been answered completely.
 #[derive(Debug)]
 struct Unanswered {
     slot: u8,
-    /// Bytes of the answer, at most.
+    /// Most bytes of the answer.
     bytes: usize,
-    /// How many questions were answered one after the other before this one could be asked, and itself.
+    /// The length of the chain of questions, each asked after the answer to the previous one, that ends
+    /// with this one.
     round: u64,
 }
 
 /// All blocks that are to be repaired.
 #[derive(Debug)]
 pub(crate) struct Windows {
-    /// The blocks of no window yet, the last ones first.
+    /// Blocks that are not in a window yet, in descending order.
     rest: Vec<u32>,
-    /// Oldest first.
+    /// In order of age, oldest first.
     open: Vec<Open>,
     unanswered: VecDeque<Unanswered>,
     ladder: Ladder,
     is_learnt: bool,
     round: u64,
-    /// Blocks of the first window, and of the others.
+    /// Most blocks of the first window, and of the others.
     pub(crate) window_blocks: [usize; 2],
 }
 
 impl Windows {
-    /// Of no blocks.
+    /// Windows without blocks.
     pub(crate) fn new() -> Self {
         Self {
             rest: Vec::new(),
@@ -69,21 +70,21 @@ impl Windows {
         }
     }
 
-    /// Takes the blocks that are to be repaired, ascending.
+    /// Sets the blocks to repair, in ascending order.
     pub(crate) fn over(&mut self, mut blocks: Vec<u32>) {
         blocks.reverse();
         self.rest = blocks;
     }
 
-    /// Whether every block is repaired.
+    /// Whether all blocks are repaired.
     pub(crate) const fn is_empty(&self) -> bool {
         self.rest.is_empty() && self.open.is_empty()
     }
 
-    /// Takes a part of the oldest answer that is due, and says whether it is whole.
+    /// Handles a part of the answer to the oldest question, and returns whether the answer is complete.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is not part of that answer.
     pub(crate) fn answered(
         &mut self,
         core: &mut Core,
@@ -104,10 +105,11 @@ impl Windows {
         Ok(true)
     }
 
-    /// Sends the requests that may be sent; or returns a window that is repaired and verified, and is to be called again.
+    /// Sends all questions that may be sent now. If a window is repaired and verified, returns it instead;
+    /// the caller must then call again.
     ///
     /// # Errors
-    /// If a block that is known in full has another hash.
+    /// If a block that was sent as it is has another hash.
     pub(crate) fn advance(
         &mut self,
         core: &mut Core,
@@ -151,7 +153,8 @@ impl Windows {
         }
     }
 
-    /// Sends the questions for whose answers there is room: on the way, and, but for the oldest window, in memory.
+    /// Sends the questions whose answers have room: in transit, and, except for the oldest window, in
+    /// memory.
     fn ask(&mut self, core: &mut Core, out: &mut Outbox<RepairOutput>) {
         let mut unanswered: usize = self.unanswered.iter().map(|due| due.bytes).sum();
         let mut held: usize = self.open.iter().map(|open| open.window.held_bytes()).sum();
