@@ -1,9 +1,8 @@
-//! What replicated filters cost on the wire, measured on the real frames of real copies.
+//! What replicated filters cost on the wire, measured with real frames of real replicas.
 //!
-//! `delta_table changes` prints what a delta takes a newly inserted item, for single-shot and blocked
-//! filters, beside the entropy of the positions, a 64-bit hash an item and the whole filter.
-//! `delta_table nodes` prints what a node sends in all for one sweep of P nodes, beside all-to-all and a
-//! ring.
+//! `delta_table changes` prints the bytes of a delta per newly inserted item, for single-shot and
+//! blocked filters, next to the entropy of the positions, a 64-bit hash per item, and the whole filter.
+//! `delta_table nodes` prints what a node sends in one sweep of P nodes, next to all-to-all and a ring.
 
 use std::process::ExitCode;
 
@@ -16,25 +15,25 @@ use umbel_filter::{
     StoredSingleShot,
 };
 
-/// Items that the filters of the first table are made for.
+/// Number of items for which the filters of the first table are made.
 const CAPACITY: u64 = 100_000_000;
 
 /// False-positive rate of all filters.
 const RATE: f64 = 0.01;
 
-/// Positions of a single-shot filter for each item at this rate.
+/// Positions per item of a single-shot filter at this rate.
 const POSITIONS_PER_ITEM: u64 = 100;
 
-/// Items of the first table's deltas.
+/// Numbers of items in the first table's deltas.
 const DELTAS: [u64; 6] = [100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
-/// Nodes of the second table.
+/// Numbers of nodes in the second table.
 const NODES: [u32; 12] = [2, 3, 4, 5, 8, 13, 16, 64, 100, 256, 512, 1024];
 
 /// Bytes of a node's number and count.
 const COUNT_BYTES: u64 = 16;
 
-/// Newly inserted items of each node in the second table.
+/// Number of newly inserted items per node in the second table.
 const ITEMS_PER_NODE: u64 = 100;
 
 /// Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195.
@@ -44,7 +43,7 @@ fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Hashes of different items.
+/// Hashes of distinct items.
 fn hashes(items: std::ops::Range<u64>) -> Vec<ItemHash> {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     let hash = |item: u64| {
@@ -82,14 +81,15 @@ fn frame_bytes(delta: &Delta) -> u64 {
     delta.frames.iter().map(|frame| frame.len() as u64).sum()
 }
 
-/// Bits that tell which `count` of so many positions are set: log2 of their number of choices, by
-/// Stirling's formula n·H(count / n) up to a few bits.
+/// The information, in bits, of which `count` of all positions are set: log2 of the number of choices,
+/// by Stirling's formula n·H(count / n), up to a few bits.
 fn entropy_bits(position_count: u64, count: u64) -> f64 {
     let share = count as f64 / position_count as f64;
     position_count as f64 * binary_entropy_bits(share)
 }
 
-/// What node 2, which has nothing, is answered after so many inserts at node 1.
+/// Bytes of node 1's answer to node 2, which has nothing, after `item_count` inserts; and the number of
+/// new items.
 fn delta_of(filter: &AnyFilter, item_count: u64) -> (u64, u64) {
     let (one, other) = (NodeId(1), NodeId(2));
     let mut sender = copy(one, filter.clone());
@@ -128,7 +128,7 @@ fn changes() {
     }
 }
 
-/// Sweeps once in lock step: bytes of frames and of versions that all nodes sent.
+/// One sweep in lock step. Returns the bytes of frames and of versions that all nodes sent.
 fn sweep(copies: &mut [Replica]) -> (u64, u64) {
     let cube = Cube::new(copies.len()).expect("few nodes");
     copies.iter_mut().for_each(Replica::begin_sweep);

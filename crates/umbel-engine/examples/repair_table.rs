@@ -1,10 +1,12 @@
-//! What repairing one of two copies of a bit array costs, measured on whole sessions.
+//! What repairing one of two copies of a bit array costs, measured with whole sessions.
 //!
-//! `repair_table [--mib N] [--seed S]` makes an array of N MiB (1,024 by default), half of its bits set, and a copy with
-//! flips: none to a million over all of it, and in clusters. It prints bytes of a session that makes the initiator's copy
-//! the responder's, to and from the initiator, beside the lower bound log2 C(n, k) / 8, what the design computed, and the
-//! blocks that differ as they are; then what a session costs that makes both copies their OR, where half of the flips
-//! are on either side. Seconds are those of all steps of both sides, on one core, without the residue tables.
+//! `repair_table [--mib N] [--seed S]` makes an array of N MiB (1,024 by default) with half of its bits
+//! set, and a copy with flipped bits: none to a million over the whole array, and in clusters. For a
+//! session that makes the initiator's copy equal to the responder's, it prints the bytes to and from the
+//! initiator, next to the lower bound log2 C(n, k) / 8, the design's estimate, and the size of the
+//! differing blocks. Then it prints the cost of a session that makes both copies their OR, where half of
+//! the flips are on either side. Seconds are those of all steps of both sides, on one core, without
+//! computing residue tables.
 
 use std::collections::VecDeque;
 use std::env;
@@ -26,7 +28,7 @@ fn mix(number: u64) -> u64 {
 /// Bits of a block.
 const BLOCK_BITS: u64 = 32_768;
 
-/// What the design computed for a gibibyte.
+/// The design's estimates for 1 GiB.
 const DESIGN: [(usize, &str); 5] = [
     (10, "0.6 kB"),
     (1_000, "26 kB"),
@@ -112,7 +114,7 @@ fn run(
     }
 }
 
-/// log2 C(n, k) / 8, by Stirling.
+/// log2 C(n, k) / 8, by Stirling's formula.
 fn lower_bound_bytes(n: f64, k: f64) -> f64 {
     if k < 1.0 {
         return 0.0;
@@ -121,7 +123,7 @@ fn lower_bound_bytes(n: f64, k: f64) -> f64 {
     (ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k)) / std::f64::consts::LN_2 / 8.0
 }
 
-/// Distinct bits: all over the array, or in clusters of so many bits each.
+/// Distinct bits: all over the array, or in clusters of `width` bits each.
 fn drawn(count: usize, bit_count: u64, cluster: Option<(usize, u64)>, seed: u64) -> Vec<u64> {
     let mut bits = Vec::with_capacity(count);
     let mut number = mix(seed);

@@ -1,10 +1,11 @@
-//! What comparing and mending the replicas of a shard costs, measured on three states and the leader's scrubber.
+//! What comparing and repairing the replicas of a shard costs, measured with three states and the leader's
+//! scrubber.
 //!
-//! `scrub_table [--mib N]` makes three replicas of a blocked slice of N MiB (256 by default, the largest that a shard
-//! holds), half of whose bits are set, flips bits of one of them, and has them compared. It prints how fast a replica
-//! digests its slice beside how fast the same machine copies and reads memory, and for each number of flips the bytes
-//! between the leader and the two others: what they answer, and the log's entries to each. Seconds are those of all
-//! replicas, one after the other, on one core.
+//! `scrub_table [--mib N]` makes three replicas of a blocked slice of N MiB (256 by default, the largest in
+//! a shard) with half of the bits set, flips bits of one replica, and has the replicas compared. It prints
+//! how fast a replica digests its slice, next to how fast the machine copies and reads memory. For each
+//! number of flips, it prints the bytes between the leader and the two others: their answers, and the log
+//! entries sent to each. Seconds are those of all replicas, one after the other, on one core.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -47,7 +48,7 @@ impl Group {
         state.apply_at(1, &ShardCommand::CreateSlice(spec));
         let mut group = Self { replicas: BTreeMap::new(), index: 1, byte_count: 0 };
         group.replicas.insert(LEADER, state);
-        // Half of the bits, by repairs: nothing else writes words.
+        // Sets half of the bits by repairs, the only command that writes words.
         for first in (0..u32::try_from(mib * 256).expect("a slice is small")).step_by(128) {
             let words = |block: u32| (0..512).map(|at| mix(u64::from(block) << 9 | at)).collect();
             let blocks = (first..first + 128).map(|block| (block, words(block))).collect();

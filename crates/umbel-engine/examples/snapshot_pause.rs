@@ -1,5 +1,5 @@
-//! What a snapshot of a shard costs whoever writes into it: how long it takes, how long the first insert into each
-//! slice takes while the snapshot is held, and what both take in memory.
+//! What a snapshot costs the writers of a shard: how long taking it lasts, how long the first insert into
+//! each slice takes while the snapshot is held, and how much memory both take.
 //!
 //!     cargo run --release -p umbel-engine --example snapshot_pause 16 32
 //!
@@ -30,7 +30,7 @@ fn main() {
         let key = KeyName { function: HashFunction::Xxh3Seeded.id(), key_id: 7 };
         let spec = SliceSpec { filter: FilterId(filter), generation: GENERATION, shape, key };
         state.apply(&ShardCommand::CreateSlice(spec));
-        // So that every page is there.
+        // So that every page is resident.
         insert(&mut state, filter, 0..mib << 12);
     }
     let before = resident_mib();
@@ -75,7 +75,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     (done, began.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Of Linux; 0 elsewhere.
+/// The resident memory of this process on Linux; 0 elsewhere.
 fn resident_mib() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);

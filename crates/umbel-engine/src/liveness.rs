@@ -151,7 +151,8 @@ pub enum Order {
     Suspect(NodeId),
     /// The node is alive, for the first time or again, or its process was restarted.
     Trust(NodeId),
-    /// Ask the group's voters whether they would vote for this replica, and stand for election if a majority would.
+    /// Run a pre-vote among the group's voters, and stand for election if a majority would vote for this
+    /// replica.
     Stand(GroupId),
     /// Send the group's followers the commit index and nothing else: they may have missed it.
     Remind(GroupId),
