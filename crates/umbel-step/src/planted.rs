@@ -1,10 +1,10 @@
-//! Bugs that are put in on purpose, to see that the simulations find them.
+//! Deliberate bugs, to check that the simulations find them.
 //!
-//! Each is a switch that is asked at the place where the bug would be. Without the feature `planted`
-//! every switch is the constant `false`, so nothing of them is left in what ships; with it, one may
-//! be turned on for the whole process.
+//! Each bug is a switch that is tested at the place where the bug would be. Without the feature `planted`
+//! every switch is the constant `false`, so a release contains nothing of them; with the feature, one bug
+//! may be turned on for the whole process.
 
-/// Whether bugs were compiled in.
+/// Whether bugs are compiled in.
 pub const PLANTED: bool = cfg!(feature = "planted");
 
 macro_rules! planted {
@@ -28,7 +28,7 @@ macro_rules! planted {
                 }
             }
 
-            /// What it does, in a line.
+            /// What it does, in one line.
             #[must_use]
             pub const fn about(self) -> &'static str {
                 match self {
@@ -36,7 +36,7 @@ macro_rules! planted {
                 }
             }
 
-            /// The profile of a simulation whose faults bring it out best.
+            /// The simulation profile whose faults expose it best.
             #[must_use]
             pub const fn profile(self) -> &'static str {
                 match self {
@@ -44,7 +44,7 @@ macro_rules! planted {
                 }
             }
 
-            /// The invariants that it breaks, the most likely one first.
+            /// The invariants that it violates, the most likely one first.
             #[must_use]
             pub const fn caught_by(self) -> &'static [&'static str] {
                 match self {
@@ -59,172 +59,174 @@ macro_rules! planted {
 planted! {
     /// Entries count as durable before the disk was synced.
     AckBeforeSync = "ack_before_sync", "crash", END_LOST;
-    /// A vote is kept in memory alone, and answered at once.
+    /// A vote is kept only in memory, and answered at once.
     VoteNotSynced = "vote_not_synced", "crash", &["recovered_prefix", "election_safety"];
-    /// After a failed sync the log goes on without syncing, as if nothing had happened.
+    /// After a failed sync, the log continues without syncing, as if nothing had happened.
     SyncErrorIgnored = "sync_error_ignored", "disk", END_LOST;
-    /// A new segment of the log is used without syncing its folder.
+    /// A new segment of the log is used before its directory was synced.
     NoFolderSync = "no_folder_sync", "crash", END_LOST;
-    /// Damage in the middle of the log is cut off like a torn end.
+    /// Damage in the middle of the log is truncated like a torn end.
     CutMidLog = "cut_mid_log", "disk", &["damage_is_found", "recovered_prefix", "leader_completeness", ACKED];
-    /// Checksums of records in the log are not looked at.
+    /// Checksums of log records are not verified.
     ChecksumIgnored = "checksum_ignored", "disk", DAMAGE_READ;
-    /// A founder whose disk is empty goes on under the number that it had.
+    /// A founder whose disk is empty continues under the number that it had.
     IdentityIgnored = "identity_ignored", "disk", LOG_FORGOTTEN;
-    /// A start drops entries that this node did not hear to be committed.
+    /// On start, a node drops entries that it does not know to be committed.
     DropUncommitted = "drop_uncommitted", "crash", END_LOST;
-    /// The hint of what is committed names the last entry of the log.
+    /// The stored hint of the commit index names the last entry of the log.
     CommitHintAhead = "commit_hint_ahead", "crash", &["committed_on_quorum", "state_machine_safety", "replicas_agree", HEALS];
-    /// A snapshot loses its last frame: the last slice comes out empty.
+    /// A snapshot loses its last frame, so the last slice is loaded empty.
     SnapshotShort = "snapshot_short", "crash", &["replicas_agree", ACKED, BOUNDS, "answers_linearize"];
     /// Request ids are left out of snapshots.
     IdsNotInSnapshot = "ids_not_in_snapshot", "crash", &["replicas_agree", RETRY, "one_new_per_item"];
     /// A snapshot is used before it is durable.
     SnapshotNotSynced = "snapshot_not_synced", "crash", &["recovered_prefix", "damage_is_found", HEALS];
-    /// Queries are answered by whoever believes to lead, without confirming it.
+    /// A node that believes it is the leader answers queries without confirming its leadership.
     LocalRead = "local_read", "network", READ_EARLY;
-    /// A confirmation of leadership is used again for later queries.
+    /// A confirmation of leadership is reused for later queries.
     ReuseReadIndex = "reuse_read_index", "network", READ_EARLY;
-    /// What a replica does not have is answered as absent without asking the leader.
+    /// A replica answers that an item is absent without asking the leader.
     AnyReplicaNo = "any_replica_no", "calm", READ_EARLY;
-    /// Items that wait to be proposed already are answered as present at once.
+    /// Items that are waiting to be proposed are answered as present at once.
     PresentUnconfirmed = "present_unconfirmed", "network", &[RETRY, BOUNDS, ACKED, "answers_linearize"];
-    /// A replica that leaves a node forgets what it has voted and acknowledged.
+    /// A node that gives up a replica forgets its vote and what it acknowledged.
     LeftForgotten = "left_forgotten", "moves", &["leader_completeness", "state_machine_safety", "replicas_agree", ACKED];
     /// A replica that stands for election waits for the answer of the node that it suspects.
     SuspectAsked = "suspect_asked", "failover", &["failover_is_short"];
-    /// A replica whose disk lost what it confirmed votes and stands for election as any other.
+    /// A replica whose disk lost acknowledged entries votes and stands for election like any other.
     LostTailVotes = "lost_tail_votes", "images", &["leader_completeness", "state_machine_safety", "replicas_agree", ACKED];
-    /// A copy whose folder is older than what others know of it goes on counting from there.
+    /// A copy whose folder is older than what other nodes know of it continues counting from there.
     OldImageJoins = "old_image_joins", "images", &[CONVERGE, FLUSHED, MAJORITY];
-    /// A restarted leader goes on without an election.
+    /// A restarted leader continues without an election.
     LeaderRestore = "leader_restore", "crash", &["one_log_id_one_payload", "state_machine_safety", ACKED];
-    /// A request that is sent again after a lost reply has no id any more.
+    /// A request that is retried after a lost reply no longer has an id.
     RetryNewId = "retry_new_id", "network", ANSWERED_TWICE;
-    /// Request ids are kept on the leader only: a follower applies without them.
+    /// Request ids are kept only on the leader: followers apply without them.
     IdsOnLeaderOnly = "ids_on_leader_only", "calm", &["replicas_agree", RETRY, "one_new_per_item"];
     /// A node answers queries of a shard that it does not run as if the shard were empty.
     ForeignShardAbsent = "foreign_shard_absent", "churn", READ_EARLY;
-    /// An insert that spans shards is acknowledged when the first shard has it.
+    /// An insert that spans shards is acknowledged when the first shard has applied it.
     AckFirstShard = "ack_first_shard", "network", READ_EARLY;
-    /// A try that did nothing makes an earlier one with an open outcome forgotten.
+    /// An attempt without effect discards the record of an earlier one whose outcome is open.
     OpenForgotten = "open_forgotten", "network", &["errors_change_nothing", "answers_linearize", BOUNDS];
-    /// A full disk is taken for a written record.
+    /// A write to a full disk counts as done.
     FullDiskAcks = "full_disk_acks", "disk", END_LOST;
-    /// Inserts into a replicated filter are acknowledged before the log has them.
+    /// Inserts into a replicated filter are acknowledged before they are logged.
     CopyAckEarly = "copy_ack_early", "cube", &[CONVERGE, FLUSHED, MAJORITY];
-    /// A copy that is cleared keeps its bits.
+    /// A cleared copy keeps its bits.
     ClearKeepsBits = "clear_keeps_bits", "cube", &[COPY_BOUNDS];
     /// Deltas of another generation are merged.
     StaleDeltaMerged = "stale_delta_merged", "cube", &[COPY_BOUNDS];
-    /// A copy that merged the first frame of a delta takes itself to have all of it.
+    /// A copy that has merged the first frame of a delta assumes that it has all of it.
     FirstFrameIsAll = "first_frame_is_all", "cube", &[CONVERGE, FLUSHED, MAJORITY];
-    /// What others sent is not told on.
+    /// Changes received from others are not forwarded.
     MergedNotTold = "merged_not_told", "cube", &[CONVERGE, FLUSHED, MAJORITY];
-    /// A restarted copy does not insert again what its log has behind the snapshot.
+    /// A restarted copy does not repeat the inserts that its log has after the snapshot.
     CopyLogIgnored = "copy_log_ignored", "cube", &[CONVERGE, FLUSHED, MAJORITY];
-    /// A cell that one worker has settled is exchanged no more, although others have not.
+    /// A cell that one worker has decided is not exchanged any more, although other workers have not
+    /// decided it.
     SettledSomewhere = "settled_somewhere", "jobs", &[DEDUP, "jobs_end"];
-    /// An owner decides on a cell when all workers but one have been heard.
+    /// An owner decides a cell before the last worker has sent its entries.
     CellClosedEarly = "cell_closed_early", "jobs", &[DEDUP, "jobs_end"];
-    /// A job commits when the first worker has written.
+    /// A job commits when the first worker has written its outputs.
     CommitEarly = "commit_early", "jobs", &[DEDUP, "jobs_end"];
-    /// A worker says that it has settled everything before that is durable.
+    /// A worker reports all cells as decided before that is durable.
     UnsealedTold = "unsealed_told", "jobs", &[DEDUP, "jobs_end"];
-    /// The last record that a verdict drops stays.
+    /// The last record that a verdict drops is kept.
     LastDropLost = "last_drop_lost", "jobs", &[DEDUP, "jobs_end"];
-    /// A claim on a group counts as one dropped record, for however many it is.
+    /// A claim on a group counts as one dropped record, whatever its count.
     ClaimCountsOne = "claim_counts_one", "jobs", &[DEDUP, "jobs_end"];
-    /// What a relay of the grid brings is taken for its own.
+    /// A frame that a relay of the grid forwards is taken for the relay's own.
     RelayedAsOwn = "relayed_as_own", "jobs", &[DEDUP, "jobs_end"];
-    /// A keeper tells that all kept pieces of a range are the first one.
+    /// An owner reports the first kept part of a range in place of all of them.
     PartsNamedAlike = "parts_named_alike", "jobs", &[DEDUP, "jobs_end"];
-    /// All workers are told the first one's weights of files as those of every one.
+    /// All workers are sent the first worker's file weights in place of each worker's own.
     WeightsAlike = "weights_alike", "jobs", &[DEDUP, "jobs_end"];
-    /// A job ends when the first worker has added what it kept to the filter.
+    /// A job ends when the first worker has added its kept records to the filter.
     FinishBeforeAdded = "finish_before_added", "jobs", &[DEDUP, "jobs_end"];
-    /// What a shard's leader holds of a block is given to all replicas, whatever the others hold.
+    /// A repair copies the leader's blocks to all replicas, whatever the others hold.
     ScrubTrustsLeader = "scrub_trusts_leader", "calm", &["replicas_agree", ACKED, BOUNDS, "answers_linearize"];
-    /// Who may create, clear and drop some filter may do so with every one.
+    /// A principal that may manage some filter may manage every filter.
     GateLeftOpen = "gate_left_open", "access", STRANGERS;
-    /// A request in a session that another principal has opened is carried out.
+    /// A request in another principal's session is carried out.
     ForeignSessionAccepted = "foreign_session_accepted", "access", &["sessions_are_their_owners"];
     /// A link serves a node that was removed from the cluster.
     RemovedNodeAdmitted = "removed_node_admitted", "access", &["removed_stay_out"];
-    /// Who calls a node that starts is judged by however much of the catalogue that has read already.
+    /// A starting node authorises callers by the part of the catalogue that it has read so far.
     StartUnheard = "start_unheard", "access", STRANGERS;
     /// A token that a node does not know is refused without asking the majority.
     NewTokenUnasked = "new_token_unasked", "access", &["new_tokens_count_at_once"];
-    /// A slice grows without asking whether a quota has room for it.
+    /// A slice grows without a check of the quota.
     GrowthUncounted = "growth_uncounted", "access", &["quotas_hold"];
-    /// A quota is looked at before a create is proposed, and not again when that is applied.
+    /// A quota is checked before a create is proposed, but not when it is applied.
     QuotaRaced = "quota_raced", "access", &["quotas_hold"];
-    /// A create is refused by the node's own copy of the catalogue, whatever was dropped since.
+    /// A create is refused by the node's own copy of the catalogue, although filters may have been dropped
+    /// since.
     QuotaByOldCopy = "quota_by_old_copy", "access", &["room_is_given"];
-    /// What a hello says counts, whatever the caller's certificate says.
+    /// The identity in a hello is accepted, whatever the caller's certificate says.
     HelloUnproved = "hello_unproved", "access", &["identities_hold"];
-    /// A clearing counts as done before shards have emptied their slices, which answer whatever generation is asked for.
+    /// A clear counts as done before the slices are empty, and slices answer requests of any generation.
     FenceSkipped = "fence_skipped", "network", &["reset_is_atomic", BOUNDS, "answers_linearize"];
-    /// A snapshot copies each slice when its turn comes, and nobody looks whether they are of one moment.
+    /// A snapshot of a filter copies slices one by one, without a check that they are from the same moment.
     SnapshotUnsettled = "snapshot_unsettled", "network", NO_MOMENT;
-    /// A shard that was split goes on with what it gave away.
+    /// A shard that was split keeps serving the range that it gave away.
     SplitKeepsRange = "split_keeps_range", "churn", &["ranges_tile", BOUNDS, ACKED, "answers_linearize"];
-    /// A shard that is split off knows no answer that was given before.
+    /// A shard that is split off has none of the recorded answers.
     SplitForgetsAnswers = "split_forgets_answers", "churn", ANSWERED_TWICE;
-    /// A shard takes a part that is cut for the range that it is yet to have for one of its own range.
+    /// A shard accepts a part that is cut for the range that it will have after a split.
     OtherCutTaken = "other_cut_taken", "churn", ANSWERED_TWICE;
-    /// Who merges filters does not look whether shards were split meanwhile.
+    /// A merge of filters does not notice that shards were split meanwhile.
     SplitUnnoticed = "split_unnoticed", "churn", NO_MOMENT;
-    /// The cluster's version is raised without asking nodes what they can run.
+    /// The cluster's version is raised without asking the nodes which versions they support.
     RaiseUnasked = "raise_unasked", "churn", &["entries_are_known"];
-    /// What came with a version is written to the log before the cluster is at it.
+    /// A command is written to the log before the cluster is at the version that introduced it.
     WrittenEarly = "written_early", "churn", &["entries_are_known"];
-    /// A leader moves windows on by its own clock, and by no entry of the log.
+    /// A leader advances windows by its own clock, without a log entry.
     ReplicaClock = "replica_clock", "calm", &["replicas_agree", FORGET];
-    /// A shard that has rotated stays in the slice that it was in.
+    /// A shard that is rotated stays in the same slice.
     RotationLost = "rotation_lost", "churn", FORGOTTEN;
-    /// A window lets go of a slice before it ends.
+    /// A window drops a slice before it ends.
     SliceFreedEarly = "slice_freed_early", "calm", FORGOTTEN;
-    /// An aging filter drops its older generation before the newer is full.
+    /// An aging filter drops its older generation before the newer one is full.
     AgesEarly = "ages_early", "calm", &["last_items_stay", "misses_are_few"];
     /// A stable filter forgets everything with each insert.
     StableForgetsAll = "stable_forgets_all", "calm", &["last_items_stay", "misses_are_few"];
-    /// A copy of a stable filter counts its inserts from 0 on, and lowers other cells.
+    /// A replica of a stable filter counts inserts from 0 again, and lowers other cells than the others.
     StableCountLost = "stable_count_lost", "crash", &["replicas_agree", RETRY, "one_new_per_item"];
     /// An insert into a cuckoo filter loses a fingerprint that it moves.
     CuckooLosesMoved = "cuckoo_loses_moved", "calm", ITEM_LOST;
-    /// What an insert into a quotient filter shifts ends a slot early, and an item is overwritten.
+    /// An insert into a quotient filter shifts one slot too few, and overwrites an item.
     QuotientShiftsShort = "quotient_shifts_short", "calm", ITEM_LOST;
-    /// A copy that forgets is asked as if its node's clock were three slices of time further.
+    /// A windowed copy is queried as if its node's clock were three time slices ahead.
     CopyForgetsEarly = "copy_forgets_early", "cube", &["copies_forget", FLUSHED, MAJORITY];
-    /// A question is answered by a window that has not moved on.
+    /// A query is answered by a window that was not advanced.
     WindowStandsStill = "window_stands_still", "calm", FORGOTTEN;
-    /// A session ends well without comparing the digests of the union.
+    /// A session succeeds without comparing the digests of the union.
     UnionUnchecked = "union_unchecked", "reconcile", &[EXACT, BOTH];
-    /// What a dry run found is told before it is verified.
+    /// A dry run reports differences before they are verified.
     ToldUnverified = "told_unverified", "reconcile", &["told_when_verified"];
-    /// A session that begins again keeps the key under which symbols collided.
+    /// A restarted session keeps the key under which symbols collided.
     RetryKeepsKey = "retry_keeps_key", "reconcile", &["honest_sessions_succeed"];
-    /// A connection that ends is taken for the other side's consent.
+    /// A connection that ends counts as the other side's consent.
     CloseIsConsent = "close_is_consent", "reconcile", &[EXACT, BOTH];
-    /// A session spends more bytes than it may.
+    /// A session sends more bytes than its limit.
     ByteCapIgnored = "byte_cap_ignored", "reconcile", &["byte_cap_holds"];
-    /// A resumed session goes on at the other side's count of bytes, whatever their hash.
+    /// A resumed session continues at the other side's byte count without comparing hashes.
     ResumeTrustsOffset = "resume_trusts_offset", "reconcile", &[EXACT, BOTH, "honest_sessions_succeed"];
-    /// A resumable session sends on without waiting until what it sent is durable.
+    /// A resumable session keeps sending without waiting until what it sent is durable.
     ResumeWindowIgnored = "resume_window_ignored", "reconcile", &["little_travels_again"];
-    /// What stored sketches tell is taken to be the other side's, without a look into the own set.
+    /// Differences from stored sketches are all attributed to the other side, without checking the own set.
     StoredSidesGuessed = "stored_sides_guessed", "reconcile", &[EXACT];
 }
 
 impl Planted {
-    /// The bug of that name.
+    /// The bug with this name, or None.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|bug| bug.name() == name)
     }
 
-    /// Rare choices of a node that must be made often to bring it out.
+    /// Rare choices of a node that a simulation must make often to expose the bug.
     #[must_use]
     pub const fn provoked(self) -> &'static [&'static str] {
         match self {
@@ -239,21 +241,21 @@ impl Planted {
     }
 }
 
-/// What strangers may not hear.
+/// What breaks when callers without rights are served.
 const STRANGERS: &[&str] = &["nothing_ungranted_is_done", "refusals_tell_nothing"];
-/// A table of an item less.
+/// What breaks when a table loses an item.
 const ITEM_LOST: &[&str] = &[ACKED, "answers_linearize", "one_new_per_item"];
-/// What breaks when a log ends before what it confirmed.
+/// What breaks when a log ends before entries that it acknowledged.
 const END_LOST: &[&str] =
     &["recovered_prefix", "committed_on_quorum", "leader_completeness", ACKED];
-/// What breaks when a question is answered before, or without, what it should see.
+/// What breaks when a query is answered too early, or without the entries that it must see.
 const READ_EARLY: &[&str] = &[ACKED, BOUNDS, "answers_linearize"];
-/// What breaks when shards answer of different moments.
+/// What breaks when shards answer as of different moments.
 const NO_MOMENT: &[&str] = &["snapshots_are_one_moment", "merged_is_contained"];
-/// What breaks when a request that comes again is taken for another one.
+/// What breaks when a retried request is taken for a new one.
 const ANSWERED_TWICE: &[&str] = &[BOUNDS, RETRY, "answers_linearize", "one_new_per_item"];
-/// What breaks when damage is read as entries. A node that cannot decode one stops without a word of damage, so that nobody
-/// replaces it.
+/// What breaks when damage is read as entries. A node that cannot decode an entry stops without reporting
+/// damage, so it is not replaced.
 const DAMAGE_READ: &[&str] = &[
     "recovered_prefix",
     "one_log_id_one_payload",
@@ -262,11 +264,11 @@ const DAMAGE_READ: &[&str] = &[
     HEALS,
     "heals_and_agrees",
 ];
-/// What breaks when a node goes on without the log that it had.
+/// What breaks when a node continues without its log.
 const LOG_FORGOTTEN: &[&str] =
     &["identity_holds", "recovered_prefix", "leader_completeness", "committed_on_quorum"];
 
-/// What breaks when windows do not move on as they should.
+/// What breaks when windows do not advance as they should.
 const FORGOTTEN: &[&str] = &[FORGET, "rotations_forget"];
 
 const ACKED: &str = "acked_is_contained";
@@ -288,10 +290,10 @@ mod switch {
 
     use super::Planted;
 
-    /// The number of the bug that is on, from 1; 0 for none.
+    /// Number of the bug that is on, counted from 1; 0 if none is.
     static ON: AtomicU8 = AtomicU8::new(0);
 
-    /// Turns one bug on for the whole process, or all off.
+    /// Turns on one bug for the whole process, or turns off all.
     pub fn plant(bug: Option<Planted>) {
         let number = bug.map_or(0, |bug| bug as u8 + 1);
         ON.store(number, Ordering::Relaxed);
@@ -307,7 +309,7 @@ mod switch {
 #[cfg(feature = "planted")]
 pub use switch::{on, plant};
 
-/// Whether a bug is on: never, in this build.
+/// Whether a bug is on. Always false in this build.
 #[cfg(not(feature = "planted"))]
 #[must_use]
 pub const fn on(_: Planted) -> bool {
@@ -333,7 +335,7 @@ mod tests {
                 !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase())
             };
             assert!(words.iter().all(is_word), "{name}");
-            // The name is the variant's, in the other spelling.
+            // The name is the variant's name in snake case.
             let capital = |word: &&str| word[..1].to_uppercase() + &word[1..];
             assert_eq!(words.iter().map(capital).collect::<String>(), format!("{bug:?}"));
         }
@@ -370,7 +372,7 @@ mod tests {
     #[cfg(feature = "planted")]
     #[test]
     fn one_is_on_at_a_time() {
-        // No other test of this process asks for this one.
+        // No other test of this process uses this bug.
         let bug = Planted::IdentityIgnored;
         assert!(!on(bug));
         plant(Some(bug));
