@@ -1,10 +1,10 @@
-//! Laws of the plan, and sums by hand.
+//! Laws of the plan, and totals computed by hand.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A small cluster whose break-even lies above 0.
+/// A small cluster whose break-even is above 0.
 const ITEMS: u64 = 10_000_000;
 const NODES: usize = 64;
 
@@ -70,7 +70,7 @@ fn totals_are_equal_at_the_break_even() {
     let [partitioned, replicated] =
         [plan.partitioned, plan.replicated].map(|cost| cost.bytes(items, break_even));
     assert!(is_near(partitioned, replicated, 1e-12), "{partitioned} and {replicated}");
-    // One question below and one above.
+    // One query below and one above.
     let around = [break_even.floor(), break_even.ceil() + 1.0].map(|queries| asked(queries as u64));
     let advised = around.map(|plan| plan.advice);
     let [below, above] =
@@ -114,7 +114,7 @@ fn nodes_beyond_the_corners_cost_two_steps() {
 
 #[test]
 fn the_whole_filter_is_sent_where_it_is_shorter() {
-    // 1,000 items in one sweep; a copy has 1.2 KB, a list of all would have 4.
+    // 1,000 items in one sweep: a copy has 1.2 KB, a list of all changes would have 4.
     let plan = plan(&DistributionInput::new(1_000, 0.01, 64, 0));
     assert_eq!(plan.sweep_item_count, 16);
     let copies = plan.sweep_message_count * plan.shape.memory_bytes();
@@ -133,7 +133,7 @@ fn memory_decides_before_bytes() {
     assert_eq!(with(copy_bytes), DistributionAdvice::ReplicatedMovesLess);
     assert_eq!(with(copy_bytes - 1), DistributionAdvice::CopyAboveMemory { copy_bytes });
     assert_eq!(with(share_bytes), DistributionAdvice::CopyAboveMemory { copy_bytes });
-    // A byte less, and 64 nodes with 3 replicas are just not enough.
+    // One byte less, and 64 nodes with 3 replicas are just too few.
     assert_eq!(with(share_bytes - 1), DistributionAdvice::MoreNodes { node_count_min: 65 });
     let large = plan(&DistributionInput::new(1_000_000_000, 0.001, 8, u64::MAX));
     let copy_bytes = large.shape.memory_bytes();
@@ -187,8 +187,8 @@ fn bad_numbers_are_named() {
 }
 
 proptest! {
-    /// More questions cost the partitioned way more and the replicated way nothing, and once the
-    /// replicated way is advised it stays so.
+    /// More queries cost more if partitioned and nothing if replicated; once replicated is advised,
+    /// it stays advised.
     #[test]
     fn more_questions_never_speak_for_partitioned(
         items in 1_u64..1 << 32,

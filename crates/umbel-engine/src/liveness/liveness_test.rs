@@ -1,4 +1,4 @@
-//! Detectors of several nodes over a network that loses the messages that the test names.
+//! Detectors of several nodes, over a network that loses the messages that the test names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ fn shard(number: u32) -> GroupId {
     GroupId::of_shard(crate::ShardId(number))
 }
 
-/// Nodes 1 to n with a detector each, over a network that loses the messages that the test names. Elections are won by whoever
-/// stands with a majority that has no other leader.
+/// Nodes 1 to n with a detector each, over a network that loses the messages that the test names. An
+/// election is won by a node that stands while a majority has no other leader.
 struct World {
     now_ms: u64,
     nodes: BTreeMap<NodeId, Node>,
@@ -26,7 +26,7 @@ struct World {
 
 struct Node {
     liveness: Liveness,
-    /// Term and leader of each group, as this node knows it.
+    /// The term and leader of each group, as this node knows them.
     groups: BTreeMap<GroupId, (u64, Option<NodeId>)>,
     orders: Vec<Order>,
 }
@@ -51,7 +51,7 @@ impl World {
         !self.cut.contains(&(from, to)) && !self.down.contains(&from) && !self.down.contains(&to)
     }
 
-    /// A beat's time on all nodes that are up, in their order.
+    /// One beat interval on all nodes that are up, in order.
     fn turn(&mut self) {
         self.now_ms += TIMING.beat_ms;
         let all = self.all();
@@ -141,7 +141,7 @@ impl World {
         }
     }
 
-    /// Everybody whom the new leader reaches learns of it.
+    /// Every node that the new leader reaches learns of its election.
     fn elected(&mut self, group: GroupId, term: u64, leader: NodeId) {
         for node in self.all() {
             if node == leader || self.is_open(leader, node) {
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// Who leads each group, by the highest term that a live node knows.
+    /// The leader of each group, by the highest term that a live node knows.
     fn leaders(&self) -> BTreeMap<GroupId, NodeId> {
         let live = self.nodes.iter().filter(|(node, _)| !self.down.contains(node));
         let mut newest: BTreeMap<GroupId, (u64, Option<NodeId>)> = BTreeMap::new();
@@ -165,7 +165,7 @@ impl World {
         self.down.insert(NodeId(node));
     }
 
-    /// The process of a node begins anew: it leads nothing.
+    /// Restarts the process of a node: it leads nothing.
     fn restart(&mut self, number: u64, incarnation: u64) {
         let node = NodeId(number);
         self.down.remove(&node);
@@ -211,7 +211,7 @@ fn a_quick_restart_of_a_leader_is_noticed_though_it_was_never_silent() {
     assert_eq!(world.leaders()[&shard(0)], NodeId(2));
     world.restart(2, 999);
     world.run(1_500);
-    // It takes it back itself, being first in turn.
+    // It takes leadership back itself, because it is first in turn.
     assert_eq!(world.leaders()[&shard(0)], NodeId(2));
     assert_eq!(world.stand_count, 2);
 }
@@ -221,12 +221,13 @@ fn a_node_that_is_cut_off_disturbs_nobody() {
     let mut world = World::new(3, (0..6).map(shard));
     world.run(1_500);
     let (before, stands) = (world.leaders(), world.stand_count);
-    // Node 3 loses node 1 alone: node 2 receives from both, and so votes for none of them against the other.
+    // Node 3 loses contact only with node 1. Node 2 receives beats from both, so it votes for neither
+    // against the other.
     world.cut = BTreeSet::from([(NodeId(1), NodeId(3)), (NodeId(3), NodeId(1))]);
     world.run(20_000);
     assert_eq!(world.leaders(), before);
     assert!(world.stand_count > stands, "node 3 asks, and is refused");
-    // Cut from both, it has no majority, and does not even ask.
+    // Cut off from both, it has no majority, and does not even ask.
     world.cut.extend([(NodeId(2), NodeId(3)), (NodeId(3), NodeId(2))]);
     world.run(1_000);
     let stands = |world: &World| {
@@ -249,7 +250,8 @@ fn a_leader_without_a_majority_claims_nothing() {
             world.cut.extend([(leader, other), (other, leader)]);
         }
     }
-    // One of five still receives from it: the others elect another one nevertheless, with that one's vote or without.
+    // One of five still receives beats from it; the others elect another leader anyway, with or without
+    // that one's vote.
     world.run(3_000);
     assert_ne!(world.leaders()[&shard(0)], leader);
 }
@@ -258,7 +260,7 @@ fn a_leader_without_a_majority_claims_nothing() {
 fn time_in_which_a_node_stood_still_is_no_silence_of_others() {
     let mut world = World::new(3, [shard(0)]);
     world.run(1_500);
-    // All stand still for a minute, as machines do that are suspended together.
+    // All nodes are paused for a minute, like machines that are suspended together.
     world.now_ms += 60_000;
     let before = world.nodes[&NodeId(1)].orders.len();
     world.run(2_000);
@@ -300,7 +302,7 @@ fn lists_travel_when_they_have_changed_alone_and_older_ones_are_passed_over() {
     node.liveness
         .step(Input::Received { node: NodeId(2), now_ms: 1_500, beat }, &mut Outbox::new());
     assert!(node.liveness.has_live_leader(shard(0), 2, NodeId(1)));
-    // The peer says now that it knows nothing of this node: it is sent again.
+    // The peer now reports that it has no list of this node, so the list is sent again.
     assert!(node.liveness.beat_for(NodeId(2)).leads.is_some());
 }
 
@@ -335,7 +337,7 @@ fn followers_of_a_quiet_group_are_reminded_ever_more_seldom_and_anew_when_a_node
     assert_eq!(count(&world) - before, 2);
 }
 
-/// Without a majority nobody stands, however the others come and go.
+/// Without a majority no replica stands, however the others come and go.
 #[test]
 fn a_minority_waits() {
     let mut world = World::new(5, [shard(0)]);

@@ -1,4 +1,4 @@
-//! Cutting and joining beside a linear scan.
+//! Splitting and joining batches, compared with a linear scan.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn equal(count: u32) -> ShardRanges {
     ShardRanges::new(count, count).unwrap()
 }
 
-/// The slow twin: every shard looks at every item.
+/// The slow twin: every shard checks every item.
 fn parts_by_scan(hashes: &[ItemHash], ranges: ShardRanges) -> Vec<(ShardId, HashList)> {
     ranges
         .shards()
@@ -63,7 +63,7 @@ proptest! {
         prop_assert_eq!(parts.item_count() as usize, hashes.len());
         prop_assert_eq!(parts.parts(), parts_by_scan(&hashes, ranges));
 
-        // An answer that is known of every item: a bit of its hash.
+        // An answer that is known for every item: a bit of its hash.
         let answer = |hash: ItemHash| hash.lo() & 1 == 1;
         let joined = parts.join(|shard| {
             let (_, part) = parts.parts().iter().find(|(of, _)| *of == shard)?;

@@ -1,4 +1,4 @@
-//! Samples beside the set of everything, and estimates beside the truth.
+//! Samples compared with the set of all hashes, and estimates with the truth.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -21,14 +21,14 @@ fn sample_of(seed: u64, items: Range<u64>) -> DistinctSample {
     hashes(seed, items).collect()
 }
 
-/// Hashes of some ranges of few items: samples overlap, and some are full.
+/// Hashes of a few ranges of items: samples overlap, and some are full.
 fn runs() -> impl Strategy<Value = Vec<u64>> {
     vec((0_u64..3_000, 0_u64..1_200), 0..4).prop_map(|runs| {
         runs.into_iter().flat_map(|(first, count)| hashes(1, first..first + count)).collect()
     })
 }
 
-/// The slow twin: the least k of the set of everything.
+/// The slow twin: the k smallest of the set of all hashes.
 fn least(hashes: impl IntoIterator<Item = u64>) -> Vec<u64> {
     let all: BTreeSet<u64> = hashes.into_iter().collect();
     all.into_iter().take(K).collect()
@@ -61,7 +61,7 @@ proptest! {
             prop_assert_eq!(sample.insert(hash), sample != before);
         }
         prop_assert_eq!(sample.hashes(), least(hashes.iter().copied()));
-        // Order and repeats leave no trace.
+        // Order and repetition make no difference.
         let again: DistinctSample = hashes.iter().rev().chain(&hashes).copied().collect();
         prop_assert_eq!(&again, &sample);
         prop_assert_eq!(DistinctSample::from_bytes(&sample.to_bytes()), Ok(sample));
@@ -116,7 +116,8 @@ fn the_ends_of_the_space_are_hashes_too() {
     assert_eq!((sample.len(), sample.reach()), (K, u64::MAX));
     assert!(!sample.insert(u64::MAX) && sample.insert(K as u64));
     assert_eq!(sample.reach(), K as u64);
-    // What only a bug or a foe inserts still has a finite count: all lie below 1,025.
+    // Only a bug or an attacker inserts these, but the count is still finite: all hashes are at
+    // most 1,024.
     assert!(sample.count().count.is_finite());
 }
 
@@ -161,7 +162,7 @@ fn a_hundred_thousand_items_and_their_overlaps_are_estimated() {
     }
 }
 
-/// Over many seeds the mean is the truth, and the spread is the standard error.
+/// Over many seeds, the mean is the truth and the spread is the standard error.
 #[test]
 fn estimates_are_unbiased_and_as_far_off_as_they_say() {
     const SEEDS: u64 = 200;
@@ -174,7 +175,7 @@ fn estimates_are_unbiased_and_as_far_off_as_they_say() {
         errors[0].push(one.count().count / ITEMS as f64 - 1.0);
         errors[1].push(one.overlap(&other).count / COMMON as f64 - 1.0);
     }
-    // Of one's items a sixth is in its sample, which takes a twelfth off the error of its count.
+    // A sixth of one's items is in its sample, which reduces the error of its count by a twelfth.
     let share = COMMON as f64 / (2 * ITEMS - COMMON) as f64;
     let expected = [1.0 / 1022_f64.sqrt(), 1.0 / (share * 1022.0).sqrt()];
     for (errors, expected) in errors.iter().zip(expected) {

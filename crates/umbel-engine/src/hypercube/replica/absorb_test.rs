@@ -1,11 +1,11 @@
-//! Whole filters that come from outside reach everybody, also after restarts.
+//! Whole filters from outside reach all copies, even after restarts.
 
 use umbel_filter::{Blocked, HashRange};
 
 use super::fixture::*;
 use super::*;
 
-/// Everything of two ranges of items.
+/// The items of both ranges.
 fn union(kind: Kind, one: std::ops::Range<u64>, other: std::ops::Range<u64>) -> AnyFilter {
     let mut union = filter_of(kind, one);
     union.merge(&filter_of(kind, other)).unwrap();
@@ -25,7 +25,7 @@ fn what_one_copy_absorbs_all_have_after_a_sweep() {
         let before = copies[last].inserted();
         assert!(copies[last].absorb(&filter_of(kind, 105..200), None).unwrap() > 0);
         assert_eq!(copies[last].inserted(), before + 1);
-        // What comes behind it is sent with it.
+        // Later inserts are sent with it.
         insert(&mut copies[last], 200..203);
         insert(&mut copies[0], 300..303);
         let cost = sweep(&mut copies);
@@ -45,7 +45,7 @@ fn a_restart_from_a_save_made_right_after_it_keeps_all_of_it() {
         insert(&mut copies[0], 0..10);
         copies[0].absorb(&filter_of(kind, 50..90), None).unwrap();
         let (bits, saved) = (copies[0].filter().clone(), copies[0].save());
-        // The rest is inserted again from the node's log, under the same numbers.
+        // Later inserts are repeated from the node's log, with the same counts.
         let later = insert(&mut copies[0], 90..95);
         sweep(&mut copies);
         insert(&mut copies[1], 20..25);

@@ -1,4 +1,4 @@
-//! What comparing copies finds: lost bits come back to everybody, news does no harm.
+//! Comparing copies: lost bits come back everywhere, and new bits do no harm.
 
 use super::fixture::*;
 use super::*;
@@ -31,7 +31,7 @@ fn copies_that_were_exchanged_explain_each_other() {
     }
 }
 
-/// Nothing that goes by versions brings back what was lost, not even from a copy that was mended.
+/// The version exchange never brings back what was lost, not even from a repaired copy.
 #[test]
 fn what_was_lost_comes_back_by_comparing() {
     for kind in KINDS {
@@ -52,15 +52,15 @@ fn what_was_lost_comes_back_by_comparing() {
             assert!(!copies[mended].has_partial_bits());
             assert_eq!(copies[mended].coverage(), ours);
         }
-        // What comes behind it is exchanged as ever.
+        // Later inserts are exchanged as usual.
         insert(&mut copies[2], 100..110);
         sweep(&mut copies);
         assert_equal_to(&copies, &filter_of(kind, 0..110));
     }
 }
 
-/// What is under way may come by a comparison first: then its insert is no change where it comes, and
-/// must still be forwarded.
+/// An insert may reach a copy by comparison first. When it arrives as a change, it sets no bit there,
+/// but must still be forwarded.
 #[test]
 fn news_from_a_comparison_is_forwarded() {
     for kind in KINDS {
@@ -71,11 +71,11 @@ fn news_from_a_comparison_is_forwarded() {
         assert!(copies[1].merge_compared(&bits, &claim, None).unwrap() > 0);
         assert!(copies[1].has_partial_bits());
         assert_eq!(copies[1].version(), &VersionVector::new());
-        // Others are sent nothing of bits that the version does not name.
+        // Nothing is sent of bits that the version does not cover.
         let delta = answer(&mut copies, 1, 3);
         copies[3].merge(NodeId(2), &delta).unwrap();
         assert_eq!(copies[3].coverage(), Coverage::default());
-        // Node 2 learns of the inserts, which are nothing new to it; node 4 learns of them from it.
+        // Node 2 receives the inserts, which set no bits there; node 4 receives them from node 2.
         let delta = answer(&mut copies, 0, 1);
         assert_eq!(copies[1].merge(NodeId(1), &delta).unwrap().new_bit_count, 0);
         assert!(!copies[1].has_partial_bits());
@@ -85,7 +85,7 @@ fn news_from_a_comparison_is_forwarded() {
     }
 }
 
-/// The same where the inserts come in a whole filter, in which nothing is new then.
+/// The same if the inserts arrive in a whole filter, which then sets no bits.
 #[test]
 fn repeated_news_in_a_whole_filter_is_forwarded() {
     for kind in KINDS {

@@ -1,4 +1,4 @@
-//! What does not fit is refused, and changes nothing.
+//! Messages that do not match are refused and change nothing.
 
 use umbel_codec::frames;
 use umbel_filter::{Blocked, HashRange, SingleShotShape, StoredSingleShot};

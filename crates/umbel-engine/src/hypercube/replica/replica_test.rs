@@ -1,4 +1,4 @@
-//! Copies that exchange in the order of the cube, or in none.
+//! Copies that exchange in the order of the cube, or in no order.
 
 use proptest::prelude::*;
 use umbel_codec::{FrameView, frames};
@@ -45,7 +45,7 @@ fn one_sweep_of_a_thousand_nodes_makes_all_copies_equal() {
     assert_equal_to(&copies, &filter_of(Kind::Blocked, 0..1024));
 }
 
-/// Items that were inserted at one node reach every other exactly once.
+/// An item that was inserted at one node reaches every other node exactly once.
 #[test]
 fn a_whole_sweep_sends_every_change_once_to_everybody() {
     for count in 1..=33 {
@@ -57,7 +57,7 @@ fn a_whole_sweep_sends_every_change_once_to_everybody() {
             }
             let before: Vec<u64> = copies.iter().map(|copy| copy.log.end()).collect();
             sweep(&mut copies);
-            // Nobody got what it had: every change that came was new, and stands in the log once.
+            // No node received what it had: every received change was new, and is in the log once.
             for (copy, before) in copies.iter().zip(before) {
                 assert_eq!(copy.log.end() - before, count as u64);
             }
@@ -74,7 +74,7 @@ fn what_a_partner_sent_is_not_sent_back() {
         copies[0].begin_sweep();
         let delta = answer(&mut copies, 0, 1);
         copies[1].merge(NodeId(1), &delta).unwrap();
-        // Of these, only item 100 is new to node 2.
+        // Only item 100 of these is new to node 2.
         insert(&mut copies[1], 50..101);
         copies[1].begin_sweep();
         let delta = answer(&mut copies, 1, 0);
@@ -103,15 +103,14 @@ fn who_is_behind_the_log_gets_the_whole_filter_once() {
     }
 }
 
-/// After a whole filter was merged, no list says what was new in it; whoever has it from
-/// elsewhere needs nothing.
+/// No log lists what a merged whole filter changed; a copy that has it from elsewhere needs nothing.
 #[test]
 fn who_knows_as_much_needs_nothing_however_it_came_by_it() {
     let mut copies = copies(4, Kind::Blocked, 10);
     insert(&mut copies[0], 0..300);
     let cost = sweep(&mut copies);
     assert_equal_to(&copies, &filter_of(Kind::Blocked, 0..300));
-    // Three have it from one other each: along a tree.
+    // Three nodes get it from one other each: along a tree.
     assert_eq!(cost.wholes, 3);
     let cost = sweep(&mut copies);
     assert_eq!((cost.wholes, cost.bytes), (0, 0));
@@ -129,7 +128,7 @@ fn long_deltas_travel_as_the_whole_filter() {
     assert_equal_to(&copies, &filter_of(Kind::Blocked, 0..1000));
 }
 
-/// A frame whose header says one more position than its payload has, with the right checksum.
+/// A frame whose header states one position more than its payload has, with the right checksum.
 fn with_wrong_count(mut frame: Vec<u8>) -> Vec<u8> {
     frame[40] ^= 1;
     let checksum = umbel_codec::crc32c(&[&frame[..56], &frame[60..]]);
@@ -137,7 +136,7 @@ fn with_wrong_count(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-/// Bits that came in without their version must not keep others from being sent them.
+/// Bits that arrived without their version must not keep others from sending them.
 #[test]
 fn a_whole_filter_that_came_in_part_hides_nothing() {
     let mut copies = copies(3, Kind::Blocked, 1 << 20);
@@ -162,7 +161,7 @@ fn a_whole_filter_that_came_in_part_hides_nothing() {
     assert_eq!(copies[1].coverage.partial, VersionVector::new());
 }
 
-/// A whole filter whose end does not come: all of its frames, or the first.
+/// A whole filter whose transfer is aborted: after all of its frames, or after the first.
 fn merge_part(copy: &mut Replica, from: NodeId, delta: &Delta, is_all: bool) {
     copy.begin_whole(from, delta).unwrap();
     for frame in delta.frames.iter().take(if is_all { usize::MAX } else { 1 }) {
@@ -170,7 +169,7 @@ fn merge_part(copy: &mut Replica, from: NodeId, delta: &Delta, is_all: bool) {
     }
 }
 
-/// When it comes again nothing of it is new, although it was sent to nobody.
+/// When it is sent again, it sets no bits, although no partner has been sent them.
 #[test]
 fn a_whole_filter_that_broke_off_is_forwarded_when_it_is_repeated() {
     for kind in KINDS {
@@ -196,7 +195,8 @@ fn a_whole_filter_that_broke_off_is_forwarded_when_it_is_repeated() {
     }
 }
 
-/// What is known must be had, also if what came was here already, as an insert that still waits.
+/// A partner gets everything that the version covers, even if a received change was already present as a
+/// pending insert.
 #[test]
 fn an_insert_that_waits_hides_nothing() {
     for kind in KINDS {
@@ -213,7 +213,7 @@ fn an_insert_that_waits_hides_nothing() {
     }
 }
 
-/// So that a sweep sends each change once: what comes later waits for the next one.
+/// A sweep sends each change once, because later inserts wait for the next sweep.
 #[test]
 fn inserts_take_part_when_a_sweep_begins() {
     for kind in KINDS {
@@ -246,18 +246,18 @@ fn nothing_of_an_old_generation_comes_back() {
     assert_equal_to(&copies, &filter_of(Kind::Blocked, 20..30));
 }
 
-/// What happens to copies.
+/// An event of a test run.
 #[derive(Clone, Debug)]
 enum Act {
     Insert(usize, u64, u64),
     Begin(usize),
-    /// One asks another; the answer is lost, comes twice, or breaks off.
+    /// One copy asks another; the answer is lost, arrives twice, or is aborted.
     Exchange(usize, usize, u8),
     Forget(usize),
-    /// A whole filter comes from outside, and what is known then is saved at once.
+    /// A whole filter arrives from outside, and the coverage is saved at once.
     Absorb(usize, u64, u64),
     Save(usize),
-    /// It begins anew with what was saved, and inserts again what came after that.
+    /// A copy restarts from what was saved, and repeats later inserts.
     Restart(usize),
 }
 
@@ -276,8 +276,9 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 }
 
 proptest! {
-    /// Exchanges between any two, lost and repeated; logs that are too short; restarts that forget
-    /// what was merged since the copy was saved: no bit is invented, versions are never wrong, and when it ends one sweep makes all equal.
+    /// Exchanges between any two copies, lost and repeated; logs that are too short; restarts that forget
+    /// what was merged since the last save. No bit is invented, versions are never wrong, and at the end
+    /// one sweep makes all copies equal.
     #[test]
     fn any_exchange_converges(
         count in 1_usize..9,
@@ -287,7 +288,7 @@ proptest! {
     ) {
         let kind = if is_single_shot { Kind::SingleShot } else { Kind::Blocked };
         let mut copies = copies(count, kind, log_entries);
-        // Of each node, what was given to its copy: the items of each change.
+        // For each node, the items of each change of its copy.
         let mut inserted: Vec<Vec<Vec<ItemHash>>> = vec![Vec::new(); count];
         let mut saved = vec![(empty(kind), Coverage::default(), 0_usize); count];
         let mut log = 1000;
@@ -295,12 +296,12 @@ proptest! {
         for act in acts {
             match act {
                 Act::Insert(at, first, items) => {
-                    // Some are inserted at several nodes.
+                    // Some items are inserted at several nodes.
                     let at = at % count;
                     expected.insert_batch(&hashes(first..first + items), &mut Vec::new()).unwrap();
                     let absent = insert(&mut copies[at], first..first + items);
                     inserted[at].extend(absent.into_iter().map(|hash| vec![hash]));
-                    // Two that insert at once may both find an item absent.
+                    // Two concurrent inserts may both find an item absent.
                     if items == 1 {
                         inserted[at].push(hashes(first..first + 1));
                         copies[at].insert(&hashes(first..first + 1), &mut Vec::new()).unwrap();
@@ -352,7 +353,7 @@ proptest! {
                     let partners: Vec<NodeId> = copies[at].partners.keys().copied().collect();
                     copies[at] = Replica::restore(options, filter, coverage).unwrap();
                     copies[at].set_partners(&partners);
-                    // No absorbed filter is among them: a copy is saved with each.
+                    // None of these is an absorbed filter, because a copy is saved with each.
                     copies[at].insert_again(&inserted[at][from..].concat()).unwrap();
                 }
             }

@@ -1,4 +1,4 @@
-//! Rings of slices of time between copies: what forgets is exchanged as ever, and does not come back.
+//! Replicas of windowed filters: changes are exchanged as usual, and what was dropped does not come back.
 
 use proptest::prelude::*;
 use umbel_filter::{Blocked, words};
@@ -8,7 +8,7 @@ use super::*;
 use crate::hypercube::delta::{Delta, DeltaContent, DeltaError};
 
 const SLICES: u32 = 3;
-/// Number of the slice that clocks are in when a test begins.
+/// Number of the time slice that clocks are in when a test begins.
 const NOW: u64 = 500;
 
 fn ring() -> SliceRing {
@@ -37,7 +37,7 @@ fn put(copy: &mut Replica, number: u64, items: std::ops::Range<u64>) {
     copy.insert_in_slice(number, &hashes(items), &mut Vec::new());
 }
 
-/// How many of the items are present, by the copy's own clock.
+/// Number of the items that are present by the copy's own clock.
 fn count_of(copy: &Replica, items: std::ops::Range<u64>) -> usize {
     let (own, mut present) = (copy.ring().unwrap().own(), Vec::new());
     copy.contains_batch(own, &hashes(items), &mut present);
@@ -49,7 +49,7 @@ fn one_count(copy: &Replica) -> u64 {
     words::count_ones(bits.words())
 }
 
-/// With logs that hold everything, and with logs that hold nothing.
+/// Entry limits: a log that holds everything, and one that holds nothing.
 const LOGS: [usize; 2] = [1 << 20, 0];
 
 #[test]
@@ -74,16 +74,16 @@ fn what_was_dropped_does_not_come_back_into_another_slice() {
         let mut copies = ringed_copies(2, log_entries);
         put(&mut copies[0], NOW, 0..50);
         copies[0].begin_sweep();
-        // Slice 505 has the place of slice 500 in a ring of five.
+        // In a ring of five, slice 505 reuses the blocks of slice 500.
         copies[1].advance(NOW + 5);
         let delta = answer(&mut copies, 0, 1);
         let expected = if log_entries == 0 { DeltaContent::Whole } else { DeltaContent::Changes };
         assert_eq!((delta.content, delta.newest_slice), (expected, Some(NOW)));
         assert_eq!(copies[1].merge(NodeId(1), &delta).unwrap().new_bit_count, 0);
         assert_eq!(one_count(&copies[1]), 0);
-        // It has all that it is asked for, and says so.
+        // It has everything that it is queried for, and its version covers it.
         assert_eq!(copies[1].version_of(NodeId(1)), 50);
-        // And the one whose log had it sends it to nobody once the slice is gone there as well.
+        // The copy whose log has it does not send it any more, once the slice is gone there, too.
         copies[0].advance(NOW + 5);
         let (mut fresh, mut old) = (ringed(3, log_entries), copies.remove(0));
         fresh.advance(NOW + 5);
@@ -107,7 +107,8 @@ fn changes_of_a_slice_that_ended_are_sent_to_nobody() {
     assert_eq!(copies[1].version_of(NodeId(1)), 12);
 }
 
-/// What is further ahead has dropped what this one is asked for, so its version is not taken either.
+/// A partner that is further ahead has dropped slices that this copy is queried for, so its version is not
+/// merged.
 #[test]
 fn who_is_far_ahead_is_refused_until_the_clock_is_there() {
     for log_entries in LOGS {
@@ -127,11 +128,11 @@ fn who_is_far_ahead_is_refused_until_the_clock_is_there() {
         assert!(error.to_string().starts_with(text), "{error}");
         assert_eq!((copies[2].version_of(NodeId(1)), copies[2].newest_slice()), (0, Some(NOW)));
         assert!(*copies[2].filter() == before);
-        // The other way everything comes.
+        // In the other direction everything arrives.
         let delta = answer(&mut copies, 0, 2);
         copies[2].merge(NodeId(1), &delta).unwrap();
         assert_eq!(count_of(&copies[2], 0..50), 50);
-        // One slice is followed, and nothing of the own window is lost.
+        // It follows by one slice, and nothing in its own window is lost.
         copies[2].advance(NOW + 3);
         copies[1].set_partners(&[NodeId(3)]);
         let delta = answer(&mut copies, 1, 2);
@@ -155,7 +156,7 @@ fn only_rings_send_slices() {
     let sliced = Delta { newest_slice: Some(1), ..delta };
     assert!(plain[1].merge(NodeId(1), &sliced).is_err());
     assert!(plain[1].slices().is_none() && copies[1].slices() == Some((NOW, NOW)));
-    // A whole filter that does not say of which slices it is.
+    // A whole filter that does not state its slices.
     let bits = copies[0].filter().clone();
     assert!(copies[1].absorb(&bits, None).is_err());
     assert!(plain[1].absorb(&bits, Some(NOW)).is_err());
@@ -170,7 +171,7 @@ fn rings_are_saved_absorbed_and_compared() {
     let restored = Replica::restore(options(1, 9), bits.clone(), saved).unwrap();
     let mut restored = restored.with_ring(Some(ring().at(own, newest)));
     assert_eq!((restored.inserted(), count_of(&restored, 0..20)), (20, 20));
-    // The log has one entry of then, and one of a slice that has ended since.
+    // The log has one entry of that slice, and one of a slice that has ended since.
     restored.insert_in_slice_again(NOW + 5, &hashes(20..30));
     assert_eq!(restored.insert_in_slice_again(NOW, &hashes(30..40)), 0);
     assert_eq!((restored.inserted(), count_of(&restored, 0..20)), (40, 0));
@@ -196,8 +197,8 @@ fn rings_are_saved_absorbed_and_compared() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Clocks within one slice of each other: whatever is exchanged when, nothing within the window is missing
-    /// at a replica whose version names it, and nothing of before is there.
+    /// Clocks are within one slice of each other. In any order of exchanges, nothing within the window is
+    /// missing at a replica whose version covers it, and nothing older is present.
     #[test]
     fn nothing_within_the_window_is_missing(
         acts in prop::collection::vec((0_u8..6, 0_usize..4, 0_usize..4), 1..120),
@@ -214,7 +215,7 @@ proptest! {
                     put(&mut copies[at], own, item..item + 1);
                     made.push((item, own, at, copies[at].inserted()));
                 }
-                // Some clock is at the next slice already.
+                // One clock is already in the next slice.
                 2 => copies[at].advance(now + 1),
                 3 => {
                     now += 1;
@@ -244,7 +245,7 @@ proptest! {
                 }
             }
         }
-        // Clocks are equal, and everybody knows of everything.
+        // Clocks are equal, and all nodes have exchanged everything.
         copies.iter_mut().for_each(|copy| copy.advance(now + 1));
         for _ in 0..2 {
             sweep(&mut copies);

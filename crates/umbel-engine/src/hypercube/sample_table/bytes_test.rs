@@ -1,4 +1,4 @@
-//! Tables through bytes, and bytes that are no tables.
+//! Encoding and decoding tables, and bytes that are not tables.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -72,7 +72,7 @@ fn every_cut_is_refused() {
 }
 
 proptest! {
-    /// What is accepted is a table: it writes the bytes that it was read from.
+    /// Accepted bytes are a table: it encodes to the same bytes.
     #[test]
     fn damaged_bytes_are_refused_or_a_table(changes in vec((0_usize..89, any::<u8>()), 0..4)) {
         let mut bytes = table().to_bytes();

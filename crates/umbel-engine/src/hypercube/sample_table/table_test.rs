@@ -1,4 +1,4 @@
-//! Tables that ask each other, beside lists of everything that was inserted.
+//! Tables that exchange with each other, compared with lists of all inserts.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::limits::SAMPLE_HASHES_MAX;
 const NODES: usize = 4;
 const ALL: usize = usize::MAX;
 
-/// SplitMix64 of a number: a hash that nobody has chosen.
+/// SplitMix64 of a number: a hash that no adversary chose.
 fn hash_of(item: u64) -> ItemHash {
     let mut z = item.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -27,7 +27,7 @@ fn id(node: usize) -> NodeId {
     NodeId(node as u64 + 1)
 }
 
-/// Tables, what was inserted on each node, and answers that may come at any time.
+/// Tables, the items inserted on each node, and answers that may arrive at any time.
 struct Nodes {
     tables: Vec<SampleTable>,
     inserted: Vec<Vec<u64>>,
@@ -46,11 +46,11 @@ enum Event {
         partner: usize,
         bytes_max: usize,
     },
-    /// An answer comes, for the first time or again.
+    /// An answer arrives, for the first time or again.
     Arrive {
         answer: prop::sample::Index,
     },
-    /// A node goes on from what it has on its disk.
+    /// A node restarts from its disk.
     Restart {
         node: usize,
     },
@@ -136,7 +136,7 @@ impl Nodes {
         answer.iter().map(NodeSample::wire_bytes).sum()
     }
 
-    /// Rounds in which every node asks the next one, until nobody receives news.
+    /// Rounds in which every node asks the next one, until no node receives news.
     fn run_until_quiet(&mut self) {
         let ask = |nodes: &mut Self, node| nodes.ask(node, (node + 1) % NODES);
         while (0..NODES).map(|node| ask(self, node)).sum::<usize>() > 0 {}
@@ -155,7 +155,7 @@ proptest! {
         nodes.check()?;
         nodes.run_until_quiet();
         nodes.check()?;
-        // All are equal then, and the union is what one node would have sampled.
+        // All tables are equal then, and the union is what a single node would have sampled.
         for (node, table) in nodes.tables.iter().enumerate() {
             prop_assert!(table.samples().eq(nodes.tables[0].samples()));
             prop_assert_eq!(table.estimates(), nodes.tables[0].estimates());
@@ -165,7 +165,7 @@ proptest! {
         prop_assert_eq!(nodes.tables[0].estimates().union, one.count());
     }
 
-    /// Batches are single inserts.
+    /// A batch is equivalent to single inserts.
     #[test]
     fn batches_leave_no_trace(cuts in vec(0_usize..3_000, 0..5)) {
         let items = hashes(0..3_000);
@@ -181,7 +181,7 @@ proptest! {
         prop_assert_eq!(cut, whole);
     }
 
-    /// Nothing that a peer can say does more than fill places.
+    /// No message of a peer can do more than fill entries.
     #[test]
     fn any_sample_is_taken_or_refused(
         counts in vec((0_u64..3, any::<u64>(), any::<u64>(), vec(any::<u64>(), 0..5)), 0..8),
@@ -195,7 +195,7 @@ proptest! {
             let taken = table.take(&sample);
             prop_assert_eq!(taken.is_err(), since >= count);
             prop_assert_eq!(taken == Ok(true), table != before);
-            // Once more it is no news.
+            // A second time it is not news.
             prop_assert!(table.take(&sample) != Ok(true));
             table.insert(&[hash_of(node)]);
             prop_assert_eq!(SampleTable::from_bytes(&table.to_bytes()), Ok(table.clone()));
@@ -218,14 +218,14 @@ fn a_hash_travels_once() {
     let hash_count = (bytes - answer_count * 24) / 8;
     assert!((6_100..6_750).contains(&hash_count), "{hash_count} hashes");
     assert!(nodes.tables[1].samples().eq(nodes.tables[0].samples()));
-    // Repeats of what was inserted are no news, though they count.
+    // Repeated inserts are not news, although they are counted.
     nodes.tables[0].insert(&hashes(0..10_000));
     assert_eq!((nodes.ask(1, 0), nodes.tables[0].own_count()), (0, item_count + 10_000));
 }
 
 #[test]
 fn the_cluster_is_estimated_from_any_node() {
-    // Node n inserts 50,000 items, of which the last 10,000 are the first of node n + 1.
+    // Node n inserts 50,000 items, the last 10,000 of which are the first of node n + 1.
     let mut nodes = Nodes::new();
     for (node, first) in (0..NODES).zip((0..).step_by(40_000)) {
         nodes.tables[node].insert(&hashes(first..first + 50_000));
@@ -259,7 +259,7 @@ fn a_long_answer_is_sent_in_parts() {
     }
     nodes.run_until_quiet();
     let mut late = SampleTable::new(NodeId(9));
-    // A sample takes 24 + 80 bytes: two fit into 300 bytes, and one comes though none fits.
+    // A sample takes 24 + 80 bytes: two fit into 300 bytes, and one is sent even if none fits.
     for (bytes_max, expected) in [(300, 2), (0, 1), (300, 1), (300, 0)] {
         let answer = nodes.tables[0].newer_than(&late.counts(), bytes_max);
         assert_eq!(answer.len(), expected);
@@ -277,7 +277,7 @@ fn a_lost_table_comes_back_and_counts_on() {
     nodes.run_until_quiet();
     let count_of_first = nodes.tables[1].counts().of(id(0));
     nodes.tables[0] = SampleTable::new(id(0));
-    // It inserts before it knows of the loss, and others take that for what they have.
+    // It inserts before it learns of the loss; the others take that insert for one that they have.
     nodes.tables[0].insert(&hashes(5_000..5_001));
     assert_eq!(nodes.ask(1, 0), 0);
     nodes.ask(0, 1);
@@ -319,7 +319,7 @@ fn no_more_nodes_are_taken_than_a_cluster_has() {
     }
     let error = table.take(&sample(last)).unwrap_err();
     assert_eq!(error.to_string(), "a sample of node 8192, beside those of 8192, at most 8192");
-    // The own sample has its place.
+    // Room is reserved for the own sample.
     table.insert(&[hash_of(0)]);
     assert_eq!(SampleTable::from_bytes(&table.to_bytes()).as_ref(), Ok(&table));
     assert!(table.estimates().overlaps.is_empty());

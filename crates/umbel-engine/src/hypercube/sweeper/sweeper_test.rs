@@ -1,4 +1,5 @@
-//! Whole cubes of sweepers whose messages are delivered in any order; sets of numbers for filters.
+//! Whole cubes of sweepers whose messages are delivered in any order, with sets of numbers in place
+//! of filters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,24 +7,25 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A message on its way.
+/// A message in transit.
 struct Message {
     from: usize,
     to: usize,
     sweep: u64,
     step: Step,
-    /// An answer's: the sweep of who answered, and what that had. A question has neither.
+    /// For an answer, the sweep of the answering node and the items that it had. None for a
+    /// question.
     answer: Option<(u64, BTreeSet<u32>)>,
 }
 
-/// Nodes 1 to P, which have the item of their place.
+/// Nodes 1 to P; each starts with its own index as its item.
 struct World {
     members: Members,
     sweepers: Vec<Sweeper>,
     has: Vec<BTreeSet<u32>>,
     messages: Vec<Message>,
     answer_count: u64,
-    /// The last sweep that each node ended, and whether it was whole.
+    /// For each node, the last sweep that it ended, and whether it was whole.
     done: BTreeMap<usize, (u64, bool)>,
     /// State of a SplitMix64 generator.
     dice: u64,
@@ -74,7 +76,7 @@ impl World {
         mixed ^ mixed >> 31
     }
 
-    /// Delivers any of the messages; false if there is none.
+    /// Delivers one of the messages, in random order; false if there is none.
     fn deliver(&mut self) -> bool {
         if self.messages.is_empty() {
             return false;
@@ -156,7 +158,7 @@ fn whoever_does_not_answer_is_left_out_and_has_everything_later() {
         }
         assert!(world.all_ended());
         assert!(world.done.values().any(|(_, is_whole)| !is_whole));
-        // It does not know of the others' sweep: its own is answered, and the next one is whole.
+        // It does not know the others' sweep: its own is answered, and the next one is whole.
         world.give(gone, SweepInput::Begin);
         world.run_until_quiet();
         world.give(gone, SweepInput::Begin);
@@ -184,7 +186,7 @@ fn a_new_list_of_nodes_ends_the_sweep() {
     world.give(0, SweepInput::Changed(members.clone()));
     assert_eq!(world.done[&0], (1, false));
     assert_eq!((world.sweepers[0].members(), world.sweepers[0].waits_for()), (&members, None));
-    // Of the old list.
+    // Belongs to the old list.
     let mut outbox = Outbox::new();
     let old = SweepInput::Asked {
         from: NodeId(2),
@@ -211,7 +213,7 @@ fn messages_that_do_not_fit_change_nothing() {
         (fits.0, fits.1, fits.2, fits.3, Step::HandIn),
         (fits.0, fits.1, fits.2, fits.3, Step::Across(u32::MAX)),
         (fits.0, fits.1, fits.2, u64::MAX, fits.4),
-        // It gets something from its corner at the end only.
+        // It receives something from its corner only at the end.
         (NodeId(5), Rank(4), fits.2, fits.3, Step::HandIn),
     ];
     let mut outbox = Outbox::new();
@@ -224,9 +226,10 @@ fn messages_that_do_not_fit_change_nothing() {
 }
 
 proptest! {
-    /// Sweeps that begin anywhere, lost messages, partners given up, nodes that forget their number:
-    /// when all that ends, one sweep makes all equal whose number none has ended, and as many sweeps
-    /// as the cube has steps bring the beginner there.
+    /// Sweeps that begin anywhere, lost messages, partners that are given up, nodes that forget
+    /// their sweep number. When all that ends, one sweep with a number that no node has ended makes
+    /// all nodes equal, and the node that begins reaches such a number within as many sweeps as the
+    /// cube has steps.
     #[test]
     fn after_any_trouble_a_few_sweeps_spread_everything(
         node_count in 1_usize..18,
@@ -261,7 +264,7 @@ proptest! {
                 }
             }
         }
-        // Whoever waits for what was lost gives up.
+        // Nodes that wait for lost messages give up.
         world.run_until_quiet();
         while let Some((place, (_, node))) =
             world.sweepers.iter().enumerate().find_map(|(at, s)| Some((at, s.waits_for()?)))
@@ -269,7 +272,7 @@ proptest! {
             world.give(place, SweepInput::Unreachable { node });
             world.run_until_quiet();
         }
-        // The first ones may be of a node that has forgotten how far the others are.
+        // The first sweeps may be begun by a node that has forgotten how far the others are.
         for _ in 0..=world.members.cube().steps().count() {
             world.give(seed as usize % node_count, SweepInput::Begin);
             world.run_until_quiet();

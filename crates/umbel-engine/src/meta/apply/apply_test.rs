@@ -1,4 +1,4 @@
-//! What entries do, one rule a test, and laws of all of them.
+//! What entries do, one rule per test, and laws of all of them.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::ids::{Epoch, FilterId, Generation};
 use crate::limits::{FILTER_BYTES_MAX, FILTER_COUNT_MAX, SLICE_BYTES_MAX};
 use crate::meta::{FilterName, FilterSettings, FilterState, HashKey, NODE_ADDRESS_BYTES_MAX};
 
-/// A formed cluster that numbers entries from 10.
+/// A formed cluster whose entries are numbered from 10.
 pub(super) struct Cluster {
     pub(super) state: MetaState,
     log_index: u64,
@@ -113,7 +113,7 @@ fn nodes_join_once() {
     assert_eq!(cluster.error(&add("node1:7070", 6)), taken);
     let long = "x".repeat(NODE_ADDRESS_BYTES_MAX + 1);
     assert!(matches!(cluster.error(&add(&long, 7)), MetaError::Quota { .. }));
-    // A new process on a removed node's machine is another node.
+    // A new process on a removed node's machine is a new node.
     cluster.done(&MetaCommand::RemoveNode { node: node(3) });
     assert_eq!(cluster.apply(&add("c:1", 5)), MetaReply::Node(node(4)));
 }
@@ -144,7 +144,7 @@ fn the_last_node_stays() {
     assert!(matches!(cluster.error(&drain(2, true)), MetaError::TooFewNodes { .. }));
     let remove = |number| MetaCommand::RemoveNode { node: node(number) };
     assert!(matches!(cluster.error(&remove(2)), MetaError::TooFewNodes { .. }));
-    // One of two replicas is no majority: they must move first.
+    // One of two replicas is not a majority: the replicas must move first.
     assert!(matches!(cluster.error(&remove(1)), MetaError::TooFewNodes { .. }));
     let (shard, alone) = (ShardId(0), vec![node(2)]);
     cluster.done(&MetaCommand::PlanReplicas { shard, target: alone.clone() });
@@ -200,7 +200,7 @@ fn plans_are_checked() {
     }
     cluster.done(&plan(&[2, 3]));
     cluster.done(&plan(&[1, 3]));
-    // Node 2 was to be a replica, and may be one by now.
+    // Node 2 was a target, and may be a replica by now.
     assert_eq!(cluster.state.shard_map().members(ShardId(0)), [1, 2, 3].map(NodeId));
     let remove = MetaCommand::RemoveNode { node: node(2) };
     assert!(matches!(cluster.error(&remove), MetaError::TooFewNodes { .. }));
@@ -234,7 +234,7 @@ fn filters_live_and_die() {
     cluster.done(&cleared(1));
     let record = cluster.state.filter(filter).unwrap();
     assert_eq!((record.state, record.generation), (FilterState::Live, Generation(2)));
-    // The same request, come again.
+    // The same request is retried.
     cluster.done(&clear);
     assert_eq!(cluster.filter_state(filter), Some(FilterState::Live));
     let record = cluster.state.filter(filter).unwrap();
@@ -281,7 +281,7 @@ fn imports_are_activated() {
     cluster.done(&MetaCommand::FilterCreated { filter });
     assert_eq!(cluster.filter_state(filter), Some(FilterState::Importing));
     assert_eq!(cluster.apply(&create("a", 1, true)), MetaReply::Filter(filter));
-    // Somebody else's import, or filter.
+    // Another caller's import or filter.
     assert!(matches!(cluster.error(&create("a", 2, true)), MetaError::NameTaken { .. }));
     assert!(matches!(cluster.error(&create("a", 1, false)), MetaError::NameTaken { .. }));
     cluster.done(&MetaCommand::ActivateImport { filter });
@@ -296,7 +296,7 @@ fn a_retried_create_is_the_same_filter() {
     assert_eq!(cluster.apply(&create("a", 1, false)), id);
     let taken = MetaError::NameTaken { name: "a".to_owned() };
     assert_eq!(cluster.error(&create("a", 2, false)), taken);
-    // Seeds are not drawn, so equal settings are one request.
+    // Seeds are not drawn, so requests with equal settings are equal.
     let plain = |capacity| {
         let key = HashKey::Xxh3 { seed: 0 };
         create_with("b", FilterSettings { capacity, ..settings(key) })
@@ -347,13 +347,13 @@ fn keys_live_as_long_as_their_filters_and_are_never_printed() {
     assert_eq!(cluster.state.key(1), Some(sip_key(1)));
     assert_eq!(cluster.state.filter_key(FilterId(10)), Some(sip_key(1)));
     cluster.done(&MetaCommand::DropFilter { filter: FilterId(10) });
-    // Frames name their key by its number alone, and slices of it are there still.
+    // Frames name their key only by its id, and slices of the filter still exist.
     let other = HashKey::SipHash { key_id: 1, secret: [0xcd; 16] };
     let error = cluster.error(&create_with("b", settings(other)));
     assert!(matches!(error, MetaError::BadSettings { .. }));
     cluster.apply(&create("c", 1, false));
     let text = format!("{:?} {:#?}", cluster.state, cluster.state);
-    // 0xab is 171.
+    // 0xab is 171 in decimal.
     assert!(!text.contains("171") && !text.contains("secret") && text.contains("key_id"), "{text}");
     let (id, _) = cluster.state.filter_by_name("c").unwrap();
     for filter in [FilterId(10), id] {
@@ -379,7 +379,7 @@ fn meta_voters_are_odd_and_stay() {
     assert_eq!(MetaState::new().meta_voters_wanted(&ids(&[1])), ids(&[]));
 }
 
-/// What must hold whatever was applied.
+/// The invariants that hold after any commands.
 fn check(state: &MetaState) {
     assert!(!state.available_nodes().is_empty());
     let named = state.filters().filter(|(_, record)| record.state != FilterState::Dropping);

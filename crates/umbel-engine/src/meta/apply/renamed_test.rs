@@ -1,4 +1,4 @@
-//! Names that change in the catalogue: at once, and once for each request.
+//! Renames in the catalogue: immediate, and once per request.
 
 use super::apply_test::Cluster;
 use super::drawn::create;
@@ -33,7 +33,7 @@ fn a_name_changes_at_once_and_shards_follow() {
     let clear = MetaCommand::ClearFilter { filter, generation: Generation(1) };
     let busy = MetaError::Busy { name: "b".to_owned(), state: "being renamed".to_owned() };
     assert_eq!(cluster.error(&clear), busy);
-    // The same request, come again, also when all is done, and when the name is the old one once more.
+    // The same request is retried: also after completion, and when the filter has its old name again.
     cluster.done(&rename(filter, "b", None));
     cluster.done(&MetaCommand::FilterCleared { filter, generation: Generation(2) });
     assert_eq!(cluster.filter_state(filter), Some(FilterState::Live));
@@ -52,12 +52,12 @@ fn a_name_that_is_taken_is_refused_unless_its_filter_is_named() {
     let [one, two, three] = ["one", "two", "three"].map(|name| made(&mut cluster, name));
     let taken = MetaError::NameTaken { name: "two".to_owned() };
     assert_eq!(cluster.error(&rename(one, "two", None)), taken);
-    // Another one has come under that name since.
+    // Meanwhile another filter has this name.
     assert_eq!(cluster.error(&rename(one, "two", Some(three))), taken);
     cluster.done(&rename(one, "two", Some(two)));
     assert_eq!((id_of(&cluster, "two"), id_of(&cluster, "one")), (Some(one), None));
     assert_eq!(cluster.filter_state(two), Some(FilterState::Dropping));
-    // What was to be replaced is gone already.
+    // The filter to be replaced is already gone.
     cluster.done(&MetaCommand::DropFilter { filter: three });
     cluster.done(&MetaCommand::FilterCleared { filter: one, generation: Generation(2) });
     let name = FilterName::new("three").unwrap();

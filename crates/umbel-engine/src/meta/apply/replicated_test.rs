@@ -1,4 +1,4 @@
-//! What entries do about replicated filters.
+//! What entries do with replicated filters.
 
 use umbel_filter::Kind;
 
@@ -16,7 +16,7 @@ fn replicated_filters_need_no_shard() {
     let create = create_replicated("a", 1, false);
     assert_eq!(cluster.apply(&create), MetaReply::Filter(filter));
     assert_eq!(cluster.filter_state(filter), Some(FilterState::Live));
-    // The same request, come again, and another one.
+    // The same request is retried; then a different one.
     assert_eq!(cluster.apply(&create), MetaReply::Filter(filter));
     let other = create_replicated("a", 2, false);
     assert!(matches!(cluster.error(&other), MetaError::NameTaken { .. }));

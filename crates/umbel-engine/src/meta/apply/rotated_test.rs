@@ -1,4 +1,4 @@
-//! Rotations in the catalogue: one generation at a time, and only of what has slices that end by hand.
+//! Rotations in the catalogue: one generation at a time, and only for manually rotated windows.
 
 use umbel_filter::CellCount;
 
@@ -40,11 +40,11 @@ fn windows_by_hand_are_rotated_one_generation_at_a_time() {
     let busy = MetaError::Busy { name: "a".to_owned(), state: "being rotated".to_owned() };
     assert_eq!(cluster.error(&clear), busy);
     cluster.done(&MetaCommand::FilterCleared { filter, generation: Generation(2) });
-    // The same request, come again.
+    // The same request is retried.
     cluster.done(&rotate(1));
     let record = cluster.state.filter(filter).unwrap();
     assert_eq!((record.state, record.generation), (FilterState::Live, Generation(2)));
-    // What has no slices is not rotated.
+    // A filter without slices cannot be rotated.
     let MetaReply::Filter(filter) = cluster.apply(&create("b", 1, false)) else { panic!() };
     cluster.done(&MetaCommand::FilterCreated { filter });
     let refused = cluster.error(&MetaCommand::RotateFilter { filter, generation: Generation(1) });

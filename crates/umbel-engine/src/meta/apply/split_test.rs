@@ -1,4 +1,4 @@
-//! Shards that are split, one after the other.
+//! Splitting shards one after the other.
 
 use super::apply_test::Cluster;
 use super::drawn::create;
@@ -14,7 +14,7 @@ fn formed(shard: u32) -> MetaCommand {
     MetaCommand::ShardFormed { shard: ShardId(shard) }
 }
 
-/// Three nodes and two shards of two replicas, all formed.
+/// Three nodes, and two shards with two replicas each, all formed.
 fn cluster() -> Cluster {
     let mut cluster = Cluster::new(3, 2, 2);
     cluster.done(&formed(0));
@@ -55,7 +55,7 @@ fn what_cannot_be_split_is_refused() {
         assert!(matches!(cluster.error(&split(shard_count)), MetaError::Quota { .. }));
     }
     cluster.done(&split(3));
-    // One at a time.
+    // Only one split at a time.
     assert!(matches!(cluster.error(&split(4)), MetaError::ShardBusy { .. }));
 }
 
@@ -96,7 +96,7 @@ fn both_halves_may_have_grown_by_half() {
     };
     cluster.done(&split(3));
     assert_eq!(growths(&cluster), [0, 0, 0]);
-    // Of a kind that does not grow nothing is allowed; so the numbers are put in here.
+    // Kinds that do not grow are allowed nothing, so the numbers are set here directly.
     assert!(matches!(cluster.apply(&grow(filter, 0, 100)), MetaReply::Refused(_)));
     let mut record = cluster.state.filter(filter).unwrap().clone();
     record.growth.insert(ShardId(0), 101);

@@ -1,4 +1,4 @@
-//! Which tasks are named when.
+//! Which tasks are returned when.
 
 use super::*;
 use crate::meta::MetaReply;
@@ -17,7 +17,7 @@ fn view(voters: &[u64], learners: &[u64]) -> GroupView {
     }
 }
 
-/// A formed cluster whose shards have leaders and the members that the map wants.
+/// A formed cluster whose shards have leaders and the members that the shard map wants.
 struct Cluster {
     state: MetaState,
     log_index: u64,
@@ -50,7 +50,7 @@ impl Cluster {
         next_tasks(&self.state, &self.views, &self.meta, &self.progress)
     }
 
-    /// Applies what is to be proposed and names the rest.
+    /// Applies the proposed commands, and returns the other tasks.
     fn propose(&mut self) -> Vec<Task> {
         let mut rest = vec![];
         for task in self.tasks() {
@@ -105,7 +105,7 @@ fn a_group_is_moved_in_three_steps() {
         learners: vec![],
     };
     assert_eq!(cluster.tasks(), std::slice::from_ref(&change));
-    // The new one catches up, then votes; one that was left over has to go.
+    // The new member catches up, then votes; a member that is left over has to go.
     cluster.views.insert(shard, view(&[1, 2, 3], &[4]));
     assert_eq!(cluster.tasks(), std::slice::from_ref(&change));
     cluster.views.insert(shard, view(&[3, 4, 1], &[4]));
@@ -126,14 +126,15 @@ fn a_change_that_was_broken_off_is_ended() {
         voters: nodes(&[1, 2, 3]),
         learners: vec![],
     };
-    // From voter 1 to all three, by a leader that is gone: together they are the ones to be.
+    // A change from voter 1 to all three, begun by a leader that is gone: together they are the
+    // target.
     cluster.meta.is_joint = true;
     assert_eq!(cluster.tasks(), [change(GroupId::META)]);
     cluster.meta.is_joint = false;
     let (shard, target) = (ShardId(0), nodes(&[1, 2, 3]));
     cluster.views.insert(shard, GroupView { is_joint: true, ..view(&[1, 2, 3], &[]) });
     assert_eq!(cluster.tasks(), [change(GroupId::of_shard(shard))]);
-    // A move is not over before.
+    // A move is not complete before that.
     cluster.apply(&MetaCommand::PlanReplicas { shard, target: target.clone() });
     assert_eq!(cluster.tasks(), [change(GroupId::of_shard(shard))]);
     cluster.views.insert(shard, view(&[1, 2, 3], &[]));
@@ -173,7 +174,7 @@ fn few_shards_move_at_once() {
             let view = GroupView { leader: Some(voters[0]), voters, ..GroupView::default() };
             cluster.views.insert(group.shard().unwrap(), view);
         }
-        // Two are confirmed, and only then the next two are planned.
+        // Two moves are confirmed, and only then the next two are planned.
         let changed =
             |task: &Task| matches!(task, Task::Propose(MetaCommand::ReplicasChanged { .. }));
         let confirmed: Vec<_> = cluster.tasks().into_iter().filter(changed).collect();
@@ -186,7 +187,7 @@ fn few_shards_move_at_once() {
         assert_eq!(left, moves - moved - SHARD_MOVES_MAX);
     }
     assert_eq!(cluster.tasks(), []);
-    // 20 shards with 3 replicas each are 60 replicas, 15 for each of 4 nodes.
+    // 20 shards with 3 replicas each are 60 replicas, 15 per node on 4 nodes.
     assert!(cluster.state.shard_map().replica_counts().values().all(|&count| count == 15));
 }
 
@@ -264,7 +265,7 @@ fn a_slow_shard_gets_few_tasks() {
     for i in 0..100 {
         cluster.apply(&create(&i.to_string(), 1, false));
     }
-    // Shard 1 is done with all but the last.
+    // Shard 1 is done with all filters except the last.
     for filter in (10..109).map(FilterId) {
         cluster.progress.insert((filter, ShardId(1)), SliceDone::Created);
     }

@@ -1,5 +1,5 @@
-//! A cluster in a few maps: whatever users do, and whatever is lost on the way, the controller's
-//! tasks lead to where the state says.
+//! A cluster modelled by a few maps: whatever users do, and whatever messages are lost, the
+//! controller's tasks lead to what the state prescribes.
 
 use proptest::prelude::*;
 
@@ -7,10 +7,10 @@ use super::*;
 use crate::meta::apply::drawn;
 use crate::meta::{FilterName, MetaReply, NodeRecord};
 
-/// Splits stop here, so that runs stay short.
+/// Splits stop at this number, so that runs stay short.
 const SHARDS_MAX: u32 = 10;
 
-/// A Raft group from outside.
+/// A Raft group as seen from outside.
 #[derive(Clone, Debug, Default)]
 struct Group {
     voters: Vec<NodeId>,
@@ -23,7 +23,7 @@ struct World {
     log_index: u64,
     shards: Vec<Group>,
     meta: Group,
-    /// Nodes that cannot be reached now; removed ones never can.
+    /// Nodes that are unreachable now; removed nodes always are.
     down: BTreeSet<NodeId>,
     slices: BTreeMap<(FilterId, ShardId), Generation>,
     progress: SliceProgress,
@@ -79,7 +79,7 @@ impl World {
         tasks
     }
 
-    /// One task a group at most changes members, and few shards are moved at once.
+    /// At most one task per group changes members, and few shards are moved at once.
     fn check_tasks(&self, tasks: &[Task]) {
         let mut groups = BTreeSet::new();
         let mut changes = 0;
@@ -114,7 +114,7 @@ impl World {
         Some(self.state.apply(self.log_index, command))
     }
 
-    /// What a user does, good or bad.
+    /// A user's command, valid or not.
     fn command(&mut self, kind: u8, dice: u64) {
         let nodes: Vec<_> = self.state.nodes().map(|(node, _)| node).collect();
         let node = pick(&nodes, dice).unwrap();
@@ -124,7 +124,7 @@ impl World {
             0 => MetaCommand::AddNode { address: format!("new{dice}:1"), nonce: dice },
             1 => MetaCommand::Drain { node, drain: dice & 0x1000 != 0 },
             2 => {
-                // The meta group's leader sees to the meta group's own majority.
+                // The meta group's leader ensures the meta group's own majority.
                 let lives = |voter: &&NodeId| **voter != node && self.state.is_live(**voter);
                 if self.meta.voters.iter().filter(lives).count() <= self.meta.voters.len() / 2 {
                     return;
@@ -154,7 +154,7 @@ impl World {
         if let Some(MetaReply::Filter(filter)) = self.apply(&command) {
             self.filters.push(filter);
         }
-        // Nobody has a replica of a shard that is yet to be split off.
+        // No node has a replica of a shard that has not been split off yet.
         self.shards.resize(self.state.shard_count() as usize, Group::default());
     }
 
@@ -191,7 +191,8 @@ impl World {
         }
     }
 
-    /// Once: the new shard has the members and slices that the other has at that moment.
+    /// Splits once: the new shard gets the members and slices that the other one has at that
+    /// moment.
     fn split(&mut self, shard: ShardId, into: ShardId, at: u64) {
         let range = |shard| self.state.shard_map().range(shard).unwrap();
         let parent = self.shards[shard.0 as usize].clone();
@@ -253,7 +254,7 @@ impl World {
         }
     }
 
-    /// No group votes on a node that does not run it.
+    /// No group has voters on a node that does not run it.
     fn check_members(&self) {
         for (record, group) in self.state.shard_map().shards.iter().zip(&self.shards) {
             let members = record.members();
@@ -280,7 +281,7 @@ impl World {
             }
             9 => self.progress.clear(),
             10 => forget_finished(&mut self.progress, &self.state),
-            // Orders to other nodes can come late; proposals are made where they are decided.
+            // Orders to other nodes may arrive late; proposals are made where they are decided.
             11 => {
                 for task in delayed.drain(..) {
                     self.execute(&task, dice & 1 == 0);
@@ -363,7 +364,7 @@ proptest! {
         }
         world.run_until_stable(dice);
         world.check_stable();
-        // Orders that come when all is done change nothing, or are put right again.
+        // Orders that arrive after everything is done change nothing, or are corrected.
         for task in delayed {
             world.execute(&task, true);
             world.check_members();

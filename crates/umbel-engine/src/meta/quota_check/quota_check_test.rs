@@ -1,4 +1,4 @@
-//! What a quota refuses, and what counts for it.
+//! What a quota refuses, and what counts towards it.
 
 use super::*;
 use umbel_filter::Kind;
@@ -72,7 +72,7 @@ fn memory(bytes: u64) -> Quota {
     Quota { memory_bytes: Some(bytes), ..Quota::default() }
 }
 
-/// A filter whose key has the number of its bytes.
+/// A filter whose key id is its number of bytes.
 fn create(name: &str, owner: Option<&str>, memory_bytes: u64) -> MetaCommand {
     let settings = FilterSettings { memory_bytes, ..settings(sip_key(memory_bytes)) };
     let (name, owner) = (FilterName::new(name).unwrap(), owner.map(named));
@@ -91,9 +91,9 @@ fn a_principal_has_as_many_filters_as_its_quota_until_their_slices_are_gone() {
         "principal alice has a quota of 2 filters, has 2 and needs 1 more: drop filters or plan smaller \
          ones, or have an administrator raise it (umbel access quota alice --filters N)"
     );
-    // The request that made the second one, come again.
+    // The request that created the second filter is retried.
     cluster.made(&create("b", Some("alice"), 11));
-    // Others have their own.
+    // Other principals have quotas of their own.
     cluster.made(&create("c", Some("bob"), 12));
     cluster.made(&create("d", None, 13));
     cluster.done(&MetaCommand::FilterCreated { filter: first });
@@ -158,7 +158,7 @@ fn the_cluster_gives_filters_four_fifths_of_the_least_nodes_memory() {
     assert!(error.starts_with("the cluster has a quota of 25165824 bytes"), "{error}");
     assert!(error.contains("umbel access quota --all --memory N"), "{error}");
     cluster.made(&create("b", None, 4 * MIB));
-    // What is set goes before what is computed, and `from_none` takes it back.
+    // A set limit overrides the computed one, and `from_none` removes it.
     cluster.set(None, memory(30 * MIB));
     cluster.made(&create("c", None, 3 * MIB));
     cluster.set(None, filters(3));
@@ -168,7 +168,7 @@ fn the_cluster_gives_filters_four_fifths_of_the_least_nodes_memory() {
     let change = Quota::default();
     cluster.done(&MetaCommand::SetQuota { of: None, change, from_none: true });
     assert_eq!(cluster.state.cluster_quota(), memory(24 * MIB));
-    // A node that is removed counts no more.
+    // A removed node does not count any more.
     let error = cluster.error(&limit(9, MIB));
     assert_eq!(error, "there is no node 9");
     let mut alone = Cluster::new();
@@ -204,7 +204,7 @@ fn quotas_change_limit_by_limit_and_go_with_their_principal() {
     assert!(cluster.error(&set(None, of_cluster, false)).contains("not of the cluster"));
     cluster.done(&set(Some("bob"), memory(8), true));
     assert_eq!(cluster.state.quota("bob"), memory(8));
-    // Its filters stay, and count again for whoever gets the name.
+    // Its filters stay, and count towards a later principal of the same name.
     cluster.made(&create("b", Some("bob"), 1));
     cluster.done(&MetaCommand::DropPrincipal { name: named("bob") });
     assert_eq!(cluster.state.quota("bob"), Quota::default());
@@ -273,7 +273,7 @@ fn growth_of_a_filter_counts_in_each_replica_until_it_is_cleared() {
     cluster.done(&grow(filter, 0, MIB));
     cluster.done(&grow(filter, 1, 2 * MIB));
     assert_eq!(used(&cluster), 8 * MIB, "two replicas of each slice");
-    // Asked again, and for less than it has.
+    // Requested again, and for less than it has.
     cluster.done(&grow(filter, 1, 2 * MIB));
     cluster.done(&grow(filter, 1, MIB));
     assert_eq!(used(&cluster), 8 * MIB);

@@ -1,4 +1,4 @@
-//! Laws of placement, against a search that tries everything.
+//! Laws of placement, compared with an exhaustive search.
 
 use proptest::prelude::*;
 
@@ -9,13 +9,13 @@ fn cluster(numbers: impl IntoIterator<Item = u64>) -> BTreeSet<NodeId> {
     numbers.into_iter().map(NodeId).collect()
 }
 
-/// Replicas in `after` on nodes that did not have them in `before`.
+/// Number of replicas in `after` on nodes that did not have them in `before`.
 fn moved(before: &[Vec<NodeId>], after: &[Vec<NodeId>]) -> usize {
     let pairs = before.iter().zip(after);
     pairs.map(|(old, new)| new.iter().filter(|node| !old.contains(node)).count()).sum()
 }
 
-/// Slow twin of the feasibility rule: whether shards find room, by trying all choices.
+/// Slow twin of the feasibility rule: tries all choices to find room for the shards.
 fn fits(rooms: &mut [usize], shards_left: usize, replica_count: usize) -> bool {
     fn choose(rooms: &mut [usize], from: usize, want: usize, next: (usize, usize)) -> bool {
         if want == 0 {
@@ -35,7 +35,7 @@ fn fits(rooms: &mut [usize], shards_left: usize, replica_count: usize) -> bool {
 
 #[test]
 fn assignment_is_frozen() {
-    // Logs of formed clusters rest on it.
+    // Logs of formed clusters depend on it.
     let shards = assign(6, 2, &cluster(1..=4));
     let numbers: Vec<Vec<u64>> =
         shards.iter().map(|replicas| replicas.iter().map(|node| node.0).collect()).collect();
@@ -57,8 +57,8 @@ fn no_nodes_no_replicas() {
 
 #[test]
 fn a_new_node_moves_little() {
-    // Its share must move. Nodes that are full pass some on, which on average is less than half as
-    // much again; dealing anew would move (N - R)/N of all.
+    // Its share must move. Nodes that are full pass some replicas on, on average less than half as
+    // many again; assigning from scratch would move (N - R)/N of all.
     let (mut total, mut share) = (0, 0);
     for (replica_count, node_count) in (1..=5).flat_map(|r| (5..16).map(move |n| (r, n))) {
         let before = assign(128, replica_count, &cluster(1..=node_count));
