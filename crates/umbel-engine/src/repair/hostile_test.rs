@@ -1,5 +1,5 @@
-//! Sessions whose frames are damaged, lost, repeated, reordered or lies: the right arrays or a named error, never a panic
-//! or a hang.
+//! Sessions whose frames are damaged, lost, repeated, reordered or forged: they give the right arrays or a
+//! named error, never a panic or a hang.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn lie(bytes: &[u8], fault: &str, drawn: u64) -> Vec<u8> {
     lie
 }
 
-/// Does one thing to one of the first frames.
+/// Applies one fault to one of the first frames.
 fn damage(fault: &'static str, seed: u64) -> Damage {
     let mut left = mix(seed) % 30;
     let mut held: Option<(bool, Vec<u8>)> = None;
@@ -73,7 +73,7 @@ fn damage(fault: &'static str, seed: u64) -> Damage {
     })
 }
 
-/// A side that says Ok is right; of honest frames that were only damaged, nothing wrong is ever applied.
+/// A side that reports Ok is right. If honest frames were only damaged, nothing wrong is ever applied.
 fn check(shuttle: &Shuttle, policy: Policy, ours: &[u64], theirs: &[u64], is_lie: bool) {
     let or: Vec<u64> = ours.iter().zip(theirs).map(|(a, b)| a | b).collect();
     let end = match policy {
@@ -83,7 +83,7 @@ fn check(shuttle: &Shuttle, policy: Policy, ours: &[u64], theirs: &[u64], is_lie
     };
     let sides = [(&shuttle.ours, end[0], ours), (&shuttle.theirs, end[1], theirs)];
     for (side, end, begin) in sides {
-        // An initiator that lies about its policy or its root gets what it asked for.
+        // An initiator that lies about its policy or its root gets what it requested.
         if side.result.as_ref().is_some_and(Result::is_ok) && !is_lie {
             assert_eq!(side.words, end);
         }
@@ -115,7 +115,7 @@ fn damaged_sessions_end_right_or_with_an_error() {
     }
 }
 
-/// A peer that asks for everything at once is left, before all of it is made.
+/// A session with a peer that requests everything at once fails before all of it is built.
 #[test]
 fn who_asks_for_too_much_at_once_is_left() {
     let ours = array(512 * 2_000, 1);
@@ -157,13 +157,13 @@ fn who_asks_for_too_much_at_once_is_left() {
     assert!(outputs.iter().any(is_named));
 }
 
-/// Words of a peer that has the key and says anything.
+/// Frames of a peer that has the key and sends anything.
 fn frames() -> impl Strategy<Value = Vec<(u8, Vec<u8>)>> {
     vec((0..11u8, vec(any::<u8>(), 0..60)), 0..12)
 }
 
 proptest! {
-    /// Any frames with right checksums, after a right greeting or none.
+    /// Any frames with right checksums, with or without a valid greeting before them.
     #[test]
     fn any_frames_end_in_an_error_or_wait(frames in frames(), honest in 0..6usize, to_ours: bool) {
         let ours = array(3_000, 1);
@@ -194,7 +194,7 @@ proptest! {
         }
     }
 
-    /// What is read writes to what is read again.
+    /// Decoded messages encode to bytes that decode to the same message.
     #[test]
     fn messages_return(frame_type in 0..11u8, body in vec(any::<u8>(), 0..80)) {
         let list = ListLimits { end: 1 << 30, count_max: 1 << 10 };

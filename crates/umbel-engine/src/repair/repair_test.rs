@@ -1,4 +1,4 @@
-//! Sessions against plain XOR and OR of the arrays, what they cost, and what is refused.
+//! Sessions compared with plain XOR and OR of the arrays, their cost, and what is refused.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -18,12 +18,12 @@ pub(crate) fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// An array of which half of the bits are set.
+/// An array with half of its bits set.
 pub(crate) fn array(word_count: usize, seed: u64) -> Vec<u64> {
     (0..word_count as u64).map(|at| mix(at ^ seed << 32)).collect()
 }
 
-/// The same with so many bits of some words flipped.
+/// The same array with `count` bits flipped in some words.
 pub(crate) fn flipped(words: &[u64], range: std::ops::Range<usize>, count: u64) -> Vec<u64> {
     let mut words = words.to_vec();
     for at in 0..count {
@@ -34,7 +34,7 @@ pub(crate) fn flipped(words: &[u64], range: std::ops::Range<usize>, count: u64) 
     words
 }
 
-/// The slow twin: both arrays afterwards, and in how many bits they differed.
+/// The slow twin: both arrays afterwards, and the number of bits in which they differed.
 fn check(shuttle: &Shuttle, policy: Policy, ours: &[u64], theirs: &[u64]) {
     let or: Vec<u64> = ours.iter().zip(theirs).map(|(a, b)| a | b).collect();
     let (our_end, their_end) = match policy {
@@ -75,7 +75,7 @@ fn equal_copies_are_two_short_frames() {
     let words = array(5_000, 1);
     for policy in POLICIES {
         let [outcome, _] = repaired(policy, &words, &words).outcomes();
-        // A Hello of 57 bytes and a Welcome of 6 around one.
+        // A Hello of 57 bytes, and a Welcome frame of 6 bytes around one.
         assert_eq!(outcome.bytes.total(), 63);
     }
 }
@@ -115,7 +115,7 @@ fn clustered_and_unrelated_bits_are_repaired_too() {
     repaired(Policy::Mirror, &vec![0; 60_000], &flipped(&vec![0; 60_000], 0..60_000, 90_000));
 }
 
-/// 2^4 · 4! overfull blocks of five flips for one that decodes to others: hashes find it.
+/// One overfull block of five flips in 2^4 · 4! decodes to other flips: hashes find it.
 #[test]
 fn wrong_flips_are_found_by_their_hash() {
     let ours = array(512 * 4_000, 3);
@@ -133,7 +133,8 @@ fn wrong_flips_are_found_by_their_hash() {
     assert_eq!(outcome.raw_block_count, 0);
 }
 
-/// Bytes of sessions over 32 MiB of 1, 30, 1,000 and 30,000 flips, within a tenth of what they were once.
+/// Bytes of sessions over 32 MiB with 1, 30, 1,000 and 30,000 flips, within a tenth of their recorded
+/// values.
 #[test]
 fn sessions_cost_what_they_did() {
     let ours = array(512 * 8_192, 5);
@@ -147,7 +148,7 @@ fn sessions_cost_what_they_did() {
     assert!(found.iter().zip(&expected).all(is_near), "{found:?}");
 }
 
-/// Forty windows of which sixteen are open at once: the round trips of three or four, one after the other.
+/// Forty windows, of which sixteen are open at once: the round trips of three or four in sequence.
 #[test]
 fn windows_go_side_by_side() {
     let ours = array(512 * 660, 7);
@@ -166,7 +167,7 @@ fn windows_go_side_by_side() {
     assert!(round_count < 5 * alone, "{round_count}, and {alone} of one window");
 }
 
-/// Of windows that differ in most bits, all but the oldest wait for room.
+/// If windows differ in most bits, all except the oldest wait for room.
 #[test]
 fn windows_wait_for_room() {
     let ours = array(512 * 300, 11);
@@ -204,7 +205,7 @@ fn another_array_is_refused_by_name() {
     assert_eq!(refused(&|_| {}, &words, false), RepairRefusal::ReadOnly);
 }
 
-/// A table that is not that of its bits is found, and nothing is said to agree that does not.
+/// A table that does not match its bits is detected, and copies that differ are never reported equal.
 #[test]
 fn a_wrong_table_is_no_success() {
     let words = array(100_000, 1);
@@ -248,7 +249,7 @@ fn limits_end_a_session_by_name() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Whatever the arrays: words of zeros, ones and noise that change in some places.
+    /// Any arrays: words of zeros, ones and noise that differ in some places.
     #[test]
     fn sessions_do_what_plain_words_do(
         ours in vec(prop_oneof![Just(0u64), Just(u64::MAX), any::<u64>()], 1..4_000),

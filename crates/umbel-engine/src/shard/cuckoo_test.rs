@@ -1,4 +1,4 @@
-//! Slices of cuckoo filters: what is too much is refused as a whole, and what leaves makes room.
+//! Slices of cuckoo filters: a part that does not fit is refused entirely, and removals make room.
 
 use umbel_filter::{CellCount, HashRange, ItemHash, Kind};
 
@@ -23,7 +23,7 @@ fn count_present(state: &ShardState, items: &[u64]) -> u64 {
     state.contains(FILTER, FIRST, &list(items)).unwrap().count_ones().into()
 }
 
-/// None of the items of a refused part is in; fewer of them are taken in, and as many as leave.
+/// No item of a refused part is present; fewer items are accepted, and as many as were removed.
 #[test]
 fn what_does_not_fit_is_refused_as_a_whole() {
     let mut state = state();
@@ -44,7 +44,8 @@ fn what_does_not_fit_is_refused_as_a_whole() {
     assert_eq!((count_present(&state, &first), count_present(&state, &more)), (250, 200));
 }
 
-/// Counted beside a multiset, item by item: of 20 bits none of these items share a fingerprint and buckets.
+/// Compared with a multiset, item by item: with 20 bits, no two of these items share a fingerprint and
+/// buckets.
 #[test]
 fn copies_are_insertions_less_removals() {
     let mut state = state();
@@ -53,14 +54,15 @@ fn copies_are_insertions_less_removals() {
         let item = step * step % 13;
         let times = &mut twin[usize::try_from(item).unwrap()];
         if step % 7 < 5 {
-            // Items that share both buckets have eight slots together: what finds none is not in.
+            // Items that share both buckets have eight slots together: an item that finds none is not
+            // inserted.
             if insert(&mut state, FILTER, None, list(&[item])).is_ok() {
                 *times = (*times + 1).min(7);
             }
         } else {
             let removed = remove(&mut state, FILTER, None, list(&[item])).unwrap();
             assert_eq!(u64::from(removed.count_ones()), (*times).min(1));
-            // Seven stay: how many more there were is not known.
+            // Seven stay seven: how many more there were is unknown.
             *times = if *times == 7 { 7 } else { times.saturating_sub(1) };
         }
         let all: Vec<u64> = (0..40).collect();
@@ -70,7 +72,7 @@ fn copies_are_insertions_less_removals() {
     assert_eq!(state.copies(FILTER, FIRST, &list(&[])), Ok(Vec::new()));
 }
 
-/// Copies are asked of cuckoo filters alone, at the generation at hand, and of items of the shard.
+/// Copies are reported only for cuckoo filters, at the current generation, and for items of the shard.
 #[test]
 fn copies_of_what_is_not_there_are_refused() {
     let mut state = state();
@@ -89,7 +91,8 @@ fn copies_of_what_is_not_there_are_refused() {
     assert!(matches!(refused, PartError::ForeignHash { .. }), "{refused}");
 }
 
-/// What is planned for takes 11 to 13 bits an item at 1 %, over any number of shards, and has no other size.
+/// A planned filter takes 11 to 13 bits per item at 1 %, over any number of shards, and cannot be planned
+/// by size.
 #[test]
 fn slices_are_planned_by_items_and_rate() {
     for (shards, bits_max) in [(1, 11.2), (3, 12.5), (4, 12.5), (16, 13.0)] {

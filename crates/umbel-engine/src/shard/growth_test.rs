@@ -1,4 +1,4 @@
-//! Slices of levels grow as far as they are allowed, alike on every replica.
+//! Slices with levels grow as far as they are allowed, and alike on every replica.
 
 use umbel_filter::Kind;
 
@@ -52,7 +52,7 @@ fn items_that_wait_take_the_room_first() {
     let few = list(&[1, 2, 3]);
     for waiting_items in [0, 10, 1_000, u64::MAX] {
         let growth = SliceGrowth { waiting_items, ..allowed(0, false) };
-        // An entry that no slice may take is refused when it is applied.
+        // An entry that exceeds every slice's limit is refused when it is applied.
         let asks = (1_000..u64::MAX).contains(&waiting_items);
         let prepared = prepared(&state, &few, growth);
         assert_eq!(matches!(prepared, PreparedInsert::Growing { .. }), asks, "{waiting_items}");
@@ -73,10 +73,10 @@ fn what_may_not_grow_takes_the_items_that_it_has_room_for() {
     let room = present.iter().take_while(|&is_present| is_present).count();
     assert!((20..500).contains(&room), "{room} items of a level for 20 or more");
     assert!(state.summary(filter).unwrap().new_count <= room as u64);
-    // What is present already needs no room.
+    // Items that are present need no room.
     let again = prepared(&state, &list(&numbers[..room]), allowed(0, false));
     assert!(matches!(again, PreparedInsert::AllPresent { .. }), "{again:?}");
-    // A cleared slice begins with its first level.
+    // A cleared slice starts with its first level again.
     state.apply(&ShardCommand::ClearSlice { filter, generation: Generation(2) });
     assert_eq!(bytes(&state), planned);
 }

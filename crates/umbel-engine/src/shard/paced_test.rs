@@ -1,4 +1,5 @@
-//! Filters that forget by what comes, in a shard: what leaders propose, and what copies take over.
+//! Filters that forget as they take inserts, in a shard: what leaders propose, and what replicas
+//! take over.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,7 @@ use crate::ids::FilterId;
 
 const FILTER: FilterId = FilterId(5);
 
-/// Items of a generation of the shard.
+/// Items of a generation in the shard.
 const PACE: u64 = 8;
 
 /// So large that no test sees a false positive.
@@ -46,7 +47,8 @@ fn has(state: &ShardState, item: u64) -> bool {
     state.contains(FILTER, FIRST, &list(&[item])).unwrap().get(0)
 }
 
-/// What the newer generation has is not proposed; what only the older has is, and is not new.
+/// Items in the newer generation are not proposed; items only in the older one are proposed, and
+/// are not new.
 #[test]
 fn what_ages_is_proposed_again() {
     let mut state = state();
@@ -63,7 +65,7 @@ fn what_ages_is_proposed_again() {
     assert_eq!(state.summary(FILTER).unwrap().new_count, PACE + 2);
 }
 
-/// A shape of another kind is none, nor is one without a pace.
+/// A shape of another kind is invalid, and so is one without a pace.
 #[test]
 fn shapes_without_a_pace_are_refused() {
     let SliceShape::Paced { block_count, block_bits, probe_count, .. } = spec().shape else {
@@ -83,7 +85,7 @@ fn shapes_without_a_pace_are_refused() {
 }
 
 proptest! {
-    /// The slow twin keeps a list of what came last; copies go on as what they are copies of.
+    /// The slow twin keeps a list of the last items; a copy continues like its original.
     #[test]
     fn the_last_items_are_there_on_every_replica(
         steps in vec((vec(0..40u64, 1..6), any::<bool>()), 1..30),
@@ -102,7 +104,7 @@ proptest! {
                 let command = ShardCommand::Insert(vec![part]);
                 prop_assert_eq!(leader.apply(&command), follower.apply(&command));
             }
-            // What is not proposed came before the rest of its batch.
+            // Items that are not proposed were inserted before the rest of their batch.
             for &item in items.iter().chain(&later) {
                 last.retain(|&other| other != item);
                 last.push_back(item);

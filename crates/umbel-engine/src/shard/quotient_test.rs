@@ -1,5 +1,5 @@
-//! Slices of quotient filters: they grow with what comes, alike on every replica; what is too much is refused as a
-//! whole, copies count, and what leaves makes room.
+//! Slices of quotient filters: they grow with inserts, alike on every replica; a part that does not fit is
+//! refused entirely, duplicates are counted, and removals make room.
 
 use bytes::Bytes;
 use umbel_filter::{CellCount, HashRange, Kind};
@@ -11,7 +11,7 @@ use crate::limits::SLICE_BYTES_MAX;
 
 const FILTER: FilterId = FilterId(3);
 
-/// A slice of one page of 512 quotients and 128 spare slots over the shard's whole range, which is planned for 481
+/// A slice of one page of 512 quotients and 128 spare slots over the shard's whole range, planned for 481
 /// items.
 fn spec(filter: FilterId, remainder_bits: u32) -> SliceSpec {
     let (kind, block_bits, probe_count) = (Kind::Quotient.id(), 512, remainder_bits);
@@ -39,7 +39,7 @@ fn bytes(state: &ShardState, filter: FilterId) -> u64 {
     state.summary(filter).unwrap().memory_bytes
 }
 
-/// Inserts as a leader does whose slice may take so many bytes more than planned, and no more.
+/// Inserts like a leader whose slice may take `allowed_bytes` beyond its plan, and no more.
 fn insert_within(
     state: &mut ShardState,
     allowed_bytes: u64,
@@ -61,7 +61,7 @@ fn loaded(state: &ShardState) -> ShardState {
     loader.finish().unwrap()
 }
 
-/// None of the items of a refused part is in; fewer of them are taken in, and as many as leave.
+/// No item of a refused part is present; fewer items are accepted, and as many as were removed.
 #[test]
 fn what_may_not_grow_refuses_what_does_not_fit_as_a_whole() {
     let mut state = state();
@@ -69,7 +69,7 @@ fn what_may_not_grow_refuses_what_does_not_fit_as_a_whole() {
     let first: Vec<u64> = (0..400).collect();
     let insert = |state: &mut ShardState, items: &[u64]| insert_within(state, 0, list(items));
     assert_eq!(insert(&mut state, &first).unwrap().count_ones(), 400);
-    // Once more: no slot is taken, and each is counted.
+    // Again: no slot is taken, and each item is counted.
     assert_eq!(insert(&mut state, &first).unwrap().count_ones(), 0);
     let summary = state.summary(FILTER).unwrap();
     assert_eq!(summary.room, Some(81));
@@ -94,8 +94,8 @@ fn what_may_not_grow_refuses_what_does_not_fit_as_a_whole() {
     assert_eq!(bytes(&state, FILTER), planned);
 }
 
-/// It says how far it must grow before anything is proposed, and grows by that; copies are kept, and cleared it is as
-/// it was planned.
+/// It asks for the growth that it needs before anything is proposed, and grows by exactly that. Duplicates
+/// are kept, and a clear restores the planned size.
 #[test]
 fn a_slice_asks_before_it_grows_and_grows_by_what_it_said() {
     let mut state = state();
@@ -115,11 +115,11 @@ fn a_slice_asks_before_it_grows_and_grows_by_what_it_said() {
         assert_eq!(still, PreparedInsert::Growing { growth_bytes });
         let mut grown = state.clone();
         let new = insert_within(&mut grown, growth_bytes, numbers(400..400 + items)).unwrap();
-        // Some share a position.
+        // Some items share a position.
         assert!(u64::from(new.count_ones()) >= items - 12, "{items}");
         assert_eq!(bytes(&grown, FILTER), planned + growth_bytes, "{items}");
         assert_eq!(count_present(&grown, &(0..400 + items).collect::<Vec<_>>()), 400 + items);
-        // Twice inserted, and twice taken out.
+        // Inserted twice, and removed twice.
         for left in [400, 0] {
             remove(&mut grown, FILTER, None, numbers(0..400)).unwrap();
             assert!(count_present(&grown, &(0..400).collect::<Vec<_>>()).abs_diff(left) < 5);
@@ -130,8 +130,8 @@ fn a_slice_asks_before_it_grows_and_grows_by_what_it_said() {
     }
 }
 
-/// Replicas of which one has read a snapshot in between are equal at every entry, and answer a request that comes
-/// again as before.
+/// Replicas of which one loads a snapshot in between are equal at every entry, and answer retried requests
+/// as before.
 #[test]
 fn replicas_grow_alike() {
     let (mut one, mut other) = (state(), state());
@@ -144,7 +144,7 @@ fn replicas_grow_alike() {
         let reply = one.apply_at(step, &command);
         assert_eq!(other.apply_at(step, &command), reply);
         assert_eq!(one.digest(), other.digest());
-        // Once more, as after a leader that was lost: nothing is counted again.
+        // Again, as after a leader was lost: nothing is counted twice.
         assert_eq!((one.apply(&command), one.digest()), (reply, other.digest()));
         if step % 7 == 3 {
             other = loaded(&other);
@@ -154,8 +154,8 @@ fn replicas_grow_alike() {
     assert!(bytes(&one, FILTER) > 4 * bytes(&state(), FILTER));
 }
 
-/// Frames of a slice that has grown make the slice that they are of, in one that has not; a frame that comes
-/// again is refused, and changes nothing.
+/// Frames of a slice that has grown restore that slice in one that has not. A repeated frame is refused,
+/// and changes nothing.
 #[test]
 fn frames_of_a_slice_that_has_grown_load_into_an_empty_one() {
     let mut state = state();
@@ -174,7 +174,7 @@ fn frames_of_a_slice_that_has_grown_load_into_an_empty_one() {
         let ShardReply::Merged(Ok(loaded)) = load(&mut state, frame) else { panic!("refused") };
         let digest = state.digest();
         let again = load(&mut state, frame);
-        // A page of which the shard has one hash at its border is empty.
+        // A page of which the shard has only one hash, at its border, is empty.
         let is_refused = matches!(again, ShardReply::Merged(Err(PartError::BadFrame { .. })));
         assert_eq!(is_refused, loaded > 0, "{again:?}");
         assert_eq!(state.digest(), digest);
@@ -188,7 +188,7 @@ fn frames_of_a_slice_that_has_grown_load_into_an_empty_one() {
     assert_eq!(bytes(&state, copy), bytes(&state, FILTER));
 }
 
-/// A remainder has a bit at least: then it is full, and says why.
+/// A remainder has at least one bit: then the filter is full, and reports why.
 #[test]
 fn it_grows_while_there_are_remainders() {
     let mut state = ShardState::new(SHARD, range());
@@ -206,7 +206,7 @@ fn it_grows_while_there_are_remainders() {
     assert!(shape.growth_bytes(range(), 2).is_err());
 }
 
-/// Who chooses neighbours fills one place of it, and does not make it grow for that.
+/// An attacker who chooses neighbouring items fills one place, and does not make the filter grow.
 #[test]
 fn chosen_items_do_not_make_it_grow() {
     let mut state = state();
@@ -218,7 +218,8 @@ fn chosen_items_do_not_make_it_grow() {
     assert_eq!(bytes(&state, FILTER), planned);
 }
 
-/// What is planned for takes 11.7 to 13.7 bits an item at 1 %, over any number of shards, and has no other size.
+/// A planned filter takes 11.7 to 13.7 bits per item at 1 %, over any number of shards, and cannot be
+/// planned by size.
 #[test]
 fn slices_are_planned_by_items_and_rate() {
     for (shards, bits_max) in [(1, 12.2), (3, 13.5), (4, 13.0), (16, 13.7)] {

@@ -1,4 +1,5 @@
-//! Copies of every kind that are loaded beside shards that were split with the filters in them.
+//! Copies of every kind that are re-cut and loaded, compared with shards that were split with the
+//! filters in them.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -12,12 +13,12 @@ use crate::placement::ShardRanges;
 /// Payloads of few blocks, so that a slice has several frames.
 const PAYLOAD_BYTES_MAX: usize = 1 << 10;
 
-/// Three shards, of which the copy was made.
+/// The three shards from which the copy was made.
 fn three() -> ShardRanges {
     ShardRanges::new(3, 3).unwrap()
 }
 
-/// The shard of the tests and the one before it are cut.
+/// The same after the shard of the tests and the one before it were split.
 fn five() -> ShardRanges {
     ShardRanges::new(3, 5).unwrap()
 }
@@ -59,7 +60,7 @@ proptest! {
     fn what_is_loaded_is_what_a_split_would_have_left(steps in steps()) {
         let mut whole = state();
         for step in &steps {
-            // Refusals are of no interest here.
+            // Refusals do not matter here.
             let _ = take(&mut whole, step);
         }
         let mut lower = whole.clone();
@@ -110,7 +111,7 @@ fn a_slice_has_all_its_frames_before_the_next() {
     let refuses = |recut: &mut Recut, shard, frame: &[u8]| {
         matches!(recut.push(shard, frame), Err(PartError::BadFrame { .. }))
     };
-    // Another shard's, of no shard, out of order, cut short.
+    // For another shard, for no shard, out of order, cut short.
     assert!(refuses(&mut recut_of(Kind::Cuckoo), ShardId(0), &frames[0]));
     assert!(refuses(&mut recut_of(Kind::Cuckoo), ShardId(3), &frames[0]));
     assert!(refuses(&mut recut_of(Kind::Cuckoo), SHARD, &frames[1]));
@@ -119,7 +120,7 @@ fn a_slice_has_all_its_frames_before_the_next() {
     assert!(recut.push(SHARD, &frames[0]).unwrap().is_none());
     assert!(recut.is_within_a_slice());
     assert!(refuses(&mut recut, ShardId(2), &frames[1]));
-    // Items of one filter are no other's.
+    // Items of one kind cannot be loaded as another.
     assert!(refuses(&mut recut_of(Kind::Quotient), SHARD, &frames[0]));
     assert_eq!(whole.contains(filter, FIRST, &list(&[1])).unwrap().count_ones(), 1);
 }

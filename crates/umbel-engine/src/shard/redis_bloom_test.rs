@@ -1,4 +1,4 @@
-//! RedisBloom's chains in shards: whole in one, and nothing in the others.
+//! RedisBloom chains in shards: whole in one shard, and empty in the others.
 
 use umbel_filter::{AnyFilter, HashFunction, HashRange, ItemHash, ItemHasher, RedisBloomShape};
 
@@ -21,7 +21,7 @@ fn spec(filter: FilterId, shape: RedisBloomShape, place: u64) -> SliceSpec {
     SliceSpec { filter, generation: FIRST, shape: SliceShape::from(shape).placed(place), key }
 }
 
-/// A chain that grows and one that does not in this shard, and before and behind them one of another.
+/// A growing chain and a fixed one in this shard, and chains of other shards before and after them.
 fn state() -> ShardState {
     let mut state = ShardState::new(ShardId(1), range());
     let shape = RedisBloomShape::for_rate(10, 0.01).unwrap();
@@ -42,7 +42,7 @@ fn list(items: std::ops::Range<u32>) -> HashList {
     HashList::from_hashes(&items.map(hash).collect::<Vec<ItemHash>>())
 }
 
-/// As RedisBloom: of 100 items one is taken for present, and four links hold the others.
+/// Like RedisBloom: one of 100 items is reported present, and four links hold the others.
 #[test]
 fn a_chain_has_all_items_wherever_their_hashes_lie() {
     let mut state = state();
@@ -51,7 +51,7 @@ fn a_chain_has_all_items_wherever_their_hashes_lie() {
     let present = state.contains(HERE, FIRST, &list(0..100)).unwrap();
     assert_eq!(present.count_ones(), 100);
     let summary = state.summary(HERE).unwrap();
-    // 16, 32, 72 and 160 bytes in whole lines; the last link is for 80.
+    // 16, 32, 72 and 160 bytes in whole lines; the last link holds 80 items.
     assert_eq!((summary.new_count, summary.memory_bytes, summary.room), (99, 448, Some(51)));
     assert!(state.probe((HERE, FIRST), 7, 1_000).unwrap() < 40);
     assert_eq!(state.probe((ELSEWHERE, FIRST), 7, 1_000), Ok(0));
@@ -76,7 +76,7 @@ fn a_shard_where_it_does_not_live_knows_none_of_its_items() {
     let summary = state.summary(ELSEWHERE).unwrap();
     assert_eq!((summary.memory_bytes, summary.room), (0, None));
     assert_eq!(state.export_frames(ELSEWHERE, FIRST, 1 << 20).unwrap().count(), 0);
-    // Nothing is loaded there either.
+    // Nothing can be loaded there, either.
     let mut full = self::state();
     insert(&mut full, HERE, None, list(0..5)).unwrap();
     let frame = full.export_frames(HERE, FIRST, 1 << 20).unwrap().next().unwrap().unwrap();
@@ -95,14 +95,14 @@ fn a_fixed_chain_is_full_and_one_that_grows_asks_first() {
     assert_eq!(answer.count_ones(), 8);
     let full = insert(&mut state, FIXED, None, list(0..20)).unwrap_err();
     assert!(full.to_string().contains("10 items that it was made for"), "{full}");
-    // Those before are in.
+    // The items before were inserted.
     assert_eq!(state.summary(FIXED).unwrap().new_count, 10);
     let none_more = insert(&mut state, FIXED, None, list(0..10)).unwrap();
     assert_eq!(none_more.count_ones(), 0);
 
     let growth = SliceGrowth { allowed_bytes: 0, is_final: false, waiting_items: 0 };
     let prepared = state.prepare_insert(HERE, FIRST, None, list(0..25), growth).unwrap();
-    // The links for 20 have room; 32 bytes are a line.
+    // The links for 20 items have room; 32 bytes take a whole line.
     assert_eq!(prepared, PreparedInsert::Growing { growth_bytes: 64 });
     let bytes = |place| SliceShape::growth_bytes(&spec(HERE, shape(), place).shape, range(), 3);
     assert_eq!((bytes(range().start()), bytes(0)), (Ok(64 + 128 + 192), Ok(0)));
@@ -136,7 +136,7 @@ fn snapshots_have_those_that_live_elsewhere_too() {
     let loaded = loader.finish().unwrap();
     assert_eq!(loaded.digest(), state.digest());
     assert_eq!(loaded.slices().len(), 4);
-    // A shard that has nothing but such needs no frame.
+    // A shard with only such slices needs no frame.
     let mut other = ShardState::new(ShardId(0), HashRange::new(0, 1 << 62).unwrap());
     other.apply(&ShardCommand::CreateSlice(spec(HERE, shape(), 1 << 63)));
     let loader = SnapshotLoader::new(ShardId(0), other.range(), other.snapshot().head()).unwrap();

@@ -1,4 +1,4 @@
-//! The replay table beside one that never forgets.
+//! The replay table, compared with one that never forgets.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ fn the_first_answer_is_kept_until_it_is_acknowledged() {
     ] {
         assert_eq!(look_up(&table, &other), Err(PartError::RequestReused { id }));
     }
-    // The third acknowledges the first.
+    // The third request acknowledges the first.
     table.record(&asked(1, 3, 2, 9), answer(2));
     assert_eq!(look_up(&table, &asked(1, 1, 0, 7)), Err(PartError::RequestExpired { id }));
     assert_eq!(look_up(&table, &asked(1, 2, 0, 8)), Ok(Some(answer(1))));
@@ -81,7 +81,8 @@ fn the_quietest_session_is_forgotten_whole() {
     let requests = [(1, 1), (5, 1), (3, 1), (1, 2), (4, 1)];
     let requests = requests.map(|(session, sequence)| asked(session, sequence, 0, 7));
     let table = table(SMALL, &requests);
-    // Session 5 was quiet for the longest. What is below it and not known may have been known.
+    // Session 5 was unused for the longest time. A lower session that is unknown may have been known
+    // before.
     for session in [5, 2] {
         let id = RequestId { session: SessionId(session), sequence: 1 };
         let refused = Err(PartError::SessionExpired { id });
@@ -91,7 +92,7 @@ fn the_quietest_session_is_forgotten_whole() {
     assert_eq!(look_up(&table, &asked(6, 1, 0, 7)), Ok(None));
 }
 
-/// A table of sixteen sessions: 1 to 4 are of owner 1 and the oldest, 5 to 8 of owner 2.
+/// A table of sixteen sessions: the oldest, 1 to 4, belong to owner 1, and 5 to 8 to owner 2.
 fn with_two_owners() -> ReplayTable {
     let limits = ReplayLimits { sessions_max: 16, bytes_max: 100_000, ..SMALL };
     let mut table = ReplayTable::new(limits);
@@ -114,7 +115,8 @@ fn who_opens_many_sessions_pushes_out_its_own() {
     let kept = |session| look_up(&table, &asked_by(3, session, 1, 0, 7));
     assert!((992..1_000).all(|session| kept(session) == Ok(Some(answer(2)))));
     assert!(matches!(kept(991), Err(PartError::SessionExpired { .. })));
-    // A session that was opened before all of these, and that this shard learns of only now.
+    // A session that was opened before all of these, and whose first request reaches this shard only
+    // now.
     assert_eq!(look_up(&table, &asked_by(4, 9, 1, 0, 7)), Ok(None));
     assert!(matches!(
         look_up(&table, &asked_by(3, 9, 2, 0, 7)),
@@ -128,14 +130,14 @@ fn a_newcomer_takes_the_place_of_who_has_most() {
     for session in 9..=16 {
         table.record(&asked_by(3, session, 1, 0, 7), answer(2));
     }
-    // Owner 3 has eight of sixteen.
+    // Owner 3 has eight of sixteen sessions.
     table.record(&asked_by(4, 20, 1, 0, 7), answer(3));
     assert!(matches!(
         look_up(&table, &asked_by(3, 9, 1, 0, 7)),
         Err(PartError::SessionExpired { .. })
     ));
     assert_eq!(look_up(&table, &asked_by(1, 1, 1, 0, 7)), Ok(Some(answer(1))));
-    // Every owner may come to as many as all others.
+    // Every owner may get as many sessions as every other one.
     for session in 21..=30 {
         table.record(&asked_by(1, session, 1, 0, 7), answer(3));
     }
@@ -151,7 +153,7 @@ fn of_owners_beyond_the_limit_the_oldest_sessions_count_as_forgotten_for_all() {
     for (owner, session) in [(1, 10), (2, 20), (3, 30), (4, 40)] {
         table.record(&asked_by(owner, session, 1, 0, 7), answer(1));
     }
-    // Forgotten are 10, 20 and 30, and two owners are known apart: 2 and 3.
+    // Sessions 10, 20 and 30 are forgotten, and two owners are tracked separately: 2 and 3.
     let look_up = |owner, session| look_up(&table, &asked_by(owner, session, 2, 0, 7));
     for (owner, session) in [(1, 10), (2, 20), (3, 30), (9, 10)] {
         let refused = look_up(owner, session);
@@ -168,7 +170,7 @@ fn above_its_bytes_it_drops_the_oldest() {
     let requests = [(1, 9), (2, 1), (1, 3), (2, 2)];
     let requests = requests.map(|(session, sequence)| asked(session, sequence, 0, 7));
     let table = table(limits, &requests);
-    // The oldest is 9 of session 1, and 3 is below it.
+    // The oldest record is request 9 of session 1; request 3 is below it.
     assert!(matches!(look_up(&table, &requests[0]), Err(PartError::RequestExpired { .. })));
     assert!(matches!(look_up(&table, &requests[2]), Err(PartError::RequestExpired { .. })));
     assert_eq!(look_up(&table, &requests[3]), Ok(Some(answer(3))));
@@ -183,14 +185,15 @@ fn above_its_bytes_who_holds_more_than_a_share_loses_its_own() {
     for sequence in 1..=5 {
         table.record(&asked_by(2, 2, sequence, 0, 7), answer(2));
     }
-    // The oldest of all is owner 1's. Owner 2 has come to three of four, and lost its own first two.
+    // The oldest record of all belongs to owner 1. Owner 2 has reached three of four, and lost its
+    // own first two.
     let look_up = |table: &ReplayTable, owner, sequence| {
         look_up(table, &asked_by(owner, owner, sequence, 0, 7))
     };
     assert_eq!(look_up(&table, 1, 1), Ok(Some(answer(1))));
     assert!(matches!(look_up(&table, 2, 2), Err(PartError::RequestExpired { .. })));
     assert_eq!(look_up(&table, 2, 3), Ok(Some(answer(2))));
-    // Owner 1 comes to its half at the cost of owner 2, and then pays for itself.
+    // Owner 1 reaches its half at the expense of owner 2, and then pays for itself.
     table.record(&asked_by(1, 1, 2, 0, 7), answer(3));
     assert!(matches!(look_up(&table, 2, 3), Err(PartError::RequestExpired { .. })));
     table.record(&asked_by(1, 1, 3, 0, 7), answer(4));
@@ -204,7 +207,7 @@ fn above_its_bytes_who_holds_more_than_a_share_loses_its_own() {
 fn who_loses_answers_keeps_no_memory_of_them() {
     let limits = ReplayLimits { bytes_max: 111 * 200, requests_per_session_max: 200, ..SMALL };
     let mut table = ReplayTable::new(limits);
-    // The oldest has the highest number, so that all others go with it.
+    // The oldest record has the highest number, so all others are dropped with it.
     for sequence in (1..=200).rev() {
         table.record(&asked_by(2, 2, sequence, 0, 7), answer(1));
     }
@@ -238,7 +241,7 @@ struct Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (1..8u64, 1..12u64, 0..8u64, 0..8u64).prop_map(
         |(session, sequence, unacknowledged, other)| {
-            // Mostly one digest a request, and nothing acknowledged beyond it.
+            // Mostly one digest per request, and nothing acknowledged beyond it.
             let digest = if other == 0 { 1 } else { 0 };
             Step {
                 session,
@@ -262,9 +265,9 @@ fn limits() -> impl Strategy<Value = ReplayLimits> {
 }
 
 proptest! {
-    /// At most once, whatever is forgotten: what the table does not know was never recorded, what
-    /// it knows is the first answer. Every bound holds after every step, and a copy that travels in
-    /// the middle goes on the same.
+    /// At most once, whatever is forgotten: a request that the table does not know was never
+    /// recorded, and a recorded answer is the first one. Every bound holds after every step, and a
+    /// copy restored from a snapshot in the middle behaves the same.
     #[test]
     fn it_never_forgets_that_it_forgot(
         steps in steps(), limits in limits(), travel in 0..120usize,
@@ -301,7 +304,7 @@ proptest! {
         }
     }
 
-    /// The slow twin: within its limits it is a map that drops what was acknowledged.
+    /// The slow twin: within its limits, the table is a map that drops acknowledged requests.
     #[test]
     fn within_its_limits_it_is_a_map(steps in steps()) {
         let mut table = ReplayTable::new(ReplayLimits::SHARD);

@@ -1,4 +1,4 @@
-//! Replicas that rot, are compared and mended, while they are written to.
+//! Replicas that rot, and are compared and repaired while they are written to.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::ids::{FilterId, NodeId};
 use umbel_step::Outbox;
 
-/// Replicas under one log, and one that never rots.
+/// Replicas with the same log, and a twin that never rots.
 struct World {
     replicas: BTreeMap<NodeId, ShardState>,
     twin: ShardState,
@@ -29,7 +29,7 @@ impl World {
         for replica in self.replicas.values_mut() {
             replica.apply_at(self.index, command);
         }
-        // The twin never repairs: what it gets is only added.
+        // The twin is not repaired exactly: repairs only add to it.
         self.twin.apply(command)
     }
 
@@ -37,7 +37,7 @@ impl World {
         self.insert_within(filter, numbers, 0);
     }
 
-    /// Inserts into a slice that may take so many bytes more than it was made with.
+    /// Inserts into a slice that may take `growth_bytes` beyond its initial size.
     fn insert_within(&mut self, filter: FilterId, numbers: &[u64], growth_bytes: u64) {
         let hashes = list(numbers);
         let count = u32::try_from(hashes.len()).unwrap();
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Compares a slice's replicas, with writes in between where the scrubber waits.
+    /// Compares a slice's replicas, with writes wherever the scrubber waits.
     fn scrub(
         &mut self,
         filter: FilterId,
@@ -155,7 +155,7 @@ fn a_replica_that_is_away_is_named_and_the_others_are_mended() {
     world.replicas.get_mut(&NodeId(1)).unwrap().rot(filter, 50, false);
     let report = world.scrub(filter, &[NodeId(2)], |_, _| {}).unwrap();
     assert_eq!(report.away.keys().collect::<Vec<_>>(), [&NodeId(2)]);
-    // Two of three differ: no majority, but no bit is missing any more.
+    // Two of three differ: there is no majority, but no bit is missing any more.
     assert!(report.union_blocks > 0 && report.left_blocks == 0, "{report:?}");
     let present = world.replicas[&NodeId(1)].contains(filter, FIRST, &list(&[1, 2, 3])).unwrap();
     assert_eq!(present.count_ones(), 3);
@@ -173,7 +173,7 @@ fn counters_of_a_rotten_replica_follow_the_majority() {
         let filter = filter_of(kind, 0);
         world.insert(filter, &(0..18).collect::<Vec<_>>());
         world.replicas.get_mut(&NodeId(3)).unwrap().rot(filter, 2, false);
-        // Items that it has lost are new once more, there alone.
+        // Items that it has lost are new again, but only there.
         world.insert(filter, &(0..18).collect::<Vec<_>>());
         assert!(!world.are_equal(), "{kind}");
         let report = world.scrub(filter, &[], |_, _| {}).unwrap();
@@ -182,7 +182,7 @@ fn counters_of_a_rotten_replica_follow_the_majority() {
     }
 }
 
-/// Replicas that have grown are compared in the words of the grown slice, and one that has rotted is mended.
+/// Replicas that have grown are compared in the grown slice's words, and a rotten one is repaired.
 #[test]
 fn a_slice_that_has_grown_is_mended() {
     let mut world = World::new(3);
@@ -218,7 +218,7 @@ fn what_does_not_fit_changes_nothing() {
                 counters: vec![world.twin.summary(filter).unwrap().new_count, 0, u64::MAX],
             };
             world.apply(&ShardCommand::Repair(repair));
-            // On the twin repairs only add, on the replica they are exact.
+            // On the twin repairs only add; on the replica they are exact.
             for state in [&world.twin, &world.replicas[&NodeId(1)]] {
                 assert_eq!(state.digest(), digest, "{kind}");
             }
@@ -239,8 +239,8 @@ fn kinds() -> impl Strategy<Value = Kind> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is inserted while replicas are compared, nothing that a healthy majority holds is
-    /// lost; once nothing is written any more, they are equal.
+    /// Whatever is inserted while replicas are compared, nothing that a healthy majority holds is lost.
+    /// Once writes stop, the replicas become equal.
     #[test]
     fn what_is_written_meanwhile_is_never_lost(
         kind in kinds(),
@@ -267,7 +267,7 @@ proptest! {
         });
         prop_assert!(report.is_ok());
         if !kind.removes() {
-            // Not where counters can be taken down below what the rotten replica has of them.
+            // Not for kinds whose counters may be decremented below what the rotten replica has.
             let inserted: Vec<u64> = first.iter().chain(meanwhile.iter().flatten()).copied().collect();
             let applied: Vec<_> = inserted.iter().map(|&number| item(number)).collect();
             let held = HashList::from_hashes(&applied);
@@ -281,7 +281,7 @@ proptest! {
             }
         }
         world.scrub(filter, &[], |_, _| {}).unwrap();
-        // Levels that a rotten replica has opened alone are not mended.
+        // Levels that only a rotten replica has opened are not repaired.
         let counts: Vec<u32> = world
             .replicas
             .values()

@@ -1,4 +1,4 @@
-//! Plans: sizes, borders between shards, and numbers that are no shape.
+//! Plans: sizes, borders between shards, and numbers that describe no shape.
 
 use proptest::prelude::*;
 use umbel_filter::{
@@ -25,8 +25,8 @@ fn all_bytes(shape: SliceShape, shards: CellCount) -> u64 {
     (0..shards.get()).map(|at| shape.memory_bytes(HashRange::cell(at, shards)).unwrap()).sum()
 }
 
-/// Memory over that of one filter for exactly a million items: the spread of a shard's share,
-/// whole blocks, and a block at borders that cannot coincide.
+/// Memory relative to one filter for exactly a million items: the spread of a shard's share, whole
+/// blocks, and a block at borders that cannot coincide.
 #[test]
 fn a_million_items_take_little_more_than_one_filter() {
     for kind in BLOCK_KINDS {
@@ -53,7 +53,7 @@ fn planned_slices_keep_the_rate() {
     }
     let shape = SliceShape::plan(Kind::SingleShot, 1_000, 0.01, cells(4)).unwrap();
     let SliceShape::SingleShot { position_count } = shape else { panic!() };
-    // 250 + 6·√250 = 345 items a shard.
+    // 250 + 6·√250 = 345 items per shard.
     let expected = sizing::single_shot_false_positive_rate(position_count, 4 * 345).unwrap();
     assert!(expected <= 0.01 && position_count < 4 * 345 * 101);
     let shape = SliceShape::plan(Kind::Scalable, 1_000, 0.01, cells(4)).unwrap();
@@ -69,7 +69,7 @@ fn planned_slices_keep_the_rate() {
         SliceShape::Paced { pace, .. } => StablePace::of_number(pace).unwrap(),
         other => panic!("{other:?}"),
     });
-    // More for what a shard may get beyond its share, and not four times as many.
+    // More, for what a shard may get beyond its share, but not four times as many.
     assert!(alone.lowered_cells.abs_diff(shared.lowered_cells) < alone.lowered_cells / 2);
 }
 
@@ -94,8 +94,8 @@ fn no_block_is_shared_where_the_shards_are_a_power_of_two() {
     }
 }
 
-/// Three shards cannot have borders on blocks: the block at a border is stored by both, and each
-/// finds its own items in it, but for what the other one has.
+/// Borders of three shards cannot coincide with blocks: both shards store the block at a border,
+/// and each finds its own items in it, apart from those that only the other one has.
 #[test]
 fn both_shards_of_a_border_block_work() {
     let shards = cells(3);
@@ -166,7 +166,7 @@ fn what_is_too_large_is_refused_before_it_is_allocated() {
     assert!(matches!(huge.create(HashRange::WHOLE), Err(SliceShapeError::TooLarge { .. })));
 }
 
-/// What the bound says of a single-shot slice is above what it takes, by a few bits a position.
+/// The bound for a single-shot slice exceeds its actual size by a few bits per position.
 #[test]
 fn the_bound_of_positions_holds() {
     let shape = SliceShape::plan(Kind::SingleShot, 50_000, 0.01, cells(1)).unwrap();
@@ -202,7 +202,7 @@ proptest! {
             SliceShape::Scalable { item_count: block_count, false_positive_rate: rate },
             SliceShape::Scalable { item_count: block_count, false_positive_rate: 0.01 },
         ] {
-            // Not created where it would be large: the machine is shared.
+            // Not created if it would be large: the machine is shared.
             if shape.memory_bytes(HashRange::WHOLE).is_ok_and(|bytes| bytes < 1 << 20) {
                 let _ = shape.create(HashRange::WHOLE);
             }

@@ -1,4 +1,4 @@
-//! Replicas beside plain filters, through leaders that leave out what they know.
+//! Replicas compared with plain filters, through leaders that leave out items known to be present.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,12 +19,12 @@ use crate::ids::{FilterId, Generation, OwnerId, RequestId, SessionId, ShardId};
 pub(super) const SHARD: ShardId = ShardId(1);
 pub(super) const FIRST: Generation = Generation(1);
 
-/// The second of three shards: a block at both borders is shared.
+/// The second of three shards: at both borders it shares a block.
 pub(super) fn range() -> HashRange {
     HashRange::cell(1, CellCount::new(3).unwrap())
 }
 
-/// One of the shard's items.
+/// An item of the shard.
 pub(super) fn item(number: u64) -> ItemHash {
     let hash = ItemHasher::Xxh3 { seed: 1 }.hash(&number.to_le_bytes());
     let offset = (u128::from(hash.hi()) * range().width()) >> 64;
@@ -35,7 +35,7 @@ pub(super) fn list(items: &[u64]) -> HashList {
     HashList::from_hashes(&items.iter().map(|&number| item(number)).collect::<Vec<_>>())
 }
 
-/// Filter 10·i + j, j in 0..3, is of the i-th kind.
+/// Filter 10·i + j, with j in 0..3, is of the i-th kind.
 pub(super) fn filter_of(kind: Kind, number: u64) -> FilterId {
     FilterId(10 * u64::from(kind.id()) + number)
 }
@@ -48,10 +48,10 @@ pub(super) const RULES: WindowRules = WindowRules {
     refresh: false,
 };
 
-/// The leader's clock, where time does not pass.
+/// The leader's clock, in tests where time does not pass.
 pub(super) const NOW_MS: u64 = 1_000_000;
 
-/// The shape of slices of any kind.
+/// A slice shape for any kind.
 pub(super) fn plan(
     kind: Kind,
     capacity: u64,
@@ -60,13 +60,13 @@ pub(super) fn plan(
 ) -> Result<SliceShape, PlanError> {
     match kind {
         Kind::Window => SliceShape::plan_window(capacity, rate, shard_count, RULES),
-        // What is whole in one shard is in this one.
+        // A filter that lies entirely in one shard lies in this one.
         kind => SliceShape::plan(kind, capacity, rate, shard_count)
             .map(|shape| shape.placed(range().start())),
     }
 }
 
-/// What a leader proposes for a part.
+/// The command that a leader proposes for a part.
 pub(super) fn insert_of(state: &ShardState, part: InsertPart) -> ShardCommand {
     if state.is_windowed(part.filter) {
         let inserts = vec![TimedInsert { part, at_ms: None }];
@@ -78,9 +78,10 @@ pub(super) fn insert_of(state: &ShardState, part: InsertPart) -> ShardCommand {
 
 pub(super) fn spec(kind: Kind, number: u64) -> SliceSpec {
     let capacity = match kind {
-        // Tables take no more than they were made for, and an aging filter keeps no more.
+        // Tables hold only the items that they were made for, and so does an aging filter.
         Kind::Window | Kind::Cuckoo | Kind::Quotient | Kind::Aging => 30_000,
-        // So that what the tests insert is not forgotten, and one frame holds it.
+        // Small enough for one frame, and large enough that it does not forget what the tests
+        // insert.
         Kind::Stable => 3_000,
         _ => 60,
     };
@@ -89,7 +90,7 @@ pub(super) fn spec(kind: Kind, number: u64) -> SliceSpec {
     SliceSpec { filter: filter_of(kind, number), generation: FIRST, shape, key }
 }
 
-/// Three slices of every kind.
+/// A state with three slices of every kind.
 pub(super) fn state() -> ShardState {
     let mut state = ShardState::new(SHARD, range());
     for kind in Kind::ALL {
@@ -107,7 +108,7 @@ pub(super) fn stamp(session: u64, sequence: u64, hashes: &HashList) -> RequestSt
     RequestStamp { id, acknowledged_below: 0, digest: hashes.digest(), cut, owner }
 }
 
-/// Prepared and applied at once.
+/// Prepares and applies an insert at once.
 pub(super) fn insert(
     state: &mut ShardState,
     filter: FilterId,
@@ -180,7 +181,7 @@ fn leaders_propose_what_is_absent_only() {
     }
 }
 
-/// Both were prepared before either was applied, as when a client lost patience.
+/// Both were prepared before either was applied, as when a client timed out and retried.
 #[test]
 fn a_request_in_the_log_twice_is_applied_once() {
     let mut state = state();
@@ -200,14 +201,14 @@ fn a_request_in_the_log_twice_is_applied_once() {
         state.prepare_insert(filter, FIRST, request, hashes.clone(), SliceGrowth::ANY).unwrap();
     assert_eq!(prepared, PreparedInsert::Answered(Bitmap::ones(2)));
 
-    // Counted once, so taken out once.
+    // Counted once, so it can be removed once.
     let request = Some(stamp(1, 2, &hashes));
     for _ in 0..2 {
         assert_eq!(remove(&mut state, filter, request, hashes.clone()), both);
     }
     let there = state.contains(filter, FIRST, &hashes).unwrap();
     assert_eq!(there.count_ones(), 0);
-    // The insert still answers what it answered, and inserts nothing; so it does after a clear.
+    // The insert is still answered as before, and inserts nothing; also after a clear.
     let generation = Generation(2);
     state.apply(&ShardCommand::ClearSlice { filter, generation });
     let request = Some(stamp(1, 1, &hashes));
@@ -215,7 +216,7 @@ fn a_request_in_the_log_twice_is_applied_once() {
     assert_eq!(state.contains(filter, generation, &hashes).unwrap().count_ones(), 0);
 }
 
-/// One step of a shard's life, of which every replica sees the same.
+/// One step of a shard, the same for every replica.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Insert { kind: Kind, items: Vec<u64>, request: Option<(u64, u64)> },
@@ -244,7 +245,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     )
 }
 
-/// Takes a step as a leader with one replica.
+/// Carries out a step like a leader with a single replica.
 pub(super) fn take(state: &mut ShardState, step: &Step) -> Result<Bitmap, PartError> {
     let stamped = |items: &[u64], request: Option<(u64, u64)>| {
         let hashes = list(items);
@@ -288,8 +289,8 @@ pub(super) fn merge_of(
 /// Kind, whether it was a removal, items, answer.
 type Answered = (Kind, bool, Vec<u64>, Bitmap);
 
-/// The slow twin: one item after the other into plain filters, and a map that never forgets. What
-/// is answered without the log leaves no record, as in the shard.
+/// The slow twin: one item after the other into plain filters, and a map that never forgets.
+/// Requests that are answered without the log leave no record, as in the shard.
 #[derive(Default)]
 struct Twin {
     filters: BTreeMap<Kind, (AnyFilter, BTreeSet<u64>)>,
@@ -351,7 +352,7 @@ impl Twin {
 
 /// Parts of any form.
 fn hostile_part() -> impl Strategy<Value = InsertPart> {
-    // Mostly such that fit each other, or nothing would get far.
+    // Mostly parts that are consistent, or nothing would get far.
     let bytes = vec(any::<u8>(), 0..5);
     let unchecked = |(len, bytes): (u32, Vec<u8>)| Bitmap::unchecked(len, bytes.into());
     let bitmap = prop_oneof![
@@ -412,8 +413,8 @@ proptest! {
         }
     }
 
-    /// Whatever comes, there is a reply; it is the same on another replica; and what is refused
-    /// changes nothing.
+    /// Any command gets a reply; another replica gives the same one; and a refused command changes
+    /// nothing.
     #[test]
     fn hostile_commands_are_answered(
         parts in vec(hostile_part(), 0..20), frame in vec(any::<u8>(), 0..200), filter in 0..70u64,
@@ -439,7 +440,7 @@ proptest! {
                     _ => false,
                 };
                 prop_assert_eq!(reply, other.apply(&command));
-                // Windows move on with the time of a refused insert, too.
+                // Windows advance even with the time of a refused insert.
                 let may_move = matches!(command, ShardCommand::InsertTimed { .. });
                 prop_assert!(!refused || may_move || state.digest() == before);
             }

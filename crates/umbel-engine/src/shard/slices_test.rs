@@ -1,4 +1,4 @@
-//! Slices as a whole: created, cleared, merged, exported, grown.
+//! Whole slices: created, cleared, merged, exported, grown.
 
 use bytes::Bytes;
 use umbel_filter::Kind;
@@ -93,7 +93,7 @@ fn slices_of_bits_are_intersected() {
         let present = state.contains(a, FIRST, &list(&[7, 1, 2, 3, 4])).unwrap();
         assert_eq!(present.iter().collect::<Vec<_>>(), [true, false, true, true, false], "{kind}");
         assert_eq!(apply(&mut state, &[(c, FIRST), (b, FIRST)]), Ok(0));
-        // What it has in common with others it has.
+        // It already has everything that it has in common with others.
         assert_eq!(apply(&mut state, &[(b, FIRST), (a, FIRST)]), Ok(0));
         assert_eq!(apply(&mut state, &[]), Ok(0));
         let before = state.digest();
@@ -119,7 +119,7 @@ fn exported_frames_load_again() {
             let ShardReply::Merged(loaded) = state.apply(&load) else { panic!() };
             assert!(loaded.unwrap() > 0);
             let again = state.apply(&load);
-            // A level, or a link, that comes again is the same one.
+            // A level or link that is loaded again is the same one.
             let has_levels = matches!(kind, Kind::Scalable | Kind::RedisBloom);
             if !kind.merges_by_or() && !has_levels {
                 assert!(matches!(again, ShardReply::Merged(Err(PartError::BadFrame { .. }))));
@@ -132,7 +132,8 @@ fn exported_frames_load_again() {
     }
 }
 
-/// Level by level, in small frames: the copy is the filter, counts its items, and grows on as it would have.
+/// Level by level, in small frames: the copy equals the filter, counts its items, and grows as the filter
+/// would.
 #[test]
 fn scalable_slices_load_level_by_level() {
     let mut state = state();
@@ -150,7 +151,7 @@ fn scalable_slices_load_level_by_level() {
         let frame = Bytes::copy_from_slice(frame);
         state.apply(&ShardCommand::LoadFrame { filter: b, generation: FIRST, frame })
     };
-    // A level before its turn is refused, and opens none.
+    // A level out of order is refused, and opens none.
     let before = state.digest();
     let reply = load(&mut state, frames.last().unwrap());
     assert!(matches!(reply, ShardReply::Merged(Err(PartError::BadFrame { .. }))), "{reply:?}");
@@ -170,7 +171,8 @@ fn scalable_slices_load_level_by_level() {
     assert_eq!(new(&mut state, b), of_a);
 }
 
-/// Each level errs half as often as the one before, so that the rates of blocked filters end.
+/// Each level has half the rate of the previous one, so at some point no blocked filter has the required
+/// rate.
 #[test]
 fn scalable_slices_say_where_they_end() {
     let mut state = state();
@@ -190,7 +192,7 @@ fn scalable_slices_say_where_they_end() {
     assert!(matches!(error, PartError::Full { .. }), "{error}");
     let new_count = state.summary(filter).unwrap().new_count;
     assert!((first..first + 40).contains(&new_count), "{new_count} of {first}");
-    // What is there is still answered, and what is not is still refused.
+    // Present items are still answered, and others are still refused.
     let there = list(&(0..new_count).collect::<Vec<_>>());
     assert_eq!(insert(&mut state, filter, None, there.clone()).map(|new| new.count_ones()), Ok(0));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Snapshots of all kinds, whole and damaged.
+//! Snapshots of all kinds, intact and damaged.
 
 use proptest::prelude::*;
 use umbel_filter::{HashRange, Kind};
@@ -15,7 +15,7 @@ fn load(snapshot: &ShardSnapshot) -> Result<ShardState, SnapshotError> {
     loader.finish()
 }
 
-/// Slices that take several frames, scalable ones of several levels, and quotient filters that have grown.
+/// Slices of several frames, scalable ones of several levels, and quotient filters that have grown.
 #[test]
 fn large_slices_travel_in_pieces() {
     let mut state = state();
@@ -47,7 +47,7 @@ fn large_slices_travel_in_pieces() {
     for kind in Kind::ALL {
         let filter = filter_of(kind, 0);
         let there = loaded.contains(filter, FIRST, &list(&items[..6_000])).unwrap();
-        // A stable filter has forgotten most of them, in the copy as where it came from.
+        // A stable filter has forgotten most of them, in the copy as in the original.
         let expected = if kind == Kind::Stable { 1_000..4_000 } else { 6_000..6_001 };
         assert!(expected.contains(&there.count_ones()), "{kind}");
     }
@@ -114,8 +114,8 @@ fn hostile_heads_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Three replicas: one lives on, one is loaded from its snapshot in the middle, one again at
-    /// the end.
+    /// Three replicas: one is never reloaded, one is loaded from its snapshot in the middle, and one again
+    /// at the end.
     #[test]
     fn what_is_loaded_is_what_was_saved(before in steps(), after in steps()) {
         let mut state = state();

@@ -1,4 +1,4 @@
-//! Both halves of a shard that was split beside the whole.
+//! Both halves of a split shard, compared with the unsplit one.
 
 use proptest::prelude::*;
 use umbel_filter::{HashRange, Kind};
@@ -14,12 +14,12 @@ use crate::ids::{FilterId, ShardId};
 
 const INTO: ShardId = ShardId(7);
 
-/// Where the shard is cut: not at the border of a block.
+/// Where the shard is split: not at the border of a block.
 fn middle() -> u64 {
     range().start() + u64::try_from(range().width() / 2).unwrap() + 12_345
 }
 
-/// The lower half and the upper one.
+/// The lower and the upper half.
 fn halves(whole: &ShardState) -> [ShardState; 2] {
     let split = ShardCommand::Split { into: INTO, at: middle() };
     let mut lower = whole.clone();
@@ -28,7 +28,7 @@ fn halves(whole: &ShardState) -> [ShardState; 2] {
     [lower, upper]
 }
 
-/// The stamp of a part that is cut for the shard as it is.
+/// The stamp of a part that is cut for the shard's current range.
 fn cut_for(state: &ShardState, stamp: RequestStamp) -> RequestStamp {
     RequestStamp { cut: state.range().bounds(), ..stamp }
 }
@@ -37,7 +37,7 @@ fn of_range(range: HashRange, items: &[u64]) -> Vec<u64> {
     items.iter().copied().filter(|&number| range.contains(item(number).hi())).collect()
 }
 
-/// The state that a snapshot of it gives.
+/// The state loaded from a snapshot of it.
 fn reloaded(state: &ShardState, first_range: HashRange) -> ShardState {
     let snapshot = state.snapshot();
     let mut loader = SnapshotLoader::new(state.shard(), first_range, snapshot.head()).unwrap();
@@ -74,7 +74,7 @@ fn what_is_whole_in_one_shard_goes_where_its_place_is() {
     let items: Vec<u64> = (0..20).collect();
     insert(&mut whole, filter, None, list(&items)).unwrap();
     let [lower, upper] = halves(&whole);
-    // It was placed at the beginning of the range, and has items of all of it.
+    // It was placed at the start of the range, and has items of the whole range.
     assert_eq!(
         lower.contains(filter, FIRST, &list(&items)),
         whole.contains(filter, FIRST, &list(&items))
@@ -125,15 +125,16 @@ fn an_answer_of_before_is_given_for_the_part_of_before_alone() {
         let other = stamp(1, 1, &now);
         let reused = insert(&mut half, filter, Some(other), now.clone());
         assert!(matches!(reused, Err(PartError::RequestReused { .. })), "{reused:?}");
-        // What is asked from here on is of the half.
+        // Parts of later requests are cut for the half.
         let next = Some(cut_for(&half, stamp(1, 2, &now)));
         let next = insert(&mut half, filter, next, now.clone()).unwrap();
         assert_eq!(next.count_ones(), 0);
     }
 }
 
-/// Who learned of a split before the shard did sends it the part of the lower half, and the new one that of the upper. If the
-/// first were applied and recorded for the whole range, the second would be taken for a part of it.
+/// A node that learned of a split before the shard did sends it the part of the lower half, and the new
+/// shard that of the upper half. If the first were applied and recorded for the whole range, the second
+/// would be taken for a part of it.
 #[test]
 fn what_is_cut_for_a_range_that_the_shard_has_not_yet_is_refused() {
     let mut whole = state();
@@ -146,7 +147,7 @@ fn what_is_cut_for_a_range_that_the_shard_has_not_yet_is_refused() {
         let Err(PartError::OtherCut { start, last, .. }) = refused else { panic!("{refused:?}") };
         assert_eq!((start, last), request.cut);
     }
-    // And what is cut for the range from before, when nothing was answered.
+    // And a part that is cut for the former range, when nothing was answered before.
     for mut half in halves(&whole) {
         let late = insert(&mut half, filter, Some(stamp(1, 1, &list(&items))), list(&items));
         assert!(matches!(late, Err(PartError::OtherCut { .. })), "{late:?}");
@@ -166,7 +167,7 @@ proptest! {
     fn halves_answer_what_the_whole_would(steps in steps()) {
         let mut whole = state();
         for step in &steps {
-            // Refusals are of no interest here.
+            // Refusals do not matter here.
             let _ = take(&mut whole, step);
         }
         let halves = halves(&whole);

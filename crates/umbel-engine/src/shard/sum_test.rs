@@ -1,4 +1,4 @@
-//! Counts that are added up: once for each request, alike on every replica, however often the slices have grown.
+//! Sums of counts: once per request, alike on every replica, however often the slices have grown.
 
 use umbel_filter::Kind;
 
@@ -20,7 +20,7 @@ fn command(prepared: PreparedSum) -> ShardCommand {
     command
 }
 
-/// Three slices of a kind: the first has 0 to 9, the second 0 to 19, the third 10 to 29.
+/// Three slices of a kind: the first has items 0 to 9, the second 0 to 19, the third 10 to 29.
 fn filled(kind: Kind) -> ShardState {
     let mut state = state();
     for (number, items) in [(0, 0..10), (1, 0..20), (2, 10..30)] {
@@ -41,7 +41,7 @@ fn a_request_that_comes_again_adds_nothing() {
         let ShardReply::Merged(Ok(new_count)) = first else { panic!("{kind}: {first:?}") };
         assert!(new_count >= 20, "{kind}: {new_count}");
         let digest = state.digest();
-        // As an entry that stands in the log twice, as a request to a leader that knows it, and after a snapshot.
+        // As a duplicate log entry, as a request to a leader that has recorded it, and after a snapshot.
         assert_eq!((state.apply(&add), state.digest()), (first.clone(), digest));
         assert_eq!(sum_of(&state, kind, request), PreparedSum::Answered(new_count));
         let snapshot = state.snapshot();
@@ -49,11 +49,11 @@ fn a_request_that_comes_again_adds_nothing() {
         snapshot.frames().for_each(|frame| loader.push(&frame.unwrap()).unwrap());
         let mut loaded = loader.finish().unwrap();
         assert_eq!((loaded.apply(&add), loaded.digest()), (first, digest));
-        // Under the name of another sum, or of an insert, it is none.
+        // The request id of another sum, or of an insert, is refused.
         let other =
             state.prepare_sum((target, FIRST), vec![sources(kind)[0]], request, SliceGrowth::ANY);
         assert!(matches!(other, Err(PartError::RequestReused { .. })), "{kind}: {other:?}");
-        // 0 to 9 came twice, 10 to 19 twice, and 20 to 29 once.
+        // Items 0 to 9 were inserted twice, 10 to 19 twice, and 20 to 29 once.
         for (left, round) in [(30, 0), (20, 1), (0, 2)] {
             let all: Vec<u64> = (0..30).collect();
             let there = state.contains(target, FIRST, &list(&all)).unwrap().count_ones();
@@ -61,7 +61,7 @@ fn a_request_that_comes_again_adds_nothing() {
             let present: Vec<u64> = all.into_iter().take(left as usize).collect();
             remove(&mut state, target, None, list(&present)).unwrap();
         }
-        // Another name is another sum.
+        // Another request id is another sum.
         let again = command(sum_of(&state, kind, Some(stamp(5, 2, &list(&[])))));
         assert!(matches!(state.apply(&again), ShardReply::Merged(Ok(new)) if new > 0));
     }
@@ -86,7 +86,7 @@ fn what_does_not_count_is_not_added_up() {
             assert_eq!(merged.is_ok(), is_sum, "{kind}: {merged:?}");
             assert!(is_sum || other.digest() == digest, "{kind}");
         }
-        // Nor is a union made of what counts.
+        // Nor are counting kinds merged by union.
         let union = SetOperation::Union;
         let (target, generation) = target;
         let add = ShardCommand::MergeSlices {
@@ -100,8 +100,8 @@ fn what_does_not_count_is_not_added_up() {
     }
 }
 
-/// The target grows as far as the sources have and as all of them need, as it says before, and no further than it
-/// may; refused, nothing is changed.
+/// The target grows as far as the sources have grown, and as far as all of them together need: by exactly
+/// what it requests before, and no further than allowed. If refused, nothing is changed.
 #[test]
 fn slices_that_have_grown_are_added_up() {
     let kind = Kind::Quotient;
@@ -140,7 +140,7 @@ fn slices_that_have_grown_are_added_up() {
     );
     let all: Vec<u64> = (0..60_000).chain([90_000, 90_001]).collect();
     assert_eq!(state.contains(target, FIRST, &list(&all)).unwrap().count_ones(), 60_002);
-    // The other way round: one that has grown takes from one that has not.
+    // The other way round: a slice that has grown takes from one that has not.
     let (target, generation, sources) = (one, FIRST, vec![(other, FIRST)]);
     let operation = SetOperation::Sum(SumTerms { request: None, growth_bytes: u64::MAX });
     let add = ShardCommand::MergeSlices { target, generation, sources, operation };

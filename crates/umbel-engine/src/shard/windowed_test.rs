@@ -26,7 +26,8 @@ fn state(rules: WindowRules) -> ShardState {
     state
 }
 
-/// As a leader does whose clock says so: the window first, then what is not there.
+/// Inserts like a leader whose clock shows `now_ms`: first advances the window, then inserts absent
+/// items.
 fn insert(
     state: &mut ShardState,
     now_ms: u64,
@@ -61,7 +62,7 @@ fn has(state: &mut ShardState, now_ms: u64, item: u64) -> bool {
     state.contains(FILTER, FIRST, &list(&[item])).unwrap().get(0)
 }
 
-/// Five slices of a second: found for five seconds at least, and gone after six.
+/// Five slices of one second: items are found for at least five seconds, and are gone after six.
 #[test]
 fn items_stay_for_the_slices_of_the_window_and_one_more_at_most() {
     let mut state = state(WindowRules { time: WindowTime::Ingest, ..RULES });
@@ -69,7 +70,7 @@ fn items_stay_for_the_slices_of_the_window_and_one_more_at_most() {
     assert_eq!(insert(&mut state, 15_999, None, &[1, 2]), Ok(vec![false, true]));
     assert!(has(&mut state, 15_999, 1));
     assert!(!has(&mut state, 16_000, 1) && has(&mut state, 16_000, 2));
-    // A clock that goes back moves nothing back.
+    // A clock that goes back moves no window back.
     assert!(!has(&mut state, 9_000, 1));
     assert_eq!(insert(&mut state, 9_000, None, &[1]), Ok(vec![true]));
     assert!(has(&mut state, 21_999, 1) && !has(&mut state, 22_000, 1));
@@ -107,7 +108,7 @@ fn late_and_early_items_are_as_the_window_says() {
             LateItems::Oldest => assert_eq!((outcome, there), (Ok(vec![true]), true)),
         }
         assert!(!has(&mut state, 61_000, 1) && !has(&mut state, 61_000, 2));
-        // One slice ahead is taken, and stays for as long as others of its slice.
+        // An item one slice ahead is accepted, and stays for as long as others of its slice.
         assert_eq!(insert(&mut state, 61_000, Some(62_999), &[3]), Ok(vec![true]));
         let refused = insert(&mut state, 61_000, Some(63_000), &[4]);
         let (at_ms, latest_ms) = (63_000, 62_999);
@@ -127,7 +128,7 @@ fn rotate(state: &mut ShardState, generation: u64) -> ShardReply {
     state.apply(&ShardCommand::RotateSlice { filter: FILTER, generation })
 }
 
-/// As [`insert`], at a generation and of one item.
+/// Like [`insert`], for a given generation and a single item.
 fn insert_in(state: &mut ShardState, generation: u64, item: u64) -> Result<bool, PartError> {
     assert!(!state.is_behind(FILTER, u64::MAX));
     let hashes = list(&[item]);
@@ -135,13 +136,14 @@ fn insert_in(state: &mut ShardState, generation: u64, item: u64) -> Result<bool,
         state.prepare_insert(FILTER, Generation(generation), None, hashes, SliceGrowth::ANY)?;
     let PreparedInsert::Propose(part) = prepared else { return Ok(false) };
     let inserts = vec![TimedInsert { part, at_ms: None }];
-    // Whatever the clock says.
+    // Whatever the clock shows.
     let reply = state.apply(&ShardCommand::InsertTimed { now_ms: 1 << 40, inserts });
     let ShardReply::Inserted(mut answers) = reply else { panic!("{reply:?}") };
     answers.pop().unwrap().map(|answer| answer.get(0))
 }
 
-/// Two slices by hand: found while two rotations have come since, and gone with the third.
+/// Two slices, rotated manually: items are found until two rotations have followed, and are gone after
+/// the third.
 #[test]
 fn rotations_end_slices_where_no_clock_does() {
     let mut state = state(MANUAL);
@@ -151,7 +153,7 @@ fn rotations_end_slices_where_no_clock_does() {
     assert_eq!(insert_in(&mut state, 1, 1), Ok(true));
     state.apply(&ShardCommand::Advance { now_ms: u64::MAX });
     assert_eq!(rotate(&mut state, 2), ShardReply::Done(Ok(())));
-    // It came again, and nobody sees the old generation any more.
+    // It is retried, and the old generation is refused everywhere.
     assert_eq!(rotate(&mut state, 2), ShardReply::Done(Ok(())));
     let (filter, got, current) = (FILTER, Generation(1), Generation(2));
     let stale = PartError::StaleGeneration { filter, got, current };
@@ -163,7 +165,7 @@ fn rotations_end_slices_where_no_clock_does() {
     assert_eq!(has(&state, 3, 1), Ok(true));
     rotate(&mut state, 4);
     assert_eq!((has(&state, 4, 1), has(&state, 4, 2)), (Ok(false), Ok(true)));
-    // Clearing empties all slices, and rotating goes on from there.
+    // A clear empties all slices, and rotations continue from there.
     let generation = Generation(5);
     state.apply(&ShardCommand::ClearSlice { filter, generation });
     assert_eq!((has(&state, 5, 2), insert_in(&mut state, 5, 2)), (Ok(false), Ok(true)));
@@ -214,7 +216,7 @@ fn other_filters_have_no_times() {
     };
     let ShardReply::Inserted(refused) = state.apply(&with(Some(7))) else { panic!() };
     assert!(matches!(refused[0], Err(PartError::WrongKind { .. })), "{refused:?}");
-    // In one entry with inserts into windows it is an insert like any other.
+    // In one entry with inserts into windows, it is an insert like any other.
     let ShardReply::Inserted(answers) = state.apply(&with(None)) else { panic!() };
     assert_eq!(answers, [Ok(Bitmap::ones(1))]);
 }
@@ -242,7 +244,7 @@ fn windows_that_are_none_are_refused() {
 
 proptest! {
     /// The slow twin: items with the number of their slice, and a clock that never goes back. A replica
-    /// that is loaded from a snapshot in between goes on like the others.
+    /// that is loaded from a snapshot in between continues like the others.
     #[test]
     fn a_window_is_a_map_with_times(
         refresh: bool,
