@@ -93,7 +93,7 @@ pub const JOB_CAUSE_BYTES_MAX: usize = 4 << 10;
 /// Longest summary that the ledger keeps, in bytes; longer ones are only in the job's own outputs.
 pub const JOB_SUMMARY_BYTES_MAX: usize = 64 << 10;
 
-/// Most jobs that run in a cluster at once: each takes memory and disk bandwidth on all of its nodes.
+/// Most jobs that run in a cluster at once: each takes memory and the disks of all of its nodes.
 pub const JOBS_RUNNING_MAX: usize = 16;
 
 /// Most jobs in the ledger, including ended ones: each snapshot of the meta group contains their

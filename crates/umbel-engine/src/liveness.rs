@@ -76,7 +76,7 @@ pub struct Led {
 /// Identifies one version of a process's list of [`Led`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LedVersion {
-    /// Drawn at random when the process starts: a restarted process leads nothing.
+    /// Drawn when the process starts: a restarted process leads nothing.
     pub incarnation: u64,
     /// Rises with each change of the list.
     pub number: u64,

@@ -58,7 +58,7 @@ impl Replica {
     /// Checks the coverage that a partner reports for its replica of this generation.
     ///
     /// # Errors
-    /// If it has more of this node's inserts than this node has made, or too many nodes.
+    /// If it has more of this node's inserts than can have reached another node, or too many nodes.
     pub fn check_coverage(&self, from: NodeId, claim: &Coverage) -> Result<(), DeltaError> {
         let ReplicaOptions { filter, generation, node, .. } = self.options;
         self.check(from, filter, generation, &claim.complete)?;
