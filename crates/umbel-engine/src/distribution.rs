@@ -161,7 +161,7 @@ pub struct DistributionPlan {
     pub shape: BlockShape,
     /// Replicas per shard: the requested number, but at most the number of nodes.
     pub replica_count: u32,
-    /// Smallest number of shards whose slices stay within [`SLICE_BYTES_MAX`].
+    /// Smallest number of shards whose slices stay within `SLICE_BYTES_MAX`.
     pub shard_count_min: u64,
     /// New items on each node between two sweeps: the requested number, but at most n/K.
     pub sweep_item_count: u64,

@@ -393,7 +393,7 @@ impl Liveness {
         before.filter(|&&node| self.is_alive(node)).count() as u64
     }
 
-    /// Hands leadership over to the group's home, if both have been stable for [`STEADY_MS`].
+    /// Hands leadership over to the group's home, if both have been stable for `STEADY_MS`.
     fn send_home(&mut self, now_ms: u64, standing: &GroupStanding, outbox: &mut Outbox<Order>) {
         let order = voters_from_home(standing);
         let Some(&home) = order.first().filter(|&&home| home != self.own) else { return };

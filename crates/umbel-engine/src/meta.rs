@@ -3,8 +3,8 @@
 //!
 //! [`MetaState`] is the state that every node has after applying the same log: [`MetaState::apply`]
 //! is total and deterministic, and the state is its own snapshot. The group's leader calls
-//! [`next_tasks`] repeatedly; it returns the tasks that bring shards and filters to the state that
-//! [`MetaState`] prescribes. Both are pure functions of their arguments.
+//! [`next_tasks`] repeatedly; it returns the tasks that bring shards and filters to what the state
+//! prescribes. Both are pure functions of their arguments.
 
 mod access;
 mod apply;

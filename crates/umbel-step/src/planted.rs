@@ -123,8 +123,7 @@ planted! {
     MergedNotTold = "merged_not_told", "cube", &[CONVERGE, FLUSHED, MAJORITY];
     /// A restarted copy does not repeat the inserts that its log has after the snapshot.
     CopyLogIgnored = "copy_log_ignored", "cube", &[CONVERGE, FLUSHED, MAJORITY];
-    /// A cell that one worker has decided is not exchanged any more, although other workers have not
-    /// decided it.
+    /// A cell that one worker has decided is not exchanged any more, although others have not decided it.
     SettledSomewhere = "settled_somewhere", "jobs", &[DEDUP, "jobs_end"];
     /// An owner decides a cell before the last worker has sent its entries.
     CellClosedEarly = "cell_closed_early", "jobs", &[DEDUP, "jobs_end"];
@@ -160,8 +159,7 @@ planted! {
     GrowthUncounted = "growth_uncounted", "access", &["quotas_hold"];
     /// A quota is checked before a create is proposed, but not when it is applied.
     QuotaRaced = "quota_raced", "access", &["quotas_hold"];
-    /// A create is refused by the node's own copy of the catalogue, although filters may have been dropped
-    /// since.
+    /// A create is refused by the node's own copy of the catalogue, whatever has been dropped since.
     QuotaByOldCopy = "quota_by_old_copy", "access", &["room_is_given"];
     /// The identity in a hello is accepted, whatever the caller's certificate says.
     HelloUnproved = "hello_unproved", "access", &["identities_hold"];

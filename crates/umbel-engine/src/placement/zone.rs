@@ -30,7 +30,7 @@ pub struct Zone(String);
     "a zone's name has 1 to {ZONE_BYTES_MAX} letters, digits, '-', '_' and '.', unlike {name:?}"
 )]
 pub struct ZoneError {
-    /// The first [`ZONE_BYTES_MAX`] characters of the text.
+    /// The first `ZONE_BYTES_MAX` characters of the text.
     name: String,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | kind | block |
 //! |---|---|
-//! | words (all but single-shot) | 512 words, 4 KiB; scalable slices level by level, RedisBloom's link by link |
+//! | words (all but single-shot) | 512 words, 4 KiB; scalable: level by level; RedisBloom: link by link |
 //! | single-shot | the set positions in a 4,096th of the array, ascending |
 //!
 //! The blocks depend only on the slice's contents, so equal replicas have equal blocks. A slice also has
