@@ -1,8 +1,8 @@
-//! What clients see of a node: filters and administration over gRPC, filters over the Redis protocol on
-//! a port of its own, health, metrics, the console. Peers come in here too.
+//! The interface of a node to its clients: filters and administration over gRPC, filters over the Redis
+//! protocol on a separate port, health, metrics and the console. Peers connect to the gRPC port, too.
 //!
-//! Clients and peers use connections of their own, and every limit on calls is one of a connection,
-//! so that no crowd of clients keeps peers out.
+//! Clients and peers use separate connections, and every limit on calls applies to one connection, so
+//! that many clients cannot keep peers out.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -54,28 +54,28 @@ use limits::{
     STREAMS_PER_CONNECTION_MAX,
 };
 
-/// What a node serves.
+/// What the gateway needs to serve.
 pub(crate) struct Gateway {
     pub(crate) coordinator: Arc<Coordinator>,
     pub(crate) peers: PeerService,
-    /// Workers of jobs reach each other there.
+    /// The gRPC services through which workers of jobs reach each other.
     pub(crate) jobs: Arc<JobHost>,
-    /// What `/metrics` shows.
+    /// Renders the text of `/metrics`; None if the node records no metrics.
     pub(crate) render_metrics: Option<RenderMetrics>,
-    /// The longest time that a client's call is granted.
+    /// The longest timeout that a client's call is granted.
     pub(crate) timeout_max: Duration,
-    /// What clients' requests that are under way may hold.
+    /// Limits the memory that the requests of clients in progress hold.
     pub(crate) budget: Arc<Budget>,
-    /// Whether certificates of nodes must say which node it is.
+    /// Whether a node's certificate must name the node.
     pub(crate) needs_member: bool,
-    /// What `/console` shows; None if there is none.
+    /// Serves `/console`; None if the node has no console.
     pub(crate) console: Option<Arc<Console>>,
 }
 
-/// Why a node cannot serve. Nothing was served.
+/// Why a node cannot serve. Nothing has been served.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    /// The build is broken: its descriptors are none.
+    /// The build is broken: its descriptors are invalid.
     #[error("the interface cannot be described: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
     /// The server cannot run.
@@ -83,8 +83,8 @@ pub(crate) enum ServeError {
     Transport(#[from] tonic::transport::Error),
 }
 
-/// Serves until `stop` is done, then takes no further connections and lets calls end that are
-/// running, for a while.
+/// Serves until `stop` completes, then accepts no further connections and lets running calls end, for at
+/// most `STOP_GRACE_MAX`.
 ///
 /// # Errors
 /// If the server cannot run.
@@ -100,11 +100,11 @@ pub(crate) async fn serve(
     let (stopping, stopped) = oneshot::channel();
     let stop = async {
         stop.await;
-        // Pages stay open for ever, and would be waited for.
+        // Event streams of console pages never end by themselves, and the shutdown would wait for them.
         if let Some(console) = console {
             console.close();
         }
-        // The one who listens is gone if the server is.
+        // The receiver is dropped only when the server has ended already.
         let _ = stopping.send(());
     };
     let serving = channel::server()
@@ -163,7 +163,7 @@ impl Gateway {
             .add_service(job_host.exchange_service())
             .add_service(tonic_health::pb::health_server::HealthServer::new(health))
             .add_service(describe().build_v1()?)
-            // What older tools ask.
+            // Older tools use this version of reflection.
             .add_service(describe().build_v1alpha()?);
         let router = std::mem::take(routes.axum_router_mut());
         let pages = http::pages(coordinator, render_metrics);
@@ -171,7 +171,7 @@ impl Gateway {
     }
 }
 
-/// Services whose health is that of the node.
+/// Services whose health status is that of the node.
 const SHOWN_SERVICES: [&str; 6] = [
     "",
     "umbel.v1.Filters",
@@ -181,7 +181,7 @@ const SHOWN_SERVICES: [&str; 6] = [
     "umbel.v1.Enrolment",
 ];
 
-/// Lets the health service say what `/readyz` says; never ends.
+/// Keeps the health service at the readiness that `/readyz` reports; never returns.
 async fn show_health(health: HealthReporter, coordinator: &Coordinator) {
     let mut shown = None;
     loop {

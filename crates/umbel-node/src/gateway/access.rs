@@ -1,4 +1,4 @@
-//! The service of principals.
+//! The gRPC service `Access`: principals, their rights and quotas.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::failure::CallFailure;
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
 use crate::ports::PeerIdentity;
 
-/// Answers administrators.
+/// Serves the requests about principals.
 pub(super) struct AccessService {
     coordinator: Arc<Coordinator>,
     deadlines: Deadlines,
@@ -31,7 +31,7 @@ impl AccessService {
         Self { coordinator, deadlines }
     }
 
-    /// What a principal proves itself by now.
+    /// The proof that the principal has at present.
     fn proof_of(&self, name: &PrincipalName) -> Result<Proof, CallFailure> {
         let proof = |state: &MetaState| state.principal(name.as_str()).map(|known| known.proof);
         let what = || format!("there is no principal named {name} whose proof could be kept");
@@ -40,7 +40,8 @@ impl AccessService {
             .ok_or_else(|| MetaError::BadPrincipal { what: what() }.into())
     }
 
-    /// Returns when the change counts on this node, so that who asks here next meets it.
+    /// Proposes the change and returns when this node has applied it, so that the next request to this
+    /// node sees it.
     async fn change(&self, command: MetaCommand, deadline: Instant) -> Result<(), CallFailure> {
         self.coordinator.meta_propose(command, deadline).await?;
         self.coordinator.meta_refresh(deadline).await
@@ -64,7 +65,8 @@ fn name_of(field: &str, name: String) -> Result<PrincipalName, CallFailure> {
     })
 }
 
-/// Without TLS nobody can show a certificate: whoever adds the first administrator so locks itself out.
+/// Without TLS no client can show a certificate: adding the first administrator that way would lock out
+/// the caller.
 fn check_provable(proof: Proof, connection: &PeerIdentity) -> Result<(), CallFailure> {
     if proof == Proof::Certificate && *connection == PeerIdentity::Unchecked {
         let what = "principal.token_digest is empty, but without TLS nobody can show a certificate: \
@@ -171,7 +173,7 @@ const fn usage_to_proto(usage: Usage) -> v1::Usage {
     v1::Usage { filters: usage.filter_count, memory_bytes: usage.memory_bytes }
 }
 
-/// A principal with its quota and what it has.
+/// A principal with its quota and its usage.
 fn described(state: &MetaState, name: &PrincipalName, principal: &Principal) -> v1::Principal {
     let text = name.as_str();
     v1::Principal {

@@ -1,23 +1,23 @@
-//! What a client shows to prove who it is: the token of a call, or a password.
+//! The credential that a client presents: the token of a call, or a password.
 
 use axum::http::HeaderValue;
 
-/// Longest token that is looked at: a name, a dot, a secret of 64 digits, and room for longer secrets.
+/// Longest token that is parsed: a name, a dot, a secret of 64 digits, and room for longer secrets.
 const TOKEN_BYTES_MAX: usize = 512;
 
-/// What a client shows beside its connection.
+/// What a client presents in addition to its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Credential<'a> {
     /// Nothing.
     None,
     /// The name and the secret of a token.
     Token { name: &'a str, secret: &'a str },
-    /// Something that is no token: whoever shows it meant to prove something, and has not.
+    /// Not a valid token: the client tried to prove its identity and failed.
     Malformed,
 }
 
 impl<'a> Credential<'a> {
-    /// By the header `authorization` of a call.
+    /// From the header `authorization` of a call.
     pub(super) fn of_header(header: Option<&'a HeaderValue>) -> Self {
         let Some(header) = header else { return Self::None };
         let split = || {
@@ -28,7 +28,7 @@ impl<'a> Credential<'a> {
         split().map_or(Self::Malformed, |(name, secret)| Self::Token { name, secret })
     }
 
-    /// By a name and a password: the secret of a token, or all of it.
+    /// From a user name and a password, which is the secret of a token or the whole token.
     pub(super) fn of_password(user: Option<&'a str>, password: &'a str) -> Self {
         let whole = password.rsplit_once('.').filter(|_| password.len() <= TOKEN_BYTES_MAX);
         match (user, whole) {

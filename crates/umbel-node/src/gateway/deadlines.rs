@@ -1,4 +1,4 @@
-//! Until when a call may take.
+//! Deadlines of calls.
 
 use std::time::Duration;
 
@@ -9,40 +9,40 @@ use tonic::metadata::MetadataMap;
 use super::limits::{ANSWER_MARGIN_MAX, LONG_CALL_TIMEOUT_DEFAULT};
 use crate::limits::{CALL_TIMEOUT_DEFAULT, CALL_TIMEOUT_MAX};
 
-/// The longest time that a client is granted.
+/// Computes deadlines; no timeout is longer than `timeout_max`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadlines {
     timeout_max: Duration,
 }
 
 impl Deadlines {
-    /// With at most this, or [`CALL_TIMEOUT_MAX`] if that is less.
+    /// Limits timeouts to `timeout_max` or [`CALL_TIMEOUT_MAX`], whichever is less.
     pub(super) fn new(timeout_max: Duration) -> Self {
         Self { timeout_max: timeout_max.min(CALL_TIMEOUT_MAX) }
     }
 
-    /// Of a call about items, whose message names a time, 0 for none.
+    /// The deadline of a call about items; `timeout_ms` is the timeout in its message, 0 for none.
     pub(super) fn of_items(self, metadata: &MetadataMap, timeout_ms: u32) -> Instant {
         let named = (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms.into()));
         self.after(named, metadata, CALL_TIMEOUT_DEFAULT)
     }
 
-    /// Of a call to the meta group.
+    /// The deadline of a call to the meta group.
     pub(super) fn of_meta(self, metadata: &MetadataMap) -> Instant {
         self.after(None, metadata, CALL_TIMEOUT_DEFAULT)
     }
 
-    /// Of a call that waits until all shards have done something.
+    /// The deadline of a call that waits until all shards have done something.
     pub(super) fn of_all_shards(self, metadata: &MetadataMap) -> Instant {
         self.after(None, metadata, LONG_CALL_TIMEOUT_DEFAULT)
     }
 
-    /// Of a command of a protocol in which clients name no time.
+    /// The deadline of a command of a protocol in which clients set no timeout.
     pub(super) fn of_command(self) -> Instant {
         Instant::now() + CALL_TIMEOUT_DEFAULT.min(self.timeout_max)
     }
 
-    /// Of such a command that waits until all shards have done something.
+    /// The deadline of such a command that waits until all shards have done something.
     pub(super) fn of_long_command(self) -> Instant {
         Instant::now() + LONG_CALL_TIMEOUT_DEFAULT.min(self.timeout_max)
     }
@@ -59,18 +59,19 @@ impl Deadlines {
     }
 }
 
-/// The time that a client names for a call.
+/// The timeout that the client sets in the header `grpc-timeout`.
 pub(super) fn timeout_of(headers: &HeaderMap) -> Option<Duration> {
     parse_timeout(headers.get("grpc-timeout")?.to_str().ok()?)
 }
 
-/// What is left when the answer has time to travel.
+/// The timeout less the time that the response needs to reach the client.
 fn before_client(timeout: Duration) -> Duration {
     timeout.saturating_sub(ANSWER_MARGIN_MAX.min(timeout / 8))
 }
 
-/// The header's value: at most eight digits and a unit
-/// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>). What is none is no limit.
+/// Parses the header's value: at most eight digits and a unit
+/// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>). A malformed value counts as
+/// absent.
 fn parse_timeout(text: &str) -> Option<Duration> {
     let unit = text.chars().next_back()?;
     let digits = text.strip_suffix(unit)?;

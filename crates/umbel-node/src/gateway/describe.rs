@@ -1,4 +1,4 @@
-//! What is known of a filter, as a message.
+//! Turns information about filters into messages.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ fn slices_info(info: &FilterInfo) -> v1::InfoResponse {
     }
 }
 
-/// The first filter of each item, counted from 1.
+/// For each item the number of the first filter that contains it, counted from 1; 0 if none does.
 pub(super) fn first_filters(firsts: &[Option<usize>], level: ReadLevel) -> v1::ContainsAnyResponse {
     let number = |first: &Option<usize>| {
         let number = first.map_or(0, |at| at + 1);
@@ -156,7 +156,7 @@ pub(super) fn exchange(report: ExchangeReport) -> v1::ExchangeStatus {
     }
 }
 
-/// The reports as they come, and the end.
+/// The reports as they arrive, then a message with their counts.
 pub(super) fn scrub(
     reports: impl Stream<Item = Scrubbed> + Send + 'static,
 ) -> impl Stream<Item = v1::ScrubReport> + Send + 'static {
@@ -220,7 +220,7 @@ fn scrubbed(pair: ScrubbedPair) -> v1::ScrubPair {
         Err(failure) => v1::ScrubPair { failure, ..head },
     }
 }
-/// What two filters have in common.
+/// Estimates of what two filters have in common.
 pub(super) fn overlap(overlap: &Overlap) -> v1::OverlapResponse {
     let estimate = |estimate: Option<Estimate>| {
         estimate.map(|Estimate { item_count, standard_error }| v1::Estimate {

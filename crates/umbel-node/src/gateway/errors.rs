@@ -1,4 +1,4 @@
-//! From a failure to what a client sees of it: a gRPC status with an encoded `ErrorDetail`.
+//! Maps a failure to what the client receives: a gRPC status with an encoded `ErrorDetail`.
 
 use prost::Message;
 use tonic::{Code, Status};
@@ -9,19 +9,19 @@ use umbel_proto::v1::{Applied, ErrorCode, ErrorDetail};
 use super::limits::ERROR_MESSAGE_BYTES_MAX;
 use crate::failure::CallFailure;
 
-/// Milliseconds after which a full queue has moved.
+/// Retry delay after an overload, in milliseconds: a full queue has moved by then.
 const AFTER_OVERLOAD_MS: u32 = 50;
 
-/// Milliseconds after which a filter may be live.
+/// Retry delay for a busy filter, in milliseconds: it may be live by then.
 const AFTER_BUSY_MS: u32 = 100;
 
-/// Milliseconds in which a new leader may be there.
+/// Retry delay without a leader, in milliseconds: a new one may be elected by then.
 const AFTER_ELECTION_MS: u32 = 500;
 
-/// Milliseconds after which to look again whether the cluster is formed.
+/// Retry delay while the cluster is not formed, in milliseconds.
 const AFTER_FORMING_MS: u32 = 1000;
 
-/// What is said of a cause.
+/// What the client is told about a failure.
 struct Verdict {
     status: Code,
     code: ErrorCode,
@@ -29,22 +29,22 @@ struct Verdict {
     retry_after_ms: u32,
 }
 
-/// Nothing was changed, and trying again does not help.
+/// Nothing was changed, and a retry does not help.
 const fn refused(status: Code, code: ErrorCode) -> Verdict {
     Verdict { status, code, applied: Applied::No, retry_after_ms: 0 }
 }
 
-/// Nothing was changed; trying again may help.
+/// Nothing was changed; a retry may help.
 const fn later(code: ErrorCode, retry_after_ms: u32) -> Verdict {
     Verdict { status: Code::Unavailable, code, applied: Applied::No, retry_after_ms }
 }
 
-/// Trying again does not help, and whether something was changed is not known.
+/// A retry does not help, and it is unknown whether something was changed.
 const fn open(status: Code, code: ErrorCode) -> Verdict {
     Verdict { status, code, applied: Applied::Unknown, retry_after_ms: 0 }
 }
 
-/// The status of a failure.
+/// The gRPC status of a failure.
 pub(super) fn status(failure: &CallFailure) -> Status {
     let Verdict { status, code, applied, retry_after_ms } = verdict(failure);
     let detail = ErrorDetail { code: code.into(), applied: applied.into(), retry_after_ms };
@@ -87,7 +87,7 @@ fn verdict(failure: &CallFailure) -> Verdict {
 
 fn part_verdict(error: &PartError) -> Verdict {
     match error {
-        // The filter was dropped, or cleared, while the request was on its way.
+        // The filter was dropped or cleared while the request was in flight.
         PartError::UnknownSlice { .. } => refused(Code::NotFound, ErrorCode::UnknownFilter),
         PartError::StaleGeneration { .. } => later(ErrorCode::FilterBusy, AFTER_BUSY_MS),
         PartError::RequestExpired { .. } => {
@@ -96,7 +96,7 @@ fn part_verdict(error: &PartError) -> Verdict {
         PartError::SessionExpired { .. } => {
             open(Code::FailedPrecondition, ErrorCode::SessionExpired)
         }
-        // Of other shards, to which no request of the name came before, the items may be in by now.
+        // Other shards, which have not seen this request id before, may have inserted their items by now.
         PartError::RequestReused { .. } => Verdict {
             applied: Applied::Partly,
             ..refused(Code::FailedPrecondition, ErrorCode::RequestReused)
@@ -113,7 +113,7 @@ fn part_verdict(error: &PartError) -> Verdict {
             applied: Applied::Partly,
             ..refused(Code::ResourceExhausted, ErrorCode::FilterFull)
         },
-        // Made by nodes, never by clients.
+        // Only requests between nodes cause these errors, never a client's.
         PartError::ForeignHash { .. }
         | PartError::OtherCut { .. }
         | PartError::CutBefore { .. }
@@ -147,7 +147,7 @@ fn meta_verdict(error: &MetaError) -> Verdict {
     }
 }
 
-/// A status code's name, as measurements call it.
+/// The name of a status code as used in metrics.
 pub(super) const fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "ok",
@@ -305,7 +305,7 @@ mod tests {
         }
     }
 
-    /// They are for other nodes: a client that sees one has met a bug.
+    /// These errors are answers between nodes: a client that receives one has met a bug.
     #[test]
     fn what_is_said_of_splits_is_no_answer() {
         let id = RequestId { session: SessionId(1), sequence: 2 };

@@ -1,6 +1,6 @@
-//! The gate before every call: who asks, and whether such a one may.
+//! The gate before every call: identifies the caller and checks whether it may make the call.
 //!
-//! It stands in front of the router, so a call that nobody thought of is an administrator's.
+//! It runs in front of the router, so a path without an entry here needs the administrator's verb.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::metrics;
 use crate::ports::{Connection, PeerIdentity};
 
 impl Need {
-    /// What a path asks for; a path of a call is `/SERVICE/METHOD`.
+    /// What a path requires of the caller; the path of a gRPC call is `/SERVICE/METHOD`.
     fn of(path: &str) -> Self {
         match path {
             "/livez" | "/readyz" => return Self::Nothing,
@@ -38,7 +38,7 @@ impl Need {
             "umbel.v1.Filters" => Self::of_filters(method),
             "umbel.v1.Admin" => Self::of_admin(method),
             "umbel.v1.Jobs" => Self::Cluster(ClusterVerb::Jobs),
-            // The token proves the caller, and its handler looks at that.
+            // The token in the request proves the caller; the handler checks it.
             "umbel.v1.Enrolment" if method == "Enrol" => Self::Nothing,
             "umbel.v1.Enrolment" if method == "Renew" => Self::Node,
             "umbel.v1.Access" if method == "WhoAmI" => Self::Somebody,
@@ -60,7 +60,8 @@ impl Need {
                 Self::Filter(FilterVerb::Manage)
             }
             "Export" => Self::Filter(FilterVerb::Export),
-            // A list shows what the caller may see; a session is of use with a filter alone.
+            // A list shows only the filters that the caller may see; a session is useful only with a
+            // filter.
             "List" | "OpenSession" => Self::Somebody,
             _ => Self::Cluster(ClusterVerb::Admin),
         }
@@ -68,7 +69,7 @@ impl Need {
 
     fn of_admin(method: &str) -> Self {
         match method {
-            // What a client needs that goes straight to a shard's leader.
+            // Needed by clients that send requests straight to a shard's leader.
             "ShardMap" => Self::Somebody,
             "Status" => Self::Cluster(ClusterVerb::Metrics),
             "Join" => Self::NodeOr(ClusterVerb::Admin),
@@ -77,12 +78,12 @@ impl Need {
         }
     }
 
-    /// Whether such calls are logged one by one.
+    /// Whether each call with this need is written to the audit log.
     fn is_audited(self, path: &str) -> bool {
         let is_followed = path.ends_with("/ListJobs")
             || path.ends_with("/DescribeJob")
             || console::is_stream(path)
-            // It logs what was ordered, too.
+            // The handler logs the action itself, with what was ordered.
             || console::is_action(path);
         match self {
             Self::Cluster(ClusterVerb::Metrics)
@@ -95,25 +96,25 @@ impl Need {
     }
 }
 
-/// What the gate knows.
+/// The state of the gate.
 #[derive(Clone)]
 pub(super) struct Gate {
     pub(super) coordinator: Arc<Coordinator>,
-    /// Whether certificates of nodes must say which node it is.
+    /// Whether a node's certificate must name the node.
     pub(super) needs_member: bool,
 }
 
-/// Lets a request pass with its caller among its extensions, or answers it.
+/// Adds the caller to the request's extensions and lets the request pass, or answers with a refusal.
 pub(super) async fn gate(
     State(Gate { coordinator, needs_member }): State<Gate>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    // Where the connection is not known, nobody is.
+    // An unknown connection is anonymous.
     let connection = request.extensions().get().cloned().unwrap_or(PeerIdentity::Anonymous);
     let path = request.uri().path().to_owned();
     let need = Need::of(&path);
-    // Measurements are wanted most where the majority cannot be reached.
+    // `/metrics` does not wait for a majority: metrics matter most when the majority is unreachable.
     let needs_grants = path != "/metrics" && need.asks_for_grants(&connection);
     let without_grants = || Caller::without_grants(&connection, &coordinator);
     let caller = match needs_grants && !coordinator.has_caught_up().await {
@@ -125,7 +126,7 @@ pub(super) async fn gate(
             match known.may_be_new() {
                 true => match coordinator.catch_up_for_stranger().await {
                     CaughtUp::Done => identify(),
-                    // The majority may know who that is, and so another node may.
+                    // The majority, and therefore another node, may know this caller.
                     CaughtUp::NoMajority if needs_grants => without_grants(),
                     CaughtUp::NoMajority | CaughtUp::NotAsked => known,
                 },
@@ -160,13 +161,13 @@ pub(super) async fn gate(
     response
 }
 
-/// The gRPC status that an answer begins with; a stream may fail later.
+/// The gRPC status at the start of a response; a stream may still fail later.
 fn outcome(response: &Response) -> &str {
     let status = response.headers().get("grpc-status");
     status.map_or("0", |status| status.to_str().unwrap_or("?"))
 }
 
-/// Why not, the same whether or not what was asked for exists.
+/// The refusal, which is the same whether or not the requested object exists.
 fn refusal(headers: &HeaderMap, caller: &Caller, need: Need) -> Response {
     let text = caller.refusal(need);
     let failure = match caller.is_unknown() {
@@ -199,7 +200,7 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
 }
 
-/// A status, or a page for who speaks plain HTTP.
+/// A gRPC status, or a plain text page for a plain HTTP client.
 fn answer(headers: &HeaderMap, status: &Status, page: StatusCode) -> Response {
     match is_grpc(headers) {
         true => status.clone().into_http(),
@@ -237,7 +238,7 @@ mod tests {
         }
     }
 
-    /// A call that is added must be thought of here.
+    /// Every new call must be added here.
     const NEEDS: [(&str, Need); 51] = [
         ("Access/Put", Cluster(Admin)),
         ("Access/Revoke", Cluster(Admin)),

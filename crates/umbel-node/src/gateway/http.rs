@@ -1,4 +1,4 @@
-//! What load balancers, kubelets and Prometheus ask over plain HTTP/1.1, on the port of all else.
+//! Plain HTTP/1.1 endpoints for load balancers, kubelets and Prometheus, on the same port as gRPC.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::node::RenderMetrics;
 /// Version of the text format that Prometheus reads.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The pages.
+/// The routes of these endpoints.
 pub(super) fn pages(
     coordinator: Arc<Coordinator>,
     render_metrics: Option<RenderMetrics>,
 ) -> Router {
     let (asked, series) = (Arc::clone(&coordinator), Arc::<FilterSeries>::default());
     let measured = async move |request: Request| {
-        // Without a gate before it nobody may read anything.
+        // Without the gate there is no caller, and the page shows no filters.
         if request.extensions().get::<Caller>().is_some() {
             series.refresh(&asked).await;
         }
@@ -48,7 +48,8 @@ fn metrics(render: Option<&RenderMetrics>, of_filters: &str) -> Response {
     match render {
         Some(render) => {
             let text = render() + of_filters;
-            // A filter's name may be markup, which the format has no way to mask: no browser shall take the text for any.
+            // A filter's name may contain markup, which the format cannot escape: browsers must not read
+            // the text as HTML.
             let headers =
                 [(header::CONTENT_TYPE, METRICS_TYPE), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
             (headers, text).into_response()

@@ -1,4 +1,4 @@
-//! The service of jobs.
+//! The gRPC service `Jobs`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::calls::JobStanding;
 use crate::coordinator::{Coordinator, NewJob};
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
 
-/// Answers whoever wants work done.
+/// Serves the requests about jobs.
 pub(super) struct JobsService {
     coordinator: Arc<Coordinator>,
     deadlines: Deadlines,

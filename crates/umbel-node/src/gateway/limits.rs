@@ -1,101 +1,105 @@
-//! Limits of the side of a node that clients see, with their reasons.
+//! Limits of the interface to clients, with their reasons.
 
 use std::time::Duration;
 
-/// Calls that one connection may have open; HTTP/2 announces it to the client, which opens no more.
+/// Calls that one connection may have open; HTTP/2 announces the limit, and the client opens no more.
 pub(super) const STREAMS_PER_CONNECTION_MAX: u32 = 200;
 
-/// A connection on which nothing came for this long is pinged: proxies forget quiet ones after a
+/// A connection on which nothing arrived for this long is pinged: proxies drop idle connections after a
 /// minute or more.
 pub(super) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
 
-/// A connection whose ping is not answered in this time is closed.
+/// A connection whose ping is not answered within this time is closed.
 pub(super) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long calls that are running may go on when the node stops.
+/// How long running calls may continue after the node begins to stop.
 pub(super) const STOP_GRACE_MAX: Duration = Duration::from_secs(10);
 
-/// How often the health service looks whether the node is ready.
+/// How often the health service checks whether the node is ready.
 pub(super) const HEALTH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long an answer takes back to the client at most: a call gives up so much before its client
-/// does, so that the client receives the reason.
+/// Upper bound of the time that a response needs to reach the client: a call gives up this much earlier
+/// than its client does, so that the client receives the reason.
 pub(super) const ANSWER_MARGIN_MAX: Duration = Duration::from_millis(50);
 
-/// How long a call over all shards (create, clear, merge) may take whose client names no time; and a piece of a copy that
-/// is read over the Redis protocol, for which a whole filter may have to be passed over.
+/// Timeout of a call over all shards (create, clear, merge) whose client sets none; also of reading one
+/// piece of a dump over the Redis protocol, which may have to skip over a whole filter.
 pub(super) const LONG_CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 
-/// How long a status table waits for one node or shard.
+/// How long a status request waits for one node or shard.
 pub(super) const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Questions of one status table that are on their way at once.
+/// Requests of one status table in flight at once.
 pub(super) const STATUS_CALLS_MAX: usize = 64;
 
-/// Filters of one page of a list.
+/// Filters on one page of a list.
 pub(super) const LIST_FILTERS_MAX: usize = 1000;
 
-/// How long a request, or a message of many, may take to come, and longer only if it comes at
-/// [`ARRIVAL_BYTES_PER_SECOND_MIN`] or more: those that are sent at once take less than a second, while
-/// what has come of others holds memory.
+/// How long a request, or one message of a stream, may take to arrive; it may take longer only at
+/// [`ARRIVAL_BYTES_PER_SECOND_MIN`] or more. A request that is sent at once takes less than a second,
+/// while the received part of a slow one holds memory.
 pub(super) const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of a long request that come in a second, at least: the largest takes under five minutes
-/// then, and lines that are slower are rare.
+/// Minimum arrival rate of a long request, in bytes a second: at this rate the largest takes under five
+/// minutes, and slower lines are rare.
 pub(super) const ARRIVAL_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
 
-/// A stream of answers of which nothing was read for this long ends: it holds a copy of a filter, of which
-/// there are few.
+/// A response stream from which the client has read nothing for this long ends: it holds a copy of a
+/// filter, and there are few of those.
 pub(super) const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes of a long answer that a client of the Redis protocol takes in a second, at least, beyond what it takes in
-/// [`UNREAD_TIMEOUT`]: what it has not taken holds memory. The largest answer takes 20 minutes then, and lines that are
-/// slower are rare.
+/// Minimum rate, in bytes a second, at which a client of the Redis protocol must read a long answer,
+/// beyond what it reads within [`UNREAD_TIMEOUT`]: the unread part holds memory. At this rate the largest
+/// answer takes 20 minutes, and slower lines are rare.
 pub(super) const READING_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
 
-/// How long an export, an import or a reflection may take in all whose client names no time.
+/// Total timeout of an export, an import or a reflection whose client sets none.
 pub(super) const STREAM_TIMEOUT_DEFAULT: Duration = Duration::from_secs(15 * 60);
 
-/// The same at most, whatever the client names: a day is enough for the largest filter on a slow line.
+/// Upper limit of that timeout, whatever the client sets: a day is enough for the largest filter on a
+/// slow line.
 pub(super) const STREAM_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Longest message of an error: in a header each byte may take three, and clients take 16 KiB of
+/// Longest error message, in bytes: in a header each byte may take three, and clients accept 16 KiB of
 /// headers.
 pub(super) const ERROR_MESSAGE_BYTES_MAX: usize = 4096;
 
-/// Longest message about a principal: 64 grants on names of 1,024 bytes, and their verbs.
+/// Longest message about a principal, in bytes: 64 grants on names of 1,024 bytes, and their verbs.
 pub(super) const ACCESS_MESSAGE_BYTES_MAX: usize = 128 << 10;
 
-/// Longest life of a token for joining, in milliseconds: a week. Whoever reads it until then is a node.
+/// Longest life of a join token, in milliseconds: a week. Anybody who obtains the token in this time can
+/// join as a node.
 pub(super) const JOIN_TOKEN_LIFETIME_MS_MAX: u64 = 7 * 24 * 3600 * 1000;
 
-/// Longest message about a certificate: a request has some 300 bytes, an answer has a file of authorities.
+/// Longest message about a certificate, in bytes: a request has some 300, an answer has a file of
+/// authorities.
 pub(super) const ENROLMENT_MESSAGE_BYTES_MAX: usize = 64 << 10;
 
-/// Nodes that are enrolled at once: who calls has proved nothing yet.
+/// Enrolments in progress at once: their callers have proved nothing yet.
 pub(super) const ENROLMENTS_MAX: usize = 8;
 
-/// How long one node is waited for to which an enrolment is passed on.
+/// How long the node waits for one other node to which it forwards an enrolment.
 pub(super) const PASSED_ON_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Life of a certificate that the cluster issues, in days; its node asks for the next one after two thirds.
+/// Life of a certificate that the cluster issues, in days; its node requests the next one after two
+/// thirds.
 pub(super) const ISSUED_DAYS: u32 = 90;
 
-/// Connections of the Redis protocol that a node has at once, as Redis by default.
+/// Connections of the Redis protocol that a node accepts at once; the same as Redis's default.
 pub(super) const RESP_CONNECTIONS_MAX: usize = 10_000;
 
-/// Commands of one connection that are read before their answers are written; then reading stops.
+/// Commands of one connection that are read ahead of their answers; at this number reading stops.
 pub(super) const RESP_COMMANDS_IN_FLIGHT_MAX: usize = 1024;
 
-/// Bytes that one read of such a connection takes: a pipeline of some hundred short commands. They lie
-/// on the stack, so that a connection that says nothing has no buffer.
+/// Bytes of one read from such a connection: a pipeline of some hundred short commands. The buffer is on
+/// the stack, so that an idle connection has none.
 pub(super) const RESP_READ_BYTES: usize = 32 << 10;
 
-/// Bytes of requests that such a connection may hold before they count among those of all clients: as
-/// much as one read brings. They are answered before the next read.
+/// Bytes of requests that such a connection may hold without counting towards the budget of all clients:
+/// as much as one read brings. They are answered before the next read.
 pub(super) const RESP_FREE_BYTES: usize = RESP_READ_BYTES;
 
-/// Bytes of answers that are kept before they are written.
+/// Bytes of answers that are buffered before they are written.
 pub(super) const RESP_WRITE_BYTES: usize = 64 << 10;
 
 /// Commands that a transaction may queue: as many as fit its bytes if they are short.
@@ -104,8 +108,8 @@ pub(super) const RESP_TRANSACTION_COMMANDS_MAX: usize = 65_536;
 /// Bytes of arguments that a transaction may queue: as many as one request may have.
 pub(super) const RESP_TRANSACTION_BYTES_MAX: usize = 64 << 20;
 
-/// Names that one `SCAN` looks at, whatever the client asks for.
+/// Names that one `SCAN` examines at most, whatever the client requests.
 pub(super) const RESP_SCAN_COUNT_MAX: u64 = 10_000;
 
-/// How long a command waits for a filter that is being made, emptied or dropped.
+/// How long a command waits for a filter that is being created, cleared or dropped.
 pub(super) const RESP_BUSY_WAIT_MAX: Duration = Duration::from_secs(2);

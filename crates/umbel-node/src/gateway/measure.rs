@@ -1,4 +1,4 @@
-//! What every call goes through: measured, and its failure made a status.
+//! Common wrapper of all calls: measures them and turns failures into gRPC statuses.
 
 use std::future::Future;
 
@@ -9,7 +9,8 @@ use super::errors::{code_name, status};
 use crate::failure::CallFailure;
 use crate::metrics;
 
-/// Carries a call out. A call whose client is gone is given up, and not counted.
+/// Runs a call and records its duration and status. If the client disconnects, the call is dropped and
+/// not counted.
 pub(super) async fn measured<T>(
     method: &'static str,
     call: impl Future<Output = Result<T, CallFailure>>,

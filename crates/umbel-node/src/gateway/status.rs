@@ -1,4 +1,4 @@
-//! The cluster's status as one node knows it: nodes, shards, leaders.
+//! The cluster's status as known to one node: nodes, shards, leaders.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::calls::{ReplicaStatus, ShardAnswer, ShardRequest};
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 
-/// The status as this node knows it; what is not answered in time is left out.
+/// The status as known to this node; it leaves out what is not answered within `STATUS_TIMEOUT`.
 pub(super) async fn status_now(
     coordinator: &Coordinator,
     request: &v1::StatusRequest,
@@ -67,13 +67,14 @@ pub(super) async fn status_now(
     Ok(response)
 }
 
-/// What moves, and would: as it is, or while a node is drained.
+/// The moves under way and those to come: as the cluster is now, or with the node `without` drained (0
+/// for none).
 fn planned(
     coordinator: &Coordinator,
     without: NodeId,
     alive: &BTreeSet<NodeId>,
 ) -> Result<Vec<ShardMove>, CallFailure> {
-    // Of a copy: a thousand shards take a while, in which the catalogue must not stand still.
+    // Works on a copy: a forecast for a thousand shards takes a while and must not block the catalogue.
     let mut state = coordinator.read_meta(MetaState::clone)?;
     if without != NodeId(0) {
         let drain = MetaCommand::Drain { node: without, drain: true };
@@ -116,7 +117,7 @@ async fn leader_status(coordinator: &Coordinator, shard: ShardId) -> Option<Repl
 
 const REMOVED: &str = "removed";
 
-/// The status from the catalogue alone, before any node is asked.
+/// The status from the catalogue alone, before other nodes are asked.
 fn table(state: &MetaState, meta: &GroupView) -> v1::StatusResponse {
     let mut replica_counts = BTreeMap::<NodeId, u32>::new();
     for (_, record) in state.shards() {
