@@ -1,8 +1,8 @@
-//! What a request may cost before its handler sees it: bytes that are held while it comes, the time
-//! that it takes to come, and the time that its answer waits to be read.
+//! Limits what a request may cost before its handler sees it: the bytes that are held while it arrives,
+//! the time that it takes to arrive, and the time that its response waits to be read.
 //!
-//! It stands behind the gate, so who may not call costs nothing of it; calls of nodes pass it by, so
-//! nothing of Raft or the exchange waits here. Nobody waits: what finds no room is refused.
+//! It runs behind the gate, so refused callers use none of the budget; calls of nodes bypass it, so Raft
+//! and the exchange never wait here. No request waits for room: without room it is refused.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,34 +31,34 @@ mod admission_test;
 
 use body::AdmittedBody;
 
-/// Of so many bytes of memory one may be requests that are under way: beside filters, their snapshots
-/// and copies, and what nodes send each other.
+/// One in this many bytes of memory may be held by requests in progress; the rest is for filters, their
+/// snapshots and copies, and what nodes send each other.
 const MEMORY_SHARE: u64 = 8;
 
-/// What the requests of clients may hold altogether.
+/// The memory budget of all requests of clients together.
 pub(crate) struct Budget {
     bytes_max: u64,
     used: AtomicU64,
-    /// Requests that have not come as a whole and hold something, the oldest first.
+    /// Requests that have not arrived completely and hold bytes, the oldest first.
     arriving: Mutex<BTreeMap<u64, Arc<Lease>>>,
     last: AtomicU64,
 }
 
-/// What one request holds of the budget, from its first byte to its answer.
+/// What one request holds of the budget, from its first byte to its response.
 struct Lease {
     budget: Arc<Budget>,
     number: u64,
     held: AtomicU64,
-    /// It had to make room.
+    /// The request was ended to make room for others.
     is_over: AtomicBool,
     reader: AtomicWaker,
 }
 
-/// There is no room for a request.
+/// The budget has no room for a request.
 struct Spent;
 
 impl Budget {
-    /// Of so many bytes; 0 for a share of the memory that the process may have.
+    /// A budget of `bytes_max` bytes; 0 for a share of the memory that the process may use.
     pub(crate) fn new(bytes_max: u64) -> Arc<Self> {
         let bytes_max = match bytes_max {
             0 => (memory_limit_bytes() / MEMORY_SHARE).max(CLIENT_MESSAGE_BYTES_MAX as u64),
@@ -80,11 +80,12 @@ impl Budget {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Lease>>> {
-        // No holder of the lock panics, and the map is whole after every call.
+        // No holder of the lock panics, and the map is consistent after every call.
         self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the request that has been coming for the longest, if there is one older than this.
+    /// Ends the oldest request that is still arriving, if it is older than `before`; returns whether it
+    /// did.
     fn end_oldest(&self, before: u64) -> bool {
         let mut arriving = self.lock();
         let Some(oldest) = arriving.first_entry().filter(|oldest| *oldest.key() < before) else {
@@ -100,8 +101,8 @@ impl Budget {
 }
 
 impl Lease {
-    /// Takes so many bytes more. Where there are not so many, requests that began to come earlier and
-    /// have not come yet make room: who sends all that he announced is quick.
+    /// Takes `byte_count` more bytes. If the budget is exceeded, older requests that are still arriving
+    /// are ended first: a client that sends at once what it announced is quick.
     fn take(&self, byte_count: u64) -> Result<(), Spent> {
         let budget = &*self.budget;
         budget.used.fetch_add(byte_count, Ordering::Relaxed);
@@ -115,30 +116,31 @@ impl Lease {
         Ok(())
     }
 
-    /// Gives bytes back, at most all that are held.
+    /// Returns bytes to the budget, at most those that are held.
     fn give_back(&self, byte_count: u64) {
         let give = |held: u64| Some(held.saturating_sub(byte_count));
-        // It never fails, for there is always a new value.
+        // The update never fails, as `give` always returns a value.
         let held = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, give);
         let given = held.unwrap_or_default().min(byte_count);
         self.budget.used.fetch_sub(given, Ordering::Relaxed);
     }
 
-    /// More of the request is to come.
+    /// Notes that more of the request is to come.
     fn note_arriving(self: &Arc<Self>) {
         self.budget.lock().entry(self.number).or_insert_with(|| Arc::clone(self));
     }
 
-    /// All of the request has come, or nothing more is wanted.
+    /// Notes that the whole request has arrived, or that no more of it is wanted.
     fn note_arrived(&self) {
         self.budget.lock().remove(&self.number);
     }
 }
 
-/// What a connection that is no HTTP holds of the budget, for requests that are long or come slowly.
+/// What a connection of a protocol other than HTTP holds of the budget, for requests that are long or
+/// arrive slowly.
 pub(super) struct Holding(Arc<Lease>);
 
-/// There is no room for what a connection holds.
+/// The budget has no room for what a connection holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NoRoom;
 
@@ -147,10 +149,10 @@ impl Holding {
         Self(budget.lease())
     }
 
-    /// Says how much is held now, and whether more of a request is to come.
+    /// Sets how many bytes are held now, and whether more of a request is to come.
     ///
     /// # Errors
-    /// If there is no room for it, or it has made room for others.
+    /// If there is no room for the bytes, or the holding was ended to make room for others.
     pub(super) fn set(&self, byte_count: u64, is_arriving: bool) -> Result<(), NoRoom> {
         if self.is_over() {
             return Err(NoRoom);
@@ -167,7 +169,7 @@ impl Holding {
         Ok(())
     }
 
-    /// Whether it has made room for others; wakes the task when it has.
+    /// Whether the holding was ended to make room for others; wakes the task when that happens.
     pub(super) fn poll_over(&self, cx: &Context<'_>) -> bool {
         self.0.reader.register(cx.waker());
         self.is_over()
@@ -190,22 +192,23 @@ impl Drop for Lease {
     }
 }
 
-/// How a call speaks.
+/// How a call uses request and response streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Manner {
-    /// One message, one answer; pages too.
+    /// One request message, one response; also plain pages.
     Unary,
-    /// Many messages from the client, one answer, within a time.
+    /// Many request messages, one response, within a time limit.
     Takes,
-    /// The same for as long as they come: a copy of everything.
+    /// The same without a time limit: the restore of a backup.
     TakesLong,
-    /// One message, many answers, within a time.
+    /// One request message, many responses, within a time limit.
     Gives,
-    /// Many answers, for as long as they are read: a copy of everything, or what is watched.
+    /// Many responses, for as long as the client reads them: a backup, a scrub, or something that is
+    /// watched.
     GivesLong,
-    /// Many messages, many answers.
+    /// Many request messages, many responses.
     Talks,
-    /// A node's call to a node.
+    /// A call between nodes.
     Peer,
 }
 
@@ -239,7 +242,8 @@ impl Manner {
     }
 }
 
-/// Lets a request's body come within the budget and in time, and its answers go in time.
+/// Lets a request's body arrive within the budget and in time, and limits how long its responses may
+/// wait.
 pub(super) async fn admit(
     State(budget): State<Arc<Budget>>,
     request: Request,
@@ -267,7 +271,7 @@ pub(super) async fn admit(
         }),
     };
     let response = next.run(request).await;
-    // The handler has done with the request, unless it is still reading it.
+    // The handler is done with the request, unless it still reads the body, which has its own reference.
     drop(lease);
     match manner.gives_many() {
         true => response.map(|body| answers::paced(body, connection, ends_at)),
@@ -281,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    /// How the interface says that a call speaks.
+    /// Each call's manner agrees with its declaration in the interface.
     #[test]
     fn every_call_has_its_manner() {
         let files = prost_types::FileDescriptorSet::decode(umbel_proto::DESCRIPTORS).unwrap();
@@ -329,7 +333,7 @@ mod tests {
         let (one, two) = (Holding::new(&budget), Holding::new(&budget));
         assert_eq!((one.set(70, true), used()), (Ok(()), 70));
         assert_eq!((one.set(50, true), used()), (Ok(()), 50));
-        // It began earlier and is still coming, so it makes room.
+        // The first holding began earlier and is still arriving, so it makes room.
         assert_eq!((two.set(60, false), used()), (Ok(()), 60));
         assert_eq!((one.set(1, true), one.set(0, false)), (Err(NoRoom), Err(NoRoom)));
         assert_eq!(two.set(101, false), Err(NoRoom));
@@ -351,7 +355,7 @@ mod tests {
         assert!(late.take(40).is_ok());
         let is_over = |lease: &Arc<Lease>| lease.is_over.load(Ordering::Relaxed);
         assert_eq!(leases.iter().map(is_over).collect::<Vec<_>>(), [false, true, false]);
-        // Nobody makes room for an older one.
+        // No request makes room for an older one.
         assert!(leases[0].take(40).is_err());
         assert!(!is_over(&leases[2]) && !is_over(&late));
         leases[2].note_arrived();

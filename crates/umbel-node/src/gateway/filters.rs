@@ -1,4 +1,4 @@
-//! The service of named filters.
+//! The gRPC service `Filters`.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::coordinator::copies::ExportWish;
 use crate::failure::CallFailure;
 use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
 
-/// Answers clients about filters.
+/// Serves the requests about filters.
 pub(super) struct FiltersService {
     coordinator: Arc<Coordinator>,
     deadlines: Deadlines,
@@ -36,7 +36,7 @@ impl FiltersService {
         Self { coordinator, deadlines }
     }
 
-    /// The nodes that have not confirmed a change, as numbers.
+    /// The ids of the nodes that have not confirmed a change yet.
     async fn unconfirmed(
         &self,
         is_replicated: bool,
@@ -46,7 +46,7 @@ impl FiltersService {
         Ok(describe::numbers(&nodes))
     }
 
-    /// Drops a filter; if somebody has seen it, that one and no other of its name.
+    /// Drops a filter; with `seen`, only the filter that was seen, and no other of its name.
     pub(super) async fn drop_seen(
         &self,
         request: Request<v1::DropRequest>,
@@ -63,7 +63,7 @@ impl FiltersService {
         .await
     }
 
-    /// Empties a filter; if somebody has seen it, as it was then.
+    /// Clears a filter; with `seen`, only if it is still as it was seen.
     pub(super) async fn clear_seen(
         &self,
         request: Request<v1::ClearRequest>,

@@ -1,4 +1,4 @@
-//! Items of a request, checked once and never copied: hashed from where they arrived.
+//! The items of a request: checked once, never copied, and hashed in the buffer in which they arrived.
 
 use bytes::Bytes;
 use umbel_engine::limits::REQUEST_ITEMS_MAX;
@@ -12,13 +12,13 @@ use crate::limits::ITEM_BYTES_MAX;
 /// Bytes of a hash on the wire: hi, then lo, little-endian.
 const HASH_BYTES: usize = 16;
 
-/// Items of a request in their order.
+/// The items of a request in their order.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ItemBatch {
     form: Form,
 }
 
-/// How the items came.
+/// The form in which the items arrived.
 #[derive(Clone, PartialEq, Debug)]
 enum Form {
     Separate(Vec<Bytes>),
@@ -35,7 +35,7 @@ enum Form {
 }
 
 impl ItemBatch {
-    /// Checks the items of a request. None of them at all is a batch too, and answers nothing.
+    /// Checks the items of a request. An empty batch is valid and has an empty answer.
     ///
     /// # Errors
     /// [`CallFailure::Invalid`], naming the field and the item, if more than one form is used,
@@ -62,11 +62,11 @@ impl ItemBatch {
         Ok(Self { form })
     }
 
-    /// Items behind each other, whose lengths add up to that of the data. None is too long, and there are
-    /// not too many: the protocol that they came by allows fewer bytes.
+    /// Items stored back to back, whose lengths add up to that of `data`. The caller guarantees that no
+    /// item is too long and that there are not too many: its protocol allows fewer bytes.
     ///
     /// # Panics
-    /// If it does not.
+    /// If there are more than [`REQUEST_ITEMS_MAX`] items.
     pub(crate) fn packed(data: Bytes, item_bytes: Vec<u32>) -> Self {
         debug_assert_eq!(item_bytes.iter().map(|&n| n as usize).sum::<usize>(), data.len());
         assert!(item_bytes.len() <= REQUEST_ITEMS_MAX, "a batch is cut before");
@@ -82,7 +82,7 @@ impl ItemBatch {
         }
     }
 
-    /// Bytes of the items, or of their hashes.
+    /// Bytes of the items, or of the hashes if the client sent those.
     pub(crate) fn byte_count(&self) -> u64 {
         match &self.form {
             Form::Separate(items) => items.iter().map(|item| item.len() as u64).sum(),
@@ -93,8 +93,8 @@ impl ItemBatch {
     /// Appends the items' hashes in their order.
     ///
     /// # Errors
-    /// [`CallFailure::Invalid`] if the client hashed itself and the key is a secret one, or it used
-    /// another seed.
+    /// [`CallFailure::Invalid`] if the client sent hashes, and the key is secret or RedisBloom's, or the
+    /// hashes have another seed.
     pub(crate) fn hash(&self, key: &HashKey, out: &mut Vec<ItemHash>) -> Result<(), CallFailure> {
         out.reserve(self.len());
         let hasher = key.hasher();

@@ -1,7 +1,7 @@
-//! Answers that are made when somebody reads them, and given up when nobody does.
+//! Responses that are produced as the client reads them, and ended when it stops reading.
 //!
-//! HTTP/2 asks a body for more when there is room in the client's window. A body that is not asked is
-//! not polled, and could not end itself: so a task beside it has what makes the answers.
+//! HTTP/2 polls a body for more when the client's window has room. A body that is not polled cannot end
+//! itself, so a separate task owns the source of the responses.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -21,8 +21,9 @@ use crate::ports::Connection;
 
 type Part = Result<Frame<Bytes>, axum::Error>;
 
-/// A body whose parts are made as they are read. When none is asked for in time it is dropped, and its
-/// connection ends, for what HTTP/2 holds of it is held as long as the connection lives.
+/// A body whose parts are produced as they are read. If the client reads none within `UNREAD_TIMEOUT`,
+/// the body is dropped and the connection closed, because HTTP/2's buffers for it live as long as the
+/// connection.
 pub(super) fn paced(body: Body, connection: Option<Connection>, ends_at: Option<Instant>) -> Body {
     if body.is_end_stream() {
         return body;
@@ -33,7 +34,7 @@ pub(super) fn paced(body: Body, connection: Option<Connection>, ends_at: Option<
     Body::new(Paced { asking, parts, is_asked: false })
 }
 
-/// Makes parts; ends with them, or with who reads them.
+/// Produces parts until the body or its reader ends.
 async fn make(
     mut body: Body,
     (mut asked, sender): (mpsc::Receiver<()>, mpsc::Sender<Part>),
@@ -45,7 +46,7 @@ async fn make(
             Ok(Some(())) => {}
             Ok(None) => return,
             Err(_) => {
-                // Before the connection ends: whatever it holds is free then.
+                // Dropped before the connection ends, so that everything that it holds is free by then.
                 drop(body);
                 metrics::stream_ended("unread");
                 if let Some(connection) = connection {
@@ -66,7 +67,7 @@ async fn make(
             () = sender.closed() => return,
             () = over => {
                 metrics::stream_ended("too_long");
-                // Who asked may have gone.
+                // The reader may be gone.
                 let _ = sender.send(Ok(Frame::trailers(too_long()))).await;
                 return;
             }
@@ -79,7 +80,7 @@ async fn make(
     }
 }
 
-/// The end of a stream that took too long.
+/// The trailers of a stream that took too long.
 fn too_long() -> HeaderMap {
     let what =
         "the stream took longer than it may in all: name a time (grpc-timeout) if it needs more";
@@ -92,7 +93,7 @@ fn too_long() -> HeaderMap {
 struct Paced {
     asking: mpsc::Sender<()>,
     parts: mpsc::Receiver<Part>,
-    /// Whether the part that comes next was asked for.
+    /// Whether the next part has been requested.
     is_asked: bool,
 }
 
@@ -103,7 +104,7 @@ impl HttpBody for Paced {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Part>> {
         if !self.is_asked {
             self.is_asked = true;
-            // There is room, for one is asked for at a time; and whoever makes them may have ended.
+            // The channel has room, as one part is requested at a time; the task may have ended.
             let _ = self.asking.try_send(());
         }
         let part = std::task::ready!(self.parts.poll_recv(cx));

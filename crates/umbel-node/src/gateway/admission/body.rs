@@ -1,4 +1,4 @@
-//! A request's body that is counted and timed as it comes.
+//! A request body that is counted and timed as it arrives.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -18,18 +18,18 @@ use crate::gateway::errors::status;
 use crate::gateway::limits::{ARRIVAL_BYTES_PER_SECOND_MIN, ARRIVAL_TIMEOUT};
 use crate::metrics;
 
-/// What stands before each message (gRPC over HTTP/2): whether it is packed, and its length.
+/// Bytes before each message (gRPC over HTTP/2): the compression flag and the length.
 const MESSAGE_HEAD_BYTES: usize = 5;
 
 /// See the module.
 pub(super) struct AdmittedBody {
     body: Body,
     lease: Arc<Lease>,
-    /// Of a call with many messages: where they end.
+    /// The message boundaries, for a call with many messages.
     messages: Option<Messages>,
-    /// When what is coming began to come: a request, or a message of many.
+    /// When the current request, or the current message of many, began to arrive.
     began: Instant,
-    /// Bytes of it that have come.
+    /// Bytes of it that have arrived.
     came: u64,
     ends_at: Option<Instant>,
     late: Option<Pin<Box<Sleep>>>,
@@ -56,11 +56,11 @@ impl AdmittedBody {
         }
     }
 
-    /// Counts bytes that came.
+    /// Counts bytes that arrived.
     fn count(&mut self, data: &[u8]) -> Result<(), Status> {
         let byte_count = data.len() as u64;
         if let Some(messages) = &mut self.messages {
-            // Who asks for more has taken whole messages out.
+            // The reader polls for more only after it has taken all complete messages.
             let was_open = messages.is_open();
             let open_bytes = messages.see(data);
             if !was_open || open_bytes < data.len() {
@@ -74,7 +74,7 @@ impl AdmittedBody {
         self.lease.take(byte_count).map_err(|Spent| no_room())
     }
 
-    /// Gives back what the reader has taken out, if it takes out messages one by one.
+    /// Returns the bytes that the reader has taken, if it takes messages one by one.
     fn release_read(&mut self) {
         let Some(messages) = &self.messages else { return };
         if messages.has_ended_one {
@@ -83,7 +83,8 @@ impl AdmittedBody {
         }
     }
 
-    /// Until when more must have come; None between messages.
+    /// When the current request or message must have arrived; between messages, when the call must end,
+    /// if ever.
     fn deadline(&self) -> Option<Instant> {
         let is_coming = self.messages.as_ref().is_none_or(Messages::is_open);
         let earned = Duration::from_millis(self.came * 1000 / ARRIVAL_BYTES_PER_SECOND_MIN);
@@ -97,7 +98,7 @@ impl AdmittedBody {
         if late.deadline() > deadline {
             late.as_mut().reset(deadline);
         }
-        // What has come since the timer was set may have earned more time.
+        // Bytes that arrived since the timer was set may have extended the deadline.
         while late.as_mut().poll(cx).is_ready() {
             if Instant::now() >= deadline {
                 return Poll::Ready(());
@@ -195,18 +196,18 @@ impl Drop for AdmittedBody {
     }
 }
 
-/// Where messages end in the bytes of a call.
+/// Tracks message boundaries in the bytes of a call.
 #[derive(Default)]
 struct Messages {
     head: [u8; MESSAGE_HEAD_BYTES],
     head_bytes: usize,
     left: usize,
-    /// Whether a message has ended: the reader takes them out one by one.
+    /// Whether a message has ended: the reader takes messages one by one.
     has_ended_one: bool,
 }
 
 impl Messages {
-    /// Looks at bytes; returns how many of them, the last ones, are of a message that has not ended.
+    /// Processes bytes; returns how many of them, at the end, belong to a message that has not ended.
     fn see(&mut self, mut bytes: &[u8]) -> usize {
         let mut open_bytes = bytes.len();
         while !bytes.is_empty() {
