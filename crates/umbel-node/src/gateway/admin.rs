@@ -1,4 +1,4 @@
-//! The service of operators: nodes, shards, copies of everything.
+//! The gRPC service `Admin`: nodes, shards, backups.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::limits::CLIENT_MESSAGE_BYTES_MAX;
 use crate::peer::{PEER_PROTOCOL, cluster_bytes};
 use crate::ports::PeerIdentity;
 
-/// Answers operators.
+/// Serves the requests of operators.
 pub(super) struct AdminService {
     coordinator: Arc<Coordinator>,
     deadlines: Deadlines,
@@ -63,7 +63,7 @@ impl AdminService {
     }
 }
 
-/// The command that keeps a token, if it can be one.
+/// The command that stores a join token, if the token is valid.
 fn token_command(
     request: &v1::PutJoinTokenRequest,
     is_open: bool,

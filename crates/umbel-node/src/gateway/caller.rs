@@ -1,7 +1,7 @@
-//! Who asks: what the connection and the token of a call prove, and what the cluster grants for that.
+//! The caller of a request: what its connection and token prove, and what the cluster grants for that.
 //!
-//! Handlers get names of filters from [`Caller::filter`] alone, so that none forgets to ask whether
-//! the caller may.
+//! Handlers obtain filter names only from [`Caller::filter`], so that no handler can forget the check of
+//! the caller's rights.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use crate::rates::Amounts;
 #[cfg(test)]
 mod caller_test;
 
-/// What a call needs.
+/// What a call requires of its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Need {
-    /// Nothing: load balancers and kubelets prove nothing.
+    /// Nothing: load balancers and kubelets prove no identity.
     Nothing,
-    /// That the caller is somebody.
+    /// That the caller has proved its identity.
     Somebody,
-    /// A verb on a filter, which the handler asks about again by its name.
+    /// A verb on some filter; the handler checks it again for the filter's name.
     Filter(FilterVerb),
     /// A verb on the cluster.
     Cluster(ClusterVerb),
@@ -41,7 +41,7 @@ pub(super) enum Need {
     Node,
 }
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone)]
 pub(super) struct Caller {
     connection: PeerIdentity,
@@ -53,22 +53,25 @@ pub(super) struct Caller {
 enum Standing {
     /// A node, or a client of a cluster without principals.
     Unlimited,
-    /// Whatever its rights are when they are asked for, while it is proved by what it has shown.
+    /// A principal. Its rights are looked up at every check, and count only while its proof is the one
+    /// that the caller has shown.
     Principal(Proved),
-    /// Nobody, and why; what else the connection might prove does not count.
+    /// A caller without a valid proof, with the reason. Nothing else that the connection may prove
+    /// counts.
     Nobody(&'static str),
     /// This node does not know the cluster's principals yet.
     Unknown,
 }
 
-/// A principal, and what proved it. Its name alone is not enough: with another token, its rights may be others.
+/// A principal and what proved it. The name alone is not enough: with another token it may have other
+/// rights.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Proved {
     name: PrincipalName,
     proof: Proof,
 }
 
-/// A token is not right: the answer does not show whether there is a principal of its name.
+/// The token is not valid: the answer does not reveal whether a principal of its name exists.
 const BAD_TOKEN: &str = "its token is unknown, revoked or expired";
 
 const NO_PROOF: &str = "it has shown neither a token (--token-file) nor a client's certificate (umbel:client:NAME; --tls-cert \
@@ -108,20 +111,20 @@ impl Proved {
         Some(Self { name, proof: Proof::Certificate })
     }
 
-    /// The principal as it is now; None if it is gone, has expired, or proves itself otherwise.
+    /// The principal as it is now; None if it is gone, has expired, or has another proof now.
     fn find<'a>(&self, state: &'a MetaState, now_ms: u64) -> Option<&'a Principal> {
         let found = valid(state, now_ms, self.name.as_str())?;
         (found.proof == self.proof).then_some(found)
     }
 }
 
-/// Without TLS nodes prove nothing, and whoever reaches the port may speak as one.
+/// Without TLS nodes prove nothing, and anybody who reaches the port may act as one.
 const fn may_be_node(connection: &PeerIdentity) -> bool {
     matches!(connection, PeerIdentity::Node | PeerIdentity::Member(_) | PeerIdentity::Unchecked)
 }
 
 impl Need {
-    /// Whether it takes more than the connection to decide: then the node must know what is granted.
+    /// Whether the connection alone does not decide: then the node must know the cluster's grants.
     pub(super) fn asks_for_grants(self, connection: &PeerIdentity) -> bool {
         match self {
             Self::Nothing | Self::Node => false,
@@ -138,7 +141,8 @@ fn valid<'a>(state: &'a MetaState, now_ms: u64, name: &str) -> Option<&'a Princi
 }
 
 impl Standing {
-    /// By what the cluster knows; None if this node does not know of the cluster yet.
+    /// The standing that follows from the catalogue; `state` is None while this node does not know the
+    /// cluster yet.
     fn of(
         connection: &PeerIdentity,
         shown: Credential<'_>,
@@ -164,28 +168,28 @@ impl Standing {
                 let proved = Proved::by_certificate(state, now_ms, name);
                 proved.map_or(Self::Nobody(NO_PRINCIPAL), Self::Principal)
             }
-            // Nobody has been named yet who may do less.
+            // The cluster has no principals yet, so it limits nobody.
             (PeerIdentity::Unchecked | PeerIdentity::Client(_), ..) => Self::Unlimited,
         }
     }
 }
 
 impl Standing {
-    /// By a certificate that says which node of which cluster it is for.
+    /// The standing of a certificate that names its node and its cluster.
     fn of_member(member: NodeIdentity, state: Option<&MetaState>) -> Self {
         let node = NodeId(member.node);
         match state {
             Some(state) if state.cluster() != Some(member.cluster) => Self::Nobody(OTHER_CLUSTER),
             Some(state) if state.is_live(node) => Self::Unlimited,
             Some(state) if state.is_no_member(node) => Self::Nobody(NO_MEMBER),
-            // It may be newer than what this node knows.
+            // The certificate's node may be newer than this node's catalogue.
             _ => Self::Unknown,
         }
     }
 }
 
 impl Caller {
-    /// Who sends a request and shows this on such a connection.
+    /// Identifies the sender of a request by its connection and the credential that it presents.
     pub(super) fn identify(
         connection: &PeerIdentity,
         shown: Credential<'_>,
@@ -205,7 +209,7 @@ impl Caller {
         Self { connection: connection.clone(), standing, coordinator: Arc::clone(coordinator) }
     }
 
-    /// A caller of a node that does not know yet, or cannot learn, what the cluster grants to whom.
+    /// A caller while this node does not know, or cannot learn, what the cluster grants to whom.
     pub(super) fn without_grants(
         connection: &PeerIdentity,
         coordinator: &Arc<Coordinator>,
@@ -225,26 +229,26 @@ impl Caller {
         Self::identify(&PeerIdentity::Node, Credential::None, (&coordinator, false))
     }
 
-    /// Who sent a request that has passed the gate.
+    /// The caller of a request that has passed the gate.
     ///
     /// # Errors
-    /// If it has not: then nobody sent it.
+    /// [`CallFailure::Denied`] if the request has not passed the gate, and so has no caller.
     pub(super) fn of<T>(request: &Request<T>) -> Result<Self, CallFailure> {
         let what = "the call has not passed the gate: this is a bug of umbel";
         let denied = || CallFailure::Denied { what: what.to_owned() };
         request.extensions().get().cloned().ok_or_else(denied)
     }
 
-    /// Whether the caller has shown something that proves nobody here, and might elsewhere: who was added
-    /// just now by way of another node.
+    /// Whether the caller's proof is unknown here, but may be known elsewhere: its principal may just
+    /// have been added through another node.
     pub(super) fn may_be_new(&self) -> bool {
         matches!(self.standing, Standing::Nobody(BAD_TOKEN | NO_PRINCIPAL))
     }
 
-    /// Takes from the principal's rates what its call needs: calls, items, bytes.
+    /// Takes what the call uses from the principal's rates: calls, items, bytes.
     ///
     /// # Errors
-    /// If it has used them up.
+    /// If the rates are used up.
     pub(super) fn take(&self, amounts: Amounts) -> Result<(), CallFailure> {
         match &self.standing {
             Standing::Principal(proved) => self.coordinator.take(&proved.name, amounts),
@@ -252,16 +256,16 @@ impl Caller {
         }
     }
 
-    /// The items of a request, taken from the principal's rates before one of them is hashed.
+    /// Checks the items of a request and takes them from the principal's rates before any item is hashed.
     ///
     /// # Errors
-    /// If they are none, or the principal has used up its rates.
+    /// If the items are invalid, or the principal has used up its rates.
     pub(super) fn items(&self, items: Option<v1::Items>) -> Result<ItemBatch, CallFailure> {
         self.questions(items, 1)
     }
 
-    /// The items of a request about several filters: each filter hashes and asks for them anew, so they
-    /// count as often.
+    /// The same for a request about several filters: each filter hashes and looks up every item, so the
+    /// items count once for each filter.
     ///
     /// # Errors
     /// As [`items`](Self::items).
@@ -280,17 +284,17 @@ impl Caller {
         &self.connection
     }
 
-    /// Whether the node knows too little to answer.
+    /// Whether this node knows too little to decide.
     pub(super) fn is_unknown(&self) -> bool {
         self.standing == Standing::Unknown
     }
 
-    /// Whether the caller has proved who it is.
+    /// Whether the caller has proved its identity.
     pub(super) const fn is_somebody(&self) -> bool {
         matches!(self.standing, Standing::Unlimited | Standing::Principal(_))
     }
 
-    /// Whether the caller has shown something that others have not: a token, or a certificate.
+    /// Whether the caller has presented a proof: a token or a certificate.
     pub(super) fn has_proof(&self) -> bool {
         match &self.standing {
             Standing::Principal(_) => true,
@@ -299,13 +303,13 @@ impl Caller {
         }
     }
 
-    /// Whether the caller may do something with filters, by their names.
+    /// Whether the caller has the verb on filters, by their names.
     pub(super) fn allowed(&self, verb: FilterVerb) -> impl Fn(&str) -> bool + use<> {
         let rights = self.rights_now();
         move |name| rights.as_ref().is_none_or(|rights| rights.may(verb, name))
     }
 
-    /// Whose sessions are the caller's: empty where it is no principal.
+    /// The owner of the caller's sessions; empty if the caller is no principal.
     pub(super) fn owner(&self) -> String {
         match &self.standing {
             Standing::Principal(proved) => proved.name.as_str().to_owned(),
@@ -313,7 +317,7 @@ impl Caller {
         }
     }
 
-    /// Tells callers apart that may see different things, also those of one name with different tokens.
+    /// A key that differs between callers that may see different things, also between tokens of one name.
     pub(super) fn viewer(&self) -> String {
         match &self.standing {
             Standing::Principal(Proved { name, proof }) => format!("{name} {proof:?}"),
@@ -321,7 +325,7 @@ impl Caller {
         }
     }
 
-    /// Whose the filters are that the caller makes; None where it is no principal.
+    /// The owner of filters that the caller creates; None if the caller is no principal.
     pub(super) fn principal_name(&self) -> Option<PrincipalName> {
         match &self.standing {
             Standing::Principal(proved) => Some(proved.name.clone()),
@@ -337,7 +341,7 @@ impl Caller {
         Some((proved.name.clone(), self.coordinator.read_meta(found).ok()??))
     }
 
-    /// Asks the rights that the caller has now, which may have been taken since it passed the gate.
+    /// Checks the rights that the caller has now; they may have been revoked since it passed the gate.
     fn has(&self, is_granted: impl FnOnce(&Rights) -> bool) -> bool {
         match &self.standing {
             Standing::Unlimited => true,
@@ -352,12 +356,13 @@ impl Caller {
         }
     }
 
-    /// Whether the caller may go on. What depends on a filter's name is asked again by its handler.
+    /// Whether the caller may make a call with this need. The handler checks a filter's name again.
     pub(super) fn may(&self, need: Need) -> bool {
-        // Without TLS nodes prove nothing, and whoever reaches the port may speak as one.
+        // Without TLS nodes prove nothing, and anybody who reaches the port may act as one.
         let is_node = match self.connection {
             PeerIdentity::Unchecked => true,
-            // One that is newer than what this node knows may call it: it brings the news.
+            // A node that is newer than this node's catalogue may call: its calls may bring the missing
+            // entries.
             PeerIdentity::Node | PeerIdentity::Member(_) => {
                 !matches!(self.standing, Standing::Nobody(_))
             }
@@ -373,10 +378,10 @@ impl Caller {
         }
     }
 
-    /// The filter that a field names, if the caller may do that with it, whether or not there is one.
+    /// The filter that a field names, if the caller has the verb on that name, whether or not it exists.
     ///
     /// # Errors
-    /// If the text is no name; if the caller may not.
+    /// If the text is not a valid filter name; if the caller lacks the right.
     pub(super) fn filter(
         &self,
         verb: FilterVerb,
@@ -398,10 +403,10 @@ impl Caller {
         Err(CallFailure::Denied { what })
     }
 
-    /// The filters that a list of names is of, if the caller may do that with each of them.
+    /// The filters of a list of names, if the caller has the verb on each of them.
     ///
     /// # Errors
-    /// As [`filter`](Self::filter), of the first that is refused.
+    /// As [`filter`](Self::filter), for the first name that is refused.
     pub(super) fn filters(
         &self,
         verb: FilterVerb,
@@ -412,18 +417,18 @@ impl Caller {
         names.map(|(at, name)| self.filter(verb, &format!("{field}[{at}]"), name)).collect()
     }
 
-    /// Which filters lists show.
+    /// Which filters a list shows to the caller.
     pub(super) fn visible(&self) -> impl Fn(&str) -> bool + use<> {
         let rights = self.rights_now();
         move |name| rights.as_ref().is_none_or(|rights| rights.may_see(name))
     }
 
-    /// Which filters the caller may read, where many are shown and none was asked for by name.
+    /// Which filters the caller may read, for pages that show many without naming one.
     pub(super) fn readable(&self) -> impl Fn(&str) -> bool + use<> {
         self.allowed(FilterVerb::Read)
     }
 
-    /// Rights as they are now; None for who may do everything.
+    /// The rights as they are now; None for callers without limits.
     fn rights_now(&self) -> Option<Rights> {
         match &self.standing {
             Standing::Unlimited => None,
@@ -436,7 +441,7 @@ impl Caller {
         matches!(self.connection, PeerIdentity::Node | PeerIdentity::Member(_))
     }
 
-    /// Why the caller may not go on.
+    /// Why the caller is refused.
     pub(super) fn refusal(&self, need: Need) -> String {
         match (&self.standing, need) {
             (Standing::Nobody(why), _) if need != Need::Node || self.shows_node() => {

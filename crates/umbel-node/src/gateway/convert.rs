@@ -1,4 +1,4 @@
-//! Between messages and what they mean, in both directions.
+//! Conversions between messages and the node's types, in both directions.
 
 use bytes::Bytes;
 use tonic::{Code, Status};
@@ -29,7 +29,7 @@ mod window;
 pub(super) use known::known_frames;
 use window::{window_to_proto, with_window};
 
-/// The kind of a number on the wire; None if it is not set.
+/// The kind with this number on the wire; None if it is unspecified.
 fn kind_of(number: i32) -> Result<Option<Kind>, CallFailure> {
     let kind = v1::Kind::try_from(number)
         .map_err(|_| invalid(format!("kind is {number}, which this release does not know")))?;
@@ -68,8 +68,8 @@ pub(super) fn kind_to_proto(id: u8) -> v1::Kind {
     }
 }
 
-/// How items are hashed, None if it is not set. RedisBloom's filters have its hashes, which are public, and no others:
-/// who asks for secret ones must not take these for them.
+/// How items are hashed; None if it is unspecified. Filters of RedisBloom's kind always have RedisBloom's
+/// hashes, which are public: a client that asks for secret hashes must not get these instead.
 fn hashing_of(number: i32, kind: Option<Kind>) -> Result<Option<Hashing>, CallFailure> {
     let is_theirs = kind == Some(Kind::RedisBloom);
     let own = || {
@@ -87,7 +87,7 @@ fn hashing_of(number: i32, kind: Option<Kind>) -> Result<Option<Hashing>, CallFa
     }
 }
 
-/// How a filter lies on the nodes, None if it is not set.
+/// How a filter is distributed over the nodes; None if it is unspecified.
 fn distribution_of(number: i32) -> Result<Option<Distribution>, CallFailure> {
     match v1::Distribution::try_from(number) {
         Ok(v1::Distribution::Unspecified) => Ok(None),
@@ -99,7 +99,7 @@ fn distribution_of(number: i32) -> Result<Option<Distribution>, CallFailure> {
     }
 }
 
-/// The level of an insert, None for the filter's own.
+/// The level of an insert; None for the filter's default.
 pub(super) fn ack_level(number: i32) -> Result<Option<AckLevel>, CallFailure> {
     match v1::AckLevel::try_from(number) {
         Ok(v1::AckLevel::Unspecified) => Ok(None),
@@ -118,7 +118,7 @@ pub(super) const fn ack_level_to_proto(level: AckLevel) -> v1::AckLevel {
     }
 }
 
-/// The level of a question, None for the filter's own.
+/// The level of a read; None for the filter's default.
 pub(super) fn read_level(number: i32) -> Result<Option<ReadLevel>, CallFailure> {
     match v1::ReadLevel::try_from(number) {
         Ok(v1::ReadLevel::Unspecified) => Ok(None),
@@ -257,7 +257,7 @@ pub(super) fn list(page: &FilterPage) -> v1::ListResponse {
     v1::ListResponse { filters, has_more: page.has_more }
 }
 
-/// How many ones and zeros there are, and the bits.
+/// The number of ones, the number of zeros, and the bits.
 pub(super) fn bits(bitmap: &Bitmap) -> (u32, u32, Bytes) {
     let one_count = bitmap.count_ones();
     (one_count, bitmap.len() - one_count, Bytes::copy_from_slice(bitmap.as_bytes()))
@@ -287,13 +287,14 @@ pub(super) fn export_chunk(part: ExportPart) -> v1::ExportChunk {
     v1::ExportChunk { part: Some(part) }
 }
 
-/// How the shards were cut that a copy was made on; those that say nothing of splits had none.
+/// How the shards were cut when the copy was made; `founded` is 0 in copies that do not mention splits,
+/// whose shards had none.
 pub(super) fn shard_ranges(shard_count: u32, founded: u32) -> Result<ShardRanges, CallFailure> {
     let founded = if founded == 0 { shard_count } else { founded };
     ShardRanges::new(founded, shard_count).map_err(|error| invalid(error.to_string()))
 }
 
-/// A part of an import, from a stream that may have broken.
+/// Converts a part of an import; the stream may have failed.
 pub(super) fn import_part(
     caller: &Caller,
     chunk: Result<v1::ImportChunk, Status>,
@@ -344,7 +345,7 @@ pub(super) fn backup_chunk(part: BackupPart) -> v1::BackupChunk {
     v1::BackupChunk { part: Some(part) }
 }
 
-/// A part of a backup, from a stream that may have broken.
+/// Converts a part of a backup; the stream may have failed.
 pub(super) fn backup_part(
     chunk: Result<v1::BackupChunk, Status>,
 ) -> Result<BackupPart, CallFailure> {
@@ -379,7 +380,7 @@ pub(super) fn backup_part(
     })
 }
 
-/// A cluster's identity as people read it.
+/// A cluster id as shown to people.
 pub(super) fn cluster_text(cluster: u128) -> String {
     format!("{cluster:032x}")
 }
@@ -387,7 +388,7 @@ pub(super) fn cluster_text(cluster: u128) -> String {
 fn broken(status: &Status) -> CallFailure {
     let what = status.message();
     match status.code() {
-        // This node ended it, and says so in these words.
+        // This node ended the stream, and the status has its reason.
         Code::DeadlineExceeded => CallFailure::TooSlow { what: what.to_owned() },
         Code::Unavailable => CallFailure::Overloaded { what: what.to_owned() },
         _ => invalid(format!("the client's stream broke: {what}")),
@@ -461,7 +462,7 @@ mod tests {
         let name = create(|request| request.name = String::new());
         assert_eq!(name.unwrap_err(), "name: a filter's name has 1 to 1024 bytes, not 0");
         assert!(create(|request| request.hashing = 4).unwrap_err().starts_with("hashing is 4"));
-        // RedisBloom's filters have its hash, and no others have.
+        // RedisBloom's kind has RedisBloom's hash, and no other kind has it.
         let theirs = |hashing: v1::Hashing| {
             create(|request| {
                 (request.kind, request.hashing) = (v1::Kind::Redisbloom.into(), hashing.into());

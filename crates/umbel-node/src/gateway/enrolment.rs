@@ -1,4 +1,4 @@
-//! Certificates for nodes: for one that joins by a token, and the next one for a member.
+//! Certificates for nodes: the first one for a node that joins by a token, and the next one for a member.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use crate::peer::channel::channel_to;
 use crate::peer::{PEER_PROTOCOL, cluster_bytes};
 use crate::ports::{NodeIdentity, NodeSigner, PeerIdentity};
 
-/// Answers nodes that have no certificate yet, or an old one.
+/// Serves nodes that have no certificate yet, or one that is to be renewed.
 pub(super) struct EnrolmentService {
     coordinator: Arc<Coordinator>,
     deadlines: Deadlines,
-    /// Who asks has proved nothing when it is given a place.
+    /// Permits for enrolments in progress: a caller that takes one has proved nothing yet.
     places: Semaphore,
 }
 
@@ -42,13 +42,13 @@ impl EnrolmentService {
             .max_encoding_message_size(ENROLMENT_MESSAGE_BYTES_MAX)
     }
 
-    /// Whether there is such a token, before anything is done for the caller.
+    /// Checks that the token exists, before anything is done for the caller.
     async fn check_token(&self, digest: &[u8; 32], deadline: Instant) -> Result<(), CallFailure> {
         let has = |state: &MetaState| state.has_join_token(digest);
         if self.coordinator.read_meta(has)? {
             return Ok(());
         }
-        // It may be newer than what this node knows.
+        // The token may be newer than this node's catalogue.
         self.coordinator.meta_refresh(deadline).await?;
         match self.coordinator.read_meta(has)? {
             true => Ok(()),
@@ -111,7 +111,8 @@ impl EnrolmentService {
         Ok(v1::EnrolResponse { node: node.0, cluster_id, certificate, authorities })
     }
 
-    /// Asks the other nodes, one after the other, until one has the authority's key.
+    /// Forwards the request to the other nodes, one after the other, until one that has the authority's
+    /// key answers.
     async fn pass_on(
         &self,
         request: v1::EnrolRequest,
@@ -164,7 +165,7 @@ impl EnrolmentService {
     }
 }
 
-/// The same for every token that is none.
+/// The same text for every invalid token.
 const BAD_TOKEN: &str =
     "the token for joining is unknown or expired: `umbel cluster token --join` draws another one";
 
@@ -180,7 +181,7 @@ fn host(address: &str) -> Result<&str, CallFailure> {
     host_of(address).ok_or_else(|| invalid(&format!("address {address:?} is not HOST:PORT")))
 }
 
-/// Whether another node has said no, and not that it cannot say anything.
+/// Whether the other node refused the request, and did not just fail to answer it.
 fn is_refusal(status: &Status) -> bool {
     use tonic::Code::{AlreadyExists, InvalidArgument, PermissionDenied, ResourceExhausted};
     matches!(status.code(), AlreadyExists | InvalidArgument | PermissionDenied | ResourceExhausted)

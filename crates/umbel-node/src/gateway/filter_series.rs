@@ -1,10 +1,11 @@
-//! Series of single filters in `/metrics`: how full each is, at the leaders of its shards or on each node
-//! with a copy of it.
+//! Metrics of single filters in `/metrics`: how full each is, at the leaders of its shards or on each
+//! node with a copy of it.
 //!
-//! Bits are counted for it, so a sample is taken because somebody reads the measurements, who waits for it, but
-//! not long: what takes longer is shown at the next reading. Each node reports its own part, so that the parts of a
-//! partitioned filter add up over nodes. They are rendered from the newest sample alone: the series of a
-//! filter that is dropped end with it. A reader gets the filters that it may read.
+//! A sample counts bits, so it is taken only when a client reads the metrics. The read waits for the
+//! sample, but not long: a sample that takes longer appears in the next read. Each node reports its own
+//! part, so that the parts of a partitioned filter add up over nodes. The text is rendered from the
+//! newest sample alone: the series of a dropped filter end with the filter. A client gets only the
+//! filters that it may read.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,18 +24,18 @@ use crate::local::Local;
 use crate::metrics;
 use crate::ports::Purpose;
 
-/// Filters that are reported, those with the most memory: a series each for all ten thousand of a cluster
-/// would be more than all other measurements together.
+/// Filters that are reported: those with the most memory. Series for all ten thousand filters of a
+/// cluster would be more than all other metrics together.
 const FILTERS_MAX: usize = 100;
 
-/// A sample is not taken anew before it is so old: as often as Prometheus commonly asks.
+/// Minimum age of a sample before the next one is taken: the usual scrape interval of Prometheus.
 const SAMPLE_AGE_MIN: Duration = Duration::from_secs(15);
 
-/// A sample is followed by a pause of so many times what it took: counting bits costs at most a fifth of a
-/// core.
+/// A sample is followed by a pause of this many times its duration: counting bits costs at most a fifth
+/// of a core.
 const PAUSE_FACTOR: u32 = 4;
 
-/// How long a reading waits for the sample that it wants: far below the ten seconds after which Prometheus gives up, and
+/// How long a read waits for its sample: far below the ten seconds after which Prometheus gives up, and
 /// above what a hundred filters of some megabytes take.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
@@ -43,18 +44,18 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 struct Held {
     positions: u64,
     ones: u64,
-    /// None where they are too many to count.
+    /// None if the filter is too full for an estimate.
     items: Option<f64>,
     memory_bytes: u64,
-    /// Of its slices here the mean.
+    /// The mean over its slices on this node.
     rate_now: f64,
     probes: RateProbes,
-    /// None of kinds that do not know it.
+    /// None for kinds that cannot determine it.
     unexplained_ones: Option<u64>,
     outlook: Outlook,
 }
 
-/// A filter of which this node holds something.
+/// A filter of which this node holds a part.
 #[derive(Clone, PartialEq, Debug)]
 struct Row {
     name: String,
@@ -144,7 +145,7 @@ const fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// The newest sample, and when the next one may be taken.
+/// The newest sample, and when the next may be taken.
 #[derive(Default)]
 struct Newest {
     rows: Arc<Vec<Row>>,
@@ -152,11 +153,11 @@ struct Newest {
     is_sampling: bool,
 }
 
-/// What `/metrics` reports of single filters.
+/// The metrics of single filters.
 #[derive(Default)]
 pub(super) struct FilterSeries {
     newest: Mutex<Newest>,
-    /// Is notified of each sample that was taken.
+    /// Notified after each sample.
     taken: watch::Sender<()>,
 }
 
@@ -166,7 +167,8 @@ impl FilterSeries {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has another sample taken if the newest one is old, and waits for the one that is being taken, for a while.
+    /// Starts a new sample if the newest is old, and waits for the sample in progress, at most
+    /// [`WAIT_MAX`].
     pub(super) async fn refresh(self: &Arc<Self>, coordinator: &Arc<Coordinator>) {
         let (series, coordinator) = (Arc::clone(self), Arc::clone(coordinator));
         self.refresh_by(async move { series.sample(&coordinator).await }).await;
@@ -186,11 +188,11 @@ impl FilterSeries {
         if is_due {
             tokio::spawn(sample);
         }
-        // What is not there by then is shown at the next reading.
+        // A sample that is not ready by then appears in the next read.
         let _ = timeout(WAIT_MAX, taken.changed()).await;
     }
 
-    /// The newest sample of the filters that may be read, as text.
+    /// The newest sample as text, without filters that the client may not read.
     pub(super) fn text(&self, may_read: impl Fn(&str) -> bool) -> String {
         let rows = Arc::clone(&self.newest().rows);
         let readable: Vec<&Row> = rows.iter().filter(|row| may_read(&row.name)).collect();
@@ -206,7 +208,7 @@ impl FilterSeries {
         self.take(rows, began);
     }
 
-    /// Takes a sample that was begun then.
+    /// Stores a sample that was begun at `began`.
     fn take(&self, rows: Vec<Row>, began: Instant) {
         let pause = (began.elapsed() * PAUSE_FACTOR).max(SAMPLE_AGE_MIN);
         let next_at = Some(Instant::now() + pause);
@@ -215,7 +217,7 @@ impl FilterSeries {
     }
 }
 
-/// Counts what this node holds of the largest filters.
+/// Samples what this node holds of the largest filters.
 async fn rows(local: &Arc<Local>) -> Vec<Row> {
     let wanted = local.meta().replica().read_meta(|state: &MetaState| {
         let (filters, memory) = state.quota_shares();
@@ -248,12 +250,12 @@ fn largest(state: &MetaState) -> Vec<(FilterId, FilterRecord)> {
     first.map(|((_, id), record)| (id, record.clone())).collect()
 }
 
-/// The shard of a filter that is whole in one; None of others.
+/// The shard of a filter that lies in one shard as a whole; None for other filters.
 fn home(shape: &SliceShape, state: &MetaState) -> Option<ShardId> {
     state.shard_map().shard_of(shape.place()?)
 }
 
-/// The slices of a filter in the shards that this node leads; None if there are none.
+/// The slices of a filter in the shards that this node leads; None if it has none.
 async fn slices(local: &Local, id: FilterId, record: &FilterRecord) -> Option<Held> {
     let mut sum = Held { items: Some(0.0), unexplained_ones: Some(0), ..Held::default() };
     let mut loads = Vec::new();
@@ -301,12 +303,13 @@ async fn copy(local: &Local, id: FilterId) -> Option<Held> {
         rate_now: load.false_positive_rate,
         probes: load.probes,
         unexplained_ones: None,
-        // What other nodes' clients insert is not known here: sums over nodes show when it is full.
+        // This node does not know what clients insert through others; sums over nodes show when the
+        // filter is full.
         outlook: Outlook { new_per_second: load.new_per_second, ..Outlook::default() },
     })
 }
 
-/// The text of Prometheus.
+/// The text in the format of Prometheus.
 fn rendered(rows: &[&Row]) -> String {
     let mut text = String::new();
     for Series { name, help, value } in &SERIES {
@@ -326,7 +329,7 @@ fn rendered(rows: &[&Row]) -> String {
     text
 }
 
-/// A name as the value of a label.
+/// A name, escaped as the value of a label.
 fn escaped(name: &str) -> String {
     name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -359,7 +362,7 @@ mod tests {
         }
     }
 
-    /// A sample of one filter that takes so long.
+    /// Reads with a sample of one filter that takes this long.
     async fn read(series: &Arc<FilterSeries>, took: Duration) -> (bool, Duration) {
         let (sampled, began) = (Arc::clone(series), Instant::now());
         let sample = async move {
@@ -375,12 +378,12 @@ mod tests {
         let short = Duration::from_millis(200);
         let series = Arc::<FilterSeries>::default();
         assert_eq!(read(&series, short).await, (true, short));
-        // The sample is new enough: no other one is taken.
+        // The sample is recent enough: no other one is taken.
         assert_eq!(read(&series, short).await, (true, Duration::ZERO));
 
         let (series, long) = (Arc::<FilterSeries>::default(), 3 * WAIT_MAX);
         assert_eq!(read(&series, long).await, (false, WAIT_MAX));
-        // Who asks meanwhile waits for the same sample, and as long at most.
+        // A concurrent read waits for the same sample, and at most as long.
         assert_eq!(read(&series, short).await, (false, WAIT_MAX));
         tokio::time::sleep(2 * WAIT_MAX).await;
         assert_eq!(read(&series, short).await, (true, Duration::ZERO));

@@ -1,4 +1,4 @@
-//! The server as a whole, of a node that belongs to no cluster yet.
+//! Tests of the whole server on a node that belongs to no cluster yet.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl CallHandler for Nobody {
     }
 }
 
-/// The answer to a GET over HTTP/1.1.
+/// Sends a GET over HTTP/1.1 and returns the response.
 async fn get(net: &Arc<dyn Net>, address: &str, path: &str) -> String {
     let mut stream = net.connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: node\r\nconnection: close\r\n\r\n");
@@ -87,7 +87,7 @@ async fn all_services_share_a_port() {
     assert_eq!(status.code(), Code::Unavailable);
     let detail = v1::ErrorDetail::decode(status.details()).unwrap();
     assert_eq!((detail.code(), detail.applied()), (v1::ErrorCode::NotFormed, v1::Applied::No));
-    // Nothing is looked at before the node knows who may do what.
+    // The gate answers before the request is examined: the node does not know the grants yet.
     let status = filters.drop(v1::DropRequest::default()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
     let mut peer = channel::peer_client(&net, &address).unwrap();

@@ -1,4 +1,4 @@
-//! What strangers may send and leave unread, against a gateway of a node without a cluster.
+//! What unknown clients may send and leave unread, against a gateway of a node without a cluster.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 const KIB: usize = 1024;
 
-/// Serves a gateway whose requests may hold so many bytes.
+/// Serves a gateway whose requests may hold this many bytes in all.
 async fn serving(request_bytes_max: u64) -> (Arc<dyn Net>, JoinHandle<()>) {
     let net: Arc<dyn Net> = Arc::new(MemoryNet::default());
     let listener = net.listen("node:1").await.unwrap();
@@ -55,7 +55,7 @@ async fn serving(request_bytes_max: u64) -> (Arc<dyn Net>, JoinHandle<()>) {
     (net, server)
 }
 
-/// A body whose pieces come with pauses between them, and which ends or never does.
+/// A body whose pieces arrive with pauses between them; `ends` tells whether it ever ends.
 struct Slow {
     pieces: VecDeque<Bytes>,
     pause: Duration,
@@ -63,7 +63,7 @@ struct Slow {
     ends: bool,
 }
 
-/// A message of so many bytes in pieces of that size, of which so many come.
+/// A message of `bytes` bytes in pieces of `piece` bytes, of which only the first `count` arrive.
 fn message(bytes: usize, piece: usize, count: usize, pause: Duration) -> Slow {
     let head = [vec![0], u32::try_from(bytes).unwrap().to_be_bytes().to_vec()].concat();
     // One unknown field of bytes fills the message.
@@ -106,7 +106,8 @@ impl HttpBody for Slow {
     }
 }
 
-/// Calls a method of the service of filters; answers the status and after how many seconds it came.
+/// Calls a method of the service `Filters`; returns the status, its message, and the seconds until it
+/// arrived.
 async fn call(mut channel: Channel, method: &str, body: Slow) -> (Code, String, u64) {
     let began = Instant::now();
     let request = Request::post(format!("http://node:1/umbel.v1.Filters/{method}"))
@@ -133,7 +134,7 @@ async fn a_request_that_does_not_come_is_ended() {
         let (code, message, seconds) = call(channel(), method, half).await;
         assert_eq!((code, seconds), (Code::DeadlineExceeded, 10), "{method}: {message}");
     }
-    // Half of the rate that is asked for: what came earns half of the time that it took.
+    // Half of the minimum rate: the bytes earn half of the time that they take.
     let trickle = message(8000 * KIB, 32 * KIB, 250, SECOND);
     let (code, message_text, seconds) = call(channel(), "Drop", trickle).await;
     assert_eq!(code, Code::DeadlineExceeded, "{message_text}");
@@ -146,7 +147,7 @@ async fn a_request_that_comes_steadily_may_take_its_time() {
     let channel = channel::channel(&net, "node:1").unwrap();
     let steady = message(4000 * KIB, 100 * KIB, 41, SECOND);
     let (code, message, seconds) = call(channel, "Drop", steady).await;
-    // It has no name; that was found out when all of it was here.
+    // The message has no name, which the node finds only when all of it has arrived.
     assert_eq!(code, Code::InvalidArgument, "{message}");
     assert!((39..=42).contains(&seconds), "{seconds}");
 }
@@ -158,7 +159,7 @@ async fn half_sent_requests_make_room_for_whole_ones() {
     let half = || message(1000 * KIB, KIB, 900, Duration::ZERO);
     let halves: Vec<_> =
         (0..8).map(|_| tokio::spawn(call(channel.clone(), "Drop", half()))).collect();
-    // Those that find no room have others end, so at most two are left.
+    // Requests without room end older ones, so at most two are left.
     let mut answered = Vec::new();
     for half in halves {
         let (code, message, seconds) = half.await.unwrap();
@@ -167,7 +168,7 @@ async fn half_sent_requests_make_room_for_whole_ones() {
     }
     let refused = answered.iter().filter(|&&answer| answer == (Code::Unavailable, 0)).count();
     assert!(refused >= 6, "{answered:?}");
-    // A whole one comes through while others stand half sent.
+    // A whole request succeeds while others are half sent.
     let standing: Vec<_> =
         (0..2).map(|_| tokio::spawn(call(channel.clone(), "Drop", half()))).collect();
     sleep(SECOND).await;
@@ -177,7 +178,7 @@ async fn half_sent_requests_make_room_for_whole_ones() {
     for half in standing {
         half.await.unwrap();
     }
-    // One that is larger than all that there is has no room.
+    // A request that is larger than the whole budget has no room.
     let large = message(3000 * KIB, 100 * KIB, 31, Duration::ZERO);
     let (code, message_text, _) = call(channel, "Drop", large).await;
     assert_eq!(code, Code::Unavailable, "{message_text}");
@@ -189,7 +190,7 @@ async fn a_connection_that_does_not_go_on_is_closed() {
     let (net, _server) = serving(0).await;
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
-    // Headers that go on in another frame.
+    // A header block that continues in another frame.
     let headers = [0, 0, 1, 1, 0, 0, 0, 0, 1, 0x82];
     let begun = [
         b"".to_vec(),
@@ -217,7 +218,7 @@ async fn a_connection_that_is_always_within_a_frame_goes_on() {
     let begun = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &[0, 0, 0, 4, 0, 0, 0, 0, 0]];
     stream.write_all(&begun.concat()).await.unwrap();
     stream.write_all(&ping[..10]).await.unwrap();
-    // Less than it takes until the node misses answers to its own pings.
+    // Less time than the node takes to miss answers to its own pings.
     for _ in 0..5 {
         sleep(6 * SECOND).await;
         stream.write_all(&[&ping[10..], &ping[..10]].concat()).await.unwrap();
@@ -226,7 +227,7 @@ async fn a_connection_that_is_always_within_a_frame_goes_on() {
     assert!(timeout(SECOND, stream.read_to_end(&mut answer)).await.is_err(), "it was closed");
 }
 
-/// A body without an end, whose parts are of one byte, and which says when it is dropped.
+/// An endless body with parts of one byte; `_kept` shows whether it was dropped.
 struct Endless {
     _kept: Arc<()>,
 }

@@ -1,4 +1,4 @@
-//! Who a caller is, and what such a one may.
+//! Tests of what callers prove and what they may do.
 
 use axum::http::HeaderValue;
 use umbel_engine::meta::MetaCommand;
@@ -7,7 +7,7 @@ use super::*;
 
 const SECRET: &str = "0123456789abcdef";
 
-/// With an administrator who has a token, and a client with a certificate whose rights end at 10.
+/// A state with an administrator who has a token, and a client with a certificate whose rights end at 10.
 fn guarded() -> MetaState {
     let mut state = MetaState::new();
     let nodes = vec![(NodeId(1), "a:7070".to_owned())];
@@ -30,7 +30,7 @@ fn standing(connection: &PeerIdentity, token: Option<&str>, state: Option<&MetaS
     Standing::of(connection, Credential::of_header(token.as_ref()), state, 5)
 }
 
-/// One of the principals of [`guarded`], as it proves itself there.
+/// The standing of a principal of [`guarded`] with its proof there.
 fn named(name: &str) -> Standing {
     let proof = guarded().principal(name).unwrap().proof;
     Standing::Principal(Proved { name: PrincipalName::new(name).unwrap(), proof })
@@ -47,7 +47,7 @@ fn a_token_proves_a_principal_on_every_connection() {
     }
 }
 
-/// Found by a simulation: a call whose token was replaced on its way had the rights of the new one.
+/// Found by a simulation: a call whose token was replaced while in flight got the rights of the new one.
 #[test]
 fn what_proved_somebody_has_no_rights_of_what_took_its_place() {
     let mut state = guarded();
@@ -72,13 +72,13 @@ fn wrong_tokens_prove_nobody_and_say_no_more() {
         "Bearer root.a.",
         "Bearer root.a",
         "Bearer nobody.0123456789abcdef",
-        "Bearer alice.0123456789abcdef", // proves itself by a certificate
+        "Bearer alice.0123456789abcdef", // its proof is a certificate
         "Basic root.a.0123456789abcdef",
         "Bearer",
         "",
     ] {
         let client = PeerIdentity::Client("alice".into());
-        // A wrong token is not made good by a certificate: somebody meant the token.
+        // A certificate does not make up for a wrong token: the caller meant the token.
         for connection in [PeerIdentity::Unchecked, PeerIdentity::Anonymous, client] {
             let proved = standing(&connection, Some(wrong), Some(&state));
             assert_eq!(proved, Standing::Nobody(BAD_TOKEN), "{connection} {wrong:?}");

@@ -1,4 +1,4 @@
-//! Frames that a client has of an earlier export, from messages.
+//! Converts the frames that a client has from an earlier export.
 
 use umbel_engine::ShardId;
 use umbel_proto::v1;
@@ -13,7 +13,7 @@ pub(in crate::gateway) fn known_frames(since: v1::ExportSince) -> Result<KnownFr
     let mut frames = KnownFrames::default();
     for v1::KnownFrames { shard, piece_counts, digests } in since.known {
         let shard = ShardId(shard);
-        // So there are no more frames than digests, whose bytes the message's limit bounds.
+        // This limits the frames to the number of digests, whose bytes the message limit bounds.
         if let Some(at) = piece_counts.iter().position(|&count| count == 0) {
             let what = format!("known.piece_counts[{at}] of {shard} is 0, expected at least 1");
             return Err(invalid(what));
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn frames_without_pieces_and_pieces_without_digests_are_refused() {
         assert_eq!(refusal_of(vec![]), None);
-        // A shard that there is not is asked for nothing.
+        // A shard that does not exist is accepted.
         assert_eq!(refusal_of(vec![of_shard(0, &[2, 1], 24), of_shard(u32::MAX, &[], 0)]), None);
         for (known, words) in [
             (vec![of_shard(1, &[1, 0], 8)], "known.piece_counts[1] of shard 1 is 0"),

@@ -1,4 +1,4 @@
-//! Windows, between messages and what they mean.
+//! Conversions of windows between messages and the node's types.
 
 use umbel_engine::meta::FilterSettings;
 use umbel_engine::shard::{LateItems, WindowRules, WindowTime};
@@ -9,7 +9,7 @@ use super::invalid;
 use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
 
-/// The kind and the size of what shall have this window, if any.
+/// The kind and the size of a new filter with this window, if any.
 pub(super) fn with_window(
     kind: Option<Kind>,
     size: FilterSize,
@@ -51,7 +51,7 @@ fn rules_of(window: v1::Window) -> Result<WindowRules, CallFailure> {
     Ok(rules)
 }
 
-/// The window of a filter that has one.
+/// The window of a filter; None if it has none.
 pub(super) fn window_to_proto(settings: &FilterSettings) -> Option<v1::Window> {
     let rules = settings.shape.window_rules()?;
     let late = match rules.late {
