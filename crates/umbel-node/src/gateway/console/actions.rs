@@ -1,4 +1,4 @@
-//! Actions: what operators do from the console, by the very calls that other programs make.
+//! Actions: what operators do from the console, by the same services that serve gRPC calls.
 //!
 //! ```text
 //!   page ── POST /console/actions/NAME, JSON ──► gate      as for the call of the same meaning
@@ -8,8 +8,8 @@
 //!                                                service   that of gRPC: rights by name, quotas, measurements
 //! ```
 //!
-//! A request that comes twice does no harm: what is emptied or dropped is named by its number and generation,
-//! as the page saw them, and all else comes to the same when it is done again.
+//! A repeated request does no harm: filters to clear or drop are named by id and generation, as the page
+//! saw them, and repeating any other action has the same result.
 
 use std::sync::Arc;
 
@@ -35,34 +35,34 @@ mod actions_test;
 mod carry_out;
 mod order;
 
-/// Largest order: a name and what may stand around it, every character of it escaped.
+/// Largest order, in bytes: a name and the text around it, with every character escaped.
 pub(super) const ORDER_BYTES_MAX: usize = 16 << 10;
 
-/// Something that is done.
+/// An action that an operator can order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
-    /// A filter is made.
+    /// Creates a filter.
     Create,
-    /// A filter is emptied.
+    /// Clears a filter.
     Clear,
-    /// A filter is dropped.
+    /// Drops a filter.
     Drop,
-    /// A replica of a shard moves to another node.
+    /// Moves a replica of a shard to another node.
     Move,
-    /// All replicas of a node move to others, or it takes replicas again.
+    /// Moves all replicas of a node to others, or lets the node take replicas again.
     Drain,
-    /// A node is removed for ever.
+    /// Removes a node for ever.
     Remove,
-    /// Replicas and copies are compared, and mended.
+    /// Compares replicas and copies, and repairs them.
     Compare,
-    /// A job is asked to end.
+    /// Requests that a job ends.
     Cancel,
-    /// A failed job is taken up again.
+    /// Resumes a failed job.
     Resume,
 }
 
 impl Action {
-    /// All of them.
+    /// All actions.
     pub(super) const ALL: [Self; 9] = [
         Self::Create,
         Self::Clear,
@@ -75,7 +75,7 @@ impl Action {
         Self::Resume,
     ];
 
-    /// Its name in addresses.
+    /// The name in URLs.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -90,12 +90,12 @@ impl Action {
         }
     }
 
-    /// The action of a name.
+    /// The action with this name.
     pub(super) fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|action| action.name() == name)
     }
 
-    /// What the call needs that does the same.
+    /// What the gRPC call with the same effect requires.
     pub(super) const fn need(self) -> Need {
         match self {
             Self::Create | Self::Clear | Self::Drop => Need::Filter(FilterVerb::Manage),
@@ -107,7 +107,7 @@ impl Action {
     }
 }
 
-/// What a node does for who operates it from the console.
+/// Carries out the actions that operators order from the console.
 pub(super) struct Actions {
     coordinator: Arc<Coordinator>,
     mode: ConsoleMode,
@@ -116,7 +116,7 @@ pub(super) struct Actions {
     jobs: JobsService,
 }
 
-/// What came of an action, for people.
+/// The outcome of an action: an HTTP status, and a text for people.
 pub(super) type Outcome = (StatusCode, String);
 
 impl Actions {
@@ -135,7 +135,7 @@ impl Actions {
         }
     }
 
-    /// What a caller may do here.
+    /// The actions that a caller may order here.
     pub(super) fn allowed(&self, caller: &Caller) -> Vec<Action> {
         let allowed = |action: &Action| caller.may(action.need());
         match self.refusal(caller) {
@@ -144,7 +144,7 @@ impl Actions {
         }
     }
 
-    /// Why a caller may do nothing here, whatever its rights; None if it may.
+    /// Why this console carries out no action of the caller, whatever its rights; None if it does.
     pub(super) fn refusal(&self, caller: &Caller) -> Option<&'static str> {
         match self.mode {
             ConsoleMode::Full => None,
@@ -159,7 +159,7 @@ impl Actions {
         }
     }
 
-    /// Does what was ordered, unless the node stops first; says what came of it, and logs it.
+    /// Carries out an order, unless the node stops first; logs it and returns the outcome.
     pub(super) async fn act(
         &self,
         action: Action,
@@ -167,7 +167,7 @@ impl Actions {
         body: &Bytes,
         stops: impl Future<Output = ()>,
     ) -> Outcome {
-        // Whoever goes away in the middle has ordered it all the same.
+        // Logged before it is done: the caller may disconnect before there is an outcome.
         let (ordered, name) = (order::shown(body), action.name());
         tracing::info!(target: "umbel::audit", who = %caller, action = name, ordered, "asked");
         let doing = async {
@@ -192,14 +192,14 @@ impl Actions {
         }
     }
 
-    /// The address of a node, as far as this node knows.
+    /// The address of a node; None if this node does not know it.
     fn address_of(&self, node: NodeId) -> Option<String> {
         let found = |state: &MetaState| state.node_address(node).map(str::to_owned);
         self.coordinator.read_meta(found).ok().flatten()
     }
 }
 
-/// A failure, and what to do about it.
+/// The message of a failure, with advice.
 fn advised(status: &Status) -> String {
     let detail = v1::ErrorDetail::decode(status.details()).unwrap_or_default();
     let mut text = status.message().to_owned();
@@ -214,7 +214,7 @@ fn advised(status: &Status) -> String {
     text + "."
 }
 
-/// The status of plain HTTP that says the same.
+/// The corresponding HTTP status.
 const fn page_status(code: Code) -> StatusCode {
     match code {
         Code::Ok => StatusCode::OK,
@@ -250,7 +250,7 @@ mod tests {
         assert!(later.ends_with("try again in a moment."), "{later}");
     }
 
-    /// An action that is added must be thought of here.
+    /// Every new action must be added here.
     #[test]
     fn every_action_needs_what_the_call_needs_that_does_the_same() {
         let (manage, admin) = (Need::Filter(FilterVerb::Manage), Need::Cluster(ClusterVerb::Admin));

@@ -20,15 +20,15 @@ mod job_repeats;
 mod jobs;
 mod repair;
 
-/// Pause between two samples of what nodes know without counting: less shows no more, for leaders
-/// change in seconds.
+/// Pause between two samples of what nodes know without counting: more frequent samples show no more,
+/// because leaders change within seconds.
 const STATUS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The same of what is counted for it.
+/// The same for samples with counted figures.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A sample that is counted is followed by a pause of so many times what it took, so that it takes a fifth of
-/// a core at most.
+/// A sample with counted figures is followed by a pause of this many times its duration, so that counting
+/// takes at most a fifth of a core.
 const PAUSE_PER_COUNT: u32 = 4;
 
 /// A page of the console.
@@ -51,7 +51,7 @@ impl View {
     pub(super) const ALL: [Self; 5] =
         [Self::Cluster, Self::Filters, Self::Jobs, Self::Cube, Self::Repair];
 
-    /// Its name in addresses.
+    /// The name in URLs.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Cluster => "cluster",
@@ -62,8 +62,8 @@ impl View {
         }
     }
 
-    /// What is watched by who sees a page of it with a principal's rights: all see the same where it depends
-    /// on neither.
+    /// The topic that a page of this view watches; leaves out the page or the owner if the view does not
+    /// depend on it, so that such pages share a topic.
     pub(super) fn topic(self, page: Page, owner: String) -> Topic {
         match self {
             Self::Cluster => Topic { view: self, page: Page::default(), owner: String::new() },
@@ -76,8 +76,8 @@ impl View {
         }
     }
 
-    /// The pause after a sample: so long, and longer where a sample costs more than to ask. Large filters
-    /// are counted bit by bit, and watching them shall cost their nodes little.
+    /// The pause after a sample, longer if the sample is counted: large filters are counted bit by bit,
+    /// and watching them must cost their nodes little.
     pub(super) fn pause_after(self, took: Duration) -> Duration {
         match self.counts() {
             false => STATUS_INTERVAL,
@@ -85,7 +85,7 @@ impl View {
         }
     }
 
-    /// Whether a sample costs more than to ask.
+    /// Whether a sample is counted, which costs more than a status request.
     pub(super) const fn counts(self) -> bool {
         match self {
             Self::Cluster | Self::Jobs => false,
@@ -93,8 +93,8 @@ impl View {
         }
     }
 
-    /// What the first sample contains: of many filters in many shards figures take a while, and a page is there
-    /// before.
+    /// What the first sample contains: the figures of many filters in many shards take a while, and the
+    /// page must appear before.
     pub(super) const fn first_depth(self) -> Depth {
         match self {
             Self::Filters => Depth::Listed,
@@ -102,14 +102,14 @@ impl View {
         }
     }
 
-    /// The view of a name.
+    /// The view with this name.
     pub(super) fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|view| view.name() == name)
     }
 }
 
-/// Takes a sample: what the view shows, and what every page says of the node.
-/// Of filters the one who asks sees those that it may see now.
+/// Takes a sample: the view's content, and what every page shows of the node. Of filters it contains
+/// those that the caller may see now.
 pub(super) async fn sample(
     console: &Console,
     topic: &Topic,

@@ -1,4 +1,4 @@
-//! Orders to whole nodes, as the console's pages and others send them.
+//! Tests of orders to whole nodes, as the console's pages and other programs send them.
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,10 +14,10 @@ use super::ORDER_BYTES_MAX;
 use crate::node::node_test::{config, create, deadline, items, start};
 use crate::{Config, Node};
 
-/// Longest wait for an answer: far above what it takes on a busy machine.
+/// Longest wait for a response: far above what it takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A node alone whose console has this mode.
+/// A single node whose console has this mode.
 async fn alone(mode: &str) -> (TempDir, Node) {
     let folder = tempfile::tempdir().unwrap();
     let settings = Config { console: mode.to_owned(), ..config(folder.path()) };
@@ -41,7 +41,7 @@ async fn add(node: &Node, name: &str, cluster: &[ClusterVerb], filters: &[Filter
     node.coordinator().meta_propose(command, deadline()).await.unwrap();
 }
 
-/// Sends a whole request: the status of the answer, and its text.
+/// Sends a whole request; returns the status of the response and its text.
 async fn sent(node: &Node, head: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(node.address()).await.unwrap();
     let length = body.len();
@@ -54,7 +54,7 @@ async fn sent(node: &Node, head: &str, body: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned())
 }
 
-/// An order as the console's page sends it, by a principal or by who shows nothing.
+/// Sends an order as the console's page does, for a principal, or without a proof if `who` is empty.
 async fn ordered(node: &Node, action: &str, who: &str, body: &str) -> (u16, String) {
     let address = node.address();
     let shown = match who {
@@ -74,7 +74,7 @@ fn creation(name: &str) -> String {
     )
 }
 
-/// Number and generation of a filter; None if there is none of that name.
+/// Id and generation of a filter; None if no filter has the name.
 fn filter(node: &Node, name: &str) -> Option<(u64, u64)> {
     let found = node.coordinator().read_meta(|state| {
         let (id, record) = state.filter_by_name(name)?;
@@ -128,7 +128,7 @@ async fn each_does_what_its_role_may_and_no_more() {
         ("owner", "drain", &drain, 403),
         ("owner", "cancel", job, 403),
         ("admin", "create", &creation("crawl.other"), 403),
-        // Refused for what they would do, not for who asks.
+        // Refused because of the cluster's state, not because of the caller.
         ("admin", "move", r#"{"shard":0,"from":1,"to":2}"#, 409),
         ("admin", "drain", &drain, 409),
         ("admin", "remove", &remove, 404),
@@ -138,7 +138,7 @@ async fn each_does_what_its_role_may_and_no_more() {
         ("admin", "resume", job, 404),
     ] {
         let (status, text) = ordered(&node, action, who, body).await;
-        // The gate refuses by the caller alone.
+        // The gate's refusals (403) depend on the caller alone and carry no advice.
         assert!(status == 403 || text.ends_with(".\n"), "{who} {action}: {text}");
         assert_eq!(status, expected, "{who} {action}: {text}");
     }

@@ -1,4 +1,4 @@
-//! Carries orders out: each by the service that other programs call.
+//! Carries out orders, each through the service that gRPC calls use.
 
 use futures_util::StreamExt;
 use tonic::{Request, Status};
@@ -15,7 +15,7 @@ use crate::coordinator::catalogue::Seen;
 use crate::gateway::caller::Caller;
 use crate::gateway::convert::kind_to_proto;
 
-/// A call as the gate lets it pass.
+/// A request as the gate lets it pass: with its caller.
 fn asked<T>(caller: &Caller, message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.extensions_mut().insert(caller.clone());
@@ -23,10 +23,10 @@ fn asked<T>(caller: &Caller, message: T) -> Request<T> {
 }
 
 impl Actions {
-    /// Does what was ordered, and says so.
+    /// Carries out an order and returns a text about it.
     ///
     /// # Errors
-    /// As the call that does the same; if the order makes no sense.
+    /// As the gRPC call with the same effect; if the order is malformed.
     pub(super) async fn carry_out(
         &self,
         action: Action,
@@ -92,8 +92,8 @@ impl Actions {
         ))
     }
 
-    /// Refuses what is dangerous unless the node's address was typed: that of a node which is not known
-    /// is left to the call.
+    /// Refuses a dangerous order unless the node's address was typed. If the node is unknown, the call
+    /// decides.
     fn check_node(&self, node: u64, typed: &str) -> Result<(), Status> {
         let address = self.address_of(NodeId(node));
         address.map_or(Ok(()), |address| check_typed(typed, &address))
@@ -145,7 +145,7 @@ impl Actions {
     }
 }
 
-/// Nodes that have not said in time that they know of a change.
+/// A text about nodes that have not confirmed in time that they know of a change.
 fn unconfirmed(nodes: &[u64]) -> String {
     let names: Vec<String> = nodes.iter().map(u64::to_string).collect();
     match names.is_empty() {
@@ -156,7 +156,7 @@ fn unconfirmed(nodes: &[u64]) -> String {
     }
 }
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Compared {
     count: u64,

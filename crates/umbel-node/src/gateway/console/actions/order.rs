@@ -1,4 +1,4 @@
-//! What a page orders, as JSON: a field that is not known, missing or of another type is refused.
+//! The orders of pages, as JSON: a field that is unknown, missing or of another type is refused.
 
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
@@ -8,7 +8,7 @@ use umbel_filter::Kind;
 /// Longest part of an order that is logged.
 const SHOWN_CHARS_MAX: usize = 300;
 
-/// A filter that is to be made.
+/// A filter to create.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Create {
@@ -16,33 +16,33 @@ pub(super) struct Create {
     #[serde(deserialize_with = "by_name")]
     pub(super) kind: Kind,
     pub(super) capacity: u64,
-    /// False positives at that number of items.
+    /// False positive rate at that number of items.
     pub(super) rate: f64,
     pub(super) is_replicated: bool,
 }
 
-/// A filter that is to be emptied, as the page saw it.
+/// A filter to clear, as the page saw it.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Clear {
     pub(super) name: String,
     pub(super) filter: u64,
     pub(super) generation: u64,
-    /// Its name again, as somebody typed it.
+    /// Its name again, as the operator typed it.
     pub(super) typed: String,
 }
 
-/// A filter that is to be dropped, as the page saw it.
+/// A filter to drop, as the page saw it.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Drop {
     pub(super) name: String,
     pub(super) filter: u64,
-    /// Its name again, as somebody typed it.
+    /// Its name again, as the operator typed it.
     pub(super) typed: String,
 }
 
-/// A replica that is to move.
+/// A replica to move.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Move {
@@ -51,34 +51,34 @@ pub(super) struct Move {
     pub(super) to: u64,
 }
 
-/// A node that is to be drained, or to take replicas again.
+/// A node to drain, or to let take replicas again.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Drain {
     pub(super) node: u64,
     pub(super) undo: bool,
-    /// Its address, as somebody typed it; to take replicas again needs none.
+    /// Its address, as the operator typed it; not needed with `undo`.
     #[serde(default)]
     pub(super) typed: String,
 }
 
-/// A node that is to be removed.
+/// A node to remove.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Remove {
     pub(super) node: u64,
-    /// Its address, as somebody typed it.
+    /// Its address, as the operator typed it.
     pub(super) typed: String,
 }
 
-/// What is to be compared: a filter, or everything if it has no name.
+/// What to compare: a filter, or everything if the name is empty.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Compare {
     pub(super) filter: String,
 }
 
-/// A job, by its number in decimal: scripts have no numbers of 64 bits.
+/// A job, by its number in decimal: JavaScript's numbers cannot hold 64 bits.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Job {
@@ -89,37 +89,37 @@ impl Job {
     /// Its number.
     ///
     /// # Errors
-    /// If that is none.
+    /// If it is not a decimal number.
     pub(super) fn number(&self) -> Result<u64, Status> {
         let bad = |_| Status::invalid_argument("job: expected the number of a job, in decimal");
         self.job.parse().map_err(bad)
     }
 }
 
-/// Reads an order.
+/// Parses an order.
 ///
 /// # Errors
-/// If it is none.
+/// If it is malformed.
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Status> {
     let bad = |error| Status::invalid_argument(format!("the page's order makes no sense: {error}"));
     serde_json::from_slice(body).map_err(bad)
 }
 
-/// A kind by the name that `umbel filter create` has for it.
+/// Parses a kind by the name that `umbel filter create` uses for it.
 fn by_name<'de, D: Deserializer<'de>>(name: D) -> Result<Kind, D::Error> {
     String::deserialize(name)?.parse().map_err(D::Error::custom)
 }
 
-/// Refuses what is dangerous unless its name was typed.
+/// Refuses a dangerous order unless its name was typed.
 ///
 /// # Errors
-/// If it was not.
+/// If another text was typed.
 pub(super) fn check_typed(typed: &str, name: &str) -> Result<(), Status> {
     let what = || format!("type {name:?} to have it done: {typed:?} was typed");
     if typed == name { Ok(()) } else { Err(Status::invalid_argument(what())) }
 }
 
-/// An order as logs show it.
+/// An order as it is logged, cut to `SHOWN_CHARS_MAX`.
 pub(super) fn shown(body: &[u8]) -> String {
     String::from_utf8_lossy(body).chars().take(SHOWN_CHARS_MAX).collect()
 }

@@ -1,4 +1,4 @@
-//! The cluster: nodes, hash ranges, leaders and replicas.
+//! The cluster view: nodes, hash ranges, leaders and replicas.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::gateway::console::json::{self, Value};
 use crate::gateway::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
 use crate::gateway::status::status_now;
 
-/// How nodes are, those that have said so.
+/// The standing of each node that has reported it.
 pub(super) type Standings = BTreeMap<NodeId, NodeStanding>;
 
 /// Takes a sample.
@@ -28,7 +28,7 @@ pub(super) async fn sample(coordinator: &Coordinator) -> Result<Value, CallFailu
     Ok(described(&status?, &standings?))
 }
 
-/// Asks all nodes how they are.
+/// Requests the standing of all live nodes; leaves out those that do not answer in time.
 ///
 /// # Errors
 /// If this node belongs to no cluster.
@@ -68,13 +68,13 @@ fn node(node: &v1::NodeStatus, standings: &Standings) -> Value {
     ])
 }
 
-/// Free bytes as people read them, in 64 MiB: a log that is written to is no news.
+/// Free bytes, rounded down to 64 MiB: writes to a log must not change the view.
 const fn rounded(free_bytes: u64) -> Option<u64> {
     Some(free_bytes >> 26 << 26)
 }
 
-/// Hashes have 64 bits, numbers of scripts 53: a range is shown as shares of the space, to draw it, and
-/// in digits, to read it.
+/// Hashes have 64 bits, JavaScript's numbers 53: a range is given as shares of the hash space, for
+/// drawing, and in hexadecimal digits, for reading.
 fn shard(shard: &v1::ShardStatus) -> Value {
     json::object([
         ("shard", shard.shard.into()),

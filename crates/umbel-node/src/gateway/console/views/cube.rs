@@ -1,4 +1,4 @@
-//! The hypercube: who exchanges with whom, how far each is behind, and how the sweeps go.
+//! The hypercube: which nodes exchange with each other, how far each is behind, and how the sweeps go.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::gateway::caller::Caller;
 use crate::gateway::console::json::{self, Value};
 use crate::gateway::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
 
-/// Takes a sample: of the filters that the caller may read, as many as a page has.
+/// Takes a sample of the filters that the caller may read, at most `ROWS_MAX`.
 ///
 /// # Errors
 /// If this node belongs to no cluster.
@@ -64,7 +64,7 @@ pub(super) async fn sample(
     ]))
 }
 
-/// What every node has said of its copies.
+/// The reports of all nodes about their copies.
 fn reports(infos: &[FilterInfo]) -> impl Iterator<Item = (NodeId, &CopyReport)> {
     let copies = infos.iter().filter_map(|info| info.copies.as_ref());
     copies
@@ -73,7 +73,7 @@ fn reports(infos: &[FilterInfo]) -> impl Iterator<Item = (NodeId, &CopyReport)> 
 }
 
 fn nodes_shown(members: &[(NodeId, bool)], infos: &[FilterInfo], standings: &Standings) -> Value {
-    // Nodes of releases without a report of their state report this with their copies.
+    // Nodes of releases that do not report their standing report their sweeps with their copies.
     let mut swept: BTreeMap<NodeId, SweepCounts> =
         reports(infos).map(|(node, report)| (node, report.sweeps)).collect();
     swept.extend(standings.iter().map(|(node, standing)| (*node, standing.sweeps)));
@@ -99,8 +99,8 @@ fn sweeps(counts: &SweepCounts) -> Value {
     ])
 }
 
-/// Pairs that exchange, once each, in the order of a sweep, with what the second of them lacks of the
-/// first and the other way round, over all filters.
+/// Pairs of nodes that exchange, each once and ordered by rank, with the step at which they first meet in
+/// a sweep, and with what each lacks of the other's changes over all filters.
 fn edges(members: &[(NodeId, bool)], infos: &[FilterInfo]) -> Value {
     let Ok(cube) = Cube::new(members.len()) else { return Value::Array(Vec::new()) };
     let mut lags = BTreeMap::<(NodeId, NodeId), u64>::new();
@@ -158,7 +158,7 @@ mod tests {
         let members: Vec<_> = (1..=5).map(|node| (NodeId(10 * node), true)).collect();
         let shown = edges(&members, &[]);
         let pairs: Vec<_> = shown.as_array().unwrap().iter().collect();
-        // Four corners in a square, and one beyond, which hands in and takes over.
+        // Four nodes form a square; the fifth exchanges with one of them, by hand-in and take-over.
         assert_eq!(pairs.len(), 5, "{shown}");
         let has = |node: u64, partner: u64, step: &str| {
             let is_it = |pair: &&&Value| {

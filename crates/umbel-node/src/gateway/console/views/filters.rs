@@ -1,4 +1,5 @@
-//! Filters: how full they are. The page works out rates and forecasts from what it saw since it was opened.
+//! Filters and how full they are. The page computes rates and forecasts from the samples since it was
+//! opened.
 
 use futures_util::{StreamExt, stream};
 use tokio::time::{Duration, Instant};
@@ -16,17 +17,17 @@ use crate::gateway::console::query::Page;
 use crate::gateway::console::sampler::Depth;
 use crate::gateway::{convert, describe};
 
-/// Filters of one page: each is counted bit by bit, wherever its slices are.
+/// Filters on one page: each is counted bit by bit, wherever its slices are.
 pub(super) const ROWS_MAX: usize = 25;
 
-/// Filters that are asked for at once.
+/// Filters whose figures are requested at once.
 pub(super) const ASKED_AT_ONCE_MAX: usize = 4;
 
-/// How long a filter is asked for: one that does not answer is shown without figures.
+/// How long the node waits for a filter's figures: without an answer it shows the filter without figures.
 const INFO_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Takes a sample of the filters that the caller may see, with figures of those that it may read if they are to be
-/// counted.
+/// Takes a sample of the filters that the caller may see, with figures of those that it may read if
+/// `depth` is `Depth::Counted`.
 ///
 /// # Errors
 /// If this node belongs to no cluster.
@@ -65,8 +66,8 @@ pub(super) async fn sample(
     ]))
 }
 
-/// What is known of a filter, if it answers. Each counts as one of its principal's calls: a page that is
-/// open asks no more than its rates allow.
+/// The figures of a filter, if it answers. Each request counts as a call of the caller's principal: an
+/// open page requests no more than the rates allow.
 pub(super) async fn info(
     coordinator: &Coordinator,
     caller: &Caller,
@@ -98,7 +99,7 @@ async fn row(
     };
     let summary = convert::summary(id, record);
     json::object([
-        // As those who empty or drop it have seen it.
+        // Orders to clear or drop the filter name it by this id.
         ("filter", summary.filter_id.into()),
         ("may_manage", may.manage.into()),
         ("name", (&*summary.name).into()),

@@ -1,17 +1,18 @@
-//! What came of a job that is done: the numbers of its summary that pictures are made of.
+//! The outcome of a finished job: the numbers of its summary that the page draws.
 
 use crate::gateway::console::json::{self, Value};
 
-/// Phases that are shown: a job has six.
+/// Phases that are shown at most: a job has six.
 const PHASES_MAX: usize = 16;
 
 /// Longest name of a phase.
 const NAME_CHARS_MAX: usize = 40;
 
-/// The largest summary that is read: the ledger keeps none that is longer.
+/// The largest summary that is parsed, in bytes: the ledger keeps no longer one.
 const SUMMARY_BYTES_MAX: usize = umbel_engine::limits::JOB_SUMMARY_BYTES_MAX;
 
-/// Of a summary as `umbel dedup --summary` writes it; null if it is none. What a release does not report is null.
+/// The outcome from a summary as `umbel dedup --summary` writes it; null if it is none. Fields that a
+/// release does not report are null.
 pub(super) fn outcome(summary: &[u8]) -> Value {
     let Some(summary) = summary_of(summary) else { return Value::Null };
     let number = |path: &str| summary.pointer(path).and_then(Value::as_f64).into();
@@ -38,7 +39,7 @@ pub(super) fn outcome(summary: &[u8]) -> Value {
     ])
 }
 
-/// A summary as it is written; `None` if it is none.
+/// Parses a summary; `None` if it is none.
 pub(super) fn summary_of(bytes: &[u8]) -> Option<Value> {
     let is_read = bytes.len() <= SUMMARY_BYTES_MAX;
     let summary: Option<Value> = is_read.then(|| serde_json::from_slice(bytes).ok()).flatten();

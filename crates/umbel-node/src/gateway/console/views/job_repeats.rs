@@ -1,18 +1,19 @@
-//! Repeats of a job that is done: in which files they stood, which files or directories they repeat, and how often the
-//! same stood. As `umbel dedup --report` draws it of one process, from the same fields of the summary.
+//! The repeats of a finished job: in which files they were, which files or directories they repeat, and
+//! how often the same record occurred. The source are the fields of the summary that `umbel dedup
+//! --report` draws for one process.
 
 use crate::gateway::console::json::{self, Value};
 
-/// Files, groups and classes that are shown: a summary names fewer.
+/// Files, groups and classes that are shown at most: a summary names fewer.
 const ROWS_MAX: usize = 64;
 
-/// Rows of a matrix that are shown: a summary has 24 and one for all others.
+/// Rows of a matrix that are shown at most: a summary has 24 and one for all others.
 const UNITS_MAX: usize = 32;
 
 /// Longest name that is shown.
 const NAME_CHARS_MAX: usize = 120;
 
-/// Of a summary as `umbel dedup --summary` writes it. What the job did not count is null.
+/// The repeats from a summary as `umbel dedup --summary` writes it. What the job did not count is null.
 pub(super) fn repeats(summary: &Value) -> Value {
     let at = |path: &str| summary.pointer(path).unwrap_or(&Value::Null);
     json::object([
@@ -23,7 +24,7 @@ pub(super) fn repeats(summary: &Value) -> Value {
     ])
 }
 
-/// The rows of a list; null if it is none.
+/// The rows of a list; null if `list` is none.
 fn rows(list: &Value, row: fn(&Value) -> Value) -> Value {
     match list.as_array() {
         Some(list) => json::list(list.iter().take(ROWS_MAX).map(row)),
@@ -40,7 +41,7 @@ fn name(text: &Value) -> Value {
     text.chars().take(NAME_CHARS_MAX).collect::<String>().into()
 }
 
-/// What is counted of a file, or of several.
+/// The counts of a file, or of several together.
 fn counts(of: &Value) -> [(&'static str, Value); 3] {
     [
         ("items", number(of, "/items")),
@@ -64,7 +65,7 @@ fn files(files: &Value) -> Value {
     ])
 }
 
-/// The matrix, if it is one: as many columns as rows, and a name for each but that of all others.
+/// The matrix, if it is valid: as many columns as rows, and a name for each row but that of all others.
 fn overlap(overlap: &Value) -> Value {
     let list = |of: &Value| of.as_array().filter(|list| list.len() <= UNITS_MAX).cloned();
     let counted = || -> Option<(Vec<Value>, Vec<Vec<u64>>)> {

@@ -1,4 +1,4 @@
-//! Jobs of the ledger: phases, workers, progress, and what came of those that are done.
+//! Jobs of the ledger: phases, workers, progress, and the outcomes of finished ones.
 
 use futures_util::{StreamExt, stream};
 use tokio::time::{Duration, Instant};
@@ -12,25 +12,25 @@ use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 use crate::gateway::console::json::{self, Value};
 
-/// Jobs that are shown, the newest.
+/// Jobs that are shown: the newest.
 const ROWS_MAX: usize = 100;
 
-/// Jobs whose workers are asked at once.
+/// Jobs whose workers are asked at the same time.
 const JOBS_AT_ONCE_MAX: usize = 8;
 
-/// Workers of a job that are asked at once.
+/// Workers of a job that are asked at the same time.
 const WORKERS_AT_ONCE_MAX: usize = 16;
 
-/// How long a worker of a job is asked: that of one which does not answer is shown without progress.
+/// How long the node waits for a worker's progress: without an answer it shows none.
 const PROGRESS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Longest text of a failure that is shown.
 const TEXT_CHARS_MAX: usize = 500;
 
-/// What a job's workers say, in the order of the ledger: the coordinator first.
+/// The progress that a job's workers report, in the order of the ledger: the coordinator first.
 type Standings = Vec<(NodeId, Option<JobStanding>)>;
 
-/// Takes a sample; of the job with this number also what it counted of repeats, if it is done.
+/// Takes a sample; for the job with the number `open` also the repeats that it counted, if it is done.
 ///
 /// # Errors
 /// If this node belongs to no cluster.
@@ -51,7 +51,7 @@ pub(super) async fn sample(coordinator: &Coordinator, open: &str) -> Result<Valu
     Ok(json::object([("rows", rows), ("has_more", has_more.into()), ("opened", opened.into())]))
 }
 
-/// What a job that is done has counted of repeats.
+/// The repeats that a finished job has counted.
 fn counted(job: JobId, record: &JobRecord) -> Value {
     let shown = match &record.state {
         JobState::Done { summary } => summary_of(summary).map(|summary| repeats(&summary)),
@@ -60,7 +60,7 @@ fn counted(job: JobId, record: &JobRecord) -> Value {
     json::object([("job", job.0.to_string().into()), ("repeats", shown.into())])
 }
 
-/// Asks the workers of a job that runs.
+/// Requests the progress of a running job from its workers.
 async fn standings(coordinator: &Coordinator, job: JobId, record: &JobRecord) -> Standings {
     let workers = match record.state.is_active() {
         true => record.order.workers.clone(),
@@ -85,7 +85,7 @@ fn row(job: JobId, record: &JobRecord, standings: &Standings) -> Value {
     let coordinators = standings.iter().find(|(node, _)| Some(*node) == record.coordinator());
     let progress = coordinators.and_then(|(_, standing)| standing.as_ref()).map(progress);
     json::object([
-        // Drawn at random over 64 bits, which numbers of scripts do not have.
+        // Job numbers are random and have 64 bits, which JavaScript's numbers cannot hold.
         ("job", job.0.to_string().into()),
         ("run", record.run.into()),
         ("state", record.state.to_string().into()),
@@ -100,7 +100,7 @@ fn row(job: JobId, record: &JobRecord, standings: &Standings) -> Value {
     ])
 }
 
-/// What the coordinator says of the whole.
+/// The coordinator's report on the whole job.
 fn progress(standing: &JobStanding) -> Value {
     let JobStanding { phase, attempt, trouble, away, decided_cells: _, cells: _ } = standing;
     json::object([
@@ -111,7 +111,7 @@ fn progress(standing: &JobStanding) -> Value {
     ])
 }
 
-/// The cells that a worker has decided; nulls if it does not answer.
+/// The cells that a worker has decided; nulls if it does not answer, or has no cells yet.
 fn worker_cells((node, standing): &(NodeId, Option<JobStanding>)) -> Value {
     let known = standing.as_ref().filter(|standing| standing.cells > 0);
     json::object([

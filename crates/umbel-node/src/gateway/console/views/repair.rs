@@ -1,4 +1,4 @@
-//! Comparison and repair: what the nodes' comparisons came to, the worst first.
+//! Comparison and repair: the results of the nodes' comparisons, the worst first.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::gateway::caller::Caller;
 use crate::gateway::console::json::{self, Value};
 use crate::gateway::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
 
-/// Rows that are shown, the worst.
+/// Rows that are shown: the worst.
 const ROWS_MAX: usize = 200;
 
 /// Takes a sample of the filters that the caller may read.
@@ -42,7 +42,7 @@ pub(super) async fn sample(
     Ok(described(reports.await, &names))
 }
 
-/// The reports of all nodes as one.
+/// Combines the reports of all nodes.
 fn described(
     reports: Vec<(NodeId, Option<ComparisonsReport>)>,
     names: &BTreeMap<FilterId, String>,
@@ -65,7 +65,7 @@ fn described(
     let rows = reports
         .into_iter()
         .flat_map(|(node, report)| report.worst.into_iter().map(move |row| (node, row)));
-    // A node may know of a filter before this one.
+    // Another node may know a filter that this node does not know yet.
     let mut rows: Vec<_> =
         rows.filter_map(|(node, row)| Some((node, names.get(&row.filter)?, row))).collect();
     rows.sort_unstable_by_key(|(node, _, row)| (row.rank(), *node));
@@ -128,7 +128,7 @@ mod tests {
             (NodeId(1), Some(report(1, Ending::Equal, 0))),
             (NodeId(2), None),
             (NodeId(3), Some(report(1, Ending::Failed, 1))),
-            // Of a filter that is not known here, or not to be read.
+            // About a filter that is unknown here, or that the caller may not read.
             (NodeId(4), Some(report(2, Ending::Failed, 1))),
         ];
         let shown = described(reports, &names);
