@@ -1,4 +1,4 @@
-//! The console: pages on the node's own port that show the cluster live, and from which it is operated.
+//! The console: pages on the node's own port that show the cluster live and let operators act on it.
 //!
 //! ```text
 //!   browser ── GET /console, scripts, style ──► assets     the same for everybody: no data
@@ -10,8 +10,9 @@
 //!           ── POST /console/actions/NAME ────► actions    what other programs do by gRPC
 //! ```
 //!
-//! The gate stands before all of it, so a view is shown to callers that may make the calls with the same content.
-//! `guard` refuses what browsers send for other sites. Nothing is kept of what was shown.
+//! The gate runs before all of it, so a caller sees a view only if it may make the gRPC calls with the
+//! same content. `guard` refuses requests that browsers send for other sites. The node keeps nothing of
+//! what it showed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -53,13 +54,13 @@ use query::QueryError;
 use sampler::Topics;
 use views::View;
 
-/// What of the pages may be done: scripts, styles and requests of their own, and nothing inline. No text
-/// becomes markup: names are whoever's.
+/// What the pages may load and run: their own scripts, styles and requests, and nothing inline. Scripts
+/// cannot turn text into markup, because names in it may be anybody's.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'";
 
-/// Headers of every answer of the console.
+/// Headers of every response of the console.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -68,33 +69,33 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// What a node serves at `/console`.
+/// The console of a node, served at `/console`.
 pub(crate) struct Console {
     coordinator: Arc<Coordinator>,
     hosts: Hosts,
-    /// Whether certificates of nodes must say which node it is.
+    /// Whether a node's certificate must name the node.
     needs_member: bool,
     actions: Actions,
     topics: Arc<Topics>,
     places: Arc<Places>,
     contact: Mutex<MajorityContact>,
-    /// True once the node stops: streams end.
+    /// True once the node stops: all streams end.
     is_closing: watch::Sender<bool>,
 }
 
-/// Why nothing is streamed. Nothing was sampled.
+/// Why a stream is refused. Nothing was sampled.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 enum WatchError {
-    /// Ask for a view that there is.
+    /// The view does not exist: use one of the listed names.
     #[error("there is no such view: expected {}", View::ALL.map(View::name).join(", "))]
     UnknownView,
-    /// Mend what is behind the `?`.
+    /// The query after the `?` is invalid: correct it.
     #[error(transparent)]
     Query(#[from] QueryError),
-    /// This node's routes are wrong.
+    /// This node's routes are wrong, which is a bug.
     #[error("the request has not passed the gate: this is a bug of umbel")]
     NotGated,
-    /// Try again later, or another node.
+    /// No place is free: try again later, or use another node.
     #[error(transparent)]
     NoPlace(#[from] NoPlace),
 }
@@ -110,17 +111,17 @@ impl IntoResponse for WatchError {
     }
 }
 
-/// When this node reached the majority, as far as somebody watched.
+/// When this node last reached the majority, as far as watched pages made it check.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct MajorityContact {
     /// By the node's clock, in milliseconds since 1970.
     last_contact_ms: Option<u64>,
-    /// Since when it does not; None while it does.
+    /// When contact was lost, dated from the last contact; None while the node has contact.
     lost_since_ms: Option<u64>,
 }
 
 impl MajorityContact {
-    /// Notes whether the majority was reached now.
+    /// Records whether the majority was reached now.
     fn note(&mut self, is_reached: bool, now_ms: u64) -> Self {
         match is_reached {
             true => *self = Self { last_contact_ms: Some(now_ms), lost_since_ms: None },
@@ -133,17 +134,17 @@ impl MajorityContact {
     }
 }
 
-/// What a path of the console needs; None if it is none.
+/// What a path of the console requires of the caller; None if the path is not the console's.
 pub(super) fn need(path: &str) -> Option<Need> {
     let rest = path.strip_prefix("/console")?;
     if let Some(view) = rest.strip_prefix("/events/") {
-        // A caller with rights that asks for an unknown view gets that reason.
+        // A caller that has proved its identity learns that the view does not exist.
         return Some(View::of(view).map_or(Need::Somebody, View::need));
     }
     if let Some(action) = rest.strip_prefix("/actions/") {
         return Some(Action::of(action).map_or(Need::Somebody, Action::need));
     }
-    // The same for everybody, with nothing of the cluster in it.
+    // Assets are the same for everybody and contain nothing of the cluster.
     (rest.is_empty() || rest == "/" || assets::has(path)).then_some(Need::Nothing)
 }
 
@@ -158,7 +159,7 @@ pub(super) fn is_action(path: &str) -> bool {
 }
 
 impl Console {
-    /// Of a node that is reached at an address; None if its settings want no console.
+    /// The console of a node with this address; None if its configuration turns the console off.
     pub(crate) fn new(
         coordinator: Arc<Coordinator>,
         address: &str,
@@ -186,7 +187,7 @@ impl Console {
         self.is_closing.send_replace(true);
     }
 
-    /// The pages.
+    /// The console's routes.
     pub(super) fn routes(self: &Arc<Self>) -> Router {
         let bounded = DefaultBodyLimit::max(ORDER_BYTES_MAX);
         let mut router = Router::new()
@@ -206,10 +207,10 @@ impl Console {
         self.contact.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to watch.
+    /// Starts to watch a view.
     ///
     /// # Errors
-    /// If that is no view, or there is no room.
+    /// If there is no such view, the query is invalid, or no place is free.
     fn watch(self: &Arc<Self>, view: &str, request: &Request) -> Result<Watcher, WatchError> {
         let view = View::of(view).ok_or(WatchError::UnknownView)?;
         let page = query::page(request.uri().query().unwrap_or_default())?;
@@ -225,7 +226,7 @@ impl Console {
         Ok(Watcher::new(self, (view, owner), (latest, place), request))
     }
 
-    /// Who a stream's caller is by now.
+    /// Identifies the caller of a stream again, from the current catalogue.
     fn identify(&self, connection: &PeerIdentity, shown: Option<&HeaderValue>) -> Caller {
         let shown = super::credential::Credential::of_header(shown);
         Caller::identify(connection, shown, (&self.coordinator, self.needs_member))
@@ -233,18 +234,18 @@ impl Console {
 }
 
 impl View {
-    /// What the calls with the same content need.
+    /// What the gRPC calls with the same content require.
     const fn need(self) -> Need {
         match self {
             Self::Cluster | Self::Cube | Self::Repair => Need::Cluster(ClusterVerb::Metrics),
             Self::Jobs => Need::Cluster(ClusterVerb::Jobs),
-            // It shows what a list shows, and of each filter what the caller may read.
+            // The view shows what a list shows, and of each filter what the caller may read.
             Self::Filters => Need::Somebody,
         }
     }
 }
 
-/// Refuses what browsers send for other sites; adds the headers.
+/// Refuses requests that browsers send for other sites; adds the headers.
 async fn guard(State(console): State<Arc<Console>>, request: Request, next: Next) -> Response {
     let (path, headers) = (request.uri().path().to_owned(), request.headers());
     let checked = console.hosts.check(request.uri(), headers).and_then(|()| match &*path {

@@ -1,11 +1,11 @@
-//! The console's pages, scripts and styles, which are part of the program.
+//! The console's pages, scripts and styles, which are compiled into the program.
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 
 /// One file.
 pub(super) struct Asset {
-    /// Where it is served.
+    /// The path at which it is served.
     pub(super) path: &'static str,
     kind: &'static str,
     bytes: &'static [u8],
@@ -16,7 +16,7 @@ const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
-/// A file of the folder `console`.
+/// A file of the directory `console`.
 macro_rules! asset {
     ($path:literal, $kind:expr, $file:literal) => {
         Asset {
@@ -61,7 +61,7 @@ impl IntoResponse for &'static Asset {
 mod tests {
     use super::*;
 
-    /// As people who read all of it may be asked to.
+    /// As many lines as a reader can be expected to read as a whole.
     const LINES_MAX: usize = 1600;
 
     fn text(asset: &Asset) -> &'static str {
@@ -74,7 +74,7 @@ mod tests {
         assert!(lines <= LINES_MAX, "{lines} lines, at most {LINES_MAX}");
     }
 
-    /// The policy forbids them, and a browser that knew no policy should not get them either.
+    /// The policy forbids these; browsers that do not know the policy must not get them either.
     #[test]
     fn pages_have_nothing_inline_and_make_no_markup_of_texts() {
         for asset in &ALL {
@@ -89,7 +89,7 @@ mod tests {
                     assert!(!text.contains(word), "{path}: {word}");
                 }
             }
-            // Nothing comes from elsewhere; the address of SVG is a name.
+            // Nothing is loaded from other sites; the URL of SVG is only a name.
             let foreign = text.replace("http://www.w3.org/2000/svg", "");
             assert!(!foreign.contains("://"), "{path}: names another site");
         }

@@ -1,4 +1,4 @@
-//! The console of whole nodes, asked over HTTP as browsers and others do.
+//! Tests of the console on whole nodes, over HTTP.
 
 use futures_util::StreamExt;
 use tempfile::TempDir;
@@ -13,17 +13,17 @@ use super::*;
 use crate::node::node_test::{config, create, deadline, items, start, start_alone};
 use crate::{Config, Node};
 
-/// Longest wait for anything: far above what it takes on a busy machine.
+/// Longest wait for anything: far above what anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A request that was sent, and what has come of its answer.
+/// A request that was sent, and the part of its response that has arrived.
 struct Asked {
     stream: TcpStream,
     text: String,
 }
 
 impl Asked {
-    /// Asks for a path, under the node's address unless a header says otherwise.
+    /// Sends a GET for a path; the host is the node's address unless a header names another.
     async fn of(address: &str, path: &str, headers: &[&str]) -> Self {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let is_named = headers.iter().any(|header| header.starts_with("host:"));
@@ -34,7 +34,7 @@ impl Asked {
         Self { stream, text: String::new() }
     }
 
-    /// Waits until the answer contains a text, which must come: all that has come until then.
+    /// Waits until the response contains a text, and returns all that has arrived until then.
     async fn until(&mut self, text: &str) -> &str {
         let read = async {
             while !self.text.contains(text) {
@@ -48,7 +48,7 @@ impl Asked {
         &self.text
     }
 
-    /// Reads to the end: all of it.
+    /// Reads the response to its end and returns all of it.
     async fn ended(mut self) -> String {
         let mut rest = Vec::new();
         let read = timeout(PATIENCE, self.stream.read_to_end(&mut rest));
@@ -58,7 +58,7 @@ impl Asked {
     }
 }
 
-/// The status of an answer, and all of it.
+/// Sends a GET; returns the status and the whole response.
 async fn got(node: &Node, path: &str, headers: &[&str]) -> (u16, String) {
     let closing: Vec<&str> = headers.iter().copied().chain(["connection: close"]).collect();
     let text = Asked::of(node.address(), path, &closing).await.ended().await;
@@ -76,7 +76,7 @@ async fn alone() -> (TempDir, Node) {
     (folder, node)
 }
 
-/// Adds a principal that may see filters of its name, and whose token is `NAME.NAME`.
+/// Adds a principal that may read filters whose names begin with its own, and whose token is `NAME.NAME`.
 async fn add(node: &Node, name: &str, cluster: &[ClusterVerb]) {
     let digest = *blake3::hash(name.as_bytes()).as_bytes();
     let grant = Grant { pattern: format!("{name}.*"), verbs: [FilterVerb::Read].into() };
@@ -148,7 +148,7 @@ async fn foreign_hosts_and_pages_are_refused() {
             (&["host: localhost", "host: evil.example"], 403),
             (&[&origin], 200),
             (&["origin: http://evil.example"], 403),
-            // Others may link to the page.
+            // Other sites may link to the page.
             (&["sec-fetch-site: cross-site"], 200),
         ] {
             assert_eq!(got(&node, path, headers).await.0, status, "{path} {headers:?}");
@@ -179,7 +179,7 @@ async fn with_principals_data_is_for_who_may_ask_for_it() {
     assert_eq!(got(&node, "/console/events/x", &[]).await.0, 401);
     let mut asked = Asked::of(node.address(), CLUSTER, &[&bearer("root")]).await;
     asked.until("event: snapshot").await;
-    // Who had proved nothing sees nothing any more, nor who lost the verb.
+    // A caller without proof no longer sees anything, nor does one that lost the verb.
     create(&node.coordinator(), "seen", Kind::Blocked).await;
     let ended = early.until("event: end").await;
     assert!(!ended.contains("\"filter_count\":1"), "{ended}");
@@ -191,7 +191,8 @@ async fn with_principals_data_is_for_who_may_ask_for_it() {
     node.shutdown().await;
 }
 
-/// What a node answers who proves nothing, at every path of the console and at that of liveness, but for the time.
+/// The responses to a caller without proof at every path of the console and at `/livez`, without the
+/// date.
 async fn answers_to_nobody(node: &Node) -> Vec<String> {
     let views = View::ALL.map(|view| format!("/console/events/{}", view.name()));
     let others = ["/livez", "/console/", "/console/none.js", "/console/events/none"];
@@ -242,7 +243,7 @@ async fn filters_are_shown_to_who_may_see_them_under_whatever_name() {
         )
     );
     assert!(!text.contains("mail.secret"), "{text}");
-    // Opened, one shows its slices; one that the caller may not read shows nothing.
+    // An opened filter shows its slices; one that the caller may not read shows nothing.
     let path =
         format!("{FILTERS}?open=crawler.%3C/script%3E%3Cimg+src=x+onerror=alert(1)%3E%22%7D");
     let mut opened = Asked::of(node.address(), &path, &[&bearer("crawler")]).await;
@@ -286,7 +287,7 @@ async fn streams_are_so_many_and_a_stop_waits_for_none() {
     }
     let (status, text) = got(&node, CLUSTER, &[&root]).await;
     assert!(status == 503 && text.contains("256 open pages"), "{text}");
-    // A page that is closed makes room.
+    // Closing a page frees its place.
     drop(open.pop());
     let deadline = Instant::now() + PATIENCE;
     let mut last = loop {
@@ -311,13 +312,13 @@ async fn a_node_may_have_no_console() {
     let node = start(Config { dev: true, shards: 1, replicas: 1, ..settings }).await;
     for path in ["/console", CLUSTER] {
         let (_, text) = got(&node, path, &[]).await;
-        // As every path that there is not.
+        // As for every path that does not exist.
         assert!(text.contains("grpc-status: 12") && !text.contains("<html"), "{text}");
     }
     node.shutdown().await;
 }
 
-/// A view that is added must be thought of here.
+/// Every new view must be added here.
 #[test]
 fn every_view_needs_what_the_calls_need_that_tell_the_same() {
     let needs = View::ALL.map(|view| (view.name(), view.need()));

@@ -1,4 +1,4 @@
-//! A stream of server-sent events: snapshots as they change, and comments in between.
+//! A stream of server-sent events: a snapshot whenever the view changes, and comments in between.
 //!
 //! ```text
 //! : live                          at once, and each 15 s: a client that receives nothing knows that it broke
@@ -34,8 +34,8 @@ use super::views::View;
 use crate::gateway::caller::Caller;
 use crate::ports::PeerIdentity;
 
-/// A stream says something this often: proxies forget quiet ones after half a minute or more, and it is
-/// how long rights that were taken show what they did at most.
+/// A stream sends something at least this often: proxies drop idle connections after half a minute or
+/// more. It also bounds how long a page shows data after its rights were revoked.
 const COMMENT_INTERVAL: Duration = Duration::from_secs(15);
 
 const COMMENT: Bytes = Bytes::from_static(b": live\n\n");
@@ -44,16 +44,17 @@ const COMMENT: Bytes = Bytes::from_static(b": live\n\n");
 pub(super) struct Watcher {
     console: Arc<Console>,
     view: View,
-    /// Whose rights it is shown by.
+    /// The principal by whose rights the page is shown; empty if the caller is none.
     owner: String,
     latest: watch::Receiver<Latest>,
     is_closing: watch::Receiver<bool>,
-    /// What the request proved: asked anew before each event, for streams outlive rights.
+    /// The proof that the request presented: checked again before each event, because streams outlive
+    /// rights.
     connection: PeerIdentity,
     shown: Option<HeaderValue>,
-    /// The rights that were sent to it; None before.
+    /// The rights that were last sent; None before the first time.
     allowed: Option<Vec<Action>>,
-    /// When it says something, if nothing changes before; None before its first word.
+    /// When a comment is due if nothing changes before; None before the first part.
     speaks_at: Option<Instant>,
     _place: Place,
 }
@@ -80,7 +81,7 @@ impl Watcher {
         }
     }
 
-    /// Who the caller is by now; None if it may not see any more what it sees.
+    /// The caller as identified now; None if it may no longer see this view.
     fn caller(&self) -> Option<Caller> {
         let caller = self.console.identify(&self.connection, self.shown.as_ref());
         let may_see =
@@ -88,7 +89,7 @@ impl Watcher {
         may_see.then_some(caller)
     }
 
-    /// The caller's rights, if they were not sent to it.
+    /// The caller's rights as an event, if they differ from those that were last sent.
     fn news_of_rights(&mut self, caller: &Caller) -> Option<Bytes> {
         let actions = &self.console.actions;
         let allowed = actions.allowed(caller);
@@ -145,7 +146,7 @@ fn event(name: &str, data: &str) -> Bytes {
     Bytes::from(format!("event: {name}\ndata: {data}\n\n"))
 }
 
-/// The event of a sample, from a line of JSON.
+/// The event for a sample, which is one line of JSON.
 pub(super) fn snapshot(data: &str) -> Bytes {
     event("snapshot", data)
 }

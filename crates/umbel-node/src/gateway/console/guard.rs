@@ -1,46 +1,46 @@
-//! Who may have asked for the console: a page of this very node, under a name that is the node's.
+//! Checks that a browser's request comes from a page of this very node, under a host name of the node.
 //!
-//! A browser sends requests for whatever page it shows. Two headers, which scripts cannot set, tell
-//! them apart: `Host` is the name in the address bar, and a stranger's name that was made to resolve to
-//! this node (DNS rebinding) stands there; `Origin` and `Sec-Fetch-Site` say whose page asks. Other
-//! programs send what they like: what holds them is the gate, not this.
+//! A browser sends requests for any page that it shows. Headers that scripts cannot set tell these pages
+//! apart: `Host` is the name in the address bar, which under DNS rebinding is a foreign name that
+//! resolves to this node; `Origin` and `Sec-Fetch-Site` identify the page that sends the request. Other
+//! programs can send any header; against them the gate protects, not this module.
 
 use std::net::IpAddr;
 
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 
-/// Whose page asks, in browsers from 2023 on.
+/// Identifies the requesting page, in browsers from 2023 on.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Names under which the console answers, beside addresses and `localhost`.
+/// Host names under which the console answers, besides IP addresses and `localhost`.
 #[derive(Clone, Debug)]
 pub(super) struct Hosts(Vec<String>);
 
 /// Why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Foreign {
-    /// The request names a host that is not known as this node's.
+    /// The request's host is not known as this node's.
     #[error(
         "the console does not answer under this host name: use the node's address, or add the name to \
          console_hosts"
     )]
     Host,
-    /// Another site's page asks.
+    /// A page of another site sent the request.
     #[error("the console answers no pages of other sites")]
     Origin,
-    /// An order does not say that it comes from the console.
+    /// An order does not show that it comes from the console.
     #[error(
         "orders come from the console's own pages: other programs use gRPC, as `umbel filter` and `umbel cluster` do"
     )]
     Order,
-    /// An order is no JSON.
+    /// An order is not JSON.
     #[error("an order is application/json")]
     Kind,
 }
 
 impl Hosts {
-    /// Of a node that is reached under this name, and under those that its settings list.
+    /// Takes the node's own host name and those that its configuration lists.
     pub(super) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let is_known = |name: &&str| !name.is_empty();
         Self(names.into_iter().filter(is_known).map(str::to_ascii_lowercase).collect())
@@ -51,10 +51,10 @@ impl Hosts {
         is_address || name == "localhost" || self.0.iter().any(|known| known == name)
     }
 
-    /// Refuses what a browser sends for another site.
+    /// Refuses a request that a browser sends for another site.
     ///
     /// # Errors
-    /// If the host is not the node's, or the page that asks is not the console.
+    /// If the host is not the node's, or the requesting page is not the console.
     pub(super) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Foreign> {
         let host = authority(uri, headers).ok_or(Foreign::Host)?;
         if !self.has(&name_of(&host)) {
@@ -77,12 +77,12 @@ impl Hosts {
     }
 }
 
-/// Refuses an order that no page of this console sends: scripts of other sites can send neither its origin nor,
-/// unasked, JSON; and what needs no script has no such origin either. A certificate in the browser proves its
-/// owner whoever asks.
+/// Refuses an order that no page of this console sends. Scripts of other sites can send neither its
+/// origin nor, without a preflight, JSON; requests without scripts do not have its origin either. This
+/// matters because a browser presents a client's certificate whichever page sends the request.
 ///
 /// # Errors
-/// If it does not come from the console.
+/// If the order does not come from the console.
 pub(super) fn check_order(headers: &HeaderMap) -> Result<(), Foreign> {
     let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
     let is_own = site.is_none_or(|site| site == b"same-origin");
@@ -96,14 +96,14 @@ pub(super) fn check_order(headers: &HeaderMap) -> Result<(), Foreign> {
     Ok(())
 }
 
-/// Whether another site's page asks for data; it may link to the console all the same.
+/// Whether a page of another site requests data; such a page may still link to the console.
 pub(super) fn is_cross_site(headers: &HeaderMap) -> bool {
     let site = headers.get(FETCH_SITE).map(HeaderValue::as_bytes);
     site.is_some_and(|site| site != b"same-origin" && site != b"none")
 }
 
-/// Where the request was sent: of HTTP/2 it stands in the address, of HTTP/1.1 in a header. A request
-/// that has two headers of it is none of a browser.
+/// The host to which the request was sent: HTTP/2 has it in the URI, HTTP/1.1 in a header. None if there
+/// are two such headers, which no browser sends.
 fn authority(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     let mut named = headers.get_all(header::HOST).iter();
     let (first, second) = (named.next(), named.next());
@@ -116,8 +116,7 @@ fn authority(uri: &Uri, headers: &HeaderMap) -> Option<String> {
     Some(host.to_ascii_lowercase())
 }
 
-/// The host of `HOST:PORT` or `HOST`, without the brackets of an IPv6 address and the dot that may end a
-/// name.
+/// The host of `HOST:PORT` or `HOST`, without the brackets of an IPv6 address and without a final dot.
 fn name_of(authority: &str) -> String {
     if let Some(rest) = authority.strip_prefix('[') {
         return rest.split(']').next().unwrap_or_default().to_owned();
@@ -197,7 +196,7 @@ mod tests {
         ] {
             assert_eq!(asked(foreign), Err(Foreign::Origin), "{foreign}");
         }
-        // A browser leaves the usual port out on both sides; some programs name it on one.
+        // Browsers omit the default port on both sides; some programs name it on one.
         let usual =
             [(header::HOST, "umbel.example:443"), (header::ORIGIN, "https://umbel.example")];
         assert_eq!(checked(&usual), Ok(()));

@@ -1,6 +1,6 @@
 //! JSON for the console's pages.
 //!
-//! Domain types are not serialized themselves: a page receives what a view puts into a value by hand.
+//! Domain types are not serialized themselves: a page receives only what a view puts into a value.
 
 pub(super) use serde_json::Value;
 
@@ -9,13 +9,13 @@ pub(super) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-/// A list of whatever can be a value.
+/// A list of anything that converts into a value.
 pub(super) fn list<T: Into<Value>>(values: impl IntoIterator<Item = T>) -> Value {
     Value::Array(values.into_iter().map(Into::into).collect())
 }
 
-/// A value as one line, as an event of a stream must be. `<` stands only in texts, and is escaped there, should
-/// anybody ever put a value between tags.
+/// A value as one line, as an event requires. `<` occurs only in strings and is escaped there, in case a
+/// value is ever put between tags.
 pub(super) fn line(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }

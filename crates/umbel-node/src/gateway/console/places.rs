@@ -1,16 +1,16 @@
-//! Places of open pages: so many in all, and no principal takes all of them.
+//! Places for open pages: limited in all, and for each principal.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Streams of events that a node serves at once: one of each open page. All who watch the same share what they
-/// are sent, so a page costs its connection and what is written to it.
+/// Event streams that a node serves at once: one for each open page. Pages that watch the same topic
+/// share its samples, so a page costs its connection and what is written to it.
 pub(super) const STREAMS_MAX: usize = 1024;
 
-/// Streams of one principal: a crawler with many windows keeps no operator out.
+/// Streams of one principal: a client with many windows does not keep operators out.
 pub(super) const STREAMS_OF_PRINCIPAL_MAX: usize = STREAMS_MAX / 4;
 
-/// Who has how many places; callers that are no principal together under the empty name.
+/// How many places each owner has; callers that are no principal share the empty name.
 #[derive(Default)]
 pub(super) struct Places(Mutex<Taken>);
 
@@ -20,19 +20,19 @@ struct Taken {
     by_owner: BTreeMap<String, usize>,
 }
 
-/// A place, until it is dropped.
+/// A place for one stream; dropping it frees the place.
 pub(super) struct Place {
     places: Arc<Places>,
     owner: String,
 }
 
-/// There is no place. Close a page, or ask another node.
+/// No place is free. Close a page, or use another node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum NoPlace {
-    /// All are taken.
+    /// All places of the node are taken.
     #[error("{STREAMS_MAX} pages are open already: close one, or ask another node")]
     OfNode,
-    /// The principal has its share.
+    /// The principal has all places of its share.
     #[error(
         "this principal has {STREAMS_OF_PRINCIPAL_MAX} open pages already: close one, or ask another node"
     )]
@@ -40,7 +40,7 @@ pub(super) enum NoPlace {
 }
 
 impl Places {
-    /// Takes a place.
+    /// Takes a place for `owner`.
     pub(super) fn take(self: &Arc<Self>, owner: &str) -> Result<Place, NoPlace> {
         let mut taken = self.lock();
         if taken.count >= STREAMS_MAX {
@@ -55,7 +55,7 @@ impl Places {
         Ok(Place { places: Arc::clone(self), owner: owner.to_owned() })
     }
 
-    /// How many are taken.
+    /// How many places are taken.
     pub(super) fn count(&self) -> usize {
         self.lock().count
     }

@@ -1,6 +1,6 @@
-//! What a page asks of a view, behind the `?` of its address.
+//! The part of a view that a page requests, after the `?` of its URL.
 
-/// Longest text that is looked for: that of a filter's name.
+/// Longest text in a query, in bytes: that of a filter's name.
 const TEXT_BYTES_MAX: usize = umbel_engine::limits::FILTER_NAME_BYTES_MAX;
 
 /// Which part of a view is shown.
@@ -14,21 +14,21 @@ pub(super) struct Page {
     pub(super) open: String,
 }
 
-/// Why a page cannot be shown. Nothing was sampled.
+/// Why a query is invalid. Nothing was sampled.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum QueryError {
-    /// Leave the field out.
+    /// The field is unknown: leave it out.
     #[error("there is no such field: expected prefix, after or open")]
     UnknownField,
-    /// Encode the text as UTF-8, and what is special by `%`.
+    /// The text is invalid: encode it as UTF-8, and special bytes by `%`.
     #[error("a text is no percent-encoded UTF-8")]
     BadText,
-    /// No name is so long.
+    /// The text is longer than any name.
     #[error("a text has more than {TEXT_BYTES_MAX} bytes")]
     TooLong,
 }
 
-/// Reads `prefix=..&after=..&open=..`, in any order.
+/// Parses `prefix=..&after=..&open=..`, in any order.
 pub(super) fn page(query: &str) -> Result<Page, QueryError> {
     let mut page = Page::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {

@@ -1,4 +1,4 @@
-//! Samples: taken for all who watch the same together, and only while somebody watches.
+//! Takes samples once for all pages that watch the same topic, and only while a page watches.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,46 +15,47 @@ use super::places::Places;
 use super::query::Page;
 use super::views::View;
 
-/// Samples of what is counted that are taken at once: a view of filters asks every shard, and many pages that
-/// show different filters shall not all ask together. What is only asked for waits for none of them.
+/// Samples with counted figures that are taken at once: a view of filters asks every shard, and many
+/// pages that show different filters must not all ask together. Samples without counting do not wait for
+/// these.
 const COUNTS_AT_ONCE_MAX: usize = 4;
 
-/// Bytes of snapshots that a node writes to all pages together in a second, on average: some hundredths of a core.
-/// Where many watch large samples, these are sent seldom.
+/// Bytes of snapshots that a node writes to all pages together in a second, on average: some hundredths
+/// of a core. If many pages watch large samples, these are sent less often.
 const WRITTEN_BYTES_PER_SECOND_MAX: u64 = 16 << 20;
 
-/// What is watched: streams of the same topic show the same.
+/// What a stream watches: streams of the same topic show the same.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Topic {
     pub(super) view: View,
     pub(super) page: Page,
-    /// The principal by whose rights is shown what is; empty for who may see everything, or where all see
-    /// the same.
+    /// The principal by whose rights content is shown; empty for callers that may see everything, or if
+    /// all callers see the same.
     pub(super) owner: String,
 }
 
 /// How much a sample contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Depth {
-    /// What there is, without figures that are counted: at once.
+    /// What exists, without counted figures; it is available at once.
     Listed,
-    /// All of it.
+    /// Everything.
     Counted,
 }
 
 /// The newest sample as an encoded event, which all watchers share; None before the first.
 pub(super) type Latest = Option<Bytes>;
 
-/// What is watched now.
+/// The topics that are watched now.
 pub(super) struct Topics {
-    /// One entry a sampler that runs; there are no more than streams.
+    /// One entry for each running sampler; there are no more than streams.
     open: Mutex<BTreeMap<Topic, watch::Sender<Latest>>>,
     turns: Semaphore,
-    /// Whoever watches anything has one.
+    /// The places of all streams; their count determines the pauses.
     places: Arc<Places>,
 }
 
-/// The pause that keeps what is written to so many pages within its bound.
+/// The pause that keeps the bytes written to this many pages within the limit.
 fn pause_for(pages: usize, byte_count: usize) -> Duration {
     let bytes = (pages as u64).saturating_mul(byte_count as u64);
     Duration::from_millis(bytes.saturating_mul(1000) / WRITTEN_BYTES_PER_SECOND_MAX)
@@ -66,7 +67,7 @@ impl Topics {
     }
 
     /// Watches a topic: the receiver gets each sample that differs from the one before, beginning with
-    /// the newest. Whoever comes first brings how to take one.
+    /// the newest. The first watcher of a topic provides the function that takes its samples.
     pub(super) fn watch<S, F>(self: &Arc<Self>, topic: Topic, sample: S) -> watch::Receiver<Latest>
     where
         S: Fn(Depth) -> F + Send + Sync + 'static,
@@ -130,7 +131,7 @@ impl Topics {
         }
     }
 
-    /// Takes a topic out that nobody watches any more, and says whether it was so.
+    /// Removes a topic that nobody watches any more; returns whether it did.
     fn end_unwatched(&self, topic: &Topic, sender: &watch::Sender<Latest>) -> bool {
         let mut open = self.lock();
         let is_unwatched = sender.receiver_count() == 0;
@@ -141,7 +142,7 @@ impl Topics {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Topic, watch::Sender<Latest>>> {
-        // No holder of the lock panics, and the map is whole after every statement.
+        // No holder of the lock panics, and the map is consistent after every statement.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -167,7 +168,7 @@ mod tests {
         Topic { view: View::Cluster, page: Page::default(), owner: owner.to_owned() }
     }
 
-    /// Samples that count themselves, and change with every third one.
+    /// Takes samples that count themselves and differ only at every third.
     fn counting(count: &Arc<AtomicU32>) -> impl Fn(Depth) -> std::future::Ready<String> + use<> {
         let count = Arc::clone(count);
         move |_| std::future::ready((count.fetch_add(1, Ordering::SeqCst) / 3).to_string())
@@ -237,7 +238,7 @@ mod tests {
             }
         });
         let began = Instant::now();
-        // What there is comes at once.
+        // The listed sample arrives at once.
         one.wait_for(|latest| *latest == message(0)).await.unwrap();
         assert_eq!(began.elapsed(), Duration::ZERO);
         one.wait_for(|latest| *latest == message(1)).await.unwrap();
