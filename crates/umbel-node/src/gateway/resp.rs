@@ -3,10 +3,10 @@
 //! | module | what it does |
 //! |---|---|
 //! | `connection` | bytes to commands and back, within limits |
-//! | `pipeline` | commands in their order, neighbours joined, transactions |
+//! | `pipeline` | commands in their order, adjacent ones joined, transactions |
 //! | `filters`, `cuckoo`, `keys`, `server` | what commands do |
-//! | `session` | who a connection is, what it has chosen |
-//! | `needs`, `answers` | rights that commands need; failures as clients know them |
+//! | `session` | the caller of a connection, and what it has chosen |
+//! | `needs`, `answers` | rights that commands require; failures as clients know them |
 //! | `shared` | what connections share |
 
 use std::future::Future;
@@ -69,27 +69,27 @@ mod set_test;
 #[cfg(test)]
 mod umbel_test;
 
-/// Pause after a connection could not be taken.
+/// Pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is served.
+/// What the listener needs to serve.
 pub(crate) struct RespGateway {
     pub(crate) coordinator: Arc<Coordinator>,
-    /// The longest time that a client's command is granted.
+    /// The longest timeout that a client's command is granted.
     pub(crate) timeout_max: Duration,
-    /// What clients' requests that are under way may hold.
+    /// Limits the memory that the requests of clients in progress hold.
     pub(crate) budget: Arc<Budget>,
-    /// Whether certificates of nodes must say which node it is.
+    /// Whether a node's certificate must name the node.
     pub(crate) needs_member: bool,
-    /// What plain commands make.
+    /// The kind of the filters that plain commands create.
     pub(crate) default_kind: Kind,
-    /// Where clients reach this listener: host and port.
+    /// The host and port at which clients reach this listener.
     pub(crate) address: (String, u16),
 }
 
 impl RespGateway {
-    /// By a node's settings. Clients reach the listener at the host that the node advertises, unless it
-    /// listens at a certain one.
+    /// From a node's configuration. Clients reach the listener at the host that the node advertises,
+    /// unless the listener is bound to a particular one.
     pub(crate) fn new(
         config: &Config,
         advertised: &str,
@@ -112,8 +112,8 @@ impl RespGateway {
     }
 }
 
-/// Serves until `stop` is done, then takes no further connections and lets commands end that are
-/// running, for a while.
+/// Serves until `stop` completes, then accepts no further connections and lets running commands end, for
+/// at most `STOP_GRACE_MAX`.
 pub(crate) async fn serve(
     mut listener: Box<dyn Listener>,
     gateway: RespGateway,
@@ -170,10 +170,10 @@ pub(crate) async fn serve(
     }
 }
 
-/// Tells a connection that there are too many.
+/// Tells a connection that there are too many connections.
 async fn refuse(mut taken: Incoming) {
     use tokio::io::AsyncWriteExt as _;
     let written = taken.stream.write_all(b"-ERR max number of clients reached\r\n");
-    // Whoever does not listen is gone.
+    // The client may be gone already.
     let _ = timeout(ACCEPT_PAUSE, written).await;
 }

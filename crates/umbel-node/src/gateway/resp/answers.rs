@@ -1,7 +1,7 @@
-//! From a failure to the answer of the Redis protocol.
+//! Maps a failure to an answer of the Redis protocol.
 //!
-//! Clients send a command again by themselves behind `TRYAGAIN`, `LOADING` and `CLUSTERDOWN`, so these
-//! are said only where nothing was applied. Behind `UNCERTAIN` none does.
+//! Clients resend a command by themselves after `TRYAGAIN`, `LOADING` and `CLUSTERDOWN`, so these codes
+//! are used only if nothing was applied. No client resends after `UNCERTAIN`.
 
 use umbel_engine::meta::MetaError;
 use umbel_engine::shard::PartError;
@@ -9,12 +9,12 @@ use umbel_resp::Refusal;
 
 use crate::failure::CallFailure;
 
-/// With the code of a class of failures in front.
+/// A refusal whose text begins with the code of a class of failures.
 fn coded(code: &str, what: &dyn std::fmt::Display) -> Refusal {
     Refusal::Other(format!("{code} {what}").into())
 }
 
-/// What is said of a failure.
+/// The answer to a failure.
 pub(super) fn refusal(failure: &CallFailure) -> Refusal {
     match failure {
         CallFailure::UnknownFilter { .. } => Refusal::NotFound,
@@ -39,7 +39,7 @@ pub(super) fn refusal(failure: &CallFailure) -> Refusal {
 
 fn part_refusal(error: &PartError) -> Refusal {
     match error {
-        // The filter was dropped, or cleared, while the command was on its way.
+        // The filter was dropped or cleared while the command was in flight.
         PartError::UnknownSlice { .. } => Refusal::NotFound,
         PartError::StaleGeneration { .. } => coded("TRYAGAIN", error),
         PartError::RequestExpired { .. }

@@ -1,6 +1,7 @@
-//! `BF.DEBUG`: what RedisBloom shows of each link of its filter.
+//! `BF.DEBUG`: what RedisBloom reports about each link of its filter.
 //!
-//! All of it follows from the filter's shape and how many items were new, so that no shard is asked for its links.
+//! All of it follows from the filter's shape and its number of new items, so no shard is asked about its
+//! links.
 
 use umbel_filter::{RedisBloomHeader, RedisBloomStoredLink};
 use umbel_resp::number::general;
@@ -9,7 +10,8 @@ use umbel_resp::{Refusal, Reply};
 use super::filters::{chain_header, described};
 use super::session::Session;
 
-/// Bits of each of the two hashes of an item: links with 32 are of older filters, which are refused.
+/// Bits of each of the two hashes of an item: links with 32 bits belong to older filters, which are
+/// refused.
 const HASH_BITS: u32 = 64;
 
 pub(super) async fn answer(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
@@ -18,7 +20,7 @@ pub(super) async fn answer(session: &Session, key: &[u8]) -> Result<Reply, Refus
     Ok(Reply::Array(lines(&header).map(Reply::bulk).collect()))
 }
 
-/// One of the filter, then one of each link.
+/// A line about the filter, then one about each link.
 fn lines(header: &RedisBloomHeader) -> impl Iterator<Item = String> + '_ {
     let size = format!("size:{}", header.item_count());
     let links = (0..header.links().len()).filter_map(|at| header.stored_link(at));
@@ -45,7 +47,7 @@ mod tests {
         lines(&RedisBloomHeader::new(shape, item_count).unwrap()).collect()
     }
 
-    /// As RedisBloom after `BF.RESERVE k 0.001 100` and `BF.ADD k 0` to `BF.ADD k 3999`.
+    /// The output of RedisBloom after `BF.RESERVE k 0.001 100` and `BF.ADD k 0` to `BF.ADD k 3999`.
     #[test]
     fn lines_are_those_of_redis_bloom() {
         let expected = [

@@ -1,8 +1,9 @@
-//! `BF.SCANDUMP` of RedisBloom's filters, in the pieces that RedisBloom itself sends and takes.
+//! `BF.SCANDUMP` of filters of RedisBloom's kind, in the pieces that RedisBloom itself sends and accepts.
 //!
-//! An iterator is one more than the bytes of all pieces before, so any node can go on anywhere. What a connection has begun
-//! to read is kept for it, as it was at the first piece. Who goes on at another node, or after a while, gets the rest as it
-//! is by then: bits only rise, so no item is lost that the header counts.
+//! An iterator is one more than the bytes of all pieces before it, so any node can continue at any
+//! iterator. The copy that a connection has begun to read is kept for it, in the state of the first
+//! piece. A client that continues at another node, or after a long pause, gets the rest of the filter's
+//! state at that time: bits only rise, so no item that the header counts is lost.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,34 +21,34 @@ use super::shared::Shared;
 use crate::coordinator::copies::{ExportPart, ExportParts, ExportWish};
 use crate::redis_bloom_dump::DumpWriter;
 
-/// Whose copy it is: the connection's number, and the filter's name.
+/// The reader of a copy: the connection's number, and the filter's name.
 type Reader = (u64, FilterName);
 
-/// A piece and its iterator; None behind the last one.
+/// A piece and its iterator; None after the last one.
 type Piece = Option<(i64, Bytes)>;
 
-/// Copies that are being read.
+/// Copies that clients are reading.
 #[derive(Default)]
 pub(super) struct ChainDumps {
     read: Mutex<BTreeMap<Reader, Arc<Reading>>>,
 }
 
-/// A copy that is read.
+/// A copy that a client is reading.
 struct Reading {
     used: Mutex<Instant>,
     pieces: tokio::sync::Mutex<Pieces>,
 }
 
-/// Pieces of a copy.
+/// The pieces of a copy.
 struct Pieces {
     parts: ExportParts,
     writer: DumpWriter,
     has_ended: bool,
-    /// The iterator that was asked for last, and the answer, which may be asked for once more.
+    /// The last requested iterator and its answer, which the client may request again.
     last: Option<(i64, Piece)>,
 }
 
-/// Whether a filter is RedisBloom's.
+/// Whether a filter is of RedisBloom's kind.
 pub(super) async fn is_chain(session: &Session, name: &FilterName) -> Result<bool, Refusal> {
     let coordinator = &session.shared.coordinator;
     let look = || {
@@ -59,20 +60,20 @@ pub(super) async fn is_chain(session: &Session, name: &FilterName) -> Result<boo
     if let Ok(Some(found)) = look() {
         return Ok(found);
     }
-    // This node may not know of it yet.
+    // This node may not know the filter yet.
     let deadline = session.shared.deadlines.of_command();
     let refreshed = coordinator.meta_refresh(deadline).await;
     let found = refreshed.and_then(|()| look()).map_err(|failure| refusal(&failure))?;
     Ok(found == Some(true))
 }
 
-/// The piece that follows an iterator; of 0 the header.
+/// The piece that follows an iterator; the header for iterator 0.
 pub(super) async fn next(
     session: &Session,
     name: FilterName,
     iterator: i64,
 ) -> Result<Piece, Refusal> {
-    // One less than an iterator is the number of bytes before it; there is nothing behind a negative one.
+    // An iterator minus one is the number of bytes before it; nothing follows a negative one.
     let Ok(offset) = u64::try_from(iterator).map(|iterator| iterator.saturating_sub(1)) else {
         return Ok(None);
     };
@@ -109,13 +110,14 @@ pub(super) async fn next(
     Ok(piece)
 }
 
-/// Lets go of a copy that nobody asks for. Holds nothing of a node that stops.
+/// Drops a copy that has been idle for `IDLE_MAX`. Holds only weak references, so that a stopping node
+/// can end.
 async fn give_up_idle(shared: Weak<Shared>, reader: Reader, ours: Weak<Reading>) {
     loop {
         let used = {
             let (Some(shared), Some(ours)) = (shared.upgrade(), ours.upgrade()) else { return };
             let mut read = lock(&shared.chain_dumps.read);
-            // Another one may have taken its place.
+            // Another copy may have replaced this one.
             if !read.get(&reader).is_some_and(|reading| Arc::ptr_eq(reading, &ours)) {
                 return;
             }
@@ -135,7 +137,7 @@ impl Pieces {
         Self { parts, writer: DumpWriter::default(), has_ended: false, last: None }
     }
 
-    /// The piece behind an iterator, or the last one again; None if this copy is at another place.
+    /// The piece after an iterator, or the last piece again; None if this copy is at another position.
     async fn go_on(
         &mut self,
         iterator: i64,
@@ -168,8 +170,8 @@ impl Pieces {
         Ok(piece)
     }
 
-    /// Passes over so many bytes, which may be made up: whether something is behind them. The first frame tells how
-    /// many there are.
+    /// Skips this many bytes, a number that the client may have made up; returns whether data follows.
+    /// The first frame tells how many bytes there are.
     async fn skip(&mut self, byte_count: u64, deadline: Instant) -> Result<bool, Refusal> {
         let mut left = byte_count;
         loop {
@@ -184,7 +186,7 @@ impl Pieces {
         }
     }
 
-    /// Fetches the next frame, if there is time.
+    /// Fetches the next frame, unless the deadline has passed.
     async fn fetch(&mut self, deadline: Instant) -> Result<(), Refusal> {
         check_in_time(deadline)?;
         match self.parts.next().await.map_err(|failure| refusal(&failure))? {
@@ -202,7 +204,7 @@ impl Pieces {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds one of these.
+    // No holder of these locks panics.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -212,7 +214,8 @@ mod tests {
     use super::super::resp_test::{Client, node};
     use super::*;
 
-    /// Of a filter of several frames, made-up iterators cost the first one alone, and none where there is no time.
+    /// In a filter of several frames a made-up iterator costs only the first frame, and nothing if no
+    /// time is left.
     #[tokio::test(flavor = "multi_thread")]
     async fn bytes_that_are_not_there_are_not_looked_for() {
         let (_folder, node) = node().await;
@@ -227,7 +230,7 @@ mod tests {
         let data_bytes = pieces.writer.header().unwrap().data_bytes();
         assert_eq!(pieces.skip(data_bytes, later).await, Ok(false));
         assert!(!pieces.writer.is_complete() && pieces.writer.given_bytes() == 0);
-        // What is there is found as before.
+        // Existing bytes are found as before.
         assert_eq!(pieces.skip(data_bytes - 1, later).await, Ok(true));
         let end = i64::try_from(data_bytes).unwrap() + 1;
         let (iterator, piece) = pieces.take(end - 1, later).await.unwrap().unwrap();

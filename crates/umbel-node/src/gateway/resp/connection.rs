@@ -1,5 +1,5 @@
-//! One connection: bytes in, commands, bytes out, one after the other. While commands are carried out
-//! nothing more is read, so a client that does not read its answers stops by itself.
+//! One connection: reads bytes, carries out commands and writes the answers, in turn. It reads nothing
+//! while commands run, so backpressure stops a client that does not read its answers.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -49,7 +49,7 @@ pub(super) async fn serve(taken: Incoming, shared: Arc<Shared>, stop: watch::Rec
         queued: 0,
     };
     let mut served = Served { stream, session, input, out: Vec::new() };
-    // A client that has gone receives nothing.
+    // An error means that the client is gone: it receives nothing more.
     let _ = served.run(stop).await;
     shared.clients.leave(id);
 }
@@ -62,35 +62,35 @@ struct Served {
     out: Vec<u8>,
 }
 
-/// What comes.
+/// The input of a connection.
 struct Input {
     connection: Connection,
     decoder: Decoder,
-    /// Bytes that have come and are not decoded: there were too many commands in front.
+    /// Bytes that arrived but are not decoded: too many commands came before them.
     rest: Vec<u8>,
-    /// Commands that are to be carried out.
+    /// Commands to carry out.
     requests: Vec<Request>,
-    /// What came behind them is no command.
+    /// The bytes after these commands are no command.
     failed: Option<ProtocolError>,
-    /// Since when a request has been coming that has not come as a whole.
+    /// When the incomplete request began to arrive.
     began: Option<Instant>,
-    /// Bytes of it.
+    /// Bytes of it that have arrived.
     came: u64,
     late: Option<Pin<Box<Sleep>>>,
     budget: Arc<Budget>,
-    /// What is held of the room of all clients, if it is more than little.
+    /// What the connection holds of the budget of all clients; None up to `RESP_FREE_BYTES`.
     holding: Option<Holding>,
-    /// Bytes that wait for `EXEC`.
+    /// Bytes of commands that wait for `EXEC`.
     queued: usize,
 }
 
-/// Why nothing more is read.
+/// Why the connection reads nothing more.
 enum End {
-    /// The client has closed its side, or the connection must go.
+    /// The client has closed its side, or the connection must end.
     Closed,
-    /// There is no room for its requests.
+    /// The budget has no room for its requests.
     NoRoom,
-    /// A request has not come in time.
+    /// A request did not arrive in time.
     Late,
 }
 
@@ -99,7 +99,7 @@ impl Served {
         loop {
             let end = tokio::select! {
                 biased;
-                // What has been read is answered by now.
+                // Everything that was read has been answered by now.
                 _ = stop.wait_for(|&is_stopped| is_stopped) => Some(End::Closed),
                 end = self.input.read(&mut self.stream) => end,
             };
@@ -122,7 +122,7 @@ impl Served {
                 self.session.answer(text, &mut self.out);
             }
             self.flush().await?;
-            // What was carried out is held no more. There is room for less.
+            // The commands are done and no longer held. Holding less needs no room.
             let _ = self.input.hold(self.session.queue.as_ref());
             if self.session.is_ending || self.input.failed.is_some() {
                 return Ok(());
@@ -130,7 +130,7 @@ impl Served {
         }
     }
 
-    /// Carries out what has come.
+    /// Carries out the commands that have arrived.
     async fn carry_out(&mut self) -> io::Result<()> {
         self.session.look_again().await;
         let requests = std::mem::take(&mut self.input.requests);
@@ -159,7 +159,8 @@ impl Served {
         Ok(())
     }
 
-    /// Carries out the commands of a transaction, whose answers are those of a list that has begun.
+    /// Carries out the commands of a transaction; their answers are the elements of an array that has
+    /// begun.
     async fn execute(&mut self, Executing { requests, is_wanted }: Executing) -> io::Result<()> {
         let before = self.session.suspend_replies();
         let mut rest = &requests[..];
@@ -184,14 +185,14 @@ impl Served {
     async fn flush(&mut self) -> io::Result<()> {
         let out = std::mem::take(&mut self.out);
         write_answers(&mut self.stream, &out).await?;
-        // One that was among the answers is held no more.
+        // A payload that was among the answers is no longer held.
         self.session.payload = None;
         Ok(())
     }
 }
 
 impl Input {
-    /// Waits for the next commands, and reads what has come of them; Some if nothing more will come.
+    /// Waits for the next commands and decodes them; Some if no more will come.
     async fn read(&mut self, stream: &mut Box<dyn Stream>) -> Option<End> {
         self.decode_rest();
         while self.requests.is_empty() && self.failed.is_none() {
@@ -203,7 +204,7 @@ impl Input {
         None
     }
 
-    /// Reads once. Ready when something came, or will not come.
+    /// Reads once. Ready when bytes have arrived, or none will.
     fn poll_read(
         &mut self,
         stream: &mut Box<dyn Stream>,
@@ -230,7 +231,7 @@ impl Input {
         }
     }
 
-    /// Decodes what has come. Commands beyond those that may be in flight are left for later.
+    /// Decodes bytes that arrived. Commands beyond the limit in flight are left for later.
     fn take(&mut self, bytes: &[u8]) {
         let mut left = bytes;
         while self.requests.len() < RESP_COMMANDS_IN_FLIGHT_MAX {
@@ -253,7 +254,7 @@ impl Input {
         }
     }
 
-    /// Notes that a request has come in part.
+    /// Notes whether a request has arrived in part.
     fn note_arrival(&mut self) -> Result<(), NoRoom> {
         let pending = self.decoder.pending_bytes();
         if !self.requests.is_empty() || pending == 0 {
@@ -266,7 +267,8 @@ impl Input {
         self.count(pending, pending > 0)
     }
 
-    /// Counts what the connection holds among what all clients do, if it is more than little.
+    /// Counts what the connection holds towards the budget of all clients, if it exceeds
+    /// `RESP_FREE_BYTES`.
     fn count(&mut self, byte_count: usize, is_arriving: bool) -> Result<(), NoRoom> {
         let held = byte_count + self.queued;
         if held <= RESP_FREE_BYTES {
@@ -277,14 +279,14 @@ impl Input {
         holding.set(held as u64, is_arriving)
     }
 
-    /// Counts what is carried out next, and what waits for `EXEC`.
+    /// Counts the commands to carry out next, and those that wait for `EXEC`.
     fn hold(&mut self, queue: Option<&Queue>) -> Result<(), NoRoom> {
         self.queued = queue.map_or(0, |queue| queue.byte_count);
         let of_requests: usize = self.requests.iter().map(Request::byte_count).sum();
         self.count(of_requests + self.decoder.pending_bytes(), false)
     }
 
-    /// Ready once a request has been coming for too long: it holds memory.
+    /// Ready once an incomplete request has been arriving for too long: it holds memory.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(began) = self.began else { return Poll::Pending };
         let earned = Duration::from_millis(self.came * 1000 / ARRIVAL_BYTES_PER_SECOND_MIN);

@@ -1,6 +1,7 @@
 //! Commands about cuckoo filters, `CF.*`.
 //!
-//! Each item that is inserted goes to the cluster alone, so that one that finds no room is distinguished from its neighbours.
+//! Each inserted item is a separate request to the cluster, so that an item without room is told from its
+//! neighbours.
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -19,24 +20,24 @@ use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
 use crate::gateway::items::ItemBatch;
 
-/// Rate of false positives that a filter is made for: RedisBloom's, with 8 bits and buckets of 2, is 1.6 %.
+/// The planned false positive rate. RedisBloom's, with 8 bits and buckets of 2, is 1.6 %.
 const ERROR_RATE: f64 = 0.01;
 
-/// Items of one command that are on their way at once.
+/// Items of one command that are in flight at once.
 const ITEMS_AT_ONCE: usize = 64;
 
-/// What became of an item.
+/// The outcome for one item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Added {
-    /// It is in once more.
+    /// It was inserted once more.
     Yes,
-    /// It was present, and only new ones were wanted.
+    /// It was present, and only new items were to be inserted.
     Present,
-    /// There is no room for it.
+    /// The filter has no room for it.
     Full,
 }
 
-/// The items that a command is about, which count against the caller's rates.
+/// The items of a command, which count against the caller's rates.
 pub(super) const fn items_of<'a>(command: &CuckooCommand<'a>) -> Option<Items<'a>> {
     match *command {
         CuckooCommand::Insert(CuckooInsert { items, .. })
@@ -76,7 +77,7 @@ const fn plan(capacity: u64) -> Plan {
     Plan::Planned { kind: Kind::Cuckoo, distribution, capacity, size, hashing }
 }
 
-/// Whether the filter is a cuckoo filter; None if there is none of this name.
+/// Whether the filter is a cuckoo filter; None if no filter has this name.
 async fn is_cuckoo(
     session: &Session,
     name: &FilterName,
@@ -92,15 +93,15 @@ async fn is_cuckoo(
     if let Ok(Some(found)) = look() {
         return Ok(Some(found));
     }
-    // This node may not know of it yet.
+    // This node may not know the filter yet.
     let refreshed = coordinator.meta_refresh(deadline).await;
     refreshed.and_then(|()| look()).map_err(|failure| refusal(&failure))
 }
 
-/// Each item as a batch of its own.
+/// Each item as a separate batch.
 fn alone(items: Arguments<'_>) -> Vec<ItemBatch> {
     let batch = |item: &[u8]| {
-        // Arguments have 512 KiB at most.
+        // Arguments have at most 512 KiB.
         let item_bytes = u32::try_from(item.len()).unwrap_or(u32::MAX);
         ItemBatch::packed(Bytes::copy_from_slice(item), vec![item_bytes])
     };
@@ -117,7 +118,7 @@ async fn insert(session: &Session, command: CuckooInsert<'_>) -> Result<Reply, R
         None => {
             let capacity = capacity.ok_or(Refusal::NotFound)?;
             match create(session, &name, plan(capacity)).await {
-                // Somebody else was as quick.
+                // Another client created it at the same time.
                 Ok(()) | Err(Refusal::ItemExists) => {}
                 Err(refusal) => return Err(refusal),
             }
@@ -125,7 +126,8 @@ async fn insert(session: &Session, command: CuckooInsert<'_>) -> Result<Reply, R
     }
     let batches = alone(items.items);
     let mut added = Vec::with_capacity(batches.len());
-    // Of two equal items the second is not new, so these go one after the other.
+    // Of two equal items the second is not new, so with `is_new_only` items are inserted one after the
+    // other.
     for some in batches.chunks(if is_new_only { 1 } else { ITEMS_AT_ONCE }) {
         let each = some.iter().map(|batch| add(session, &name, batch, is_new_only, deadline));
         added.extend(try_join_all(each).await?);
@@ -167,7 +169,7 @@ async fn add(
     let inserted = || coordinator.insert(name, batch, None, None, deadline);
     match unless_busy(deadline, inserted).await {
         Ok((new, _)) if is_new_only && !new.get(0) => {
-            // Somebody else was quicker: what this one has put in goes out again.
+            // Another client was faster: the copy that this call inserted is removed again.
             let removed = coordinator.remove(name, batch, None, deadline).await;
             removed.map(|_| Added::Present).map_err(|failure| refusal(&failure))
         }
@@ -246,7 +248,7 @@ async fn remove(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
     Ok(Reply::Boolean(is_removed))
 }
 
-/// A filter has one part: there is nothing to be put together.
+/// A filter has a single part, so there is nothing to compact.
 async fn compact(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     let deadline = session.shared.deadlines.of_command();
     let name = match session.filter(FilterVerb::Read, key) {
@@ -260,7 +262,7 @@ async fn compact(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     }
 }
 
-/// The numbers of a cuckoo filter.
+/// The figures of a filter, which must be a cuckoo filter.
 async fn cuckoo_info(session: &Session, key: &[u8]) -> Result<FilterInfo, Refusal> {
     let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
     match info.record.settings.kind == Kind::Cuckoo.id() {
@@ -273,7 +275,7 @@ fn bucket_count(info: &FilterInfo) -> u64 {
     info.sum(|slice| slice.position_count) / u64::from(WINDOW_BUCKET_SLOTS)
 }
 
-/// The numbers of `CF.INFO` but the size, by the names that RedisBloom has for them here.
+/// The figures of `CF.INFO` except the size, under RedisBloom's names for them here.
 async fn debug(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
     let info = cuckoo_info(session, key).await?;
     let (bucket_count, item_count) = (bucket_count(&info), info.sum(|slice| slice.one_count));
@@ -290,10 +292,10 @@ async fn info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
         ("Number of buckets", Reply::number(bucket_count(&info))),
         ("Number of filters", Reply::Integer(1)),
         ("Number of items inserted", Reply::number(info.sum(|slice| slice.one_count))),
-        // Nobody counts them: the count of inserted items leaves them out.
+        // Removed items are not counted, except that the number of inserted items leaves them out.
         ("Number of items deleted", Reply::Integer(0)),
         ("Bucket size", Reply::number(WINDOW_BUCKET_SLOTS)),
-        // It does not grow.
+        // The filter does not grow.
         ("Expansion rate", Reply::Integer(0)),
         ("Max iterations", Reply::number(CUCKOO_BUCKETS_LOOKED_AT)),
     ];

@@ -1,5 +1,5 @@
-//! A copy of a filter as bytes: those of the file that `umbel filter export` writes, so that the pieces
-//! of a copy, behind each other, are such a file.
+//! A copy of a filter as bytes: those of the file that `umbel filter export` writes, so that the
+//! concatenated pieces of a copy are such a file.
 //!
 //! ```text
 //! │ UMBLEXP1 │ length, u32 LE │ ExportChunk (protobuf) │ length │ ExportChunk │ …      the end comes last
@@ -17,13 +17,13 @@ use crate::coordinator::copies::{
 use crate::export_change::EXPORT_FILE_MAGIC;
 use crate::gateway::convert::{export_chunk, shard_ranges};
 
-/// Bytes before a message that say how many it has.
+/// Bytes of the length before each message.
 const LENGTH_BYTES: usize = 4;
 
-/// Longest message: a frame, and what is around it.
+/// Longest message, in bytes: a frame and the fields around it.
 const MESSAGE_BYTES_MAX: usize = FRAME_BYTES_MAX + 1024;
 
-/// Writes a part behind others; before the first one what all such files begin with.
+/// Appends a part; before the first part also the magic bytes with which such files begin.
 pub(super) fn write_part(part: ExportPart, bytes: &mut Vec<u8>) {
     if matches!(part, ExportPart::Head(_)) {
         bytes.extend(EXPORT_FILE_MAGIC);
@@ -34,31 +34,31 @@ pub(super) fn write_part(part: ExportPart, bytes: &mut Vec<u8>) {
     bytes.extend(message);
 }
 
-/// The bytes are no copy of a filter.
+/// The bytes are not a copy of a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NoCopy;
 
 /// Reads parts from pieces of any size.
 #[derive(Default)]
 pub(super) struct PartReader {
-    /// What has come and is no whole part yet.
+    /// Bytes that are not a whole part yet.
     rest: BytesMut,
     has_begun: bool,
     has_ended: bool,
 }
 
 impl PartReader {
-    /// Takes a piece.
+    /// Appends a piece.
     pub(super) fn push(&mut self, piece: &[u8]) {
         self.rest.extend_from_slice(piece);
     }
 
-    /// Whether the last part has been read, and nothing came behind it.
+    /// Whether the last part has been read, and nothing follows it.
     pub(super) fn is_complete(&self) -> bool {
         self.has_ended && self.rest.is_empty()
     }
 
-    /// The next part, for a filter of this name; None if more bytes must come.
+    /// The next part, for a filter of this name; None if more bytes are needed.
     pub(super) fn next(&mut self, name: &FilterName) -> Result<Option<ImportPart>, NoCopy> {
         if self.has_ended {
             return if self.rest.is_empty() { Ok(None) } else { Err(NoCopy) };
@@ -105,7 +105,7 @@ impl PartReader {
                 self.has_ended = true;
                 ImportPart::End(CopyEnd { frame_count, checksum })
             }
-            // What changed is for who has the rest.
+            // Changes are only for clients that have the rest of the export.
             Some(Part::Change(_)) | None => return Err(NoCopy),
         })
     }
@@ -137,7 +137,7 @@ mod tests {
         bytes
     }
 
-    /// Whatever the pieces, the parts are those that were written.
+    /// Whatever the size of the pieces, the parts are those that were written.
     #[test]
     fn parts_come_back_from_pieces() {
         let bytes = written();
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(read(b"UX"), Err(NoCopy));
         let more = [&bytes[..], b"x"].concat();
         assert_eq!(read(&more), Err(NoCopy));
-        // A length that no message has is not waited for.
+        // The reader does not wait for a message of impossible length.
         assert_eq!(read(b"UMBLEXP1\xff\xff\xff\xff"), Err(NoCopy));
         assert_eq!(read(b"UMBLEXP1\x02\x00\x00\x00\xff\xff"), Err(NoCopy));
         assert_eq!(read(b"UMBLEXP1\x00\x00\x00\x00"), Err(NoCopy));

@@ -1,13 +1,15 @@
-//! Copies of filters in pieces: `BF.SCANDUMP`, `BF.LOADCHUNK` and those of `CF.*`.
+//! Copies of filters in pieces: `BF.SCANDUMP`, `BF.LOADCHUNK` and the same commands of `CF.*`.
 //!
 //! ```text
 //! SCANDUMP k 0 → [i₁, piece]   SCANDUMP k i₁ → [i₂, piece]   …   SCANDUMP k iₙ → [0, ""]
 //! LOADCHUNK k i₁ piece         LOADCHUNK k i₂ piece          …   the filter is there with the last one
 //! ```
 //!
-//! RedisBloom's filters are copied in its own pieces: read by [`super::chain_dumps`], and loaded here, too, by
-//! whatever begins with a header of RedisBloom's. Of all other kinds an iterator is the number of a copy, which its node keeps while it is read, and of a piece. Any connection to
-//! the node may go on, and ask for the last piece once more. A copy that nobody reads, or writes, is given up.
+//! Filters of RedisBloom's kind are copied in RedisBloom's own pieces: [`super::chain_dumps`] reads them,
+//! and this module loads them if the first piece is a header of RedisBloom's. For all other kinds an
+//! iterator contains the number of a copy, which its node keeps while it is read, and the number of a
+//! piece. Any connection to the node may continue the copy, and may request the last piece again. A copy
+//! that no client reads, or writes, is dropped.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,58 +40,59 @@ use crate::gateway::limits::RESP_BUSY_WAIT_MAX;
 use crate::limits::RETRY_WAIT_MIN;
 use crate::redis_bloom_dump::{DumpReader, PieceError};
 
-/// Bytes of a piece: an argument of a command may have some more.
+/// Bytes of a piece; an argument of a command may be somewhat larger.
 pub(super) const PIECE_BYTES: usize = 384 << 10;
 
-/// Bits of an iterator that number the piece: 2^20 pieces are 384 GiB.
+/// Bits of an iterator for the number of the piece: 2^20 pieces are 384 GiB.
 const PIECE_NUMBER_BITS: u32 = 20;
 
 /// The iterator of the header of RedisBloom's dumps.
 const HEADER_ITERATOR: i64 = 1;
 
-/// Copies that a node keeps, of either direction: each holds some megabytes, and a slice at the node that it is read from.
+/// Copies that a node keeps in each direction: each holds some megabytes here, and a slice on the node
+/// from which it is read.
 pub(super) const COPIES_MAX: usize = 16;
 
-/// A copy that nobody has asked for so long is given up.
+/// A copy that no client has used for this long is dropped.
 pub(super) const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// Copies under way.
+/// Copies in progress.
 #[derive(Default)]
 pub(super) struct Dumps {
     last: AtomicU64,
     read: Mutex<BTreeMap<u64, Arc<Reading>>>,
-    /// By the names of the filters to be.
+    /// By the names of the filters to create.
     written: Mutex<BTreeMap<FilterName, Arc<tokio::sync::Mutex<Writing>>>>,
 }
 
-/// A copy that is read.
+/// A copy that a client is reading.
 struct Reading {
     name: FilterName,
     used: Mutex<Instant>,
     state: tokio::sync::Mutex<Pieces>,
 }
 
-/// Pieces of a copy.
+/// The pieces of a copy.
 struct Pieces {
     parts: ExportParts,
-    /// Bytes that are no piece yet.
+    /// Bytes that do not fill a piece yet.
     ahead: Vec<u8>,
     has_ended: bool,
-    /// Number of the piece that was answered last, and the piece.
+    /// Number of the piece that was sent last, and the piece.
     number: u64,
     piece: Bytes,
 }
 
-/// A copy that comes.
+/// A copy that a client is loading.
 struct Writing {
     coming: Coming,
     parts: mpsc::Sender<Result<ImportPart, CallFailure>>,
     import: JoinHandle<Result<(), CallFailure>>,
 }
 
-/// What pieces come.
+/// The format of the arriving pieces.
 enum Coming {
-    /// Our own, and the number of the one that was taken last.
+    /// Umbel's own, and the number of the last piece that was taken.
     Parts(PartReader, u64),
     /// RedisBloom's.
     Chain(Box<DumpReader>),
@@ -97,7 +100,7 @@ enum Coming {
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        // What is half loaded is dropped with the call that loads it.
+        // Ending the import call also drops the half-loaded filter.
         self.import.abort();
     }
 }
@@ -130,14 +133,14 @@ pub(super) async fn answer(session: &Session, command: DumpCommand<'_>) -> Resul
     }
 }
 
-/// The numbers of a copy and a piece.
+/// The number of the copy and the number of the piece.
 fn split(iterator: i64) -> Option<(u64, u64)> {
     let iterator = u64::try_from(iterator).ok()?;
     let number = iterator & ((1 << PIECE_NUMBER_BITS) - 1);
     (number > 0).then_some((iterator >> PIECE_NUMBER_BITS, number))
 }
 
-/// Begins a copy: its first piece.
+/// Begins a copy and returns its first piece.
 async fn begin(
     session: &Session,
     name: FilterName,
@@ -170,7 +173,8 @@ async fn begin(
     Ok((id << PIECE_NUMBER_BITS | 1, piece))
 }
 
-/// Lets go of a copy that nobody asks for. Holds nothing of a node that stops.
+/// Drops a copy that has been idle for `IDLE_MAX`. Holds only a weak reference, so that a stopping node
+/// can end.
 async fn give_up_idle(shared: Weak<Shared>, id: u64) {
     loop {
         let used = {
@@ -187,7 +191,7 @@ async fn give_up_idle(shared: Weak<Shared>, id: u64) {
     }
 }
 
-/// The piece behind the one that an iterator names, or the same one again; None behind the last.
+/// The piece after the one that an iterator names, also if it was the last one sent; None after the end.
 async fn next(
     session: &Session,
     name: &FilterName,
@@ -209,12 +213,13 @@ async fn next(
     Ok(piece.map(|piece| (id << PIECE_NUMBER_BITS | pieces.number, piece)))
 }
 
-/// The copy is another node's, or was given up.
+/// The copy belongs to another node, or was dropped.
 fn gone() -> Refusal {
     Refusal::Other("ERR this node holds no such copy any more: begin again with iterator 0".into())
 }
 
-/// Refuses to fetch more for a piece for which there is no time left. What has come is kept, so that asking again goes on.
+/// Refuses to fetch more once the deadline has passed. What was fetched is kept, so that a repeated
+/// request continues.
 pub(super) fn check_in_time(deadline: Instant) -> Result<(), Refusal> {
     if Instant::now() < deadline {
         return Ok(());
@@ -227,7 +232,7 @@ impl Pieces {
         Self { parts, ahead: Vec::new(), has_ended: false, number: 0, piece: Bytes::new() }
     }
 
-    /// The next piece; None behind the last.
+    /// The next piece; None after the last.
     async fn next(&mut self, deadline: Instant) -> Result<Option<Bytes>, Refusal> {
         while self.ahead.len() < PIECE_BYTES && !self.has_ended {
             check_in_time(deadline)?;
@@ -246,7 +251,7 @@ impl Pieces {
     }
 }
 
-/// Takes a piece in.
+/// Loads a piece.
 async fn load(
     session: &Session,
     name: FilterName,
@@ -261,7 +266,7 @@ async fn load(
     };
     let begins_chain = iterator == HEADER_ITERATOR && !data.starts_with(&EXPORT_FILE_MAGIC);
     let writing = if begins_chain {
-        // What is no header has no part in the name.
+        // Data that is not a header does not touch a copy under this name.
         let reader = DumpReader::new(data).map_err(|_| Refusal::BadData)?;
         begin_load(session, &name, Coming::Chain(Box::new(reader))).await?
     } else if is_chain {
@@ -285,7 +290,7 @@ async fn load(
     outcome.map(drop)
 }
 
-/// Begins to load a copy; one of the same name that has not come as a whole is given up.
+/// Begins to load a copy; an incomplete copy of the same name is ended first.
 async fn begin_load(
     session: &Session,
     name: &FilterName,
@@ -315,7 +320,7 @@ async fn begin_load(
         sleep(RETRY_WAIT_MIN).await;
     }
     let mut written = lock(&session.shared.dumps.written);
-    // Those whose import has ended, as it does when no piece comes for a while.
+    // Removes copies whose import has ended, as it does when no piece arrives for a while.
     written.retain(|_, writing| {
         writing.try_lock().map_or(true, |writing| !writing.import.is_finished())
     });
@@ -335,7 +340,7 @@ async fn begin_load(
 }
 
 impl Writing {
-    /// Takes a piece: whether it was the last one.
+    /// Takes a piece; returns whether it was the last one.
     async fn take(
         &mut self,
         name: &FilterName,
@@ -343,7 +348,7 @@ impl Writing {
         data: &[u8],
     ) -> Result<bool, Refusal> {
         let Some((parts, is_complete)) = self.coming.take(name, iterator, data)? else {
-            // It comes again.
+            // The client sent the piece again.
             return Ok(false);
         };
         for part in parts {
@@ -357,16 +362,16 @@ impl Writing {
         self.ended().await.map(|()| true)
     }
 
-    /// Ends an import that lacks pieces: what it has made is removed before its client gets the answer.
+    /// Ends an incomplete import; what it created is removed before its client gets the answer.
     async fn give_up(&mut self) {
-        // No other sender is left.
+        // The import's only sender is dropped.
         self.parts = mpsc::channel(1).0;
         if !self.import.is_finished() {
             let _ = timeout(RESP_BUSY_WAIT_MAX, &mut self.import).await;
         }
     }
 
-    /// What has become of the import.
+    /// The outcome of the import.
     async fn ended(&mut self) -> Result<(), Refusal> {
         match (&mut self.import).await {
             Ok(outcome) => outcome.map_err(|failure| refusal(&failure)),
@@ -376,7 +381,8 @@ impl Writing {
 }
 
 impl Coming {
-    /// The parts that a piece ends, and whether all have come; None if the piece came before.
+    /// The parts that a piece completes, and whether all have arrived; None if the piece was taken
+    /// before.
     fn take(
         &mut self,
         name: &FilterName,
@@ -405,7 +411,8 @@ impl Coming {
     }
 }
 
-/// The parts that a piece of RedisBloom's ends: of its header the settings, of the last one also the end.
+/// The parts that one of RedisBloom's pieces completes: the settings for the header, and for the last
+/// piece also the end.
 fn take_of_chain(
     reader: &mut DumpReader,
     name: &FilterName,
@@ -435,7 +442,7 @@ fn take_of_chain(
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds one of these.
+    // No holder of these locks panics.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -454,7 +461,7 @@ mod tests {
         assert_eq!(pieces.next(Instant::now()).await, late);
         let piece = pieces.next(Instant::now() + IDLE_MAX).await.unwrap().unwrap();
         assert!(piece.starts_with(&EXPORT_FILE_MAGIC));
-        // Nothing is left to come.
+        // No part is left.
         assert_eq!(pieces.next(Instant::now()).await, Ok(None));
         node.shutdown().await;
     }

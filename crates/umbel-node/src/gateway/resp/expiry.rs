@@ -1,4 +1,4 @@
-//! `EXPIRE` and what belongs to it: when filters go.
+//! `EXPIRE` and related commands: when filters expire.
 
 use umbel_engine::meta::FilterVerb;
 use umbel_resp::{Condition, Expiry, ExpiryCommand, Refusal, Reply, TimeUnit};
@@ -6,7 +6,7 @@ use umbel_resp::{Condition, Expiry, ExpiryCommand, Refusal, Reply, TimeUnit};
 use super::answers::refusal;
 use super::session::{NoFilter, Session};
 
-/// What `TTL` says of a key that is not there, and of one without a time.
+/// Answers of `TTL` for a missing key, and for a key without expiry.
 const NO_KEY: i64 = -2;
 const NO_TIME: i64 = -1;
 
@@ -43,7 +43,7 @@ pub(super) async fn answer(
         }
     };
     let done = match wanted {
-        // Gone before the reply, as in Redis.
+        // Dropped before the reply, as in Redis.
         Some(at_ms) if at_ms <= now_ms => {
             let deadline = session.shared.deadlines.of_long_command();
             coordinator.drop_filter(&name, None, deadline).await.map(|_| ())
@@ -61,7 +61,7 @@ const fn missing(command: ExpiryCommand<'_>) -> Reply {
     }
 }
 
-/// The moment in milliseconds since 1970; what is before that is 1970.
+/// The moment in milliseconds since 1970; earlier moments become 0.
 pub(super) fn moment(expiry: Expiry, now_ms: u64) -> u64 {
     match expiry {
         Expiry::AtMs(at_ms) => u64::try_from(at_ms).unwrap_or(0),
@@ -69,7 +69,7 @@ pub(super) fn moment(expiry: Expiry, now_ms: u64) -> u64 {
     }
 }
 
-/// No time counts as one that never comes.
+/// A missing expiry counts as one that never comes.
 fn allows(condition: Condition, had: Option<u64>, at_ms: u64) -> bool {
     match condition {
         Condition::Always => true,
@@ -82,7 +82,7 @@ fn allows(condition: Condition, had: Option<u64>, at_ms: u64) -> bool {
     }
 }
 
-/// The time that is left, seconds to the nearest, or the moment.
+/// The remaining time, or the moment; seconds are rounded to the nearest.
 fn time_left(had: Option<u64>, now_ms: u64, unit: TimeUnit, is_moment: bool) -> i64 {
     let Some(at_ms) = had else { return NO_TIME };
     let ms = if is_moment { at_ms } else { at_ms.saturating_sub(now_ms) };
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(time_left(Some(10_500), 0, Seconds, false), 11);
         assert_eq!(time_left(Some(10_500), 500, Milliseconds, false), 10_000);
         assert_eq!(time_left(Some(10_500), 500, Milliseconds, true), 10_500);
-        // Due, and not yet dropped.
+        // Due, but not dropped yet.
         assert_eq!(time_left(Some(10), 500, Milliseconds, false), 0);
     }
 
@@ -113,7 +113,7 @@ mod tests {
     fn conditions_are_those_of_redis() {
         assert!(allows(Condition::IfNone, None, 5) && !allows(Condition::IfNone, Some(4), 5));
         assert!(allows(Condition::IfSome, Some(4), 5) && !allows(Condition::IfSome, None, 5));
-        // Without a time it lasts for ever: nothing is later, everything earlier.
+        // Without an expiry the filter lasts for ever: no moment is later, every moment is earlier.
         assert!(!allows(Condition::IfLater, None, 5) && allows(Condition::IfEarlier, None, 5));
         assert!(allows(Condition::IfLater, Some(4), 5) && !allows(Condition::IfLater, Some(5), 5));
         assert!(!allows(Condition::IfSomeAndEarlier, None, 5));
