@@ -232,7 +232,7 @@ impl Caller {
     /// The caller of a request that has passed the gate.
     ///
     /// # Errors
-    /// [`CallFailure::Denied`] if the request has not passed the gate, and so has no caller.
+    /// `CallFailure::Denied` if the request has not passed the gate, and so has no caller.
     pub(super) fn of<T>(request: &Request<T>) -> Result<Self, CallFailure> {
         let what = "the call has not passed the gate: this is a bug of umbel";
         let denied = || CallFailure::Denied { what: what.to_owned() };

@@ -168,7 +168,7 @@ impl FilterSeries {
     }
 
     /// Starts a new sample if the newest is old, and waits for the sample in progress, at most
-    /// [`WAIT_MAX`].
+    /// `WAIT_MAX`.
     pub(super) async fn refresh(self: &Arc<Self>, coordinator: &Arc<Coordinator>) {
         let (series, coordinator) = (Arc::clone(self), Arc::clone(coordinator));
         self.refresh_by(async move { series.sample(&coordinator).await }).await;

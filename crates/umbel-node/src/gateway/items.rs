@@ -66,7 +66,7 @@ impl ItemBatch {
     /// item is too long and that there are not too many: its protocol allows fewer bytes.
     ///
     /// # Panics
-    /// If there are more than [`REQUEST_ITEMS_MAX`] items.
+    /// If there are more than `REQUEST_ITEMS_MAX` items.
     pub(crate) fn packed(data: Bytes, item_bytes: Vec<u32>) -> Self {
         debug_assert_eq!(item_bytes.iter().map(|&n| n as usize).sum::<usize>(), data.len());
         assert!(item_bytes.len() <= REQUEST_ITEMS_MAX, "a batch is cut before");

@@ -1,4 +1,4 @@
-//! Commands about filters: made, asked, described.
+//! Commands about filters: create, insert, look up, describe.
 
 use std::future::Future;
 use std::ops::Range;
@@ -23,20 +23,20 @@ use crate::gateway::items::ItemBatch;
 use crate::gateway::limits::RESP_BUSY_WAIT_MAX;
 use crate::limits::RETRY_WAIT_MIN;
 
-/// Bytes of RedisBloom's own record of a filter, which its `Size` has beside the arrays.
+/// Bytes of RedisBloom's own record of a filter, which its `Size` includes besides the arrays.
 const CHAIN_BYTES: u64 = 32;
 
 /// Bytes of its record of each link.
 const LINK_BYTES: u64 = 64;
 
-/// Items of one command or several, behind each other.
+/// Items of one or several commands, stored back to back.
 #[derive(Default)]
 pub(super) struct Packed {
     pub(super) data: Vec<u8>,
     pub(super) lengths: Vec<u32>,
 }
 
-/// What became of items: an answer for each of the first ones, and why there is none for the others.
+/// The outcome for items: an answer for each of the first ones, and why the others have none.
 pub(super) struct Answered {
     pub(super) bits: Vec<bool>,
     pub(super) refusal: Option<Refusal>,
@@ -47,7 +47,7 @@ impl Answered {
         Self { bits: Vec::new(), refusal: Some(refusal.into()) }
     }
 
-    /// Writes the answer to the command that has these of the items.
+    /// Writes the answer to the command that has this range of the items.
     pub(super) fn encode(
         &self,
         session: &Session,
@@ -61,7 +61,8 @@ impl Answered {
             Some(refusal) if answered.len() < items.len() => Some(refusal.clone()),
             _ => None,
         };
-        // A full filter is the last element of the list; other errors are the answer, if nothing was done.
+        // A full filter is the last element of the list; any other error is the whole answer if nothing
+        // was done.
         let is_full = error == Some(Refusal::Full);
         match error {
             Some(error) if !form.is_list() || (answered.is_empty() && !is_full) => {
@@ -83,7 +84,7 @@ impl Answered {
     }
 }
 
-/// The answer of one item.
+/// The answer for one item.
 fn of_item(form: AnswerForm, bit: bool) -> Reply {
     match form {
         AnswerForm::Numbers | AnswerForm::Count => Reply::Integer(bit.into()),
@@ -92,7 +93,7 @@ fn of_item(form: AnswerForm, bit: bool) -> Reply {
 }
 
 impl Packed {
-    /// In batches that the service takes.
+    /// Splits the items into batches of a size that the service accepts.
     pub(super) fn batches(self) -> impl Iterator<Item = ItemBatch> {
         let mut data = Bytes::from(self.data);
         let lengths = self.lengths;
@@ -107,7 +108,7 @@ impl Packed {
     }
 }
 
-/// Asks again, for a while, as long as the filter is being made, emptied or dropped.
+/// Retries, for a limited time, while the filter is being created, cleared or dropped.
 pub(super) async fn unless_busy<T, F>(
     deadline: Instant,
     call: impl Fn() -> F,
@@ -126,7 +127,7 @@ where
     }
 }
 
-/// Inserts, and makes the filter if it is not there and that is wanted.
+/// Inserts items; creates a missing filter if `new` is given.
 pub(super) async fn insert(
     session: &Session,
     key: &[u8],
@@ -157,7 +158,7 @@ pub(super) async fn insert(
     Answered { bits, refusal: None }
 }
 
-/// The request as shards know it.
+/// The request id as shards know it, after the session was checked.
 async fn client_request(
     session: &Session,
     request: Option<RequestName>,
@@ -192,7 +193,7 @@ async fn insert_batch(
             Err(CallFailure::UnknownFilter { .. }) => {
                 let new = new.ok_or(Refusal::NotFound)?;
                 match create(session, name, plan(session, new)).await {
-                    // Somebody else was as quick.
+                    // Another client created it at the same time.
                     Ok(()) | Err(Refusal::ItemExists) if Instant::now() < deadline => {}
                     Ok(()) => return Err(Refusal::NotFound),
                     Err(refusal) => return Err(refusal),
@@ -203,7 +204,7 @@ async fn insert_batch(
     }
 }
 
-/// Asks about items.
+/// Looks up items.
 pub(super) async fn contains(session: &Session, key: &[u8], items: Packed) -> Answered {
     let deadline = session.shared.deadlines.of_command();
     let count = items.lengths.len();
@@ -233,7 +234,7 @@ pub(super) async fn contains(session: &Session, key: &[u8], items: Packed) -> An
     Answered { bits, refusal: None }
 }
 
-/// The level of `READONLY`; of filters that do not have it, their own.
+/// The level of `READONLY`; None, the filter's default, for filters that do not support it.
 fn read_level(session: &Session, name: &str) -> Option<ReadLevel> {
     if !session.reads_anywhere {
         return None;
@@ -244,7 +245,7 @@ fn read_level(session: &Session, name: &str) -> Option<ReadLevel> {
     matches!(is_replicated, Ok(false)).then_some(ReadLevel::AnyReplica)
 }
 
-/// What a plain command makes.
+/// The filter that a plain command creates.
 fn plan(session: &Session, new: NewBloom) -> Plan {
     let kind = match (session.shared.default_kind, new.expansion) {
         (Kind::Scalable, 0) => Kind::Blocked,
@@ -261,7 +262,7 @@ fn plan(session: &Session, new: NewBloom) -> Plan {
     Plan::Planned { kind, distribution, capacity: new.capacity, size, hashing }
 }
 
-/// Makes a filter, if the caller may.
+/// Creates a filter, if the caller may.
 pub(super) async fn create(session: &Session, name: &FilterName, new: Plan) -> Result<(), Refusal> {
     let name = session.caller.filter(FilterVerb::Manage, "key", name.as_str().to_owned());
     let name = name.map_err(|_| Refusal::NoKeyPermission)?;
@@ -282,7 +283,7 @@ pub(super) async fn reserve(
     Ok(Reply::OK)
 }
 
-/// A filter's numbers, or None if it is not there.
+/// A filter's information; None if the filter does not exist.
 pub(super) async fn described(
     session: &Session,
     key: &[u8],
@@ -316,8 +317,8 @@ pub(super) fn memory_bytes(info: &FilterInfo) -> u64 {
     }
 }
 
-/// Parts of the longest chain: one that grows opens the next part, twice as large, with the first item
-/// that the others have no room for.
+/// Levels of the longest chain: a growing filter opens the next level, twice as large, at the first item
+/// for which the others have no room.
 fn level_count(info: &FilterInfo) -> u32 {
     let SliceShape::Scalable { item_count: first, .. } = info.record.settings.shape else {
         return 1;
@@ -336,8 +337,8 @@ fn level_count(info: &FilterInfo) -> u32 {
     counts.max().unwrap_or(1)
 }
 
-/// Items of a filter: those that were called new; where none was, because all came with a copy or a merge, as
-/// many as its bits show.
+/// Number of items: those that were new when inserted. If none was, because all came with a copy or a
+/// merge, the estimate from the filter's bits.
 fn item_count(info: &FilterInfo) -> u64 {
     let estimate = || match &info.copies {
         Some(copies) => copies.own.item_count,
@@ -359,11 +360,11 @@ struct BloomNumbers {
     capacity: u64,
     size: u64,
     filters: u32,
-    /// None of one that does not grow.
+    /// None if the filter does not grow.
     expansion: Option<u32>,
 }
 
-/// The header that RedisBloom would have of its own filter; None of other kinds.
+/// The header that RedisBloom would have for its own filter; None for other kinds.
 pub(super) fn chain_header(info: &FilterInfo) -> Option<RedisBloomHeader> {
     let Ok(Shape::RedisBloom(shape)) = info.record.settings.shape.shape(HashRange::WHOLE) else {
         return None;
@@ -371,7 +372,7 @@ pub(super) fn chain_header(info: &FilterInfo) -> Option<RedisBloomHeader> {
     RedisBloomHeader::new(shape, new_count(info)).ok()
 }
 
-/// The numbers that RedisBloom would show of its own filter; None of other kinds.
+/// The figures that RedisBloom would show for its own filter; None for other kinds.
 fn chain_numbers(info: &FilterInfo) -> Option<BloomNumbers> {
     let header = chain_header(info)?;
     let filters = u32::try_from(header.links().len()).ok()?;

@@ -11,16 +11,16 @@ use super::{filters, names};
 use crate::failure::CallFailure;
 use crate::gateway::limits::RESP_SCAN_COUNT_MAX;
 
-/// Keys that are compared with a pattern in a row.
+/// Keys that are matched with a pattern before other tasks get a turn.
 const KEYS_PER_TURN: usize = 64;
 
-/// What `TYPE` says of filters of `BF.*`: RedisBloom's type, which clients know.
+/// What `TYPE` answers for filters of `BF.*`: RedisBloom's type, which clients know.
 const TYPE: &str = "MBbloom--";
 
-/// What it says of cuckoo filters.
+/// What it answers for cuckoo filters.
 const CUCKOO_TYPE: &str = "MBbloomCF";
 
-/// RedisBloom's type of a filter of this kind.
+/// RedisBloom's type for filters of this kind.
 fn type_of(kind: u8) -> &'static str {
     if kind == Kind::Cuckoo.id() { CUCKOO_TYPE } else { TYPE }
 }
@@ -61,8 +61,8 @@ pub(super) async fn answer(session: &Session, command: KeysCommand<'_>) -> Resul
     }
 }
 
-/// The filters that keys stand for, if the caller may do that with all of them; those that stand for none
-/// are left out.
+/// The filters that keys name, if the caller has the verb on all of them; leaves out keys that cannot be
+/// names of filters.
 fn named<'a>(
     session: &Session,
     verb: FilterVerb,
@@ -84,7 +84,7 @@ fn is_there(state: &MetaState, name: &FilterName) -> bool {
     found.is_some_and(|(_, record)| record.state != FilterState::Dropping)
 }
 
-/// Looks at a catalogue that is as new as the command.
+/// Reads the catalogue after it was refreshed for this command.
 async fn look<T>(session: &Session, read: impl FnOnce(&MetaState) -> T) -> Result<T, Refusal> {
     let coordinator = &session.shared.coordinator;
     let deadline = session.shared.deadlines.of_command();
@@ -93,7 +93,8 @@ async fn look<T>(session: &Session, read: impl FnOnce(&MetaState) -> T) -> Resul
     read.map_err(|failure| refusal(&failure))
 }
 
-/// The keys of the connection's database that the caller may see, of a type if one is named, by when they were made.
+/// The keys of the connection's database that the caller may see, of type `of_type` if given, in order of
+/// creation.
 async fn listed(
     session: &Session,
     of_type: Option<&[u8]>,
@@ -114,7 +115,7 @@ async fn listed(
     .await
 }
 
-/// The keys that a pattern means. Others have their turn between them: a comparison may take a millisecond.
+/// The keys that match a pattern. Yields to other tasks between chunks: one match may take a millisecond.
 async fn matching(keys: Vec<String>, pattern: Option<&[u8]>) -> Vec<Reply> {
     let mut found = Vec::new();
     for some in keys.chunks(KEYS_PER_TURN) {
@@ -125,8 +126,8 @@ async fn matching(keys: Vec<String>, pattern: Option<&[u8]>) -> Vec<Reply> {
     found
 }
 
-/// The keys behind the cursor, which is the number of a filter: numbers rise and are never used again, so
-/// who is there all the time is met.
+/// The keys after the cursor, which is a filter's id: ids rise and are never reused, so the scan returns
+/// every filter that exists all the time.
 async fn scanned(keys: Vec<(FilterId, String)>, scan: &Scan<'_>) -> Reply {
     let count = usize::try_from(scan.count.min(RESP_SCAN_COUNT_MAX)).unwrap_or(usize::MAX);
     let mut behind = keys.into_iter().filter(|(id, _)| id.0 > scan.cursor);
@@ -143,7 +144,8 @@ async fn drop_filters(session: &Session, keys: Arguments<'_>) -> Result<Reply, R
     Ok(Reply::number(drop_each(session, &names).await?))
 }
 
-/// Drops the filters of the connection's database, or of all, that were there when the command came.
+/// Drops the filters of the connection's database, or of all databases, that existed when the command
+/// came.
 async fn drop_all(session: &Session, of_all_databases: bool) -> Result<Reply, Refusal> {
     let names = look(session, |state| {
         let filters = state.filters().filter(|(_, record)| record.state != FilterState::Dropping);
@@ -156,7 +158,7 @@ async fn drop_all(session: &Session, of_all_databases: bool) -> Result<Reply, Re
     Ok(Reply::OK)
 }
 
-/// Drops filters, and counts those that were there.
+/// Drops filters; returns how many of them existed.
 async fn drop_each(session: &Session, names: &[FilterName]) -> Result<u64, Refusal> {
     let deadline = session.shared.deadlines.of_long_command();
     let mut count = 0;
@@ -187,7 +189,7 @@ mod tests {
     async fn a_scan_goes_on_behind_the_last_filter() {
         assert_eq!(scan(0, 2, None).await, "*2|$1|5|*2|$1|a|$2|ab|");
         assert_eq!(scan(5, 2, None).await, "*2|$1|0|*1|$1|b|");
-        // The one that the cursor names may be gone.
+        // The filter that the cursor names may be gone.
         assert_eq!(scan(4, 1, None).await, "*2|$1|5|*1|$2|ab|");
         assert_eq!(scan(0, 3, Some(b"b")).await, "*2|$1|0|*1|$1|b|");
         assert_eq!(scan(0, 1, Some(b"b")).await, "*2|$1|3|*0|");

@@ -1,4 +1,4 @@
-//! Commands that give filters other names, or copy them.
+//! Commands that rename or copy filters.
 
 use umbel_engine::meta::{FilterVerb, MetaError};
 use umbel_resp::{Refusal, Reply};
@@ -30,7 +30,8 @@ pub(super) async fn rename(
     }
 }
 
-/// `COPY`: all shards as they are at one moment. What is replaced answers until the copy does.
+/// `COPY`: all shards as they are at one moment. A filter that is replaced serves requests until the copy
+/// does.
 pub(super) async fn copy(
     session: &Session,
     (key, new_key): (&[u8], &[u8]),

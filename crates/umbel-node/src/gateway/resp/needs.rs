@@ -1,11 +1,11 @@
-//! What each command of the Redis protocol needs of who sends it.
+//! What each command of the Redis protocol requires of its sender.
 
 use umbel_engine::meta::{ClusterVerb, FilterVerb};
 
 use crate::gateway::caller::Need;
 
-/// What a command asks for, by its name in the table. One that nobody thought of is an
-/// administrator's.
+/// What a command requires, by its name in the table. A command without an entry requires the
+/// administrator's verb.
 pub(super) fn need_of(name: &str) -> Need {
     match name {
         "bf.add" | "bf.madd" | "bf.insert" | "umbel.request" | "cf.add" | "cf.addnx"
@@ -25,10 +25,10 @@ pub(super) fn need_of(name: &str) -> Need {
             Need::Filter(FilterVerb::Manage)
         }
         "hello" | "auth" | "quit" | "reset" => Need::Nothing,
-        // It shows where others come from, and what they are called.
+        // It shows the addresses and names of other clients.
         "client|list" => Need::Cluster(ClusterVerb::Admin),
-        // What is listed is what the caller may see; the rest is about the connection, or shows no more
-        // than a client of a Redis server finds out anyway.
+        // Lists show only what the caller may see; the other commands concern the connection, or reveal
+        // no more than a client of a Redis server can find out anyway.
         "keys" | "scan" | "dbsize" | "umbel.session" | "ping" | "echo" | "select" | "readonly"
         | "readwrite" | "asking" | "multi" | "exec" | "discard" | "info" | "time" | "role"
         | "wait" | "config|get" | "config|set" | "module|list" | "acl|whoami" | "command" => {
@@ -68,7 +68,7 @@ mod tests {
                     [FilterVerb::Insert, FilterVerb::Remove, FilterVerb::Manage].map(Need::Filter);
                 let is_flush = spec.name.starts_with("flush");
                 assert_eq!(changes.contains(&need) || is_flush, spec.is_write(), "{}", spec.name);
-                // What names a filter needs a right on it.
+                // A command that names a filter requires a right on it.
                 let is_about_one = matches!(need, Need::Filter(_));
                 assert_eq!(
                     spec.keys.is_some() || spec.name == "umbel.request",

@@ -1,7 +1,8 @@
-//! `DUMP` and `RESTORE`: a filter of RedisBloom's as one value, which RedisBloom's servers give and take, too.
+//! `DUMP` and `RESTORE`: a filter of RedisBloom's kind as one value, which RedisBloom's servers produce
+//! and accept, too.
 //!
-//! A payload is held as a whole, and is therefore bounded. Larger filters, and those of all other kinds, are copied in
-//! pieces by [`super::dumps`].
+//! A payload is held in memory as a whole, and is therefore limited. Larger filters, and those of all
+//! other kinds, are copied in pieces by [`super::dumps`].
 
 use std::sync::Arc;
 
@@ -19,19 +20,20 @@ use crate::coordinator::copies::{CopyEnd, CopyFrame, ExportPart, ExportWish, Imp
 use crate::failure::CallFailure;
 use crate::redis_bloom_value::{BloomValueError, PayloadOfFrames, Unwanted, ValuePart, read_value};
 
-/// Bytes of the arrays of a filter that has a payload: 16 MiB, which `RESTORE` takes in one argument with what is beside
-/// them. A payload that is packed is bounded by what it unpacks to.
+/// Largest filter that has a payload, in bytes of its arrays: 16 MiB, which `RESTORE` accepts in one
+/// argument together with the other fields. For a compressed payload the limit applies to what it unpacks
+/// to.
 const PAYLOAD_BYTES_MAX: u64 = 16 << 20;
 
-/// Payloads that a node makes, reads or sends at once: each holds up to 16 MiB two or three times over. A client that does
-/// not read its own has its connection closed.
+/// Payloads that a node produces, reads or sends at once: each holds up to 16 MiB two or three times. The
+/// connection of a client that does not read its payload is closed.
 pub(super) const PAYLOADS_MAX: usize = 16;
 
 pub(super) async fn answer(
     session: &mut Session,
     command: PayloadCommand<'_>,
 ) -> Result<Reply, Refusal> {
-    // Of a connection whose last one has not been sent, that one's room.
+    // A connection whose last payload has not been sent yet still has that one's permit.
     if session.payload.is_none() {
         let room = Arc::clone(&session.shared.payloads).try_acquire_owned();
         session.payload = Some(room.map_err(|_| {
@@ -98,7 +100,8 @@ async fn restore(
     let now_ms = coordinator.seed().wall_ms();
     let expires_at_ms = expiry.map(|expiry| moment(expiry, now_ms));
     if expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
-        // As in Redis nothing is made that has gone, but what it would replace goes.
+        // As in Redis: a filter that has expired already is not created, but the one that it would
+        // replace is dropped.
         if !replaces {
             return Ok(Reply::OK);
         }
@@ -118,7 +121,7 @@ async fn restore(
     }
 }
 
-/// Whether there is a filter of this name, by a catalogue that is as new as the command.
+/// Whether a filter has this name, by a catalogue that was refreshed for this command.
 async fn is_taken(session: &Session, name: &FilterName) -> Result<bool, Refusal> {
     let coordinator = &session.shared.coordinator;
     let refreshed = coordinator.meta_refresh(session.shared.deadlines.of_command()).await;
@@ -131,7 +134,8 @@ async fn is_taken(session: &Session, name: &FilterName) -> Result<bool, Refusal>
     found.map_err(|failure| refusal(&failure))
 }
 
-/// The settings and the other parts of an import, all of them, so that nothing is made of a payload that is none.
+/// The settings and all other parts of an import: parsed as a whole first, so that an invalid payload
+/// creates nothing.
 fn parts_of(payload: &[u8]) -> Result<(Bytes, Vec<ImportPart>), Refusal> {
     let value = checked_payload(payload).map_err(|_| Refusal::DumpPayload)?;
     let (mut head, mut parts, mut too_large) = (Bytes::new(), Vec::new(), None);

@@ -1,7 +1,7 @@
-//! The commands of a connection, one after the other; neighbours that are about items of one filter go
-//! to the cluster together.
+//! Carries out the commands of a connection in order; adjacent ones about items of one filter go to the
+//! cluster together.
 //!
-//! Answers are what they would be one by one: a batch is applied in its order, and of two equal items the
+//! The answers are the same as one by one: a batch is applied in its order, and of two equal items the
 //! second is present.
 
 use umbel_engine::limits::REQUEST_ITEMS_MAX;
@@ -16,18 +16,19 @@ use super::filters::{self, Packed};
 use super::session::{Executing, Queue, Session};
 use super::{chain_debug, cuckoo, dumps, expiry, keys, payloads, server, umbel};
 
-/// Names of commands that browsers send: somebody has them speak to the port. Such connections are closed.
+/// Names of commands that browsers send when a page makes them connect to this port. Such connections are
+/// closed.
 const BROWSER_WORDS: [&[u8]; 2] = [b"post", b"host:"];
 
-/// Bytes of items that travel together, beyond those of the first command: what one read brings, and more
-/// where a node is slow.
+/// Bytes of items that are joined, beyond those of the first command: what one read brings, and more if a
+/// node is slow.
 const JOINED_BYTES_MAX: usize = 1 << 20;
 
-/// Commands that a transaction does not queue.
+/// Commands that a transaction carries out at once instead of queueing them.
 const RUN_AT_ONCE: [&str; 5] = ["multi", "exec", "discard", "quit", "reset"];
 
-/// Carries out the first of these commands, and some that follow it: how many. A transaction that is to be carried
-/// out is left in the session.
+/// Carries out the first of these commands, and some that follow it; returns how many. A transaction to
+/// execute is left in the session.
 pub(super) async fn run_some(
     session: &mut Session,
     requests: &[Request],
@@ -35,7 +36,7 @@ pub(super) async fn run_some(
 ) -> usize {
     let Some(request) = requests.first() else { return 0 };
     let begin = out.len();
-    // Answers that are not sent are counted one by one.
+    // Answers that are not sent are counted one by one, so their commands are not joined.
     let joined = if session.replies_to_all() { requests } else { std::slice::from_ref(request) };
     let group = session.queue.is_none().then(|| Group::of(session, joined)).flatten();
     let count = match group {
@@ -56,15 +57,15 @@ enum ItemVerb {
     Contains,
 }
 
-/// Neighbouring commands on items of one filter.
+/// Adjacent commands about items of one filter.
 struct Group<'a> {
     key: &'a [u8],
     verb: ItemVerb,
-    /// The items of each, or why they are not done.
+    /// The items of each command, or why it is refused.
     members: Vec<Result<Items<'a>, Refusal>>,
 }
 
-/// The items of a command, if it is about items.
+/// The items of a command, and what it does with them; None if it is not about items.
 fn about_items(request: &Request) -> Option<(&'static CommandSpec, ItemVerb, Items<'_>)> {
     let arguments = Arguments::new(request);
     let spec = table::find(arguments).ok()?;
@@ -83,8 +84,8 @@ fn verb_of<'a>(command: &Command<'a>) -> Option<(ItemVerb, Items<'a>)> {
 }
 
 impl<'a> Group<'a> {
-    /// The first command and its neighbours; None if it is none, or may not be sent. A command that is
-    /// refused is carried out, and answered, alone.
+    /// The first command and those adjacent to it; None if the first is not about items, or the caller
+    /// may not send it. A refused command is carried out, and answered, alone.
     fn of(session: &Session, requests: &'a [Request]) -> Option<Self> {
         let (first, behind) = requests.split_first()?;
         let (spec, verb, items) = about_items(first)?;
@@ -112,7 +113,7 @@ impl<'a> Group<'a> {
         Some(group)
     }
 
-    /// One command that has been admitted.
+    /// A single command that has been admitted.
     fn alone(session: &Session, request: &Request, verb: ItemVerb, items: Items<'a>) -> Self {
         Self { key: items.key, verb, members: vec![charged(session, request, items)] }
     }
@@ -144,7 +145,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The items, taken from the caller's rates.
+/// Takes the items from the caller's rates, and returns them.
 fn charged<'a>(
     session: &Session,
     request: &Request,
@@ -154,7 +155,7 @@ fn charged<'a>(
     session.caller.take(amounts).map(|()| items).map_err(|failure| refusal(&failure))
 }
 
-/// Carries one command out, or queues it.
+/// Carries out one command, or queues it.
 async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
     let arguments = Arguments::new(request);
     let found = table::find(arguments);
@@ -167,7 +168,7 @@ async fn run_one(session: &mut Session, request: &Request, out: &mut Vec<u8>) {
         session.is_ending = true;
         return;
     }
-    // What is queued is taken from the rates when it is carried out.
+    // A queued command is taken from the rates when it is carried out.
     let is_queued =
         |spec: &CommandSpec| session.queue.is_some() && !RUN_AT_ONCE.contains(&spec.name);
     let admitted = found.and_then(|spec| {
@@ -267,7 +268,7 @@ fn run_transaction(session: &mut Session, transaction: Transaction, out: &mut Ve
         (Transaction::Execute, Some(queue)) if queue.is_broken => Refusal::ExecAbort.into(),
         (Transaction::Execute, Some(queue)) => {
             encode_array_head(queue.requests.len(), out);
-            // Whether the client wants the list decides about all that is in it.
+            // Whether the client wants the array decides for all of its elements.
             let is_wanted = session.replies_to_all();
             session.executing = Some(Executing { requests: queue.requests, is_wanted });
             return;

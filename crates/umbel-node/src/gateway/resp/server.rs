@@ -15,10 +15,10 @@ use super::session::Session;
 use crate::VERSION;
 use crate::gateway::limits::RESP_CONNECTIONS_MAX;
 
-/// The release of Redis whose ways the connection follows.
+/// The release of Redis whose behaviour the connection follows.
 const REDIS_VERSION: &str = "7.4.0";
 
-/// The release of the module whose commands are here.
+/// The release of the module whose commands are supported.
 const MODULE_VERSION: i64 = 80_000;
 
 pub(super) async fn answer(
@@ -142,7 +142,7 @@ async fn greet(session: &mut Session, hello: Hello<'_>) -> Result<Reply, Refusal
     ]))
 }
 
-/// How many replicas beside the leader have every acknowledged insert, at least.
+/// Replicas besides the leader that have every acknowledged insert, at least.
 fn other_replicas_of_majority(session: &Session) -> u64 {
     let members = session.shared.coordinator.read_meta(|state| {
         state.shard(ShardId(0)).map(ShardRecord::members).map_or(0, |members| members.len())
@@ -150,7 +150,7 @@ fn other_replicas_of_majority(session: &Session) -> u64 {
     members.unwrap_or(0) as u64 / 2
 }
 
-/// What clients ask of a server's settings.
+/// The server's settings that clients read.
 const SETTINGS: [(&str, &str); 9] = [
     ("appendonly", "yes"),
     ("bf-error-rate", "0.01"),
@@ -272,7 +272,7 @@ fn key_count(session: &Session) -> usize {
     count.unwrap_or(0)
 }
 
-/// Forty digits that name the cluster.
+/// The cluster's id in forty digits.
 fn cluster_id(session: &Session) -> String {
     format!("{:040x}", session.shared.coordinator.cluster_id())
 }

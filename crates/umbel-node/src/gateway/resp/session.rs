@@ -1,4 +1,4 @@
-//! One connection of the Redis protocol: who it is, and what it has chosen.
+//! The session of one connection of the Redis protocol: its caller, and what it has chosen.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::gateway::limits::{RESP_TRANSACTION_BYTES_MAX, RESP_TRANSACTION_COMMAN
 use crate::metrics;
 use crate::ports::PeerIdentity;
 
-/// The user of those who name none.
+/// The user of clients that name none.
 const DEFAULT_USER: &str = "default";
 
 /// A connection's state.
@@ -26,22 +26,22 @@ pub(super) struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) client: Arc<Client>,
     identity: PeerIdentity,
-    /// Name and password that have been shown.
+    /// Name and password that the client has presented.
     shown: Option<(Option<String>, String)>,
-    /// Who it is, as of the last look.
+    /// The caller as last identified.
     pub(super) caller: Caller,
     pub(super) protocol: Protocol,
     pub(super) database: u8,
-    /// Whether any replica may say that an item is present.
+    /// Whether reads of partitioned filters use `ReadLevel::AnyReplica`.
     pub(super) reads_anywhere: bool,
     /// Commands that wait for `EXEC`.
     pub(super) queue: Option<Queue>,
-    /// Commands whose `EXEC` has come, and which are carried out before anything else.
+    /// Commands whose `EXEC` has come; they are carried out before anything else.
     pub(super) executing: Option<Executing>,
     replies: Replies,
-    /// Nothing more is read from it.
+    /// The connection ends: nothing more is read from it.
     pub(super) is_ending: bool,
-    /// Room for a payload, until it has been sent.
+    /// Permit for a payload, until that has been sent.
     pub(super) payload: Option<OwnedSemaphorePermit>,
 }
 
@@ -50,19 +50,19 @@ pub(super) struct Session {
 pub(super) struct Queue {
     pub(super) requests: Vec<Request>,
     pub(super) byte_count: usize,
-    /// One of them could not be queued.
+    /// A command could not be queued.
     pub(super) is_broken: bool,
 }
 
-/// Commands of a transaction that are to be carried out.
+/// Commands of a transaction to carry out.
 pub(super) struct Executing {
     pub(super) requests: Vec<Request>,
-    /// Whether the client wants the list of answers.
+    /// Whether the client wants the array of answers.
     pub(super) is_wanted: bool,
 }
 
 impl Queue {
-    /// Queues one more.
+    /// Queues one more command.
     pub(super) fn push(&mut self, request: &Request) -> Result<(), Refusal> {
         let byte_count = self.byte_count + request.byte_count();
         if self.requests.len() >= RESP_TRANSACTION_COMMANDS_MAX
@@ -77,11 +77,11 @@ impl Queue {
     }
 }
 
-/// Why a key stands for no filter.
+/// Why a key names no filter.
 pub(super) enum NoFilter {
-    /// There can be none of this name.
+    /// No filter can have this name.
     NoName,
-    /// The caller may not.
+    /// The caller lacks the right.
     Denied,
 }
 
@@ -121,12 +121,12 @@ impl Session {
         }
     }
 
-    /// Looks again who the connection is: principals come and go.
+    /// Identifies the caller again: principals are added and revoked.
     pub(super) async fn look_again(&mut self) {
         self.caller = look(&self.shared, &self.identity, self.shown.as_ref()).await;
     }
 
-    /// Whether it has said who it is, or need not.
+    /// Whether the caller has proved its identity, or need not.
     pub(super) fn is_known(&self) -> bool {
         self.caller.is_somebody()
     }
@@ -137,7 +137,8 @@ impl Session {
         name.map_or_else(|| DEFAULT_USER.to_owned(), |name| name.as_str().to_owned())
     }
 
-    /// Whether the connection may send a command, whatever filter it is about: what the command needs.
+    /// Whether the caller may send a command, whatever filter it is about; returns what the command
+    /// requires.
     pub(super) fn permit(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
         let need = need_of(spec.name);
         if need == Need::Nothing {
@@ -155,7 +156,7 @@ impl Session {
         Ok(need)
     }
 
-    /// The same for a command that is answered now: a denial is audited.
+    /// The same for a command that is answered now: a denial is written to the audit log.
     pub(super) fn check(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
         self.permit(spec).inspect_err(|refusal| {
             if matches!(refusal, Refusal::NoPermission { .. }) {
@@ -181,12 +182,12 @@ impl Session {
         self.caller.take([1, 0, 0]).map_err(|failure| refusal(&failure))
     }
 
-    /// The filter that a key stands for, if the caller may do that with it.
+    /// The filter that a key names, if the caller has the verb on it.
     pub(super) fn filter(&self, verb: FilterVerb, key: &[u8]) -> Result<FilterName, NoFilter> {
         self.filter_of(self.database, verb, key)
     }
 
-    /// The same in a database.
+    /// The same in the given database.
     pub(super) fn filter_of(
         &self,
         database: u8,
@@ -205,7 +206,7 @@ impl Session {
         })
     }
 
-    /// The key that stands for a filter in the connection's database; None if it is in another one.
+    /// The key of a filter in the connection's database; None if it is in another one.
     pub(super) fn key_of<'a>(&self, filter: &'a str) -> Option<&'a str> {
         match self.database {
             0 => (1..16).all(|number| !filter.starts_with(&prefix(number))).then_some(filter),
@@ -213,7 +214,7 @@ impl Session {
         }
     }
 
-    /// `AUTH`, and that of `HELLO`.
+    /// `AUTH`, also as part of `HELLO`.
     pub(super) async fn authenticate(
         &mut self,
         credentials: Credentials<'_>,
@@ -237,7 +238,7 @@ impl Session {
         if caller.may_be_new() {
             caller = match self.shared.coordinator.catch_up_for_stranger().await {
                 CaughtUp::Done => look(&self.shared, &self.identity, shown.as_ref()).await,
-                // The majority may know who that is, and so another node may.
+                // The majority, and therefore another node, may know this caller.
                 CaughtUp::NoMajority => {
                     Caller::without_grants(&self.identity, &self.shared.coordinator)
                 }
@@ -259,7 +260,7 @@ impl Session {
         Ok(())
     }
 
-    /// `RESET`: as at the start.
+    /// `RESET`: back to the initial state.
     pub(super) async fn reset(&mut self) {
         (self.shown, self.protocol, self.database) = (None, Protocol::default(), 0);
         (self.reads_anywhere, self.queue, self.replies) = (false, None, Replies::On);
@@ -284,24 +285,24 @@ impl Session {
         self.replies == Replies::On
     }
 
-    /// Writes an answer.
+    /// Encodes an answer.
     pub(super) fn answer(&self, reply: impl Into<Reply>, out: &mut Vec<u8>) {
         reply.into().encode(self.protocol, out);
     }
 
-    /// Has every answer be sent, until [`resume_replies`](Self::resume_replies).
+    /// Turns all answers on, until [`resume_replies`](Self::resume_replies).
     pub(super) fn suspend_replies(&mut self) -> Replies {
         std::mem::replace(&mut self.replies, Replies::On)
     }
 
-    /// Which answers were sent before, unless the client has said otherwise since.
+    /// Restores the mode from before, unless the client has changed it since.
     pub(super) fn resume_replies(&mut self, before: Replies) {
         if self.replies == Replies::On {
             self.replies = before;
         }
     }
 
-    /// Takes a command's answer back, which begins there, if the client does not want it.
+    /// Removes a command's answer, which begins at `begin`, if the client does not want it.
     pub(super) fn drop_unwanted_answer(&mut self, begin: usize, out: &mut Vec<u8>) {
         self.replies = match self.replies {
             Replies::On => return,
@@ -313,23 +314,23 @@ impl Session {
     }
 }
 
-/// Which answers are sent.
+/// Which answers are sent to the client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Replies {
     On,
     Off,
-    /// Not that of this command, which said so, nor that of the next one.
+    /// Neither that of this command, which set the mode, nor that of the next one.
     SkipNext,
     /// Not that of this command.
     Skipping,
 }
 
-/// What the names of a database's filters begin with.
+/// The prefix of the names of a database's filters.
 fn prefix(database: u8) -> String {
     format!("db{database}:")
 }
 
-/// Who a connection is that shows this.
+/// Identifies the caller of a connection that has presented this.
 async fn look(
     shared: &Shared,
     identity: &PeerIdentity,

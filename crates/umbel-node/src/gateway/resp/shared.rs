@@ -20,22 +20,22 @@ pub(super) struct Shared {
     pub(super) coordinator: Arc<Coordinator>,
     pub(super) deadlines: Deadlines,
     pub(super) budget: Arc<Budget>,
-    /// Whether certificates of nodes must say which node it is.
+    /// Whether a node's certificate must name the node.
     pub(super) needs_member: bool,
-    /// What plain commands make.
+    /// The kind of the filters that plain commands create.
     pub(super) default_kind: Kind,
-    /// Where clients reach this listener: host and port.
+    /// The host and port at which clients reach this listener.
     pub(super) address: (String, u16),
     pub(super) started: Instant,
     pub(super) clients: Clients,
     pub(super) counts: Counts,
     pub(super) dumps: Dumps,
     pub(super) chain_dumps: ChainDumps,
-    /// For payloads that are made, read or sent.
+    /// Permits for payloads that are produced, read or sent.
     pub(super) payloads: Arc<Semaphore>,
 }
 
-/// What `INFO` counts.
+/// Counters that `INFO` shows.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) commands: AtomicU64,
@@ -49,7 +49,7 @@ impl Counts {
     }
 }
 
-/// The connections that are open.
+/// The open connections.
 #[derive(Default)]
 pub(super) struct Clients {
     last: AtomicU64,
@@ -59,13 +59,13 @@ pub(super) struct Clients {
 /// One connection as others see it.
 pub(super) struct Client {
     pub(super) id: u64,
-    /// Where it comes from.
+    /// The client's address.
     pub(super) from: String,
     since: Instant,
     details: Mutex<Details>,
 }
 
-/// What a connection says of itself, and its state.
+/// What a client has set about its connection, and the connection's state.
 #[derive(Clone, Default)]
 pub(super) struct Details {
     pub(super) name: Vec<u8>,
@@ -77,7 +77,7 @@ pub(super) struct Details {
 }
 
 impl Clients {
-    /// One more connection. It is open until it is left.
+    /// Adds a connection, which counts as open until `leave`.
     pub(super) fn enter(&self, from: String) -> Arc<Client> {
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let details = Details { user: "default".to_owned(), ..Details::default() };
@@ -91,29 +91,29 @@ impl Clients {
         self.lock().remove(&id);
     }
 
-    /// How many are open.
+    /// The number of open connections.
     pub(super) fn count(&self) -> usize {
         self.lock().len()
     }
 
-    /// How many there have been.
+    /// The number of connections since the start.
     pub(super) fn total(&self) -> u64 {
         self.last.load(Ordering::Relaxed)
     }
 
-    /// Those that are open, the oldest first.
+    /// The open connections, the oldest first.
     pub(super) fn all(&self) -> Vec<Arc<Client>> {
         self.lock().values().cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
-        // No holder of the lock panics, and the map is whole after every call.
+        // No holder of the lock panics, and the map is consistent after every call.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Client {
-    /// Changes what is said of the connection.
+    /// Changes the details of the connection.
     pub(super) fn change(&self, change: impl FnOnce(&mut Details)) {
         change(&mut self.details.lock().unwrap_or_else(PoisonError::into_inner));
     }

@@ -1,4 +1,4 @@
-//! Umbel's own words, but for sessions and requests.
+//! Umbel's own commands, except those for sessions and requests.
 
 use umbel_engine::limits::REQUEST_ITEMS_MAX;
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
@@ -15,7 +15,7 @@ use super::session::Session;
 use crate::coordinator::catalogue::{Hashing, NewFilter as Plan};
 use crate::coordinator::sizes::FilterSize;
 
-/// The items that a command is about, which count against the caller's rates.
+/// The items of a command, which count against the caller's rates.
 pub(super) const fn items_of<'a>(command: &UmbelCommand<'a>) -> Option<Items<'a>> {
     match *command {
         UmbelCommand::InsertAt { items, .. } => Some(items),
@@ -117,7 +117,7 @@ async fn insert_at(session: &Session, items: Items<'_>, at_ms: u64) -> Result<Re
     Ok(Reply::Array(new))
 }
 
-/// `UMBEL.MERGE`, `UMBEL.INTERSECT`: how many positions of the target were set.
+/// `UMBEL.MERGE`, `UMBEL.INTERSECT`; returns how many positions of the target became set.
 async fn put_together(
     session: &Session,
     target: &[u8],
@@ -139,7 +139,7 @@ async fn put_together(
     merged.map(Reply::number).map_err(|failure| refusal(&failure))
 }
 
-/// `UMBEL.ESTIMATE`; null where a filter is too full to tell.
+/// `UMBEL.ESTIMATE`; null if a filter is too full for an estimate.
 async fn estimate(
     session: &Session,
     of: SetEstimate,

@@ -1,4 +1,4 @@
-//! Answers on their way to a client, who may be slow, but not for ever.
+//! Writes answers to a client, which may be slow within limits.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,17 +11,17 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::gateway::limits::{READING_BYTES_PER_SECOND_MIN, UNREAD_TIMEOUT};
 
-/// Writes answers to their end.
+/// Writes all of the answers.
 ///
 /// # Errors
 /// [`io::ErrorKind::TimedOut`] if the client takes nothing for [`UNREAD_TIMEOUT`], or less than
-/// [`READING_BYTES_PER_SECOND_MIN`] for longer than that; and whatever the stream says.
+/// [`READING_BYTES_PER_SECOND_MIN`] for longer than that; any error of the stream.
 pub(super) async fn write_answers<S: AsyncWrite + Unpin>(
     stream: &mut S,
     answers: &[u8],
 ) -> io::Result<()> {
     let mut rest = answers;
-    // Since when the client is waited for; most take all at once.
+    // Since when the node has been waiting for the client; most clients take everything at once.
     let mut began = None;
     while !rest.is_empty() {
         let taken = (answers.len() - rest.len()) as u64;
@@ -35,7 +35,7 @@ pub(super) async fn write_answers<S: AsyncWrite + Unpin>(
             count => rest = rest.get(count..).unwrap_or_default(),
         }
     }
-    // A stream with TLS may keep some of it.
+    // A TLS stream may have buffered a part.
     let (mut late, taken) = (None, answers.len() as u64);
     poll_fn(|cx| {
         let flushed = Pin::new(&mut *stream).poll_flush(cx);
@@ -44,7 +44,7 @@ pub(super) async fn write_answers<S: AsyncWrite + Unpin>(
     .await
 }
 
-/// Until when a client that has taken so many bytes may take none.
+/// The time until which a client that has taken this many bytes may take none.
 fn patience(began: &mut Option<Instant>, taken: u64) -> Instant {
     let now = Instant::now();
     let began = *began.get_or_insert(now);
@@ -52,7 +52,7 @@ fn patience(began: &mut Option<Instant>, taken: u64) -> Instant {
     now.min(began + earned) + UNREAD_TIMEOUT
 }
 
-/// What a stream says, or an error once it has been silent until then.
+/// The stream's result, or an error once it has been pending until then.
 fn or_late<T>(
     result: Poll<io::Result<T>>,
     cx: &mut Context<'_>,
@@ -70,7 +70,7 @@ fn or_late<T>(
 mod tests {
     use super::*;
 
-    /// A client that takes so many bytes each time that so long has passed.
+    /// A client that takes `byte_count` bytes after each `pause`.
     struct Slow {
         byte_count: usize,
         pause: Duration,
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// The error and the seconds that it took, of an answer of 8 MiB.
+    /// Writes an answer of 8 MiB; returns the error and the seconds that it took.
     async fn written(slow: &mut Slow) -> (Option<io::ErrorKind>, u64) {
         let began = Instant::now();
         let outcome = write_answers(slow, &vec![b'x'; 8 << 20]).await;
@@ -120,19 +120,19 @@ mod tests {
     async fn a_client_that_takes_an_answer_byte_by_byte_is_not_waited_for() {
         let late = Some(io::ErrorKind::TimedOut);
         let second = Duration::from_secs(1);
-        // Each byte comes in time, and all of them would take eight years.
+        // Each byte is taken in time, but all of them would take eight years.
         let mut slow = Slow::new(1, UNREAD_TIMEOUT - second);
         assert_eq!((written(&mut slow).await, slow.taken), ((late, UNREAD_TIMEOUT.as_secs()), 1));
-        // Half of what is the least: after a minute it is 30 s behind.
+        // Half of the minimum rate: after a minute the client is 30 s behind.
         let least = usize::try_from(READING_BYTES_PER_SECOND_MIN).unwrap();
         assert_eq!(written(&mut Slow::new(least / 2, second)).await, (late, 59));
-        // A client that reads the least, or slowly at first, receives all.
+        // A client that reads at the minimum rate, or slowly at first, receives everything.
         assert_eq!(written(&mut Slow::new(least, second)).await, (None, 128));
         let first = UNREAD_TIMEOUT - second;
         assert_eq!(written(&mut Slow::new(8 << 20, first)).await, (None, first.as_secs()));
     }
 
-    /// However much it has taken before.
+    /// However much the client has taken before.
     #[tokio::test(start_paused = true)]
     async fn a_client_that_stops_reading_is_not_waited_for() {
         let (late, minute) = (Some(io::ErrorKind::TimedOut), Duration::from_secs(60));
