@@ -1,4 +1,4 @@
-//! RedisBloom's filters over the protocol: its numbers, and its dumps in both directions.
+//! Tests of RedisBloom's kind of filter over the protocol: its figures, and its dumps in both directions.
 
 use tempfile::TempDir;
 use umbel_filter::{Insert, ItemHasher, RedisBloom, RedisBloomHeader, RedisBloomShape};
@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::node::Node;
 use crate::node::node_test::{config, start};
 
-/// A node whose plain commands make RedisBloom's filters.
+/// A node whose plain commands create filters of RedisBloom's kind.
 async fn node_of_chains() -> (TempDir, Node) {
     let folder = tempfile::tempdir().unwrap();
     let (resp_listen, resp_default_kind) = (Some("127.0.0.1:0".to_owned()), "redisbloom".into());
@@ -25,7 +25,7 @@ async fn node_of_chains() -> (TempDir, Node) {
     (folder, node)
 }
 
-/// What RedisBloom has after `BF.RESERVE k 0.01 10` and `BF.ADD k 0` to `BF.ADD k 99`.
+/// The filter of RedisBloom after `BF.RESERVE` with this shape and `BF.ADD` of the numbers below `count`.
 fn theirs(shape: RedisBloomShape, count: u32) -> RedisBloom {
     let mut filter = RedisBloom::with_shape(shape).unwrap();
     for number in 0..count {
@@ -34,7 +34,7 @@ fn theirs(shape: RedisBloomShape, count: u32) -> RedisBloom {
     filter
 }
 
-/// Header, and arrays in pieces of so many bytes.
+/// The header, and the arrays in pieces of `piece_bytes` bytes.
 fn pieces_of(filter: &RedisBloom, piece_bytes: usize) -> Vec<(i64, Vec<u8>)> {
     let mut pieces = vec![(1, RedisBloomHeader::of(filter).to_bytes())];
     let mut iterator = 1;
@@ -122,12 +122,12 @@ async fn dumps_of_redis_bloom_are_loaded_and_go_back() {
             }
             let back = dump(&mut client, "BF.SCANDUMP", &key).await;
             assert!(back == pieces_of(filter, 384 << 10), "{key}");
-            // It is there, and is not loaded over.
+            // The filter exists, and is not overwritten.
             load(&mut client, "BF.LOADCHUNK", &key, &back[0]).await;
             client.expect("-ERR received bad data\r\n", &key).await;
         }
     }
-    // It goes on as it would have there.
+    // The filter grows as it would have grown there.
     add(&mut client, "small0", 100..300).await;
     let grown = theirs(RedisBloomShape::for_rate(10, 0.01).unwrap(), 300);
     assert!(dump(&mut client, "BF.SCANDUMP", "small0").await == pieces_of(&grown, 1 << 24));
@@ -147,7 +147,7 @@ async fn a_dump_goes_on_at_any_connection_and_anywhere() {
         let request = format!("BF.SCANDUMP k {}", pieces[at - 1].0);
         assert_eq!(piece(&mut other, &request).await, pieces[at]);
     }
-    // From the middle of a link on, and what is none.
+    // From the middle of a link, and at invalid positions.
     let middle = piece(&mut other, "BF.SCANDUMP k 25").await;
     assert_eq!(middle, (49, pieces[2].1[8..].to_vec()));
     for iterator in ["281", "282", "99999999", "-1", "-9223372036854775808"] {

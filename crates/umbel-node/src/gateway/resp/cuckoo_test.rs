@@ -1,13 +1,13 @@
-//! Cuckoo filters of clients of the Redis protocol: what no transcript says.
+//! Tests of cuckoo filters over the Redis protocol that transcripts cannot express.
 
 use super::resp_test::{Client, node};
 
-/// Items that find no room are distinguished from those that do; and there is room again for what leaves.
+/// Items without room are told from those with room; and removed items make room again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_filter_says_so_item_by_item() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    // A page of 512 slots in each of two shards.
+    // One page of 512 slots in each of two shards.
     client.ask("CF.RESERVE k 4", "+OK\r\n").await;
     let (mut added, mut refused) = (Vec::new(), Vec::new());
     for chunk in 0..5 {

@@ -1,4 +1,4 @@
-//! Copies in pieces, from one name to another, and pieces that are none.
+//! Copies in pieces, from one name to another, and invalid pieces.
 
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
@@ -28,7 +28,7 @@ pub(super) async fn dump(client: &mut Client, command: &str, key: &str) -> Vec<(
     let mut pieces = vec![piece(client, &format!("{command} {key} 0")).await];
     while let Some(&(iterator, _)) = pieces.last().filter(|(iterator, _)| *iterator != 0) {
         let again = piece(client, &format!("{command} {key} {iterator}")).await;
-        // A client that has not received the answer asks again.
+        // A client that has not received the answer requests it again.
         if again.0 != 0 {
             assert_eq!(piece(client, &format!("{command} {key} {iterator}")).await, again);
         }
@@ -55,7 +55,7 @@ pub(super) async fn load(
     client.send(&request).await;
 }
 
-/// A copy of a filter that is there, of which nothing has come.
+/// A copy of an existing filter of which nothing has been read.
 pub(super) async fn exported(node: &Node, name: &str) -> ExportParts {
     let (name, deadline) = (FilterName::new(name).unwrap(), Instant::now() + IDLE_MAX);
     node.coordinator().export(&name, ExportWish::default(), deadline).await.unwrap()
@@ -69,7 +69,7 @@ pub(super) async fn add(client: &mut Client, key: &str, items: std::ops::Range<u
     }
 }
 
-/// Waits until what was half loaded is gone.
+/// Waits until the half-loaded filter is gone.
 pub(super) async fn gone(client: &mut Client, key: &str) {
     loop {
         client.send(format!("EXISTS {key}\r\n").as_bytes()).await;
@@ -84,7 +84,7 @@ pub(super) async fn gone(client: &mut Client, key: &str) {
 async fn a_filter_is_copied_in_pieces() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    // One that grows, and one of several pieces.
+    // A filter that grows, and one with several pieces.
     client.ask("BF.RESERVE grown 0.01 100", "+OK\r\n").await;
     add(&mut client, "grown", 0..1_000).await;
     client.ask("UMBEL.CREATE counted KIND counting CAPACITY 2000 ERROR 0.01", "+OK\r\n").await;
@@ -104,7 +104,7 @@ async fn a_filter_is_copied_in_pieces() {
         for item in 0..1_000 {
             client.ask(&format!("BF.EXISTS {copy} {item}"), ":1\r\n").await;
         }
-        // It is there, and is not loaded over.
+        // The filter exists, and is not overwritten.
         load(&mut client, &command, &copy, &pieces[0]).await;
         client.expect("-ERR received bad data\r\n", &command).await;
     }
@@ -129,7 +129,7 @@ async fn pieces_that_are_none_leave_nothing() {
         load(&mut client, "BF.LOADCHUNK", "copy", &piece).await;
         client.expect(answer, "a piece that is none").await;
     }
-    // A bit of a frame is wrong: the frame's checksum says so.
+    // A piece out of order is refused, and so is a frame with a flipped bit, which its checksum reveals.
     load(&mut client, "BF.LOADCHUNK", "copy", &one).await;
     client.expect("+OK\r\n", "the first piece").await;
     load(&mut client, "BF.LOADCHUNK", "copy", &(two.0 + 1, two.1.clone())).await;

@@ -1,4 +1,4 @@
-//! Filters that get other names, and copies of filters.
+//! Tests of renaming and copying filters.
 
 use super::resp_test::{Client, node};
 
@@ -16,14 +16,14 @@ async fn a_filter_gets_another_name() {
     client.ask("BF.EXISTS a x", ":0\r\n").await;
     client.ask("BF.EXISTS b x", ":1\r\n").await;
     client.ask("BF.ADD b y", ":1\r\n").await;
-    // A filter that has the name is in the way, or goes.
+    // A filter that already has the new name blocks the command, or is replaced.
     client.ask("BF.ADD a z", ":1\r\n").await;
     client.ask("RENAMENX b a", ":0\r\n").await;
     client.ask("RENAME b a", "+OK\r\n").await;
     client.ask("BF.MEXISTS a x y z", "*3\r\n:1\r\n:1\r\n:0\r\n").await;
     client.ask("DBSIZE", ":1\r\n").await;
     client.ask("RENAMENX a b", ":1\r\n").await;
-    // Names of another database are others.
+    // Names in another database are different names.
     client.ask("SELECT 1", "+OK\r\n").await;
     client.ask("RENAME b c", "-ERR no such key\r\n").await;
 }
@@ -40,7 +40,7 @@ async fn a_filter_is_copied() {
     client.ask("BF.ADD b z", ":1\r\n").await;
     client.ask("BF.MEXISTS a x y z", "*3\r\n:1\r\n:1\r\n:0\r\n").await;
     client.ask("BF.MEXISTS b x y z", "*3\r\n:1\r\n:1\r\n:1\r\n").await;
-    // In place of one that is there; its time comes along.
+    // The copy replaces an existing filter, and takes over the expiry.
     client.ask("EXPIRE a 1000", ":1\r\n").await;
     client.ask("COPY a b REPLACE", ":1\r\n").await;
     client.ask("BF.MEXISTS b x y z", "*3\r\n:1\r\n:1\r\n:0\r\n").await;

@@ -1,4 +1,4 @@
-//! Payloads of `DUMP` as bytes, and those that are none.
+//! Tests of payloads of `DUMP`, valid and damaged.
 
 use tokio::io::AsyncReadExt as _;
 use umbel_filter::{RedisBloom, RedisBloomHeader, RedisBloomShape};
@@ -34,7 +34,7 @@ async fn a_payload_is_the_filter() {
     let mut client = Client::new(&node).await;
     client.ask("UMBEL.CREATE small KIND redisbloom CAPACITY 10 ERROR 0.01", "+OK\r\n").await;
     add(&mut client, "small", 0..100).await;
-    // Of several frames, and more bytes than other arguments may have.
+    // Several frames, and more bytes than other arguments may have.
     client.ask("UMBEL.CREATE large KIND redisbloom CAPACITY 1500000 ERROR 0.01", "+OK\r\n").await;
     add(&mut client, "large", 0..100).await;
     for key in ["small", "large"] {
@@ -45,7 +45,7 @@ async fn a_payload_is_the_filter() {
             client.ask(&format!("BF.EXISTS {copy} {item}"), ":1\r\n").await;
         }
         assert!(payload(&mut client, &copy).await == first);
-        // It goes on as the other one does.
+        // The copy grows as the original does.
         add(&mut client, key, 100..300).await;
         add(&mut client, &copy, 100..300).await;
         assert!(payload(&mut client, &copy).await == payload(&mut client, key).await);
@@ -65,7 +65,7 @@ async fn filters_and_payloads_that_are_too_large_are_refused() {
             && text.ends_with("BF.SCANDUMP copies it in pieces"),
         "{text}"
     );
-    // A value that unpacks to more than that is refused by what its head says, before the array comes.
+    // A compressed value that unpacks to more is refused because of its head, before the array arrives.
     let shape = RedisBloomShape::for_rate(13_000_000, 0.01).unwrap();
     let header = RedisBloomHeader::of(&RedisBloom::with_shape(shape).unwrap());
     let link = header.stored_link(0).unwrap();
@@ -106,18 +106,18 @@ async fn damaged_payloads_leave_nothing() {
     node.shutdown().await;
 }
 
-/// Payloads that nobody reads take the room of others until they are read.
+/// Payloads that clients do not read occupy the permits until they are read.
 #[tokio::test(flavor = "multi_thread")]
 async fn payloads_on_their_way_have_a_most() {
     let (_folder, node) = node().await;
     let mut client = Client::new(&node).await;
-    // Larger than what sockets hold.
+    // Larger than what sockets buffer.
     client.ask("UMBEL.CREATE k KIND redisbloom CAPACITY 10000000 ERROR 0.01", "+OK\r\n").await;
     let mut idle = Vec::new();
     for _ in 0..super::payloads::PAYLOADS_MAX {
         let mut client = Client::new(&node).await;
         client.send(b"DUMP k\r\n").await;
-        // It has been made, and has begun to come.
+        // The payload has been produced, and its first bytes have arrived.
         assert!(client.line().await.starts_with('$'));
         idle.push(client);
     }

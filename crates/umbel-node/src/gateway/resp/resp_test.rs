@@ -1,4 +1,4 @@
-//! Sessions of clients over sockets, from transcripts; and what no transcript can say.
+//! Sessions of clients over sockets: from transcripts, and cases that transcripts cannot express.
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -8,7 +8,7 @@ use crate::node::Node;
 use crate::node::node_test::{config, start};
 use crate::ports::{Net, RealNet, Stream};
 
-/// A node with one shard that speaks the protocol.
+/// A node with two shards that serves the protocol.
 pub(super) async fn node() -> (TempDir, Node) {
     let folder = tempfile::tempdir().unwrap();
     let resp_listen = Some("127.0.0.1:0".to_owned());
@@ -31,7 +31,7 @@ impl Client {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// Reads as many bytes as an answer has, and compares them.
+    /// Reads as many bytes as the expected answer has, and compares them.
     pub(super) async fn expect(&mut self, expected: &str, what: &str) {
         let mut got = vec![0; expected.len()];
         let mut at = 0;
@@ -55,10 +55,10 @@ impl Client {
         self.expect(expected, request).await;
     }
 
-    /// What comes until the node closes the connection.
+    /// Everything that arrives until the node closes the connection.
     pub(super) async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
-        // A reset is an end, too.
+        // A reset ends the connection, too.
         let _ = self.stream.read_to_end(&mut rest).await;
         String::from_utf8_lossy(&rest).into_owned()
     }
@@ -91,7 +91,7 @@ const TRANSCRIPTS: [(&str, &str); 10] = [
     ("umbel", include_str!("../../../testdata/resp/umbel.txt")),
 ];
 
-/// Requests with their answers.
+/// The requests of a transcript with their answers.
 fn steps(text: &str, id: &str) -> Vec<(String, String)> {
     let mut steps: Vec<(String, String)> = Vec::new();
     let mut is_begun = false;
@@ -101,7 +101,7 @@ fn steps(text: &str, id: &str) -> Vec<(String, String)> {
             is_begun = true;
         } else if !line.starts_with("# ") && is_begun {
             let (_, answer) = steps.last_mut().unwrap();
-            // A blank line is one of an empty text, or stands between steps.
+            // A blank line belongs to an empty text, or separates steps.
             if !line.is_empty() || answer.ends_with("$0\r\n") {
                 *answer += &line.replace("$ID", id);
                 *answer += "\r\n";
@@ -126,7 +126,7 @@ async fn transcripts_are_answered_byte_for_byte() {
     let mut database = 0;
     for (name, text) in TRANSCRIPTS {
         for manner in [Manner::OneByOne, Manner::AllAtOnce, Manner::InPieces] {
-            // Each run has filters of its own.
+            // Each run has its own filters.
             let mut client = Client::new(&node).await;
             client.ask(&format!("SELECT {database}"), "+OK\r\n").await;
             let id = client.id().await;
@@ -150,7 +150,7 @@ async fn transcripts_are_answered_byte_for_byte() {
                     }
                 }
             }
-            // `RESET` has chosen the first database again.
+            // `RESET` has selected the first database again.
             client.ask(&format!("SELECT {database}"), "+OK\r\n").await;
             client.ask("QUIT", "+OK\r\n").await;
             assert_eq!(client.rest().await, "", "{name}");
@@ -175,7 +175,7 @@ async fn neighbours_are_answered_as_one_by_one() {
     let mut requests = String::new();
     let mut expected = String::new();
     for item in 0..500 {
-        // Each item twice, with a question between every few.
+        // Each item twice, with a lookup after every few.
         requests += &format!("BF.ADD k {item}\r\nBF.ADD k {item}\r\n");
         expected += ":1\r\n:0\r\n";
         if item % 7 == 0 {
@@ -207,9 +207,9 @@ async fn a_named_request_may_come_again() {
     let answer = "*3\r\n:0\r\n:1\r\n:0\r\n";
     client.ask(&request, answer).await;
     client.ask(&request, answer).await;
-    // Without the name it is another request.
+    // Without a request id it is another request.
     client.ask("BF.MADD k old new new", "*3\r\n:0\r\n:0\r\n:0\r\n").await;
-    // So many items that every shard has some of them: each shard knows the names of the requests that it had.
+    // So many items that every shard has some: each shard knows the ids of the requests that it received.
     let items: String = (0..200).map(|item| format!(" {item}")).collect();
     let all_new = format!("*200\r\n{}", ":1\r\n".repeat(200));
     client.ask(&format!("UMBEL.REQUEST {session}:2 BF.MADD k{items}"), &all_new).await;
@@ -238,11 +238,11 @@ async fn what_is_no_request_ends_the_connection() {
         assert_eq!(client.rest().await, expected, "{sent:?}");
     }
     let mut client = Client::new(&node).await;
-    // The node may have closed before all of it was sent.
+    // The node may have closed the connection before all of it was sent.
     let _ = client.stream.write_all(long.as_bytes()).await;
     let message = client.rest().await;
     assert!(message.contains("Protocol error: too big inline request"), "{message}");
-    // Others are served.
+    // Other connections are served.
     Client::new(&node).await.ask("PING", "+PONG\r\n").await;
     node.shutdown().await;
 }

@@ -1,4 +1,4 @@
-//! What principals may do over the Redis protocol.
+//! Tests of what principals may do over the Redis protocol.
 
 use umbel_engine::meta::{
     ClusterVerb, FilterVerb, Grant, MetaCommand, Principal, PrincipalName, Proof, Quota, Rates,
@@ -34,7 +34,7 @@ async fn principals_do_what_is_granted_to_them() {
     put(&node, "alice", grant("a-*", &[Insert, Read])).await;
     put(&node, "owner", grant("*", &[Insert, Read, Manage])).await;
 
-    // Who was there before any principal proves nothing now.
+    // A client that connected before there were principals has no proof now.
     early.ask("BF.ADD a-seen y", "-NOAUTH Authentication required.\r\n").await;
     early.ask("PING", "-NOAUTH Authentication required.\r\n").await;
     early
@@ -61,7 +61,7 @@ async fn principals_do_what_is_granted_to_them() {
     alice.ask("CF.COUNT b-seen x", no_key).await;
     alice.ask("SADD a-new x", no_key).await;
     alice.ask("EXISTS a-seen b-seen", no_key).await;
-    // She may insert, but make nothing.
+    // Alice may insert, but not create.
     alice.ask("BF.ADD a-new x", no_key).await;
     let refused = |command: &str| {
         format!("-NOPERM User alice has no permissions to run the '{command}' command\r\n")
@@ -80,7 +80,7 @@ async fn principals_do_what_is_granted_to_them() {
     alice.ask("DBSIZE", ":1\r\n").await;
     alice.ask("KEYS *", "*1\r\n$6\r\na-seen\r\n").await;
 
-    // Rights that are taken are gone at once, also in the middle of a pipeline's connection.
+    // Revoked rights are gone at once, also on an open connection.
     put(&node, "alice", grant("a-*", &[Read])).await;
     alice.ask("BF.ADD a-seen z", &refused("bf.add")).await;
     alice.ask("SADD a-seen z", &refused("sadd")).await;
@@ -104,7 +104,8 @@ async fn rates_count_commands_and_items() {
     let change = Quota { rates, ..Quota::default() };
     let command = MetaCommand::SetQuota { of, change, from_none: false };
     node.coordinator().meta_propose(command, deadline()).await.unwrap();
-    // A second's worth, and what is owed then; each command of a pipeline is charged alone.
+    // The first command may exceed a second's worth and leaves a debt; each command of a pipeline is
+    // charged alone.
     owner.send(&b"BF.MADD k a b c d e f\r\nBF.ADD k g\r\nPING\r\n".repeat(2)).await;
     owner
         .expect("*6\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n-TRYAGAIN principal owner has", "rates")

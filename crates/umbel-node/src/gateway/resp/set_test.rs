@@ -1,4 +1,4 @@
-//! The words of sets on filters: what no transcript says.
+//! Tests of set commands on filters that transcripts cannot express.
 
 use super::resp_test::{Client, node};
 
@@ -18,7 +18,7 @@ async fn answers_are_numbers_in_protocol_three_too() {
     node.shutdown().await;
 }
 
-/// Neighbours go to the cluster together, and each is answered in its own form.
+/// Adjacent commands go to the cluster together, and each is answered in its own form.
 #[tokio::test(flavor = "multi_thread")]
 async fn neighbours_of_both_families_are_answered_as_one_by_one() {
     let (_folder, node) = node().await;
@@ -47,7 +47,7 @@ async fn a_named_request_may_come_again() {
     node.shutdown().await;
 }
 
-/// A full filter says so in place of a number, whatever of the items went in before.
+/// A full filter answers with an error instead of a number, even if some items were inserted before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_filter_is_an_error() {
     let (_folder, node) = node().await;

@@ -1,8 +1,8 @@
-//! Umbel's own words about several filters, and commands that drop them all.
+//! Umbel's own commands about several filters, and commands that drop all filters.
 
 use super::resp_test::{Client, node};
 
-/// A number of an answer: an integer, or a text in two lines.
+/// The number in an answer: an integer, or a text in two lines.
 async fn number(client: &mut Client, request: &str) -> f64 {
     client.send(format!("{request}\r\n").as_bytes()).await;
     let line = client.line().await;
@@ -23,7 +23,7 @@ async fn filters(client: &mut Client, items: [&str; 2]) {
     number_of_list(client, &format!("BF.MADD s {}", items[0])).await;
 }
 
-/// How many ones a list of them has.
+/// Number of ones in an answer that is a list.
 async fn number_of_list(client: &mut Client, request: &str) -> usize {
     client.send(format!("{request}\r\n").as_bytes()).await;
     let count: usize = client.line().await[1..].parse().unwrap();
@@ -42,7 +42,7 @@ async fn filters_are_put_together_and_compared() {
         range.map(|item| item.to_string()).collect::<Vec<_>>().join(" ")
     };
     filters(&mut client, [&items(0..300), &items(200..400)]).await;
-    // Few of 20 positions an item are shared: estimates are exact within a few items.
+    // Few of the 20 positions of each item are shared: estimates are exact within a few items.
     let union = number(&mut client, "UMBEL.ESTIMATE union s t").await;
     assert!((395.0..405.0).contains(&union), "{union}");
     let both = number(&mut client, "UMBEL.ESTIMATE INTERSECTION s t").await;
