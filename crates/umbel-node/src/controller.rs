@@ -1,7 +1,7 @@
-//! Drives what the meta group's leader decides: members of groups, slices of filters.
+//! Carries out what the meta group's leader decides: members of groups, slices of filters.
 //!
-//! The decisions are the engine's (`umbel_engine::meta::next_tasks`); here they are carried out.
-//! Every task may be done twice, so a leader that is deposed in the middle does no harm.
+//! The engine takes the decisions (`umbel_engine::meta::next_tasks`); this module carries them out. Every
+//! task may be done twice, so a leader that is deposed halfway does no harm.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,26 +28,27 @@ mod running_tasks;
 
 use running_tasks::{Confirmed, RunningTasks};
 
-/// How often the leader looks when nothing changed: for changes that others carry out.
+/// How often the leader looks if its state has not changed, to notice what other nodes have done.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The same while nothing but changes of members is under way: they may take a minute, and each look asks
-/// every group whose members are to change.
+/// The same interval while only changes of members are in progress: they may take a minute, and each look
+/// asks every group whose members are to change.
 const MEMBERS_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often it asks groups that nothing is planned for, so that it notices what was not reported to it.
+/// How often the leader also asks groups for which nothing is planned, to notice changes that were not
+/// reported.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long one task may take before it is looked at anew.
+/// Timeout of one task, after which it is considered again.
 const TASK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a change of members may take: its new replica may need a snapshot first.
+/// Timeout of a change of members: a new replica may need a snapshot first.
 const MEMBERS_TIMEOUT: Duration = Duration::from_secs(65);
 
-/// How long a group's leader may take to say who the members are.
+/// How long a group's leader may take to report its members.
 const VIEW_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Carries out what there is to do while this node leads the meta group; never ends.
+/// Carries out tasks while this node leads the meta group; never returns.
 pub(crate) async fn control(local: Arc<Local>, coordinator: Arc<Coordinator>) {
     let mut applied = local.meta().replica().applied_index();
     let mut progress = SliceProgress::new();
@@ -72,9 +73,9 @@ pub(crate) async fn control(local: Arc<Local>, coordinator: Arc<Coordinator>) {
     }
 }
 
-/// Returns when it is time to look again: all that was done to slices has ended and something was learned,
-/// the state has changed, or some time has passed. What is done to slices is waited for, so that a burst
-/// of filters is looked at together, but no longer than usual.
+/// Returns when it is time to look again: all tasks on slices have ended and one confirmed something new,
+/// or the state has changed, or the interval has passed. It waits for tasks on slices, so that a burst of
+/// filters is handled together, but not longer than the interval.
 async fn pause(
     looked: Instant,
     applied: &mut watch::Receiver<u64>,
@@ -84,7 +85,7 @@ async fn pause(
     let mut has_learned = false;
     loop {
         let is_busy = running.has_slices();
-        // What was learned may be decided upon at once; each thing is learned once, so this ends.
+        // New confirmations may lead to decisions at once; each is new only once, so this ends.
         if has_learned && !is_busy {
             return;
         }
@@ -102,7 +103,7 @@ async fn pause(
     }
 }
 
-/// One round: views, decisions, tasks that begin.
+/// One round: refreshes views, decides, starts tasks.
 async fn look(
     local: &Arc<Local>,
     coordinator: &Arc<Coordinator>,
@@ -125,14 +126,15 @@ async fn look(
         let tasks = next_tasks(state, views, &local.meta().view(), progress);
         let spread = next_move(state, &alive).map(Task::Propose);
         let split = next_split(state, &alive).map(Task::Propose);
-        // One that is refused, as while a move begins, comes again.
+        // A refused proposal, for example while a move begins, is made again in a later round.
         due.chain(tasks).chain(spread.or(split)).collect::<Vec<_>>()
     });
     let (proposals, tasks): (Vec<Task>, Vec<Task>) =
         tasks.into_iter().partition(|task| matches!(task, Task::Propose(_)));
     for proposal in proposals {
         if let Task::Propose(command) = proposal {
-            // Here and now, or not at all: a decision must not arrive when it is another one's turn.
+            // Proposed on this node and at once, or not at all: a decision must not arrive in another
+            // leader's time.
             let (answer, _) = local.serve_meta(MetaRequest::Propose(command.clone())).await;
             tracing::debug!(?command, ?answer, "the controller decided");
         }
@@ -142,13 +144,13 @@ async fn look(
     }
 }
 
-/// Whose views are needed.
+/// The shards whose views are needed.
 enum Pending {
     All,
     Some(Vec<ShardId>),
 }
 
-/// Shards whose members change or are not known; all while slices are made, emptied or dropped.
+/// Shards whose members change or are unknown; all shards while slices are created, cleared or dropped.
 fn pending_shards(state: &MetaState) -> Option<Pending> {
     if !state.is_formed() {
         return None;
@@ -170,7 +172,7 @@ fn pending_shards(state: &MetaState) -> Option<Pending> {
     Some(Pending::Some(shards.map(|(_, shard)| ShardId(shard)).collect()))
 }
 
-/// Asks leaders who the members of their groups are.
+/// Asks the leaders of groups for the groups' members.
 async fn refresh_views(
     local: &Arc<Local>,
     coordinator: &Arc<Coordinator>,
@@ -192,7 +194,7 @@ async fn refresh_views(
     }
 }
 
-/// A group as its leader sees it; None if nobody who leads is found.
+/// A group as its leader sees it; None if no leader is found.
 async fn view_of(
     local: &Arc<Local>,
     coordinator: &Arc<Coordinator>,
@@ -251,7 +253,7 @@ async fn carry_out(local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Tas
             return None;
         }
         Task::EnsureSlice { shard, filter } => {
-            // Only while the filter is being created: otherwise nobody would drop the slice again.
+            // Only while the filter is being created: otherwise nothing would drop the slice again.
             let spec = local.meta().replica().read_meta(|state| {
                 let record = state.filter(filter)?;
                 let is_creating = matches!(record.state, FilterState::Creating { .. });

@@ -1,8 +1,9 @@
-//! The node that a client happens to ask: hash at the edge, cut by shard, ask the leaders, join.
+//! The role of the node that receives a client's request: hash, cut by shard, call the leaders, join the
+//! answers.
 //!
-//! Every way ends at a deadline, in an answer or in an error that says whether anything was
-//! changed. A request that may be sent twice is sent again when its reply was lost; any other one
-//! then ends with "the outcome is unknown".
+//! Every call ends at its deadline at the latest, with an answer or with an error that tells whether
+//! anything was changed. A repeatable request is sent again if its reply was lost; any other request then
+//! fails with "the outcome is unknown".
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -52,54 +53,54 @@ pub(crate) mod sizes;
 mod splits;
 mod tries;
 
-/// A client's name for a request.
+/// A request id from the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ClientRequest {
     pub(crate) id: RequestId,
     pub(crate) acknowledged_below: u64,
-    /// Whose session it is; not known before [`Coordinator::check_session`].
+    /// The owner of the session; unknown until [`Coordinator::check_session`].
     pub(crate) owner: OwnerId,
 }
 
-/// A filter that answers.
+/// A filter that is live, according to this node's catalogue.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveFilter {
     pub(crate) id: FilterId,
     pub(crate) record: FilterRecord,
-    /// How its shards are cut.
+    /// How the shards are cut.
     pub(crate) ranges: ShardRanges,
 }
 
 impl LiveFilter {
-    /// First and last hash of a shard's range, for which parts are cut.
+    /// First and last hash of a shard's range, for which the parts of a batch are cut.
     fn cut_of(&self, shard: ShardId) -> (u64, u64) {
         let range = self.ranges.range(shard);
         range.map_or(HashRange::WHOLE.bounds(), HashRange::bounds)
     }
 }
 
-/// Answers clients with what the cluster knows.
+/// Serves clients' requests with the help of the cluster's nodes.
 pub(crate) struct Coordinator {
-    /// Set when the node belongs to a cluster.
+    /// Set once the node belongs to a cluster.
     local: Arc<OnceLock<Arc<Local>>>,
     seed: Arc<dyn Seed>,
-    /// Who led each group, by the last answer.
+    /// The leader of each group, according to the last answer.
     leaders: Mutex<BTreeMap<GroupId, NodeId>>,
     old_map: OldMap,
-    /// Set when this node has reached the majority since it started.
+    /// Set once this node has reached the majority after its start.
     caught_up: OnceCell<()>,
-    /// What callers have used of their rates.
+    /// What principals have used of their rates.
     taken: TakenByPrincipals,
-    /// Of questions whether a caller is known by now that is not known here.
+    /// Limits the requests to the majority about callers that this node does not know.
     confirmations: Mutex<Limiter>,
 }
 
-/// What became of one try at one node.
+/// The outcome of one try at one node.
 enum Tried<T> {
     Answer(T),
-    /// Nothing was done there; who leads, if that was said.
+    /// The node did nothing; the leader, if the node named it.
     Elsewhere(Option<NodeId>),
-    /// It may have been done there.
+    /// The node may have done it.
     Unknown(String),
 }
 
@@ -134,7 +135,7 @@ impl Coordinator {
         &*self.seed
     }
 
-    /// Why this node should get no traffic, if so.
+    /// Whether this node should get traffic; if not, why.
     pub(crate) async fn is_ready(&self) -> Result<(), String> {
         let local = self.local().map_err(|error| error.to_string())?;
         local.is_ready().await
@@ -171,7 +172,7 @@ impl Coordinator {
         self.local()?.meta().replica().read_meta(read).ok_or(CallFailure::NotFormed)
     }
 
-    /// Waits until this node's copy of the catalogue shows something.
+    /// Waits until this node's copy of the catalogue shows what `until` looks for.
     pub(crate) async fn wait_meta<T>(
         &self,
         deadline: Instant,
@@ -195,7 +196,7 @@ impl Coordinator {
         }
     }
 
-    /// A filter by its name, if it answers now.
+    /// A live filter by its name.
     pub(crate) async fn live_filter(
         &self,
         name: &str,
@@ -207,7 +208,7 @@ impl Coordinator {
             Some(LiveFilter { id, record: record.clone(), ranges })
         };
         let is_live = |filter: &LiveFilter| filter.record.state == FilterState::Live;
-        // A filter may be newer than this node's copy of the catalogue, or live by now.
+        // The filter may be newer than this node's copy of the catalogue, or have become live since.
         let mut found = self.guess_meta(look)?;
         if !found.as_ref().is_some_and(is_live) {
             self.meta_refresh(deadline).await?;
@@ -222,7 +223,7 @@ impl Coordinator {
         }
     }
 
-    /// Has the meta group apply a command; this node has applied it, too, when this returns.
+    /// Proposes a command to the meta group; returns once this node, too, has applied it.
     pub(crate) async fn meta_propose(
         &self,
         command: MetaCommand,
@@ -237,13 +238,13 @@ impl Coordinator {
         }
     }
 
-    /// Returns when this node's copy of the catalogue has all that was committed before the call.
+    /// Returns once this node's copy of the catalogue has all that was committed before the call.
     pub(crate) async fn meta_refresh(&self, deadline: Instant) -> Result<(), CallFailure> {
         let refreshed = async {
             let (_, index) = self.meta_call(&MetaRequest::Confirm, deadline).await?;
             self.wait_applied(index, deadline).await
         };
-        // Calls of items seldom need it, and would have room for it in each of their tasks.
+        // Boxed: calls about items seldom need it, and each of their tasks would reserve room for it.
         Box::pin(refreshed).await?;
         self.old_map.forget();
         Ok(())
@@ -264,7 +265,7 @@ impl Coordinator {
         }
     }
 
-    /// Asks the meta group's leader, whoever that is.
+    /// Calls the meta group's leader; finds out which node that is.
     async fn meta_call(
         &self,
         request: &MetaRequest,
@@ -272,7 +273,7 @@ impl Coordinator {
     ) -> Result<(MetaAnswer, u64), CallFailure> {
         let local = self.local()?;
         let mut tries = Tries::new(deadline);
-        // Every command of the meta group may come twice, so a lost reply is asked for again.
+        // Every command of the meta group may be sent twice, so after a lost reply it is sent again.
         loop {
             let node = self.meta_candidate(local, tries.count);
             match self.try_meta(local, node, request, tries.timeout()).await {
@@ -300,7 +301,7 @@ impl Coordinator {
         }
     }
 
-    /// Whom to ask next about the meta group.
+    /// The node to try next for the meta group.
     fn meta_candidate(&self, local: &Local, count: usize) -> NodeId {
         let is_trusted = |node: &NodeId| !local.beats().is_suspected(*node);
         let known = local.meta().leader().or_else(|| self.known_leader(GroupId::META));
@@ -331,9 +332,9 @@ impl Coordinator {
         ask(local, node, CallKind::Meta, GroupId::META, encode(request), timeout).await
     }
 
-    /// Asks a shard's leader, whoever that is, or, where the request allows it, any replica.
+    /// Calls a shard's leader, whichever node that is, or, if the request allows it, any replica.
     ///
-    /// [`ShardAnswer::Failed`] never comes out: it is a [`CallFailure`] then.
+    /// Never returns [`ShardAnswer::Failed`]: it becomes a [`CallFailure`].
     pub(crate) async fn shard_call(
         &self,
         shard: ShardId,
@@ -345,7 +346,7 @@ impl Coordinator {
         let mut tries = Tries::new(deadline);
         loop {
             let node = self.shard_candidate(shard, tries.count)?;
-            // A request that must not be sent twice is given all the time that there is.
+            // A request that must not be sent twice, or takes long, gets all of the remaining time.
             let is_tried_often = request.is_repeatable() && !request.takes_long();
             let timeout = if is_tried_often { tries.timeout() } else { tries.remaining() };
             let tried = try_shard(local, node, shard, &request, timeout).await;
@@ -394,7 +395,7 @@ impl Coordinator {
         }
     }
 
-    /// Whom to ask next about a shard: the leader that is known, then replicas in turn.
+    /// The node to try next for a shard: the known leader at every other try, otherwise replicas in turn.
     fn shard_candidate(&self, shard: ShardId, count: usize) -> Result<NodeId, CallFailure> {
         let mut replicas =
             self.guess_meta(|state| state.shard(shard).map(ShardRecord::members))?
@@ -413,7 +414,7 @@ impl Coordinator {
         self.lock_leaders().get(&group).copied()
     }
 
-    /// Remembers what was learned of a group's leader from a node that was asked.
+    /// Remembers what the node `asked` revealed about a group's leader; None forgets it as the leader.
     fn note_leader(&self, group: GroupId, asked: NodeId, leader: Option<NodeId>) {
         let mut leaders = self.lock_leaders();
         match leader {
@@ -429,7 +430,7 @@ impl Coordinator {
     }
 
     fn lock_leaders(&self) -> std::sync::MutexGuard<'_, BTreeMap<GroupId, NodeId>> {
-        // No holder of the lock panics, and the map is whole after every statement.
+        // No holder of the lock panics, and the map is consistent after every statement.
         self.leaders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -452,7 +453,7 @@ async fn try_shard(
     ask(local, node, CallKind::Shard, group, encode(request), timeout).await
 }
 
-/// One try over a link.
+/// One try over a link to another node.
 async fn ask<T: DeserializeOwned>(
     local: &Local,
     node: NodeId,

@@ -1,5 +1,5 @@
-//! What the controller has under way: tasks run side by side, so that one which waits for a node that is
-//! not reached holds up nothing but what is about the same group or slice.
+//! The controller's tasks in progress. They run concurrently, so that a task that waits for an
+//! unreachable node delays only tasks about the same group or slice.
 
 use std::collections::BTreeSet;
 use std::panic::resume_unwind;
@@ -13,20 +13,20 @@ use super::carry_out;
 use crate::coordinator::Coordinator;
 use crate::local::Local;
 
-/// What a task is about. Of two about the same the second one waits: a slice that is dropped must not be
-/// made by an order from before.
+/// The subject of a task. Of two tasks with the same subject the second waits: an earlier order must not
+/// create a slice that has been dropped since.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Subject {
-    /// Who the members of a group are.
+    /// The members of a group.
     Members(GroupId),
-    /// A new shard that is cut off.
+    /// A new shard that is split off.
     Split(ShardId),
     /// A slice of a filter.
     Slice(ShardId, FilterId),
 }
 
 impl Subject {
-    /// None for what is decided, not done.
+    /// None for decisions, which are proposed and not run.
     fn of(task: &Task) -> Option<Self> {
         match *task {
             Task::Propose(_) => None,
@@ -44,8 +44,8 @@ impl Subject {
 /// What a task confirmed about a slice, if anything.
 pub(super) type Confirmed = Option<((FilterId, ShardId), SliceDone)>;
 
-/// Tasks that are under way, at most one a group and [`SLICE_TASKS_PER_SHARD_MAX`] a shard. Dropped, it
-/// ends them.
+/// Tasks in progress: at most one for each group, and [`SLICE_TASKS_PER_SHARD_MAX`] for each shard.
+/// Dropping this value ends them.
 #[derive(Default)]
 pub(super) struct RunningTasks {
     running: JoinSet<(Subject, Confirmed)>,
@@ -53,7 +53,8 @@ pub(super) struct RunningTasks {
 }
 
 impl RunningTasks {
-    /// Begins a task, unless another one about the same is under way, or too many are: then it comes again.
+    /// Starts a task, unless one with the same subject is in progress, or too many are: then a later
+    /// round starts it.
     pub(super) fn begin(&mut self, local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Task) {
         let Some(subject) = Subject::of(&task) else { return };
         let is_full = match subject {
@@ -72,24 +73,24 @@ impl RunningTasks {
         self.subjects.range(slice(0)..=slice(u64::MAX)).count()
     }
 
-    /// Whether anything is done to slices.
+    /// Whether tasks on slices are in progress.
     pub(super) fn has_slices(&self) -> bool {
         matches!(self.subjects.last(), Some(Subject::Slice(..)))
     }
 
-    /// Whether nothing but changes of members is under way, and something is.
+    /// Whether changes of members are in progress, and no other tasks.
     pub(super) fn are_of_members(&self) -> bool {
         matches!(self.subjects.last(), Some(Subject::Members(_)))
     }
 
-    /// What the next task that ends has confirmed; None if none is under way. Dropped, it loses nothing.
+    /// What the next task to end has confirmed; None if none is in progress. Cancel safe.
     pub(super) async fn next(&mut self) -> Option<Confirmed> {
         match self.running.join_next().await? {
             Ok((subject, confirmed)) => {
                 self.subjects.remove(&subject);
                 Some(confirmed)
             }
-            // Nobody aborts a task: it has panicked, and so does the controller.
+            // Tasks are never aborted, so this one has panicked, and the controller panics, too.
             Err(error) => resume_unwind(error.into_panic()),
         }
     }

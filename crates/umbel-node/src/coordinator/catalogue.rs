@@ -1,4 +1,4 @@
-//! Filters as a whole: made, found, described, emptied, merged, dropped.
+//! Filters as a whole: create, find, describe, clear, merge, drop.
 
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -31,10 +31,10 @@ mod unfinished;
 /// Shards that one call asks at once: enough that 1,024 shards take a few round trips.
 const SHARD_CALLS_MAX: usize = 64;
 
-/// What a new filter shall be.
+/// What a new filter is to be.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum NewFilter {
-    /// By numbers.
+    /// Planned from figures.
     Planned {
         kind: Kind,
         distribution: Distribution,
@@ -42,16 +42,16 @@ pub(crate) enum NewFilter {
         size: FilterSize,
         hashing: Hashing,
     },
-    /// With shape and key of the filter of this name.
+    /// With the shape and the key of the filter with this name.
     Like(FilterName),
 }
 
 /// How items are hashed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hashing {
-    /// Under a secret of the cluster.
+    /// Under a secret key of the cluster.
     Keyed,
-    /// With a seed that everybody may know.
+    /// With a public seed.
     Public,
 }
 
@@ -63,17 +63,17 @@ pub(crate) struct FilterPage {
     pub(crate) has_more: bool,
 }
 
-/// A filter as somebody saw it who wants it changed: a change that is sent twice, or late, meets no other
-/// one of its name, and nothing that came since.
+/// A filter as the caller saw it who wants to change it: a change that is sent twice, or arrives late,
+/// does not affect another filter of the name, nor anything that was inserted after it was cleared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
     pub(crate) filter: FilterId,
-    /// None if the filter may have been emptied since.
+    /// None if the filter may have been cleared since.
     pub(crate) generation: Option<Generation>,
 }
 
 impl Seen {
-    /// Refuses what is another filter by now.
+    /// Refuses a filter that is no longer the one that was seen.
     fn check(self, id: FilterId, record: &FilterRecord) -> Result<(), CallFailure> {
         let is_same = self.filter == id
             && self.generation.is_none_or(|generation| generation == record.generation);
@@ -89,33 +89,34 @@ impl Seen {
 pub(crate) struct FilterInfo {
     pub(crate) id: FilterId,
     pub(crate) record: FilterRecord,
-    /// How its shards are cut.
+    /// How the shards are cut.
     pub(crate) ranges: ShardRanges,
-    /// By rising shard; none of a replicated filter, and of one that is whole in one shard that one.
+    /// In ascending order of shards; none for a replicated filter, one if the filter lies in one shard.
     pub(crate) slices: Vec<(ShardId, SliceLoad)>,
-    /// Of a replicated filter.
+    /// Only for a replicated filter.
     pub(crate) copies: Option<CopiesInfo>,
 }
 
 /// What is known of the copies of a replicated filter.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct CopiesInfo {
-    /// This node's.
+    /// This node's copy.
     pub(crate) own: CopyLoad,
-    /// All nodes', by rising node; None of those that did not answer.
+    /// The copies of all nodes, in ascending order of nodes; None for nodes that did not answer.
     pub(crate) all: Vec<(NodeId, Option<CopyReport>)>,
-    /// What this node knows of how many items were inserted where.
+    /// This node's estimates of how many items were inserted on which nodes.
     pub(crate) distinct: DistinctEstimates,
 }
 
 impl FilterInfo {
-    /// Estimated number of different items; None if a slice is too full to tell.
+    /// Estimated number of different items; None if a slice is too full for an estimate.
     pub(crate) fn item_count(&self) -> Option<f64> {
         self.slices.iter().map(|(_, slice)| slice.item_count).sum()
     }
 
-    /// Probability that an absent item is called present. An item meets one shard, and each as likely as its range
-    /// is wide, so it is the mean of theirs by that.
+    /// Probability that an absent item is called present. An item is looked up in one shard, with a
+    /// probability proportional to the width of the shard's range, so this is the mean of the shards,
+    /// weighted by width.
     #[expect(clippy::cast_precision_loss, reason = "widths are multiples of 2^40")]
     pub(crate) fn false_positive_rate(&self) -> f64 {
         let width = |shard| self.ranges.range(shard).map_or(0.0, |range| range.width() as f64);
@@ -127,15 +128,15 @@ impl FilterInfo {
         if widths > 0.0 { rate / widths } else { 0.0 }
     }
 
-    /// Adds up a number of all slices.
+    /// Sums a figure over all slices.
     pub(crate) fn sum(&self, of: impl Fn(&SliceLoad) -> u64) -> u64 {
         self.slices.iter().fold(0, |sum, (_, slice)| sum.saturating_add(of(slice)))
     }
 }
 
 impl Coordinator {
-    /// Makes a filter, and returns when every shard has its slice. A name that is in use is
-    /// refused, whatever the filter of that name is like. It counts for the quota of `owner`.
+    /// Creates a filter, and returns once every shard has its slice. A name in use is refused, whatever
+    /// its filter is like. The filter counts towards the quota of `owner`.
     pub(crate) async fn create(
         &self,
         name: &FilterName,
@@ -160,8 +161,8 @@ impl Coordinator {
                 self.live_filter(other.as_str(), deadline).await?.record.settings
             }
         };
-        // A drawn key, or place, tells this filter from all others, so a filter of the name that has it was
-        // made by this very call, whose first reply was lost.
+        // A random key, or place, distinguishes this filter from all others, so a filter of the name with
+        // the same settings was created by this very call, whose first reply was lost.
         let is_unique = matches!(new, NewFilter::Planned { .. });
         let id = match self.propose_filter(name, &settings, (false, owner), deadline).await {
             Err(CallFailure::Meta(MetaError::NameTaken { name })) if is_unique => {
@@ -190,8 +191,9 @@ impl Coordinator {
         }
     }
 
-    /// Has the meta group add a filter; its slices are yet to be made. What a quota has no room for is
-    /// not proposed; the meta group asks again, for others may be as quick.
+    /// Proposes a new filter to the meta group; its slices are created later. A filter beyond a quota is
+    /// not proposed; the meta group checks again, because other calls may create filters at the same
+    /// time.
     pub(super) async fn propose_filter(
         &self,
         name: &FilterName,
@@ -201,12 +203,12 @@ impl Coordinator {
     ) -> Result<FilterId, CallFailure> {
         let check = |state: &MetaState| state.check_quota(owner.as_ref(), settings);
         if self.read_meta(check)?.is_err() {
-            // Filters may be gone by now.
+            // Filters may have been dropped since.
             if !planted::on(Planted::QuotaByOldCopy) {
                 self.meta_refresh(deadline).await?;
             }
             self.read_meta(|state| match state.filter_by_name(name.as_str()) {
-                // The name may be this very request's, come again.
+                // The name may be this very request's, which was sent again.
                 Some(_) => Ok(()),
                 None => check(state),
             })??;
@@ -219,8 +221,8 @@ impl Coordinator {
         }
     }
 
-    /// Refuses a name that this node knows to be in use. Only for filters whose settings are not
-    /// unique: there the meta group would take a second filter for a repetition of the first.
+    /// Refuses a name that is in use as far as this node knows. Only for filters whose settings are not
+    /// unique: for those the meta group would take a second filter for a repetition of the first.
     pub(super) fn refuse_taken(&self, name: &FilterName) -> Result<(), CallFailure> {
         let name = name.as_str();
         if self.read_meta(|state| state.filter_by_name(name).is_some())? {
@@ -229,7 +231,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Waits until a filter has come to a state.
+    /// Waits until a filter is in a state that `until` accepts.
     pub(super) async fn wait_filter(
         &self,
         id: FilterId,
@@ -249,7 +251,7 @@ impl Coordinator {
         }
     }
 
-    /// A key for a filter; RedisBloom's have none, however they are asked for.
+    /// Draws a key for a filter; filters of RedisBloom's kind have none, whatever `hashing` is.
     fn draw_key(&self, kind: Kind, hashing: Hashing) -> HashKey {
         if kind == Kind::RedisBloom {
             return HashKey::RedisBloom;
@@ -265,7 +267,7 @@ impl Coordinator {
         }
     }
 
-    /// The shape of a new filter, which lives at a place that nobody chooses if it is whole in one shard.
+    /// The shape of a new filter; if it lies in one shard, its place is drawn at random.
     pub(super) fn placed(&self, shape: SliceShape) -> SliceShape {
         match shape.place() {
             Some(_) => shape.placed(self.seed().number(Purpose::FilterKey)),
@@ -273,8 +275,8 @@ impl Coordinator {
         }
     }
 
-    /// Drops a filter in whatever state, and returns when no shard has a slice of it: whether it was
-    /// replicated. Where somebody has seen it, another one is left alone.
+    /// Drops a filter in any state; returns once no shard has a slice of it, and whether it was
+    /// replicated. With `seen`, another filter of the name is left alone.
     pub(crate) async fn drop_filter(
         &self,
         name: &FilterName,
@@ -293,8 +295,8 @@ impl Coordinator {
         }
     }
 
-    /// Empties a filter, and returns its new generation when every shard has begun it, and whether
-    /// it is replicated. Where somebody has seen it, one that was emptied since is left alone.
+    /// Clears a filter; returns its new generation once every shard has begun it, and whether the filter
+    /// is replicated. With `seen`, a filter that was cleared or replaced since is left alone.
     pub(crate) async fn clear(
         &self,
         name: &FilterName,
@@ -307,8 +309,8 @@ impl Coordinator {
         self.begin_generation((id, &record), command, deadline).await
     }
 
-    /// Ends the slice at hand of a window that goes by hand, and returns the filter's new generation when every
-    /// shard has begun it.
+    /// Ends the current slice of a window that is rotated by hand; returns the filter's new generation
+    /// once every shard has begun it.
     pub(crate) async fn rotate(
         &self,
         name: &FilterName,
@@ -328,14 +330,14 @@ impl Coordinator {
             .map(|(generation, _)| generation)
     }
 
-    /// Has the catalogue lead a filter to its next generation, and waits until every shard has begun it.
+    /// Proposes a filter's next generation, and waits until every shard has begun it.
     async fn begin_generation(
         &self,
         (id, record): (FilterId, &FilterRecord),
         command: MetaCommand,
         deadline: Instant,
     ) -> Result<(Generation, bool), CallFailure> {
-        // Answered to a repetition, too: what is under way goes on to the same generation.
+        // A repeated command is answered, too: a change in progress leads to the same generation.
         self.meta_propose(command, deadline).await?;
         let next = Generation(record.generation.0.saturating_add(1));
         let wanted = record.state.next_generation().unwrap_or(next);
@@ -352,7 +354,7 @@ impl Coordinator {
         }
     }
 
-    /// A filter by its name, from a copy of the catalogue that is as new as the call.
+    /// A filter by its name, from a copy of the catalogue that is refreshed for the call.
     async fn filter_in_any_state(
         &self,
         name: &FilterName,
@@ -366,8 +368,8 @@ impl Coordinator {
         found.ok_or_else(|| CallFailure::UnknownFilter { name: name.to_owned() })
     }
 
-    /// The first filters whose names begin with `prefix` and come after `after`, those that are
-    /// being dropped aside, as this node has heard.
+    /// The first filters, sorted by name, whose names begin with `prefix` and come after `after`, without
+    /// those that are being dropped, according to this node's catalogue.
     pub(crate) fn list(
         &self,
         prefix: &str,
@@ -406,7 +408,7 @@ impl Coordinator {
             let generation = record.generation;
             let request = |_| ShardRequest::Describe { filter: id, generation };
             let answers = match record.settings.shape.place() {
-                // All other shards have nothing of it.
+                // All other shards have no slice of it.
                 Some(place) => {
                     let home = ranges.shard_of(place);
                     let answer = self.shard_call(home, request(home), deadline).await;
@@ -421,7 +423,8 @@ impl Coordinator {
                     other => Err(unexpected(&other)),
                 })
                 .collect();
-            // Numbers for people: what is split just now may count twice, or not, for a moment.
+            // A shard that was split during the calls may be counted twice, or not at all: then the calls
+            // are repeated.
             let is_cut_so = self.read_meta(ranges_of)?? == ranges;
             match slices {
                 Ok(_) if !is_cut_so && Instant::now() < deadline => {}
@@ -435,7 +438,8 @@ impl Coordinator {
         }
     }
 
-    /// Asks every shard, many at once; answers by rising shard.
+    /// Calls every shard, up to `SHARD_CALLS_MAX` at once; returns the answers in ascending order of
+    /// shards.
     pub(super) async fn ask_every_shard(
         &self,
         ranges: ShardRanges,
@@ -464,7 +468,7 @@ pub(super) fn ranges_of(state: &MetaState) -> Result<ShardRanges, CallFailure> {
     state.shard_map().ranges().ok_or(CallFailure::NotFormed)
 }
 
-/// The equal ranges of which the widest shards are: what a new filter is planned for.
+/// The number of equal ranges, each as wide as the widest shards, for which a new filter is planned.
 fn widest_cells(state: &MetaState) -> Result<CellCount, CallFailure> {
     ranges_of(state).map(ShardRanges::widest)
 }

@@ -1,4 +1,4 @@
-//! Batches of items: hashed here, and only here; cut by shard, joined in the order of the request.
+//! Batches of items: hashed here and nowhere else; cut by shard, joined in the order of the request.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ use crate::limits::RETRY_WAIT_MAX;
 mod counts;
 mod recut;
 
-/// What is done with a part.
+/// What to do with a part of a batch.
 #[derive(Clone, Copy)]
 pub(super) enum Operation {
-    /// With the items' time, in milliseconds since 1970, if the client names one.
+    /// With the items' time, in milliseconds since 1970, if the client sets one.
     Insert {
         request: Option<ClientRequest>,
         at_ms: Option<u64>,
@@ -36,7 +36,7 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// What a shard is asked for, in a part that is cut for this range.
+    /// The request to a shard, for a part that is cut for the range `cut`.
     pub(super) fn request(
         self,
         filter: &LiveFilter,
@@ -70,8 +70,8 @@ impl Operation {
 }
 
 impl Coordinator {
-    /// Inserts; a one says that the item was new. With the level that the answer has: the one that
-    /// was asked for, or the filter's own.
+    /// Inserts items; a one means that the item was new. Also returns the level of the answer: the
+    /// requested one, or the filter's default.
     pub(crate) async fn insert(
         &self,
         filter: &str,
@@ -83,7 +83,8 @@ impl Coordinator {
         self.insert_of(filter, items, request, (level, None), deadline).await
     }
 
-    /// Inserts items that have this time, in milliseconds since 1970, if one is named: windows may take it.
+    /// Inserts items with a time, in milliseconds since 1970, if one is given: only windows may accept
+    /// it.
     pub(crate) async fn insert_of(
         &self,
         filter: &str,
@@ -114,7 +115,7 @@ impl Coordinator {
         Ok((self.each_part(live, items, operation, deadline).await?, AckLevel::Majority))
     }
 
-    /// Takes out; a one says that the item was there.
+    /// Removes items; a one means that the item was present.
     pub(crate) async fn remove(
         &self,
         filter: &str,
@@ -130,7 +131,7 @@ impl Coordinator {
         self.each_part(live, items, Operation::Remove(request), deadline).await
     }
 
-    /// Asks; a one says that the item is present. With the level that the answer has.
+    /// Looks up items; a one means that the item is present. Also returns the level of the answer.
     pub(crate) async fn contains(
         &self,
         filter: &str,
@@ -153,7 +154,7 @@ impl Coordinator {
         Ok((present, level))
     }
 
-    /// Takes every "present" of this node's replicas, and asks the leaders about the rest.
+    /// Takes every "present" from this node's replicas, and asks the leaders about the other items.
     async fn contains_anywhere(
         &self,
         name: &str,
@@ -180,7 +181,7 @@ impl Coordinator {
         Ok(Bitmap::from_bools(present))
     }
 
-    /// What this node's replica of a shard says, if it has one.
+    /// The answer of this node's replica of a shard, if it has one.
     fn local_contains(
         &self,
         filter: &LiveFilter,
@@ -204,8 +205,8 @@ impl Coordinator {
         self.each_part_of(&name, filter, &hashes, Some(items), operation, deadline).await
     }
 
-    /// Asks every shard for its part. If some items were inserted or removed and others were not,
-    /// whyever, the error says so.
+    /// Asks every shard for its part. If some items were inserted or removed and others were not, for
+    /// whatever reason, the error tells so.
     async fn each_part_of(
         &self,
         name: &str,
@@ -222,10 +223,10 @@ impl Coordinator {
         done.map_err(|error| if is_begun && !is_read { partly(error) } else { error })
     }
 
-    /// Asks every shard for its part. A part that meets a catalogue of another age is asked again
-    /// when this node's copy is new; parts that were answered under the same generation are not, and
-    /// of shards that were split meanwhile only what was not answered is cut anew.
-    /// Says at once when a part was answered, under whatever generation.
+    /// Asks every shard for its part. A part that was refused because the catalogues differ is sent again
+    /// once this node's copy is refreshed; parts that were answered under the same generation are not,
+    /// and if shards were split meanwhile, only the items without an answer are cut anew. Sets `is_begun`
+    /// as soon as a part was answered, under any generation.
     async fn ask_parts(
         &self,
         name: &str,
@@ -236,7 +237,7 @@ impl Coordinator {
     ) -> Result<Bitmap, CallFailure> {
         let mut rehashed;
         let mut hashes = hashes;
-        // Items that are not answered, once shards were split, and the answers of the others.
+        // After a split of shards: the items without an answer, and the answers of the others.
         let (mut rest, mut is_replaced): (Option<Rest>, bool) = (None, false);
         loop {
             let parts = parts_of(&filter, rest.as_ref().map_or(hashes, |rest| &rest.hashes));
@@ -273,13 +274,13 @@ impl Coordinator {
                     is_replaced = true;
                     break;
                 }
-                // The shard has yet to learn of what the meta group decided.
+                // The shard does not know yet what the meta group decided.
                 tokio::time::sleep(RETRY_WAIT_MAX / 4).await;
             }
             if !std::mem::take(&mut is_replaced) {
                 continue;
             }
-            // Another filter of the name, or another generation: all is asked anew.
+            // Another filter of the name, or another generation: all items are sent again.
             if let Some(items) = items {
                 rehashed = hashed(&filter, items)?;
                 hashes = &rehashed;
@@ -290,7 +291,7 @@ impl Coordinator {
         }
     }
 
-    /// One round over the parts; returns those that met a catalogue of another age.
+    /// One round over the parts; returns those that were refused because the catalogues differ.
     async fn try_parts(
         &self,
         filter: &LiveFilter,
@@ -305,14 +306,14 @@ impl Coordinator {
             let outcome = match self.part_call(filter, shard, request, deadline).await {
                 Err(CallFailure::Part(PartError::CutBefore { start, last, .. })) => {
                     let part = (shard, (start, last));
-                    // Rare, and would have room in the task of every call.
+                    // Boxed: it is rare, and the task of every call would reserve room for it.
                     Box::pin(self.ask_as_before(filter, part, (whole, operation), deadline)).await
                 }
                 outcome => outcome,
             };
             (shard, hashes, outcome)
         };
-        // A single item has one part, and most requests are single items: it needs no room for several.
+        // Most requests are single items, which have one part: this path needs no room for several.
         let outcomes = match <[_; 1]>::try_from(todo) {
             Ok([part]) => vec![ask(part).await],
             Err(todo) => join_all(todo.into_iter().map(ask)).await,
@@ -345,12 +346,12 @@ impl Coordinator {
     }
 }
 
-/// Whether a "present" of any replica is final: not where items can be removed, or are forgotten.
+/// Whether a "present" of any replica is final: not for kinds that allow removals, or forget items.
 fn is_final_anywhere(kind: u8) -> bool {
     Kind::from_id(kind).is_none_or(Kind::is_monotone)
 }
 
-/// The error of two that says less about what was changed.
+/// Of two errors, the one that tells less about what was changed.
 pub(super) fn graver(one: Option<CallFailure>, other: CallFailure) -> CallFailure {
     match one {
         Some(unknown @ CallFailure::OutcomeUnknown { .. }) => unknown,
@@ -363,7 +364,7 @@ pub(super) fn graver(one: Option<CallFailure>, other: CallFailure) -> CallFailur
     }
 }
 
-/// An error of one part, when others were done: the whole was not "not applied".
+/// The error of one part when others were done: the request as a whole was not "not applied".
 fn partly(error: CallFailure) -> CallFailure {
     match error {
         CallFailure::DiskFull { free_bytes, .. } => {
@@ -378,10 +379,10 @@ fn partly(error: CallFailure) -> CallFailure {
     }
 }
 
-/// The level of a question to this filter: the one that was asked for, or its own.
+/// The level of a read of this filter: the requested one, or the filter's default.
 ///
 /// # Errors
-/// [`CallFailure::Invalid`] if it does not have that level.
+/// [`CallFailure::Invalid`] if the filter does not support the level.
 pub(super) fn read_level(
     record: &FilterRecord,
     level: Option<ReadLevel>,
@@ -397,7 +398,7 @@ pub(super) fn read_level(
     is_had.then_some(level).ok_or_else(|| no_level("contains"))
 }
 
-/// The level is one that the filter does not have.
+/// The error for a level that the filter does not support.
 fn no_level(call: &str) -> CallFailure {
     let what = format!(
         "level: this {call} is about a filter that does not have it: a partitioned one has \
@@ -412,7 +413,7 @@ pub(super) fn hashed(filter: &LiveFilter, items: &ItemBatch) -> Result<Vec<ItemH
     Ok(hashes)
 }
 
-/// A batch cut by shard, or in one part for a filter that is whole in one.
+/// Cuts a batch by shard, or into one part if the filter lies in one shard.
 fn parts_of(filter: &LiveFilter, hashes: &[ItemHash]) -> BatchParts {
     match filter.record.settings.shape.place() {
         Some(place) => BatchParts::whole(hashes, filter.ranges.shard_of(place)),
@@ -473,7 +474,7 @@ mod tests {
         assert_eq!(partly(disk(false)), disk(true));
         assert_eq!(partly(unknown()), unknown());
         assert_eq!(partly(full()), full());
-        // Sent again, it would be refused again.
+        // A retry would be refused again.
         let id = RequestId { session: SessionId(1), sequence: 1 };
         let reused = CallFailure::Part(PartError::RequestReused { id });
         assert_eq!(partly(reused.clone()), reused);

@@ -1,4 +1,4 @@
-//! Replicated filters: items go to this node's copy, and to others' where the level asks for that.
+//! Replicated filters: items go to this node's copy, and to other nodes' copies if the level requires it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,10 +32,10 @@ use gathered::Gathered;
 
 pub(crate) use flush::Flushed;
 
-/// How long another node may take to say how its copy is.
+/// How long another node may take to describe its copy.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How a node's copies are exchanged.
+/// The state of the exchange of a node's copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ExchangeReport {
     pub(crate) copy_count: usize,
@@ -57,17 +57,17 @@ impl Nodes {
     }
 }
 
-/// What is done with this node's copy.
+/// What to do with this node's copy.
 #[derive(Clone, Copy)]
 enum Act<'i> {
     Insert(&'i ItemBatch),
     Contains(&'i ItemBatch),
-    /// Nothing but to see that it is there.
+    /// Only check that the copy exists.
     Look,
 }
 
 impl Act<'_> {
-    /// The items' hashes in this filter: another one of its name has another key.
+    /// The items' hashes in this filter: another filter of the name has another key.
     fn hashes(self, filter: &LiveFilter) -> Result<Vec<ItemHash>, CallFailure> {
         match self {
             Self::Insert(items) | Self::Contains(items) => hashed(filter, items),
@@ -75,7 +75,7 @@ impl Act<'_> {
         }
     }
 
-    /// One bit an item: new, or present.
+    /// One bit for each item: whether it was new, or is present.
     async fn on(
         self,
         copy: &Arc<Copy>,
@@ -90,19 +90,19 @@ impl Act<'_> {
     }
 }
 
-/// What this node's copy did.
+/// The result of this node's copy.
 struct OwnAnswer {
-    /// The filter that it was done with.
+    /// The filter whose copy it was.
     filter: LiveFilter,
     copy: Arc<Copy>,
-    /// Of the items, in that filter.
+    /// The items' hashes in that filter.
     hashes: Vec<ItemHash>,
-    /// One bit an item.
+    /// One bit for each item.
     bits: Vec<bool>,
 }
 
 impl Coordinator {
-    /// Inserts into a replicated filter; a one says that the item was new wherever it was asked.
+    /// Inserts into a replicated filter; a one means that the item was new on every node that answered.
     pub(super) async fn insert_replicated(
         &self,
         filter: LiveFilter,
@@ -145,7 +145,7 @@ impl Coordinator {
         Err(CallFailure::OutcomeUnknown { what })
     }
 
-    /// Asks a replicated filter.
+    /// Looks up items in a replicated filter.
     pub(super) async fn contains_replicated(
         &self,
         filter: LiveFilter,
@@ -183,7 +183,7 @@ impl Coordinator {
         Ok(Bitmap::from_bools(bits))
     }
 
-    /// This node's copy, as soon as it is the one that the catalogue names.
+    /// This node's copy, once it is the one that the catalogue names.
     pub(super) async fn own_copy(
         &self,
         filter: LiveFilter,
@@ -193,7 +193,7 @@ impl Coordinator {
         Ok((filter, copy))
     }
 
-    /// Does something with this node's copy, as soon as it is the one that the catalogue names.
+    /// Applies `act` to this node's copy, once it is the one that the catalogue names.
     async fn on_own_copy(
         &self,
         mut filter: LiveFilter,
@@ -214,7 +214,7 @@ impl Coordinator {
             match outcome {
                 Ok((copy, bits)) => return Ok(OwnAnswer { filter, copy, hashes, bits }),
                 Err(failure) if is_passing(&failure) && Instant::now() < deadline => {
-                    // Copy and catalogue of one node are of one age soon.
+                    // The node's copy and its catalogue agree soon.
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(RETRY_WAIT_MAX);
                     let name = filter.record.name.as_str().to_owned();
@@ -240,7 +240,7 @@ impl Coordinator {
         Ok(FilterInfo { id, record, ranges, slices: Vec::new(), copies: Some(copies) })
     }
 
-    /// What each node says of its copy, None of those that do not answer.
+    /// The report of each node about its copy; None for nodes that do not answer.
     async fn describe_copies(
         &self,
         filter: &LiveFilter,
@@ -258,7 +258,7 @@ impl Coordinator {
         Ok(join_all(asked).await)
     }
 
-    /// How this node's copies are exchanged.
+    /// The state of the exchange of this node's copies.
     pub(crate) fn exchange_status(&self) -> Result<ExchangeReport, CallFailure> {
         let copies = self.local()?.copies();
         let (sent_bytes, received_bytes) = copies.traffic_bytes();
@@ -282,7 +282,8 @@ fn group_of(filter: &LiveFilter) -> Result<GroupId, CallFailure> {
         .ok_or_else(|| CallFailure::Storage { what: format!("{} cannot have copies", filter.id) })
 }
 
-/// Asks the other nodes, all at once, until enough have answered; false if they did not in time.
+/// Asks the other nodes, all at once, until enough have answered; false if too few did before the
+/// deadline.
 async fn gather(
     local: &Arc<Local>,
     (group, request): (GroupId, impl Fn(Epoch) -> CopyRequest),
@@ -344,7 +345,7 @@ const fn is_passing(failure: &CopyFailure) -> bool {
     )
 }
 
-/// Why this node's own copy failed, for the client.
+/// The client's error for a failure of this node's own copy.
 pub(super) fn of_copy(failure: CopyFailure) -> CallFailure {
     match failure {
         CopyFailure::DiskFull { free_bytes } => {
