@@ -1,4 +1,4 @@
-//! When filters go by themselves.
+//! Expiry of filters.
 
 use tokio::time::Instant;
 use umbel_engine::meta::{FilterName, MetaCommand};
@@ -7,8 +7,8 @@ use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 
 impl Coordinator {
-    /// Sets or takes away the time at which a filter is dropped, in milliseconds since 1970. One that has
-    /// passed drops it as soon as the leader of the meta group looks.
+    /// Sets or removes the time at which a filter is dropped, in milliseconds since 1970. If the time has
+    /// passed, the filter is dropped as soon as the leader of the meta group looks.
     pub(crate) async fn expire(
         &self,
         name: &FilterName,
@@ -20,8 +20,8 @@ impl Coordinator {
         Ok(())
     }
 
-    /// When a filter is dropped, from a catalogue that is as new as the call; an outer None if there is no
-    /// such filter.
+    /// When a filter is dropped, from a catalogue that is refreshed for the call; the outer None means
+    /// that there is no such filter.
     pub(crate) async fn expiry(
         &self,
         name: &FilterName,

@@ -1,4 +1,5 @@
-//! Filters into another one: shard by shard, or this node's copies, which then send it to the others.
+//! Merges filters into another one: shard by shard, or this node's copies, whose changes the exchange
+//! then spreads.
 
 use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
@@ -18,9 +19,10 @@ use crate::failure::CallFailure;
 const MERGE_SOURCES_MAX: usize = 64;
 
 impl Coordinator {
-    /// ORs what any, or all, of several filters have into another one, or adds it up if they count; answers the number
-    /// of positions that were newly set. Doing it again does no harm, of filters that count if it is the same
-    /// request. Of replicated filters only what this node knows of is merged.
+    /// ORs the union, or the intersection, of several filters into another one, or adds up filters that
+    /// count; returns the number of positions that were newly set. Repeating it does no harm, for filters
+    /// that count only if it is the same request. Of replicated filters only what this node knows is
+    /// merged.
     pub(crate) async fn merge(
         &self,
         target: &FilterName,
@@ -69,13 +71,13 @@ impl Coordinator {
             if self.are_still_cut(ranges, deadline).await? {
                 return Ok(new_count);
             }
-            // What was cut off before its shard was asked has not merged.
+            // A shard that was split off before its parent was asked has not merged.
             self.wait_unsplit(deadline).await?;
             ranges = self.read_meta(ranges_of)??;
         }
     }
 
-    /// Adds what filters count to another one, shard by shard.
+    /// Adds the counts of filters to another one, shard by shard.
     async fn add_up(
         &self,
         into: &LiveFilter,
@@ -111,7 +113,7 @@ impl Coordinator {
         Err(CallFailure::OutcomeUnknown { what })
     }
 
-    /// Refuses a filter of which a shard has every position set: it says nothing of what others have.
+    /// Refuses a filter in which every position of a shard is set: it tells nothing about its items.
     async fn refuse_full(&self, filter: &LiveFilter, deadline: Instant) -> Result<(), CallFailure> {
         let (id, generation) = (filter.id, filter.record.generation);
         let request = |_| ShardRequest::Describe { filter: id, generation };
@@ -140,8 +142,8 @@ impl Coordinator {
         operation: SetOperation,
         deadline: Instant,
     ) -> Result<u64, CallFailure> {
-        // The union is a whole filter in memory, as one that is imported is. An intersection takes two more
-        // for a moment: what the sources up to one have in common, and the next one.
+        // The union is a whole filter in memory, like one that is imported. An intersection needs two
+        // more for a moment: what the sources so far have in common, and the next source.
         let room = self.import_room(deadline).await?;
         let shape = into.record.settings.shape;
         let empty = || {
@@ -172,7 +174,7 @@ impl Coordinator {
     }
 }
 
-/// Newly set positions of all shards. If only some have done it, `again` says what another try does.
+/// Newly set positions of all shards. If only some shards succeeded, `again` tells what a retry does.
 fn new_count_of(
     answers: Vec<Result<ShardAnswer, CallFailure>>,
     again: &str,
@@ -202,7 +204,7 @@ fn merges_by_or(record: &FilterRecord) -> bool {
     Kind::from_id(record.settings.kind).is_some_and(Kind::merges_by_or)
 }
 
-/// Refuses a kind whose positions are not compared.
+/// Refuses a kind whose positions cannot be compared.
 pub(super) fn check_ored(record: &FilterRecord) -> Result<(), CallFailure> {
     match Kind::from_id(record.settings.kind) {
         Some(kind) if !kind.merges_by_or() => {
@@ -221,7 +223,7 @@ fn check_sources(
 ) -> Result<(), CallFailure> {
     let invalid = |what| Err(CallFailure::Invalid { what });
     let count = sources.len();
-    // What one filter has in common with itself is a union.
+    // An intersection of a single filter would be a union.
     let least = match operation {
         SetOperation::Union | SetOperation::Sum(_) => 1,
         SetOperation::Intersection => 2,
@@ -241,7 +243,7 @@ fn check_sources(
     Ok(())
 }
 
-/// Refuses a kind that is not made of bits alone.
+/// Refuses a kind that does not consist of bits alone.
 fn check_bits(record: &FilterRecord) -> Result<(), CallFailure> {
     match Kind::from_id(record.settings.kind) {
         Some(kind) if !kind.is_bit_array() => {
@@ -253,7 +255,7 @@ fn check_bits(record: &FilterRecord) -> Result<(), CallFailure> {
     }
 }
 
-/// Whether the bits of one filter mean the same in the other.
+/// Checks that the bits of one filter mean the same in the other.
 pub(super) fn check_mergeable(into: &FilterRecord, from: &FilterRecord) -> Result<(), CallFailure> {
     let (ours, theirs) = (&into.settings, &from.settings);
     for record in [into, from] {

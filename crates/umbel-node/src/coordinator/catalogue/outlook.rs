@@ -1,5 +1,5 @@
-//! What is to be expected of a filter: when it has the items that it was made for, when it errs as often as was
-//! planned, and when it grows.
+//! Forecasts for a filter: when it has the items that it was planned for, when it reaches the planned
+//! false-positive rate, and when it grows.
 
 use umbel_engine::shard::SliceShape;
 use umbel_filter::sizing::seconds_until;
@@ -11,44 +11,44 @@ use crate::coordinator::sizes::items_at_rate;
 #[cfg(test)]
 mod outlook_test;
 
-/// Forecasts, if items go on to come as they do. Of filters that forget nothing is forecast.
+/// Forecasts, if items continue to arrive as they do. For filters that forget nothing is forecast.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Outlook {
-    /// New items a second over all shards or nodes; None while they were not watched for long enough.
+    /// New items a second over all shards or nodes; None while these have not been observed for long
+    /// enough.
     pub(crate) new_per_second: Option<f64>,
     /// Seconds until the filter has the items that it was planned for; None if that is not in sight.
     pub(crate) seconds_to_capacity: Option<f64>,
-    /// Seconds until it errs as often as planned.
+    /// Seconds until it has the planned false-positive rate.
     pub(crate) seconds_to_rate: Option<f64>,
-    /// Seconds until a shard of a filter that grows does so again, the first of them to do so.
+    /// Seconds until the first shard of a growing filter grows again.
     pub(crate) seconds_to_growth: Option<f64>,
 }
 
-/// What a filter, or a part of it, has room for.
+/// The room of a filter, or of a part of it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Room {
     /// Items that it was planned for.
     pub(crate) capacity: f64,
-    /// Items with which it errs as often as planned; None of kinds that grow or forget.
+    /// Items with which it has the planned rate; None for kinds that grow or forget.
     pub(crate) at_rate: Option<f64>,
 }
 
 impl Room {
-    /// Of a whole filter.
+    /// The room of a whole filter.
     #[expect(clippy::cast_precision_loss, reason = "a forecast")]
     pub(crate) fn of(shape: &SliceShape, capacity: u64, rate: f64) -> Self {
         Self { capacity: capacity as f64, at_rate: items_at_rate(shape, rate) }
     }
 
-    /// Of so many of the filter's shards, which have equal parts of it.
+    /// The room of `shards` of the filter's shards, which have equal parts of it.
     pub(crate) fn share(self, shards: u32, shard_count: u32) -> Self {
         let share = f64::from(shards) / f64::from(shard_count.max(1));
         let at_rate = self.at_rate.map(|items| items * share);
         Self { capacity: self.capacity * share, at_rate }
     }
 
-    /// When it is used up by items that come at this rate; None of the items stands for a filter that is
-    /// full.
+    /// When the room is used up by items that arrive at this rate; `items` is None for a full filter.
     pub(crate) fn outlook(self, items: Option<f64>, new_per_second: Option<f64>) -> Outlook {
         let until = |room: f64| match (items, new_per_second) {
             (None, _) => Some(0.0),
@@ -56,14 +56,14 @@ impl Room {
             (Some(items), None) => (items >= room).then_some(0.0),
         };
         let seconds_to_rate = self.at_rate.and_then(until);
-        // A filter that grows or forgets is never used up.
+        // For a filter that grows or forgets there is no such time.
         let seconds_to_capacity = self.at_rate.and_then(|_| until(self.capacity));
         Outlook { new_per_second, seconds_to_capacity, seconds_to_rate, seconds_to_growth: None }
     }
 }
 
-/// New items a second in all of these slices. Hashes spread items evenly, so slices that were not watched for
-/// long enough take as many as the others.
+/// New items a second in all of these slices. Hashes spread items evenly, so slices that have not been
+/// observed for long enough are taken to get as many as the others.
 pub(crate) fn new_per_second<'a>(slices: impl Iterator<Item = &'a SliceLoad>) -> Option<f64> {
     let (mut count, mut known_count, mut sum) = (0.0, 0.0, 0.0);
     for slice in slices {
@@ -76,9 +76,9 @@ pub(crate) fn new_per_second<'a>(slices: impl Iterator<Item = &'a SliceLoad>) ->
     (known_count > 0.0).then(|| sum * count / known_count)
 }
 
-/// Seconds until the first of these slices has the last item that there is room for before it grows; None of kinds
-/// that do not grow, and where that is not in sight. `new_per_second` is that of all of them, which take equal
-/// parts.
+/// Seconds until the first of these slices gets the last item for which it has room before it grows; None
+/// for kinds that do not grow, or if that is not in sight. `new_per_second` is the rate of all slices,
+/// which get equal parts.
 #[expect(clippy::cast_precision_loss, reason = "a forecast")]
 pub(crate) fn seconds_to_growth<'a>(
     slices: impl ExactSizeIterator<Item = &'a SliceLoad>,
@@ -90,9 +90,9 @@ pub(crate) fn seconds_to_growth<'a>(
 }
 
 impl CopiesInfo {
-    /// New items a second that clients insert on any of the nodes that answered. An item that comes to two nodes
-    /// before these have exchanged counts twice, so that a forecast may be early; of nodes that did not
-    /// answer, or are watched for less than a minute, nothing counts, so that it may be late.
+    /// New items a second that clients insert on any of the nodes that answered. An item that arrives at
+    /// two nodes before these have exchanged counts twice, so a forecast may be early; nodes that did not
+    /// answer, or have been observed for less than a minute, do not count, so it may be late.
     fn new_per_second(&self) -> Option<f64> {
         let reports = self.all.iter().filter_map(|(_, report)| report.as_ref());
         reports.filter_map(|report| report.load.new_per_second).reduce(|sum, rate| sum + rate)
@@ -100,8 +100,8 @@ impl CopiesInfo {
 }
 
 impl FilterInfo {
-    /// What is to be expected of the filter; of a replicated one, of this node's copy, to which come what clients
-    /// insert anywhere.
+    /// The forecasts for the filter; for a replicated one, those for this node's copy, which receives
+    /// what clients insert anywhere.
     pub(crate) fn outlook(&self) -> Outlook {
         let settings = &self.record.settings;
         let room = Room::of(&settings.shape, settings.capacity, settings.false_positive_rate);
@@ -114,7 +114,8 @@ impl FilterInfo {
         Outlook { seconds_to_growth, ..room.outlook(self.item_count(), rate) }
     }
 
-    /// Random items that the filter was asked for, evenly over its shards, and how many it called present.
+    /// Random items with which the filter was probed, evenly over its shards, and how many it called
+    /// present.
     pub(crate) fn probes(&self) -> RateProbes {
         match &self.copies {
             Some(copies) => copies.own.probes,
@@ -125,7 +126,7 @@ impl FilterInfo {
         }
     }
 
-    /// Set positions that no chance explains; None of filters that do not tell.
+    /// Set positions that chance does not explain; None for filters that cannot determine them.
     pub(crate) fn unexplained_one_count(&self) -> Option<u64> {
         let counts = self.slices.iter().map(|(_, slice)| slice.unexplained_one_count);
         counts.reduce(|sum, count| Some(sum?.saturating_add(count?))).flatten()

@@ -13,7 +13,7 @@ use crate::coordinator::{Coordinator, LiveFilter, unexpected};
 use crate::failure::CallFailure;
 use crate::limits::COUNTED_WORDS_MAX;
 
-/// Different items of two filters; None where a filter is too full to tell.
+/// Estimated different items of two filters; None if a filter is too full for an estimate.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Overlap {
     pub(crate) ours: Option<Estimate>,
@@ -23,7 +23,7 @@ pub(crate) struct Overlap {
 }
 
 impl Overlap {
-    /// From the set positions of each and of the union, with so many probes an item.
+    /// From the set positions of each and of the union, with this many probes an item.
     fn of(count: &OverlapCount, probe_count: u32) -> Self {
         let OverlapCount { ours, theirs, either, positions, .. } = *count;
         let items = |ones| sizing::item_count_estimate(positions, probe_count, ones).ok();
@@ -35,7 +35,7 @@ impl Overlap {
 }
 
 impl Overlap {
-    /// What they have in common by what they have together, from 0 to 1; None where that is unknown, or
+    /// The items in common divided by the items of either, from 0 to 1; None if that is unknown, or
     /// neither has any.
     pub(crate) fn jaccard(&self) -> Option<f64> {
         let (both, either) = (self.both?.item_count, self.either?.item_count);
@@ -44,8 +44,8 @@ impl Overlap {
 }
 
 impl Coordinator {
-    /// Estimates how many items two filters of one shape and key have, each, together and in common. What
-    /// is inserted meanwhile may be counted or not; of replicated filters this node's copies are counted.
+    /// Estimates how many items two filters of one shape and key have: each, together and in common.
+    /// Concurrent inserts may be counted or not; of replicated filters this node's copies are counted.
     pub(crate) async fn overlap(
         &self,
         ours: &FilterName,
@@ -85,7 +85,7 @@ impl Coordinator {
         other: LiveFilter,
         deadline: Instant,
     ) -> Result<OverlapCount, CallFailure> {
-        // Two whole filters in memory, each as one that is imported is.
+        // Two whole filters in memory, each like one that is imported.
         let _room = self.import_room(deadline).await?;
         let mut copies = Vec::with_capacity(2);
         for filter in [one, other] {
@@ -124,7 +124,7 @@ const fn probes_of(shape: &SliceShape) -> u32 {
 mod tests {
     use super::*;
 
-    /// Two filters of 1,000 and 2,000 positions of a million, one probe an item, that share 500.
+    /// Two filters with 1,000 and 2,000 of a million positions set, one probe an item, 500 in common.
     #[test]
     fn items_are_estimated_from_positions() {
         let count = OverlapCount {

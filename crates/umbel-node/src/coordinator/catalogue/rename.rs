@@ -1,4 +1,4 @@
-//! Filters that get another name.
+//! Renames filters.
 
 use tokio::time::Instant;
 use umbel_engine::meta::{
@@ -9,13 +9,14 @@ use umbel_engine::{FilterId, Generation};
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 
-/// Tries to replace the filter of a name, where others give that name to other filters meanwhile.
+/// Tries to replace the filter that has the new name, if other calls give that name to other filters
+/// meanwhile.
 const REPLACE_TRIES_MAX: u32 = 8;
 
 impl Coordinator {
-    /// Gives a filter another name, and returns it once it answers under that name and is refused under the one before. A filter that
-    /// has the name is dropped if `replaces` says so: whoever asks by the name is answered by the one until then, and by the
-    /// other from then on.
+    /// Renames a filter; returns it once it serves requests under the new name and is refused under the
+    /// old one. With `replaces` a filter that has the new name is dropped: it serves requests under the
+    /// name until the renamed one does.
     ///
     /// # Errors
     /// If there is no such filter, or the name is taken.
@@ -39,7 +40,7 @@ impl Coordinator {
             let command = MetaCommand::RenameFilter { filter: id, generation, name: new, replaced };
             match self.meta_propose(command, deadline).await {
                 Ok(_) => return self.wait_renamed((id, &record), (name, replaced), deadline).await,
-                // Another filter has come under that name since this node looked.
+                // Another filter has taken that name since this node looked.
                 Err(CallFailure::Meta(MetaError::NameTaken { .. }))
                     if replaces && try_count < REPLACE_TRIES_MAX =>
                 {
@@ -63,7 +64,7 @@ impl Coordinator {
             |generation: Generation| generation > before.generation || before.is_replicated();
         let look = |state: &MetaState| match state.filter(id) {
             None => Some(Err(MetaError::UnknownFilter { filter: id }.into())),
-            // It was emptied before the command came, which did nothing then.
+            // The filter was cleared before the command arrived, which therefore did nothing.
             Some(record) if record.name == *old && record.generation > before.generation => {
                 Some(Err(CallFailure::Changed { name: old.as_str().to_owned() }))
             }

@@ -1,4 +1,4 @@
-//! Why a filter is not made yet: what those shards say that have not done their part.
+//! Why a change of a filter is not complete: what the shards report that have not done their part.
 
 use std::time::Duration;
 
@@ -13,21 +13,23 @@ use super::SHARD_CALLS_MAX;
 use crate::calls::{ShardAnswer, ShardRequest};
 use crate::failure::CallFailure;
 
-/// Time before a call's deadline that is kept to ask shards why they are late: two tries at a leader on a busy machine.
+/// Time before a call's deadline that is reserved to ask shards why they are late: two tries at a leader
+/// on a busy machine.
 const REASON_TIME: Duration = Duration::from_secs(1);
 
-/// Most reasons in one message; shards on one full disk all say the same.
+/// Most reasons in one message; shards on one full disk all give the same.
 const REASONS_MAX: usize = 3;
 
 impl Coordinator {
-    /// Until when a change of the catalogue is waited for, so that there is time to ask why it is late: to half of
-    /// the time if that is short.
+    /// Until when to wait for a change of the catalogue, so that time is left to ask why it is late: at
+    /// least half of the remaining time.
     pub(super) fn patience_until(deadline: Instant) -> Instant {
         let remaining = deadline.saturating_duration_since(Instant::now());
         deadline - REASON_TIME.min(remaining / 2)
     }
 
-    /// The meta group has agreed, but not every shard has followed: says which have not, and why.
+    /// The error if the meta group has agreed, but not every shard has followed: names the late shards,
+    /// and why.
     pub(super) async fn unfinished(
         &self,
         filter: FilterId,
@@ -47,8 +49,9 @@ impl Coordinator {
         CallFailure::OutcomeUnknown { what }
     }
 
-    /// Asks every shard for its slice of a filter that is being created, emptied or dropped. Only asks: a slice
-    /// that was made here might come behind the filter's end, and nobody would drop it.
+    /// Asks every shard for its slice of a filter that is being created, cleared or dropped. It only
+    /// asks: a slice that was created here might arrive after the filter's end, and nothing would drop
+    /// it.
     async fn late_shards(&self, filter: FilterId, deadline: Instant) -> Vec<String> {
         let wanted = self.read_meta(|state| {
             let record = state.filter(filter)?;
@@ -80,14 +83,14 @@ impl Coordinator {
 /// What every shard does for a change of the catalogue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
-    /// It has a slice of the generation that the change leads to.
+    /// To have a slice of the generation to which the change leads.
     Have,
-    /// It has no slice any more.
+    /// To have no slice any more.
     Forget,
 }
 
 impl Part {
-    /// The part that is waited for, and the generation that it is about; none if nothing is changing.
+    /// The part that is awaited, and the generation that it is about; None if nothing is changing.
     fn of(record: &FilterRecord) -> Option<(Generation, Self)> {
         match record.state {
             FilterState::Creating { .. } => Some((record.generation, Self::Have)),
@@ -99,7 +102,7 @@ impl Part {
         }
     }
 
-    /// Why the part is not done, from what the shard says of its slice; none if it is.
+    /// Why the part is not done, from the shard's answer about its slice; None if it is done.
     fn why_late(self, described: Result<ShardAnswer, CallFailure>) -> Option<String> {
         match (self, described) {
             (Self::Have, Ok(_))

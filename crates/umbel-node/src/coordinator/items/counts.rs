@@ -1,4 +1,4 @@
-//! How often an item is in a filter that tells that.
+//! How often an item is in a filter of a kind that can tell.
 
 use tokio::time::Instant;
 use umbel_engine::meta::ClusterVersion;
@@ -12,12 +12,12 @@ use crate::failure::CallFailure;
 use crate::gateway::items::ItemBatch;
 use crate::limits::RETRY_WAIT_MAX;
 
-/// With which version of the cluster the call between nodes came.
+/// The cluster version since which the call between nodes exists.
 const SINCE: ClusterVersion = ClusterVersion(2);
 
 impl Coordinator {
-    /// How often an item, the only one of the batch, may be in a cuckoo filter. Linearizable: what was acknowledged
-    /// before is in the answer.
+    /// How often an item, the only one of the batch, may be in a cuckoo filter. Linearizable: the answer
+    /// includes everything that was acknowledged before.
     pub(crate) async fn copies_of_item(
         &self,
         name: &str,
@@ -32,7 +32,7 @@ impl Coordinator {
                 let what = format!("{name:?} does not tell how often an item is in");
                 return Err(PartError::WrongKind { what }.into());
             }
-            // Each time anew: a filter that took the name has another key.
+            // Hashed anew each time: a filter that took over the name has another key.
             let [hash] = hashed(&filter, item)?[..] else {
                 let what = format!("{} items are to be counted, expected 1", item.len());
                 return Err(CallFailure::Invalid { what });
@@ -52,7 +52,7 @@ impl Coordinator {
                 Err(error) => return Err(error),
             }
             self.meta_refresh(deadline).await?;
-            // The shard may have yet to learn of what the meta group decided.
+            // The shard may not know yet what the meta group decided.
             tokio::time::sleep(RETRY_WAIT_MAX / 4).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Batches whose shards are split while they are on their way, or between two tries of one request.
+//! Batches whose shards are split while they are in flight, or between two tries of one request.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use crate::coordinator::{Coordinator, LiveFilter, unexpected};
 use crate::failure::CallFailure;
 
 impl Coordinator {
-    /// Asks a shard that answered a request before it was split for its part as it was cut then, and returns
-    /// what that says of the part as it is cut now.
+    /// Asks a shard that answered a request before it was split for the part as it was cut then, and
+    /// returns the answers for the part as it is cut now.
     pub(super) async fn ask_as_before(
         &self,
         filter: &LiveFilter,
@@ -37,21 +37,21 @@ impl Coordinator {
     }
 }
 
-/// Items of a batch that are not answered, when those of some shards are.
+/// The items of a batch that are not answered, after some shards have answered.
 pub(super) struct Rest {
-    /// By place in the batch; None of those that are not.
+    /// By position in the batch; None for items without an answer.
     answers: Vec<Option<bool>>,
-    /// Those that are not, in their order.
+    /// The items without an answer, in their order.
     pub(super) hashes: Vec<ItemHash>,
 }
 
 impl Rest {
-    /// Nothing is answered.
+    /// No item is answered.
     pub(super) fn all(hashes: &[ItemHash]) -> Self {
         Self { answers: vec![None; hashes.len()], hashes: hashes.to_vec() }
     }
 
-    /// With the answers of some shards, which were cut so.
+    /// Adds the answers of some shards, which were cut as in `ranges`.
     pub(super) fn without(self, ranges: ShardRanges, answered: &[(ShardId, Bitmap)]) -> Self {
         let mut answered: BTreeMap<ShardId, _> =
             answered.iter().map(|(shard, bits)| (*shard, bits.iter())).collect();
@@ -67,7 +67,7 @@ impl Rest {
         Self { answers, hashes }
     }
 
-    /// The answers of all, with those of the rest.
+    /// The answers for all items, with those of the rest.
     pub(super) fn with(self, rest: &Bitmap) -> Bitmap {
         let mut rest = rest.iter();
         let answers = self.answers.into_iter();
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn what_was_answered_before_a_split_is_not_asked_again() {
         let two = ShardRanges::new(2, 2).unwrap();
-        // Of shard 1, 0, 1 and 0, the last one of the half of shard 0 that becomes shard 2.
+        // Items of shards 1, 0, 1 and 0; the last is in the half of shard 0 that becomes shard 2.
         let hashes = [0xf, 0x1, 0xe, 0x7].map(|top| ItemHash::new(top << 60, 0));
         let answered = [(ShardId(1), Bitmap::from_ones(2, [1]))];
         let rest = Rest::all(&hashes).without(two, &answered);

@@ -1,4 +1,4 @@
-//! Waiting until other nodes' copies have something, or are as the catalogue wants them.
+//! Waits until other nodes' copies have certain inserts, or are as the catalogue requires.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use crate::failure::CallFailure;
 use crate::limits::{RETRY_WAIT_MAX, TRY_TIMEOUT};
 use crate::local::Local;
 
-/// How long nodes may take to make, empty or drop their copies before they are named to the client:
-/// a node that is there has done so within milliseconds.
+/// How long nodes may take to create, clear or drop their copies before they are reported to the client:
+/// a reachable node does so within milliseconds.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Calls without an answer after which a node counts as missing.
 const UNANSWERED_MAX: usize = 3;
 
-/// What became of a flush.
+/// The result of a flush.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Flushed {
-    /// Nodes that hold everything that was acknowledged on one of them before.
+    /// Nodes that hold everything that any of them had acknowledged before.
     pub(crate) nodes: Vec<NodeId>,
     /// Nodes that did not answer.
     pub(crate) missing: Vec<NodeId>,
 }
 
 impl Coordinator {
-    /// Has all copies exchange what they have, until each node that answers has what every node
-    /// that answers had acknowledged before.
+    /// Has all copies exchange what they have, until each node that answers has everything that every
+    /// node that answers had acknowledged before.
     pub(crate) async fn flush(
         &self,
         name: &FilterName,
@@ -72,8 +72,8 @@ impl Coordinator {
         Ok(flushed)
     }
 
-    /// The nodes that have not said soon that their copies are as the catalogue wants them, if the
-    /// filter that was changed has copies.
+    /// The nodes that have not confirmed soon that their copies are as the catalogue requires; none if
+    /// the changed filter has no copies.
     pub(crate) async fn unconfirmed_soon(
         &self,
         is_replicated: bool,
@@ -85,8 +85,8 @@ impl Coordinator {
         self.unconfirmed(deadline.min(Instant::now() + CONFIRM_TIMEOUT)).await
     }
 
-    /// Waits until all nodes' copies are as this node's catalogue wants them; returns those that did
-    /// not say so in time.
+    /// Waits until all nodes' copies are as this node's catalogue requires; returns the nodes that did
+    /// not confirm it in time.
     pub(crate) async fn unconfirmed(&self, deadline: Instant) -> Result<Vec<NodeId>, CallFailure> {
         let local = self.local()?;
         let request = CopyRequest::Follow { index: local.meta().applied_index() };
@@ -99,8 +99,8 @@ impl Coordinator {
     }
 }
 
-/// Asks again and again until a node says that something is so; false if it does not answer, or not
-/// in time.
+/// Asks a node repeatedly until it reports that a condition holds; false if the node does not answer, or
+/// not in time.
 async fn comes_true(
     local: &Local,
     node: NodeId,
@@ -114,7 +114,7 @@ async fn comes_true(
         match local.copy_call(node, group, request, timeout).await {
             Ok(CopyAnswer::Done(true)) => return true,
             Ok(CopyAnswer::Done(false)) => failure_count = 0,
-            // It does not know of the filter or generation yet, or is not there.
+            // The node does not know the filter or the generation yet, or is not reachable.
             _ => {
                 failure_count += 1;
                 tokio::time::sleep(RETRY_WAIT_MAX).await;
@@ -124,7 +124,7 @@ async fn comes_true(
     false
 }
 
-/// How many items a node has inserted; None if it does not answer. It begins a sweep.
+/// How many items a node has inserted; None if it does not answer. The node also begins a sweep.
 async fn inserted(
     local: &Local,
     node: NodeId,
@@ -137,7 +137,7 @@ async fn inserted(
         let timeout = TRY_TIMEOUT.min(deadline.saturating_duration_since(Instant::now()));
         match local.copy_call(node, group, &request, timeout).await {
             Ok(CopyAnswer::Count(count)) => return Some(count),
-            // Its link may be that to a process before, or its catalogue an old one.
+            // The link may lead to the node's previous process, or its catalogue may be old.
             _ => tokio::time::sleep(RETRY_WAIT_MAX).await,
         }
     }

@@ -1,24 +1,24 @@
-//! What copies have answered about a batch, put together.
+//! Combines the answers of copies about a batch.
 
 use umbel_engine::shard::Bitmap;
 
-/// What others have answered so far about a batch.
+/// The answers about a batch so far.
 pub(super) struct Gathered {
-    /// One bit an item.
+    /// One bit for each item.
     pub(super) bits: Vec<bool>,
     /// Whether ones win where answers differ; otherwise zeros do.
     pub(super) ones_win: bool,
     pub(super) count: usize,
-    /// Of them those that count for a majority.
+    /// Those answers that count towards a majority.
     pub(super) settled_count: usize,
 }
 
 impl Gathered {
-    /// Takes an answer that has a bit for every item. Any other one says nothing of some items, and
+    /// Adds an answer that has a bit for every item. Any other answer tells nothing about some items, and
     /// must count for none.
     ///
     /// # Errors
-    /// What is wrong with the answer, which changed nothing.
+    /// What is wrong with the answer; nothing was changed.
     pub(super) fn take(&mut self, bits: &Bitmap, is_settled: bool) -> Result<(), String> {
         bits.check().map_err(|error| error.to_string())?;
         let (got, expected) = (bits.len() as usize, self.bits.len());
@@ -56,10 +56,10 @@ mod tests {
         }
     }
 
-    /// Were it counted, an item that nobody has asked about would be absent on a majority.
+    /// If it were counted, an item about which no node was asked would be absent on a majority.
     #[test]
     fn an_answer_about_other_items_is_none() {
-        // As a peer may send it: three bits are named, and no byte follows.
+        // As a peer may send it: the length is three bits, and no byte follows.
         let torn: Bitmap = decode(&encode(&(3_u32, Bytes::new()))).unwrap();
         let padded: Bitmap = decode(&encode(&(3_u32, Bytes::from_static(&[0xff])))).unwrap();
         for (answer, expected) in [

@@ -1,4 +1,4 @@
-//! Copies of replicated filters compared with each other because somebody asks for it.
+//! Comparisons of the copies of replicated filters, on request.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::coordinator::scrub::Wanted;
 use crate::cube::{Compared, SESSION_TIME_MAX};
 use crate::failure::CallFailure;
 
-/// Pairs that are compared at once: each node asks for one comparison at a time and answers one, so
-/// that more would only wait.
+/// Pairs that are compared at once: each node requests one comparison at a time and answers one, so that
+/// more would only wait.
 const PAIRS_AT_ONCE_MAX: usize = 8;
 
-/// Two copies of a filter, and what they differed in or why they were not compared.
+/// Two copies of a filter, and how they differed or why they were not compared.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ScrubbedPair {
     pub(crate) filter: String,
@@ -27,8 +27,8 @@ pub(crate) struct ScrubbedPair {
 }
 
 impl Coordinator {
-    /// Has copies of replicated filters compared: each pair of partners in the cube once. The pairs
-    /// come as they are done.
+    /// Compares copies of replicated filters: each pair of partners in the cube once. Results arrive as
+    /// comparisons end.
     ///
     /// # Errors
     /// If this node belongs to no cluster.
@@ -68,7 +68,7 @@ impl Coordinator {
         let local = self.local().map_err(|failure| failure.to_string())?;
         let group = GroupId::of_copy(filter).ok_or_else(|| format!("{filter} has no copies"))?;
         let request = CopyRequest::Scrub { generation, partner };
-        // It waits for its turn there, and has it.
+        // One session for the wait until it is this comparison's turn there, and one for the comparison.
         let timeout = 2 * SESSION_TIME_MAX;
         match local.copy_call(node, group, &request, timeout).await {
             Ok(CopyAnswer::Compared(compared)) => compared,
@@ -104,7 +104,7 @@ mod tests {
         state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
         let pairs: Vec<(u64, u64)> =
             partners(&state).into_iter().map(|(one, other)| (one.0, other.0)).collect();
-        // Node 5 is beyond the square of the others.
+        // Node 5 is outside the square of the others.
         assert_eq!(pairs, [(1, 2), (1, 3), (1, 5), (2, 4), (3, 4)]);
     }
 }

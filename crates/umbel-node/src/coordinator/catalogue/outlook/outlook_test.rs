@@ -1,4 +1,4 @@
-//! Forecasts beside what happens.
+//! Compares forecasts with what happens.
 
 use umbel_engine::NodeId;
 use umbel_engine::shard::probe_hashes;
@@ -23,7 +23,7 @@ fn room_is_used_up_by_what_comes() {
     assert!((outlook.seconds_to_rate.unwrap() - 6_000.0).abs() < 20.0);
     let quarter = room.share(2, 8).outlook(Some(100_000.0), Some(25.0));
     assert_eq!(quarter.seconds_to_capacity, Some(6_000.0));
-    // Nothing comes, nothing is known, all bits are set, more is in than planned.
+    // In turn: nothing arrives, nothing is known, all bits are set, there are more items than planned.
     assert_eq!(room.outlook(Some(0.0), Some(0.0)).seconds_to_capacity, None);
     assert_eq!(room.outlook(Some(0.0), None), Outlook::default());
     assert_eq!(room.outlook(None, None).seconds_to_rate, Some(0.0));
@@ -111,7 +111,7 @@ impl Steady {
         rates.sum::<f64>() / f64::from(SHARDS)
     }
 
-    /// Levels of the shard that has the most.
+    /// Levels of the shard with the most levels.
     fn level_count(&self) -> usize {
         let levels = |filter: &AnyFilter| match filter {
             AnyFilter::Scalable(filter) => filter.levels().len(),
@@ -121,7 +121,8 @@ impl Steady {
     }
 }
 
-/// Each forecast, made in that second, of what happened in the last one.
+/// Checks forecasts, each with the second in which it was made, against what happened in second
+/// `happened`.
 fn assert_near(forecasts: &[(u64, Option<f64>)], happened: u64) {
     for &(second, forecast) in forecasts {
         let truth = f64::from(u32::try_from(happened - second).unwrap());
@@ -130,8 +131,8 @@ fn assert_near(forecasts: &[(u64, Option<f64>)], happened: u64) {
     }
 }
 
-/// At a fifth, two fifths, three fifths and four fifths of the way, how long it takes until the
-/// filter errs as often as planned is known within a tenth.
+/// After one, two, three and four fifths of the time, the forecast of when the filter reaches the planned
+/// rate is right within a tenth.
 #[test]
 fn the_planned_rate_comes_when_it_was_forecast() {
     for kind in [Kind::Blocked, Kind::Classic] {
@@ -149,7 +150,8 @@ fn the_planned_rate_comes_when_it_was_forecast() {
     }
 }
 
-/// Of a filter that grows it is known when the open level is full, of the second one too.
+/// For a growing filter the forecast tells when the open level is full, also for the levels after the
+/// first.
 #[test]
 fn the_next_level_opens_when_it_was_forecast() {
     let mut steady = Steady::new(Kind::Scalable);
