@@ -1,4 +1,4 @@
-//! Filters out of the cluster and in again: exports, which hold no secret, and backups, which hold
+//! Filters out of the cluster and in again: exports, which contain no secret, and backups, which contain
 //! the hash keys.
 //!
 //! ```text
@@ -6,9 +6,9 @@
 //! backup   head  filter frame frame ... filter-end  filter ... filter-end  end
 //! ```
 //!
-//! Both are streams of parts that hold one frame each, so memory does not depend on the size of a
-//! filter that is cut into shards; of a replicated one a node holds one more copy meanwhile. What is
-//! sent is made when it is asked for: who stops reading stops the work.
+//! Both are streams of parts that hold one frame each, so memory does not depend on the size of a filter
+//! that is cut into shards; for a replicated one a node holds one more copy meanwhile. Parts are produced
+//! on request: a client that stops reading stops the work.
 
 use std::time::Duration;
 
@@ -45,31 +45,32 @@ pub(crate) use outgoing::{ExportParts, ExportWish, KnownFrames};
 /// Version of the layout of backups.
 const BACKUP_FORMAT: u32 = 1;
 
-/// Largest settings that are read: theirs are about 100 bytes.
+/// Largest settings that are accepted, in bytes: usual ones have about 100.
 const SETTINGS_BYTES_MAX: usize = 1024;
 
-/// Largest frame that is taken in: twice what an export makes, so that later releases may make
-/// somewhat larger ones. A frame is one entry of a shard's log.
+/// Largest frame that is accepted, in bytes: twice what an export produces, so that later releases may
+/// produce somewhat larger ones. A frame is one entry of a shard's log.
 pub(crate) const FRAME_BYTES_MAX: usize = 2 * EXPORT_FRAME_PAYLOAD_BYTES_MAX + FRAME_HEADER_BYTES;
 
-/// Frames of one copy that are on their way to shards at once: 16 MiB at most.
+/// Frames of one copy that are in flight to shards at once: 16 MiB at most.
 const LOADS_IN_FLIGHT_MAX: usize = 8;
 
-/// How long one step of a copy (a frame, making a filter) may take.
+/// Timeout of one step of a copy (loading a frame, creating a filter).
 const STEP_TIMEOUT: Duration = CALL_TIMEOUT_DEFAULT;
 
-/// A client that sends nothing for so long has given up, and what it holds is others'.
+/// A client that sends nothing for this long counts as gone, and what it holds is released.
 const QUIET_MAX: Duration = Duration::from_secs(30);
 
-/// What is exported: first part of an export.
+/// What is exported: the first part of an export.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ExportHead {
     pub(crate) filter: FilterId,
     pub(crate) record: FilterRecord,
     pub(crate) ranges: ShardRanges,
-    /// Kind, numbers and the key's name.
+    /// Kind, figures and the key's name.
     pub(crate) settings: Bytes,
-    /// Of a snapshot, by shard: the last entry of its log that may have changed the slice before. Else empty.
+    /// For a snapshot, by shard: the last entry of its log that may have changed the slice before it was
+    /// copied. Otherwise empty.
     pub(crate) log_indexes: Vec<u64>,
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct ExportHead {
 pub(crate) enum ExportPart {
     Head(Box<ExportHead>),
     Frame(CopyFrame),
-    /// In place of a frame of a shard: how it differs from the one that the client has at this place.
+    /// Instead of a frame of a shard: how it differs from the frame that the client has at this position.
     Change(ShardId, FrameChange),
     End(CopyEnd),
 }
@@ -91,12 +92,12 @@ pub(crate) enum ImportPart {
     End(CopyEnd),
 }
 
-/// What is imported: first part of an import.
+/// What is imported: the first part of an import.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ImportHead {
     pub(crate) name: FilterName,
     pub(crate) ranges: ShardRanges,
-    /// As they were exported.
+    /// The settings as they were exported.
     pub(crate) settings: Bytes,
 }
 
@@ -123,7 +124,7 @@ pub(crate) struct BackupHead {
 #[derive(Clone, PartialEq)]
 pub(crate) struct BackupFilter {
     pub(crate) name: String,
-    /// Kind, numbers and the key itself.
+    /// Kind, figures and the key itself.
     pub(crate) settings: Bytes,
 }
 
@@ -133,14 +134,14 @@ impl std::fmt::Debug for BackupFilter {
     }
 }
 
-/// A frame of a slice, or of a copy, which counts as the slice of shard 0.
+/// A frame of a slice, or of a replicated filter's copy, which counts as the slice of shard 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct CopyFrame {
     pub(crate) shard: ShardId,
     pub(crate) frame: Bytes,
 }
 
-/// What all frames of a filter add up to.
+/// Count and checksum of all frames of a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CopyEnd {
     pub(crate) frame_count: u64,
@@ -148,7 +149,7 @@ pub(crate) struct CopyEnd {
     pub(crate) checksum: u32,
 }
 
-/// Counts frames and sums them up.
+/// Counts frames and computes their checksum.
 #[derive(Clone, Debug, Default)]
 struct FrameSum {
     frame_count: u64,
@@ -192,7 +193,7 @@ impl ExportedSettings {
         Self { distribution, kind, capacity, false_positive_rate, shape, key }
     }
 
-    /// With the key of that name, as this cluster knows it.
+    /// Adds the key of that name, as this cluster knows it.
     fn with_key(self, state: &MetaState) -> Result<FilterSettings, CallFailure> {
         let KeyName { function, key_id } = self.key;
         let key = match HashFunction::from_id(function) {
@@ -234,8 +235,8 @@ pub(crate) fn exported_chain(chain: RedisBloomShape) -> Bytes {
     })
 }
 
-/// Settings that came from outside, if a cluster of these shards can have such a filter. What
-/// memory they take is found out here, whatever stands in them.
+/// Checks that a cluster with these shards can have a filter with settings that came from outside.
+/// Computes the memory that they take, whatever the settings say.
 fn checked(
     mut settings: FilterSettings,
     ranges: ShardRanges,
@@ -253,7 +254,7 @@ fn checked(
     Ok(settings)
 }
 
-/// Settings as they stand in an export or a backup.
+/// Decodes the settings of an export or a backup.
 fn decode_settings<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, CallFailure> {
     if bytes.len() > SETTINGS_BYTES_MAX {
         let got = bytes.len();
@@ -263,7 +264,8 @@ fn decode_settings<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, Ca
     decode(bytes).map_err(|error| invalid(format!("settings cannot be read: {error}")))
 }
 
-/// Slices that were cut for some shards can be cut again, and not be put together; what is whole in one shard fits any.
+/// Slices that were cut for some shards can be cut further, but not joined; a filter that lies in one
+/// shard fits any cluster.
 fn check_ranges(
     got: ShardRanges,
     shape: &SliceShape,
@@ -285,7 +287,7 @@ fn check_ranges(
     Err(PartError::ShapeMismatch { what }.into())
 }
 
-/// How many shards of ours are cut enough for such a copy, if any number is.
+/// The number of shards at which ours are cut finely enough for such a copy; None if no number is enough.
 fn enough_shards(got: ShardRanges, ours: ShardRanges) -> Option<u32> {
     let mut wanted = Some(ours);
     while let Some(ranges) = wanted {
@@ -297,7 +299,7 @@ fn enough_shards(got: ShardRanges, ours: ShardRanges) -> Option<u32> {
     None
 }
 
-/// How many shards, and of how many they were split, if they were.
+/// The number of shards, and, if they were split, how many there were at first.
 fn shards_text(ranges: ShardRanges) -> String {
     match (ranges.count(), ranges.founded()) {
         (count, founded) if count == founded => format!("{count} shards"),
@@ -353,7 +355,7 @@ mod tests {
         assert!(bytes.windows(4).all(|window| !secret.windows(4).any(|part| part == window)));
         let exported: ExportedSettings = decode_settings(&bytes).unwrap();
         assert_eq!(exported.key, KeyName { function: 2, key_id: 7 });
-        // A cluster that does not have the key says so.
+        // A cluster that does not have the key refuses.
         let error = exported.with_key(&MetaState::new()).unwrap_err();
         assert!(error.to_string().contains("does not have hash key 0x0000000000000007"), "{error}");
         assert!(format!("{own:?}").contains(".."));

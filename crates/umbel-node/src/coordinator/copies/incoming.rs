@@ -1,4 +1,4 @@
-//! Copies that are taken in: into filters that nobody sees until the last frame is verified.
+//! Imports: copies are loaded into filters that stay invisible until the last frame is verified.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use crate::coordinator::catalogue::ranges_of;
 use crate::failure::CallFailure;
 
 impl Coordinator {
-    /// Makes a filter of an export. It goes live when count and checksum of the frames are right;
-    /// otherwise, or when the caller gives up, it is dropped. It counts for the quota of `owner`.
+    /// Creates a filter from an export. It becomes live if count and checksum of the frames are right;
+    /// otherwise, or if the caller gives up, it is dropped. It counts towards the quota of `owner`.
     pub(crate) async fn import<S>(
         self: &Arc<Self>,
         mut parts: S,
@@ -60,9 +60,8 @@ impl Coordinator {
             .await
     }
 
-    /// Makes the filters of a backup, each as soon as its frames are verified, and returns their
-    /// names. Those whose names are taken are left out. On an error the filters that are complete
-    /// stay.
+    /// Creates the filters of a backup, each as soon as its frames are verified, and returns their names.
+    /// Filters whose names are taken are left out. On an error the complete filters stay.
     pub(crate) async fn restore<S>(
         self: &Arc<Self>,
         mut parts: S,
@@ -105,7 +104,7 @@ impl Coordinator {
         }
     }
 
-    /// Makes one filter of a backup of shards that are cut so; false if its name is taken.
+    /// Creates one filter of a backup whose shards were cut as in `theirs`; false if its name is taken.
     async fn restore_filter<S>(
         self: &Arc<Self>,
         filter: BackupFilter,
@@ -146,7 +145,7 @@ impl Coordinator {
         loading.run(work).await.map(|_| true)
     }
 
-    /// For which shards the frames of such a filter are cut: a replicated one fits any cluster.
+    /// The shards for which the frames of such a filter are cut: a replicated filter fits any cluster.
     fn ranges_for(&self, settings: &FilterSettings) -> Result<ShardRanges, CallFailure> {
         match settings.distribution {
             Distribution::Partitioned => self.read_meta(ranges_of)?,
@@ -155,7 +154,7 @@ impl Coordinator {
     }
 }
 
-/// The next part, unless the client sends none for too long.
+/// The next part; an error if the client sends none for `QUIET_MAX`.
 async fn next<T, S>(parts: &mut S) -> Result<Option<T>, CallFailure>
 where
     S: Stream<Item = Result<T, CallFailure>> + Unpin,
@@ -169,7 +168,7 @@ where
     }
 }
 
-/// Reads over the frames of a filter.
+/// Skips the frames of a filter.
 async fn skip_filter<S>(parts: &mut S) -> Result<(), CallFailure>
 where
     S: Stream<Item = Result<BackupPart, CallFailure>> + Unpin,

@@ -1,4 +1,4 @@
-//! Copies of filters inside the cluster: what is exported is imported, under another name.
+//! Copies of filters inside the cluster: an export is imported under another name.
 
 use std::sync::Arc;
 
@@ -14,10 +14,12 @@ use crate::failure::CallFailure;
 use crate::ports::Purpose;
 
 impl Coordinator {
-    /// Makes a filter that has what another one has, all shards as they are at one moment, and that goes when that one goes.
+    /// Creates a copy of a filter, with all shards as they are at one moment, and with the filter's
+    /// expiry.
     ///
     /// # Errors
-    /// If there is no such filter, the name is taken, or there is no room. No part of a copy is left then.
+    /// If there is no such filter, the name is taken, or there is no room: no part of a copy is left
+    /// then. If only the expiry cannot be set: the copy stays, without expiry.
     pub(crate) async fn copy_filter(
         self: &Arc<Self>,
         name: &FilterName,
@@ -47,10 +49,11 @@ impl Coordinator {
         }
     }
 
-    /// The same in place of a filter that has the name, which answers until the copy does: that is made beside it.
+    /// The same in place of a filter that has the name. The copy is made under another name, and the old
+    /// filter serves requests until the copy does.
     ///
     /// # Errors
-    /// As of [`copy_filter`](Self::copy_filter); the filter that has the name stays then.
+    /// As for [`copy_filter`](Self::copy_filter); the filter that has the name stays then.
     pub(crate) async fn copy_over(
         self: &Arc<Self>,
         name: &FilterName,
@@ -63,11 +66,13 @@ impl Coordinator {
         self.put_over(&beside, new_name, deadline).await
     }
 
-    /// Makes a filter of one shard of the parts of an import behind its head, with a time at which it goes. If it replaces
-    /// another one, that answers until it does.
+    /// Creates a filter, cut for one shard, from the parts of an import that follow its head, with an
+    /// expiry if one is given. If it replaces another filter, that one serves requests until the new one
+    /// does.
     ///
     /// # Errors
-    /// As of [`import`](Self::import); no part of it is left then, and the filter that has the name stays.
+    /// As for [`import`](Self::import); no part of the new filter is left then, and the filter that has
+    /// the name stays.
     pub(crate) async fn import_whole(
         self: &Arc<Self>,
         (name, replaces): (&FilterName, bool),
@@ -83,7 +88,7 @@ impl Coordinator {
         if expires_at_ms.is_some() {
             let timed = self.expire(&made, expires_at_ms, deadline).await;
             if timed.is_err() {
-                // The caller receives the reason that it has no time.
+                // The caller gets the error of the expiry, whatever this returns.
                 let _ = self.drop_filter(&made, None, deadline).await;
                 return timed;
             }
@@ -94,13 +99,13 @@ impl Coordinator {
         }
     }
 
-    /// A name that no other filter has, for one that is to take the place of another one.
+    /// A random name, which no other filter has, for a filter that is to replace another one.
     fn name_beside(&self) -> Result<FilterName, CallFailure> {
         let name = format!("copying-{:016x}", self.seed().number(Purpose::Snapshot));
         FilterName::new(name).map_err(|error| CallFailure::Invalid { what: error.to_string() })
     }
 
-    /// Gives a filter its name, in place of the one that has it.
+    /// Renames a filter to its final name, in place of the filter that has it.
     async fn put_over(
         self: &Arc<Self>,
         beside: &FilterName,
@@ -109,7 +114,8 @@ impl Coordinator {
     ) -> Result<(), CallFailure> {
         let renamed = self.rename(beside, name, true, deadline).await;
         if renamed.is_err() {
-            // Nobody else knows its name. The caller receives the reason that it was not renamed.
+            // Nobody else knows its name. The caller gets the error of the renaming, whatever this
+            // returns.
             let _ = self.drop_filter(beside, None, deadline).await;
         }
         renamed.map(drop)

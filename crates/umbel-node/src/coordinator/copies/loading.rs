@@ -1,4 +1,5 @@
-//! A filter while its frames come in: invisible until the last one is verified, and dropped if that does not come.
+//! A filter while its frames arrive: invisible until the last frame is verified, and dropped if that does
+//! not arrive.
 
 use std::sync::Arc;
 
@@ -23,41 +24,42 @@ use crate::coordinator::{Coordinator, unexpected};
 use crate::failure::CallFailure;
 use crate::limits::EXPORT_FRAME_PAYLOAD_BYTES_MAX;
 
-/// For which shards a copy was cut, and which ones this cluster has.
+/// The shards for which a copy was cut, and the shards of this cluster.
 #[derive(Clone, Copy)]
 pub(super) struct Cuts {
     pub(super) theirs: ShardRanges,
     pub(super) ours: ShardRanges,
 }
 
-/// A filter that is being loaded. Unless it is finished, it is dropped, also when the call that
-/// loads it is given up.
+/// A filter that is being loaded. Unless that finishes, the filter is dropped, also when the call that
+/// loads it is dropped.
 pub(super) struct Loading {
     coordinator: Arc<Coordinator>,
     filter: FilterId,
     generation: Generation,
     cuts: Cuts,
-    /// The shard that all frames are for, whatever they say, if the filter is whole in one.
+    /// The shard for all frames, whatever shard they name, if the filter lies in one shard.
     home: Option<ShardId>,
-    /// Whether frames of a slice must come one after the other.
+    /// Whether the frames of a slice must be loaded one after the other.
     is_ordered: bool,
-    /// Of a replicated filter: what has come of it, until all of it has, and room in memory for it.
+    /// For a replicated filter: what has arrived so far, until it is complete, and a permit for its
+    /// memory.
     assembly: Option<(Assembly, OwnedSemaphorePermit)>,
-    /// Of a filter that was cut for fewer shards: the slice at hand, and room in memory for it.
+    /// For a filter that was cut for fewer shards: the current slice, and a permit for its memory.
     recut: Option<(Recut, OwnedSemaphorePermit)>,
-    /// Frames on their way; those of ordered kinds are of different shards.
+    /// Frames in flight; for ordered kinds, frames of different shards.
     in_flight: JoinSet<Result<(), CallFailure>>,
-    /// Of which shard the last frame came.
+    /// The shard of the last frame that arrived.
     last_shard: Option<ShardId>,
-    /// Which shard the last one was sent to.
+    /// The shard to which the last frame was sent.
     last_sent: Option<ShardId>,
     sum: FrameSum,
     is_finished: bool,
 }
 
 impl Loading {
-    /// Makes the filter. In a task of its own, so that a caller that gives up in the middle cannot
-    /// leave a filter behind: what the task returns to nobody is dropped.
+    /// Creates the filter. In a separate task, so that a caller that gives up halfway cannot leave a
+    /// filter behind: a result that nobody receives is dropped.
     pub(super) async fn begin(
         coordinator: Arc<Coordinator>,
         (name, owner): (&FilterName, Option<PrincipalName>),
@@ -103,7 +105,7 @@ impl Loading {
         let filter =
             coordinator.propose_filter(name, &settings, (true, owner), step_deadline()).await?;
         let home = settings.shape.place().map(|place| cuts.ours.shard_of(place));
-        // From here on the filter is dropped unless it becomes one.
+        // From here on the filter is dropped unless loading finishes.
         let mut loading = Self {
             home,
             coordinator: Arc::clone(&coordinator),
@@ -125,7 +127,7 @@ impl Loading {
         }
     }
 
-    /// Waits until there is something to load into.
+    /// Waits until the slices, or this node's copy, can be loaded.
     async fn wait_empty(&mut self) -> Result<(), CallFailure> {
         let is_empty = |state| state == FilterState::Importing;
         let record = self.coordinator.wait_filter(self.filter, step_deadline(), is_empty).await?;
@@ -136,7 +138,7 @@ impl Loading {
         Ok(())
     }
 
-    /// Loads with `work`, then lets the filter go live; drops it if either fails.
+    /// Loads with `work`, then makes the filter live; drops the filter if either fails.
     pub(super) async fn run(
         mut self,
         work: impl AsyncFnOnce(&mut Self) -> Result<(), CallFailure>,
@@ -154,7 +156,7 @@ impl Loading {
         }
     }
 
-    /// Sends a frame on to its shard, or takes it for this node's copy, or for a slice that is cut anew.
+    /// Sends a frame to its shard, or adds it to this node's copy, or to a slice that is cut anew.
     pub(super) async fn load(&mut self, frame: CopyFrame) -> Result<(), CallFailure> {
         let CopyFrame { shard, frame } = frame;
         let (shard, ranges) = match self.home {
@@ -206,12 +208,13 @@ impl Loading {
         Ok(())
     }
 
-    /// Waits until at most so many frames are on their way.
+    /// Waits until at most this many frames are in flight.
     async fn wait_until(&mut self, most: usize) -> Result<(), CallFailure> {
         while self.in_flight.len() > most {
             match self.in_flight.join_next().await {
                 Some(Ok(outcome)) => outcome?,
-                // Neither aborted nor in panic while this is alive; and if so, a frame is missing.
+                // Tasks neither are aborted nor panic while this exists; if one did, a frame would be
+                // missing.
                 Some(Err(error)) => {
                     return Err(CallFailure::Storage { what: error.to_string() });
                 }
@@ -221,8 +224,8 @@ impl Loading {
         Ok(())
     }
 
-    /// Waits for all frames, and compares them with what was sent. A replicated filter is taken into
-    /// this node's copy then.
+    /// Waits for all frames, and compares their count and checksum with the sender's. A replicated filter
+    /// is then absorbed into this node's copy.
     pub(super) async fn verify(&mut self, end: CopyEnd) -> Result<(), CallFailure> {
         self.wait_until(0).await?;
         let got = self.sum.end();
@@ -251,8 +254,8 @@ impl Loading {
         self.coordinator.wait_filter(filter, step_deadline(), is_answering).await
     }
 
-    /// Drops the filter before the error is passed on, so that its name is free when the client
-    /// learns of it.
+    /// Drops the filter before the error is returned, so that its name is free when the client learns of
+    /// the error.
     async fn give_up(mut self, error: CallFailure) -> CallFailure {
         self.in_flight.abort_all();
         self.is_finished = true;
@@ -266,7 +269,7 @@ impl Drop for Loading {
         if self.is_finished {
             return;
         }
-        // The client is gone. Outside of a runtime, as when the node stops, nothing can be done.
+        // The client is gone. Without a runtime, as when the node stops, nothing can be done.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(drop_half(Arc::clone(&self.coordinator), self.filter));
         }
@@ -288,7 +291,7 @@ async fn load_frame(
     }
 }
 
-/// Drops a filter that did not become one. If the cluster does not learn of it, the filter stays
+/// Drops a filter that was not completed. If the command does not reach the cluster, the filter stays
 /// invisible, and can be dropped by its name.
 async fn drop_half(coordinator: Arc<Coordinator>, filter: FilterId) {
     let command = MetaCommand::DropFilter { filter };

@@ -1,4 +1,4 @@
-//! Copies that are made: slice by slice, frame by frame, as the client reads.
+//! Exports and backups: produced slice by slice, frame by frame, as the client reads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -27,19 +27,20 @@ use crate::failure::CallFailure;
 use crate::raft::encoding::encode;
 
 impl Coordinator {
-    /// Copies a filter out. It may be written meanwhile: each shard's slice is copied as it is when
-    /// its turn comes, or, of a snapshot, as all were at one moment of the call. Of a replicated filter this node's copy is
-    /// copied as it is when the call comes. What whoever asks has of the frames is not sent.
+    /// Exports a filter, which may be written meanwhile: each shard's slice is copied as it is when its
+    /// turn comes, or, for a snapshot, as all slices were at one moment of the call. Of a replicated
+    /// filter this node's copy is exported as it is when the call arrives. Parts of frames that the
+    /// client has are not sent.
     ///
     /// # Errors
-    /// If there is no such filter, or it is not live; of a snapshot, also if a shard does not answer.
+    /// If there is no such filter, or it is not live; for a snapshot, also if a shard does not answer.
     pub(crate) async fn export(
         self: &Arc<Self>,
         name: &FilterName,
         wish: ExportWish,
         deadline: Instant,
     ) -> Result<ExportParts, CallFailure> {
-        // An old copy of the catalogue may name a generation that is gone.
+        // An old copy of the catalogue may name a generation that no longer exists.
         self.meta_refresh(deadline).await?;
         self.wait_unsplit(deadline).await?;
         let filter = self.live_filter(name.as_str(), deadline).await?;
@@ -51,11 +52,11 @@ impl Coordinator {
         Ok(ExportParts { head: Some(Box::new(head)), frames, is_ended: false })
     }
 
-    /// Copies all filters out that are live now, in order of their names: each by itself as
+    /// Copies all filters that are live now, in order of their names: each by itself, as
     /// [`export`](Self::export) does.
     ///
     /// # Errors
-    /// If the catalogue cannot be brought up to date.
+    /// If the catalogue cannot be refreshed.
     pub(crate) async fn backup(
         self: &Arc<Self>,
         is_snapshot: bool,
@@ -81,11 +82,11 @@ impl Coordinator {
     }
 }
 
-/// How a filter is to be copied out.
+/// Options of an export.
 #[derive(Default)]
 pub(crate) struct ExportWish {
-    /// What whoever asks has of frames that are written as words; None where those that are coded the shortest way are
-    /// wanted.
+    /// The frames that the client has, for frames that are written as words; None for frames in their
+    /// shortest encoding.
     pub(crate) known: Option<KnownFrames>,
     /// Whether slices are copied as all were at one moment.
     pub(crate) is_snapshot: bool,
@@ -96,23 +97,23 @@ pub(crate) struct ExportWish {
 pub(crate) struct KnownFrames(BTreeMap<ShardId, FrameDigests>);
 
 impl KnownFrames {
-    /// Adds those of a shard; false if it has been named before.
+    /// Adds the frames of a shard; false if the shard was named before.
     pub(crate) fn add(&mut self, shard: ShardId, frames: FrameDigests) -> bool {
         self.0.insert(shard, frames).is_none()
     }
 
-    /// Those of a shard.
+    /// The frames of a shard.
     pub(super) fn of(&self, shard: ShardId) -> FrameDigests {
         self.0.get(&shard).cloned().unwrap_or_default()
     }
 
-    /// Those of a shard, which is not asked again.
+    /// Takes the frames of a shard, which is asked only once.
     fn take(&mut self, shard: ShardId) -> FrameDigests {
         self.0.remove(&shard).unwrap_or_default()
     }
 }
 
-/// The parts of an export that are to come.
+/// The remaining parts of an export.
 pub(crate) struct ExportParts {
     head: Option<Box<ExportHead>>,
     frames: FilterFrames,
@@ -120,12 +121,13 @@ pub(crate) struct ExportParts {
 }
 
 impl ExportParts {
-    /// The filter's kind, before the first part is taken; None behind it, or if no release knows it.
+    /// The filter's kind, before the first part is taken; None afterwards, or if this release does not
+    /// know the kind.
     pub(crate) fn kind(&self) -> Option<Kind> {
         Kind::from_id(self.head.as_ref()?.record.settings.kind)
     }
 
-    /// The next part, None behind the end.
+    /// The next part; None after the end.
     pub(crate) async fn next(&mut self) -> Result<Option<ExportPart>, CallFailure> {
         if let Some(head) = self.head.take() {
             return Ok(Some(ExportPart::Head(head)));
@@ -151,20 +153,20 @@ impl ExportParts {
     }
 }
 
-/// The parts of a backup that are to come.
+/// The remaining parts of a backup.
 pub(crate) struct BackupParts {
     coordinator: Arc<Coordinator>,
     is_snapshot: bool,
-    /// How the shards were cut when it began.
+    /// How the shards were cut when the backup began.
     ranges: ShardRanges,
-    /// Filters that are yet to be copied, and their names when the backup began: one that has another name since is
-    /// copied under the one that it had.
+    /// Filters that are still to be copied, with their names when the backup began: a filter that was
+    /// renamed since is copied under the name that it had.
     filters: VecDeque<(FilterName, FilterId)>,
     step: BackupStep,
     filter_count: u64,
 }
 
-/// What comes next.
+/// The next step of a backup.
 enum BackupStep {
     Head(BackupHead),
     NextFilter,
@@ -173,7 +175,7 @@ enum BackupStep {
 }
 
 impl BackupParts {
-    /// The next part, None behind the end.
+    /// The next part; None after the end.
     pub(crate) async fn next(&mut self) -> Result<Option<BackupPart>, CallFailure> {
         match &mut self.step {
             BackupStep::Head(head) => {
@@ -194,7 +196,7 @@ impl BackupParts {
         }
     }
 
-    /// The beginning of the next filter that is still there, or the end of the backup.
+    /// The beginning of the next filter that still exists, or the end of the backup.
     async fn next_filter(&mut self) -> Result<BackupPart, CallFailure> {
         while let Some((name, id)) = self.filters.pop_front() {
             let deadline = step_deadline();
@@ -202,7 +204,7 @@ impl BackupParts {
                 Ok(Some(begun)) => begun,
                 // It was dropped since the backup began.
                 Ok(None) => continue,
-                // It was dropped, cleared or renamed just now, or this node's copy of the catalogue is old.
+                // It was just dropped, cleared or renamed, or this node's copy of the catalogue is old.
                 Err(
                     CallFailure::UnknownFilter { .. }
                     | CallFailure::Changed { .. }
@@ -258,39 +260,39 @@ impl BackupParts {
     }
 }
 
-/// A change came in place of a frame, where nothing is known to whoever asked: a bug.
+/// The error for a change in place of a frame, although the client has no frames: a bug.
 pub(super) fn unknown_change(shard: ShardId) -> CallFailure {
     CallFailure::Storage { what: format!("a change of a frame of {shard} that nobody has") }
 }
 
-/// The frames of a filter that are to come, shard by shard.
+/// The remaining frames of a filter, shard by shard.
 struct FilterFrames {
     coordinator: Arc<Coordinator>,
     filter: FilterId,
     generation: Generation,
-    /// Shards whose slices are to come, in the order of their ranges; the first is being copied.
+    /// Shards whose slices are still to come, in the order of their ranges; the first is being copied.
     shards: VecDeque<ShardId>,
-    /// Frames of this node's copy, if the filter is replicated, and what whoever asked has of them: they count
-    /// as those of one shard.
+    /// Frames of this node's copy, if the filter is replicated, and what the client has of them: they
+    /// count as those of one shard.
     copy: Option<(CopyFrames, Known)>,
-    /// What whoever asked has of frames that are written as words, if that is asked for.
+    /// What the client has of frames that are written as words, if it asked for those.
     known: Option<KnownFrames>,
-    /// How the shards are cut, to be looked at when the last slice was copied: one that is cut while others are
-    /// copied gives its lower half alone.
+    /// How the shards are cut, to be checked when the last slice was copied: a shard that is split while
+    /// others are copied gives only its lower half.
     looked_at: Option<ShardRanges>,
-    /// Copies of all slices, if they are of one moment.
+    /// Copies of all slices, for a snapshot.
     snapshot: Option<Snapshot>,
-    /// The copy of that slice, once there is one.
+    /// The copy of the first shard's slice, once there is one.
     export: Option<SliceExport>,
-    /// Frames of the shard that have come.
+    /// Frames of that shard that have arrived.
     waiting: VecDeque<ExportedFrame>,
-    /// Whether none of the shard will come any more.
+    /// Whether no more frames of that shard will arrive.
     is_shard_done: bool,
     sum: FrameSum,
 }
 
 impl FilterFrames {
-    /// Begins to copy a filter, and returns it as the catalogue has it by then.
+    /// Begins to copy a filter, and returns the filter as the catalogue has it by then.
     async fn begin(
         coordinator: &Arc<Coordinator>,
         filter: LiveFilter,
@@ -336,7 +338,7 @@ impl FilterFrames {
         Ok((filter, frames))
     }
 
-    /// The next frame, where nothing is known to whoever asked.
+    /// The next frame, for a client that has no frames.
     async fn next(&mut self) -> Result<Option<CopyFrame>, CallFailure> {
         match self.next_or_change().await? {
             Some((shard, ExportedFrame::Whole(frame))) => Ok(Some(CopyFrame { shard, frame })),
@@ -345,7 +347,7 @@ impl FilterFrames {
         }
     }
 
-    /// The next frame, and whose slice it is of.
+    /// The next frame, and the shard of its slice.
     async fn next_or_change(&mut self) -> Result<Option<(ShardId, ExportedFrame)>, CallFailure> {
         self.fill().await?;
         let Some(frame) = self.waiting.pop_front() else { return Ok(None) };
@@ -354,7 +356,7 @@ impl FilterFrames {
         Ok(Some((shard, frame)))
     }
 
-    /// Fetches frames until one waits, or none is left.
+    /// Fetches frames until one is waiting, or none is left.
     async fn fill(&mut self) -> Result<(), CallFailure> {
         while self.waiting.is_empty() {
             if self.is_shard_done {
@@ -368,7 +370,7 @@ impl FilterFrames {
         Ok(())
     }
 
-    /// Refuses what was copied while a shard was split.
+    /// Refuses the copy if a shard was split meanwhile.
     async fn look(&mut self) -> Result<(), CallFailure> {
         match self.looked_at.take() {
             Some(ranges) if !self.coordinator.are_still_cut(ranges, step_deadline()).await? => {

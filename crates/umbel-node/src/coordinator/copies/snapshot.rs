@@ -1,13 +1,15 @@
-//! Snapshots: copies of all slices of a filter as they were at one moment, though each shard has a log of its own.
+//! Snapshots: copies of all slices of a filter as they were at one moment, although each shard has its
+//! own log.
 //!
-//! Each shard's leader waits for the writes that are on their way, lets no other begin, and copies its slice. When there is a
-//! copy of every slice, each leader is asked whether its slice is still as it was copied, which it answers
-//! once it has confirmed that it leads, and lets writes go on. If all say yes, then at the moment between the last copy and the first
-//! question every slice was as it was copied. So what was answered before that moment is in the snapshot, and
-//! what was asked for after it is not (two collects that agree: Afek et al. 1993, doi:10.1145/153724.153741).
+//! Each shard's leader waits for the writes in flight, lets no other begin, and copies its slice. Once
+//! there is a copy of every slice, each leader is asked whether its slice is still as it was copied; it
+//! answers after it has confirmed that it leads, and lets writes continue. If all say yes, then at the
+//! moment between the last copy and the first question every slice was as it was copied. So everything
+//! that was answered before that moment is in the snapshot, and nothing that was requested after it is
+//! (two collects that agree: Afek et al. 1993, doi:10.1145/153724.153741).
 //!
-//! That writes wait is what makes the collects agree soon. That they agree is what makes the snapshot right: if a leader is followed by
-//! another meanwhile, or writes have waited too long and go on, it is taken once more.
+//! Because writes wait, the collects agree soon. Because they agree, the snapshot is right: if a leader
+//! is succeeded by another meanwhile, or writes have waited too long and continue, it is taken once more.
 
 use std::sync::Arc;
 
@@ -27,22 +29,22 @@ use crate::failure::CallFailure;
 use crate::limits::{EXPORT_IDLE_MAX, SNAPSHOT_HOLD_MAX, SNAPSHOT_TRIES_MAX};
 use crate::ports::Purpose;
 
-/// The copies of a snapshot, by shard. Those that nobody has read are given up with it.
+/// The copies of a snapshot, by shard. Dropping it gives up those that have not been read.
 pub(super) struct Snapshot {
     coordinator: Arc<Coordinator>,
     copies: Vec<SliceExport>,
-    /// Place of the copy that is being read; those before it have been.
+    /// Index of the copy that is being read; those before it have been read.
     turn: usize,
     kept: Instant,
 }
 
-/// A copy of a slice, on the node that has it.
+/// A copy of a slice, and the node that holds it.
 #[derive(Clone, Copy)]
 pub(super) struct SliceExport {
     pub(super) shard: ShardId,
     pub(super) holder: NodeId,
     pub(super) export: u64,
-    /// The last entry of the shard's log that may have changed the slice before.
+    /// The last entry of the shard's log that may have changed the slice before it was copied.
     pub(super) written_index: u64,
 }
 
@@ -50,8 +52,8 @@ impl Coordinator {
     /// Takes a snapshot of a filter.
     ///
     /// # Errors
-    /// If a shard does not answer, the filter is emptied or dropped, or copies do not agree for some tries. Nothing is
-    /// left of it then, and writes go on.
+    /// If a shard does not answer, the filter is cleared or dropped, or the copies do not agree in
+    /// several tries. Nothing is left of the snapshot then, and writes continue.
     pub(super) async fn snapshot(
         self: &Arc<Self>,
         (filter, generation): (FilterId, Generation),
@@ -63,7 +65,7 @@ impl Coordinator {
         let snapshot = self.seed().number(Purpose::Snapshot);
         let mut tries = Tries::new(deadline);
         loop {
-            // Where a shard has no leader, nobody's writes shall wait for it.
+            // Checked first, so that no writes wait for a shard that has no leader.
             let ready = shards.iter().map(|&shard| {
                 let hashes = HashList::from_hashes(&[]);
                 let request =
@@ -99,7 +101,7 @@ impl Coordinator {
         }
     }
 
-    /// One copy of every slice, if all of them are of one moment.
+    /// Copies every slice once; an error if the copies are not of one moment.
     async fn try_snapshot(
         self: &Arc<Self>,
         begins: impl Iterator<Item = (ShardId, ShardRequest)>,
@@ -118,7 +120,7 @@ impl Coordinator {
             join_all(begins).await.into_iter().partition(Result::is_ok);
         let copies = copies.into_iter().flatten().collect();
         let kept = Instant::now();
-        // Gives up what was copied, where a copy is missing.
+        // If a copy is missing, dropping this gives up the others.
         let snapshot = Snapshot { coordinator: Arc::clone(self), copies, turn: 0, kept };
         failures.into_iter().collect::<Result<Vec<_>, _>>()?;
         let released = snapshot.copies.iter().map(|copy| {
@@ -129,7 +131,7 @@ impl Coordinator {
         Ok(snapshot)
     }
 
-    /// Asks the node that has a copy, whoever leads the shard by now.
+    /// Asks the node that holds a copy, whichever node leads the shard by now.
     pub(super) async fn ask_holder(
         &self,
         copy: &SliceExport,
@@ -149,13 +151,13 @@ impl Coordinator {
 }
 
 impl Snapshot {
-    /// The copy whose turn it is, of this shard. Others wait for theirs.
+    /// The copy of this shard, whose turn it is. The others wait for theirs.
     pub(super) fn turn_of(&mut self, shard: ShardId) -> Option<SliceExport> {
         self.turn = self.copies.iter().position(|copy| copy.shard == shard)?;
         self.copies.get(self.turn).copied()
     }
 
-    /// Keeps the copies that wait for their turn, now and then. If one is gone, its turn will tell.
+    /// Keeps the copies that wait for their turn, from time to time. If one is gone, its turn fails.
     pub(super) async fn keep(&mut self) {
         if self.kept.elapsed() < EXPORT_IDLE_MAX / 4 {
             return;
@@ -168,7 +170,7 @@ impl Snapshot {
         join_all(waiting).await;
     }
 
-    /// By shard, the last entry of its log that may have changed the slice before.
+    /// By shard, the last entry of its log that may have changed the slice before it was copied.
     pub(super) fn log_indexes(&self) -> Vec<u64> {
         self.copies.iter().map(|copy| copy.written_index).collect()
     }
@@ -184,7 +186,7 @@ impl Drop for Snapshot {
                 let request = ShardRequest::ExportEnd { export: copy.export };
                 coordinator.ask_holder(copy, request, step_deadline())
             });
-            // A node that does not receive it gives the copy up by itself.
+            // A node that does not receive this gives up the copy by itself.
             join_all(ends).await;
         });
     }

@@ -1,5 +1,5 @@
-//! Replicated filters out of this node's copy, and into it: what others have comes and goes by the
-//! exchange.
+//! Replicated filters out of this node's copy, and into it: the exchange brings what other nodes have,
+//! and sends it to them.
 
 use std::sync::Arc;
 
@@ -21,13 +21,14 @@ use crate::failure::CallFailure;
 /// Frames of a copy as they become ready.
 pub(super) type CopyFrames = mpsc::Receiver<Result<Bytes, String>>;
 
-/// Replicated filters travel as if they were cut for one shard.
+/// Replicated filters are copied as if they were cut for one shard.
 pub(crate) fn one_shard() -> ShardRanges {
     ShardRanges::new(1, 1).expect("one is a number of shards")
 }
 
 impl Coordinator {
-    /// The frames of this node's copy as it is now, coded or as words, and the filter as the catalogue has it.
+    /// The frames of this node's copy as it is now, coded or as words, and the filter as the catalogue
+    /// has it.
     pub(super) async fn copy_frames(
         &self,
         filter: LiveFilter,
@@ -38,7 +39,7 @@ impl Coordinator {
         filter.ranges = one_shard();
         match timeout_at(deadline, self.local()?.copies().frames(&copy, is_raw)).await {
             Ok((newest_slice, frames)) => {
-                // Frames of a ring say nothing of time.
+                // Frames of a ring contain no times.
                 if let SliceShape::Ring { newest, .. } = &mut filter.record.settings.shape {
                     *newest = newest_slice.unwrap_or_default();
                 }
@@ -50,7 +51,7 @@ impl Coordinator {
         }
     }
 
-    /// Room in this node's memory for a filter that is put together from its frames.
+    /// A permit for this node's memory, for a filter that is assembled from its frames.
     pub(crate) async fn import_room(
         &self,
         deadline: Instant,
@@ -62,8 +63,8 @@ impl Coordinator {
         })
     }
 
-    /// ORs a filter, for which there was room, into this node's copy, and returns how many positions were newly set when it is
-    /// on this node's disk. It is brought to its end also if the caller gives up.
+    /// ORs a filter, for which `room` was acquired, into this node's copy; returns how many positions
+    /// were newly set, once that is on this node's disk. It completes even if the caller gives up.
     pub(in crate::coordinator) async fn absorb(
         &self,
         filter: FilterId,
@@ -82,7 +83,7 @@ impl Coordinator {
         }
     }
 
-    /// Waits until this node has its copy of a filter that the catalogue names.
+    /// Waits until this node has its copy of a filter in the catalogue.
     pub(super) async fn wait_copy(
         &self,
         filter: FilterId,
@@ -101,11 +102,11 @@ impl Coordinator {
     }
 }
 
-/// A copy that is put together from its frames.
+/// A copy that is being assembled from its frames.
 pub(super) struct Assembly {
     assembler: FilterAssembler,
     frame_count: u64,
-    /// Of a ring of slices of time.
+    /// Only for a ring of slices of time.
     newest_slice: Option<u64>,
 }
 
@@ -120,7 +121,7 @@ impl Assembly {
         Ok(Self { assembler, frame_count: 0, newest_slice })
     }
 
-    /// Takes the next frame.
+    /// Adds the next frame.
     pub(super) fn take(&mut self, frame: &[u8]) -> Result<(), CallFailure> {
         let number = self.frame_count;
         let bad = |error: &dyn std::fmt::Display| PartError::BadFrame {
