@@ -1,4 +1,4 @@
-//! Which of several filters is the first that has an item.
+//! Finds the first of several filters that contains an item.
 
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
@@ -9,13 +9,13 @@ use super::{Coordinator, ReadLevel};
 use crate::failure::CallFailure;
 use crate::gateway::items::ItemBatch;
 
-/// Most filters that one question names: one for each day of a month, and what is older.
+/// Most filters in one request: one for each day of a month, and one for older items.
 const FILTERS_MAX: usize = 32;
 
-/// Filters of a question that are asked at once: each holds a hash an item meanwhile.
+/// Filters of a request that are asked at once: each holds one hash per item meanwhile.
 const ASKED_AT_ONCE_MAX: usize = 4;
 
-/// Refuses a question that names no filter, or too many.
+/// Refuses a request that names no filter, or too many.
 pub(crate) fn check_filter_count(count: usize) -> Result<(), CallFailure> {
     if (1..=FILTERS_MAX).contains(&count) {
         return Ok(());
@@ -25,9 +25,9 @@ pub(crate) fn check_filter_count(count: usize) -> Result<(), CallFailure> {
 }
 
 impl Coordinator {
-    /// Asks several filters, and answers for each item which of them is the first that has it, by its
-    /// place in the list. With the level of the answer: the one that was asked for, or the weakest of the
-    /// filters' own. Filters behind the last that can change an answer are not asked.
+    /// Asks several filters; returns for each item the index of the first filter that contains it, and
+    /// the level of the answer: the requested one, or the weakest of the filters' defaults. Once every
+    /// item has an answer, no further filters are asked.
     pub(crate) async fn contains_any(
         &self,
         filters: &[FilterName],
@@ -36,8 +36,8 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<(Vec<Option<usize>>, ReadLevel), CallFailure> {
         check_filter_count(filters.len())?;
-        // A filter that is not there is named even where nothing depends on it: whether a list of names is
-        // right must not depend on the items.
+        // A missing filter is an error even if no answer depends on it: whether a list of names is valid
+        // must not depend on the items.
         let mut weakest = ReadLevel::Linearizable;
         for (at, name) in filters.iter().enumerate() {
             if filters[..at].contains(name) {
@@ -73,7 +73,7 @@ impl Coordinator {
     }
 }
 
-/// An error that does not name its filter otherwise.
+/// Adds the filter's name to an error that does not contain it.
 fn of_filter(name: &FilterName, error: CallFailure) -> CallFailure {
     match error {
         CallFailure::Invalid { what } => {

@@ -1,4 +1,4 @@
-//! What a node asks and takes of callers: their rates, and whether one that it does not know is new.
+//! Callers: takes their calls from their rates, and finds out whether an unknown caller is new.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -11,26 +11,26 @@ use super::Coordinator;
 use crate::failure::CallFailure;
 use crate::rates::Amounts;
 
-/// How often a second the meta group is asked for the sake of callers that are not known here: often enough
-/// for new principals, and little enough that strangers who make tokens up cost nothing.
+/// How often a second the node asks the meta group because of callers that it does not know: often enough
+/// for new principals, and rarely enough that clients with made-up tokens cost nothing.
 const CONFIRMATIONS_PER_SECOND: f64 = 20.0;
 
-/// How long such a caller waits at most: for one round trip, and what is on its way.
+/// How long such a caller waits at most: for one round trip, and for entries in flight.
 const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What came of catching up with the meta group.
+/// The outcome of catching up with the meta group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CaughtUp {
     /// This node has all that the majority had.
     Done,
-    /// It was done too often: what this node has must do.
+    /// The meta group was asked too often: this node must decide by what it has.
     NotAsked,
     /// The majority was not reached: what this node has may be old.
     NoMajority,
 }
 
 impl Coordinator {
-    /// Takes what a principal's call needs from its rates.
+    /// Takes what a principal's call uses from its rates.
     ///
     /// # Errors
     /// [`CallFailure::RateExceeded`], and nothing was taken.
@@ -47,7 +47,7 @@ impl Coordinator {
         self.taken.take(principal, rates, node_count, amounts, Instant::now())
     }
 
-    /// Catches up with the meta group, if that was not done too often.
+    /// Catches up with the meta group, unless that was done too often.
     pub(crate) async fn catch_up_for_stranger(&self) -> CaughtUp {
         let now = Instant::now();
         let is_due = {

@@ -1,4 +1,5 @@
-//! Whether this node has reached the majority since it started: until then its catalogue may be any old one.
+//! Whether this node has reached the majority since it started: until then its catalogue may be
+//! arbitrarily old.
 
 use std::time::Duration;
 
@@ -7,28 +8,28 @@ use umbel_step::planted::{self, Planted};
 
 use super::Coordinator;
 
-/// Longest time that a call waits for it. Every call that comes before asks anew, so it is less than what
-/// clients give an attempt.
+/// How long a call waits for that at most. Every call before then asks again, so this is less than what
+/// clients allow for an attempt.
 const CATCH_UP_TIME_MAX: Duration = Duration::from_secs(1);
 
 impl Coordinator {
-    /// Whether the catalogue here has all that the majority had when this node started; waits a moment
+    /// Whether this node's catalogue has all that the majority had when the node started; waits a moment
     /// for it.
     ///
-    /// A node that starts reads its log from the last snapshot on, and one that joins gets it from the first
-    /// entry on: who asks meanwhile would meet a cluster without principals, or one in which those have
-    /// rights who have lost them.
+    /// A node that starts reads its log from the last snapshot on, and one that joins receives it from
+    /// the first entry on: a client that calls meanwhile would meet a cluster without principals, or one
+    /// in which principals still have revoked rights.
     pub(crate) async fn has_caught_up(&self) -> bool {
         if self.caught_up.initialized() || planted::on(Planted::StartUnheard) {
             return true;
         }
         let catch_up = || self.meta_refresh(Instant::now() + CATCH_UP_TIME_MAX);
-        // One asks, the others wait for its answer.
+        // One call asks, the others wait for its answer.
         let caught_up = timeout(CATCH_UP_TIME_MAX, self.caught_up.get_or_try_init(catch_up)).await;
         matches!(caught_up, Ok(Ok(())))
     }
 
-    /// Takes what is here for what the majority had, in tests that have no cluster.
+    /// Treats this node's catalogue as current, in tests that have no cluster.
     #[cfg(test)]
     pub(crate) fn skip_catch_up(&self) {
         let _ = self.caught_up.set(());

@@ -1,10 +1,12 @@
-//! Filters that grow: before a slice takes more than it is planned with, the meta group is asked whether the quotas
-//! of its owner and of the cluster have room for that, in all of its replicas.
+//! Growth of filters: before a slice takes more memory than planned, the coordinator asks the meta group
+//! whether the quotas of the filter's owner and of the cluster have room for that, in all replicas of the
+//! slice.
 //!
-//! A leader says how far its slice must grow for what comes, and proposes nothing before it is allowed that. What was
-//! refused goes on as far as there is room: of a batch the items are inserted that come before the next level; of a batch
-//! for a quotient filter all or none. What is imported is asked for too, as each level of a slice comes, or the
-//! first frame of a slice that has grown ([`Coordinator::grow_for_frame`]), and what is added up.
+//! A leader reports how far its slice must grow for a request, and proposes nothing before that is
+//! allowed. If the growth is refused, the request proceeds as far as there is room: of a batch, the items
+//! before the next level are inserted; of a batch for a quotient filter, all or none. Imports ask as
+//! well, at each level of a slice, or at the first frame of a slice that has grown
+//! ([`Coordinator::grow_for_frame`]), and so do sums of filters that count.
 
 use tokio::time::Instant;
 use umbel_codec::FrameView;
@@ -18,18 +20,19 @@ use super::{Coordinator, LiveFilter, unexpected};
 use crate::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use crate::failure::CallFailure;
 
-/// How often a part is allowed more: others may take what it was allowed, and then the slice has doubled.
+/// How often a part is allowed more: others may use up what it was allowed, and then the slice has
+/// doubled.
 const TIMES_ALLOWED_MAX: u32 = 4;
 
-/// Whether slices of a filter grow, and count as they do.
+/// Whether slices of a filter grow, and their growth counts towards quotas.
 fn grows(record: &FilterRecord) -> bool {
     let kind = Kind::from_id(record.settings.kind);
     kind.is_some_and(Kind::grows) && !planted::on(Planted::GrowthUncounted)
 }
 
 impl Coordinator {
-    /// Asks a shard for its part, by a request that says how far it may grow, and lets its slice grow for it as far as
-    /// quotas have room.
+    /// Asks a shard for its part, by a request that states the allowed growth, and has its slice grow for
+    /// it as far as quotas have room.
     pub(super) async fn part_call(
         &self,
         filter: &LiveFilter,
@@ -60,12 +63,12 @@ impl Coordinator {
                 (answer, _) => return answer,
             }
         }
-        // A shard whose growth was allowed as the last time must not ask for more.
+        // A shard that was told that its allowance is final must not ask for more.
         Err(unexpected(&growth))
     }
 
-    /// Lets a slice of a filter that is imported grow as far as the one had grown of which this is a frame. A
-    /// frame that is none is left to the shard, which refuses it.
+    /// Allows a slice of an imported filter to grow as far as the exported slice had grown, according to
+    /// its frame. An invalid frame is left to the shard, which refuses it.
     pub(super) async fn grow_for_frame(
         &self,
         (filter, generation): (FilterId, Generation),
@@ -85,7 +88,7 @@ impl Coordinator {
         self.propose_growth((filter, generation), shard, growth_bytes, deadline).await
     }
 
-    /// Has the meta group let a slice grow by so many bytes beyond its plan.
+    /// Has the meta group allow a slice to grow by this many bytes beyond its plan.
     async fn allow_growth(
         &self,
         filter: &LiveFilter,
@@ -96,7 +99,7 @@ impl Coordinator {
         let (id, generation) = (filter.id, filter.record.generation);
         let allowed = self.propose_growth((id, generation), shard, growth_bytes, deadline).await;
         allowed.map_err(|error| match error {
-            // The caller looks for what has become of it.
+            // The caller finds out what became of the filter.
             CallFailure::Meta(MetaError::UnknownFilter { .. } | MetaError::Busy { .. }) => {
                 PartError::UnknownSlice { filter: id, shard }.into()
             }
@@ -126,8 +129,8 @@ impl Coordinator {
     }
 }
 
-/// Bytes beyond its plan that a slice of this shape takes over this range with what a frame is of; None if the frame
-/// is of no such filter.
+/// Bytes beyond its plan that a slice of this shape takes over this range once it has grown as far as the
+/// frame's slice; None if the frame is not of such a filter.
 fn frame_growth_bytes(shape: &SliceShape, range: HashRange, frame: &[u8]) -> Option<u64> {
     let (view, _) = FrameView::parse(frame).ok()?;
     shape.growth_bytes(range, shape.growths_of_frame(range, &view)?).ok()

@@ -1,4 +1,4 @@
-//! Jobs of the ledger, as clients ask for them.
+//! Requests of clients about the jobs of the ledger.
 
 use tokio::time::Instant;
 use umbel_engine::meta::{JobOrder, JobRecord, JobSecret, MetaCommand, MetaError, MetaReply};
@@ -11,19 +11,19 @@ use crate::peer::CallKind;
 use crate::ports::Purpose;
 use crate::raft::encoding::{decode, encode};
 
-/// What a client wants done.
+/// A job that a client submits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NewJob {
     pub(crate) nonce: u64,
     pub(crate) spec: Vec<u8>,
     /// In any order; empty for all live nodes.
     pub(crate) workers: Vec<NodeId>,
-    /// Drawn if it is not given.
+    /// Drawn at random if it is not given.
     pub(crate) seed: Option<u64>,
 }
 
 impl Coordinator {
-    /// Enters a job.
+    /// Enters a job into the ledger.
     pub(crate) async fn submit_job(
         &self,
         new: NewJob,
@@ -59,7 +59,7 @@ impl Coordinator {
         }
     }
 
-    /// Jobs of the ledger, by rising number.
+    /// The jobs of the ledger, in ascending order of their numbers.
     pub(crate) async fn jobs(
         &self,
         deadline: Instant,
@@ -68,7 +68,7 @@ impl Coordinator {
         self.read_meta(|state| state.jobs().map(|(job, record)| (job, record.clone())).collect())
     }
 
-    /// A job, and how far it is if its coordinator answers.
+    /// A job, and its progress if its coordinator answers.
     pub(crate) async fn describe_job(
         &self,
         job: JobId,
@@ -84,7 +84,7 @@ impl Coordinator {
         Ok((record, progress))
     }
 
-    /// How far an active job is, as its coordinator's node says; None if that does not answer.
+    /// The progress of an active job, as one of its nodes reports it; None if that does not answer.
     pub(crate) async fn job_progress(
         &self,
         job: JobId,
@@ -92,7 +92,7 @@ impl Coordinator {
         deadline: Instant,
     ) -> Option<JobStanding> {
         let local = self.local().ok()?;
-        // Between a job's entry in the ledger and its start on its coordinator's node nobody can say more.
+        // Between a job's entry in the ledger and its start on a node there is nothing more to report.
         let starting = || JobStanding { phase: "starting".to_owned(), ..JobStanding::default() };
         if node == self.node() {
             return Some(local.jobs().standing(job).unwrap_or_else(starting));
@@ -105,7 +105,7 @@ impl Coordinator {
         Some(standing.unwrap_or_else(starting))
     }
 
-    /// Asks a job to end.
+    /// Requests that a job ends.
     pub(crate) async fn cancel_job(
         &self,
         job: JobId,
@@ -114,7 +114,7 @@ impl Coordinator {
         self.meta_propose(MetaCommand::CancelJob { job }, deadline).await.map(drop)
     }
 
-    /// Takes a failed job up again.
+    /// Resumes a failed job.
     pub(crate) async fn resume_job(
         &self,
         job: JobId,

@@ -1,24 +1,24 @@
-//! How far answers reach.
+//! The consistency of reads and the durability of inserts.
 
-/// Which replica may answer a question.
+/// Which replicas may answer a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReadLevel {
-    /// The leader, after a majority confirmed it.
+    /// The leader, after a majority has confirmed it.
     Linearizable,
-    /// Any replica may say "present".
+    /// Any replica may answer "present"; the leader answers for the other items.
     AnyReplica,
-    /// The copy of the node that was asked. Of replicated filters only.
+    /// The copy of the node that received the request. Only for replicated filters.
     Local,
-    /// Whatever a majority of all nodes says. Of replicated filters only.
+    /// The copies of a majority of all nodes. Only for replicated filters.
     Majority,
 }
 
 /// On how many nodes an insert is durable when it is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AckLevel {
-    /// On this one. Of replicated filters only.
+    /// On this node. Only for replicated filters.
     Local,
-    /// On this one and one more. Of replicated filters only.
+    /// On this node and one more. Only for replicated filters.
     OnePartner,
     /// On a majority of a shard's replicas, or of all nodes.
     Majority,

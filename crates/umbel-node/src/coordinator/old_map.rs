@@ -1,7 +1,7 @@
-//! Looks at the shard map and the catalogue that may be answered from an old copy.
+//! Reads of the shard map and the catalogue that may be answered from an old copy.
 //!
-//! A node's copy of the meta group may lag at any time, so whoever looks here must take what it
-//! sees for a guess, which the shards refuse if it is wrong. Simulations provoke old copies.
+//! A node's copy of the meta group's state may lag at any time, so callers must treat what they read here
+//! as a guess, which the shards refuse if it is wrong. Simulations provoke old copies.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::Coordinator;
 use crate::failure::CallFailure;
 use crate::ports::Rare;
 
-/// How old a copy may get where old ones are provoked.
+/// Maximum age of a copy where old ones are provoked.
 const OLD_MAP_AGE_MAX: Duration = Duration::from_secs(2);
 
 /// A copy of the meta group's state that is kept for a while; empty unless old ones are provoked.
@@ -21,14 +21,14 @@ const OLD_MAP_AGE_MAX: Duration = Duration::from_secs(2);
 pub(super) struct OldMap(Mutex<Option<(Instant, MetaState)>>);
 
 impl OldMap {
-    /// Whoever asked for the newest state sees it from now on.
+    /// After a refresh the newest state is read.
     pub(super) fn forget(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
 impl Coordinator {
-    /// Like [`read_meta`](Self::read_meta), for guesses that are checked by those they are about.
+    /// Like [`read_meta`](Self::read_meta), for guesses that the called nodes check.
     pub(super) fn guess_meta<T>(
         &self,
         read: impl FnOnce(&MetaState) -> T,

@@ -1,11 +1,11 @@
-//! Answers that are none.
+//! Errors for refusals, and for unexpected answers.
 
 use umbel_engine::ShardId;
 
 use crate::calls::ShardFailure;
 use crate::failure::CallFailure;
 
-/// A refusal that no other replica would answer otherwise.
+/// The error for a refusal that every other replica would repeat.
 pub(super) fn refused(shard: ShardId, failure: ShardFailure) -> CallFailure {
     match failure {
         ShardFailure::Part(error) => CallFailure::Part(error),
@@ -16,7 +16,7 @@ pub(super) fn refused(shard: ShardId, failure: ShardFailure) -> CallFailure {
     }
 }
 
-/// An answer of another kind than the question: a bug of whoever answered.
+/// The error for an answer of another kind than the request: a bug of the node that answered.
 pub(super) fn unexpected<T: std::fmt::Debug>(answer: &T) -> CallFailure {
     CallFailure::Storage { what: format!("a question of another kind was answered: {answer:?}") }
 }

@@ -1,4 +1,4 @@
-//! Which release each node runs, and the cluster's version, which follows them.
+//! The release that each node runs, and the cluster's version, which follows the releases.
 
 use std::time::Duration;
 
@@ -16,20 +16,21 @@ use crate::local::Local;
 use crate::peer::cluster_bytes;
 use crate::peer::member_client;
 
-/// How long a node may take to say what it runs.
+/// How long a node may take to report its release.
 const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What a node runs, as it says itself.
+/// The release of a node, as the node reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct NodeRelease {
     pub(crate) node: NodeId,
-    /// Where it listens.
+    /// The address at which it listens.
     pub(crate) address: String,
-    /// Its release, empty if it is one that does not say, and which clusters it can run; or why it did not answer.
+    /// Its release, empty if the node does not report it, and which cluster versions it can run; or why
+    /// it did not answer.
     pub(crate) answer: Result<(String, VersionRange), String>,
 }
 
-/// The newest version that all of them can run; None if one did not answer.
+/// The newest version that all nodes can run; None if one did not answer.
 pub(crate) fn newest_common(releases: &[NodeRelease]) -> Option<ClusterVersion> {
     let newest = |release: &NodeRelease| match &release.answer {
         Ok((_, versions)) => Some(versions.newest),
@@ -44,10 +45,10 @@ pub(crate) const fn versions_of(answer: &WhoAreYouResponse) -> VersionRange {
 }
 
 impl Coordinator {
-    /// What every node runs, in the order of their numbers.
+    /// The releases of all nodes, in ascending order of nodes.
     ///
     /// # Errors
-    /// If the list of nodes cannot be had.
+    /// If the list of nodes cannot be obtained.
     pub(crate) async fn releases(
         &self,
         deadline: Instant,
@@ -61,11 +62,12 @@ impl Coordinator {
         Ok(join_all(asked).await)
     }
 
-    /// Raises the cluster's version as far as all nodes can run it, and returns what they run. Nothing is raised if one does
-    /// not answer.
+    /// Raises the cluster's version as far as all nodes can run it, and returns their releases. Raises
+    /// nothing if a node does not answer.
     ///
     /// # Errors
-    /// If the list of nodes cannot be had, or a node came to the cluster meanwhile. What was raised stays so.
+    /// If the list of nodes cannot be obtained, or a node joined the cluster meanwhile. Steps that were
+    /// raised before stay.
     pub(crate) async fn upgrade(&self, deadline: Instant) -> Result<Vec<NodeRelease>, CallFailure> {
         let releases = self.releases(deadline).await?;
         let mut newest = newest_common(&releases);
@@ -85,26 +87,27 @@ impl Coordinator {
         Ok(releases)
     }
 
-    /// Refuses a call that came with a later version than the cluster's, which nodes of the release before cannot read.
+    /// Refuses a call that exists only since a later version than the cluster's: nodes of earlier
+    /// releases cannot read it.
     ///
     /// # Errors
-    /// If the cluster is at a lower version.
+    /// If the cluster has a lower version.
     pub(super) async fn check_version(
         &self,
         needed: ClusterVersion,
         deadline: Instant,
     ) -> Result<(), CallFailure> {
         if self.read_meta(|state| state.check_version(needed))?.is_err() {
-            // This node may not know yet that it was raised.
+            // This node may not know yet that the version was raised.
             self.meta_refresh(deadline).await?;
         }
         Ok(self.read_meta(|state| state.check_version(needed))??)
     }
 
-    /// Refuses a node that cannot run this cluster.
+    /// Refuses a node whose release cannot run this cluster.
     ///
     /// # Errors
-    /// If it cannot, or it is not known at which version the cluster is.
+    /// If it cannot, or the cluster's version cannot be obtained.
     pub(crate) async fn check_release(
         &self,
         versions: VersionRange,

@@ -1,4 +1,4 @@
-//! How other nodes are, as they say.
+//! Reports of other nodes about themselves.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::peer::CallKind;
 use crate::raft::encoding::{decode, encode};
 
 impl Coordinator {
-    /// How a node is; None if it does not answer in time, or is of a release that does not report it.
+    /// The standing of a node; None if it does not answer in time, or its release does not report it.
     pub(crate) async fn standing_of(
         &self,
         node: NodeId,
@@ -22,7 +22,7 @@ impl Coordinator {
         }
     }
 
-    /// What the comparisons of a node came to, of the filters that a principal may read, or of all; None as
+    /// The results of a node's comparisons, of the filters that a principal may read, or of all; None as
     /// above.
     pub(crate) async fn comparisons_of(
         &self,

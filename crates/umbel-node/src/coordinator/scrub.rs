@@ -1,4 +1,4 @@
-//! Replicas and copies compared with each other because somebody asks for it.
+//! Comparisons of replicas and copies on request.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::coordinator::Coordinator;
 use crate::cube::SESSION_TIME_MAX;
 use crate::failure::CallFailure;
 
-/// Shards of a filter whose replicas are compared at once: each comparison has a shard wait some
-/// milliseconds for every 16 MiB, and the others serve meanwhile.
+/// Shards of a filter whose replicas are compared at once: each comparison makes a shard wait some
+/// milliseconds for every 16 MiB, and the other shards serve meanwhile.
 const SHARDS_AT_ONCE_MAX: usize = 4;
 
 /// What was compared.
@@ -24,11 +24,11 @@ const SHARDS_AT_ONCE_MAX: usize = 4;
 pub(crate) enum Scrubbed {
     /// Two copies of a replicated filter.
     Pair(ScrubbedPair),
-    /// The replicas of a slice of a partitioned one.
+    /// The replicas of a slice of a partitioned filter.
     Slice(ScrubbedSlice),
 }
 
-/// A filter's slice in a shard, and what its replicas differed in or why they were not compared.
+/// A filter's slice in a shard, and how its replicas differed or why they were not compared.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ScrubbedSlice {
     pub(crate) filter: String,
@@ -36,7 +36,7 @@ pub(crate) struct ScrubbedSlice {
     pub(crate) compared: Result<SliceScrubbed, String>,
 }
 
-/// A filter to be compared.
+/// A filter to compare.
 #[derive(Clone)]
 pub(super) struct Wanted {
     pub(super) name: String,
@@ -45,9 +45,9 @@ pub(super) struct Wanted {
 }
 
 impl Coordinator {
-    /// Has a filter compared wherever it is, or all live ones: of a replicated filter each pair of
-    /// partners in the cube once, of a partitioned one the replicas of each shard. Reports come as they
-    /// are done.
+    /// Compares a filter wherever it is, or all live filters: for a replicated filter each pair of
+    /// partners in the cube once, for a partitioned one the replicas of each shard. Reports arrive as
+    /// comparisons end.
     ///
     /// # Errors
     /// If there is no such filter. Nothing was compared.
@@ -104,7 +104,7 @@ impl Coordinator {
     }
 }
 
-/// The live filters, replicated and partitioned ones, by their numbers.
+/// The live filters, replicated and partitioned ones apart, in ascending order of their ids.
 fn all_live(state: &MetaState) -> (Vec<Wanted>, Vec<Wanted>) {
     let live = state.filters().filter(|(_, record)| record.state == FilterState::Live);
     let (replicated, partitioned): (Vec<_>, Vec<_>) =

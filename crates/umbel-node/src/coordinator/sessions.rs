@@ -1,4 +1,4 @@
-//! Sessions of clients: opened by the meta group, and checked before a shard learns of them.
+//! Sessions of clients: opened by the meta group, and checked before a request reaches a shard.
 
 use tokio::time::Instant;
 use umbel_engine::SessionId;
@@ -11,7 +11,7 @@ use crate::failure::CallFailure;
 use crate::ports::Purpose;
 
 impl Coordinator {
-    /// Opens a session of a client.
+    /// Opens a session for a client.
     pub(crate) async fn open_session(
         &self,
         owner: String,
@@ -26,8 +26,9 @@ impl Coordinator {
         }
     }
 
-    /// The request with its owner as shards know it. Refuses one of a session that the owner has not opened:
-    /// a shard would take its number for one of the cluster's, and forget others' for it.
+    /// The request with its owner as shards know it. Refuses a request in a session that the owner has
+    /// not opened: a shard would take its number for one of the cluster's sessions, and forget other
+    /// sessions for it.
     pub(crate) async fn check_session(
         &self,
         request: Option<ClientRequest>,
@@ -39,7 +40,7 @@ impl Coordinator {
         let standing = |state: &MetaState| state.session_standing(id.session, owner);
         let mut found = self.read_meta(standing)?;
         if !self.is_answer(found)? {
-            // Another node may have opened it just now.
+            // Another node may just have opened it.
             self.meta_refresh(deadline).await?;
             found = self.read_meta(standing)?;
         }
@@ -54,8 +55,8 @@ impl Coordinator {
         }
     }
 
-    /// Whether this node knows enough: who found out the tag of an entry that is still to come would
-    /// push out all others' sessions.
+    /// Whether this node knows enough to decide: a client that found out the tag of a future entry could
+    /// otherwise push out all other sessions.
     fn is_answer(&self, found: SessionStanding) -> Result<bool, CallFailure> {
         Ok(match found {
             SessionStanding::Given { log_index, .. } => {

@@ -1,4 +1,4 @@
-//! From what a client asks for to the settings of a filter.
+//! Turns what a client requests into the settings of a filter.
 
 use umbel_engine::limits::{FILTER_BYTES_MAX, REPLICATED_BYTES_MAX, SLICE_BYTES_MAX};
 use umbel_engine::meta::{Distribution, FilterSettings, HashKey, MetaError};
@@ -9,25 +9,25 @@ use umbel_filter::{
 
 use crate::failure::CallFailure;
 
-/// How large a filter shall be.
+/// How large a filter is to be.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum FilterSize {
-    /// As large as this false-positive rate needs.
+    /// As large as this false-positive rate requires.
     Rate(f64),
-    /// So many bytes over all shards.
+    /// This many bytes over all shards.
     Bytes(u64),
-    /// As large as this false-positive rate needs, over all slices of time together.
+    /// As large as this false-positive rate requires, over all slices of time together.
     Window { rate: f64, rules: WindowRules },
-    /// RedisBloom's chain, as `BF.RESERVE` asks for it: it errs at this rate at most, and each link has so many times
-    /// the capacity of the one before; None of a fixed one.
+    /// RedisBloom's chain, as `BF.RESERVE` requests it: `rate` is its maximum false-positive rate, and
+    /// each link has `expansion` times the capacity of the link before; None for a fixed chain.
     Chain { rate: f64, expansion: Option<u32> },
 }
 
-/// Cells for which a replicated filter is planned: as one slice if that is small enough to be one.
+/// Cells for which a replicated filter is planned: one slice if that is small enough, otherwise four.
 /// Four slices of the largest size are the largest copy.
 const COPY_CELLS: [u32; 2] = [1, 4];
 
-/// The settings of a filter of so many items.
+/// The settings of a filter for this many items.
 ///
 /// # Errors
 /// [`CallFailure::Invalid`] if there is no such filter, [`MetaError::Quota`] if it is too large.
@@ -65,7 +65,7 @@ pub(super) fn planned(
     Ok(settings)
 }
 
-/// A ring of slices of time.
+/// Plans a ring of slices of time.
 fn planned_ring(
     capacity: u64,
     rate: f64,
@@ -89,7 +89,7 @@ fn planned_ring(
     Ok((shape, rate, ring_bytes(&shape)?))
 }
 
-/// Bytes of a ring, if it is not larger than a copy may be.
+/// Bytes of a ring, if it does not exceed the limit of a copy.
 fn ring_bytes(shape: &SliceShape) -> Result<u64, CallFailure> {
     let bytes = shape.memory_bytes(HashRange::WHOLE);
     let bytes = bytes.map_err(|error| not_planned(&error.into()))?;
@@ -102,7 +102,7 @@ fn ring_bytes(shape: &SliceShape) -> Result<u64, CallFailure> {
     Ok(bytes)
 }
 
-/// Plans a copy as one slice if that is small enough.
+/// Plans a copy as one slice if that is small enough, otherwise as several.
 fn over_copy_cells<T>(
     plan: impl Fn(CellCount) -> Result<T, CallFailure>,
 ) -> Result<T, CallFailure> {
@@ -113,7 +113,7 @@ fn over_copy_cells<T>(
     }
 }
 
-/// Shape, rate and bytes over so many cells.
+/// Shape, rate and bytes over this many cells.
 fn planned_over(
     kind: Kind,
     capacity: u64,
@@ -134,7 +134,7 @@ fn planned_over(
         FilterSize::Chain { rate, expansion } => {
             check_rate(rate)?;
             let chain = match expansion {
-                // Half of the rate is the first link's, as in RedisBloom.
+                // The first link gets half of the rate, as in RedisBloom.
                 Some(expansion) => RedisBloomShape::new(capacity, rate / 2.0, expansion),
                 None => RedisBloomShape::new(capacity, rate, RedisBloomShape::EXPANSION)
                     .map(RedisBloomShape::fixed),
@@ -157,7 +157,7 @@ fn check_rate(rate: f64) -> Result<(), CallFailure> {
     Err(CallFailure::Invalid { what })
 }
 
-/// The shape of a size, with the number of probes that errs least, and its rate.
+/// The shape for a size in bytes, with the number of probes that has the lowest rate, and that rate.
 fn planned_bytes(
     kind: Kind,
     capacity: u64,
@@ -173,11 +173,11 @@ fn planned_bytes(
         let shape = match (shape, &best) {
             (Ok(shape), _) => shape,
             (Err(error), None) => return Err(not_planned(&error)),
-            // More probes than the kind has.
+            // More probes than the kind supports.
             (Err(_), Some(_)) => break,
         };
         let rate = rate_of(&shape, capacity)?;
-        // The rate falls, then rises.
+        // With more probes the rate falls, then rises.
         if best.is_some_and(|(_, least)| rate >= least) {
             break;
         }
@@ -203,7 +203,7 @@ fn rate_of(shape: &SliceShape, capacity: u64) -> Result<f64, CallFailure> {
         .map_err(|error| not_planned(&error.into()))
 }
 
-/// Items with which a filter of this shape errs so often; None of kinds that grow or forget.
+/// The number of items at which a filter of this shape has this rate; None for kinds that grow or forget.
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 pub(crate) fn items_at_rate(shape: &SliceShape, rate: f64) -> Option<f64> {
     let rate_at = |item_count| match *shape {
@@ -213,7 +213,7 @@ pub(crate) fn items_at_rate(shape: &SliceShape, rate: f64) -> Option<f64> {
         _ => rate_of(shape, item_count).ok(),
     };
     rate_at(0)?;
-    // The rate rises with the items: halved until the number is found, at most 64 times.
+    // The rate rises with the number of items: a binary search of at most 64 steps.
     let (mut low, mut high) = (0, u64::MAX);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -228,7 +228,7 @@ pub(crate) fn items_at_rate(shape: &SliceShape, rate: f64) -> Option<f64> {
 /// Bytes of one copy of a replicated filter, at the planned number of items.
 ///
 /// # Errors
-/// If the shape is none, or the copy is too large.
+/// If the shape is invalid, or the copy is too large.
 pub(super) fn copy_bytes(shape: &SliceShape, capacity: u64) -> Result<u64, CallFailure> {
     if matches!(shape, SliceShape::Ring { .. }) {
         return ring_bytes(shape);
@@ -236,11 +236,11 @@ pub(super) fn copy_bytes(shape: &SliceShape, capacity: u64) -> Result<u64, CallF
     over_copy_cells(|cells| memory_bytes(shape, capacity, cells))
 }
 
-/// Bytes of one replica of all slices, at the planned number of items; of a scalable filter those
-/// of its first level, of RedisBloom's of its first link.
+/// Bytes of one replica of all slices, at the planned number of items; for a scalable filter those of its
+/// first level, for RedisBloom's kind those of its first link.
 ///
 /// # Errors
-/// If the shape is none, or one of its slices is too large.
+/// If the shape is invalid, or one of its slices is too large.
 pub(super) fn memory_bytes(
     shape: &SliceShape,
     capacity: u64,
@@ -300,16 +300,16 @@ mod tests {
             let bits = settings.memory_bytes as f64 * 8.0 / 1_000_000.0;
             let expected = match kind {
                 Kind::Counting => 39.0..42.0,
-                // Its first level errs less, so that all together keep the bound.
+                // Its first level has a lower rate, so that all levels together keep the bound.
                 Kind::Scalable => 14.0..15.5,
                 Kind::SingleShot => 7.0..9.0,
                 // Two generations of all items, each at half of the rate.
                 Kind::Aging => 22.5..24.0,
                 Kind::Stable => 90.0..105.0,
-                // Pages of 2^16 slots, of which a shard has whole ones.
+                // Pages of 2^16 slots; a shard has only whole pages.
                 Kind::Cuckoo => 10.7..12.5,
                 Kind::Quotient => 11.7..13.5,
-                // One link, that of half the rate, in one shard.
+                // One link, with half of the rate, in one shard.
                 Kind::RedisBloom => 11.02..11.04,
                 _ => 9.5..10.3,
             };
@@ -325,7 +325,7 @@ mod tests {
             planned(kind, capacity, FilterSize::Rate(0.01), cells(16), KEY)
         };
         let small = plan(1_000).unwrap();
-        // No reserve for shards that get more than their share.
+        // No reserve for shards with more than their share.
         assert!((small.memory_bytes as f64 * 8.0 / 1_000.0) < 10.5, "{small:?}");
         let large = plan(800_000_000).unwrap();
         assert!(large.memory_bytes > SLICE_BYTES_MAX, "{large:?}");
@@ -338,7 +338,7 @@ mod tests {
         let bytes = FilterSize::Bytes(blocked.memory_bytes);
         let again = plan(Kind::Blocked, 1_000_000, bytes).unwrap();
         assert!(again.memory_bytes <= blocked.memory_bytes);
-        // Without the reserve for shards that get more than their share it errs less.
+        // Without the reserve for shards with more than their share the rate is lower.
         assert!((0.007..0.0105).contains(&again.false_positive_rate), "{again:?}");
         let classic = plan(Kind::Classic, 1_000_000, bytes).unwrap();
         assert!(classic.false_positive_rate < again.false_positive_rate);
@@ -355,7 +355,7 @@ mod tests {
         assert!(is_invalid(plan(Kind::Scalable, 10, FilterSize::Bytes(1000))));
         assert!(is_quota(plan(Kind::Blocked, 1 << 40, FilterSize::Rate(0.001))));
         assert!(is_quota(plan(Kind::Classic, 10, FilterSize::Bytes(1 << 60))));
-        // One line a shard is the least, and errs always.
+        // One line for each shard is the minimum, and every answer is wrong then.
         assert!(is_invalid(plan(Kind::Blocked, 1 << 30, FilterSize::Bytes(0))));
     }
 }

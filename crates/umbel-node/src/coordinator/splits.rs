@@ -1,9 +1,10 @@
-//! What asks every shard, while shards may be split.
+//! Calls that ask every shard, while shards may be split.
 //!
-//! A request that is cut anew when a shard refuses a hash needs none of this. Who asks every shard once, and
-//! adds up the answers, waits until no split is under way, and looks afterwards whether one began meanwhile:
-//! a shard that was cut before it was asked has answered for its lower half alone. The look is at a copy of
-//! the catalogue that is as new as the last answer, and a shard is cut only after the catalogue says so.
+//! A request that is cut anew when a shard refuses a hash needs none of this. A call that asks every
+//! shard once, and adds up the answers, waits until no split is in progress, and checks afterwards
+//! whether one began meanwhile: a shard that was cut before it was asked has answered only for its lower
+//! half. The check reads a copy of the catalogue that is as new as the last answer, and a shard is cut
+//! only after the catalogue says so.
 
 use tokio::time::Instant;
 use umbel_engine::ShardId;
@@ -16,11 +17,12 @@ use super::Coordinator;
 use crate::failure::CallFailure;
 
 impl Coordinator {
-    /// Cuts the next shard in two, so that there are as many as named, and returns which, and the new one,
-    /// when that has a leader.
+    /// Splits the next shard in two, so that there are `shard_count` shards; returns that shard and the
+    /// new one, once the new one has a leader.
     ///
     /// # Errors
-    /// If the catalogue refuses it; or if it takes longer than there is time, and then goes on by itself.
+    /// If the catalogue refuses the split; or if it takes until the deadline, and then continues by
+    /// itself.
     pub(crate) async fn split_shard(
         &self,
         shard_count: u32,
@@ -50,19 +52,19 @@ impl Coordinator {
         }
     }
 
-    /// Returns when no shard is being split, as far as this node knows.
+    /// Returns once no shard is being split, as far as this node knows.
     ///
     /// # Errors
-    /// If that takes longer than there is time.
+    /// If that takes until the deadline.
     pub(super) async fn wait_unsplit(&self, deadline: Instant) -> Result<(), CallFailure> {
         let is_over = |state: &MetaState| state.shard_map().splitting().is_none().then_some(());
         self.wait_meta(deadline, is_over).await
     }
 
-    /// Whether the shards are still cut so.
+    /// Whether the shards are still cut as in `ranges`.
     ///
     /// # Errors
-    /// If the catalogue cannot be brought up to date.
+    /// If the catalogue cannot be refreshed.
     pub(super) async fn are_still_cut(
         &self,
         ranges: ShardRanges,
@@ -76,7 +78,7 @@ impl Coordinator {
     }
 }
 
-/// The copy of a filter that is made while shards are split would lack what moved.
+/// The error for a copy that was made while shards were split: it would lack what moved.
 pub(super) fn split_meanwhile() -> CallFailure {
     let what = "shards were split meanwhile: try again".to_owned();
     CallFailure::Overloaded { what }

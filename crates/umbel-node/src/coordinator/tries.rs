@@ -1,4 +1,4 @@
-//! How often, and how long, a call tries to reach whoever can answer it.
+//! How often, and how long, a call tries to reach a node that can answer it.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ pub(super) struct Tries {
     began: Instant,
     wait: Duration,
     pub(super) count: usize,
-    /// Whether the last try was at a leader that the one before had named.
+    /// Whether the last try followed a leader that the try before had named.
     has_followed: bool,
-    /// What left an outcome open, if anything did.
+    /// Why the outcome is open, if a try has left it open.
     pub(super) open: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl Tries {
         self.remaining().min(TRY_TIMEOUT)
     }
 
-    /// Waits before the next try; the first time that a try says whom to ask, not at all.
+    /// Waits before the next try; follows a newly named leader at once, but not twice in a row.
     pub(super) async fn pause(&mut self, knows_leader: bool) {
         if knows_leader && !self.has_followed {
             self.has_followed = true;
