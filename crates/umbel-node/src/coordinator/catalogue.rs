@@ -63,8 +63,8 @@ pub(crate) struct FilterPage {
     pub(crate) has_more: bool,
 }
 
-/// A filter as the caller saw it who wants to change it: a change that is sent twice, or arrives late,
-/// does not affect another filter of the name, nor anything that was inserted after it was cleared.
+/// A filter in the state in which a caller saw it before it ordered a change: a change that is sent twice,
+/// or arrives late, affects neither another filter of the name nor what was inserted after a clear.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
     pub(crate) filter: FilterId,
@@ -438,8 +438,7 @@ impl Coordinator {
         }
     }
 
-    /// Calls every shard, up to `SHARD_CALLS_MAX` at once; returns the answers in ascending order of
-    /// shards.
+    /// Calls every shard, up to `SHARD_CALLS_MAX` at once; returns the answers in ascending order of shards.
     pub(super) async fn ask_every_shard(
         &self,
         ranges: ShardRanges,

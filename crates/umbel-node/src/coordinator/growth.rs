@@ -20,8 +20,7 @@ use super::{Coordinator, LiveFilter, unexpected};
 use crate::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use crate::failure::CallFailure;
 
-/// How often a part is allowed more: others may use up what it was allowed, and then the slice has
-/// doubled.
+/// How often a part is allowed more: others may use up what it was allowed, and then the slice has doubled.
 const TIMES_ALLOWED_MAX: u32 = 4;
 
 /// Whether slices of a filter grow, and their growth counts towards quotas.

@@ -83,8 +83,7 @@ impl Coordinator {
         self.insert_of(filter, items, request, (level, None), deadline).await
     }
 
-    /// Inserts items with a time, in milliseconds since 1970, if one is given: only windows may accept
-    /// it.
+    /// Inserts items with a time, in milliseconds since 1970, if one is given: only windows may accept it.
     pub(crate) async fn insert_of(
         &self,
         filter: &str,

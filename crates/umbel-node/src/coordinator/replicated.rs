@@ -282,8 +282,7 @@ fn group_of(filter: &LiveFilter) -> Result<GroupId, CallFailure> {
         .ok_or_else(|| CallFailure::Storage { what: format!("{} cannot have copies", filter.id) })
 }
 
-/// Asks the other nodes, all at once, until enough have answered; false if too few did before the
-/// deadline.
+/// Asks the other nodes, all at once, until enough have answered; false if too few did before the deadline.
 async fn gather(
     local: &Arc<Local>,
     (group, request): (GroupId, impl Fn(Epoch) -> CopyRequest),

@@ -355,7 +355,7 @@ mod tests {
         assert!(is_invalid(plan(Kind::Scalable, 10, FilterSize::Bytes(1000))));
         assert!(is_quota(plan(Kind::Blocked, 1 << 40, FilterSize::Rate(0.001))));
         assert!(is_quota(plan(Kind::Classic, 10, FilterSize::Bytes(1 << 60))));
-        // One line for each shard is the minimum, and every answer is wrong then.
+        // One line for each shard is the minimum, at which every absent item is called present.
         assert!(is_invalid(plan(Kind::Blocked, 1 << 30, FilterSize::Bytes(0))));
     }
 }

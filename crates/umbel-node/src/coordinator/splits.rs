@@ -21,8 +21,7 @@ impl Coordinator {
     /// new one, once the new one has a leader.
     ///
     /// # Errors
-    /// If the catalogue refuses the split; or if it takes until the deadline, and then continues by
-    /// itself.
+    /// If the catalogue refuses the split; or if it takes until the deadline, and then continues by itself.
     pub(crate) async fn split_shard(
         &self,
         shard_count: u32,

@@ -84,8 +84,7 @@ impl Budget {
         self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the oldest request that is still arriving, if it is older than `before`; returns whether it
-    /// did.
+    /// Ends the oldest request that is still arriving, if it is older than `before`; returns whether it did.
     fn end_oldest(&self, before: u64) -> bool {
         let mut arriving = self.lock();
         let Some(oldest) = arriving.first_entry().filter(|oldest| *oldest.key() < before) else {
@@ -203,8 +202,7 @@ enum Manner {
     TakesLong,
     /// One request message, many responses, within a time limit.
     Gives,
-    /// Many responses, for as long as the client reads them: a backup, a scrub, or something that is
-    /// watched.
+    /// Many responses, for as long as the client reads them: a backup, a scrub, or something that is watched.
     GivesLong,
     /// Many request messages, many responses.
     Talks,
@@ -242,8 +240,7 @@ impl Manner {
     }
 }
 
-/// Lets a request's body arrive within the budget and in time, and limits how long its responses may
-/// wait.
+/// Lets a request's body arrive within the budget and in time, and limits how long its responses may wait.
 pub(super) async fn admit(
     State(budget): State<Arc<Budget>>,
     request: Request,

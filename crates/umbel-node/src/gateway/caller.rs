@@ -56,15 +56,13 @@ enum Standing {
     /// A principal. Its rights are looked up at every check, and count only while its proof is the one
     /// that the caller has shown.
     Principal(Proved),
-    /// A caller without a valid proof, with the reason. Nothing else that the connection may prove
-    /// counts.
+    /// A caller without a valid proof, with the reason. Nothing else that the connection may prove counts.
     Nobody(&'static str),
     /// This node does not know the cluster's principals yet.
     Unknown,
 }
 
-/// A principal and what proved it. The name alone is not enough: with another token it may have other
-/// rights.
+/// A principal and what proved it. The name alone is not enough: with another token it may have other rights.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Proved {
     name: PrincipalName,

@@ -55,7 +55,7 @@ use sampler::Topics;
 use views::View;
 
 /// What the pages may load and run: their own scripts, styles and requests, and nothing inline. Scripts
-/// cannot turn text into markup, because names in it may be anybody's.
+/// cannot turn text into markup: the names in it come from anybody.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'";

@@ -167,8 +167,7 @@ impl FilterSeries {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a new sample if the newest is old, and waits for the sample in progress, at most
-    /// `WAIT_MAX`.
+    /// Starts a new sample if the newest is old, and waits for the sample in progress, at most `WAIT_MAX`.
     pub(super) async fn refresh(self: &Arc<Self>, coordinator: &Arc<Coordinator>) {
         let (series, coordinator) = (Arc::clone(self), Arc::clone(coordinator));
         self.refresh_by(async move { series.sample(&coordinator).await }).await;

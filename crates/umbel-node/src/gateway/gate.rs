@@ -60,8 +60,7 @@ impl Need {
                 Self::Filter(FilterVerb::Manage)
             }
             "Export" => Self::Filter(FilterVerb::Export),
-            // A list shows only the filters that the caller may see; a session is useful only with a
-            // filter.
+            // A list shows only the filters that the caller may see; a session is useful only with a filter.
             "List" | "OpenSession" => Self::Somebody,
             _ => Self::Cluster(ClusterVerb::Admin),
         }

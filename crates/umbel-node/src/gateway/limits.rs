@@ -71,8 +71,7 @@ pub(super) const ACCESS_MESSAGE_BYTES_MAX: usize = 128 << 10;
 /// join as a node.
 pub(super) const JOIN_TOKEN_LIFETIME_MS_MAX: u64 = 7 * 24 * 3600 * 1000;
 
-/// Longest message about a certificate, in bytes: a request has some 300, an answer has a file of
-/// authorities.
+/// Longest message about a certificate, in bytes: a request has some 300, an answer has a file of authorities.
 pub(super) const ENROLMENT_MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// Enrolments in progress at once: their callers have proved nothing yet.
@@ -81,8 +80,7 @@ pub(super) const ENROLMENTS_MAX: usize = 8;
 /// How long the node waits for one other node to which it forwards an enrolment.
 pub(super) const PASSED_ON_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Life of a certificate that the cluster issues, in days; its node requests the next one after two
-/// thirds.
+/// Life of a certificate that the cluster issues, in days; its node requests the next one after two thirds.
 pub(super) const ISSUED_DAYS: u32 = 90;
 
 /// Connections of the Redis protocol that a node accepts at once; the same as Redis's default.

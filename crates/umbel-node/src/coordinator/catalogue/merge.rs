@@ -21,8 +21,8 @@ const MERGE_SOURCES_MAX: usize = 64;
 impl Coordinator {
     /// ORs the union, or the intersection, of several filters into another one, or adds up filters that
     /// count; returns the number of positions that were newly set. Repeating it does no harm, for filters
-    /// that count only if it is the same request. Of replicated filters only what this node knows is
-    /// merged.
+    /// that count only if it is the same request. For replicated filters, only what this node
+    /// knows is merged.
     pub(crate) async fn merge(
         &self,
         target: &FilterName,

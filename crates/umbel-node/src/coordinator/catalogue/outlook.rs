@@ -14,8 +14,7 @@ mod outlook_test;
 /// Forecasts, if items continue to arrive as they do. For filters that forget nothing is forecast.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Outlook {
-    /// New items a second over all shards or nodes; None while these have not been observed for long
-    /// enough.
+    /// New items a second over all shards or nodes; None while these have not been observed for long enough.
     pub(crate) new_per_second: Option<f64>,
     /// Seconds until the filter has the items that it was planned for; None if that is not in sight.
     pub(crate) seconds_to_capacity: Option<f64>,
@@ -114,8 +113,7 @@ impl FilterInfo {
         Outlook { seconds_to_growth, ..room.outlook(self.item_count(), rate) }
     }
 
-    /// Random items with which the filter was probed, evenly over its shards, and how many it called
-    /// present.
+    /// Random items with which the filter was probed, evenly over its shards, and how many it called present.
     pub(crate) fn probes(&self) -> RateProbes {
         match &self.copies {
             Some(copies) => copies.own.probes,

@@ -45,7 +45,7 @@ impl Overlap {
 
 impl Coordinator {
     /// Estimates how many items two filters of one shape and key have: each, together and in common.
-    /// Concurrent inserts may be counted or not; of replicated filters this node's copies are counted.
+    /// Concurrent inserts may be counted or not; for replicated filters this node's copies are counted.
     pub(crate) async fn overlap(
         &self,
         ours: &FilterName,

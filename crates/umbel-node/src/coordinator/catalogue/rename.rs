@@ -9,8 +9,7 @@ use umbel_engine::{FilterId, Generation};
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 
-/// Tries to replace the filter that has the new name, if other calls give that name to other filters
-/// meanwhile.
+/// Tries to replace the filter that has the new name, if other calls give that name to other filters meanwhile.
 const REPLACE_TRIES_MAX: u32 = 8;
 
 impl Coordinator {

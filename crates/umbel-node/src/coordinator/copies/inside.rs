@@ -14,8 +14,7 @@ use crate::failure::CallFailure;
 use crate::ports::Purpose;
 
 impl Coordinator {
-    /// Creates a copy of a filter, with all shards as they are at one moment, and with the filter's
-    /// expiry.
+    /// Creates a copy of a filter, with all shards as they are at one moment, and with the filter's expiry.
     ///
     /// # Errors
     /// If there is no such filter, the name is taken, or there is no room: no part of a copy is left
@@ -114,8 +113,7 @@ impl Coordinator {
     ) -> Result<(), CallFailure> {
         let renamed = self.rename(beside, name, true, deadline).await;
         if renamed.is_err() {
-            // Nobody else knows its name. The caller gets the error of the renaming, whatever this
-            // returns.
+            // Nobody else knows its name. The caller gets the error of the renaming, whatever this returns.
             let _ = self.drop_filter(beside, None, deadline).await;
         }
         renamed.map(drop)

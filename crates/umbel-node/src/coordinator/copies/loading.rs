@@ -42,8 +42,7 @@ pub(super) struct Loading {
     home: Option<ShardId>,
     /// Whether the frames of a slice must be loaded one after the other.
     is_ordered: bool,
-    /// For a replicated filter: what has arrived so far, until it is complete, and a permit for its
-    /// memory.
+    /// For a replicated filter: what has arrived so far, until it is complete, and a permit for its memory.
     assembly: Option<(Assembly, OwnedSemaphorePermit)>,
     /// For a filter that was cut for fewer shards: the current slice, and a permit for its memory.
     recut: Option<(Recut, OwnedSemaphorePermit)>,
@@ -213,8 +212,7 @@ impl Loading {
         while self.in_flight.len() > most {
             match self.in_flight.join_next().await {
                 Some(Ok(outcome)) => outcome?,
-                // Tasks neither are aborted nor panic while this exists; if one did, a frame would be
-                // missing.
+                // Tasks neither are aborted nor panic while this exists; if one did, a frame would be missing.
                 Some(Err(error)) => {
                     return Err(CallFailure::Storage { what: error.to_string() });
                 }

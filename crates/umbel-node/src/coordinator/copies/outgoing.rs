@@ -28,7 +28,7 @@ use crate::raft::encoding::encode;
 
 impl Coordinator {
     /// Exports a filter, which may be written meanwhile: each shard's slice is copied as it is when its
-    /// turn comes, or, for a snapshot, as all slices were at one moment of the call. Of a replicated
+    /// turn comes, or, for a snapshot, as all slices were at one moment of the call. For a replicated
     /// filter this node's copy is exported as it is when the call arrives. Parts of frames that the
     /// client has are not sent.
     ///

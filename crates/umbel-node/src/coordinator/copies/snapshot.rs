@@ -1,5 +1,4 @@
-//! Snapshots: copies of all slices of a filter as they were at one moment, although each shard has its
-//! own log.
+//! Snapshots: copies of all slices of a filter as they were at one moment, although each shard has its own log.
 //!
 //! Each shard's leader waits for the writes in flight, lets no other begin, and copies its slice. Once
 //! there is a copy of every slice, each leader is asked whether its slice is still as it was copied; it

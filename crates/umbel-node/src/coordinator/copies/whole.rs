@@ -27,8 +27,7 @@ pub(crate) fn one_shard() -> ShardRanges {
 }
 
 impl Coordinator {
-    /// The frames of this node's copy as it is now, coded or as words, and the filter as the catalogue
-    /// has it.
+    /// The frames of this node's copy as it is now, coded or as words, and the filter as the catalogue has it.
     pub(super) async fn copy_frames(
         &self,
         filter: LiveFilter,

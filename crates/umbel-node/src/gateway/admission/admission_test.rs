@@ -106,8 +106,7 @@ impl HttpBody for Slow {
     }
 }
 
-/// Calls a method of the service `Filters`; returns the status, its message, and the seconds until it
-/// arrived.
+/// Calls a method of the service `Filters`; returns the status, its message, and the seconds until it arrived.
 async fn call(mut channel: Channel, method: &str, body: Slow) -> (Code, String, u64) {
     let began = Instant::now();
     let request = Request::post(format!("http://node:1/umbel.v1.Filters/{method}"))

@@ -191,8 +191,7 @@ async fn with_principals_data_is_for_who_may_ask_for_it() {
     node.shutdown().await;
 }
 
-/// The responses to a caller without proof at every path of the console and at `/livez`, without the
-/// date.
+/// The responses to a caller without proof at every path of the console and at `/livez`, without the date.
 async fn answers_to_nobody(node: &Node) -> Vec<String> {
     let views = View::ALL.map(|view| format!("/console/events/{}", view.name()));
     let others = ["/livez", "/console/", "/console/none.js", "/console/events/none"];

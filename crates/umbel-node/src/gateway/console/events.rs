@@ -48,8 +48,7 @@ pub(super) struct Watcher {
     owner: String,
     latest: watch::Receiver<Latest>,
     is_closing: watch::Receiver<bool>,
-    /// The proof that the request presented: checked again before each event, because streams outlive
-    /// rights.
+    /// The proof that the request presented: checked again before each event, because streams outlive rights.
     connection: PeerIdentity,
     shown: Option<HeaderValue>,
     /// The rights that were last sent; None before the first time.

@@ -1,7 +1,6 @@
 //! `BF.DEBUG`: what RedisBloom reports about each link of its filter.
 //!
-//! All of it follows from the filter's shape and its number of new items, so no shard is asked about its
-//! links.
+//! All of it follows from the filter's shape and its number of new items, so no shard is asked about its links.
 
 use umbel_filter::{RedisBloomHeader, RedisBloomStoredLink};
 use umbel_resp::number::general;
@@ -10,8 +9,7 @@ use umbel_resp::{Refusal, Reply};
 use super::filters::{chain_header, described};
 use super::session::Session;
 
-/// Bits of each of the two hashes of an item: links with 32 bits belong to older filters, which are
-/// refused.
+/// Bits of each of the two hashes of an item: links with 32 bits belong to older filters, which are refused.
 const HASH_BITS: u32 = 64;
 
 pub(super) async fn answer(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {

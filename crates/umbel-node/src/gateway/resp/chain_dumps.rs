@@ -110,8 +110,7 @@ pub(super) async fn next(
     Ok(piece)
 }
 
-/// Drops a copy that has been idle for `IDLE_MAX`. Holds only weak references, so that a stopping node
-/// can end.
+/// Drops a copy that has been idle for `IDLE_MAX`. Holds only weak references, so that a stopping node can end.
 async fn give_up_idle(shared: Weak<Shared>, reader: Reader, ours: Weak<Reading>) {
     loop {
         let used = {

@@ -159,8 +159,7 @@ impl Served {
         Ok(())
     }
 
-    /// Carries out the commands of a transaction; their answers are the elements of an array that has
-    /// begun.
+    /// Carries out the commands of a transaction; their answers are the elements of an array that has begun.
     async fn execute(&mut self, Executing { requests, is_wanted }: Executing) -> io::Result<()> {
         let before = self.session.suspend_replies();
         let mut rest = &requests[..];
@@ -267,8 +266,7 @@ impl Input {
         self.count(pending, pending > 0)
     }
 
-    /// Counts what the connection holds towards the budget of all clients, if it exceeds
-    /// `RESP_FREE_BYTES`.
+    /// Counts what the connection holds towards the budget of all clients, if it exceeds `RESP_FREE_BYTES`.
     fn count(&mut self, byte_count: usize, is_arriving: bool) -> Result<(), NoRoom> {
         let held = byte_count + self.queued;
         if held <= RESP_FREE_BYTES {

@@ -1,7 +1,7 @@
 //! Commands about cuckoo filters, `CF.*`.
 //!
-//! Each inserted item is a separate request to the cluster, so that an item without room is told from its
-//! neighbours.
+//! Each inserted item is a separate request to the cluster, so that an item without room is
+//! distinguished from its neighbours.
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -126,8 +126,7 @@ async fn insert(session: &Session, command: CuckooInsert<'_>) -> Result<Reply, R
     }
     let batches = alone(items.items);
     let mut added = Vec::with_capacity(batches.len());
-    // Of two equal items the second is not new, so with `is_new_only` items are inserted one after the
-    // other.
+    // Of two equal items the second is not new, so with `is_new_only` items are inserted one after the other.
     for some in batches.chunks(if is_new_only { 1 } else { ITEMS_AT_ONCE }) {
         let each = some.iter().map(|batch| add(session, &name, batch, is_new_only, deadline));
         added.extend(try_join_all(each).await?);

@@ -2,7 +2,7 @@
 
 use super::resp_test::{Client, node};
 
-/// Items without room are told from those with room; and removed items make room again.
+/// Items without room are distinguished from those with room, and removed items make room again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_filter_says_so_item_by_item() {
     let (_folder, node) = node().await;

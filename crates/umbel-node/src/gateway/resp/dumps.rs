@@ -381,8 +381,7 @@ impl Writing {
 }
 
 impl Coming {
-    /// The parts that a piece completes, and whether all have arrived; None if the piece was taken
-    /// before.
+    /// The parts that a piece completes, and whether all have arrived; None if the piece was taken before.
     fn take(
         &mut self,
         name: &FilterName,

@@ -144,8 +144,7 @@ async fn drop_filters(session: &Session, keys: Arguments<'_>) -> Result<Reply, R
     Ok(Reply::number(drop_each(session, &names).await?))
 }
 
-/// Drops the filters of the connection's database, or of all databases, that existed when the command
-/// came.
+/// Drops the filters of the connection's database, or of all databases, that existed when the command came.
 async fn drop_all(session: &Session, of_all_databases: bool) -> Result<Reply, Refusal> {
     let names = look(session, |state| {
         let filters = state.filters().filter(|(_, record)| record.state != FilterState::Dropping);

@@ -30,8 +30,7 @@ pub(super) async fn rename(
     }
 }
 
-/// `COPY`: all shards as they are at one moment. A filter that is replaced serves requests until the copy
-/// does.
+/// `COPY`: all shards as they are at one moment. A filter that is replaced serves requests until the copy does.
 pub(super) async fn copy(
     session: &Session,
     (key, new_key): (&[u8], &[u8]),

@@ -137,8 +137,7 @@ impl Session {
         name.map_or_else(|| DEFAULT_USER.to_owned(), |name| name.as_str().to_owned())
     }
 
-    /// Whether the caller may send a command, whatever filter it is about; returns what the command
-    /// requires.
+    /// Whether the caller may send a command, whatever filter it is about; returns what the command requires.
     pub(super) fn permit(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
         let need = need_of(spec.name);
         if need == Need::Nothing {

@@ -121,8 +121,7 @@ impl Steady {
     }
 }
 
-/// Checks forecasts, each with the second in which it was made, against what happened in second
-/// `happened`.
+/// Checks forecasts, each with the second in which it was made, against what happened in second `happened`.
 fn assert_near(forecasts: &[(u64, Option<f64>)], happened: u64) {
     for &(second, forecast) in forecasts {
         let truth = f64::from(u32::try_from(happened - second).unwrap());
@@ -150,8 +149,7 @@ fn the_planned_rate_comes_when_it_was_forecast() {
     }
 }
 
-/// For a growing filter the forecast tells when the open level is full, also for the levels after the
-/// first.
+/// For a growing filter the forecast tells when the open level is full, also for the levels after the first.
 #[test]
 fn the_next_level_opens_when_it_was_forecast() {
     let mut steady = Steady::new(Kind::Scalable);

@@ -92,8 +92,7 @@ impl Actions {
         ))
     }
 
-    /// Refuses a dangerous order unless the node's address was typed. If the node is unknown, the call
-    /// decides.
+    /// Refuses a dangerous order unless the node's address was typed. If the node is unknown, the call decides.
     fn check_node(&self, node: u64, typed: &str) -> Result<(), Status> {
         let address = self.address_of(NodeId(node));
         address.map_or(Ok(()), |address| check_typed(typed, &address))

@@ -1,5 +1,4 @@
-//! Filters and how full they are. The page computes rates and forecasts from the samples since it was
-//! opened.
+//! Filters and how full they are. The page computes rates and forecasts from the samples since it was opened.
 
 use futures_util::{StreamExt, stream};
 use tokio::time::{Duration, Instant};
