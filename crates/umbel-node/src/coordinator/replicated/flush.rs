@@ -28,7 +28,7 @@ const UNANSWERED_MAX: usize = 3;
 pub(crate) struct Flushed {
     /// Nodes that hold everything that any of them had acknowledged before.
     pub(crate) nodes: Vec<NodeId>,
-    /// Nodes that did not answer.
+    /// All other nodes: they did not answer, or did not receive everything in time.
     pub(crate) missing: Vec<NodeId>,
 }
 
