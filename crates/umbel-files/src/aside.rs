@@ -1,10 +1,11 @@
-//! Names of what is not finished: outputs that wait beside their names, and directories that a session fills.
+//! Temporary names of unfinished outputs and of the directories that a session of reconciliation fills.
 //!
-//! A process that is killed leaves them behind, so whoever walks a directory meets them. They hold half of something,
-//! and are never read. A later job removes them where it is certain that nobody will finish them: a process holds a lock
-//! (`flock`) on each file that it writes aside until that has its name, so a lock that is free tells that the process is
-//! gone, whatever its number, its machine and the time. Of an output directory, whose files may be more than a process
-//! can hold open, one file of no bytes is locked for all.
+//! A process that is killed leaves such files behind, so every program that walks a directory may find
+//! them. Their content is incomplete, so they are never read. A later job removes them once it is certain
+//! that their writer has ended: a process holds a lock (`flock`) on each temporary file until the file is
+//! renamed, so a free lock shows that the process is gone, independent of process ids, machines and clocks.
+//! An output directory may have more files than a process can hold open, so one empty file, the anchor, is
+//! locked for all of them.
 //!
 //! ```text
 //! .NAME.umbel-4711.partial     a process writes NAME, and holds a lock on this file; 4711 is drawn
@@ -24,33 +25,34 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// How names of directories begin that hold what a reconciliation brought until it is put in place.
+/// Prefix of the names of directories that hold what a reconciliation received, until it is put in place.
 pub const STAGING_PREFIX: &str = ".umbel-reconcile-";
 
-/// How names of outputs end until they are complete.
+/// Suffix of the names of unfinished outputs.
 const PARTIAL_SUFFIX: &[u8] = b".partial";
 
-/// What stands in such a name before its writer.
+/// Marker in front of the writer in such a name.
 const WRITER_MARK: &[u8] = b".umbel-";
 
-/// Bytes of a name that are kept in the name aside, so that this is a name, too: 255 bytes at most.
+/// Bytes of the final name that the temporary name keeps, so that the latter stays within the limit of 255
+/// bytes.
 const KEPT_NAME_BYTES: usize = 200;
 
-/// Bytes of a drawn number: 15 digits at most, so that two of them keep a name aside below 255 bytes.
+/// Bytes of a random number: 15 digits at most, so that a name with two of them stays below 255 bytes.
 const DRAWN_BYTES: usize = 6;
 
-/// What tells the files of an output directory from others.
+/// Marks the writers of files in an output directory.
 const DIRECTORY_MARK: char = 'd';
 
-/// Whether a file or directory of this name (not path) is an output of any `umbel` command that is not finished:
+/// Whether a file or directory of this name (not path) is an unfinished output of any `umbel` command:
 /// `.NAME.umbel-WRITER.partial` or `.umbel-reconcile-…`.
 ///
-/// Every walk of a directory and every match of a glob leaves these out.
+/// Every directory walk and every glob match skips these.
 pub fn is_unfinished_output(name: &OsStr) -> bool {
     name.as_bytes().starts_with(STAGING_PREFIX.as_bytes()) || writer_of(name).is_some()
 }
 
-/// Who writes a file that is not finished.
+/// The writer in the name of an unfinished file.
 fn writer_of(name: &OsStr) -> Option<&str> {
     let stem = name.as_bytes().strip_suffix(PARTIAL_SUFFIX)?;
     let mark = stem.windows(WRITER_MARK.len()).rposition(|window| window == WRITER_MARK);
@@ -60,7 +62,7 @@ fn writer_of(name: &OsStr) -> Option<&str> {
     (!writer.is_empty() && writer.bytes().all(is_plain)).then_some(writer)
 }
 
-/// The name aside of a file; without one, of the file whose lock stands for others.
+/// The temporary name of a file; without a name, that of the anchor whose lock stands for other files.
 pub(crate) fn name_aside(name: Option<&OsStr>, writer: &str) -> OsString {
     let mut aside = OsString::new();
     if let Some(name) = name {
@@ -72,38 +74,38 @@ pub(crate) fn name_aside(name: Option<&OsStr>, writer: &str) -> OsString {
     aside
 }
 
-/// A number that nobody can tell before it stands in a name.
+/// An unpredictable number.
 fn draw() -> io::Result<u64> {
     let mut bytes = [0; 8];
     File::open("/dev/urandom")?.read_exact(&mut bytes[..DRAWN_BYTES])?;
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// How a file aside is signed that has a lock of its own.
+/// The writer in the name of a temporary file that has a lock of its own.
 pub(crate) fn own_writer() -> io::Result<String> {
     Ok(draw()?.to_string())
 }
 
-/// How this process signs the files whose locks stand for output directories.
+/// The writer in the names of this process's anchors.
 pub(crate) fn own_anchor() -> io::Result<String> {
     static DRAWN: OnceLock<u64> = OnceLock::new();
     let drawn = draw()?;
     Ok(format!("{}{DIRECTORY_MARK}", DRAWN.get_or_init(|| drawn)))
 }
 
-/// How it signs a file in an output directory.
+/// The writer in the name of a file in an output directory.
 pub(crate) fn own_writer_in_directory() -> io::Result<String> {
     Ok(format!("{}x{}", own_anchor()?, draw()?))
 }
 
-/// Whether a lock on the file itself tells that its writer lives.
+/// Whether a lock on the file itself shows that its writer still runs.
 fn holds_own_lock(writer: &str) -> bool {
     let (process, number) = writer.split_once('x').unwrap_or((writer, "0"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number(process) && is_number(number)
 }
 
-/// The writer whose file without a name is locked for this one.
+/// The writer of the anchor whose lock stands for this writer's files.
 fn anchor_writer(writer: &str) -> Option<&str> {
     let end = writer.find(DIRECTORY_MARK)? + 1;
     let process = &writer[..end - 1];
@@ -111,26 +113,27 @@ fn anchor_writer(writer: &str) -> Option<&str> {
         .then_some(&writer[..end])
 }
 
-/// Takes the lock of a file that nobody holds any more; nothing if that is not certain.
+/// Locks a temporary file whose writer has ended; `None` if that is not certain.
 pub(crate) fn lock_of_dead(path: &Path) -> Option<File> {
     let is_file = |metadata: &std::fs::Metadata| metadata.file_type().is_file();
     std::fs::symlink_metadata(path).ok().filter(is_file)?;
-    // Some network file systems lock only what is open for writing. What took its place since it was looked at
-    // is not followed and not waited for.
+    // Some network file systems lock only files that are open for writing. If the path became a link or a
+    // pipe since the check, the link is not followed and the open does not block.
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock | TryLockError::Error(_)) => return None,
     }
-    // It may have got its name, or been removed, before it was locked.
+    // The file may have been renamed or removed before it was locked.
     let (here, there) = (file.metadata().ok()?, std::fs::symlink_metadata(path).ok()?);
     ((here.dev(), here.ino()) == (there.dev(), there.ino())).then_some(file)
 }
 
-/// Removes what dead processes have left in these folders; `root` is an output directory that all of them are in.
+/// Removes the files that ended processes left in these folders; `root` is the output directory that
+/// contains all the folders, if there is one.
 ///
-/// Whatever cannot be looked at, locked or removed stays: nobody reads it.
+/// A file that cannot be inspected, locked or removed stays: no program reads it.
 pub fn remove_leftovers(folders: &BTreeSet<PathBuf>, root: Option<&Path>) {
     let mut anchors: BTreeMap<PathBuf, Option<File>> = BTreeMap::new();
     for folder in folders {
@@ -152,7 +155,7 @@ pub fn remove_leftovers(folders: &BTreeSet<PathBuf>, root: Option<&Path>) {
             }
         }
     }
-    // Last: as long as it is there, a process that is killed here leaves what the next one finds.
+    // Last: if this process is killed before, the next one still finds the anchors and removes the rest.
     for (anchor, held) in anchors {
         if held.is_some() {
             let _ = std::fs::remove_file(anchor);

@@ -1,18 +1,18 @@
-//! Files as programs name, write and open them: outputs stand beside their names until they are whole, are gone when
-//! their process is, and never take the place of what is read.
+//! Names, creates and opens files: an output has a temporary name until it is complete, is removed if its
+//! process ends before that, and never replaces an input.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `aside` | names of what is not finished, and whether its writer lives |
+//! | `aside` | temporary names of unfinished outputs, and whether their writers still run |
 //! | `partial` | files and directories that are removed on drop and on interrupt |
-//! | `sync` | names that a power failure does not take back |
-//! | `likeness` | permissions and owner that an output takes over |
-//! | `output_folder` | folders of outputs, opened once and used by their descriptors |
-//! | `roles` | no output is an input, or the place of two outputs |
-//! | `roots` | folders below which files may be opened for others |
-//! | `usage` | what callers hear of a call that makes no sense |
+//! | `sync` | makes renames, creations and removals durable |
+//! | `likeness` | the permissions and the owner that an output takes over |
+//! | `output_folder` | output folders, opened once and used through their descriptors |
+//! | `roles` | checks that no output is an input or another output |
+//! | `roots` | the folders below which files may be opened on behalf of others |
+//! | `usage` | the error for a call that makes no sense |
 //!
-//! The handler of signals is the program's: it calls [`remove_partial_and_exit`].
+//! The program installs its own signal handler, which calls [`remove_partial_and_exit`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,8 +1,9 @@
-//! Folders that outputs go to: opened once, so that what is made, renamed and removed in one is in it and nowhere else,
-//! whatever its path leads to by then.
+//! Output folders: opened once, so that files are created, renamed and removed in that folder and nowhere
+//! else, wherever its path leads by then.
 //!
-//! Where outputs may go only below some roots, a folder is opened part by part from its root on, and made on the way:
-//! a part that became a link since it was looked at leads nowhere.
+//! Where outputs are allowed only below some roots, a folder is opened component by component from its
+//! root, and missing components are created on the way: a component that became a link in the meantime is
+//! not followed.
 
 use super::Likeness;
 use super::roots::{FOLDER, OpenBelowError, READ, Roots};
@@ -16,40 +17,40 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
-/// Folders of outputs are made for whoever the process's mask lets in.
+/// Mode of new folders: only the process's umask limits it.
 const ANY_NEW_FOLDER: Mode = Mode::from_raw_mode(0o777);
 
-/// A folder that is synced, too.
+/// A folder that can also be synced.
 const OPEN_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// A folder that is open.
+/// An open folder.
 #[derive(Debug)]
 pub struct OutputFolder(OwnedFd);
 
 impl OutputFolder {
-    /// Opens the folder that a file stands, or is to stand, in; below these roots if there are any.
+    /// Opens the folder of a file that exists or will exist; with `roots`, only below one of them.
     ///
     /// # Errors
     ///
-    /// If it is not there, or below none of them.
+    /// The folder does not exist, or is below none of the roots.
     pub fn of(roots: Option<&Roots>, file: &Path) -> Result<Self, OpenBelowError> {
         Self::open(roots, folder_of(file), false)
     }
 
-    /// Opens a folder that stands in a directory to which others may write, too; not what a link there leads to.
+    /// Opens a folder inside a directory that others may write to; a link in its place is not followed.
     ///
     /// # Errors
     ///
-    /// If it is no folder, or as the system.
+    /// It is no folder, or any I/O error.
     pub fn unless_linked(folder: &Path) -> io::Result<Self> {
         Ok(Self(rustix::fs::open(folder, OPEN_FOLDER | OFlags::NOFOLLOW, Mode::empty())?))
     }
 
-    /// Makes a folder below some roots, and those above it, as far as they are not there.
+    /// Creates a folder below some roots, with its missing parents.
     ///
     /// # Errors
     ///
-    /// As the system, or if it is below none of the roots.
+    /// Any I/O error, or it is below none of the roots.
     pub fn make(roots: &Roots, folder: &Path) -> Result<(), OpenBelowError> {
         Self::open(Some(roots), folder, true).map(drop)
     }
@@ -67,50 +68,51 @@ impl OutputFolder {
         open_or_make(root, &below.join(&missing), is_made).map(Self).map_err(OpenBelowError::Io)
     }
 
-    /// Creates a file in it, in place of what an earlier process has left there; `path` is the file's.
+    /// Creates a file in the folder, replacing what an earlier process left there; `path` is the file's
+    /// path.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// Any I/O error.
     pub fn create_again(&self, path: PathBuf, mode: u32) -> io::Result<(PartialFile, File)> {
         PartialFile::again_in(&self.0, path, mode)
     }
 
-    /// Whether a file stands in it under the name of this path that is to be neither opened nor replaced: a device, a
-    /// pipe, a folder. A link is not followed: what is renamed takes its place.
+    /// Whether the folder has an entry of this path's name that must be neither opened nor replaced: a
+    /// device, a pipe, a folder. A link is not followed: a rename replaces it.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// Any I/O error.
     pub fn is_occupied(&self, path: &Path) -> io::Result<bool> {
         let kind = self.kind(path, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(!matches!(kind, None | Some(FileType::RegularFile | FileType::Symlink)))
     }
 
-    /// Whether something stands there that an output would replace.
+    /// Whether the folder has a file or folder of this name, which an output would replace.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// Any I/O error.
     pub fn is_taken(&self, path: &Path) -> io::Result<bool> {
         let kind = self.kind(path, AtFlags::empty())?;
         Ok(matches!(kind, Some(FileType::RegularFile | FileType::Directory)))
     }
 
-    /// Whether anything stands there.
+    /// Whether the folder has any entry of this name. A dangling link counts as none.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// Any I/O error.
     pub fn has(&self, path: &Path) -> io::Result<bool> {
         Ok(self.kind(path, AtFlags::empty())?.is_some())
     }
 
-    /// When the file that stands there was last written, if one does.
+    /// When the file of this name was last modified, if it exists.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// Any I/O error.
     pub fn modified(&self, path: &Path) -> io::Result<Option<SystemTime>> {
         match openat(
             &self.0,
@@ -132,36 +134,36 @@ impl OutputFolder {
         }
     }
 
-    /// Permissions and owner of the regular file that stands there, if one does. A link is not followed.
+    /// Permissions and owner of the regular file of this name, if there is one. A link is not followed.
     pub fn likeness(&self, path: &Path) -> Option<Likeness> {
         let flags = READ | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = openat(&self.0, name_of(path).ok()?, flags, Mode::empty()).ok()?;
         Likeness::of(&File::from(opened).metadata().ok()?)
     }
 
-    /// Renames a file in it.
+    /// Renames a file within the folder.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// Any I/O error.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         Ok(renameat(&self.0, name_of(from)?, &self.0, name_of(to)?)?)
     }
 
-    /// Removes a file in it.
+    /// Removes a file from the folder.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// Any I/O error.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
         Ok(unlinkat(&self.0, name_of(path)?, AtFlags::empty())?)
     }
 
-    /// Makes the names in it durable.
+    /// Makes the names in the folder durable.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// Any I/O error.
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.0)?)
     }
@@ -171,7 +173,7 @@ fn name_of(path: &Path) -> io::Result<&OsStr> {
     path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no name of a file"))
 }
 
-/// The part of a path that is there, links resolved, and what is missing behind it.
+/// The existing part of a path, links resolved, and the missing components behind it.
 fn resolved(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let mut missing: Vec<OsString> = Vec::new();
     let mut there = path;
@@ -204,7 +206,7 @@ fn open_or_make(root: &Path, below: &Path, is_made: bool) -> io::Result<OwnedFd>
         }
         folder = openat(&folder, part, FOLDER | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     }
-    // What was open as a place to go on from cannot be synced.
+    // `FOLDER` opens with `O_PATH` on Linux, and such a descriptor cannot be synced: open the folder again.
     Ok(openat(&folder, ".", OPEN_FOLDER, Mode::empty())?)
 }
 

@@ -1,4 +1,5 @@
-//! What is being written and not finished: removed when it is dropped, and before the process ends on an interrupt.
+//! Unfinished files and directories: removed when they are dropped, and on an interrupt before the process
+//! ends.
 
 use crate::aside::{lock_of_dead, name_aside, own_anchor, own_writer, own_writer_in_directory};
 use crate::sync::{folder_of, sync_folder};
@@ -12,23 +13,23 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// Permissions of a file that nobody but its owner shall see.
+/// Permissions of a file that only its owner may access.
 pub const OWNER_ONLY: u32 = 0o600;
 
-/// Permissions of a file that the process's mask alone bounds.
+/// Permissions of a file that only the process's umask limits.
 pub const ANY_NEW_FILE: u32 = 0o666;
 
-/// Names aside that are tried before it is given up. They are drawn, so one that is taken is a rare accident.
+/// Temporary names that are tried before an error. They are random, so one that is taken is rare.
 const NAMES_TRIED: u32 = 100;
 
 static PARTIAL_FILES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 static PARTIAL_DIRECTORIES: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Removes all files and directories that are being written, and ends the process: what another thread would rename into
-/// place meanwhile waits for the end.
+/// Removes all unfinished files and directories, then ends the process. Another thread that is about to
+/// rename a file into place blocks until the process ends.
 ///
-/// `last` runs before the end and says the exit code.
+/// `last` runs right before the exit and returns the exit code.
 pub fn remove_partial_and_exit(last: impl FnOnce() -> i32) -> ! {
     let mut partial = lock();
     while let Some(path) = partial.pop_first() {
@@ -41,7 +42,7 @@ pub fn remove_partial_and_exit(last: impl FnOnce() -> i32) -> ! {
         remove_if_empty(&path);
     }
     let code = last();
-    // The lock is held until the end, so that no file is renamed into place any more.
+    // The lock is held until the exit, so that no file is renamed into place any more.
     std::process::exit(code)
 }
 
@@ -53,25 +54,25 @@ fn lock_directories() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
     PARTIAL_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// A directory that holds what is not finished: removed on interrupt and on drop.
+/// A directory with unfinished content: removed on interrupt and on drop.
 #[derive(Debug)]
 pub struct PartialDirectory {
     directory: tempfile::TempDir,
 }
 
 impl PartialDirectory {
-    /// Makes one of a new name in a directory.
+    /// Creates a directory with a new name in `parent`.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// Any I/O error.
     pub fn new_in(parent: &Path, prefix: &str) -> io::Result<Self> {
         let directory = tempfile::Builder::new().prefix(prefix).tempdir_in(parent)?;
         lock_directories().insert(directory.path().to_owned());
         Ok(Self { directory })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
@@ -89,32 +90,32 @@ fn lock_begun() -> std::sync::MutexGuard<'static, BTreeSet<PathBuf>> {
     BEGUN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Removes a file or directory without content; whatever else stands there stays.
+/// Removes an empty file or directory; anything else there stays.
 fn remove_if_empty(path: &Path) {
     let is_empty_file = std::fs::symlink_metadata(path)
         .is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
     let _ = if is_empty_file { std::fs::remove_file(path) } else { std::fs::remove_dir(path) };
 }
 
-/// A set that was begun with nothing in it, because none stood there: on interrupt and on drop it goes again, unless
-/// something was put into it.
+/// A set that was created empty because none existed: removed on interrupt and on drop if it is still
+/// empty.
 #[derive(Debug)]
 pub struct BegunEmpty {
     path: PathBuf,
 }
 
 impl BegunEmpty {
-    /// Begins one, as a directory or as a file.
+    /// Creates an empty set, as a directory or as a file.
     ///
     /// # Errors
     ///
-    /// As the system, also if something stands there.
+    /// Any I/O error; also if the path exists.
     pub fn new(path: &Path, is_directory: bool) -> io::Result<Self> {
         match is_directory {
             true => std::fs::create_dir(path)?,
             false => drop(File::create_new(path)?),
         }
-        // Not before: what somebody else has put there is not ours to remove.
+        // Only after creation: if the path existed, it is not this process's to remove.
         lock_begun().insert(path.to_owned());
         Ok(Self { path: path.to_owned() })
     }
@@ -127,22 +128,22 @@ impl Drop for BegunEmpty {
     }
 }
 
-/// A file that is not finished: removed on interrupt and on drop, unless it was renamed into place.
+/// An unfinished file: removed on interrupt and on drop, unless it was renamed into place.
 #[derive(Debug)]
 pub struct PartialFile {
     path: PathBuf,
-    /// As long as it is open, others see by its lock that this process lives.
+    /// Holds the lock that shows other processes that this one still runs.
     held: Option<File>,
-    /// The file whose lock says so instead, which goes with the last that it stands for.
+    /// The anchor whose lock stands for this file's; it is removed with the last file that refers to it.
     anchor: Option<Arc<Self>>,
 }
 
 impl PartialFile {
-    /// Creates a file beside its name to be, with these permissions as far as the process's mask allows.
+    /// Creates a temporary file beside `target`, with the permissions `mode`, limited by the umask.
     ///
     /// # Errors
     ///
-    /// As the system says.
+    /// Any I/O error.
     pub fn beside(target: &Path, mode: u32) -> io::Result<(Self, File)> {
         Self::create_new(
             &|writer| target.with_file_name(name_aside(target.file_name(), writer)),
@@ -151,24 +152,26 @@ impl PartialFile {
         )
     }
 
-    /// The same in an output directory, whose files are too many to hold each of them open.
+    /// The same in an output directory, which may have more files than a process can hold open; the anchor
+    /// is locked instead.
     ///
     /// # Errors
     ///
-    /// As the system says.
+    /// Any I/O error.
     pub fn of_directory(anchor: &Arc<Self>, target: &Path, mode: u32) -> io::Result<(Self, File)> {
         let path = |writer: &str| target.with_file_name(name_aside(target.file_name(), writer));
         Self::create_new(&path, mode, Some(anchor))
     }
 
-    /// What stands for all files of an output directory.
+    /// Creates and locks the anchor of an output directory.
     ///
     /// # Errors
     ///
-    /// As the system says.
+    /// Any I/O error.
     pub fn anchor(directory: &Path) -> io::Result<Arc<Self>> {
         let path = directory.join(name_aside(None, &own_anchor()?));
-        // What stands there is an earlier job's of this process, which has ended, or of a live process elsewhere.
+        // If the name exists, it belongs to an earlier job of this process, which has ended, or to a
+        // running process elsewhere.
         if lock_of_dead(&path).is_some() {
             std::fs::remove_file(&path)?;
         }
@@ -178,12 +181,12 @@ impl PartialFile {
         Ok(Arc::new(guard.hold(&file)?))
     }
 
-    /// Creates a file with this name, in place of what an earlier process has left there. Nobody sees by a lock whether
-    /// its writer lives.
+    /// Creates a file with this name, replacing what an earlier process left there. The file has no lock
+    /// that would show whether its writer still runs.
     ///
     /// # Errors
     ///
-    /// As the system says.
+    /// Any I/O error.
     pub fn again(path: PathBuf, mode: u32) -> io::Result<(Self, File)> {
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -194,12 +197,12 @@ impl PartialFile {
         Ok((guard, file))
     }
 
-    /// The same in a folder that is open, whatever the path of the folder leads to by now. What is not finished is
-    /// removed by the path: it bears a name that only such files have.
+    /// The same in an open folder, wherever the folder's path leads by now. An unfinished file is still
+    /// removed by its path, whose name only temporary files have.
     ///
     /// # Errors
     ///
-    /// As the system says; if the path has no name.
+    /// Any I/O error; also if the path has no file name.
     pub fn again_in(folder: impl AsFd, path: PathBuf, mode: u32) -> io::Result<(Self, File)> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
         match unlinkat(&folder, &name, AtFlags::empty()) {
@@ -223,9 +226,9 @@ impl PartialFile {
             let writer = if is_of_directory { own_writer_in_directory()? } else { own_writer()? };
             let path = path(&writer);
             let mut options = OpenOptions::new();
-            // Exclusive: whatever stands under the name, a link too, is an error and stays.
+            // Exclusive: if the name exists, even as a link, this fails and leaves it there.
             let options = options.write(true).create_new(true).mode(mode);
-            // Under guard before it is created, unless somebody else's stands there.
+            // Registered before it is created, unless the name exists: then it is another process's file.
             if path.symlink_metadata().is_ok() {
                 continue;
             }
@@ -243,40 +246,43 @@ impl PartialFile {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    /// Puts the file under guard, before it is created.
+    /// Registers the file for removal, before it is created.
     fn guard(path: PathBuf) -> Self {
         lock().insert(path.clone());
         Self { path, held: None, anchor: None }
     }
 
-    /// Locks the file until it has its name or is gone. Where files cannot be locked nobody can be certain, either.
+    /// Locks the file until it is renamed or removed. Where files cannot be locked, no process takes it for
+    /// abandoned either.
     fn hold(mut self, file: &File) -> io::Result<Self> {
         let _ = file.try_lock();
         self.held = Some(file.try_clone()?);
         Ok(self)
     }
 
-    /// Takes the file from under guard: it stays, however the process ends.
+    /// Unregisters the file: it stays, however the process ends.
     pub fn keep(self) -> PathBuf {
         lock().remove(&self.path);
         self.path.clone()
     }
 
-    /// Renames it into place, durably: a power failure does not take the name back.
+    /// Renames the file into place, durably: the new name survives a power failure.
     ///
     /// # Errors
     ///
-    /// As `rename`; the file is removed then. If the folder cannot be synced, the file has its name.
+    /// As for `rename`; then the file is removed. If the folder cannot be synced, the file keeps its new
+    /// name.
     pub fn rename(self, to: &Path) -> io::Result<()> {
         self.rename_unsynced(to)?;
         sync_folder(folder_of(to))
     }
 
-    /// Renames it into place. Whoever renames many files calls [`sync_folder`] for each folder once behind the last.
+    /// Renames the file into place. A caller that renames many files calls [`sync_folder`] once for each
+    /// folder afterwards.
     ///
     /// # Errors
     ///
-    /// As `rename`; the file is removed then.
+    /// As for `rename`; then the file is removed.
     pub fn rename_unsynced(self, to: &Path) -> io::Result<()> {
         let mut partial = lock();
         std::fs::rename(&self.path, to)?;
@@ -316,7 +322,7 @@ mod tests {
         );
     }
 
-    /// The folder is opened once the name is there, which is what a sync of it begins with.
+    /// A sync of the folder begins with opening it, which must happen after the rename.
     #[test]
     fn a_rename_is_followed_by_a_sync_of_the_folder() {
         use rustix::fs::inotify;
@@ -338,7 +344,8 @@ mod tests {
         assert_eq!(seen, [inotify::ReadFlags::MOVED_TO, opened]);
     }
 
-    /// Whoever may write into the folder does not know the name, and a link under it is not followed.
+    /// Another user who may write into the folder cannot predict the name, and a link under it is not
+    /// followed.
     #[test]
     fn names_aside_are_drawn_and_made_anew() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,10 @@
-//! No output of a command is one of its inputs, or the place of two outputs, however the file is named.
+//! Checks that no output of a command is one of its inputs or another output, however the files are named.
 //!
-//! Two names mean one file if they lead to one inode (links of both kinds, `./`, another case where the file system does
-//! not tell cases apart), or if they are one name in one directory after its links are resolved: that is what an output
-//! takes when it is renamed into place, and what it is known by before it exists. Objects of a store are known by their
-//! addresses. Devices and pipes are only written to, and may be named as often as one likes.
+//! Two names mean one file if they lead to the same inode (symbolic and hard links, `./`, another case on a
+//! file system that ignores case), or if they are the same name in the same directory after the links of
+//! the path are resolved: a rename puts an output under that name, and the name identifies an output that
+//! does not exist yet. Objects of a store are identified by their addresses. Devices and pipes are only
+//! written to, and may be named any number of times.
 //!
 //! ```text
 //! let mut roles = FileRoles::default();
@@ -18,27 +19,27 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How addresses of objects of a store begin.
+/// Prefix of the addresses of objects.
 pub const OBJECT_SCHEME: &str = "s3://";
 
-/// Whether an argument means objects, and no file.
+/// Whether an argument is the address of objects, not of a file.
 pub fn is_object_address(text: &str) -> bool {
     text.starts_with(OBJECT_SCHEME)
 }
 
-/// A file by what it is, not by what it is called: device and number.
+/// A file's identity, independent of its name: device and inode number.
 pub type Inode = (u64, u64);
 
-/// Which file a name means.
+/// What a name identifies.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Identity {
-    /// Device and number.
+    /// Device and inode number.
     Inode(Inode),
     /// A name in a directory whose links are resolved; or the address of an object.
     Place(PathBuf),
 }
 
-/// What a command reads and what it is to write.
+/// The files that a command reads and those that it is to write.
 #[derive(Default, Debug)]
 pub struct FileRoles {
     inputs: BTreeMap<Identity, String>,
@@ -46,28 +47,28 @@ pub struct FileRoles {
 }
 
 impl FileRoles {
-    /// Notes a file that is read, under what people call it.
+    /// Adds a file that is read; `name` is for messages.
     pub fn add_input(&mut self, name: &str, path: &Path) {
         for identity in identities(path) {
             self.inputs.entry(identity).or_insert_with(|| name.to_owned());
         }
     }
 
-    /// Notes a file that is read without a path, such as standard input.
+    /// Adds a file that is read without a path, such as standard input.
     pub fn add_open_input(&mut self, name: &str, inode: Inode) {
         self.inputs.entry(Identity::Inode(inode)).or_insert_with(|| name.to_owned());
     }
 
-    /// The input that stands where an output is to go, or that the output is another name of.
+    /// The name of the input that this path identifies, by inode or by place.
     pub fn input_at(&self, path: &Path) -> Option<&str> {
         identities(path).iter().find_map(|identity| self.inputs.get(identity)).map(String::as_str)
     }
 
-    /// Notes an output that must be neither an input nor another output.
+    /// Adds an output, which must be neither an input nor another output.
     ///
     /// # Errors
     ///
-    /// If it is. `role` says what the output is, mostly the option that names it.
+    /// It is one of them. `role` describes the output in the message, mostly by the option that names it.
     pub fn add_output(&mut self, role: &str, path: &Path) -> Result<(), UsageError> {
         if let Some(input) = self.input_at(path) {
             let output = described(role, path);
@@ -86,23 +87,23 @@ impl FileRoles {
         self.add_only_output(role, path, identities(path))
     }
 
-    /// Notes an output that may take the name of an input, because what is read of that goes into it.
+    /// Adds an output that may replace an input, because it is made from that input's content.
     ///
     /// # Errors
     ///
-    /// If another output takes that name, too.
+    /// Another output has the same name.
     pub fn add_replacement(&mut self, role: &str, path: &Path) -> Result<(), UsageError> {
-        // A new file takes one name: other links to what stood there keep their content.
+        // The rename replaces one name: other links to the old file keep its content.
         let places =
             identities(path).into_iter().filter(|identity| matches!(identity, Identity::Place(_)));
         self.add_only_output(role, path, places.collect())
     }
 
-    /// Refuses standard output that was redirected into an input: it would be read while it grows.
+    /// Rejects standard output that is redirected into an input: the input would grow while it is read.
     ///
     /// # Errors
     ///
-    /// If it was.
+    /// It is redirected into an input.
     pub fn check_standard_output(&self) -> Result<(), UsageError> {
         let file = std::io::stdout().as_fd().try_clone_to_owned().map(std::fs::File::from);
         let inode =
@@ -133,10 +134,11 @@ impl FileRoles {
     }
 }
 
-/// Longest path in bytes that systems take: `PATH_MAX` of Linux, less the zero at its end.
+/// Longest path in bytes that the system accepts: `PATH_MAX` of Linux without the terminating zero.
 pub const PATH_BYTES_MAX: usize = 4095;
 
-/// Device and number of a regular file or directory; nothing else is an input that can be replaced.
+/// Device and number of a regular file or directory; `None` for all else, which cannot be an input that is
+/// replaced.
 pub fn inode_of(metadata: &Metadata) -> Option<Inode> {
     let has_content = metadata.is_file() || metadata.is_dir();
     has_content.then(|| (metadata.dev(), metadata.ino()))
@@ -146,7 +148,7 @@ fn described(role: &str, path: &Path) -> String {
     if role.is_empty() { path.display().to_string() } else { format!("{role} {}", path.display()) }
 }
 
-/// By what a path is known: nothing for a device or pipe.
+/// The identities of a path; none for a device or pipe.
 fn identities(path: &Path) -> Vec<Identity> {
     if is_object_address(&path.to_string_lossy()) {
         return vec![Identity::Place(path.to_owned())];
@@ -160,14 +162,14 @@ fn identities(path: &Path) -> Vec<Identity> {
     }
 }
 
-/// A path whose directory is absolute and without links, as far as it exists; a link at its end stays one. One that is
-/// longer than any file's stays as it is, but absolute.
+/// The absolute path with the links of its directory resolved, as far as that exists; a link as the last
+/// component is not resolved. A path longer than [`PATH_BYTES_MAX`] is only made absolute.
 pub fn place_of(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if absolute.as_os_str().len() > PATH_BYTES_MAX {
         return absolute;
     }
-    // From the end: names behind the longest part that exists.
+    // From the end: the names behind the longest parent that exists.
     let mut names = Vec::new();
     let mut at = absolute.as_path();
     let known = loop {

@@ -1,7 +1,9 @@
-//! Folders below which files may be opened for others, who may swap what stands there while it is looked at.
+//! Folders below which files may be opened on behalf of others, who may replace path components during the
+//! check.
 //!
-//! A path is resolved first. What is opened then is opened part by part from its root on, and no part may be a link: one
-//! that was swapped in since leads nowhere. What was opened is looked at, not its name.
+//! A path is resolved first. Then the file is opened component by component from its root, and no component
+//! may be a link, so a link that was put there in between is not followed. The checks look at the opened
+//! file, not at its name.
 
 use rustix::fs::{Mode, OFlags, openat};
 use std::fs::File;
@@ -11,20 +13,21 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
-/// A folder on the way to a file: only a place to go on from.
+/// A folder on the way to a file: only a base for the next `openat`.
 #[cfg(target_os = "linux")]
 pub(super) const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 #[cfg(not(target_os = "linux"))]
 pub(super) const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
-/// A file that is read. Whoever opens a pipe without waiting learns that it is one.
+/// A file to read. `NONBLOCK`: opening a pipe returns at once, and the check of the file type then rejects
+/// it.
 pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// Some folders, with everything below them.
+/// A set of folders; stands for all files below them.
 #[derive(Clone, Debug, Default)]
 pub struct Roots(Arc<[PathBuf]>);
 
-/// A file that is not below any of the folders. Name another one.
+/// The path is not below any of the folders. Name another file.
 #[derive(Debug, Error)]
 #[error("{}: may not be {what} by jobs here: it is not below {roots} (job_roots)", path.display())]
 pub struct NotBelow {
@@ -36,41 +39,43 @@ pub struct NotBelow {
 /// Why a file or a folder was not opened.
 #[derive(Debug, Error)]
 pub enum OpenBelowError {
-    /// Name another one.
+    /// The path is below none of the folders. Name another one.
     #[error(transparent)]
     NotBelow(NotBelow),
-    /// What the system said.
+    /// The operating system's error.
     #[error(transparent)]
     Io(io::Error),
 }
 
 impl Roots {
-    /// These folders, whose paths have no links.
+    /// These folders; their paths must have no links.
     pub fn new(roots: Vec<PathBuf>) -> Self {
         Self(roots.into())
     }
 
-    /// The folder that a path without links and detours is below, or is.
+    /// The folder that contains, or is, `place`: a path without links, `.` and `..`.
     pub fn above(&self, place: &Path) -> Option<&Path> {
         self.0.iter().find(|root| place.starts_with(root)).map(PathBuf::as_path)
     }
 
-    /// Opens a regular file below one of them.
+    /// Opens a regular file below one of the folders.
     ///
     /// # Errors
     ///
-    /// If it is below none of them, or no regular file, or something on the way was swapped.
+    /// The path is below none of them, it is no regular file, or a component was replaced by a link in the
+    /// meantime.
     pub fn open(&self, path: &Path) -> Result<File, OpenBelowError> {
         let place = std::fs::canonicalize(path).map_err(OpenBelowError::Io)?;
         let root = self.above_or(&place, path, "read")?;
         open_below(root, &place).map_err(OpenBelowError::Io)
     }
 
-    /// The folder that a place is below; `path` is what people call it, `what` is not done to it else.
+    /// The folder that contains `place`. For the error message: `path` as the user wrote it, and `what`
+    /// would have been done.
     ///
     /// # Errors
     ///
-    /// If it is below none.
+    /// `place` is below none of the folders.
     pub(super) fn above_or(
         &self,
         place: &Path,
@@ -108,11 +113,11 @@ fn open_below(root: &Path, place: &Path) -> io::Result<File> {
     Err(no_regular_file())
 }
 
-/// Opens a regular file, and waits for no pipe.
+/// Opens a regular file; does not block on a pipe.
 ///
 /// # Errors
 ///
-/// If it is something else, or as the system.
+/// It is no regular file, or any I/O error.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let opened = rustix::fs::open(path, READ | OFlags::CLOEXEC, Mode::empty())?;
     regular(File::from(opened))
@@ -197,7 +202,7 @@ mod tests {
     fn what_is_swapped_after_it_was_looked_at_leads_nowhere() {
         let place = Place::new();
         let (root, file) = (place.path("root"), place.path("root/deep/er/a"));
-        // A link in place of the file, of a folder above it, and a pipe.
+        // A link in place of the file, a pipe, and a link in place of a folder above it.
         std::fs::rename(&file, place.path("root/moved")).unwrap();
         symlink(place.path("secret"), &file).unwrap();
         assert!(open_below(&root, &file).is_err());

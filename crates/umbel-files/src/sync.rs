@@ -1,15 +1,15 @@
-//! Names that a power failure does not take back: what was renamed, made or removed in a folder is certain once the
-//! folder is synced.
+//! Durable names: a rename, creation or removal in a folder survives a power failure once the folder is
+//! synced.
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// The folder that a file stands in.
+/// The folder that contains a file.
 #[must_use]
 pub fn folder_of(path: &Path) -> &Path {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    // The root has none, and is one.
+    // The root has no parent; it stands for itself.
     parent.unwrap_or(Path::new(if path.has_root() { "/" } else { "." }))
 }
 
@@ -17,7 +17,7 @@ pub fn folder_of(path: &Path) -> &Path {
 ///
 /// # Errors
 ///
-/// As the system.
+/// Any I/O error.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
