@@ -1,28 +1,28 @@
-//! `s3://BUCKET/KEY`: names of objects, of all below a prefix, and patterns of names.
+//! `s3://BUCKET/KEY`: addresses of objects, of all objects below a prefix, and patterns of addresses.
 
 use crate::error::AddressError;
 use std::fmt;
 use std::path::PathBuf;
 use umbel_files::OBJECT_SCHEME;
 
-/// Longest key that a store may have, in bytes.
+/// Longest key that S3 allows, in bytes.
 const KEY_BYTES_MAX: usize = 1024;
 
-/// A bucket and a key in it; or, where it is asked for, a prefix or a pattern of keys.
+/// A bucket and a key in it; where the caller allows it, the key is a prefix or a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectAddress {
     /// The bucket.
     pub bucket: String,
-    /// The key, without a slash in front.
+    /// The key; the slash behind the bucket is not part of it.
     pub key: String,
 }
 
 impl ObjectAddress {
-    /// Reads `s3://BUCKET/KEY`.
+    /// Parses `s3://BUCKET/KEY`.
     ///
     /// # Errors
     ///
-    /// If the bucket cannot be one, or the key is too long.
+    /// The bucket name is invalid, or the key is too long.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
         let rest = text.strip_prefix(OBJECT_SCHEME).unwrap_or(text);
         let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
@@ -40,23 +40,23 @@ impl ObjectAddress {
         Ok(Self { bucket: bucket.to_owned(), key: key.to_owned() })
     }
 
-    /// The bucket with another key.
+    /// The same bucket with another key.
     pub fn with_key(&self, key: String) -> Self {
         Self { bucket: self.bucket.clone(), key }
     }
 
-    /// Whether it means all objects below a prefix.
+    /// Whether it stands for all objects below a prefix.
     pub fn is_prefix(&self) -> bool {
         self.key.is_empty() || self.key.ends_with('/')
     }
 
-    /// What of the key stands in front of the first wild card, if there is one.
+    /// The part of the key in front of its first wild card; `None` if it has no wild card.
     pub fn prefix_of_pattern(&self) -> Option<&str> {
         self.key.find(['*', '?', '[']).map(|at| &self.key[..at])
     }
 
-    /// A path for what comes of the object: bucket and key, as absolute as the path of a file. Steps of a key that are
-    /// no names of files (`.`, `..` and nothing) are written so that they lead nowhere else.
+    /// An absolute path for outputs that derive from the object: bucket and key. Components of the key that
+    /// are no file names (`.`, `..` and the empty one) are escaped, so that they do not leave the directory.
     pub fn path(&self) -> PathBuf {
         let step = |step| match step {
             "" => "%".to_owned(),

@@ -1,58 +1,58 @@
-//! Why an object could not be read or written, in words that say what to do. The caller knows its name.
+//! Why an object could not be read or written, and what to do about it. The caller adds the object's name.
 
 use std::fmt;
 
-/// Characters of a server's words that are shown.
+/// Characters of a server's message that are shown.
 const SHOWN_CHARS_MAX: usize = 200;
 
-/// A name that cannot be one of objects. Give another one.
+/// An address that no object can have. Give another one.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct AddressError(pub(crate) String);
 
-/// The environment describes no store. Nothing was asked of any.
+/// The environment describes no valid store. No request was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A variable makes no sense; the text names it. Set it anew.
+    /// A variable has an invalid value; the text names it. Correct it.
     #[error("{0}")]
     Variable(String),
-    /// Nothing vouches for servers. Install the system's certificates, or name a file of them.
+    /// There are no trusted certificates. Install the system's certificates, or name a file of them.
     #[error("no certificates to trust: install the system's, or name a file in AWS_CA_BUNDLE")]
     NoCertificates(#[source] Option<rustls_native_certs::Error>),
 }
 
-/// Why a request to an object store failed for good.
+/// Why a request to an object store failed, after all retries.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
-    /// The object is another one than when the job began. Run the job again, once nobody writes there.
+    /// The object is no longer the one that was opened. Run the job again when no other program writes it.
     #[error("the object was changed while it was read; run the job again")]
     Changed,
-    /// Another writer was there first. Nothing of it was touched: move it away, or replace it.
+    /// Another writer created the object first. It was not changed: move it away, or replace it.
     #[error(
         "an object stands there now: something else has put it there since the job began; move it away, or \
          --overwrite replaces it"
     )]
     Exists,
-    /// The server refuses, and would refuse again.
+    /// The server refused the request, and a retry would be refused too.
     #[error("{0}")]
     Refused(Refusal),
-    /// The process is being ended. Nothing more goes under a name.
+    /// The process is ending. No further object is committed.
     #[error("interrupted")]
     Interrupted,
-    /// A part cannot be kept until it is sent. Make room on the scratch disk, or name another one.
+    /// A part cannot be stored until it is sent. Make room on the scratch disk, or name another one.
     #[error("scratch file in {directory}: {error}; --scratch names another directory")]
     Scratch {
-        /// Where it is.
+        /// The scratch directory.
         directory: String,
-        /// What the system said.
+        /// The operating system's error.
         error: std::io::Error,
     },
-    /// No answer after all tries: the network, or a store that is overloaded. Try again later.
+    /// All tries failed: because of the network, or because the store is overloaded. Try again later.
     #[error("no answer from the object store after {tries} tries: {last}")]
     Unreachable {
-        /// How often it was tried since the last byte came.
+        /// Tries since the last byte that was received.
         tries: u32,
-        /// What the last try met.
+        /// Why the last try failed.
         last: String,
     },
     /// The output is longer than an object can be. Write a directory of outputs instead of one.
@@ -63,21 +63,21 @@ pub enum ObjectError {
         /// Bytes of the longest object.
         bytes: u64,
     },
-    /// The server does not show a certificate that is trusted.
+    /// TLS failed: the server has no certificate that is trusted.
     #[error("the object store cannot be trusted: {0}; AWS_CA_BUNDLE names a file of certificates")]
     Untrusted(String),
-    /// The server speaks something else than S3.
+    /// The server's response is not one of S3.
     #[error("the object store's answer cannot be understood: {0}")]
     Malformed(String),
 }
 
 impl ObjectError {
-    /// Of an answer that breaks the rules of the protocol.
+    /// An error for a response that violates the protocol.
     pub(crate) fn malformed(detail: impl Into<String>) -> Self {
         Self::Malformed(detail.into())
     }
 
-    /// The HTTP status of a refusal.
+    /// The HTTP status, if the server refused the request.
     pub(crate) fn status(&self) -> Option<u16> {
         match self {
             Self::Refused(refusal) => Some(refusal.status),
@@ -86,16 +86,16 @@ impl ObjectError {
     }
 }
 
-/// What a server says when it refuses.
+/// The content of a server's refusal.
 #[derive(Debug, Default)]
 pub struct Refusal {
     /// HTTP status.
     pub(crate) status: u16,
-    /// S3's name of the cause, like `AccessDenied`; empty if it said none.
+    /// S3's error code, such as `AccessDenied`; empty if there was none.
     pub(crate) code: String,
-    /// The server's words.
+    /// The server's message.
     pub(crate) message: String,
-    /// The region that the bucket is in, if it is another one.
+    /// The bucket's region, if requests went to another one.
     pub(crate) region: Option<String>,
     /// Whether the request was not signed.
     pub(crate) is_anonymous: bool,
@@ -134,7 +134,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// A server's words on one line of bounded length.
+/// A server's message on one line of bounded length.
 fn shown(words: &str) -> String {
     let printable = words.chars().map(|c| if c.is_control() { ' ' } else { c });
     printable.take(SHOWN_CHARS_MAX).collect()

@@ -1,4 +1,4 @@
-//! Objects of S3-compatible stores, as bytes that are read by offset, and as outputs.
+//! Objects of S3-compatible stores: inputs that are read by offset, and outputs.
 //!
 //! ```text
 //! s3://BUCKET/KEY, GLOB --ObjectAddress, Pattern--> ObjectStore --list, open--> Object
@@ -6,11 +6,11 @@
 //! output bytes --Upload, in parts--> ObjectStore::{begin, send_part} --PendingObject, at the commit--> finish, or put
 //! ```
 //!
-//! An [`Object`] is pinned to the entity tag that it had when it was opened: whoever reads it later sees those bytes, or
-//! an error. An [`Upload`] is visible once its [`PendingObject`] is committed, and aborted if the process ends before.
-//! Everything that goes over the wire is signed in `sign.rs`, tried again in `store.rs`, and told in words in `error.rs`.
-//! Nothing else of the project knows HTTP as a client of stores. The handler of signals is the program's: it calls
-//! [`abort_open_uploads`].
+//! An [`Object`] is pinned to the entity tag that it had when it was opened: a later read returns bytes of
+//! that version or an error. An [`Upload`] becomes visible when its [`PendingObject`] is committed, and is
+//! aborted if the process ends before that. `sign.rs` signs all requests, `store.rs` sends and retries them,
+//! and `error.rs` describes their failures. This crate alone contains an HTTP client for object stores. The
+//! program installs its own signal handler, which calls [`abort_open_uploads`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,27 +1,27 @@
-//! What a store says in XML: pages of keys, and why it refuses; what of uploads it says, `puts.rs` reads.
+//! Parses the XML of a store: pages of keys, and refusals. `puts.rs` parses what concerns uploads.
 
 use crate::error::{ObjectError, Refusal};
 use quick_xml::Reader;
 use quick_xml::escape::resolve_xml_entity;
 use quick_xml::events::{BytesRef, Event};
 
-/// Deepest nesting of elements; those that are read lie three deep.
+/// Deepest nesting of elements; those that are used are at depth three.
 const DEPTH_MAX: usize = 16;
 
 /// A page of a listing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) keys: Vec<String>,
-    /// Where the next page starts, if there is one.
+    /// The token of the next page, if there is one.
     pub(crate) next: Option<String>,
 }
 
 impl Page {
-    /// Reads an answer to `ListObjectsV2` whose keys were asked for in the encoding of URLs.
+    /// Parses a response to `ListObjectsV2` that was requested with URL-encoded keys.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Malformed`] if it is none, or not whole.
+    /// [`ObjectError::Malformed`]: it is no such response, or is incomplete.
     pub(crate) fn read(xml: &str) -> Result<Self, ObjectError> {
         let mut page = Self::default();
         let (mut key, mut is_truncated) = (None, false);
@@ -51,7 +51,7 @@ impl Page {
 }
 
 impl Refusal {
-    /// Reads the body of a refusal, which may be anything.
+    /// Parses the body of a refusal, which may be anything.
     pub(crate) fn read(status: u16, body: &str) -> Self {
         let mut refusal = Self { status, ..Self::default() };
         let mut region = None;
@@ -72,8 +72,8 @@ impl Refusal {
     }
 }
 
-/// Calls `take` with the path below the root and the text of each element, in the order of their ends, and returns the
-/// name of the root.
+/// Calls `take` with the path below the root and the text of each element, when the element ends, and returns
+/// the name of the root.
 pub(crate) fn leaves(
     xml: &str,
     mut take: impl FnMut(&[&str], &str) -> Result<(), ObjectError>,
@@ -113,7 +113,7 @@ pub(crate) fn leaves(
     }
 }
 
-/// The text that a reference stands for.
+/// The text that an entity or character reference stands for.
 fn resolved(reference: &BytesRef<'_>) -> Result<String, ObjectError> {
     if let Ok(Some(character)) = reference.resolve_char_ref() {
         return Ok(character.to_string());
@@ -123,7 +123,7 @@ fn resolved(reference: &BytesRef<'_>) -> Result<String, ObjectError> {
     known.ok_or_else(|| ObjectError::malformed(format!("XML has an unknown entity `{name}`")))
 }
 
-/// A key of a listing. A plus is a blank there, and a plus in a key is encoded.
+/// Decodes a key of a listing. A plus stands for a blank; a plus in a key is percent-encoded.
 fn url_decoded(text: &str) -> Result<String, ObjectError> {
     let broken = || ObjectError::malformed("a listed key is not encoded as a URL is");
     let mut bytes = Vec::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! An object, pinned to the state that it was opened in.
+//! An object, pinned to the version that was opened.
 
 use crate::address::ObjectAddress;
 use crate::error::ObjectError;
@@ -10,24 +10,24 @@ use std::sync::{Arc, OnceLock};
 use umbel_filter::ItemHasher;
 use umbel_records::{ByteSpan, RemoteBytes, RemoteReader};
 
-/// An object. Every read of it sees the bytes that were there when it was opened, or fails.
+/// An object. Every read returns bytes of the version that was opened, or fails.
 #[derive(Clone)]
 pub struct Object {
     pub(crate) store: Arc<ObjectStore>,
     pub(crate) address: ObjectAddress,
-    /// Its entity tag, which a store changes with the content.
+    /// Its entity tag, which the store changes with the content.
     pub(crate) tag: String,
     pub(crate) bytes: u64,
-    /// Why reading failed first, if it did.
+    /// The cause of the first failed read, if one failed.
     failure: Arc<OnceLock<Failure>>,
 }
 
-/// Why the bytes of an object could not be had. Readers of records know only that there are no more.
+/// Why bytes of an object could not be read. The readers of records see only that the input ends.
 #[derive(Clone, Debug)]
 pub enum Failure {
-    /// It is another object now.
+    /// The object is now another one.
     Changed,
-    /// Anything else, in words that name the byte.
+    /// Anything else, as a text that names the offset.
     Other(String),
 }
 
@@ -53,12 +53,12 @@ impl Object {
         }
     }
 
-    /// Why reading failed first, if it did.
+    /// The cause of the first failed read, if one failed.
     pub fn failure(&self) -> Option<Failure> {
         self.failure.get().cloned()
     }
 
-    /// Tells one state of the object from another, as the time of the last change does for a file.
+    /// A number that changes with the object's version, as the modification time does for a file.
     pub fn state(&self) -> i64 {
         ItemHasher::Xxh3 { seed: 0 }.hash(self.tag.as_bytes()).lo().cast_signed()
     }
@@ -70,7 +70,7 @@ impl PartSource for Object {
     }
 
     fn has_failed(&self, offset: u64, error: &ObjectError) {
-        // The first counts.
+        // Only the first failure is kept.
         let _ = self.failure.set(match error {
             ObjectError::Changed => Failure::Changed,
             error => Failure::Other(format!("cannot read at byte {offset}: {error}")),

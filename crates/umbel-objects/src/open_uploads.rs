@@ -1,5 +1,6 @@
-//! Uploads of this process that have begun and have no end: however the process ends, they are aborted, as well as the
-//! store can be asked. What is left behind nobody sees, but it is stored; a lifecycle rule of the bucket removes it.
+//! Uploads that this process has begun and neither finished nor aborted: it aborts them when it ends, as far
+//! as the store responds. The parts of an upload that stays open are invisible, but they take up storage; a
+//! lifecycle rule of the bucket removes them.
 
 use crate::address::ObjectAddress;
 use crate::error::ObjectError;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Uploads that are aborted at a time: each takes one answer of the store.
+/// Aborts that run at a time: each waits for one response of the store.
 const ABORTING_THREADS: usize = 16;
 
 static OPEN: Mutex<BTreeMap<u64, Begun>> = Mutex::new(BTreeMap::new());
@@ -29,7 +30,7 @@ pub(crate) struct OpenUpload {
 }
 
 impl OpenUpload {
-    /// Begins one.
+    /// Begins an upload.
     ///
     /// # Errors
     ///
@@ -46,19 +47,19 @@ impl OpenUpload {
         Ok(Self { number, id })
     }
 
-    /// The store's name of it.
+    /// The store's id of the upload.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// It has come to its end, or others answer for it.
+    /// Removes it from the open uploads: it has ended, or another process is responsible for it.
     pub(crate) fn forget(&self) {
         lock().remove(&self.number);
     }
 }
 
 impl ObjectStore {
-    /// Begins an upload and ends it at once: whoever may do that may write there.
+    /// Begins an upload and aborts it at once, to check that the caller may write there.
     ///
     /// # Errors
     ///
@@ -71,13 +72,14 @@ impl ObjectStore {
     }
 }
 
-/// Whether the process is being ended, and nothing more may go under a name.
+/// Whether the process is ending, so that nothing more may be committed.
 pub(crate) fn is_ending() -> bool {
     IS_ENDING.load(Ordering::SeqCst)
 }
 
-/// Aborts all uploads that have no end: at the end of the process, which may be in haste. A store that does not answer is
-/// not waited for again.
+/// Aborts all open uploads when the process ends. With `in_haste` (an interrupt), commits fail from now on,
+/// and each abort is tried only once. After one abort that the store did not answer, the others are tried
+/// once at most.
 pub fn abort_open_uploads(in_haste: bool) {
     if in_haste {
         IS_ENDING.store(true, Ordering::SeqCst);

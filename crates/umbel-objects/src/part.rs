@@ -1,7 +1,7 @@
-//! The part of an output that is being filled: its first bytes in memory, a longer one in a scratch file without a name.
+//! The part of an output that is being filled: short ones in memory, longer ones in an unnamed scratch file.
 //!
-//! A part is sent only when it is whole, for its hash is signed and it may have to be sent again; so it waits here, and
-//! memory does not grow with its length.
+//! A part can be sent only when it is complete, because its hash is signed and it may have to be sent again.
+//! It waits here, and the memory used does not grow with its length.
 
 use crate::error::ObjectError;
 use crate::sign::hex;
@@ -10,17 +10,19 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a part that are held in memory before they go to the scratch file: as much as readers hold, and worth a write.
+/// Bytes of a part in memory before they go to the scratch file: as many as a reader holds, and enough for
+/// one write.
 const MEMORY_BYTES: usize = 256 << 10;
 
-/// Length of the first parts: 16 MiB, for a store takes some 50 ms a request beside the bytes, a fifth of the time at
-/// 80 MB/s. All of this length, parts are enough for 80 GB on stores that allow but one length.
+/// Length of the first parts: 16 MiB, because a store takes some 50 ms a request besides the transfer, a
+/// fifth of the time at 80 MB/s. Parts of this length alone suffice for 80 GB on stores that require equal
+/// lengths.
 const FIRST_PART_BYTES: u64 = 16 << 20;
 
-/// How many parts have the first length.
+/// Number of parts that have the first length.
 const FIRST_PARTS: u64 = 5000;
 
-/// Behind those, lengths double after so many parts.
+/// After them, the length doubles every so many parts.
 const DOUBLING_PARTS: u64 = 500;
 
 /// The longest part: 4 GiB, a power of two below the 5 GiB that S3 allows.
@@ -29,29 +31,29 @@ const LAST_PART_BYTES: u64 = 4 << 30;
 /// Most parts of an object, by the limits of S3.
 pub(crate) const PARTS_MAX: u64 = 10_000;
 
-/// Length of a part by its number, from 0: all of them together hold the longest object, 5 TiB.
+/// Length of a part by its number, from 0: all parts together hold the longest object, 5 TiB.
 pub(crate) fn part_bytes(number: u64) -> u64 {
     let doublings = (number.saturating_sub(FIRST_PARTS - DOUBLING_PARTS)) / DOUBLING_PARTS;
     FIRST_PART_BYTES.checked_shl(u32::try_from(doublings).unwrap_or(u32::MAX)).map_or(
         LAST_PART_BYTES,
-        // A length of which bits were shifted out is shorter than the first.
+        // If bits were shifted out, the length is smaller than the first one.
         |bytes| if bytes < FIRST_PART_BYTES { LAST_PART_BYTES } else { bytes.min(LAST_PART_BYTES) },
     )
 }
 
-/// Bytes of a part under way.
+/// The bytes of the part that is being filled.
 pub(crate) struct PartBuffer {
     directory: PathBuf,
-    /// What is not in the file.
+    /// The bytes that are not in the file.
     memory: Vec<u8>,
-    /// Made once it is needed, and then used for part after part.
+    /// Created when it is first needed, then used for each part.
     file: Option<File>,
     file_bytes: u64,
     hash: digest::Context,
 }
 
 impl PartBuffer {
-    /// Nothing so far; a scratch file would be made in this directory.
+    /// An empty part; its scratch file, if needed, is created in this directory.
     pub(crate) fn new(directory: &Path) -> Self {
         let hash = digest::Context::new(&digest::SHA256);
         let directory = directory.to_owned();
@@ -102,12 +104,12 @@ impl PartBuffer {
         ObjectError::Scratch { directory: self.directory.display().to_string(), error }
     }
 
-    /// The bytes, if all are in memory.
+    /// The bytes, if all of them are in memory.
     pub(crate) fn in_memory(&self) -> Option<&[u8]> {
         (self.file_bytes == 0).then_some(&self.memory[..])
     }
 
-    /// Ends the part: from now on it is only read. Returns its SHA-256 in hexadecimal digits.
+    /// Completes the part: from now on it is only read. Returns its SHA-256 in hexadecimal digits.
     pub(crate) fn seal(&mut self) -> Result<String, ObjectError> {
         if self.file_bytes > 0 {
             self.spill()?;
@@ -118,7 +120,7 @@ impl PartBuffer {
         Ok(hex(hash.finish().as_ref()))
     }
 
-    /// The file that holds a sealed part, at its beginning, if it is not in memory.
+    /// The file of a sealed part, rewound to its start; `None` if the part is in memory.
     pub(crate) fn rewound(&mut self) -> Result<Option<&File>, ObjectError> {
         if self.file_bytes == 0 {
             return Ok(None);
@@ -128,7 +130,7 @@ impl PartBuffer {
         Ok(self.file.as_ref())
     }
 
-    /// Makes room for the next part.
+    /// Empties the buffer for the next part.
     pub(crate) fn clear(&mut self) -> Result<(), ObjectError> {
         self.memory.clear();
         self.file_bytes = 0;

@@ -1,4 +1,5 @@
-//! Requests that write: an upload in parts that appears as a whole, a small object at once, and the way back.
+//! Requests that write: multipart uploads, which become visible as a whole; small objects in one request; and
+//! removals.
 //!
 //! ```text
 //! begin  POST ?uploads                 -> id         nothing is visible
@@ -7,9 +8,10 @@
 //! abort  DELETE ?uploadId=
 //! ```
 //!
-//! Every body is signed with its SHA-256, which the store recomputes: what is stored is what was written. Entity tags
-//! could not show that, for they are a hash only where nothing is encrypted. Every object bears a mark, its own, so that
-//! a finish or a put whose answer was lost is known by what stands under the key.
+//! Every body is signed with its SHA-256, which the store recomputes, so it stores what was written. Entity
+//! tags cannot show that, because they are a hash only where nothing is encrypted. Every object has metadata
+//! with a unique mark. If the response to a finish or put is lost, the mark of the object under the key shows
+//! whether the request succeeded.
 
 use crate::address::ObjectAddress;
 use crate::error::{ObjectError, Refusal};
@@ -27,24 +29,25 @@ use std::time::Duration;
 use ureq::Body;
 use ureq::http::Response;
 
-/// The header that bears an object's mark.
+/// The header with an object's mark.
 const MARK_HEADER: &str = "x-amz-meta-umbel-upload";
 
-/// Bytes that a connection must carry within [`BODY_TIMEOUT`]: as for reading.
+/// Bytes that a connection must transfer within [`BODY_TIMEOUT`], as for reading.
 const TIMED_BYTES: u64 = 4 << 20;
 
-/// The answer to a finish may take so long: S3 puts parts together for minutes and keeps the connection alive meanwhile.
+/// Timeout for the response to a finish: S3 assembles parts for minutes and keeps the connection alive
+/// meanwhile.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// An abort may take so long: a process that is interrupted waits for it.
+/// Timeout for the response to an abort: a process that is interrupted waits for it.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl ObjectStore {
-    /// Whether an object stands under this key.
+    /// Whether an object exists under this key.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`], also if there is no such bucket.
+    /// [`ObjectError`], also if the bucket does not exist.
     pub fn has(&self, address: &ObjectAddress) -> Result<bool, ObjectError> {
         let range = [("range", "bytes=0-0".to_owned())];
         patiently(None, || match self.get(address, "", &range) {
@@ -52,14 +55,14 @@ impl ObjectStore {
                 drain(response);
                 Ok(true)
             }
-            // 416: it is empty.
+            // 416: the object is empty.
             Err(Trouble::Final(error)) if error.status() == Some(416) => Ok(true),
             Err(Trouble::Final(ObjectError::Refused(refusal))) if is_absent(&refusal) => Ok(false),
             Err(trouble) => Err(trouble),
         })
     }
 
-    /// The mark of the object under this key, if there is one and it bears one.
+    /// The mark of the object under this key, if it exists and has one.
     pub(crate) fn mark_of(&self, address: &ObjectAddress) -> Result<Option<String>, ObjectError> {
         let ask = ask("HEAD", address, "", &[], NO_BODY_SHA256);
         patiently(None, || match self.send(&ask, ()) {
@@ -72,7 +75,7 @@ impl ObjectStore {
         })
     }
 
-    /// Whether an upload is there and has no end.
+    /// Whether an upload exists that was neither finished nor aborted.
     pub(crate) fn is_open(&self, address: &ObjectAddress, id: &str) -> Result<bool, ObjectError> {
         let query = format!("max-parts=1&uploadId={}", percent_encoded(id, false));
         patiently(None, || match self.get(address, &query, &[]) {
@@ -85,7 +88,7 @@ impl ObjectStore {
         })
     }
 
-    /// Begins an upload of an object that will bear this mark, and returns its id.
+    /// Begins an upload of an object that will have this mark, and returns its id.
     pub(crate) fn begin(&self, address: &ObjectAddress, mark: &str) -> Result<String, ObjectError> {
         let headers = [(MARK_HEADER, mark.to_owned())];
         let ask = ask("POST", address, "uploads=", &headers, NO_BODY_SHA256);
@@ -95,7 +98,7 @@ impl ObjectStore {
         })
     }
 
-    /// Sends a sealed part, and returns the store's tag of it.
+    /// Sends a sealed part, and returns its entity tag.
     pub(crate) fn send_part(
         &self,
         address: &ObjectAddress,
@@ -117,7 +120,7 @@ impl ObjectStore {
         })
     }
 
-    /// Puts the parts together under the key.
+    /// Assembles the parts to an object under the key.
     pub(crate) fn finish(
         &self,
         address: &ObjectAddress,
@@ -137,7 +140,7 @@ impl ObjectStore {
         self.resolved(address, mark, outcome)
     }
 
-    /// Stores a small object at once.
+    /// Stores a small object in one request.
     pub(crate) fn put(
         &self,
         address: &ObjectAddress,
@@ -154,7 +157,8 @@ impl ObjectStore {
         self.resolved(address, mark, outcome)
     }
 
-    /// What became of a request that makes an object: whatever its last answer was, an earlier try may have done it.
+    /// The outcome of a request that creates an object: if its last response is an error, an earlier try may
+    /// have succeeded.
     fn resolved(
         &self,
         address: &ObjectAddress,
@@ -168,7 +172,7 @@ impl ObjectStore {
         Err(if error.status() == Some(412) { ObjectError::Exists } else { error })
     }
 
-    /// Ends an upload without an object. Once `stop` is set it is tried once more at most.
+    /// Aborts an upload. Once `stop` is set, there is at most one more try.
     pub(crate) fn abort(
         &self,
         address: &ObjectAddress,
@@ -188,7 +192,7 @@ impl ObjectStore {
         })
     }
 
-    /// Removes the object under this key, if it bears this mark.
+    /// Removes the object under this key, if it has this mark.
     pub(crate) fn take_back(&self, address: &ObjectAddress, mark: &str) -> Result<(), ObjectError> {
         if self.mark_of(address)?.as_deref() != Some(mark) {
             return Ok(());
@@ -208,23 +212,23 @@ fn ask<'a>(
     Ask { method, address, query, headers, body_sha256, times: None }
 }
 
-/// How long so many bytes may take, and the answer to them.
+/// Timeouts for sending so many bytes, and for the response.
 fn times(bytes: u64) -> Option<(Duration, Duration)> {
     let pieces = u32::try_from(bytes / TIMED_BYTES).unwrap_or(u32::MAX).saturating_add(1);
     Some((BODY_TIMEOUT.saturating_mul(pieces), ANSWER_TIMEOUT))
 }
 
-/// Where nothing may be replaced, the store finds out whether another writer came first.
+/// If nothing may be replaced: a condition with which the store rejects the request if the object exists.
 fn conditions(overwrite: bool) -> Vec<(&'static str, String)> {
     if overwrite { Vec::new() } else { vec![("if-none-match", "*".to_owned())] }
 }
 
-/// Whether there is a bucket, and nothing under the key.
+/// Whether the bucket exists, but no object under the key.
 fn is_absent(refusal: &Refusal) -> bool {
     refusal.status == 404 && refusal.code != "NoSuchBucket"
 }
 
-/// Reads what is left of an answer, which frees its connection.
+/// Reads the rest of a response, so that its connection can be used again.
 fn drain(response: Response<Body>) {
     let _ = body_text(response, REFUSAL_BYTES_MAX);
 }
@@ -233,7 +237,7 @@ fn text_of(response: Response<Body>) -> Result<String, Trouble> {
     body_text(response, REFUSAL_BYTES_MAX).map_err(Trouble::Passing)
 }
 
-/// The id in the answer to a beginning.
+/// The upload id in the response to a begin.
 fn upload_id(xml: &str) -> Result<String, ObjectError> {
     let mut id = String::new();
     let root = leaves(xml, |path, text| {
@@ -248,7 +252,7 @@ fn upload_id(xml: &str) -> Result<String, ObjectError> {
     Ok(id)
 }
 
-/// The answer to a finish: its head says 200 before the store knows how it ends.
+/// Parses the response to a finish: its status is 200 before the store knows the outcome.
 fn finished(xml: &str) -> Result<(), Trouble> {
     let root = leaves(xml, |_, _| Ok(()));
     match root.as_deref() {
@@ -258,12 +262,12 @@ fn finished(xml: &str) -> Result<(), Trouble> {
             let text = format!("expected the end of an upload, not `{root}`");
             Err(ObjectError::malformed(text).into())
         }
-        // Broken off while the store was at it: whether it is done shows when it is asked again.
+        // The response was cut short while the store was working: the next try shows whether it succeeded.
         Err(error) => Err(Trouble::Passing(error.to_string())),
     }
 }
 
-/// What a finish says: all parts in order.
+/// The body of a finish: all parts in order.
 fn part_list(tags: &[String]) -> String {
     let mut xml =
         "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">".to_owned();

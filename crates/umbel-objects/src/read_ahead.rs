@@ -1,13 +1,14 @@
-//! Parts of an object that are fetched before they are asked for.
+//! Reads an object in parts, and fetches parts ahead of the reader.
 //!
 //! ```text
 //! | kept | being read | coming | coming |        span       |
 //!          ^ offset                     ^ next part, twice as long up to the largest
 //! ```
 //!
-//! The first part is short and comes alone, for many readers look at beginnings only; whoever reads on gets the next
-//! ones by several connections at a time. Parts beyond the shortest length, and all that come ahead, count against a
-//! budget of the process; where that is used up, a reader goes on with one short part at a time.
+//! The first part is short and is fetched alone, because many readers read only the start of an object; a
+//! reader that goes on gets the next parts over several connections at a time. Parts of more than the shortest
+//! length, and all parts fetched ahead, count against a budget of the process; when that is used up, a reader
+//! goes on with one short part at a time.
 
 use crate::error::ObjectError;
 use std::collections::VecDeque;
@@ -18,34 +19,34 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use umbel_records::RemoteReader;
 
-/// The first part of a reader, and the only length that needs no budget: 256 KiB, which a record or a page of Parquet
-/// mostly fits.
+/// Length of a reader's first part, and the only length that needs no budget: 256 KiB, in which a record or a
+/// page of Parquet mostly fits.
 const PART_BYTES_MIN: u64 = 256 << 10;
 
-/// The longest part: 4 MiB, so that the time to the first byte is short against the rest.
+/// The longest part: 4 MiB, so that the time to the first byte is short compared with the transfer.
 const PART_BYTES_MAX: u64 = 4 << 20;
 
-/// A rest of the span that a part takes along instead of leaving it to one of its own: 64 KiB.
+/// If at most so much of the span is left behind a part, the part includes it: 64 KiB.
 const REST_BYTES: u64 = 64 << 10;
 
-/// Parts that come ahead of one reader: at 20 to 50 ms to the first byte and 80 MB/s a connection, as much as a core can
-/// hash.
+/// Parts that are fetched ahead of one reader: at 20 to 50 ms to the first byte and 80 MB/s a connection,
+/// they deliver as much as one core can hash.
 const PARTS_AHEAD_MAX: usize = 3;
 
-/// Bytes in front of the place being read that stay at hand: page headers of Parquet are read with what is behind them.
+/// Bytes in front of the current offset that are kept: page headers of Parquet are read again with the page.
 const KEPT_BYTES: u64 = 4 << 10;
 
-/// Share of a process's memory that is the budget: half of what is left beside entries and threads.
+/// The budget is the process's memory divided by this: half of what is left besides entries and threads.
 const BUDGET_SHARE: u64 = 16;
 
-/// Bytes of parts that all readers of a process may hold beyond their shortest ones.
+/// Bytes that the parts of all readers of a process may hold beyond their shortest parts.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: AtomicU64,
 }
 
 impl Budget {
-    /// That of a process with so much memory.
+    /// The budget of a process that may use so much memory.
     pub(crate) fn of(memory_bytes: u64) -> Self {
         Self { left: AtomicU64::new(memory_bytes / BUDGET_SHARE) }
     }
@@ -57,16 +58,16 @@ impl Budget {
     }
 }
 
-/// Where parts come from.
+/// The source of the parts.
 pub(crate) trait PartSource: fmt::Debug + Send + Sync {
-    /// Brings the bytes from `start` to `end`; gives up early once `stop` is set.
+    /// Fetches the bytes from `start` to `end`; may return an error early once `stop` is set.
     fn fetch(&self, span: (u64, u64), stop: &AtomicBool) -> Result<Vec<u8>, ObjectError>;
 
-    /// Hears why a byte could not be had.
+    /// Called when a read at `offset` failed.
     fn has_failed(&self, offset: u64, error: &ObjectError);
 }
 
-/// A share of the budget, given back when it is dropped.
+/// A share of the budget, returned on drop.
 struct Permit {
     budget: Arc<Budget>,
     bytes: u64,
@@ -89,23 +90,23 @@ struct Part {
     start: u64,
     end: u64,
     state: State,
-    /// `None` for a short one.
+    /// `None` for a shortest part.
     _permit: Option<Permit>,
 }
 
-/// Reads an object mostly forward, for one user.
+/// Reads an object mostly forward, for one caller.
 pub(crate) struct ObjectReader {
     source: Arc<dyn PartSource>,
     /// Length of the object.
     bytes: u64,
     budget: Arc<Budget>,
-    /// Nothing is fetched ahead beyond this.
+    /// Nothing beyond this offset is fetched ahead.
     span_end: u64,
-    /// Without gaps, in order.
+    /// In order, without gaps.
     parts: VecDeque<Part>,
     /// Length of the next part.
     next_bytes: u64,
-    /// Nobody waits for the parts any more.
+    /// Set when the reader is dropped: no fetch needs to go on.
     is_left: Arc<AtomicBool>,
 }
 
@@ -116,7 +117,7 @@ impl fmt::Debug for ObjectReader {
 }
 
 impl ObjectReader {
-    /// A reader of an object of so many bytes, of which those up to `span_end` will be read.
+    /// A reader of an object of `bytes` bytes, of which the caller expects to read those before `span_end`.
     pub(crate) fn new(
         source: Arc<dyn PartSource>,
         bytes: u64,
@@ -134,12 +135,12 @@ impl ObjectReader {
         }
     }
 
-    /// Where the parts at hand end.
+    /// The end of the last part; `offset` if there are no parts.
     fn parts_end(&self, offset: u64) -> u64 {
         self.parts.back().map_or(offset, |part| part.end)
     }
 
-    /// Makes `offset` lie in a part.
+    /// Ensures that a part contains `offset`.
     fn reach(&mut self, offset: u64) -> Result<(), ObjectError> {
         while self.parts.len() > 1 && self.parts[0].end + KEPT_BYTES <= offset {
             self.parts.pop_front();
@@ -153,7 +154,7 @@ impl ObjectReader {
         if !self.parts.is_empty() {
             self.fetch_ahead(offset);
         }
-        // The first part, or one for which the budget has no room.
+        // The first part, or the next one if the budget has no room to fetch it ahead.
         if offset == self.parts_end(offset) {
             let (end, permit) = self.wanted_part(offset);
             let stop = &self.is_left;
@@ -164,14 +165,14 @@ impl ObjectReader {
         Ok(())
     }
 
-    /// Where a part from `start` on of about so many bytes ends.
+    /// The end of a part from `start` of about so many bytes.
     fn part_end(&self, start: u64, bytes: u64) -> u64 {
         let limit = if start < self.span_end { self.span_end } else { self.bytes };
         let end = limit.min(start + bytes);
         if limit - end <= REST_BYTES { limit } else { end }
     }
 
-    /// Where the part ends that is wanted now, within what the budget allows.
+    /// The end of the next part to fetch, within the budget, and its permit.
     fn wanted_part(&mut self, start: u64) -> (u64, Option<Permit>) {
         let end = self.part_end(start, self.next_bytes);
         if self.next_bytes == PART_BYTES_MIN {
@@ -197,8 +198,8 @@ impl ObjectReader {
             let end = self.part_end(start, self.next_bytes);
             let Some(permit) = self.budget.take(end - start) else { return };
             let (source, stop) = (Arc::clone(&self.source), Arc::clone(&self.is_left));
-            // It ends with its part, which all timeouts bound, and sooner if the reader has gone: a scope around all
-            // readers would hold threads that hardly ever have anything to do.
+            // The thread ends with its part, which all timeouts bound, and sooner if the reader is dropped. A
+            // thread scope around all readers would hold threads that are almost always idle.
             let fetching = std::thread::Builder::new()
                 .name("object part".to_owned())
                 .spawn(move || source.fetch((start, end), &stop));
@@ -220,7 +221,7 @@ impl ObjectReader {
             match fetching.join().expect("fetching does not panic") {
                 Ok(bytes) => self.parts[at].state = State::Here(bytes),
                 Err(error) => {
-                    // What is asked for again is fetched again.
+                    // A later read of these bytes fetches them again.
                     self.parts.truncate(at);
                     return Err(error);
                 }
@@ -260,12 +261,12 @@ mod tests {
     use proptest::prelude::*;
     use std::sync::Mutex;
 
-    /// Bytes at hand, and what was fetched of them.
+    /// Bytes in memory, and the spans of them that were fetched.
     #[derive(Debug)]
     struct Known {
         bytes: Vec<u8>,
         fetched: Mutex<Vec<(u64, u64)>>,
-        /// Fetching this byte fails as often.
+        /// Fetching this byte fails so many times.
         failing: Mutex<(u64, u32)>,
     }
 
@@ -300,7 +301,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Whatever is read in whatever order, under any budget: it is what stands there.
+        /// Reads in any order and under any budget return the object's bytes.
         #[test]
         fn reads_see_the_bytes_of_the_object(
             length in 0..6 * MIB,
@@ -318,7 +319,7 @@ mod tests {
                     prop_assert_eq!(count == 0, offset >= length);
                     let from = usize::try_from(offset.min(length)).unwrap();
                     prop_assert!(target[..count] == source.bytes[from..from + count]);
-                    // Now and then a little is read once more, as headers of pages are.
+                    // Sometimes a few bytes are read again, as page headers are.
                     offset = (offset + count as u64).saturating_sub(strides % 3 * 200);
                 }
             }

@@ -1,12 +1,12 @@
-//! Where the object store is and who asks, from the environment variables that other tools of S3 read.
+//! The store and the credentials, from the environment variables that other S3 tools read.
 
 use crate::error::StoreError;
 use std::fmt;
 
-/// The region where none is named, as in other tools.
+/// The region if none is named, as in other tools.
 const REGION_DEFAULT: &str = "us-east-1";
 
-/// What signs requests. Its secrets are in no message.
+/// The keys that sign requests. Its `Debug` output shows no secrets.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     pub(crate) access_key_id: String,
@@ -22,10 +22,10 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Which store is asked, and as whom.
+/// The store to use, and the credentials for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// Scheme and host of a store that is not Amazon's, without a slash behind.
+    /// Scheme and host of a store that is not Amazon's, without a trailing slash.
     pub(crate) endpoint: Option<String>,
     /// The region that requests are signed for.
     pub(crate) region: String,
@@ -35,23 +35,23 @@ pub(crate) struct Settings {
     pub(crate) ca_bundle: Option<String>,
 }
 
-/// A server and the path in front of keys.
+/// A server, and the path in front of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// `http` or `https`.
     pub(crate) scheme: String,
     /// Host, and port if it is named.
     pub(crate) host: String,
-    /// In front of keys, with a slash at both ends.
+    /// Path in front of keys, with a slash at both ends.
     pub(crate) path: String,
 }
 
 impl Settings {
-    /// Reads the environment.
+    /// Reads the environment variables.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Variable`], which names the variable that makes no sense.
+    /// [`StoreError::Variable`], which names the variable with an invalid value.
     pub(crate) fn from_environment() -> Result<Self, StoreError> {
         Self::new(|name| std::env::var(name).ok())
     }
@@ -87,8 +87,8 @@ impl Settings {
         Ok(Self { endpoint, region, credentials, ca_bundle: first(&["AWS_CA_BUNDLE"]) })
     }
 
-    /// Where a bucket is: in the path of an endpoint that was named, else in the host name, unless dots in it would not
-    /// go with the certificate.
+    /// The place of a bucket: in the path if an endpoint is set; otherwise in the host name, unless the
+    /// bucket name has characters (`.` or `_`) that do not match the server's certificate.
     pub(crate) fn place(&self, bucket: &str) -> Place {
         if let Some((scheme, rest)) = self.endpoint.as_deref().and_then(|url| url.split_once("://"))
         {
@@ -115,7 +115,7 @@ fn check_endpoint(text: &str) -> Result<String, StoreError> {
             && rest.bytes().all(|c| c.is_ascii_graphic() && !b"?#@\"\\<>%".contains(&c))
     };
     if !rest.is_some_and(is_host) {
-        // Not shown: an address may hold a password.
+        // The value is not shown, because a URL may contain a password.
         let text = "AWS_ENDPOINT_URL: expected http://HOST[:PORT] or https://HOST[:PORT]";
         return Err(StoreError::Variable(text.to_owned()));
     }

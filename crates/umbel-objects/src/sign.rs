@@ -1,4 +1,4 @@
-//! Signature version 4 of AWS, for requests without a body or with one whose hash is known.
+//! Signature version 4 of AWS, for requests without a body or with a body whose hash is known.
 //!
 //! ```text
 //! canonical request = method, path, query, headers, names of headers, hash of the body      one a line
@@ -6,25 +6,26 @@
 //! signature         = HMAC by a key made of the secret, day, region, service and "aws4_request"
 //! ```
 //!
-//! <https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html>; the tests hold its example.
+//! <https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html>; the tests contain its
+//! examples.
 
 use crate::settings::Credentials;
 use ring::{digest, hmac};
 use std::fmt::Write as _;
 
-/// SHA-256 of nothing: the body of a request that has none.
+/// SHA-256 of the empty string: the body of a request that has none.
 pub(crate) const NO_BODY_SHA256: &str =
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// What of a request is signed.
+/// The parts of a request that are signed.
 pub(crate) struct Signable<'a> {
     pub(crate) method: &'a str,
     pub(crate) host: &'a str,
     /// Path, encoded as it is sent.
     pub(crate) path: &'a str,
-    /// Query, encoded as it is sent, by the bytes of its names.
+    /// Query, encoded as it is sent, sorted by the bytes of its names.
     pub(crate) query: &'a str,
-    /// Headers beside host, token and time, with names in small letters and in their order.
+    /// Headers other than host, token and time, sorted, with names in lower case.
     pub(crate) headers: &'a [(&'a str, String)],
     /// SHA-256 of the body in hexadecimal digits.
     pub(crate) body_sha256: &'a str,
@@ -33,7 +34,7 @@ pub(crate) struct Signable<'a> {
     pub(crate) region: &'a str,
 }
 
-/// The headers that a signed request has beside its own.
+/// The headers that signing adds to a request.
 pub(crate) fn signed_headers(
     request: &Signable<'_>,
     credentials: &Credentials,
@@ -84,7 +85,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// A part of a path or query, encoded as the signature has it: all but letters, digits and `-._~`.
+/// A part of a path or query, encoded as the signature requires: all characters but letters, digits and
+/// `-._~`.
 pub(crate) fn percent_encoded(text: &str, keeps_slash: bool) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         let is_kept = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
@@ -100,7 +102,7 @@ pub(crate) fn percent_encoded(text: &str, keeps_slash: bool) -> String {
 /// A time as `20130524T000000Z`.
 fn timestamp(unix_seconds: u64) -> String {
     let (days, second) = (unix_seconds / 86_400, unix_seconds % 86_400);
-    // Years from March 1st of the year 0 on, in cycles of 400 years, so that leap days come last.
+    // Years begin on March 1st of the year 0 and come in cycles of 400 years, so that leap days come last.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -1,4 +1,4 @@
-//! Requests to an object store: signed, bounded in time and size, and tried again where that may help.
+//! Requests to an object store: signed, bounded in time and size, and retried where that may help.
 
 use crate::address::ObjectAddress;
 use crate::error::{ObjectError, Refusal, StoreError};
@@ -16,46 +16,47 @@ use ureq::http::{Request, Response};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, AsSendBody, Body};
 
-/// Bytes of an object's beginning that come when it is opened: enough to tell packing and format.
+/// Bytes at the start of an object that are read when it is opened: enough to detect compression and format.
 pub(crate) const HEAD_BYTES: u64 = 64;
 
-/// Largest page of a listing: a thousand keys of 1,024 bytes, three characters a byte, and as much around them again.
+/// Largest page of a listing: a thousand keys of 1,024 bytes, three characters a byte, and as much again for
+/// markup.
 const PAGE_BYTES_MAX: u64 = 8 << 20;
 
-/// Most keys that a listing may have: 2^24, as many files as one job may cut into chunks.
+/// Most keys that a listing may have: 2^24, the most files that one job can cut into chunks.
 const KEYS_MAX: usize = 1 << 24;
 
-/// Bytes of a refusal that are read.
+/// Bytes of a refusal's body that are read.
 pub(crate) const REFUSAL_BYTES_MAX: u64 = 64 << 10;
 
-/// Tries without a byte of progress before a request is given up: six seconds of waiting in all.
+/// Consecutive tries without any new byte before a request fails: six seconds of waiting in all.
 const TRIES_MAX: u32 = 7;
 
-/// Waiting behind the first failed try; it doubles with each.
+/// Wait after the first failed try; it doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-/// Connecting, and the first byte of an answer: a store that takes longer is as good as away.
+/// Timeouts for connecting and for the start of a response: a store that takes longer counts as unreachable.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Silence within an answer, and all of its body: 4 MiB at 35 KB/s.
+/// Timeouts for a pause within a response, and for its whole body: 4 MiB at 35 KB/s.
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Share of a process's memory that small outputs may take until the commit: 16 MiB of 1 GiB, which is little beside the
-/// readers' sixteenth.
+/// Small outputs may hold the process's memory divided by this until the commit: 16 MiB of 1 GiB, little
+/// compared with the readers' sixteenth.
 const HELD_SHARE: u64 = 64;
 
-/// Connections that are kept for the next request.
+/// Idle connections that are kept for further requests.
 const IDLE_CONNECTIONS: usize = 64;
 
-/// A store, as the environment names it.
+/// An object store, as the environment variables describe it.
 #[derive(Debug)]
 pub struct ObjectStore {
     agent: Agent,
     settings: Settings,
     pub(crate) budget: Arc<Budget>,
-    /// Bytes of small outputs that may still be held in memory until the commit.
+    /// Bytes that small outputs may still hold in memory until the commit.
     pub(crate) held_left: AtomicU64,
 }
 
@@ -63,13 +64,13 @@ pub struct ObjectStore {
 pub(crate) struct Ask<'a> {
     pub(crate) method: &'a str,
     pub(crate) address: &'a ObjectAddress,
-    /// Query, encoded as it is sent, by the bytes of its names.
+    /// Query, encoded as it is sent, sorted by the bytes of its names.
     pub(crate) query: &'a str,
-    /// Headers of its own, with names in small letters.
+    /// Further headers, with names in lower case.
     pub(crate) headers: &'a [(&'a str, String)],
     /// SHA-256 of the body in hexadecimal digits.
     pub(crate) body_sha256: &'a str,
-    /// How long the body may take on its way, and then the whole answer, if that is not as usual.
+    /// Timeouts for sending the body and for receiving the whole response, if not the defaults.
     pub(crate) times: Option<(Duration, Duration)>,
 }
 
@@ -77,9 +78,9 @@ pub(crate) struct Ask<'a> {
 pub(crate) enum Trouble {
     /// Another try may succeed.
     Passing(String),
-    /// Some bytes came, and the next try goes on behind them.
+    /// Some bytes were received, and the next try continues behind them.
     Broken(String),
-    /// None will.
+    /// No retry can succeed.
     Final(ObjectError),
 }
 
@@ -90,7 +91,8 @@ impl From<ObjectError> for Trouble {
 }
 
 impl ObjectStore {
-    /// The store that the environment names, for a process of so much memory. Nothing is asked yet.
+    /// The store that the environment variables describe, for a process that may use so much memory. Sends no
+    /// request.
     ///
     /// # Errors
     ///
@@ -119,7 +121,7 @@ impl ObjectStore {
         Ok(Arc::new(Self { agent, settings, budget, held_left }))
     }
 
-    /// All objects whose keys begin so, by the bytes of their keys.
+    /// The keys of all objects that begin with `prefix`, by the bytes of their keys.
     ///
     /// # Errors
     ///
@@ -130,7 +132,7 @@ impl ObjectStore {
         let mut objects = Vec::new();
         let mut from: Option<String> = None;
         loop {
-            // By the bytes of their names, as the signature wants them.
+            // The parameters are sorted by name, as the signature requires.
             let token = from.as_ref().map(|from| percent_encoded(from, false));
             let token =
                 token.map_or_else(String::new, |token| format!("continuation-token={token}&"));
@@ -156,7 +158,7 @@ impl ObjectStore {
         Ok(objects)
     }
 
-    /// Opens an object as it is now, and reads its first bytes.
+    /// Opens an object in its current version, and reads its first bytes.
     ///
     /// # Errors
     ///
@@ -168,7 +170,7 @@ impl ObjectStore {
         let range = [("range", format!("bytes=0-{}", HEAD_BYTES - 1))];
         patiently(None, || {
             let response = match self.get(address, "", &range) {
-                // Of nothing there are no first bytes.
+                // The object is empty and has no first bytes.
                 Err(Trouble::Final(error)) if error.status() == Some(416) => {
                     return Ok((Object::new(self, address, String::new(), 0), Vec::new()));
                 }
@@ -189,8 +191,8 @@ impl ObjectStore {
         })
     }
 
-    /// Reads a part of an object that is still the one with this entity tag. Wherever the connection breaks, it goes on
-    /// there; but not once `stop` is set.
+    /// Reads a span of an object whose entity tag must be unchanged. If the connection breaks, it continues
+    /// behind the bytes that were received, unless `stop` is set.
     ///
     /// # Errors
     ///
@@ -223,13 +225,13 @@ impl ObjectStore {
         let headers =
             [("if-match", object.tag.clone()), ("range", format!("bytes={start}-{}", end - 1))];
         let response = match self.get(&object.address, "", &headers) {
-            // 416: it is shorter now.
+            // 416: the object is shorter now.
             Err(Trouble::Final(error)) if matches!(error.status(), Some(412 | 416)) => {
                 return Err(ObjectError::Changed.into());
             }
             other => other?,
         };
-        // Not every store knows If-Match.
+        // Not every store supports If-Match.
         if entity_tag(&response).is_some_and(|tag| tag != object.tag) {
             return Err(ObjectError::Changed.into());
         }
@@ -244,7 +246,7 @@ impl ObjectStore {
         read_body(response, end - start, bytes)
     }
 
-    /// One request, and its answer if that is no refusal.
+    /// Sends a GET request, and returns the response unless it is a refusal.
     pub(crate) fn get(
         &self,
         address: &ObjectAddress,
@@ -267,7 +269,7 @@ impl ObjectStore {
         self.settings.credentials.is_some()
     }
 
-    /// One request with a body, and its answer if that is no refusal.
+    /// Sends a request with a body, and returns the response unless it is a refusal.
     pub(crate) fn send(
         &self,
         ask: &Ask<'_>,
@@ -309,7 +311,7 @@ impl ObjectStore {
         if response.status().is_success() { Ok(response) } else { Err(self.refused(response)) }
     }
 
-    /// What a refusal means.
+    /// Classifies a refusal.
     fn refused(&self, response: Response<Body>) -> Trouble {
         let status = response.status().as_u16();
         let header = response.headers().get("x-amz-bucket-region");
@@ -326,8 +328,8 @@ impl ObjectStore {
     }
 }
 
-/// Whether another try may help against a refusal. A body that was damaged or cut on its way is sent again, too, and so
-/// is what met another writer in the same moment.
+/// Whether a retry may help after a refusal. It may if the body was damaged or truncated in transit, or if
+/// the request conflicted with another writer at that moment.
 pub(crate) fn judged(refusal: Refusal) -> Trouble {
     let codes = [
         "RequestTimeout",
@@ -349,7 +351,8 @@ pub(crate) fn judged(refusal: Refusal) -> Trouble {
     }
 }
 
-/// Tries until it succeeds or will not, with growing pauses; not once `stop` is set.
+/// Calls `attempt` until it succeeds or fails for good, with growing pauses; does not retry once `stop` is
+/// set.
 pub(crate) fn patiently<T>(
     stop: Option<&AtomicBool>,
     mut attempt: impl FnMut() -> Result<T, Trouble>,
@@ -373,15 +376,15 @@ pub(crate) fn patiently<T>(
     }
 }
 
-/// Waits before the next try: half of the time and up to all of it, so that clients that failed together do not come
-/// back together.
+/// Waits before the next try: a random time between half of `time` and all of it, so that clients that failed
+/// together do not retry together.
 #[expect(clippy::disallowed_methods, reason = "the store's load is no condition that can be seen")]
 fn pause(time: Duration) {
     let share: f64 = rand::random();
     std::thread::sleep(time.mul_f64(0.5 + share / 2.0));
 }
 
-/// Whether a request that got no answer may be sent again.
+/// Whether a request without a response may be sent again.
 fn trouble(error: ureq::Error) -> Trouble {
     use ureq::Error;
     match error {
@@ -398,15 +401,15 @@ fn trouble(error: ureq::Error) -> Trouble {
     }
 }
 
-/// Whether a connection broke for what the server has shown.
+/// Whether a connection failed with a TLS error, such as an untrusted certificate.
 fn is_about_trust(error: &std::io::Error) -> bool {
     error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some()
 }
 
-/// Appends the body, which must be `wanted` bytes, or what came of it.
+/// Appends the body, which must be `wanted` bytes; after an error, the bytes that were received.
 fn read_body(response: Response<Body>, wanted: u64, bytes: &mut Vec<u8>) -> Result<(), Trouble> {
     let had = bytes.len() as u64;
-    // One byte more shows a body that does not end where it should; and its end frees the connection.
+    // One byte more detects a body that is too long; and reading to the end frees the connection.
     let outcome = response.into_body().into_reader().take(wanted + 1).read_to_end(bytes);
     let came = bytes.len() as u64 - had;
     if came > wanted {
@@ -419,7 +422,7 @@ fn read_body(response: Response<Body>, wanted: u64, bytes: &mut Vec<u8>) -> Resu
     }
 }
 
-/// A body as text, up to a limit.
+/// A response body as text, up to a limit.
 pub(crate) fn body_text(response: Response<Body>, bytes_max: u64) -> Result<String, String> {
     let mut bytes = Vec::new();
     let mut reader = response.into_body().into_reader().take(bytes_max + 1);
@@ -438,7 +441,7 @@ fn length(response: &Response<Body>) -> Option<u64> {
     response.headers().get("content-length")?.to_str().ok()?.parse().ok()
 }
 
-/// First byte and length of the whole, of an answer with a part: `bytes 0-63/1234`.
+/// Offset of the first byte and length of the whole object, from a partial response: `bytes 0-63/1234`.
 fn content_range(response: &Response<Body>) -> Option<(u64, u64)> {
     if response.status() != 206 {
         return None;
@@ -448,9 +451,9 @@ fn content_range(response: &Response<Body>) -> Option<(u64, u64)> {
     Some((span.split_once('-')?.0.parse().ok()?, total.parse().ok()?))
 }
 
-/// What vouches for servers: a file of certificates, or those that the system trusts.
+/// The trusted certificates: those of a file, or those that the system trusts.
 fn trust(ca_bundle: Option<&str>) -> Result<TlsConfig, StoreError> {
-    // Fails only if there is one already, which is as good.
+    // Fails only if a default provider is already installed, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let loaded = match ca_bundle {
         Some(path) => rustls_native_certs::load_certs_from_paths(Some(Path::new(path)), None),

@@ -1,4 +1,4 @@
-//! An output that becomes an object: written in parts, visible at the commit and not before.
+//! An output that becomes an object: uploaded in parts, and visible only after the commit.
 
 use crate::address::ObjectAddress;
 use crate::error::ObjectError;
@@ -14,12 +14,12 @@ use std::sync::atomic::Ordering;
 /// Bytes of the longest object, by the limits of S3: 5 TiB.
 const OBJECT_BYTES_MAX: u64 = 5 << 40;
 
-/// Where an output goes.
+/// The destination of an output.
 #[derive(Clone)]
 struct Target {
     store: Arc<ObjectStore>,
     address: ObjectAddress,
-    /// What the object will bear.
+    /// The mark of the object.
     mark: String,
     overwrite: bool,
 }
@@ -28,24 +28,24 @@ struct Target {
 pub struct Upload {
     target: Target,
     part: PartBuffer,
-    /// Begun with the first part that is full; what is short needs none.
+    /// Begun with the first full part; a short output needs none.
     open: Option<OpenUpload>,
     tags: Vec<String>,
     bytes: u64,
 }
 
-/// What a later process needs to put an upload together, or to know that it is done.
+/// What a later process needs to finish an upload, or to see that it is finished.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KeptUpload {
-    /// The store's name of it.
+    /// The store's id of the upload.
     pub id: String,
-    /// What the object bears.
+    /// The mark of the object.
     mark: String,
-    /// Of all parts, in order.
+    /// The entity tags of all parts, in order.
     tags: Vec<String>,
 }
 
-/// An output that the store holds, or that is small, but that is not yet under its key.
+/// An output that is complete, at the store or (if it is small) in memory, but not yet visible under its key.
 pub struct PendingObject {
     target: Target,
     content: Content,
@@ -57,7 +57,7 @@ enum Content {
 }
 
 impl Upload {
-    /// Nothing so far; parts wait in this directory until they are whole.
+    /// An empty upload; parts wait in the directory `scratch` until they are complete.
     pub fn new(
         store: &Arc<ObjectStore>,
         address: ObjectAddress,
@@ -69,13 +69,13 @@ impl Upload {
         Self { target, part, open: None, tags: Vec::new(), bytes: 0 }
     }
 
-    /// The same, with a mark that whoever comes later knows.
+    /// The same, with a mark that later processes know.
     pub fn with_mark(mut self, mark: String) -> Self {
         self.target.mark = mark;
         self
     }
 
-    /// Begins it at once, so that it has an id and is held by the store, however short it is.
+    /// Begins the upload at once, so that it has an id and the store holds its parts, however short it is.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl Upload {
         Ok(self)
     }
 
-    /// The store's name of an upload that has begun.
+    /// The store's id of the upload; empty if it has not begun.
     pub fn id(&self) -> &str {
         self.open.as_ref().map_or("", OpenUpload::id)
     }
@@ -124,7 +124,7 @@ impl Upload {
         self.part.clear()
     }
 
-    /// Sends what is held back, unless it is all and small.
+    /// Sends the last part, or holds the whole output in memory if it is small.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl Upload {
         Ok(PendingObject { target, content: Content::Parts { open, tags } })
     }
 
-    /// All bytes, if they are few and the process may hold them.
+    /// All bytes, if they are in memory and the process's limit for such outputs allows it.
     fn held(&self) -> Option<Vec<u8>> {
         let bytes = self.part.in_memory()?;
         let subtract = |left: u64| left.checked_sub(bytes.len() as u64);
@@ -174,11 +174,11 @@ impl PendingObject {
         &self.target.address
     }
 
-    /// Puts it under its key.
+    /// Makes the object visible under its key.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`]; then it is not there, as far as the store can be asked.
+    /// [`ObjectError`]; then the object is not there, as far as the store's responses show.
     pub fn commit(&self) -> Result<(), ObjectError> {
         if is_ending() {
             return Err(ObjectError::Interrupted);
@@ -194,7 +194,7 @@ impl PendingObject {
         }
     }
 
-    /// Lets the upload outlive the process; nothing if the store does not hold it.
+    /// Lets the upload outlive the process; `None` if the output is in memory and not at the store.
     pub fn keep(&self) -> Option<KeptUpload> {
         let Content::Parts { open, tags } = &self.content else { return None };
         open.forget();
@@ -202,7 +202,8 @@ impl PendingObject {
         Some(KeptUpload { id, mark, tags: tags.clone() })
     }
 
-    /// Removes it again, if it is new there: what it has replaced would not come back. As well as the store can.
+    /// Removes the committed object, if it replaced none: a replaced object would not come back. Errors are
+    /// ignored.
     pub fn take_back(&self) {
         let Target { store, address, mark, overwrite } = &self.target;
         if !*overwrite {
@@ -220,7 +221,7 @@ impl Drop for PendingObject {
 }
 
 impl ObjectStore {
-    /// Whether an upload that was kept is still there, or its object.
+    /// Whether a kept upload is still open, or its object exists.
     ///
     /// # Errors
     ///
@@ -230,7 +231,7 @@ impl ObjectStore {
         Ok(has_begun || self.mark_of(address)?.as_ref() == Some(&upload.mark))
     }
 
-    /// Puts an upload together that was kept, unless that is done.
+    /// Finishes a kept upload, unless that is done already.
     ///
     /// # Errors
     ///
@@ -245,13 +246,13 @@ impl ObjectStore {
         self.finish(address, (id, mark), tags, overwrite)
     }
 
-    /// Aborts an upload of another process, as well as the store can be asked.
+    /// Aborts an upload of another process. Errors are ignored.
     pub fn abort_upload(&self, address: &ObjectAddress, id: &str) {
         let _ = self.abort(address, id, None);
     }
 }
 
-/// A mark that no other object bears.
+/// A mark that no other object has.
 #[expect(clippy::disallowed_methods, reason = "nothing but the identity of an object rests on it")]
 fn fresh_mark() -> String {
     format!("{:032x}", rand::random::<u128>())
