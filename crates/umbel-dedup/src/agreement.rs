@@ -1,4 +1,5 @@
-//! The options that all workers of a job must have in common, and those that a job over many machines cannot have.
+//! The options on which all workers of a job must agree, and checks for options that a job over many machines
+//! cannot have.
 
 use super::filter_address::FilterAddress;
 use super::inputs::is_dash;
@@ -47,7 +48,7 @@ pub fn agreed(spec: &JobSpec) -> Vec<(&'static str, String)> {
         Level::Fingerprint => "fingerprint".to_owned(),
         Level::Bytes => "bytes".to_owned(),
     };
-    // Without the nodes' addresses: machines may reach one cluster at different ones.
+    // Without the nodes' addresses: different machines may reach the same cluster at different addresses.
     let asked: Vec<&str> = spec.online.iter().map(FilterAddress::filter).collect();
     let added_to = spec.add_to.as_ref().map(FilterAddress::filter);
     let (what, keys) = match &spec.granularity {
@@ -88,11 +89,11 @@ const fn filter_name(choice: FilterChoice) -> &'static str {
     }
 }
 
-/// Refuses options that need more than workers send each other.
+/// Rejects options that would need data which workers do not send each other.
 ///
 /// # Errors
 ///
-/// A [`UsageError`] that names it.
+/// A [`UsageError`] that names the option.
 pub fn check_possible(spec: &JobSpec) -> Result<()> {
     let refused = [(
         spec.scope != Scope::Global && (!spec.references.is_empty() || spec.save_index.is_some()),

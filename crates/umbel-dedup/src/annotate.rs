@@ -132,7 +132,7 @@ impl<'a> Annotator<'a> {
     fn chunk(&mut self, index: usize, lines: &mut JsonLines) -> Result<()> {
         let chunk = self.number_of(index);
         let facts = &self.facts[index];
-        // A rest that could not be read has no line here, but one in the list of bad records.
+        // The unreadable rest of a file has no line here, but one in the list of bad records.
         let items = facts.bad.iter().filter(|bad| !bad.cause.loses_rest());
         let mut bad = items.peekable();
         for item in 0..facts.id_count {

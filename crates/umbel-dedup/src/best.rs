@@ -12,7 +12,7 @@ const UNRANKED: Rank = Rank(u64::MAX);
 pub struct BestField {
     /// A path into JSON records, or a column of a table or of Parquet.
     pub field: String,
-    /// Whether the smallest number is the best, and not the largest.
+    /// Whether the smallest number is the best; otherwise the largest is.
     pub smallest: bool,
 }
 
@@ -41,7 +41,7 @@ impl BestField {
 
 impl std::fmt::Display for BestField {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // As it must be given: a name that itself ends in a direction needs the direction after it.
+        // As the option is written: a field name that ends in a direction must be followed by one.
         let names_direction = [":min", ":max"].iter().any(|end| self.field.ends_with(end));
         let end = match self.smallest {
             true => ":min",

@@ -1,5 +1,5 @@
-//! Output by the size of groups: all kept records, those that were repeated, or those that were not; perhaps each with the
-//! size of its group in front.
+//! Output by the size of groups: all kept records, those that were repeated, or those that were not;
+//! optionally, each preceded by the size of its group.
 //!
 //! The sizes are known once all drops are sorted by the kept record, which happens before the output.
 
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use umbel_dedup_engine::RecordId;
 use umbel_records::Format;
 
-/// Bytes of records with their counts that are buffered: as many as a block that is read.
+/// Bytes of records with their counts that are buffered before a write: as many as a block that is read.
 const GATHERED_BYTES: usize = 1 << 20;
 
 /// Refuses counts in front of records that are not lines.
@@ -174,7 +174,7 @@ impl Counter<'_> {
                 if !is_kept {
                     continue;
                 }
-                // As uniq(1) writes it.
+                // In the format of uniq(1).
                 write!(self.gathered, "{size:>7} ")?;
                 self.gathered.extend_from_slice(record);
                 if !record.ends_with(&[source.format.record_end()]) {
@@ -192,7 +192,7 @@ impl Counter<'_> {
         check_digest(source, reader.digest(), facts)
     }
 
-    /// The size of a kept record's group. Callers ask in input order.
+    /// The size of a kept record's group. Must be called in input order.
     fn size_of(&mut self, record_id: RecordId) -> Result<u64> {
         match self.next {
             Some([kept, size]) if kept == record_id.to_bits() => {

@@ -1,4 +1,4 @@
-//! The facts of a chunk that the first reading has found.
+//! What the first reading has found in a chunk.
 
 use super::bad::BadRecord;
 use super::drops::SharedBits;

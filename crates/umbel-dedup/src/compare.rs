@@ -37,7 +37,7 @@ impl Suspects {
     }
 }
 
-/// Reads the suspects' items, and gives them to the workers, which decide.
+/// Reads the suspects' items again, and passes them to the workers, which decide.
 pub(crate) fn run(
     job: &Job<'_>,
     suspects: &Suspects,

@@ -60,7 +60,7 @@ pub(crate) struct Position {
     pub(crate) starts_record: bool,
 }
 
-/// Takes what is at a position; false ends [`ChunkContent::hand_out`].
+/// Called with what is at a position; returning false ends [`ChunkContent::hand_out`].
 pub(crate) type Take<'a> = dyn FnMut(Position, Found<'_>) -> Result<bool> + 'a;
 
 /// Reads a chunk for its items.

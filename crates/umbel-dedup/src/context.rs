@@ -20,7 +20,7 @@ pub(crate) struct Job<'a> {
     pub(crate) sources: &'a [Source],
     /// Their parts in order.
     pub(crate) chunks: &'a [Chunk],
-    /// Gets progress, and is asked about cancellation.
+    /// Receives progress, and may cancel the job.
     pub(crate) observer: &'a dyn Observer,
     /// The references: hashes that earlier jobs have kept.
     pub(crate) references: &'a References,

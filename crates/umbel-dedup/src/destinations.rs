@@ -45,11 +45,11 @@ pub(crate) fn upload_to(spec: &JobSpec, path: &Path) -> Result<Option<Upload>> {
     Ok(Some(Upload::new(&store_of(spec, path)?, address, spec.overwrite, &spec.scratch)))
 }
 
-/// Refuses outputs that exist already, unless they may be replaced. Stores are asked in parallel.
+/// Rejects outputs that exist already, unless they may be replaced. Queries stores in parallel.
 ///
 /// # Errors
 ///
-/// A usage error that names the first one; the error of a store that does not answer.
+/// A usage error that names the first such output; the error of a store that does not respond.
 pub(crate) fn refuse_existing<'a>(
     spec: &JobSpec,
     paths: impl Iterator<Item = &'a Path>,

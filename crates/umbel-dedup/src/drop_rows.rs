@@ -75,7 +75,8 @@ impl DropRows {
         DropWriter { rows: self, writer: GroupWriter::new(&self.store) }
     }
 
-    /// Calls `each` for every row in input order, with the record that is kept in the end. Works once: it empties the groups.
+    /// Calls `take` for every row in input order, with the record that is kept in the end. Works once: it
+    /// empties the groups.
     pub(crate) fn for_each(&self, mut take: impl FnMut(DropRow) -> Result<()>) -> Result<()> {
         for group in 0..self.store.group_count() {
             let bytes = self.store.take(group)?;
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(rows, [row(1, record_id(0)), row(5, record_id(4)), row(7, record_id(4))]);
     }
 
-    /// Near repeats in an order in which the best so far changes again and again.
+    /// Near repeats in an order in which the best record so far changes again and again.
     #[test]
     fn chains_by_rank_run_in_both_directions() {
         let row = |item, kept, rank| DropRow {
@@ -173,7 +174,7 @@ mod tests {
             kept: RecordId::new(0, kept),
             rank: Rank(rank),
         };
-        // 0 (rank 5) for 2 (rank 3); 1 (rank 7) for 0; 2 for 4 (rank 1, stays); 3 (rank 3) for 2.
+        // 0 (rank 5) dropped for 2 (rank 3); 1 (rank 7) for 0; 2 for 4 (rank 1, kept); 3 (rank 3) for 2.
         let mut rows = vec![row(0, 2, 5), row(1, 0, 7), row(2, 4, 3), row(3, 2, 3)];
         resolve(&mut rows, Keep::Best);
         assert_eq!(rows, [row(0, 4, 5), row(1, 4, 7), row(2, 4, 3), row(3, 4, 3)]);

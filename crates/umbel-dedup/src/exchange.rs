@@ -91,7 +91,7 @@ impl<'a> ThreadState<'a> {
         })
     }
 
-    /// One step of one worker; its outputs join the mail.
+    /// One step of one worker; its outputs are appended to the mail.
     fn step(&mut self, worker: WorkerId, input: Input) -> Result<()> {
         self.workers[worker.index()].step(input, &mut self.outbox)?;
         self.mail.extend(self.outbox.take().into_iter().map(|order| (worker, order)));
@@ -126,7 +126,7 @@ impl<'a> ThreadState<'a> {
         Ok(())
     }
 
-    /// Exchanges what the workers have got, to the end.
+    /// Delivers all frames, and records the decisions and the suspects that come out.
     fn decide(&mut self, decisions: &Decisions<'_>) -> Result<()> {
         self.carry(|state, worker, output| match output {
             Output::Decided { drops, .. } => state.record_drops(decisions, &drops),

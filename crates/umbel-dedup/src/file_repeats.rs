@@ -214,7 +214,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any division of files among processes, their totals give the same section as those of one process.
+        /// For any division of the files among processes, their totals add up to the same section as those of
+        /// one process.
         #[test]
         fn totals_of_processes_are_those_of_one(
             repeats in proptest::collection::vec((0u64..4, 0u64..4), 0..200),

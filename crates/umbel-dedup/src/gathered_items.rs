@@ -1,5 +1,5 @@
-//! Hashes of the items of inputs, for other programs: reads the inputs once, in parallel, and gathers the hashes by hash
-//! range, in memory up to a limit, the rest on scratch disk.
+//! Hashes of the items of inputs, for other programs: reads the inputs once, in parallel, and groups the
+//! hashes by hash range, in memory up to a limit and beyond it on scratch disk.
 //!
 //! ```text
 //! ItemSource --open--> OpenedItems --gather--> GatheredItems: group 0, group 1, … by the upper bits of the hash
@@ -37,7 +37,7 @@ use umbel_records::{Granularity, Normaliser, Score, ScoreValue, item_before, rec
 const HASH_BYTES: usize = 16;
 const NUMBER_BYTES: usize = 8;
 
-/// The inputs, and what of them is an item.
+/// The inputs, and which part of a record is an item.
 #[derive(Clone, Debug)]
 pub struct ItemSource {
     /// Files, directories, globs, `-`, objects.

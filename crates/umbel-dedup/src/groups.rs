@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use umbel_dedup_engine::{RecordId, RecordPart};
 
-/// How many of the largest groups the summary names.
+/// Number of the largest groups that the summary names.
 const MOST_REPEATED_MAX: usize = 20;
 
 /// Calls `take` for every group, in the order of the kept records, with the kept record and the size.
@@ -207,7 +207,7 @@ mod tests {
     fn groups_are_counted_and_the_first_of_equal_sizes_are_named() {
         let scratch = Arc::new(ScratchFile::new(&std::env::temp_dir()));
         let mut sorter = RowSorter::<2>::new(0, &scratch);
-        // Record r is kept for r mod 7 + 1 others, but for none where that is 1.
+        // Record r is kept for r mod 7 others; for none if that is 0.
         for kept in 0..70 {
             (0..kept % 7).for_each(|other| sorter.push([kept, 1000 * other]).unwrap());
         }

@@ -63,7 +63,7 @@ impl RunStore {
     /// Stores a run of a worker's chunk.
     pub(crate) fn push(&self, worker: u16, chunk: u32, run: Run) -> Result<()> {
         let Run { first_item, offsets, bytes } = run;
-        // The table remains in memory, and is counted with the run.
+        // The table of offsets remains in memory, and is counted with the run.
         let length = (bytes.len() + 4 * offsets.len()) as u64;
         let run_bytes = bytes.len();
         let resident = self.resident_bytes.fetch_add(length, Ordering::Relaxed) + length;
@@ -169,7 +169,7 @@ mod tests {
     use umbel_dedup_engine::Keep;
     use umbel_filter::ItemHasher;
 
-    /// Long and short runs, in memory and on disk, give back every entry in its cell.
+    /// Runs of any length, in memory and on disk, return every entry in its cell.
     #[test]
     fn what_is_stored_comes_back_cell_by_cell() {
         let cells = CellCount::new(7).unwrap();

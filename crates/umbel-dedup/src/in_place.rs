@@ -1,8 +1,8 @@
 //! `--in-place`: replaces every input file by its kept records.
 //!
-//! Outputs are those of an output directory, each with the name of its input. Inputs that cannot be replaced, or of which
-//! more than the content would change, are refused before anything is read: pipes, objects, links, one file under two
-//! names.
+//! The outputs are those of an output directory, each with the name of its input. Before anything is read,
+//! inputs are rejected that cannot be replaced, or whose replacement would change more than their content:
+//! pipes, objects, links, and one file under two names.
 
 use super::inputs::Source;
 use super::spec::JobSpec;

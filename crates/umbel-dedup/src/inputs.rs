@@ -20,7 +20,7 @@ use umbel_records::{
     ScoreExtractor, Stored, TableHeader, TextField,
 };
 
-/// Bytes by which a compression is recognised.
+/// Bytes at the start of a file from which its compression is detected.
 const HEAD_BYTES: usize = 64;
 
 /// The location of a source's bytes.
@@ -28,7 +28,7 @@ const HEAD_BYTES: usize = 64;
 pub(super) enum Location {
     /// A regular file, opened when it is read, because a job may have more files than a process may have open.
     Path(PathBuf),
-    /// The same, but it must be below one of these folders whenever it is opened.
+    /// The same, but it must be below one of these folders each time it is opened.
     Below(Roots, PathBuf),
     /// An open file without a (permanent) name.
     Open(Arc<File>),
@@ -45,7 +45,7 @@ pub(crate) struct Source {
     pub(crate) name: String,
     /// Its path below the output directory.
     pub(crate) relative: PathBuf,
-    /// Its absolute path with links resolved, except for the file's own.
+    /// Its absolute path. Links in its directory are resolved; a link as the last component is not.
     pub(crate) absolute: PathBuf,
     /// Identifies the file, however its path was given; `None` for a pipe.
     pub(crate) identity: Option<PathBuf>,
@@ -61,13 +61,13 @@ pub(crate) struct Source {
     pub(crate) row_groups: Option<Arc<RowGroups>>,
     /// Of a table, the header row, once it was read; a table without rows has none.
     pub(crate) header: Option<Arc<TableHeader>>,
-    /// Whether it is copied as a whole, and nothing in it is compared.
+    /// Whether it is copied as a whole and not compared.
     pub(crate) is_copied: bool,
     pub(super) location: Location,
 }
 
 impl Source {
-    /// A file of which nothing was read, and which is no other input under another name.
+    /// A file that was not read yet and has no identity yet.
     pub(super) const fn new(
         name: String,
         relative: PathBuf,
@@ -128,7 +128,7 @@ impl Source {
         }
     }
 
-    /// Whether this path leads to it.
+    /// Whether the path leads to this source.
     pub(crate) fn stands_at(&self, path: &Path) -> bool {
         match (self.inode, std::fs::metadata(path)) {
             (Some(inode), Ok(metadata)) => inode_of(&metadata) == Some(inode),
@@ -136,7 +136,7 @@ impl Source {
         }
     }
 
-    /// Whether it could not be opened: then it has no records, and is one bad record itself.
+    /// Whether it could not be opened: then it has no records, and counts as one bad record.
     pub(crate) fn is_unreadable(&self) -> bool {
         matches!(self.location, Location::Unreadable(_))
     }
@@ -146,8 +146,8 @@ impl Source {
         matches!(self.location, Location::Object(_))
     }
 
-    /// The error with which its bytes could not be read although it may be intact: such an error is not a bad record but
-    /// ends the job.
+    /// The error if its bytes could not be read although the content may be intact, as of an object whose
+    /// store does not respond. Such an error ends the job instead of counting as a bad record.
     pub(crate) fn failure(&self) -> Option<DedupError> {
         let Location::Object(object) = &self.location else { return None };
         let name = || self.name.clone();
@@ -377,8 +377,8 @@ pub(crate) fn is_dash(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Makes absolute paths relative to their common directory. Directories that were named are at or below it, too, wherever
-/// the files below them are.
+/// Makes absolute paths relative to their common directory, which also contains all directories that were
+/// named, wherever the files below these are.
 pub(super) fn set_relative_paths(sources: &mut [Source], roots: &[PathBuf]) {
     let named = || sources.iter().filter(|source| source.relative.is_absolute());
     let Some(mut common) = named().next().map(|source| source.relative.clone()) else { return };

@@ -4,14 +4,16 @@ use crate::error::{Context, Result};
 use serde_json::Value;
 use umbel_engine::limits::JOB_SUMMARY_BYTES_MAX;
 
-/// Most characters of a name in a shortened summary, as many as pages show. Both ends are kept, which distinguish files.
+/// Most characters of a name in a shortened summary, as many as pages show. Both ends are kept, because they
+/// tell files apart.
 const NAME_CHARS_MAX: usize = 120;
 
 /// Most inputs in a shortened summary.
 const INPUTS_MAX: usize = 32;
 
-/// A summary as JSON in one line. If it is too long for the ledger, it loses first the middles of long names, then most of
-/// the inputs, then the sections about files. One that is still too long is returned as it is then; the ledger refuses it.
+/// A summary as JSON in one line. If it is too long for the ledger, first the middles of long names are
+/// removed, then most of the inputs, then the sections about files. If it is still too long, it is returned
+/// as it is; the ledger rejects it.
 ///
 /// # Errors
 ///

@@ -41,18 +41,18 @@ pub(crate) struct LocalPass {
     pub(crate) times: LocalTimes,
 }
 
-/// Takes what a thread finds in chunks besides their facts.
+/// Receives what a thread finds in chunks besides their facts.
 pub(crate) trait ChunkSink {
-    /// Takes a run of a chunk, which may have several.
+    /// Called with a run of a chunk, which may have several.
     fn run(&mut self, chunk: u32, run: Run) -> Result<()>;
 
-    /// Takes an early drop: a repeat that was dropped for another record of its chunk.
+    /// Called with an early drop: a repeat that was dropped for another record of its chunk.
     fn early_drop(&mut self, row: DropRow) -> Result<()>;
 
-    /// A chunk was read to its end.
+    /// Called when a chunk was read to its end.
     fn end_chunk(&mut self, chunk: u32, facts: &mut ChunkFacts) -> Result<()>;
 
-    /// The thread has read its last chunk.
+    /// Called when the thread has read its last chunk.
     fn finish(self) -> Result<()>;
 }
 
@@ -118,7 +118,8 @@ pub(crate) fn read_chunks<Sink: ChunkSink>(
                 reader.sink.end_chunk(number, &mut facts_of_chunk)?;
             }
             lock(&facts)[chunk] = facts_of_chunk;
-            // The message needs the record counts of earlier chunks, which may be unfinished, so it is made at the end.
+            // The message needs the record counts of earlier chunks, which may be unfinished, so it is
+            // created at the end.
             if is_too_bad { Err(InputError::TooManyBad.into()) } else { Ok(()) }
         },
         |reader| {

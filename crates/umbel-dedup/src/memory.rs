@@ -24,7 +24,7 @@ const PAIR_BYTES: u64 = 192;
 /// Additional bytes per pair if items are compared, for the items that one sends to the other (at most 389 were measured).
 const COMPARED_PAIR_BYTES: u64 = 400;
 
-/// Bytes that such a process takes besides pairs and entries.
+/// Bytes that a process with several workers takes besides pairs and entries.
 const WORKERS_BASE_BYTES: u64 = 56 << 20;
 
 /// Bytes that the pairs of this many workers in one process take.

@@ -3,7 +3,7 @@
 use glob::{MatchOptions, Pattern};
 use std::path::Path;
 
-/// As in globs among the inputs: `*` matches within a directory, and names may begin with a dot.
+/// As for globs among the inputs: `*` matches within a directory, and names may begin with a dot.
 const MATCHING: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,

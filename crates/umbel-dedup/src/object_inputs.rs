@@ -1,4 +1,5 @@
-//! Objects of a store as inputs: an object by its key, all below a prefix, or those that match a pattern.
+//! Objects of a store as inputs: an object by its key, all objects below a prefix, or all that match a
+//! pattern.
 
 use super::addresses::object_address;
 use super::format_rule::FormatRule;
@@ -13,7 +14,7 @@ use umbel_files::UsageError;
 use umbel_objects::{ObjectAddress, ObjectStore, StoreError};
 use umbel_records::{Format, RemoteBytes};
 
-/// Objects that are opened, searched for or completed at the same time: each waits for one answer of the store.
+/// Objects that are opened, listed or completed at the same time: each waits for one response of the store.
 pub(super) const OPENING_THREADS: usize = 16;
 
 /// Patterns match keys as they match paths: `*` matches within a directory, and names may begin with a dot.
@@ -92,7 +93,7 @@ pub(super) fn object_sources(
     each_of(OPENING_THREADS, addresses.len(), open)
 }
 
-/// The number of threads that read beginnings or ends of these sources.
+/// The number of threads that read the starts or the ends of these sources.
 pub(super) fn opening_threads(sources: &[Source]) -> usize {
     if sources.iter().any(Source::is_object) { OPENING_THREADS } else { 1 }
 }
@@ -117,7 +118,8 @@ pub(super) fn each_of<T: Send>(
     Ok(made.into_iter().map(|made| take(made).expect("all were made")).collect())
 }
 
-/// The objects whose keys have a prefix, without those whose keys end in a slash, with which some tools mark directories.
+/// The objects whose keys have a prefix. Keys that end in a slash are left out: some tools mark directories
+/// with them.
 fn listed(
     store: &ObjectStore,
     address: &ObjectAddress,

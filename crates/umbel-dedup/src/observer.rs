@@ -11,9 +11,9 @@ pub enum Unit {
     Cells,
 }
 
-/// Gets the progress of a job, from any of its threads.
+/// Receives the progress of a job, from any of its threads.
 pub trait Observer: Send + Sync {
-    /// `done` of `total` units of a phase are done. One phase runs at a time.
+    /// `done` of `total` units of a phase are done. Only one phase runs at a time.
     fn progress(&self, phase: &'static str, done: u64, total: u64, unit: Unit) {
         let _ = (phase, done, total, unit);
     }
@@ -21,12 +21,12 @@ pub trait Observer: Send + Sync {
     /// The phase has ended, or has failed.
     fn end_phase(&self) {}
 
-    /// Information in one line.
+    /// Information, one line.
     fn notice(&self, text: &str) {
         let _ = text;
     }
 
-    /// A warning in one line: something was lost or left behind.
+    /// A warning, one line: something was lost or left behind.
     fn warn(&self, text: &str);
 
     /// Whether the job is cancelled. It is called for every block that is read and every cell that is decided. If it is, the

@@ -47,14 +47,14 @@ pub fn check_own(spec: &JobSpec) -> Result<(), UsageError> {
     )))
 }
 
-/// A filter that is connected.
+/// A filter and the client that is connected to its cluster.
 struct OnlineFilter {
     name: String,
     filter: Filter,
     rate: f64,
 }
 
-/// Counts of a filter's answers.
+/// Counts of a filter's responses.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct FilterAnswers {
     /// Its address.
@@ -115,7 +115,8 @@ impl Online {
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] for a malformed address, and as [`Online::check`]; otherwise names the filter that does not answer.
+    /// A [`UsageError`] for a malformed address, and as [`Online::check`]; any other error names the filter
+    /// that does not respond.
     pub(crate) fn connect(spec: &JobSpec) -> Result<Option<Self>> {
         Self::check(spec)?;
         if spec.online.is_empty() && spec.add_to.is_none() {
@@ -146,7 +147,7 @@ impl Online {
     ///
     /// # Errors
     ///
-    /// If a filter does not answer, or an input has changed.
+    /// A filter does not respond, or an input has changed.
     pub(crate) fn drop_known(
         &self,
         job: &Job<'_>,
@@ -173,14 +174,14 @@ impl Online {
     ///
     /// # Errors
     ///
-    /// If a filter does not answer, or an input has changed; as `report_known`.
+    /// A filter does not respond, or an input has changed; errors of `report_known`.
     pub(crate) fn query(
         &self,
         job: &Job<'_>,
         facts: &[ChunkFacts],
         report_known: &ReportKnown<'_>,
     ) -> Result<Vec<FilterAnswers>> {
-        // One filter after the other: items that one contains are not queried at the next.
+        // One filter after the other: items that one contains are not sent to the next.
         let query = |reference| self.query_filter(job, facts, report_known, reference);
         self.references.iter().map(query).collect()
     }
@@ -216,12 +217,12 @@ impl Online {
         Ok(FilterAnswers { name: name.clone(), rate: *rate, asked, dropped })
     }
 
-    /// Inserts the kept items into the filter that the job adds to. Repeating it changes nothing. Calls `go_on` before each
+    /// Inserts the kept items into the filter that the job adds to; idempotent. Calls `go_on` before each
     /// batch.
     ///
     /// # Errors
     ///
-    /// If the filter does not answer, or an input has changed; as `go_on`.
+    /// The filter does not respond, or an input has changed; errors of `go_on`.
     pub(crate) fn add(
         &self,
         job: &Job<'_>,

@@ -1,7 +1,7 @@
 //! Phase 9: reads every chunk again, and writes the kept records in input order.
 //!
-//! Into one stream, threads read chunks and write them in turn; into a directory, each thread writes whole files. The
-//! digest of every chunk must equal that of the first reading.
+//! For one output stream, threads read chunks in parallel and write them in turn; for a directory, each
+//! thread writes whole files. The digest of every chunk must equal that of the first reading.
 
 use super::addresses::is_object;
 use super::chunk_facts::ChunkFacts;
@@ -31,7 +31,7 @@ use umbel_records::{
     records_ending,
 };
 
-/// Most bytes of a chunk's output that are buffered before its turn; with more, the thread waits for the turn.
+/// Most bytes of a chunk's output that are buffered before its turn; then the thread waits for the turn.
 const WAITING_BYTES_MAX: usize = 16 << 20;
 
 /// Thread time by kind of work.
@@ -50,7 +50,7 @@ pub(crate) struct Written {
     pub(crate) complete: Vec<Complete>,
     /// Sums over threads.
     pub(crate) times: OutputTimes,
-    /// Whether the reader of standard output has closed it before the end.
+    /// Whether the reader of standard output closed it before the end.
     pub(crate) was_closed: bool,
     /// How many records were written, if that depends on the sizes of groups.
     pub(crate) records: Option<u64>,
@@ -68,12 +68,13 @@ pub(crate) trait OutputFiles: Sync {
     fn add(&self, source: usize, complete: Complete) -> Result<()>;
 }
 
-/// The output files of a job in one process. Their temporary names contain the process, and they are removed with it.
+/// The output files of a job in one process. Their temporary names identify the process, and it removes them
+/// when it ends.
 pub(crate) struct ProcessOutputFiles<'a> {
     spec: &'a JobSpec,
     sources: &'a [Source],
     root: &'a Path,
-    /// The locked file that marks all temporary files as in use; created with the first of them.
+    /// The anchor, whose lock marks all temporary files as in use; created with the first of them.
     anchor: OnceLock<Result<Arc<PartialFile>, String>>,
     complete: Mutex<Vec<(usize, Complete)>>,
 }
@@ -135,7 +136,7 @@ pub(crate) fn run(
     let complete = match (kept, &job.spec.output) {
         (Some(named), _) => match stream(job, facts, named.sink()?, &times, bar) {
             Ok(complete) => vec![complete],
-            // The reader of the records has closed them; the reports are still written.
+            // The reader of the records closed the stream; the reports are still written.
             Err(error) if error.is_closed_pipe() => {
                 was_closed = true;
                 Vec::new()
@@ -257,7 +258,7 @@ fn copy_stored(source: &Source, mut sink: Sink) -> Result<Complete> {
     sink.complete()
 }
 
-/// Whether a source has no output: it could not be opened, or is one record that is dropped.
+/// Whether a source has no output: it could not be opened, or it is compared as a whole and dropped.
 fn is_left_away(job: &Job<'_>, facts: &[ChunkFacts], index: usize) -> bool {
     if job.sources[index].is_unreadable() {
         return true;
@@ -279,8 +280,8 @@ fn loses_nothing(job: &Job<'_>, facts: &[ChunkFacts], index: usize) -> bool {
     facts[chunks_of(job, index)].iter().all(is_whole)
 }
 
-/// Checks that a source that is left as it is has not changed, because other records may have been dropped for its
-/// records. Sources of Parquet are not checked.
+/// Reads a source again whose file is not rewritten, to check that it has not changed: other records may have
+/// been dropped for its records. Sources of Parquet are not checked.
 fn read_again(
     job: &Job<'_>,
     facts: &[ChunkFacts],
@@ -323,13 +324,13 @@ fn write_source(
         kept.clear();
     }
     if source.compression == Compression::Plain && loses_nothing(job, facts, index) {
-        // The content is the same, so the time of modification is, too.
+        // The content is the same, so the modification time is kept, too.
         source.modified().into_iter().for_each(|time| sink.set_modified(time));
     }
     sink.complete()
 }
 
-/// Writes kept bytes. Records are separated by their end byte; whole files follow each other byte for byte.
+/// Writes kept bytes. Records are separated by their end byte; whole files are concatenated byte by byte.
 fn put(job: &Job<'_>, sink: &mut Sink, kept: &[u8]) -> Result<()> {
     match job.spec.granularity {
         Granularity::File => sink.write(kept),

@@ -1,7 +1,7 @@
 //! The named outputs of a job: checked and opened before anything is read, completed at the end, committed together.
 //!
-//! What would make an output fail at the end of a long job makes the job fail at the start: an output that exists, a
-//! missing directory, two outputs with one name, an output with the name of an input.
+//! Whatever would make an output fail at the end of a long job is checked at the start: an output that
+//! exists, a missing directory, two outputs with one name, an output with the name of an input.
 
 use super::addresses::{is_object, object_at};
 use super::bad::BadRecords;
@@ -25,7 +25,8 @@ pub(crate) const BAD_LIST_NAME: &str = "bad.jsonl";
 /// Most bad records that are shown on standard error if no list is written.
 const BAD_LINES_SHOWN: usize = 20;
 
-/// A named output. A device or pipe is opened when it is written, because opening one may wait for its reader.
+/// A named output. A device or pipe is opened only when it is written, because opening one may block until it
+/// has a reader.
 pub(crate) enum Named {
     Open(Box<Sink>),
     Late(PathBuf),
@@ -76,17 +77,17 @@ pub(crate) struct Outputs {
 /// The output of a page, opened before the job begins, and written after its end.
 pub struct PageOutput {
     named: Named,
-    /// The beginning of the message if the page cannot be written.
+    /// The first words of the message if the page cannot be written.
     stands: &'static str,
 }
 
 impl PageOutput {
-    /// A page at this path, which replaces an existing file. If it cannot be written in the end, the message begins with
-    /// `stands`, which says what is done nevertheless.
+    /// A page at this path, which replaces an existing file. If it cannot be written in the end, the message
+    /// begins with `stands`, which tells what was done nevertheless.
     ///
     /// # Errors
     ///
-    /// The system's error, with the path, if a page cannot be there.
+    /// The I/O error, with the path, if there cannot be a page at this path.
     pub fn replacing(path: &Path, stands: &'static str) -> Result<Self> {
         if path.is_dir() {
             return refuse(format!("{} is a directory, expected a file", path.display()));
@@ -107,7 +108,7 @@ impl PageOutput {
     ///
     /// # Errors
     ///
-    /// The system's error, with the path. Then there is no page.
+    /// The I/O error, with the path. Then there is no page.
     pub fn write(self, page: &str) -> Result<()> {
         let write = || {
             let mut sink = self.named.sink()?;
@@ -130,10 +131,10 @@ impl Outputs {
         };
         let (duplicates, bad) = (report(&spec.duplicates)?, report(&spec.bad)?);
         let groups = report(&spec.groups)?;
-        // Never compressed, whatever its name, because it is read block by block.
+        // Never compressed, whatever its name, because later jobs read it block by block.
         let plain = |index: &SaveIndex| match spec.updated_index() {
             None => Named::packed(spec, &index.path, Compression::Plain),
-            // At the target of a link, and without --overwrite: the new index includes the old one.
+            // Written to the target of a link, and without --overwrite: the new index includes the old one.
             Some(_) => {
                 let path = std::fs::canonicalize(&index.path)
                     .with_context(|| format!("--save-index {}", index.path.display()))?;
@@ -163,7 +164,7 @@ fn refuse<T>(text: String) -> Result<T> {
     Err(UsageError(text).into())
 }
 
-/// Refuses named outputs that cannot be written, or not all of them. Needs no input.
+/// Rejects named outputs that cannot be written, or conflict with each other. Needs no input.
 ///
 /// # Errors
 ///
@@ -193,7 +194,7 @@ pub(crate) fn is_updated_index(spec: &JobSpec, path: &Path) -> bool {
     is_index && spec.updated_index().is_some()
 }
 
-/// Refuses outputs that clash with inputs, or in an output directory with each other.
+/// Rejects outputs that conflict with inputs or, in an output directory, with each other.
 ///
 /// # Errors
 ///
@@ -240,7 +241,7 @@ pub(crate) fn try_objects(spec: &JobSpec, sources: &[Source]) -> Result<()> {
         paths.extend(sources.first().map(|source| output_path(spec, root, source)));
         paths.extend(spec.skip_bad.is_some().then(|| root.join(BAD_LIST_NAME)));
     }
-    // One after the other: a process that is killed meanwhile leaves one upload at most.
+    // One after the other: a process that is killed meanwhile leaves at most one upload open.
     for path in &paths {
         if let Some(address) = object_at(path)? {
             let tried = store_of(spec, path)?.try_upload(&address);
@@ -294,7 +295,7 @@ fn roles(spec: &JobSpec, sources: &[Source]) -> Result<FileRoles> {
     Ok(roles)
 }
 
-/// Removes temporary files of dead processes in the folders that the job writes to.
+/// Removes the temporary files of ended processes from the folders that the job writes to.
 pub(crate) fn remove_leftovers_beside(spec: &JobSpec, sources: &[Source]) {
     let named = spec.named_outputs().map(|(_, path)| path.to_owned());
     let named = named.filter(|path| !is_dash(path));

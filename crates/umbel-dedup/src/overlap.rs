@@ -1,9 +1,10 @@
 //! The overlap matrix: how many items of each file or directory repeat an item of each other one.
 //!
-//! Its size is bounded for any number of files. It has a row and a column for each of the files with the largest weights
-//! (items dropped there, or dropped for an item there), or for directories if there are many files, and one for all others
-//! together. The choice depends on names and weights alone: workers that know those of all files count their own drops in
-//! the same matrix, and their sum equals that of one process.
+//! Its size is bounded for any number of files. It has a row and a column for each of the files with the
+//! largest weights (items dropped there, or dropped for an item there), and one for all others together; if
+//! there are many files, rows are directories instead. The choice depends on names and weights alone: each
+//! worker that knows those of all files counts its own drops in the same matrix, and the sum of all workers'
+//! matrices equals the matrix of one process.
 
 use super::report::FileName;
 use serde_json::{Value, json};
@@ -44,12 +45,12 @@ impl<'a> Overlap<'a> {
             (UnitKind::File, files.iter().map(|(name, _)| *name).collect());
         if keys.len() > UNITS_MAX {
             let folders: Vec<FileName<'a>> = keys.iter().map(FileName::directory).collect();
-            // The matrix of a single directory says nothing.
+            // If all files are in one directory, a matrix by directory would have only one row.
             if folders.iter().any(|folder| *folder != folders[0]) {
                 (kind, keys) = (UnitKind::Directory, folders);
             }
         }
-        // Several files have one key if it is their directory; or if it is a pipe that was named twice.
+        // Several files have one key if it is their directory, or if a pipe was named twice.
         let mut numbers: BTreeMap<FileName<'a>, usize> = BTreeMap::new();
         let mut sizes: Vec<(u64, FileName<'a>)> = Vec::new();
         let mut unit_of: Vec<usize> = Vec::with_capacity(keys.len());
@@ -109,7 +110,7 @@ impl<'a> Overlap<'a> {
         let workers: Option<Vec<u16>> = self.names.iter().map(|name| name.worker).collect();
         json!({
             "by": by, "names": names,
-            // `null` without files, too.
+            // Also `null` if there are no files.
             "workers": workers.filter(|workers| !workers.is_empty()),
             "others": self.others, "dropped": self.dropped,
         })
@@ -152,7 +153,7 @@ mod tests {
             (1..FILES).for_each(|file| overlap.add(file, file / 2));
             let json = overlap.json();
             assert_eq!((&json["by"], &json["others"]), (&json!(by), &json!(others)));
-            // Those of the most weight.
+            // The directories with the largest weights.
             assert_eq!(json["names"].as_array().unwrap().len(), UNITS_MAX);
             let last = json["names"][UNITS_MAX - 1].as_str().unwrap();
             assert!(last.contains("999"), "{last}");

@@ -4,8 +4,8 @@
 //! {"text":"a\nb\n\nc"}     pieces  a\n  b\n  \n  c      numbers 0 1 2 3 in the chunk, parts 1 2 3 4 of the record
 //! ```
 //!
-//! A piece ends with its `\n`, which is not a part of the item but is dropped with the piece. A record without pieces, or
-//! without the field, has one number, too.
+//! A piece ends with its `\n`, which is not part of the item but is dropped with the piece. A record without
+//! pieces, or without the field, also has one number.
 
 use super::best::Ranker;
 use super::chunk_facts::ChunkFacts;
@@ -70,8 +70,8 @@ impl PieceRules {
         }
     }
 
-    /// Calls `take` for the pieces of a text, or once if it has none, with numbers from `id_count` on; false once `take`
-    /// returns false.
+    /// Calls `take` for each piece of a text, or once if it has none, with numbers from `id_count` on;
+    /// returns false once `take` does.
     pub(crate) fn hand_out(
         &mut self,
         text: &[u8],
@@ -154,7 +154,8 @@ impl ChunkContent for Paragraphs {
     }
 }
 
-/// Whether the piece with this number is kept. A number that the first reading did not have is not; then the digest differs.
+/// Whether the piece with this number is kept. A number beyond those of the first reading is not; then the
+/// digest differs.
 fn stays(facts: &ChunkFacts, number: u64) -> bool {
     number < facts.id_count && !facts.dropped.get(number)
 }

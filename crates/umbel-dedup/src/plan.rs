@@ -74,7 +74,7 @@ pub(crate) fn forecast(spec: &JobSpec, sources: &[Source]) -> Result<Forecast> {
     Ok(Forecast { stored_bytes, content_bytes: scale(seen.content), records: scale(seen.records) })
 }
 
-/// The sums over the sampled beginnings.
+/// Sums over the samples.
 struct Probe {
     stored: u64,
     content: u64,
@@ -112,7 +112,7 @@ impl Probe {
             content = reader.block().len() as u64;
             count = reader.block_records().count() as u64;
             if has_parts {
-                // One more piece for every line end in a text, as tables and JSON encode it.
+                // A piece more for every line end in a text, as tables and JSON encode line ends.
                 let ends =
                     reader.block().windows(2).filter(|pair| pair[0] == b'\n' || *pair == b"\\n");
                 count = count.max(ends.count() as u64);
@@ -149,8 +149,8 @@ fn pieces_a_row(row_groups: &RowGroups, source: &Source) -> Result<f64> {
     Ok(if rows > 0 { pieces as f64 / rows as f64 } else { 1.0 })
 }
 
-/// The shape of a job in one process: cells are small enough for the cache and the memory, at level `bytes` together with
-/// the items to compare.
+/// The shape of a job in one process: cells are small enough for the cache and the memory; at level `bytes`,
+/// together with the items to compare.
 pub(crate) fn shape(
     spec: &JobSpec,
     workers: u32,

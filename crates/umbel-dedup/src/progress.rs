@@ -14,7 +14,7 @@ pub(crate) struct Bar<'a> {
 }
 
 impl<'a> Bar<'a> {
-    /// A phase that begins.
+    /// The progress of a phase that begins.
     pub(crate) fn new(
         observer: &'a dyn Observer,
         phase: &'static str,

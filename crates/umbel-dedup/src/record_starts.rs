@@ -5,7 +5,7 @@ use super::drops::SharedBits;
 /// The item numbers of a chunk at which a record starts: one bit per number, and one count per 64 of them.
 pub(crate) struct RecordStarts {
     bits: SharedBits,
-    /// Starts in front of each word.
+    /// Number of starts before each word.
     before: Vec<u64>,
 }
 

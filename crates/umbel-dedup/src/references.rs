@@ -22,7 +22,7 @@ use umbel_filter::{HashRange, ItemHash, ItemHasher};
 use umbel_objects::Object;
 use umbel_records::{ByteSpan, Granularity, RemoteBytes};
 
-/// Bytes of a directory that are read at a time, so that memory grows with what was read.
+/// Bytes of a directory that are read at a time, so that memory grows only with what was read.
 const ROWS_BYTES: usize = 1 << 20;
 
 /// The source of an index's bytes.
@@ -41,7 +41,8 @@ impl IndexBytes {
         }
     }
 
-    /// Calls `read` with a reader at offsets. It is fastest for reads within `span`, in ascending order.
+    /// Calls `read` with a function that reads at an offset. It is fastest within `span` and in ascending
+    /// order.
     fn with_reader<T>(
         &self,
         span: ByteSpan,
@@ -84,7 +85,7 @@ pub(super) struct IndexFile {
 #[derive(Default)]
 pub(crate) struct References {
     files: Vec<IndexFile>,
-    /// The one that is updated: the index of this job replaces it.
+    /// The index that is updated: this job's index replaces it.
     updated: Option<usize>,
 }
 
@@ -122,11 +123,11 @@ impl References {
         self.updated.map(|index| &self.files[index])
     }
 
-    /// Checks that the index to update was not replaced by another job, whose items would be lost.
+    /// Checks that no other job has replaced the index to update: the items of that job would be lost.
     ///
     /// # Errors
     ///
-    /// If it was replaced. No output has its name yet.
+    /// It was replaced. No output has its name yet.
     pub(crate) fn check_not_replaced(&self) -> Result<()> {
         let Some((path, inode)) = self.updated().and_then(|index| index.file.as_ref()) else {
             return Ok(());
@@ -149,7 +150,7 @@ impl References {
         Some(ReferenceShape { entries: headers().map(|header| header.count).sum(), bits })
     }
 
-    /// What must be equal at all workers of a job. It does not depend on the order of files.
+    /// Facts that must be equal at all workers of a job. They do not depend on the order of files.
     pub(crate) fn known(&self) -> Option<KnownReferences> {
         let mut digests: Vec<ItemHash> = self.files.iter().map(|file| file.digest).collect();
         digests.sort_unstable();
@@ -232,7 +233,7 @@ impl IndexFile {
         let span = ByteSpan { start: 0, end: header_bytes };
         bytes.with_reader(span, |read| read(&mut head, 0).with_context(cannot_read))?;
         let header = IndexHeader::decode(&head).with_context(cannot_read)?;
-        // At most the bytes of the file, whatever the header says.
+        // At most as many bytes as the file has, whatever the header says.
         let rows_bytes = header.directory_bytes().min(count - header_bytes);
         let span = ByteSpan { start: header_bytes, end: header_bytes + rows_bytes };
         let rows = bytes.with_reader(span, |read| {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use umbel_dedup_engine::RecordId;
 
-/// One line of the report. Parts come with granularities that have them, scores with `--keep best`.
+/// One line of the report. It has parts if the granularity has them, and scores with `--keep best`.
 #[derive(Serialize)]
 struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,7 +75,8 @@ pub(crate) trait Names {
     /// If there is no such record.
     fn name(&self, record_id: RecordId) -> Result<Name<'_>>;
 
-    /// The name of the record that was kept for a dropped one. Callers ask in the ascending order of dropped records.
+    /// The name of the record that was kept for a dropped one. Must be called in ascending order of dropped
+    /// records.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ pub(crate) struct Reported {
     pub(crate) groups: Option<(Value, Value)>,
     /// The sections `files` and `overlap`, if a page is wanted.
     pub(crate) files: Option<(Value, Value)>,
-    /// Whether the reader of standard output has closed it before the end.
+    /// Whether the reader of standard output closed it before the end.
     pub(crate) was_closed: bool,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn write(outputs: ReportOutputs, mut drops: Drops<'_>) -> Result<Repo
     drop(by_kept);
     match annotate::write(job, outputs.annotations, facts, &names, &members.finish()?) {
         Ok(complete) => reported.complete.extend(complete),
-        // The reader of the annotations has closed them; the reports are complete.
+        // The reader of the annotations closed the stream; the reports are complete.
         Err(error) if error.is_closed_pipe() => reported.was_closed = true,
         Err(error) => return Err(error),
     }
@@ -86,7 +86,8 @@ pub(crate) fn sort_bytes(job: &Job<'_>) -> u64 {
     job.resident_bytes() / 4
 }
 
-/// The drops of a job. The first use sorts them by the kept record, and writes the report of dropped records meanwhile.
+/// The drops of a job. The first use sorts them by the kept record and, in the same pass, writes the report
+/// of dropped records.
 pub(crate) struct Drops<'a> {
     job: &'a Job<'a>,
     facts: &'a [ChunkFacts],
@@ -177,7 +178,7 @@ impl Repeats {
     }
 }
 
-/// The number of the file that a record of a job in one process is in.
+/// The number of the file that contains a record, in a job in one process.
 fn file_of(job: &Job<'_>, record_id: RecordId) -> usize {
     job.chunks[record_id.chunk() as usize].source
 }

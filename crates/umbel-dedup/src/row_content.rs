@@ -45,11 +45,11 @@ pub(crate) fn open_rows(
     }))
 }
 
-/// The rows of a row group: one number each, or one per piece of their text.
+/// The rows of a row group: each has one number, or one per piece of its text.
 struct RowContent {
     /// `None` if they could not be opened.
     rows: Option<RowGroupItems>,
-    /// The error after the rows that were read last.
+    /// The error behind the rows that were read last.
     failed: Option<ReadError>,
     /// The ranker of rows, if the job keeps the best.
     best: Option<BestField>,
@@ -59,7 +59,7 @@ struct RowContent {
     keeps: Option<fn(&[u8]) -> bool>,
     /// Offset of the row group in the file.
     offset: u64,
-    /// The items that were read last, one after the other, and the end of each.
+    /// The items that were read last, concatenated, and the end offset of each.
     items: Vec<u8>,
     ends: Vec<usize>,
     /// Their ranks; empty unless the job keeps the best.

@@ -1,7 +1,7 @@
 //! Parquet inputs. Each row group is a chunk, each row a record.
 //!
-//! A job may have more files than a process may have open, so a few remain open, and the others are opened again when they
-//! are read. They must have the same footer then.
+//! A job may have more files than a process may have open, so a few remain open, and the others are opened
+//! again when they are read. Their footers must then be unchanged.
 
 use super::inputs::Source;
 use super::turns::lock;
@@ -35,7 +35,7 @@ pub(crate) struct RowGroup {
     pub(crate) unpacked_bytes: u64,
 }
 
-/// The files that were used last.
+/// The files that were used most recently, open.
 #[derive(Debug, Default)]
 pub(super) struct RecentFiles(Mutex<VecDeque<(String, ParquetFile)>>);
 

@@ -42,7 +42,7 @@ use umbel_filter::ItemHasher;
 pub struct Done {
     /// The summary.
     pub summary: Summary,
-    /// Whether the reader of standard output has closed it before the end.
+    /// Whether the reader of standard output closed it before the end.
     pub was_closed: bool,
     /// The output of the page, if one is wanted.
     pub page: Option<PageOutput>,
@@ -59,7 +59,8 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// Finds, opens and cuts the inputs of a job; `is_written` says whether it is run, and not planned alone.
+    /// Finds, opens and cuts the inputs of a job; `is_written` tells whether the job runs, and is not only
+    /// planned.
     fn new(spec: &JobSpec, observer: &dyn Observer, is_written: bool) -> Result<Self> {
         let sources = open_sources(spec, observer, is_written)?;
         let threads = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,7 +1,8 @@
 //! Writes the index of a job's kept items, for later jobs to compare with.
 //!
-//! Cells are consecutive ranges of the hash space, so sorting the kept hashes cell by cell sorts all of them. Blocks are
-//! stored on scratch disk until header and directory, which are in front of them, are complete.
+//! Cells are consecutive ranges of the hash space, so sorting the kept hashes cell by cell sorts all of them.
+//! Blocks are stored on scratch disk until the header and the directory, which come first in the file, are
+//! complete.
 
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;
@@ -74,10 +75,10 @@ impl<'a> Blocks<'a> {
 
 /// The hashes of kept items of a job, or of one of its workers.
 pub(crate) trait KeptHashes: Sync {
-    /// About how many there are.
+    /// About how many hashes there are.
     fn count(&self) -> u64;
 
-    /// Appends those of a cell, in any order.
+    /// Appends the hashes of a cell, in any order.
     ///
     /// # Errors
     ///

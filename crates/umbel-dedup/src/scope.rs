@@ -1,7 +1,8 @@
-//! Scopes: records are compared with records of the same scope alone.
+//! Scopes: records are compared only with records of the same scope.
 //!
-//! The scope is a part of what is hashed, so that items of different scopes have different hashes. It has 128 bits: with a
-//! seed of 64 bits, two of a million files would have equal ones far more often than two items have equal hashes.
+//! The hash covers the scope, so that items of different scopes have different hashes. The scope's hash has
+//! 128 bits: with a seed of 64 bits, two of a million files would have equal seeds far more often than two
+//! items have equal hashes.
 
 use super::inputs::Source;
 use std::path::PathBuf;
@@ -28,8 +29,9 @@ impl Scope {
         }
     }
 
-    /// The tag of a source's scope, which all sources of the scope have; empty if there is one scope. `worker` has read the
-    /// source, in a job over many machines: there equal paths are one directory, but different files.
+    /// The tag of a source's scope, the same for all sources of the scope; empty if there is only one scope.
+    /// `worker` is the one that has read the source, in a job over many machines: there equal paths are one
+    /// directory, but different files.
     pub(crate) fn tag(self, source: &Source, worker: Option<u16>) -> Vec<u8> {
         let directory = |path: &PathBuf| path.parent().unwrap_or(path).to_owned();
         let (path, worker) = match (self, worker) {
@@ -78,7 +80,7 @@ impl ScopedHasher {
         self.scoped(hash)
     }
 
-    /// Begins to hash an item that comes in pieces.
+    /// Begins to hash an item that is read in pieces.
     pub(crate) fn running(self) -> ScopedRunning {
         ScopedRunning { running: self.hasher.running(), hasher: self }
     }
@@ -89,7 +91,7 @@ impl ScopedHasher {
     }
 }
 
-/// The hash of an item that comes in pieces.
+/// The running hash of an item that is read in pieces.
 pub(crate) struct ScopedRunning {
     running: RunningHash,
     hasher: ScopedHasher,

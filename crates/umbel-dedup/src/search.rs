@@ -1,8 +1,9 @@
 //! Resolves command line arguments to sources: files, directories, globs, standard input, objects.
 //!
-//! The order of sources is the input order of the keep rules: arguments as given, the files of a directory and the matches
-//! of a glob by the bytes of their paths. Files that are found (not named) are checked: outputs of this job and unfinished
-//! outputs of other jobs are skipped, and a file that is not text is not read as lines unless the user says so.
+//! The order of sources is the input order of the keep rules: arguments as given; the files of a directory
+//! and the matches of a glob by the bytes of their paths. Files that were found (not named) are checked:
+//! outputs of this job and unfinished outputs of other jobs are skipped, and a file that is not text is not
+//! read as lines unless the user requests it.
 
 use super::format_rule::FormatRule;
 use super::inputs::{
@@ -44,9 +45,10 @@ pub(crate) struct Search<'a> {
     pub(crate) binary: BinaryFiles,
     /// Whether a file that cannot be opened is a bad record, and not an error.
     pub(crate) skips_bad: bool,
-    /// Folders below which files must be, and none a device or pipe: for jobs that a node runs for others.
+    /// Folders below which files must be; then devices and pipes are not allowed: for jobs that a node runs
+    /// for others.
     pub(crate) roots: Option<&'a Roots>,
-    /// Gets messages about skipped files.
+    /// Receives messages about skipped files.
     pub(crate) observer: &'a dyn Observer,
 }
 
@@ -260,7 +262,7 @@ impl<'a> Finding<'a> {
             Found::File(path) | Found::Unreadable(path, _) => path.clone(),
         };
         files.sort_by(|a, b| path(a).as_os_str().as_bytes().cmp(path(b).as_os_str().as_bytes()));
-        // A pattern that matches files of the output directory alone is meant to name them.
+        // A pattern that matches only files of the output directory is meant to read them.
         let output = self.output.as_ref().map(|(_, output)| output.clone());
         let is_inside = |found: &Found| {
             let location = identity(&path(found));
@@ -299,7 +301,7 @@ impl<'a> Finding<'a> {
         }
         let relative = self.directories.identity(&path);
         let (kind, absolute) = (error.kind(), relative.clone());
-        // Any format with every granularity will do: the file has no records.
+        // Any format that every granularity supports: the file has no records.
         let packing = (Compression::Plain, Format::JsonLines);
         let location = Location::Unreadable(Arc::new(Unreadable { kind, text }));
         let source = Source::new(name, relative, 0, packing, location);

@@ -151,7 +151,7 @@ impl Complete {
     }
 }
 
-/// The compression that a file name asks for.
+/// The compression that a file name's extension requests.
 pub(crate) fn compression_of_name(path: &Path) -> Compression {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("gz" | "gzip") => Compression::Gzip,
@@ -172,7 +172,7 @@ impl Sink {
         Ok(Self { name, encoder, aside: Aside::Nowhere, modified: None, unterminated: false })
     }
 
-    /// A file under this name, compressed as the name says.
+    /// A file with this name, compressed according to its extension.
     ///
     /// # Errors
     ///
@@ -211,8 +211,9 @@ impl Sink {
         Ok(Self { name, encoder, aside: Aside::Store, modified: None, unterminated: false })
     }
 
-    /// A file with this final name, which replaces an existing file. It is written to the temporary file that `create` makes
-    /// with the given permissions. At no time is it readable by more users than `like` allows.
+    /// A file with this final name, which replaces an existing file. `create` creates the temporary file,
+    /// with the given permissions, to which it is written. At no time can more users read it than `like`
+    /// allows.
     ///
     /// # Errors
     ///
@@ -330,7 +331,7 @@ pub fn refuse_existing_file(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The temporary name of a file: in the same directory, hidden, with the writer in it.
+/// The temporary name of a file: in the same directory, hidden, with the writer in the name.
 pub(crate) fn path_aside(path: &Path, writer: &str) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn rows_come_back_in_order_from_memory_and_from_runs() {
-        // Twelve bytes of every sixteen decide nothing: there are many equal rows.
+        // At most 2^20 different first words, and three different second ones.
         for count in [0u64, 10, 600_000] {
             let scratch = Arc::new(ScratchFile::new(&std::env::temp_dir()));
             let mut sorter = RowSorter::<2>::new(0, &scratch);

@@ -26,7 +26,7 @@ pub enum OutputTarget {
     Directory(PathBuf),
 }
 
-/// The treatment of a record without a field that is compared.
+/// The treatment of a record that lacks the compared field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MissingKey {
     /// It is a bad record.
@@ -105,7 +105,7 @@ pub struct JobSpec {
     pub names: NameFilter,
     /// Number of workers in this process, to measure the exchange between them; `None`: one, which exchanges nothing.
     pub workers: Option<u32>,
-    /// What of a record is compared.
+    /// The part of a record that is compared.
     pub granularity: Granularity,
     /// Paragraphs of fewer bytes are not compared.
     pub paragraph_bytes_min: u64,
@@ -151,7 +151,7 @@ pub struct JobSpec {
     pub save_index: Option<SaveIndex>,
     /// The output of the summary.
     pub summary: Option<PathBuf>,
-    /// The output of the page that the caller draws from the summary.
+    /// The output of the page that the caller renders from the summary.
     pub page: Option<PathBuf>,
     /// Whether repeats are counted by file, which that page needs.
     pub reports_files: bool,

@@ -47,7 +47,7 @@ impl ScratchFile {
         Ok(offset)
     }
 
-    /// Fills the buffer from an offset. It is an error if the file ends before.
+    /// Fills the buffer from an offset. Fails if the file ends before the buffer is full.
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let length = buffer.len();
         self.file()?.read_exact_at(buffer, offset).with_context(|| {
@@ -67,10 +67,10 @@ impl ScratchFile {
 /// Bytes of a group that a writer buffers.
 const GROUP_BUFFER_BYTES: usize = 32 << 10;
 
-/// The same if there are so many groups that their buffers would take too much memory.
+/// The least size of such a buffer, if there are so many groups that the buffers would take too much memory.
 const GROUP_BUFFER_BYTES_MIN: u64 = 512;
 
-/// The size of a writer's buffer for one group with which the buffers of all writers fit into the given memory.
+/// The size of a writer's buffer for one group, so that the buffers of all writers fit into the given memory.
 pub(crate) fn buffer_bytes(gathered_bytes: u64, writers: usize, groups: usize) -> usize {
     let each = gathered_bytes / (writers as u64 * groups as u64).max(1);
     let most = GROUP_BUFFER_BYTES as u64;

@@ -33,8 +33,8 @@ impl Tasks {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Reports a failed task. Tasks begin in order and run to their end, so the lowest failing number is the same in every
-    /// run.
+    /// Reports a failed task. Tasks begin in order and run to their ends, so the lowest failing number is the
+    /// same in every run.
     pub(crate) fn fail(&self, task: usize, error: DedupError) {
         let mut failure = lock(&self.failure);
         if failure.as_ref().is_none_or(|(lowest, _)| task < *lowest) {
@@ -51,8 +51,8 @@ impl Tasks {
     }
 }
 
-/// Runs `work` for every task, on `threads` threads. `new_state` makes the state that a thread keeps between its tasks,
-/// `finish` takes it at the end.
+/// Runs `work` for every task, on `threads` threads. `new_state` creates the state that a thread keeps
+/// between its tasks, and `finish` consumes it at the end.
 ///
 /// # Errors
 ///
