@@ -10,8 +10,8 @@
 //!              ended     after the end, alone: that the job has ended, and its outputs
 //! ```
 //!
-//! Every step appends its data, syncs it, and then appends a journal record. A restarted process reads the journal,
-//! truncates data files to the lengths in it, and continues from there.
+//! Every step appends its data, syncs it, and then appends a journal record. A restarted process reads the
+//! journal, truncates the data files to the lengths in it, and continues from there.
 
 mod bench;
 #[cfg(test)]

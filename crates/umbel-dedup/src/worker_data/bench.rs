@@ -77,11 +77,11 @@ pub(super) struct Bench {
     pub(super) read: Mutex<Option<Arc<ReadState>>>,
     pub(super) decided_cells: Mutex<DecidedCells>,
     pub(super) times: Mutex<PartTimes>,
-    /// Locked while outputs are written or committed: a restarted coordinator may order it a second time.
+    /// Locked while outputs are written or committed: a restarted coordinator may order this a second time.
     pub(super) outputs: Mutex<()>,
-    /// Read-locked by long work, so that [`Bench::stop`] can wait for it.
+    /// Read-locked during long work, so that [`Bench::stop`] can wait for its end.
     pub(super) busy: RwLock<()>,
-    /// Whether long work must end.
+    /// Whether long work must stop.
     pub(super) is_over: AtomicBool,
     pub(super) clocks: (Stopwatch, ProcessorTime),
 }
@@ -153,7 +153,7 @@ impl Bench {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = threads_for(spec.memory_bytes, cores);
         let references = References::open(&spec)?;
-        // Opened before the folder is created, so that a command that fails leaves nothing.
+        // Opened before the folder is created, so that a command that fails leaves no folder behind.
         let is_new = !folder.join(JOURNAL).exists();
         let input = is_new.then(|| new_input(&spec, &*observer)).transpose()?;
         let folder = JobFolder::take(folder)?;
@@ -220,7 +220,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Fails if the job has ended, so that long work ends.
+    /// Fails if the job has ended, which makes long work stop.
     pub(super) fn check_wanted(&self) -> Result<()> {
         if self.is_over.load(Ordering::Relaxed) {
             bail!("the job has ended");
@@ -228,7 +228,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Makes long work end, and waits for it.
+    /// Makes long work stop, and waits until it has.
     pub(super) fn stop(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         drop(self.busy.write().unwrap_or_else(PoisonError::into_inner));
@@ -239,7 +239,7 @@ impl Bench {
         lock(&self.journal).append(record)
     }
 
-    /// A job with this worker's input alone, and the cells of the whole job.
+    /// The job with only this worker's input, and the cells of the whole job.
     pub(super) fn job(&self, reading: JournaledReading) -> Job<'_> {
         let shape = JobShape {
             workers: reading.workers,
@@ -271,7 +271,8 @@ impl Bench {
         lock(&self.read).clone().context("the input was not read yet")
     }
 
-    /// Restores what an earlier process has read, if it read the whole input, and the drops of sealed cells.
+    /// Restores what an earlier process has read, if it had read the whole input, and the drops of sealed
+    /// cells.
     fn restore_read(&self) -> Result<()> {
         let mut journal_state = lock(&self.journal_state);
         let Some(reading) = journal_state.reading else { return Ok(()) };
@@ -364,11 +365,11 @@ impl Bench {
         })
     }
 
-    /// This worker's own number of the chunk, and the number in it, of a record id of the job.
+    /// The chunk, by this worker's own numbering, and the item number in it, of a record id of the job.
     ///
     /// # Errors
     ///
-    /// If it is not a record of this worker.
+    /// The record does not belong to this worker.
     pub(super) fn own_record(
         &self,
         state: &ReadState,
@@ -407,13 +408,14 @@ impl Bench {
     }
 }
 
-/// As many threads as fit into half of the memory. The other half is for exchange tasks, connections and facts of chunks.
+/// As many threads as fit into half of the memory. The other half is for exchange tasks, connections and
+/// facts of chunks.
 fn threads_for(memory_bytes: u64, cores: usize) -> usize {
     let fit = memory_bytes / 2 / THREAD_BYTES;
     cores.min(usize::try_from(fit).unwrap_or(usize::MAX)).max(1)
 }
 
-/// The input of a new job, and whether its outputs can be written.
+/// Opens the input of a new job, and checks that its outputs can be written.
 fn new_input(spec: &JobSpec, observer: &dyn Observer) -> Result<(Vec<Source>, Vec<Chunk>)> {
     check_named(spec)?;
     check_last(spec)?;
@@ -421,12 +423,12 @@ fn new_input(spec: &JobSpec, observer: &dyn Observer) -> Result<(Vec<Source>, Ve
     check_against_inputs(spec, &input.0)?;
     try_objects(spec, &input.0)?;
     remove_leftovers_beside(spec, &input.0);
-    // Checks that the filters answer. They are used after the exchange, when the worker connects again.
+    // Checks that the filters respond. They are used after the exchange, when the worker connects again.
     drop(Online::connect(spec)?);
     Ok(input)
 }
 
-/// Refuses summary and page, which are written after the end of the job, if their folder does not exist.
+/// Rejects a summary or page, which are written after the end of the job, if its folder does not exist.
 fn check_last(spec: &JobSpec) -> Result<()> {
     let last = [&spec.summary, &spec.page].into_iter().flatten();
     for path in last.filter(|path| !is_object(path) && !is_device(path)) {
@@ -438,8 +440,8 @@ fn check_last(spec: &JobSpec) -> Result<()> {
     Ok(())
 }
 
-/// The input files and their chunks, without outputs of this job among them. A worker's chunks do not depend on the machine,
-/// so that it can be resumed on another one.
+/// The input files and their chunks, without outputs of this job. A worker's chunks do not depend on the
+/// machine, so that the worker can be resumed on another one.
 fn open_input(
     spec: &JobSpec,
     observer: &dyn Observer,

@@ -1,4 +1,4 @@
-//! Jobs that are cancelled at any check for cancellation leave nothing.
+//! A job leaves nothing behind if it is cancelled, at whichever check.
 
 use super::super::error::DedupError;
 use super::super::observer::Observer;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use umbel_dedup_engine::{Keep, Level};
 
-/// Cancels the job at the check with this number.
+/// Cancels the job at the check with this number, from 0.
 struct EndsAt {
     question: u32,
     asked: AtomicU32,
@@ -65,7 +65,7 @@ fn a_job_that_is_cancelled_leaves_nothing() {
                 assert_eq!(all(), before, "question {question}");
                 question += 1;
             }
-            // Reading and writing of nine files, and cells between.
+            // Nine files are read and written, with cells in between.
             assert!(question > 18, "{question} questions");
             assert!(all().len() > before.len());
             for path in all().difference(&before) {

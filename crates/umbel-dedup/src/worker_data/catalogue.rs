@@ -1,5 +1,6 @@
-//! Catalogues: what workers send each other so that reports can name the records of all workers: the names of files, and
-//! for each chunk its file and the number of records before it.
+//! Catalogues, which workers exchange so that reports can name the records of all workers. A catalogue has
+//! the names of a worker's files and, for each of its chunks, the file and the number of the file's records
+//! before the chunk.
 //!
 //! ```text
 //! catalogue:  files, { shared prefix with the one before, length of the rest, rest } ...,
@@ -13,8 +14,8 @@ use super::super::report::{Name, Names};
 use crate::error::{Context, Result};
 use umbel_dedup_engine::{RecordId, RecordPart};
 
-/// Most bytes of all file names of a job after decoding: with shared prefixes a few bytes may encode a name of any length.
-/// Catalogues of honest workers, which fit into one order together, have fewer.
+/// Most bytes of all file names of a job after decoding: because names share prefixes, a few bytes may encode
+/// a name of any length. The catalogues of correct workers, all of which fit into one order, have fewer.
 const NAMES_BYTES_MAX: usize = 1 << 30;
 
 /// Encodes the catalogue of a worker with these sources and chunks.
@@ -61,7 +62,7 @@ pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes a number of elements, each of which has at least one byte.
+/// Reads a number of elements; `None` if it exceeds the remaining bytes, since each element has at least one.
 fn take_count(bytes: &mut &[u8]) -> Option<usize> {
     usize::try_from(take(bytes)?).ok().filter(|count| *count <= bytes.len())
 }
@@ -116,7 +117,8 @@ impl Catalogue {
         Some(found)
     }
 
-    /// File, and record in it from 1, of a record number in a chunk, both by the worker's own numbers.
+    /// File, and number of the record in it, from 1, of a record in a chunk, both by the worker's own
+    /// numbering.
     fn name(&self, chunk: u32, record: u64) -> Option<(&str, u64)> {
         let (file, before) = *self.chunks.get(chunk as usize)?;
         Some((&self.files[file as usize], before.checked_add(record)?.checked_add(1)?))

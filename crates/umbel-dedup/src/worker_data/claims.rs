@@ -1,5 +1,6 @@
-//! A worker's claims: for each kept record how many records it has dropped for it. Its drops are sorted by the kept
-//! record, counted, and written to a scratch file, in which a range is found by binary search.
+//! A worker's claims: for each kept record, how many of this worker's records were dropped for it. The worker
+//! sorts its drops by the kept record, counts them, and writes the counts to a scratch file, in which a
+//! binary search finds a range.
 
 use super::super::groups::for_each_group;
 use super::super::sorted_rows::{RowSorter, SortedRows};
@@ -18,8 +19,8 @@ const CLAIM_BYTES: u64 = 16;
 /// Claims that are appended to the file at once.
 const GATHERED_CLAIMS: usize = 1 << 12;
 
-/// Bytes of rows that are sorted in memory: a quarter, since at most two sorters exist at a time, or a sixth if records
-/// have parts, since three exist then.
+/// Bytes of rows that are sorted in memory: a quarter, since at most two sorters exist at a time; a sixth if
+/// records have parts, since then three exist.
 pub(super) fn sort_bytes(bench: &Bench, state: &ReadState) -> u64 {
     bench.job(state.reading).resident_bytes() / if bench.spec.has_parts() { 6 } else { 4 }
 }
@@ -39,7 +40,7 @@ fn weighed_drops(
     let mut sorter = RowSorter::new(sort_bytes(bench, state), &scratch);
     gather(bench, state)?.for_each(|row| {
         bench.check_wanted()?;
-        // A record that equals a reference is in no group: the kept record is of another job.
+        // A record that equals a reference is in no group: the kept record is one of another job.
         if row.is_known() {
             return Ok(());
         }
@@ -63,7 +64,7 @@ impl ClaimFile {
         let mut file = Self { scratch: ScratchFile::new(bench.folder.path()), claims: 0 };
         let mut gathered = Vec::with_capacity(GATHERED_CLAIMS);
         for_each_group(&rows, |kept, size| {
-            // `size` counts the kept record, too.
+            // `size` includes the kept record.
             gathered.push(Claim { kept, dropped: size - 1 });
             if gathered.len() == GATHERED_CLAIMS {
                 file.append(&mut gathered)?;

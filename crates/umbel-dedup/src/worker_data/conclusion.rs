@@ -1,4 +1,5 @@
-//! The end of a job over many machines, at its coordinator: adds up the parts of all workers to the summary.
+//! The end of a job over many machines, at its coordinator: combines the parts of all workers into the
+//! summary.
 
 use super::super::bad::BadRecords;
 use super::super::commit::commit;
@@ -25,7 +26,7 @@ use umbel_dedup_engine::job::JobResult;
 use umbel_files::Likeness;
 use umbel_files::PartialFile;
 
-/// Writes the summary, and the page if there is one, durably, and returns the summary in one line.
+/// Writes the summary and, if one is wanted, the page, durably; returns the summary in one line.
 pub(super) fn conclude(
     bench: &Bench,
     result: &JobResult,
@@ -55,7 +56,7 @@ fn write_last(bench: &Bench, path: &Path, text: &str) -> Result<()> {
     let member = &bench.member;
     let writer = format!("umbel-{:016x}-{}", member.job, member.worker);
     let compression = compression_of_name(path);
-    // An object that bears the job's mark is the one that a process before has written.
+    // An object with the job's mark was written by an earlier process of this job.
     let mut sink = match upload_to(&bench.spec, path)? {
         Some(upload) => Sink::object(path, compression, upload.with_mark(writer))?,
         None => {
@@ -88,7 +89,8 @@ fn groups(catalogues: &Catalogues, parts: &[Part]) -> Result<(Value, Value)> {
     all.json(&ReportedNames::new(catalogues, totals))
 }
 
-/// The answers of filters over all workers: sums of counts, the name that the first worker uses, and the largest rate.
+/// The responses of filters to all workers: sums of counts, the name that the first worker uses, and the
+/// largest rate.
 fn asked(parts: &[Part]) -> Vec<FilterAnswers> {
     let mut sums: Vec<FilterAnswers> =
         parts.first().map(|part| part.asked.clone()).unwrap_or_default();
@@ -154,7 +156,7 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary>
     summary.set("/run/threads", sum(|part| part.threads as u64));
     summary.set("/run/resumed", sum(|part| part.resumed));
     summary.set("/run/attempts", result.attempts);
-    // Workers do a phase at the same time: its time is that of the slowest one.
+    // Workers do each phase at the same time: its time is that of the slowest one.
     summary.set(
         "/run/phase_wall_s",
         json!(added(parts.iter().map(|part| &part.phase_wall_s), f64::max)),

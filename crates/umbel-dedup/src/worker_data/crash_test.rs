@@ -26,7 +26,7 @@ struct Carrier<'a> {
     rules: JobRules,
     directory: bool,
     shops: Vec<FileWorkshop>,
-    /// What each worker has sent and found.
+    /// What each worker has sent and found, from the counters.
     reports: Vec<ExchangeReport>,
     steps: u32,
     crash_at: u32,
@@ -39,7 +39,7 @@ fn fetch(shop: &FileWorkshop) {
 }
 
 impl Carrier<'_> {
-    /// The end of a step: at the chosen one all processes crash and are restarted.
+    /// The end of a step: at the step `crash_at`, all processes crash and are restarted.
     fn step(&mut self) {
         self.steps += 1;
         if self.steps == self.crash_at {
@@ -179,7 +179,7 @@ impl Carrier<'_> {
         let mut report = ExchangeReport::default();
         for (shop, expected) in self.shops.iter().zip(&self.reports) {
             assert_eq!(shop.sealed().unwrap().1, *expected);
-            // As if all cells had been exchanged twice: the summary counts each drop once.
+            // As if all cells had been exchanged twice: the summary must still count each drop once.
             report += *expected;
             report += *expected;
         }
@@ -264,7 +264,8 @@ fn a_crash_after_any_step_changes_nothing() {
     for (directory, level, keep) in
         [(false, Level::Bytes, Keep::Last), (true, Level::Fingerprint, Keep::Best)]
     {
-        // Every other step for each kind of output: a run takes a while where disks are slow to sync.
+        // Only every other step for each kind of output, because a run takes long where disks are slow to
+        // sync.
         let mut crash_at = 1 + u32::from(directory);
         loop {
             let fixture = Fixture::new();
@@ -282,7 +283,7 @@ fn a_crash_after_any_step_changes_nothing() {
             let summary = if directory { "out0.json" } else { "out0.txt.json" };
             let summary: Value = serde_json::from_str(&fixture.read(summary)).unwrap();
             let resumed = if crashed { u64::from(WORKERS) } else { 0 };
-            // A crash after the outputs were written is not in what the workers have reported.
+            // The workers reported before the crash, if it comes after the outputs were written.
             assert!(
                 summary["run"]["resumed"] == resumed
                     || summary["run"]["resumed"].as_u64() < Some(3)

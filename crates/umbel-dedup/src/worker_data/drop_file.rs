@@ -4,9 +4,9 @@
 //! block of a cell:  | cell u32 | flags u32 | drops u64 | crc32c u32 | dropped ids u64 ... | kept ids u64 ... | ranks u64 ... |
 //! ```
 //!
-//! All integers are little-endian, and record ids are those of the job. Flag 1: the block has the kept record of each drop;
-//! flag 2: and the rank of each drop. The checksum covers the rest of the block. Blocks are valid up to the length in the
-//! journal; the file is truncated to it when it is opened.
+//! All integers are little-endian, and record ids are those of the job. Flag 1: the block has the kept record
+//! of each drop; flag 2: it also has the rank of each drop. The checksum covers the rest of the block. Blocks
+//! are valid up to the length in the journal, to which the file is truncated when it is opened.
 
 use super::folder::{DataFile, crc32c};
 use crate::error::{Result, bail, failed};
@@ -50,7 +50,7 @@ pub(super) fn append(file: &DataFile, cell: u32, drops: &Drops) -> Result<()> {
     if (kept != 0 && kept != record_ids) || (ranks != 0 && ranks != kept) {
         bail!("cell {cell} has {record_ids} drops, {kept} kept and {ranks} ranks");
     }
-    // Tasks decide their cells in any order, and so do blocks follow each other.
+    // Tasks decide cells in any order, and blocks are appended in that order.
     file.append(&block(cell, drops)).map(|_| ())
 }
 
@@ -68,7 +68,7 @@ pub(super) fn for_each(
     Ok(())
 }
 
-/// Reads the block at an offset; its length.
+/// Reads the block at an offset, and returns its length.
 fn read_block(
     file: &DataFile,
     at: u64,

@@ -27,7 +27,7 @@ fn a_folder_that_is_half_removed_behind_the_end_is_removed_at_the_next_start() {
     }
 }
 
-/// A worker that failed without journaling the end begins anew: nothing in its folder counts.
+/// A worker that failed without journaling the end starts anew: nothing in its folder is used.
 #[test]
 fn a_folder_that_is_half_removed_without_an_end_is_a_new_one() {
     let fixture = Fixture::new();
@@ -62,7 +62,7 @@ fn what_ended_a_day_ago_goes_from_the_scratch_directory_and_nothing_else() {
     make(".umbel-job-4-0", &["journal", "lock"], old);
     make(".umbel-job-5-0", &["ended"], old);
     make("of-others", &["ended"], old);
-    // Others may write to the scratch directory, too.
+    // Other users may write to the scratch directory, too.
     std::os::unix::fs::symlink(scratch.join("of-others"), scratch.join(".umbel-job-6-0")).unwrap();
     remove_old(&scratch, &scratch.join(".umbel-job-5-0"), 2 * old);
     let entries = std::fs::read_dir(&scratch).unwrap();

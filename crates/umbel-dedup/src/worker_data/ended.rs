@@ -1,8 +1,8 @@
 //! The end record: the one file that remains of a worker's folder when its job has succeeded.
 //!
-//! If a worker is killed after its folder was removed and before its process has ended, the same command is started
-//! again. The end record shows it that the job has ended; without it the command would be refused because its own outputs
-//! exist.
+//! If a worker is killed after its folder was removed, but before its process has ended, a supervisor starts
+//! the same command again. The end record tells the new process that the job has ended; without it, the
+//! process would reject the command, because the command's own outputs exist.
 
 use super::super::addresses::object_at;
 use super::super::destinations::store_of;
@@ -22,16 +22,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 use umbel_files::OutputFolder;
 
-/// The prefix of folder names that the user has not chosen.
+/// Prefix of the names of folders that the user did not name.
 pub const FOLDER_PREFIX: &str = ".umbel-job-";
 
-/// How long an end record is kept. Supervisors restart a killed process within minutes, people the next morning.
+/// How long an end record is kept: supervisors restart a killed process within minutes, people may do so the
+/// next morning.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// Most bytes of an end record: the paths of a million outputs.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
-/// An output under its name.
+/// An output that has its final name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Standing {
     path: PathBuf,
@@ -61,7 +62,7 @@ impl EndRecord {
         let Membership { job, worker, spec_digest } = bench.member;
         let last = [&bench.spec.summary, &bench.spec.page].into_iter().flatten().cloned();
         let paths: BTreeSet<PathBuf> = outputs.chain(last).collect();
-        // Outputs that a new job would replace do not show that the job has ended.
+        // Outputs that a new job would replace are no evidence that the job has ended.
         let would_refuse =
             |path: &PathBuf| !is_updated_index(&bench.spec, path) && !is_device(path);
         let outputs = paths.into_iter().filter(would_refuse).map(|path| {
@@ -83,7 +84,7 @@ impl EndRecord {
         serde_json::to_vec(self).context("note of the end")
     }
 
-    /// Whether there are outputs, and all of them exist.
+    /// Whether there are outputs, and all of them still exist.
     fn stands(&self, spec: &JobSpec) -> Result<bool> {
         let mut objects = Vec::new();
         for Standing { path, bytes } in &self.outputs {
@@ -102,14 +103,14 @@ impl EndRecord {
     }
 }
 
-/// If the job of this command has ended before, the number of bad records that it has skipped. `None` also if a new job
-/// would not be refused: if an output is missing, or outputs are to be replaced.
+/// The number of bad records that this command's job has skipped, if the job has ended before. `None` also if
+/// a new job would not be rejected: if an output is missing, or existing outputs are to be replaced.
 ///
 /// # Errors
 ///
-/// If an object store cannot be asked for the outputs.
+/// An object store cannot be queried for the outputs.
 pub fn ended_before(spec: &JobSpec, member: &Membership, folder: &Path) -> Result<Option<u64>> {
-    // With a journal the job is resumed from that.
+    // If there is a journal, the job is resumed from it.
     if spec.overwrite || folder.join(JOURNAL).exists() {
         return Ok(None);
     }
@@ -129,8 +130,8 @@ pub fn ended_before(spec: &JobSpec, member: &Membership, folder: &Path) -> Resul
     Ok((is_same && record.stands(spec)?).then_some(record.bad))
 }
 
-/// Removes a folder's end record if it is old and the folder has no journal. Others may write to the directory that the
-/// folder is in, so links are not followed.
+/// Removes a folder's end record if it is old and the folder has no journal. Other users may write to the
+/// directory that contains the folder, so links are not followed.
 fn remove_end_record(folder: &Path, now: Duration) -> std::io::Result<bool> {
     let folder = OutputFolder::unless_linked(folder)?;
     let record = Path::new(ENDED);
@@ -142,7 +143,8 @@ fn remove_end_record(folder: &Path, now: Duration) -> std::io::Result<bool> {
     folder.remove(record).map(|()| true)
 }
 
-/// Removes old end records and their folders from a scratch directory. Ignores those that cannot be removed.
+/// Removes old end records and their folders from a scratch directory, except `own`. Ignores those that
+/// cannot be removed.
 pub fn remove_old(scratch: &Path, own: &Path, now: Duration) {
     let Ok(entries) = std::fs::read_dir(scratch) else { return };
     for entry in entries.flatten() {

@@ -1,8 +1,8 @@
 //! A cluster's filters in a job over many machines: each worker queries them once for its kept items and drops those that
 //! they contain, and after the commit adds its kept items to one of them.
 //!
-//! The answers are durable before the worker begins its outputs, and no worker adds before all outputs have their names.
-//! So no answer includes what this job has added, whichever process is restarted.
+//! The filters' responses are durable before the worker begins its outputs, and no worker adds items before
+//! all outputs have their names. So no response includes items of this job, whichever process is restarted.
 
 use super::super::online::{KeptItem, Online};
 use super::super::turns::lock;
@@ -17,7 +17,7 @@ use umbel_dedup_engine::{Drops, Keep, RecordId};
 ///
 /// # Errors
 ///
-/// If a filter does not answer, or the input has changed.
+/// A filter does not respond, or the input has changed.
 pub(super) fn query(bench: &Bench, state: &ReadState) -> Result<()> {
     if bench.spec.online.is_empty() || lock(&bench.journal_state).asked.is_some() {
         return Ok(());
@@ -56,12 +56,12 @@ fn drops(bench: &Bench, state: &ReadState, chunk: u32, known: &[KeptItem]) -> Dr
     Drops { record_ids, kept, ranks, ..Drops::default() }
 }
 
-/// Adds the kept items to the filter that the job adds to, unless an earlier process has.
+/// Adds the kept items to the filter that the job adds to, unless an earlier process has done so.
 ///
 /// # Errors
 ///
-/// If the filter does not answer, or the input has changed. The job can be resumed in any case: the outputs have their
-/// names, and this alone is missing.
+/// The filter does not respond, or the input has changed. The job can be resumed in either case: all outputs
+/// have their names, and only this step is missing.
 pub(super) fn add(bench: &Bench) -> Result<()> {
     if bench.spec.add_to.is_none() || lock(&bench.journal_state).added {
         return Ok(());

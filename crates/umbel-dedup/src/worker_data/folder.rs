@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use umbel_files::OWNER_ONLY;
 
-/// Permissions of the folder, which has hashes of records and a job's secret.
+/// Permissions of the folder, which contains hashes of records and a job's secret.
 const FOLDER_MODE: u32 = 0o700;
 
 /// The journal.
 pub(super) const JOURNAL: &str = "journal";
 
-/// The end record, the last file that remains.
+/// The end record, the only file that remains.
 pub(super) const ENDED: &str = "ended";
 
-/// The file that the process which uses the folder has locked.
+/// The file that the process which uses the folder holds locked.
 const LOCK: &str = "lock";
 
-/// A folder that no other process uses.
+/// A folder that no other process uses, because this one holds its lock.
 #[derive(Debug)]
 pub(super) struct JobFolder {
     path: PathBuf,
@@ -74,8 +74,9 @@ impl JobFolder {
         &self.path
     }
 
-    /// Removes the folder and its files. If the process is killed meanwhile, the next one finds a consistent folder: a
-    /// journal that records the end is removed last, any other one first, after which nothing counts as done.
+    /// Removes the folder and its files. If the process is killed meanwhile, the next one finds a consistent
+    /// folder: a journal that records the end (`speaks_of_end`) is removed last; any other journal is removed
+    /// first, and then no step counts as done.
     pub(super) fn remove(&self, speaks_of_end: bool) -> Result<()> {
         let removed = || -> std::io::Result<()> {
             if speaks_of_end {
@@ -109,7 +110,7 @@ impl JobFolder {
         left().with_context(|| format!("{}: cannot be left", self.path.display()))
     }
 
-    /// Removes the files that are not needed after the end. The lock remains held.
+    /// Removes the files that are not needed after the end. The lock stays held.
     fn remove_data(&self) -> std::io::Result<()> {
         for entry in std::fs::read_dir(&self.path)? {
             let entry = entry?;
@@ -220,7 +221,7 @@ impl DataFile {
         Ok(Blob { offset, bytes: bytes.len() as u64, crc32c: crc32c(bytes) })
     }
 
-    /// Reads such bytes.
+    /// Reads the bytes of a [`Blob`].
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Groups are counted over several workers, whose frames the test passes on.
+//! Groups are counted over several workers, whose frames the test delivers.
 
 use super::workshop::FileWorkshop;
 use std::collections::VecDeque;
@@ -7,7 +7,8 @@ use umbel_dedup_engine::{
 };
 use umbel_step::Outbox;
 
-/// Counts the groups; workers that have them already only answer. Returns the weights of each worker.
+/// Counts the groups; workers that have counted already only answer claims. Returns the weights of each
+/// worker.
 pub(super) fn carry(shops: &[FileWorkshop], chunk_bases: &[u32]) -> Vec<Vec<u8>> {
     let (chunk_bases, sends_sizes) = (chunk_bases.to_vec(), true);
     let names_parts = false;

@@ -1,5 +1,5 @@
-//! The file of groups that a worker knows: those of its own records, and those of other workers' records for which it has
-//! dropped some.
+//! The file of the groups that a worker knows: those of its own records, and those of other workers' records
+//! for which some of its records were dropped.
 //!
 //! ```text
 //! block:  | owner u32 | groups u32 | flags u32 | crc32c u32 | { kept u64, size u64, with flag 1: record u64, part u64 } ... |
@@ -159,7 +159,7 @@ mod tests {
         let group = |number| Group {
             kept: RecordId::from_bits(first + number),
             size: 2 + number,
-            // One owner's groups all have parts, the other's none.
+            // The groups of one owner all have parts, those of the other have none.
             part: (first < 1 << 39).then_some(RecordPart { record: number / 2, part: 7 }),
         };
         (0..count).map(group).collect()

@@ -62,7 +62,7 @@ pub(super) fn totals(bench: &Bench, state: &ReadState) -> Result<GroupTotals> {
     totals.with_parts(|kept| bench.own_part(state, kept))
 }
 
-/// Writes the annotations of this worker's records: with `output_files` one file a source, and else all into a sink.
+/// Writes the annotations of this worker's records: into one file per source, or all into one sink.
 pub(super) struct Annotating<'a> {
     bench: &'a Bench,
     state: &'a ReadState,
@@ -83,12 +83,12 @@ impl<'a> Annotating<'a> {
         Ok(Self { bench, state, order, members, elsewhere })
     }
 
-    /// Into one sink.
+    /// Writes them into one sink.
     pub(super) fn stream(&self, sink: Sink) -> Result<Complete> {
         self.annotations(|annotations| annotations.stream(sink))
     }
 
-    /// One file a source.
+    /// Writes one file per source.
     pub(super) fn directory(&self, output_files: &dyn OutputFiles) -> Result<()> {
         let OutputTarget::Directory(root) = &self.bench.spec.output else {
             bail!("annotations of each input need a directory")
@@ -105,7 +105,7 @@ impl<'a> Annotating<'a> {
     }
 }
 
-/// This worker's records that are members of groups: each with the kept one and the size, in input order.
+/// This worker's records that are in groups, each with the kept record and the size, in input order.
 fn members(bench: &Bench, state: &ReadState) -> Result<SortedRows<3>> {
     let scratch = Arc::new(ScratchFile::new(bench.folder.path()));
     let mut members = RowSorter::new(sort_bytes(bench, state), &scratch);

@@ -3,9 +3,9 @@
 //! ```text
 //! record:  | "UJ" | kind u8 | 0 | sequence u32 | length u32 | body | crc32c u32 |     integers little-endian
 //! ```
-//!
-//! The checksum covers everything before it in the record. A crash can damage the last record alone. So a bad record
-//! without a good one after it is the result of a crash, and is truncated; one with good records after it is an error.
+//! The checksum covers everything before it in the record. A crash can damage only the last record. So a bad
+//! record that no good one follows is the result of a crash, and is truncated; one that good records follow
+//! is an error.
 
 use super::folder::crc32c;
 use crate::error::{Context, Result, bail};
@@ -22,7 +22,7 @@ const HEAD_BYTES: usize = 12;
 /// Bytes of a checksum.
 const CRC_BYTES: usize = 4;
 
-/// Largest body. The longest one is the list of a worker's inputs; that of a million inputs is shorter.
+/// Largest body. The longest one is the list of a worker's inputs; that of a million inputs fits.
 const BODY_BYTES_MAX: usize = 1 << 30;
 
 /// A record as stored.
@@ -119,11 +119,11 @@ impl Journal {
         Ok((Self { path, file, length, next_sequence, is_broken: false }, records))
     }
 
-    /// Appends records; they are durable on return. After a crash a prefix of them may be there.
+    /// Appends records; they are durable on return. After a crash, a prefix of them may be there.
     ///
     /// # Errors
     ///
-    /// The system's error, with the path. Every later append fails, too.
+    /// The I/O error, with the path. All later appends fail, too.
     pub(super) fn append<'a>(
         &mut self,
         records: impl IntoIterator<Item = (u8, &'a [u8])>,

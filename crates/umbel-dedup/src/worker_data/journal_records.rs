@@ -1,8 +1,8 @@
-//! The records in the journal of a worker, and the state that they add up to.
+//! The records in the journal of a worker, and the state that results from them.
 //!
-//! The journal has records of two authors: the opaque ones of the job's state machines (see
-//! [`umbel_dedup_engine::job`]), in the order in which they were appended, and between them those of this worker's data,
-//! [`JournalRecord`], as JSON.
+//! The journal has two kinds of records: the opaque ones of the job's state machines (see
+//! [`umbel_dedup_engine::job`]), in the order in which they were appended, and between them those of this
+//! worker's data, [`JournalRecord`], as JSON.
 
 use super::super::bad::{BadCause, BadRecord, CauseText};
 use super::super::online::FilterAnswers;
@@ -22,7 +22,7 @@ const JOB_RECORD: u8 = 1;
 /// Kind of a [`JournalRecord`].
 const WORKER_RECORD: u8 = 2;
 
-/// Kind of the last record of the job's state machine: after it nothing else in the folder is needed.
+/// Kind of the last record of the job's state machine: after it, nothing else in the folder is needed.
 const END_RECORD: u8 = 3;
 
 /// Version of the records and of the files that they describe.
@@ -51,7 +51,7 @@ pub(super) struct JournaledOpening {
     pub(super) forecast: Forecast,
 }
 
-/// What a worker reads by: the part of the order to read that it needs.
+/// The part of the order to read that the worker needs to interpret its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct JournaledReading {
     pub(super) workers: u32,
@@ -140,10 +140,10 @@ pub(super) struct JournaledUpload {
     pub(super) id: String,
 }
 
-/// The answers of a cluster's filters about the kept items.
+/// The responses of a cluster's filters to the queries for the kept items.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(super) struct JournaledAnswers {
-    /// Bytes of the file `asked`, which has the items that they contain.
+    /// Valid bytes of the file `asked`, which lists the kept items that the filters contain.
     pub(super) bytes: u64,
     /// Counts, one per filter.
     pub(super) filters: Vec<FilterAnswers>,
@@ -168,11 +168,12 @@ pub(super) enum JournalRecord {
     /// These further cells are decided. `drops_bytes` are the valid bytes of the file `drops`; `reference_drops` of all
     /// drops are for references.
     Sealed { cells: Vec<u32>, drops_bytes: u64, reference_drops: u64, report: Box<ExchangeReport> },
-    /// All groups are durable, in `group_bytes` bytes; `weights` says how much of each file was repeated.
+    /// All groups are durable, in `group_bytes` bytes; `weights` tells how much of each file was repeated.
     Counted { group_bytes: u64, weights: Vec<u8> },
-    /// A cluster's filters were queried. They are not queried again, since they may contain what this job has added.
+    /// A cluster's filters were queried. They are not queried again, since by then they may contain items of
+    /// this job.
     Asked(JournaledAnswers),
-    /// This upload has begun. It has finished once it is among the outputs.
+    /// This upload has begun. It is complete once it is among the outputs.
     Begun(JournaledUpload),
     /// These outputs are durable under temporary names.
     Outputs(Vec<JournaledOutput>),
@@ -182,7 +183,7 @@ pub(super) enum JournalRecord {
     Committing,
     /// Kept items were added to the cluster's filter.
     Added,
-    /// At the coordinator: the summary is written; all workers together have `bad` bad records.
+    /// At the coordinator: the summary is written; `bad` is the number of bad records of all workers.
     Concluded { bad: u64 },
 }
 
@@ -193,7 +194,7 @@ pub(super) struct ReadChunks {
     pub(super) segments: Vec<Segment>,
 }
 
-/// The state that a journal's records add up to.
+/// The state that results from a journal's records.
 #[derive(Default, Debug)]
 pub(super) struct JournalState {
     pub(super) opened: Option<JournaledOpening>,
@@ -212,7 +213,7 @@ pub(super) struct JournalState {
     pub(super) group_bytes: Option<u64>,
     /// How much of each file was repeated, once groups were counted.
     pub(super) weights: Vec<u8>,
-    /// The answers of filters, once they were queried.
+    /// The responses of filters, once they were queried.
     pub(super) asked: Option<JournaledAnswers>,
     /// Uploads that have begun; some may be among the outputs.
     pub(super) begun: Vec<JournaledUpload>,
@@ -227,7 +228,7 @@ pub(super) struct JournalState {
 }
 
 impl JournalState {
-    /// Whether the worker must still read its input; `adds` says whether the job adds kept items to a filter.
+    /// Whether the worker still needs its input; `adds` tells whether the job adds kept items to a filter.
     pub(super) const fn needs_input(&self, adds: bool) -> bool {
         let will_write = self.written.is_none() && !self.committing;
         !self.ended && (will_write || (adds && !self.added))

@@ -1,4 +1,4 @@
-//! The index of a worker's kept items. The indexes of all workers together are that of the job.
+//! The index of a worker's kept items. The indexes of all workers together form the index of the job.
 
 use super::super::save_index::{self, KeptHashes, kept_count};
 use super::super::sink::{Complete, Sink};

@@ -1,5 +1,6 @@
-//! Names of records in a worker's outputs, if records have parts: those of this worker's records from the bits at which
-//! its records start, those of other workers' kept records from the answers while groups were counted.
+//! Names of records in a worker's outputs, if records have parts. The parts of its own records come from the
+//! bits at which its records start, those of other workers' kept records from their answers when groups were
+//! counted.
 
 use super::super::report::{Name, Names};
 use super::super::sorted_rows::{RowReader, RowSorter, SortedRows};
@@ -15,8 +16,8 @@ use std::sync::Arc;
 use umbel_dedup_engine::job::WriteOrder;
 use umbel_dedup_engine::{RecordId, RecordPart};
 
-/// For each record that was dropped for another worker's one: record and part of the kept one, in the order of the
-/// dropped ones. `None` if records have no parts.
+/// For each record that was dropped for another worker's record: record and part of the kept one, in the
+/// order of the dropped ones. `None` if records have no parts.
 pub(super) struct KeptElsewhere(Option<SortedRows<3>>);
 
 impl KeptElsewhere {
@@ -56,7 +57,7 @@ pub(super) struct RecordNames<'a> {
 }
 
 impl<'a> RecordNames<'a> {
-    /// All names; kept ones must be asked for in the order of the dropped ones.
+    /// All names; kept records must be queried in the order of the dropped ones.
     pub(super) fn new(
         bench: &'a Bench,
         state: &'a ReadState,
@@ -114,7 +115,7 @@ pub(super) struct ReportedNames<'a> {
 }
 
 impl<'a> ReportedNames<'a> {
-    /// Record ids that are not in `parts` have none.
+    /// Record ids that are not in `parts` have no part.
     pub(super) fn new(catalogues: &'a Catalogues, parts: BTreeMap<RecordId, RecordPart>) -> Self {
         Self { catalogues, parts }
     }

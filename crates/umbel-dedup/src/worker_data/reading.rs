@@ -1,8 +1,9 @@
 //! The first reading of a worker's input. Chunks become durable one after the other, so that a restarted process does not
 //! read them again.
 //!
-//! A thread gathers the runs of many chunks, writes them as one segment, and then journals the chunks. The runs of a chunk
-//! that exceed a segment become segments of their own, which are valid once the chunk is journaled.
+//! A thread gathers the runs of many chunks, writes them as one segment, and then journals the chunks. If the
+//! runs of a chunk exceed a segment, they become segments of their own, which are valid once the chunk is
+//! journaled.
 
 use super::super::chunk_facts::ChunkFacts;
 use super::super::context::Job;
@@ -27,17 +28,17 @@ use std::sync::Mutex;
 use umbel_dedup_engine::job::{Counts, ReadOrder};
 use umbel_dedup_engine::{JobShape, Level};
 
-/// Stored bytes of input after which a thread makes what it has read durable: reading them again takes about a second, and
-/// so the disk is synced about once a second.
+/// Stored bytes of input after which a thread makes what it has read durable: reading so much again takes
+/// about a second, so the disk is synced about once a second.
 const SEAL_INPUT_BYTES: u64 = 64 << 20;
 
-/// A small input is made durable in at least so many steps, so that a crash costs a part of it.
+/// A small input is made durable in at least this many steps, so that a crash costs only a part of it.
 const SEALS_MIN: u64 = 16;
 
 /// Bytes of pairs (dropped, kept) of one chunk that are buffered in memory.
 const PAIRS_BYTES_MAX: usize = 1 << 20;
 
-/// Bits of dropped records may take one in so many parts of the memory.
+/// Bits of dropped records may take the memory divided by this.
 const BITS_MEMORY_SHARE: u64 = 2;
 
 /// Reads all chunks that were not read before.

@@ -1,4 +1,4 @@
-//! A reading that was interrupted anywhere continues from the journal, and gives the same entries.
+//! A reading that was interrupted at any point continues from the journal, and gives the same entries.
 
 use super::super::turns::lock;
 use super::fixture_test::Fixture;

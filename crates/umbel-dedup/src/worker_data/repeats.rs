@@ -1,4 +1,4 @@
-//! Totals of a worker's files for the summary: how many repeats each has, and which files these repeat.
+//! Totals of a worker's files for the summary: how many repeats each file has, and of which files.
 
 use super::super::drop_rows::DropRow;
 use super::super::file_repeats::{FileCounter, FileTotals, RepeatTotals, files_json};

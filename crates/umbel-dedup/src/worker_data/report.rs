@@ -1,4 +1,4 @@
-//! The report of a worker's dropped records, each with the record that was kept for it, perhaps by another worker.
+//! The report of a worker's dropped records, each with the kept record, which may belong to another worker.
 
 use super::super::drop_rows::{DropRow, DropRows};
 use super::super::report::Report;
@@ -13,7 +13,8 @@ use std::sync::Arc;
 use umbel_dedup_engine::job::WriteOrder;
 use umbel_dedup_engine::{Keep, Rank, RecordId};
 
-/// Words of a pair of the first reading: dropped and kept record id, and the dropped one's rank if the job keeps the best.
+/// Words of a pair of the first reading: dropped and kept record id, and the dropped one's rank if the job
+/// keeps the best.
 const fn pair_words(keep: Keep) -> usize {
     if matches!(keep, Keep::Best) { 3 } else { 2 }
 }

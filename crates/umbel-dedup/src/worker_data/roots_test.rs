@@ -1,4 +1,5 @@
-//! Outputs and references of a job that is restricted to some folders, while others replace what is in them.
+//! Outputs and references of a job that is restricted to some folders, while another user replaces entries in
+//! them.
 
 use super::super::references::References;
 use super::bench::Bench;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use umbel_files::Roots;
 
-/// A worker that may use `root`, and not `outside`.
+/// A worker that may use `root` but not `outside`.
 struct Kept {
     fixture: Fixture,
     bench: Bench,
@@ -39,7 +40,7 @@ impl Kept {
         })
     }
 
-    /// Replaces the folder of outputs by a link that leads out.
+    /// Replaces the output folder by a link to a folder outside.
     fn swap(&self) {
         fs::rename(self.path("root/out"), self.path("root/moved")).unwrap();
         symlink(self.path("outside"), self.path("root/out")).unwrap();
@@ -65,7 +66,7 @@ fn nothing_is_written_outside_of_the_roots_whenever_a_folder_is_swapped() {
     kept.swap_back();
     kept.write("root/out/a").unwrap();
     assert_eq!(names(&kept.path("root/out")).len(), 1, "aside");
-    // Outside there is a file with the same temporary name.
+    // Outside, there is a file with the same temporary name.
     let aside = names(&kept.path("root/out")).remove(0);
     fs::write(kept.path("outside").join(&aside), "theirs").unwrap();
     kept.swap();

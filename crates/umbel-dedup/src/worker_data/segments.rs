@@ -6,8 +6,8 @@
 //!           if the job keeps the best of equal entries, rank u64 = 32 bytes
 //! ```
 //!
-//! A worker reads its entries cell by cell, and a cell takes one read per segment. So there should be few segments: ten
-//! thousand small files share them. Tables are kept in memory if they fit.
+//! A worker reads its entries cell by cell, with one read per segment and cell. So segments should be few:
+//! ten thousand small files share them. Tables are kept in memory if they fit.
 
 use super::super::hash_runs::{CellEntries, Run, entry_bytes};
 use super::folder::DataFile;
@@ -156,7 +156,8 @@ pub(super) struct CellReader {
 }
 
 impl CellReader {
-    /// A reader for a worker with this much memory: tables may take a sixteenth, the entries of one cell a half of it.
+    /// A reader for a worker with this much memory: tables may take a sixteenth of it, the entries of one
+    /// cell a half.
     pub(super) fn new(
         data: Arc<DataFile>,
         segments: Vec<Segment>,

@@ -32,7 +32,7 @@ pub(super) struct Part {
     pub(super) early_drops: u64,
     /// Items dropped because an index or a filter contains them.
     pub(super) reference_drops: u64,
-    /// The answers of filters, in the order of the filters.
+    /// The responses of filters, in the order of the filters.
     pub(super) asked: Vec<FilterAnswers>,
     pub(super) resumed: u64,
     pub(super) threads: usize,

@@ -1,5 +1,5 @@
-//! Outputs of a worker in an object store. Before the commit an upload's id and the tags of its parts take the part of a
-//! file's temporary name.
+//! Outputs of a worker in an object store. Before the commit, an upload's id and the entity tags of its parts
+//! serve as a file's temporary name does.
 //!
 //! An upload is journaled when it has begun, and again when all its parts are stored. A restarted process aborts uploads
 //! that have only begun, and completes the others at the commit; an object that is complete already is recognised by the
@@ -36,7 +36,7 @@ fn kept(output: &JournaledOutput) -> Result<Option<(ObjectAddress, &KeptUpload)>
     Ok(Some((address, upload)))
 }
 
-/// Whether a journaled upload still exists, or its object.
+/// Whether a journaled upload is still open, or its object exists.
 pub(super) fn is_whole(spec: &JobSpec, output: &JournaledOutput) -> Result<bool> {
     let Some((address, upload)) = kept(output)? else { return Ok(false) };
     let found = store_of(spec, &output.path)?.holds(&address, upload);
@@ -54,7 +54,7 @@ pub(super) fn commit(spec: &JobSpec, outputs: &[&JournaledOutput]) -> Result<()>
     each_of(OPENING_THREADS, outputs.len(), commit).map(drop)
 }
 
-/// Aborts the unfinished uploads of earlier processes, as far as the store answers.
+/// Aborts the unfinished uploads of earlier processes, as far as the store responds.
 pub(super) fn abort_unfinished(journal_state: &mut JournalState, stores: &ObjectStores) {
     let is_finished = |output: &JournaledOutput| match &output.aside {
         JournaledAside::Upload(upload) => Some(upload.id.clone()),
@@ -80,6 +80,6 @@ fn abort(stores: &ObjectStores, uploads: &[JournaledUpload]) {
         }
         Ok(())
     };
-    // What cannot be asked for is left to a lifecycle rule of the bucket.
+    // Uploads of which the abort fails are left to a lifecycle rule of the bucket.
     let _ = each_of(OPENING_THREADS, uploads.len(), abort);
 }

@@ -1,5 +1,5 @@
-//! The weights of a worker's files: how much of each file was repeated. All workers get all weights before they write, so
-//! that all choose the same rows and columns of the overlap matrix.
+//! The weights of a worker's files: how much of each file was repeated. All workers receive all weights
+//! before they write, so that all choose the same rows and columns of the overlap matrix.
 //!
 //! ```text
 //! weights:  { of a file, in the order of the catalogue } ...            numbers as LEB128
@@ -63,7 +63,7 @@ fn decode(mut bytes: &[u8], files: usize) -> Result<Vec<u64>> {
 ///
 /// # Errors
 ///
-/// Names the worker with another number of weights than files.
+/// Names the worker whose number of weights differs from its number of files.
 pub(super) fn overlap<'a>(catalogues: &'a Catalogues, weights: &[Vec<u8>]) -> Result<Overlap<'a>> {
     let mut files: Vec<(FileName<'a>, u64)> = Vec::new();
     for (worker, bytes) in (0..catalogues.worker_count()).zip(weights) {

@@ -38,7 +38,7 @@ use umbel_dedup_engine::{
 use umbel_files::Roots;
 use umbel_filter::{HashRange, ItemHash};
 
-/// Items that are read again may take one in so many parts of the memory before they go to disk.
+/// Items that are read again may take the memory divided by this before they go to disk.
 const GATHERED_MEMORY_SHARE: u64 = 8;
 
 /// A worker's data on files and threads.
@@ -49,11 +49,12 @@ pub struct FileWorkshop {
     fetched: Mutex<Option<GroupedBytes>>,
     /// This worker's claims, once they were gathered.
     claims: Mutex<Option<ClaimFile>>,
-    /// How much of each file was repeated, as far as it is known.
+    /// How much of each file was repeated, as far as it is known yet.
     weights: Mutex<FileWeights>,
     /// The job's summary in one line.
     summary: Mutex<Vec<u8>>,
-    /// Whether the folder is removed at the end of the process instead of that of the job, except for the end record.
+    /// Whether the folder is removed at the end of the process instead of at the end of the job, and an end
+    /// record remains.
     removes_last: bool,
     /// Whether the folder must be removed.
     is_done_with: AtomicBool,
@@ -84,13 +85,14 @@ impl FileWorkshop {
         })
     }
 
-    /// Keeps the folder until [`FileWorkshop::remove_done`], and an end record after that: if the process is killed after
-    /// the end of the job, the next one finds it and does not begin a new job.
+    /// Keeps the folder until [`FileWorkshop::remove_done`], which leaves an end record: if the process is
+    /// killed after the end of the job, the next process finds the record and does not begin a new job.
     pub fn removing_last(self) -> Self {
         Self { removes_last: true, ..self }
     }
 
-    /// Removes the folder if the job has ended and cannot be resumed; leaves an end record if it has succeeded.
+    /// Removes the folder if the job has ended and cannot be resumed; leaves an end record if the job has
+    /// succeeded.
     pub fn remove_done(&self) {
         if self.is_done_with.load(Ordering::Relaxed) {
             self.remove_folder();
@@ -103,7 +105,7 @@ impl FileWorkshop {
             (journal_state.ended, journal_state.ended && journal_state.committing)
         };
         let folder = &self.bench.folder;
-        // Without its outputs an end record is of no use: a new job would not be refused.
+        // Without its outputs, an end record would be of no use: a new job would not be rejected.
         let record = (stands && self.removes_last).then(|| self.end_record().ok()).flatten();
         let removed = match record {
             Some(record) => folder.leave(&record),
@@ -128,15 +130,15 @@ impl FileWorkshop {
     /// If a process uses the folder, or it cannot be removed.
     pub fn discard(folder: &Path, roots: &Roots) -> Result<()> {
         let folder = JobFolder::take(folder)?;
-        // If the journal cannot be read, the temporary outputs are not known.
+        // If the journal cannot be read, the temporary names of the outputs are unknown.
         if let Ok((_, mut journal_state)) = WorkerJournal::open(&folder.file(JOURNAL)) {
             writing::forget(&mut journal_state, &ObjectStores::new(0), Some(roots));
         }
         folder.remove(false)
     }
 
-    /// Bad records that this worker has skipped, once its outputs are written; at the coordinator those of all workers,
-    /// once the summary is written.
+    /// Bad records that this worker has skipped, once its outputs are written; at the coordinator, those of
+    /// all workers once the summary is written.
     pub fn bad_count(&self) -> u64 {
         let journal_state = lock(&self.bench.journal_state);
         if let Some(bad) = journal_state.concluded_bad {
@@ -153,7 +155,7 @@ impl FileWorkshop {
         lock(&self.bench.journal_state).ended
     }
 
-    /// Does slow work, which [`FileWorkshop::end`] waits for.
+    /// Runs slow work, which [`FileWorkshop::end`] waits for.
     fn busy<T>(&self, work: impl FnOnce(&Bench) -> Result<T>) -> Result<T> {
         let _busy = self.bench.busy.read().unwrap_or_else(PoisonError::into_inner);
         self.bench.check_wanted()?;
@@ -165,7 +167,7 @@ impl FileWorkshop {
         lock(&self.bench.journal_state).job_records.clone()
     }
 
-    /// Appends a journal record of the job's state machines, durably, after everything that has returned before.
+    /// Appends a journal record of the job's state machines, durably, after all records before it.
     ///
     /// # Errors
     ///
@@ -247,7 +249,7 @@ impl FileWorkshop {
             self.bench.mark_dropped(&state, record_id)?;
         }
         let mut decided_cells = lock(&self.bench.decided_cells);
-        // A cell that was decided before had the same drops.
+        // If the cell was decided before, it had the same drops.
         if decided_cells.sealed.contains(cell) || decided_cells.open.contains(&cell) {
             return Ok(());
         }
@@ -289,8 +291,8 @@ impl FileWorkshop {
         Ok(())
     }
 
-    /// Begins an attempt: returns the sealed cells and the counters of the last seal, and forgets cells that are not
-    /// sealed and all suspects.
+    /// Begins an attempt: returns the sealed cells and the counters of the last seal, and discards all
+    /// suspects and the cells that are not sealed.
     ///
     /// # Errors
     ///
@@ -304,7 +306,8 @@ impl FileWorkshop {
         Ok((decided_cells.sealed.clone(), decided_cells.report))
     }
 
-    /// Stores records whose items must be compared, until [`FileWorkshop::sealed`] is called for the next attempt.
+    /// Stores records whose items must be compared, until [`FileWorkshop::sealed`] is called for the next
+    /// attempt.
     ///
     /// # Errors
     ///
@@ -325,8 +328,8 @@ impl FileWorkshop {
         Ok(())
     }
 
-    /// Takes the stored records; `None` if there are none. A worker that has written its outputs has no input any more, but
-    /// then no items are requested either.
+    /// Takes the stored records; `None` if there are none. A worker that has written its outputs has no input
+    /// any more, but then no items are requested from it either.
     pub fn take_suspects(&self) -> Option<Suspects> {
         lock(&self.suspects).take()
     }
@@ -363,7 +366,7 @@ impl FileWorkshop {
             .collect())
     }
 
-    /// Forgets all groups that are not sealed, before another attempt counts them.
+    /// Discards all groups that are not sealed, before another attempt counts them.
     ///
     /// # Errors
     ///
@@ -398,7 +401,7 @@ impl FileWorkshop {
         claims.as_ref().context("no claims were gathered")?.in_range(range)
     }
 
-    /// Frees the claims, which are not needed any more.
+    /// Frees the claims, which are no longer needed.
     pub fn forget_claims(&self) {
         *lock(&self.claims) = None;
     }
@@ -476,8 +479,8 @@ impl FileWorkshop {
         self.busy(filters::add)
     }
 
-    /// At the coordinator: writes the summary of all workers, and, if the job has one, the page that `draw` makes from it.
-    /// Slow.
+    /// At the coordinator: writes the summary of all workers and, if the job has a page, the page, which
+    /// `draw` renders from the summary. Slow.
     ///
     /// # Errors
     ///
@@ -496,7 +499,8 @@ impl FileWorkshop {
         lock(&self.summary).clone()
     }
 
-    /// Ends the job here: ends slow work, and removes the scratch unless the job is to be resumed.
+    /// Ends the job at this worker: stops slow work, and removes the scratch data unless the job is to be
+    /// resumed.
     pub fn end(&self, keep_scratch: bool) {
         self.bench.stop();
         if keep_scratch {

@@ -37,7 +37,7 @@ use umbel_files::folder_of;
 use umbel_files::{Likeness, OutputFolder, Roots};
 use umbel_records::Compression;
 
-/// Outputs of a directory that are journaled together, because each journal record costs a sync.
+/// Outputs of a directory that are journaled in one record, because each record costs a sync.
 const JOURNALED_OUTPUTS: usize = 64;
 
 /// The temporary name of an output of this worker.
@@ -62,7 +62,7 @@ fn sink(
             if bench.spec.roots.is_none() {
                 return Sink::file_aside(path, compression, like, create);
             }
-            // A node does not write to its devices for others.
+            // A node does not write to its devices on behalf of others.
             let cannot = || format!("{}: cannot create", path.display());
             if folder.is_occupied(path).with_context(cannot)? {
                 bail!("{}: neither a regular file nor a new one", path.display());
@@ -100,7 +100,7 @@ fn journaled_output(source: Option<usize>, complete: Complete) -> Result<Option<
     Ok(Some(JournaledOutput { source, path, aside }))
 }
 
-/// The outputs that an earlier process has journaled, and that still exist.
+/// The outputs that an earlier process has journaled and that still exist with the journaled length.
 fn whole(bench: &Bench) -> Result<Vec<JournaledOutput>> {
     let journal_state = lock(&bench.journal_state).outputs.clone();
     let is_whole = |index: usize| match &journal_state[index].aside {
@@ -132,7 +132,7 @@ impl WorkerOutputFiles<'_> {
         self.bench.append_record(&JournalRecord::Outputs(outputs))
     }
 
-    /// Journals the last ones.
+    /// Journals the remaining outputs.
     fn complete(self) -> Result<()> {
         let mut pending = lock(&self.pending);
         self.record(&mut pending)
@@ -178,7 +178,7 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
         write_one(bench, path, |sink| group_reports::write_list(bench, &state, order, sink))?;
     }
     if let Some(index) = &bench.spec.save_index {
-        // Never compressed, because it is read block by block.
+        // Never compressed, because later jobs read it block by block.
         let write = |sink| kept_index::write(bench, &state, index, sink);
         write_packed(bench, &index.path, Compression::Plain, write)?;
     }
@@ -293,7 +293,7 @@ fn written(bench: &Bench, state: &ReadState, order: &WriteOrder) -> Result<Writt
     let items: u64 = state.facts.iter().map(|facts| facts.items).sum();
     let gone: u64 = state.facts.iter().map(|facts| facts.dropped.count()).sum();
     let gone_otherwise = |facts: &ChunkFacts| facts.id_count - facts.items - facts.exempt;
-    // Bad records, and those without a key, are marked as dropped, too.
+    // Bad records, and those without a key, are also marked as dropped.
     let dropped = gone - state.facts.iter().map(gone_otherwise).sum::<u64>();
     let repeats =
         bench.spec.reports_files.then(|| repeats::totals(bench, state, order)).transpose()?;
@@ -355,7 +355,7 @@ fn part(bench: &Bench, state: &ReadState) -> Result<Part> {
     })
 }
 
-/// Renames all outputs to their names; an output that has its name already is left as it is.
+/// Renames all outputs to their names; leaves an output as it is that has its name already.
 pub(super) fn commit(bench: &Bench) -> Result<()> {
     let _alone = lock(&bench.outputs);
     let mut journal_state = lock(&bench.journal_state);
@@ -363,7 +363,7 @@ pub(super) fn commit(bench: &Bench) -> Result<()> {
         bench.append_record(&JournalRecord::Committing)?;
         journal_state.committing = true;
     }
-    // An output may have been written twice, with equal content; the last one counts.
+    // An output may have been written twice, with equal content; the last record is valid.
     let last: BTreeMap<&Path, &JournaledOutput> =
         journal_state.outputs.iter().map(|output| (&*output.path, output)).collect();
     uploads::commit(&bench.spec, &last.into_values().collect::<Vec<_>>())?;
