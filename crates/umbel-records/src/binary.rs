@@ -1,18 +1,21 @@
-//! What a file is by its beginning, if it is no text: cut at line ends it would be shreds.
+//! Detects files that are not text, from their first bytes: cut at line ends, they would give
+//! meaningless records.
 //!
-//! Known formats are told by their magic numbers, others by their zero bytes, of which text has next to none and UTF-16
-//! or UTF-32 one in two or more. Bytes that are only not UTF-8 prove nothing: many encodings have them.
+//! Known formats are detected by their magic numbers, others by their zero bytes: text has next to
+//! none, while in UTF-16 and UTF-32 half of the bytes or more are zero. Bytes that are not valid UTF-8
+//! prove nothing: they occur in many encodings.
 
-/// Bytes of a beginning that are worth a look.
+/// Bytes at the start of a file that are examined.
 pub const BINARY_HEAD_BYTES: usize = 4096;
 
-/// Where a tar archive says what it is.
+/// Offset of the magic number of a tar archive.
 const TAR_MAGIC_OFFSET: usize = 257;
 
-/// One zero byte in so many makes a beginning binary. A few are let pass: a text may have some.
+/// If at least one byte in this many is zero, the file counts as binary. Fewer are tolerated: a text
+/// may have some.
 const ZEROS_ONE_IN: usize = 64;
 
-/// First bytes that no text begins with, and what they are of.
+/// First bytes that no text begins with, and the kind of file that they identify.
 const MAGICS: [(&[u8], &str); 26] = [
     (b"\xff\xfe\0\0", "UTF-32 text"),
     (b"\0\0\xfe\xff", "UTF-32 text"),
@@ -42,7 +45,7 @@ const MAGICS: [(&[u8], &str); 26] = [
     (b"\x1f\x9d", "a file of compress"),
 ];
 
-/// What a file is that begins so, in words, if it is no text; `head` has
+/// The kind of a file that is not text, in words; `None` for text. `head` has the first
 /// [`BINARY_HEAD_BYTES`], or the whole file if it is shorter.
 ///
 /// ```
@@ -62,13 +65,13 @@ pub fn binary_kind(head: &[u8]) -> Option<&'static str> {
     if (even + odd) * ZEROS_ONE_IN < head.len().max(1) || even + odd == 0 {
         return None;
     }
-    // Of most scripts in UTF-16, one byte of each two is zero or the other never is.
+    // In UTF-16 text of most scripts, many bytes at one parity are zero, and hardly any at the other.
     let (few, many) = (even.min(odd), even.max(odd));
     let is_utf16 = many * 8 > head.len() && few * 16 < many;
     Some(if is_utf16 { "UTF-16 text" } else { "a binary file, full of zero bytes" })
 }
 
-/// The same by magic numbers alone, for text that may have zero bytes.
+/// The same, by magic numbers alone, for text that may have zero bytes.
 ///
 /// ```
 /// use umbel_records::magic_kind;

@@ -1,9 +1,10 @@
-//! How the bytes of a file are packed, told from its first bytes.
+//! Detects the compression of a file from its first bytes.
 //!
-//! The name of a file proves nothing: `.gz` files that were unpacked on the way by an HTTP client
-//! are common. The magic numbers are those of RFC 1952 (gzip, with its only method, deflate), RFC 8878
-//! (zstd frames and skippable frames), the .xz format 1.2, and the frame format of lz4 1.6; of bzip2
-//! the level and the number of the first block or of the end are looked at, too, for `BZh` is text.
+//! The name of a file proves nothing: HTTP clients often decompress `.gz` files on the way. The magic
+//! numbers are those of RFC 1952 (gzip, with its only method, deflate), RFC 8878 (zstd frames and
+//! skippable frames), the .xz format 1.2, and the frame format of lz4 1.6. For bzip2, the level and the
+//! magic number of the first block or of the stream's end are checked, too, because a text may begin
+//! with `BZh`.
 
 use std::fmt;
 use std::fs::File;
@@ -11,7 +12,7 @@ use std::fs::File;
 use crate::error::ReadError;
 use crate::stored::read_at;
 
-/// How a file's bytes are packed, told by its content and never by its name.
+/// The compression of a file, detected from its content and never from its name.
 ///
 /// ```
 /// use umbel_records::Compression;
@@ -38,17 +39,17 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// How many bytes of the beginning [`detect`](Self::detect) wants to see.
+    /// Bytes from the start of a file that [`detect`](Self::detect) needs.
     pub const HEAD_BYTES: usize = 10;
 
-    /// Tells the packing from the first bytes of a file, `head`: at least
-    /// [`HEAD_BYTES`](Self::HEAD_BYTES) of them, or the whole file if it is shorter. What is not
-    /// recognised is [`Plain`](Self::Plain).
+    /// Detects the compression from the first bytes of a file, `head`: at least
+    /// [`HEAD_BYTES`](Self::HEAD_BYTES) of them, or the whole file if it is shorter. Anything that is
+    /// not recognised is [`Plain`](Self::Plain).
     pub fn detect(head: &[u8]) -> Self {
         match head {
             [0x1f, 0x8b, 0x08, ..] => Self::Gzip,
             [0x28, 0xb5, 0x2f, 0xfd, ..] => Self::Zstd,
-            // Skippable frames: seekable and parallel writers (`pzstd`) may open with one.
+            // Skippable frames: the first frame of seekable and parallel writers (`pzstd`) may be one.
             [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
             [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, 0x53, 0x59, ..] => Self::Bzip2,
@@ -58,12 +59,11 @@ impl Compression {
         }
     }
 
-    /// Reads the head of `file`, wherever its cursor stands, and [detects](Self::detect) its
-    /// packing.
+    /// Reads the head of `file`, independent of the file's cursor, and [detects](Self::detect) its
+    /// compression.
     ///
     /// # Errors
-    /// [`ReadError::Io`] if the file cannot be read at offset 0, as is the case with directories
-    /// and pipes.
+    /// [`ReadError::Io`] if the file cannot be read at offset 0, as for directories and pipes.
     pub fn of_file(file: &File) -> Result<Self, ReadError> {
         let mut head = [0; Self::HEAD_BYTES];
         let mut filled = 0;

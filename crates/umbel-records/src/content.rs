@@ -1,4 +1,4 @@
-//! The content of a file as it comes, for those whom records do not concern.
+//! The content of a file without regard to records.
 
 use crate::digest::RunningDigest;
 use crate::error::ReadError;
@@ -6,7 +6,8 @@ use crate::limits::{BLOCK_BYTES_DEFAULT, FIRST_READ_BYTES};
 use crate::source::Source;
 use crate::{ByteSpan, Compression, ContentDigest, Stored};
 
-/// The first `bytes` of a file's unpacked content, or all if there are fewer. What cannot be read further ends it.
+/// The first `bytes` bytes of a file's decompressed content, or all if there are fewer. A read error
+/// ends it early.
 pub fn content_head(stored: &Stored, compression: Compression, bytes: usize) -> Vec<u8> {
     let mut head = vec![0; bytes];
     let mut filled = 0;
@@ -23,7 +24,7 @@ pub fn content_head(stored: &Stored, compression: Compression, bytes: usize) -> 
     head
 }
 
-/// Reads the unpacked content of a file in blocks that end anywhere.
+/// Reads the decompressed content of a file in blocks that may end anywhere.
 ///
 /// ```
 /// use std::io::Write;
@@ -42,7 +43,7 @@ pub struct ContentReader {
     source: Source,
     buffer: Vec<u8>,
     digest: RunningDigest,
-    /// What ended the content behind the block delivered last.
+    /// The error that follows the block that was delivered last.
     error: Option<ReadError>,
 }
 
@@ -50,7 +51,7 @@ impl ContentReader {
     /// A reader of a file. Nothing is read yet.
     ///
     /// # Errors
-    /// [`ReadError::Io`] if a decoder gets no memory.
+    /// [`ReadError::Io`] if a decoder cannot allocate memory.
     pub fn open(file: impl Into<Stored>, compression: Compression) -> Result<Self, ReadError> {
         let source = Source::new(&file.into(), compression, ByteSpan::ALL)?;
         Ok(Self { source, buffer: Vec::new(), digest: RunningDigest::new(), error: None })
@@ -59,7 +60,7 @@ impl ContentReader {
     /// The next block, never empty, or `None` at the end.
     ///
     /// # Errors
-    /// If the file is damaged; all content in front of the damage was delivered before.
+    /// The file is damaged; all content before the damage was delivered by earlier calls.
     pub fn next_block(&mut self) -> Result<Option<&[u8]>, ReadError> {
         if let Some(error) = self.error.take() {
             return Err(error);

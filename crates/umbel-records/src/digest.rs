@@ -1,8 +1,8 @@
-//! A short proof that two readings saw the same content.
+//! A short digest that shows whether two readings saw the same content.
 //!
-//! Job phases read their input twice; between the two a file may be appended to, truncated or
-//! replaced. Length and CRC-32C (Castagnoli, as in iSCSI, RFC 3720) of the delivered bytes catch
-//! that at memory speed. They are no defence against intent.
+//! Job phases read their input twice; in between, a file may be appended to, truncated or replaced.
+//! Length and CRC-32C (Castagnoli, as in iSCSI, RFC 3720) of the delivered bytes detect that at memory
+//! speed. They do not protect against intentional changes.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -32,7 +32,7 @@ impl ContentDigest {
     }
 }
 
-/// A digest of content that arrives in pieces.
+/// A digest of content that is added in pieces.
 #[derive(Debug)]
 pub(crate) struct RunningDigest {
     bytes: u64,

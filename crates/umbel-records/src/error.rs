@@ -1,14 +1,14 @@
 //! Why a file could not be read to its end.
 //!
-//! Every error ends the reading of its file or span: what follows the damage has no known record
-//! boundaries. The whole records in front of it were delivered before the error.
+//! Every error ends the reading of its file or span, because record boundaries behind the damage are
+//! unknown. The whole records before it were delivered first.
 
 use std::io;
 
 use crate::Compression;
 
-/// Why reading stopped. All whole records in front of the place were delivered; nothing behind it
-/// will be.
+/// Why reading stopped. All whole records before that position were delivered; nothing behind it will
+/// be.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -30,7 +30,7 @@ pub enum ReadError {
     Io {
         /// Offset in the stored file in bytes.
         offset: u64,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
@@ -41,30 +41,30 @@ pub enum ReadError {
          content"
     )]
     Truncated {
-        /// The packing of the file.
+        /// The file's compression.
         compression: Compression,
         /// Content bytes decoded before the file ended.
         content_offset: u64,
     },
-    /// The compressed file is damaged: a checksum or the code itself is wrong, or foreign bytes
-    /// follow it. Fetch the file again, or skip the damage and report the rest of the file as lost.
-    /// A checksum covers a whole gzip member or zstd frame and is found wrong at its end only, so
-    /// records delivered from the same member or frame may be wrong as well.
+    /// The compressed file is damaged: a checksum or the compressed data is wrong, or foreign bytes
+    /// follow it. Fetch the file again, or skip the damage and report the rest of the file as lost. A
+    /// checksum covers a whole gzip member or zstd frame and is verified only at its end, so records
+    /// delivered from the same member or frame may be wrong as well.
     #[error(
         "{compression} file is damaged near byte {stored_offset}, after {content_offset} bytes of \
          content: {detail}"
     )]
     Corrupt {
-        /// The packing of the file.
+        /// The file's compression.
         compression: Compression,
         /// Content bytes decoded before the damage.
         content_offset: u64,
         /// Stored bytes decoded before the damage was noticed.
         stored_offset: u64,
-        /// What the decoder said.
+        /// The decoder's message.
         detail: &'static str,
     },
-    /// The file was written with a larger window than the decoder grants (`zstd --long` above 27, `xz`
+    /// The file was written with a larger window than the decoder accepts (`zstd --long` above 27, `xz`
     /// with a dictionary above 128 MiB). It is intact: write it again with a smaller one.
     #[error(
         "{compression} file needs more than {} MiB to unpack, after {content_offset} bytes of \
@@ -72,11 +72,11 @@ pub enum ReadError {
         limit_bytes >> 20
     )]
     WindowTooLarge {
-        /// The packing of the file.
+        /// The file's compression.
         compression: Compression,
-        /// Content bytes decoded before the frame in question.
+        /// Content bytes decoded before the frame with that window.
         content_offset: u64,
-        /// The largest window granted, in bytes.
+        /// The largest accepted window, in bytes.
         limit_bytes: u64,
     },
     /// A record is longer than [`ReadLimits::record_bytes_max`](crate::ReadLimits). Raise the limit
@@ -90,8 +90,8 @@ pub enum ReadError {
         /// Longest record accepted in bytes, terminator included.
         limit: usize,
     },
-    /// A table ends within a quoted field. Look for a quote that was never closed: everything from
-    /// the start of that record on is lost.
+    /// A table ends within a quoted field. Look for a quote that was never closed: everything from the
+    /// start of that record on is lost.
     #[error(
         "the file ends within a quoted field of the record at byte {content_offset} of the content"
     )]
@@ -99,14 +99,14 @@ pub enum ReadError {
         /// Offset of the record's first byte in the content of the file.
         content_offset: u64,
     },
-    /// A Parquet file cannot be read further. What follows in its row group is lost.
+    /// A Parquet file cannot be read further. The rest of the row group is lost.
     #[error(transparent)]
     Parquet(#[from] crate::ParquetError),
-    /// A span was asked of a compressed file, which can only be read from its beginning. A bug of
-    /// the caller: ask for the whole file. Nothing was read.
+    /// A span of a compressed file was requested, but such a file can only be read from its start. A
+    /// bug of the caller: read the whole file. Nothing was read.
     #[error("a {compression} file cannot be read in spans; read it whole")]
     SpanOfCompressed {
-        /// The packing of the file.
+        /// The file's compression.
         compression: Compression,
     },
 }

@@ -1,7 +1,8 @@
-//! How the content of a file is cut into records and what a record means.
+//! How the content of a file is split into records, and whether records have fields.
 //!
-//! Text and JSON Lines cut at `\n`, or text at zero bytes; they differ in what may be asked of a record: a text line is
-//! only bytes, a JSON line has fields. Tables have fields that may hold line ends, and most have a header row.
+//! Text and JSON Lines end records at `\n`, zero-terminated text at zero bytes. A text line is only
+//! bytes, a JSON line has fields. Tables have fields that may contain line ends, and most tables have a
+//! header row.
 
 use std::path::Path;
 
@@ -19,20 +20,20 @@ use std::path::Path;
 pub enum Format {
     /// Lines of any bytes.
     Text,
-    /// Texts of any bytes but zero, each up to a zero byte, as `find -print0` and `sort -z` write
-    /// them. No name stands for it.
+    /// Texts of any bytes but zero, each terminated by a zero byte, as `find -print0` and `sort -z`
+    /// write them. No file name implies this format.
     ZeroTerminated,
     /// One JSON value (RFC 8259) per line.
     JsonLines,
-    /// Records of fields (RFC 4180), below a header row or not: [`CSV`](Self::CSV),
+    /// Records of fields (RFC 4180), with or without a header row: [`CSV`](Self::CSV),
     /// [`TSV`](Self::TSV) and their dialects.
     Table {
         /// The byte between fields.
         delimiter: u8,
-        /// Whether the first record names the columns, and is none.
+        /// Whether the first row names the columns; then it is no record.
         has_header: bool,
     },
-    /// Rows in columns (Apache Parquet), told by content: see [`ParquetFile`](crate::ParquetFile).
+    /// Rows in columns (Apache Parquet), detected by content: see [`ParquetFile`](crate::ParquetFile).
     Parquet,
 }
 
@@ -40,13 +41,13 @@ impl Format {
     /// A header row and records of fields separated by commas.
     pub const CSV: Self = Self::Table { delimiter: b',', has_header: true };
 
-    /// The same with tabs instead of commas, quotes included.
+    /// The same with tabs instead of commas; fields may be quoted, too.
     pub const TSV: Self = Self::Table { delimiter: b'\t', has_header: true };
 
-    /// Guesses the format by the file name: `.jsonl`, `.ndjson` and `.jsonlines` are
-    /// [`JsonLines`](Self::JsonLines), `.csv` is [`CSV`](Self::CSV), `.tsv` is [`TSV`](Self::TSV),
-    /// also before `.gz`, `.gzip`, `.zst` or `.zstd`, in upper or lower case; every other name is
-    /// [`Text`](Self::Text).
+    /// Derives the format from the file name: `.jsonl`, `.ndjson` and `.jsonlines` mean
+    /// [`JsonLines`](Self::JsonLines), `.csv` means [`CSV`](Self::CSV), `.tsv` means
+    /// [`TSV`](Self::TSV), also in front of `.gz`, `.gzip`, `.zst`, `.zstd`, `.xz`, `.bz2` or `.lz4`,
+    /// in upper or lower case; every other name means [`Text`](Self::Text).
     pub fn from_name(path: &Path) -> Self {
         let Some(name) = path.file_name() else { return Self::Text };
         let name = name.to_string_lossy().to_ascii_lowercase();
@@ -70,7 +71,8 @@ impl Format {
         }
     }
 
-    /// The byte that ends a record: zero where that is what the format is for, else `\n`.
+    /// The byte that ends a record: zero for [`ZeroTerminated`](Self::ZeroTerminated), `\n` for all
+    /// other formats.
     pub fn record_end(self) -> u8 {
         if self == Self::ZeroTerminated { 0 } else { b'\n' }
     }

@@ -1,10 +1,10 @@
 //! The content of a gzip file: one member or several in a row (RFC 1952).
 //!
-//! `gzip(1)` and the tools that write blocks (`bgzip`, `pigz -i`, `cat a.gz b.gz`) make files of
-//! many members; their contents follow one another. Zero bytes behind the last member are padding
-//! of tapes and block devices and are ignored. Anything else there is damage. The inflater is
-//! driven directly and not through a reader, because it then tells how many bytes came out before a
-//! fault, and these are still delivered.
+//! `gzip(1)` and tools that write blocks (`bgzip`, `pigz -i`, `cat a.gz b.gz`) write files of many
+//! members, whose contents are concatenated. Zero bytes behind the last member are padding of tapes and
+//! block devices, and are ignored; anything else there is damage. The inflater is called directly and
+//! not through a reader, because then it reports how many bytes it wrote before an error, and these are
+//! still delivered.
 
 use flate2::{Decompress, FlushDecompress, Status};
 
@@ -26,11 +26,11 @@ pub(crate) struct GzipSource {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Inside a member, its header and trailer included.
+    /// Inside a member, including its header and trailer.
     Member,
-    /// Behind a member: another one, padding or the end.
+    /// Behind a member: another member, padding, or the end of the file follows.
     Between,
-    /// Behind a zero byte: only zero bytes or the end.
+    /// Behind a zero byte: only zero bytes or the end of the file may follow.
     Padding,
 }
 
@@ -49,8 +49,8 @@ impl GzipSource {
         self.stored.offset()
     }
 
-    /// Decodes into `target`, which is not empty. Returns how many bytes were written, with 0 for
-    /// the end of the content, and the error that ended it behind them.
+    /// Decodes into `target`, which must not be empty. Returns the number of bytes written, 0 at the
+    /// end of the content, and the error that follows them.
     pub(crate) fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
         loop {
             let step = match self.stage {
@@ -69,7 +69,7 @@ impl GzipSource {
         }
     }
 
-    /// One call of the inflater. Nothing written and no error means: go on.
+    /// One call of the inflater. If it writes nothing and returns no error, call it again.
     fn inflate(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
         let input = match self.stored.bytes() {
             Ok(input) => input,
@@ -87,8 +87,8 @@ impl GzipSource {
                 self.stage = Stage::Between;
                 None
             }
-            // The window may hold content back when `target` is full; only silence at the end of
-            // the file is a cut.
+            // If `target` is full, the inflater may hold back content; the file is truncated only if
+            // the inflater writes nothing at its end.
             Ok(Status::Ok | Status::BufError) if at_end && produced == 0 => {
                 Some(ReadError::Truncated {
                     compression: Compression::Gzip,
@@ -101,7 +101,7 @@ impl GzipSource {
         (usize::try_from(produced).expect("not more than fits the target"), error)
     }
 
-    /// Looks behind a member; false at the end of the file.
+    /// Determines what follows a member; false at the end of the file.
     fn next_member(&mut self) -> Result<bool, ReadError> {
         match self.stored.bytes()?.first() {
             None => return Ok(false),
@@ -115,7 +115,7 @@ impl GzipSource {
         Ok(true)
     }
 
-    /// Passes over zero bytes; false at the end of the file.
+    /// Skips zero bytes; false at the end of the file.
     fn padding(&mut self) -> Result<bool, ReadError> {
         let bytes = self.stored.bytes()?;
         let count = bytes.len();

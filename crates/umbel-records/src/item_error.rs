@@ -1,13 +1,13 @@
 //! Why a record has no item.
 //!
-//! Apart from `ReadError` because the consequence differs: a bad record can be left out and the next
-//! one taken, a damaged file has no next one. Places are counted from the start of the record, since
-//! only the caller knows where that is.
+//! It is separate from `ReadError` because the consequence differs: a bad record can be skipped and the
+//! next one read, a damaged file has no next one. Offsets are relative to the start of the record,
+//! since only the caller knows where that is.
 
 use crate::KeyPath;
 
-/// Why a record has no item. The record is bad, not the reading: the next one can be taken. Correct
-/// the input, or leave the record out and count it by [`cause`](Self::cause).
+/// Why a record has no item. The record is bad, not the reading: the next one can be read. Correct the
+/// input, or skip the record and count it by [`cause`](Self::cause).
 ///
 /// ```
 /// use umbel_records::{Format, Granularity, ItemExtractor};
@@ -24,7 +24,7 @@ pub enum ItemError {
     /// The record is not one JSON value (RFC 8259); an empty line is none either.
     #[error("invalid JSON at byte {offset} of the record: {detail}")]
     InvalidJson {
-        /// First byte that does not fit, counted from the start of the record.
+        /// First byte that is invalid, relative to the start of the record.
         offset: usize,
         /// What is wrong there.
         detail: &'static str,
@@ -32,32 +32,32 @@ pub enum ItemError {
     /// The record is not UTF-8, as JSON must be. Convert the file.
     #[error("invalid UTF-8 at byte {offset} of the record")]
     InvalidUtf8 {
-        /// First byte that does not fit, counted from the start of the record.
+        /// First byte that is invalid, relative to the start of the record.
         offset: usize,
     },
     /// A string holds half of a UTF-16 pair (`"\ud800"`), which names no character and has no
     /// canonical form (RFC 8785, 3.2.2.2).
     #[error("unpaired surrogate at byte {offset} of the record")]
     LoneSurrogate {
-        /// Place of the escape, counted in bytes from the start of the record.
+        /// Offset of the escape in bytes from the start of the record.
         offset: usize,
     },
     /// A number written with a fraction or exponent is larger than any f64. Integers have no limit.
     #[error("number out of range of f64 at byte {offset} of the record")]
     NumberOutOfRange {
-        /// Place of the number, counted in bytes from the start of the record.
+        /// Offset of the number in bytes from the start of the record.
         offset: usize,
     },
     /// The record is nested too deep.
     #[error("more than {limit} nested arrays and objects at byte {offset} of the record")]
     NestedTooDeep {
-        /// Place of the bracket that is too many, counted in bytes from the start of the record.
+        /// Offset of the bracket that exceeds the limit, in bytes from the start of the record.
         offset: usize,
         /// Deepest nesting accepted.
         limit: usize,
     },
-    /// A record of a table has another number of fields than its first row, mostly a header: often the sign of a quote
-    /// or delimiter that should have been quoted.
+    /// The number of fields differs from that of the table's first row, which is mostly a header. Often
+    /// a quote or delimiter should have been quoted.
     #[error("expected {expected} fields, as in the first row, found {found}")]
     FieldCount {
         /// Fields of the record.
@@ -74,16 +74,16 @@ pub enum ItemError {
     /// A quote is open at the end of a table's record.
     #[error("a quoted field does not end")]
     UnclosedQuote,
-    /// The field whose text was wanted is not a string.
+    /// The requested text field is not a string.
     #[error("field `{path}` is not a string")]
     NoText {
         /// The path to the field.
         path: KeyPath,
     },
-    /// The record is sound but has no such field. Fix the path if that holds for every record.
+    /// The record is valid but has no such field. Correct the path if that holds for every record.
     #[error("no field `{path}` in the record")]
     MissingKey {
-        /// The first key path, in the order given, that leads nowhere.
+        /// The first key path, in the order given, that is not in the record.
         path: KeyPath,
     },
 }

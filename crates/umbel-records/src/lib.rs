@@ -1,5 +1,5 @@
-//! Files to records: text lines, JSON Lines, CSV and TSV, plain or packed, streamed with their
-//! exact bytes; and Parquet, of which rows are read and copied.
+//! Splits files into records: text lines, JSON Lines, CSV and TSV, plain or compressed, streamed with
+//! their exact bytes; and Parquet, whose rows are read and copied.
 //!
 //! ```text
 //! File --Compression--> RecordReader --next_block--> &[u8], whole records
@@ -9,11 +9,11 @@
 //!                                                    item: the bytes that are compared
 //! ```
 //!
-//! A record is never changed: its bytes, terminator included, can be written back as they came. An
-//! item is what is compared instead of it: the line, a key made of some fields, or the whole record
-//! in canonical form. Bad input is an error that names the place, never a record that is quietly
-//! missing. No clock, no randomness, no thread, no socket, no other `umbel` crate; bytes that are no
-//! file come through a port, [`RemoteBytes`].
+//! A record is never changed: its bytes, terminator included, can be written back as they were read. An
+//! item is what is compared instead of the record: the line, a key made of some fields, or the whole
+//! record in canonical form. Bad input is an error that names its position; no record is skipped
+//! silently. This crate uses no clock, randomness, threads, sockets or other `umbel` crates; bytes that
+//! are not in a file are read through a port, [`RemoteBytes`].
 
 mod binary;
 mod compression;

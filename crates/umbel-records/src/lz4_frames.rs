@@ -1,7 +1,7 @@
 //! The content of an lz4 file: frames in a row, skippable ones among them (LZ4 frame format 1.6).
 //!
-//! Frames of the legacy format, which have no end mark, are not read. A decoder is made anew for
-//! each frame: blocks are at most 4 MiB, so it holds 12 MiB at most.
+//! Frames of the legacy format, which have no end mark, are not supported. A new decoder is created for
+//! each frame: blocks have at most 4 MiB, so a decoder takes at most 12 MiB.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -12,12 +12,12 @@ use crate::Compression;
 use crate::error::ReadError;
 use crate::stored::{StoredBuffer, StoredFile};
 
-/// Stored bytes as the decoder wants to read them, with a memory of their end.
+/// The stored bytes as a reader for the decoder, which records whether their end was reached.
 struct Input {
     stored: StoredBuffer,
-    /// The decoder wanted bytes behind the last one.
+    /// The decoder requested bytes beyond the end of the file.
     has_ended: bool,
-    /// Why bytes could not be had.
+    /// Why bytes could not be read.
     error: Option<ReadError>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Lz4Source {
     decoder: Option<FrameDecoder<Input>>,
     /// Whether a frame begins at the next byte, or the file ends there.
     is_between: bool,
-    /// Whether there was a frame: a file of no bytes is no lz4 file.
+    /// Whether a frame was seen: an empty file is not an lz4 file.
     has_begun: bool,
     content_offset: u64,
 }
@@ -66,8 +66,8 @@ impl Lz4Source {
         self.decoder.as_ref().map_or(0, |decoder| decoder.get_ref().stored.offset())
     }
 
-    /// Decodes into `target`, which is not empty. Returns how many bytes were written, with 0 for
-    /// the end of the content, and the error that ended it.
+    /// Decodes into `target`, which must not be empty. Returns the number of bytes written, 0 at the
+    /// end of the content, and the error that follows them.
     pub(crate) fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
         loop {
             match self.step(target) {
@@ -104,7 +104,7 @@ impl Lz4Source {
         }
     }
 
-    /// Passes over a frame that holds no content; any other error ends the content.
+    /// Skips a frame without content; any other error ends the content.
     fn pass_over(&mut self, error: io::Error) -> Result<Option<usize>, ReadError> {
         if let Some(error) = self.decoder().get_mut().error.take() {
             return Err(error);

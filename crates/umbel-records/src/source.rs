@@ -1,7 +1,7 @@
-//! The content of a file, whatever its packing.
+//! The content of a file, with any compression.
 //!
-//! An enum and not a boxed reader: the plain path stays one positional read into the caller's
-//! buffer, and a decoder can return content and the error behind it in one call.
+//! An enum and not a boxed reader: reading a plain file is one positional read into the caller's
+//! buffer, and a decoder can return content and the error that follows it in one call.
 
 use crate::error::ReadError;
 use crate::gzip::GzipSource;
@@ -12,10 +12,10 @@ use crate::streams::{Bzip2Source, XzSource};
 use crate::zstd_frames::ZstdSource;
 use crate::{ByteSpan, Compression};
 
-/// Where content comes from.
+/// The source of content.
 #[derive(Debug)]
 pub(crate) enum Source {
-    /// Stored bytes as they are, read in full strides up to `span_end` and in short ones behind it.
+    /// Stored bytes as they are: large reads up to `span_end`, small ones behind it.
     Plain { stored: StoredFile, span_end: u64 },
     /// A gzip file.
     Gzip(Box<GzipSource>),
@@ -30,7 +30,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The content of what is stored, from `span.start` on. Compressed files are decoded from their start.
+    /// The content of stored bytes from `span.start` on. Compressed files are decoded from their start.
     pub(crate) fn new(
         stored: &Stored,
         compression: Compression,
@@ -39,7 +39,8 @@ impl Source {
         let whole = || StoredFile::new(stored, ByteSpan::ALL);
         Ok(match compression {
             Compression::Plain => {
-                // The last record that starts in the span mostly ends in the first stride behind it.
+                // The last record that starts in the span mostly ends in the first small read behind
+                // it.
                 let end = span.end.saturating_add(OVERHANG_BYTES as u64);
                 let stored = StoredFile::new(stored, ByteSpan { end, ..span });
                 Self::Plain { stored, span_end: span.end }
@@ -52,8 +53,8 @@ impl Source {
         })
     }
 
-    /// Reads into `target`, which is not empty. Returns how many bytes were written, with 0 for the
-    /// end of the content, and the error that ended it behind them.
+    /// Reads into `target`, which must not be empty. Returns the number of bytes written, 0 at the end
+    /// of the content, and the error that follows them.
     pub(crate) fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
         match self {
             Self::Plain { stored, span_end } => {

@@ -1,8 +1,8 @@
-//! Stored bytes, read by offset: of a local file, or of what lies elsewhere.
+//! Stored bytes that are read by offset: of a local file, or of a remote object.
 //!
-//! Positional reads keep no cursor in the file, so that several readers, also in several threads,
-//! can share one open file. What is not local is read through a port: this crate knows no network,
-//! and says only what it will want next.
+//! Positional reads use no cursor of the file, so several readers, also in several threads, can share
+//! one open file. Bytes that are not local are read through a port: this crate does not use the
+//! network; it only tells the port what it will read next.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -13,7 +13,7 @@ use crate::ByteSpan;
 use crate::error::ReadError;
 use crate::limits::STORED_BYTES;
 
-/// Bytes that do not change while they are read, wherever they lie.
+/// Bytes that do not change while they are read, local or remote.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -26,38 +26,38 @@ use crate::limits::STORED_BYTES;
 /// ```
 #[derive(Debug, Clone)]
 pub enum Stored {
-    /// An open local file, whose cursor is neither used nor moved.
+    /// An open local file; its cursor is neither used nor moved.
     File(Arc<File>),
-    /// Anything else.
+    /// Any other bytes.
     Remote(Arc<dyn RemoteBytes>),
 }
 
-/// A port: bytes that are no local file. Every reader sees the same ones, or fails.
+/// A port: bytes that are not in a local file. All readers get the same bytes, or an error.
 pub trait RemoteBytes: std::fmt::Debug + Send + Sync {
-    /// How many there are.
+    /// The number of bytes.
     fn bytes(&self) -> u64;
 
-    /// A reader that will probably be asked for the bytes of `span` (whose end may lie behind the
-    /// last one) from first to last, so that it may bring them before that. Nothing need be read
-    /// yet, and reads outside of it must work as well.
+    /// A reader that will probably read the bytes of `span` (which may end beyond the last byte) from
+    /// first to last, so that the implementation may fetch them ahead. It need not read anything yet,
+    /// and reads outside `span` must work as well.
     fn open(&self, span: ByteSpan) -> Box<dyn RemoteReader>;
 }
 
-/// What reads [`RemoteBytes`] for one user.
+/// Reads [`RemoteBytes`] for one caller.
 pub trait RemoteReader: std::fmt::Debug + Send {
-    /// Reads some bytes at `offset` into `target`, which is not empty; 0 mean the end of all bytes.
-    /// Offsets mostly go on where the last read has ended, or a few hundred bytes in front of that.
+    /// Reads some bytes at `offset` into `target`, which must not be empty; returns 0 at the end of all
+    /// bytes. Mostly an offset is where the last read ended, or a few hundred bytes before.
     ///
     /// # Errors
-    /// If the bytes cannot be had, or are not those that other readers saw.
+    /// The bytes cannot be read, or differ from those that other readers saw.
     fn read_at(&mut self, target: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
 impl Stored {
-    /// How many bytes there are.
+    /// The number of bytes.
     ///
     /// # Errors
-    /// What the system says of a file.
+    /// The I/O error of a file's metadata.
     pub fn bytes(&self) -> io::Result<u64> {
         match self {
             Self::File(file) => Ok(file.metadata()?.len()),
@@ -72,7 +72,7 @@ impl From<Arc<File>> for Stored {
     }
 }
 
-/// Reads once at `offset`; 0 bytes mean the end of the file. Interrupted calls are repeated.
+/// Reads once at `offset`; 0 at the end of the file. Repeats interrupted calls.
 pub(crate) fn read_at(file: &File, target: &mut [u8], offset: u64) -> Result<usize, ReadError> {
     loop {
         match file.read_at(target, offset) {
@@ -83,7 +83,7 @@ pub(crate) fn read_at(file: &File, target: &mut [u8], offset: u64) -> Result<usi
     }
 }
 
-/// A reader of one user, by offset.
+/// Reads by offset, for one caller.
 #[derive(Debug)]
 pub(crate) enum StoredReader {
     File(Arc<File>),
@@ -91,7 +91,7 @@ pub(crate) enum StoredReader {
 }
 
 impl StoredReader {
-    /// A reader of what will mostly be `span`, from first to last.
+    /// A reader for a caller that mostly reads `span`, from first to last.
     pub(crate) fn new(stored: &Stored, span: ByteSpan) -> Self {
         match stored {
             Stored::File(file) => Self::File(Arc::clone(file)),
@@ -99,7 +99,7 @@ impl StoredReader {
         }
     }
 
-    /// Reads once at `offset`; 0 bytes mean the end.
+    /// Reads once at `offset`; 0 at the end.
     pub(crate) fn read_at(&mut self, target: &mut [u8], offset: u64) -> Result<usize, ReadError> {
         match self {
             Self::File(file) => read_at(file, target, offset),
@@ -118,7 +118,7 @@ pub(crate) struct StoredFile {
 }
 
 impl StoredFile {
-    /// Stands at the start of `span`; what is behind its end will hardly be read.
+    /// Starts at `span.start`; bytes behind its end are rarely read.
     pub(crate) fn new(stored: &Stored, span: ByteSpan) -> Self {
         Self { reader: StoredReader::new(stored, span), offset: span.start }
     }
@@ -128,20 +128,21 @@ impl StoredFile {
         self.offset
     }
 
-    /// Reads the next bytes; 0 mean the end of the file.
+    /// Reads the next bytes; 0 at the end of the file.
     pub(crate) fn read(&mut self, target: &mut [u8]) -> Result<usize, ReadError> {
         let count = self.reader.read_at(target, self.offset)?;
         self.offset += count as u64;
         Ok(count)
     }
 
-    /// The error of a decoder that could not be set up.
+    /// The error for a decoder that could not allocate its state.
     pub(crate) fn out_of_memory(&self) -> ReadError {
         ReadError::Io { offset: self.offset, source: io::Error::from(ErrorKind::OutOfMemory) }
     }
 }
 
-/// A buffer in front of a [`StoredFile`], for decoders that consume a part of what they see.
+/// A buffer over a [`StoredFile`], for decoders that consume only a part of the bytes that they are
+/// given.
 #[derive(Debug)]
 pub(crate) struct StoredBuffer {
     stored: StoredFile,
@@ -160,7 +161,7 @@ impl StoredBuffer {
         self.stored.offset() - (self.end - self.start) as u64
     }
 
-    /// The bytes at hand; read on if there are none. Empty means the end of the file.
+    /// The buffered bytes; reads more if there are none. Empty at the end of the file.
     pub(crate) fn bytes(&mut self) -> Result<&[u8], ReadError> {
         if self.start == self.end {
             self.start = 0;
@@ -170,7 +171,7 @@ impl StoredBuffer {
         Ok(&self.buffer[self.start..self.end])
     }
 
-    /// Drops the first `count` bytes at hand.
+    /// Drops the first `count` buffered bytes.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
         assert!(self.start <= self.end, "only bytes at hand are consumed");

@@ -1,8 +1,9 @@
-//! The content of xz and bzip2 files: streams in a row, of decoders that are pushed.
+//! The content of xz and bzip2 files: concatenated streams, with decoders that are called with input
+//! and output buffers.
 //!
-//! `cat a.xz b.xz` and the tools that pack in parallel make files of many streams; their contents
-//! follow one another. The decoders are driven directly and not through a reader, because they then
-//! tell how many bytes came out before a fault, and these are still delivered.
+//! `cat a.xz b.xz` and tools that compress in parallel write files of many streams, whose contents are
+//! concatenated. The decoders are called directly and not through a reader, because then they report
+//! how many bytes they wrote before an error, and these are still delivered.
 
 use std::fmt;
 
@@ -10,32 +11,32 @@ use crate::Compression;
 use crate::error::ReadError;
 use crate::stored::{StoredBuffer, StoredFile};
 
-/// Memory that an xz decoder may take: a dictionary of 128 MiB, as the window of zstd, and 2 MiB for
-/// the rest of its state. `xz -9` takes 65 MiB.
+/// Memory that an xz decoder may take: a dictionary of 128 MiB, as large as the window of zstd, and 2
+/// MiB for the rest of its state. `xz -9` takes 65 MiB.
 const XZ_MEMORY_BYTES_MAX: u64 = (128 << 20) + (2 << 20);
 
-/// What a step of a decoder came to.
+/// The result of one step of a decoder.
 enum Step {
-    /// It goes on.
+    /// The stream continues.
     More,
-    /// A stream ends here, and another may follow.
+    /// A stream ends, and another one may follow.
     StreamEnd,
-    /// The content ends here.
+    /// The content ends.
     End,
 }
 
 /// A decoder of one of the formats.
 trait Decoder: Sized {
-    /// What it decodes.
+    /// The compression that it decodes.
     const COMPRESSION: Compression;
 
-    /// One at the beginning of a stream.
+    /// A decoder at the start of a stream.
     fn begin() -> Result<Self, &'static str>;
 
-    /// Decodes some bytes. No input means that the file ends here.
+    /// Decodes some bytes. Empty input means the end of the file.
     fn step(&mut self, input: &[u8], target: &mut [u8]) -> Result<Step, StepError>;
 
-    /// Bytes taken and given since it began, also by a step that failed.
+    /// Bytes consumed and written since the start, including those of a step that failed.
     fn totals(&self) -> (u64, u64);
 }
 
@@ -44,7 +45,7 @@ enum StepError {
     TooLarge,
 }
 
-/// The pure state of an xz decoder, which knows streams in a row and their padding.
+/// An xz decoder without input and output, which handles concatenated streams and their padding.
 struct Xz(liblzma::stream::Stream);
 
 impl Decoder for Xz {
@@ -74,7 +75,7 @@ impl Decoder for Xz {
     }
 }
 
-/// The same of bzip2, which knows one stream.
+/// The same for bzip2, which handles only one stream.
 struct Bzip2(bzip2::Decompress);
 
 impl Decoder for Bzip2 {
@@ -103,7 +104,7 @@ impl Decoder for Bzip2 {
 /// Decodes a file from its start.
 struct Streams<D> {
     stored: StoredBuffer,
-    /// None between two streams.
+    /// `None` between two streams.
     decoder: Option<D>,
     is_over: bool,
     content_offset: u64,
@@ -127,7 +128,7 @@ impl<D: Decoder> Streams<D> {
         (0, None)
     }
 
-    /// One call of the decoder: how many bytes it gave, and the error behind them.
+    /// One call of the decoder: the number of bytes written, and the error that follows them.
     fn step(&mut self, target: &mut [u8]) -> Result<usize, (usize, ReadError)> {
         let input = self.stored.bytes().map_err(|error| (0, error))?;
         let is_at_end = input.is_empty();
@@ -151,7 +152,8 @@ impl<D: Decoder> Streams<D> {
         self.content_offset += produced;
         let count = usize::try_from(produced).expect("not more than fits the target");
         match outcome {
-            // Content may wait inside of the decoder; only silence at the end of the file is a cut.
+            // The decoder may hold back content; the file is truncated only if the decoder writes
+            // nothing at its end.
             Ok(Step::More) if is_at_end && count == 0 => {
                 let (compression, content_offset) = (D::COMPRESSION, self.content_offset);
                 Err((0, ReadError::Truncated { compression, content_offset }))
@@ -205,8 +207,8 @@ macro_rules! source {
                 self.0.stored.offset()
             }
 
-            /// Decodes into `target`, which is not empty. Returns how many bytes were written, with
-            /// 0 for the end of the content, and the error that ended it behind them.
+            /// Decodes into `target`, which must not be empty. Returns the number of bytes written, 0
+            /// at the end of the content, and the error that follows them.
             pub(crate) fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
                 self.0.read(target)
             }

@@ -1,9 +1,8 @@
 //! The content of a zstd file: frames in a row, skippable ones among them (RFC 8878).
 //!
-//! The decoder is handed exactly the input it asks for, one block at a time, and no input while it
-//! still holds content back. A call that fails gives no content at all, so this way a damaged block
-//! costs only itself: the blocks in front of it are delivered. It is also the way that avoids a
-//! copy inside of the decoder.
+//! The decoder gets exactly the input that it requests, one block at a time, and no input while it
+//! still holds back content. A call that fails returns no content at all, so a damaged block loses only
+//! its own content: the blocks before it are delivered. This way also avoids a copy inside the decoder.
 
 use std::fmt;
 
@@ -13,11 +12,11 @@ use crate::Compression;
 use crate::error::ReadError;
 use crate::stored::{StoredBuffer, StoredFile};
 
-/// Bytes that show what kind of frame comes: the magic number and the first byte of the header.
+/// Bytes that identify the kind of the next frame: the magic number and the first byte of the header.
 const FRAME_START_BYTES: usize = 5;
 
-/// Largest window the decoder grants unless told otherwise, `ZSTD_WINDOWLOG_LIMIT_DEFAULT`: 128
-/// MiB, as `zstd(1)` does.
+/// Largest window that the decoder accepts by default, `ZSTD_WINDOWLOG_LIMIT_DEFAULT`: 128 MiB, as
+/// `zstd(1)` does.
 const WINDOW_BYTES_MAX: u64 = 1 << 27;
 
 /// `ZSTD_error_frameParameter_windowTooLarge` of `zstd_errors.h`, a stable number there.
@@ -27,9 +26,9 @@ const WINDOW_TOO_LARGE: usize = 16;
 pub(crate) struct ZstdSource {
     stored: StoredBuffer,
     decoder: DCtx<'static>,
-    /// Bytes the decoder wants next; 0 between two frames.
+    /// Bytes that the decoder requests next; 0 between two frames.
     wanted: usize,
-    /// The last call filled its target, so that more content may wait inside.
+    /// The last call filled its target, so the decoder may hold back more content.
     holds_content: bool,
     content_offset: u64,
 }
@@ -37,7 +36,7 @@ pub(crate) struct ZstdSource {
 impl ZstdSource {
     pub(crate) fn new(stored: StoredFile) -> Result<Self, ReadError> {
         let Some(decoder) = DCtx::try_create() else { return Err(stored.out_of_memory()) };
-        // A file of no bytes is no zstd file: something is wanted from the start.
+        // An empty file is not a zstd file: the start of a frame is required.
         let wanted = FRAME_START_BYTES;
         let stored = StoredBuffer::new(stored);
         Ok(Self { stored, decoder, wanted, holds_content: false, content_offset: 0 })
@@ -48,8 +47,8 @@ impl ZstdSource {
         self.stored.offset()
     }
 
-    /// Decodes into `target`, which is not empty. Returns how many bytes were written, with 0 for
-    /// the end of the content, and the error that ended it.
+    /// Decodes into `target`, which must not be empty. Returns the number of bytes written, 0 at the
+    /// end of the content, and the error that follows them.
     pub(crate) fn read(&mut self, target: &mut [u8]) -> (usize, Option<ReadError>) {
         loop {
             match self.decode(target) {
@@ -81,7 +80,7 @@ impl ZstdSource {
         self.stored.consume(consumed);
         self.content_offset += produced as u64;
         self.wanted = result.map_err(|code| self.error(code))?;
-        // 0 means that the frame is complete and all of its content is out.
+        // 0 means that the frame is complete and all of its content was written.
         self.holds_content = produced == target.len() && self.wanted != 0;
         Ok(Some(produced))
     }
