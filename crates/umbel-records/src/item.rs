@@ -1,4 +1,4 @@
-//! From a record to its item, the canonical bytes that are compared for equality.
+//! Converts a record to its item, the canonical bytes that are compared for equality.
 //!
 //! | granularity | text | JSON Lines | CSV, TSV |
 //! |---|---|---|---|
@@ -13,7 +13,7 @@ use crate::key_group::{is_empty_key, write_group};
 use crate::table::TableItems;
 use crate::{Format, ItemError, KeyPath, KeyPathError, Normalisers, TableHeader, item_before};
 
-/// What of a record is compared for equality.
+/// The part of a record that is compared for equality.
 ///
 /// ```
 /// use umbel_records::Granularity;
@@ -23,29 +23,29 @@ use crate::{Format, ItemError, KeyPath, KeyPathError, Normalisers, TableHeader, 
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Granularity {
-    /// The bytes of the line, up to its `\n`. Nothing is parsed, a carriage return counts.
+    /// The bytes of the line, up to its `\n`. Nothing is parsed; a carriage return is part of the line.
     Line,
     /// The values of one or more fields, in this order: a [`KeyPath`] into JSON Lines, the exact
     /// name of a column in a table.
     Key(Vec<String>),
-    /// The pieces of one text field, each up to its `\n`. No extractor makes them: see
+    /// The pieces of one text field, each up to its `\n`. No extractor produces them: see
     /// [`TextField`](crate::TextField).
     Paragraph(String),
-    /// The whole content of a file. No extractor makes it: see
+    /// The whole content of a file. No extractor produces it: see
     /// [`ContentReader`](crate::ContentReader).
     File,
-    /// The whole record: the line of a text, the value of a JSON line, whatever its white space,
-    /// escapes and order of fields, or the fields of a table's row, however they are quoted.
+    /// The whole record: the line of a text; the value of a JSON line, independent of white space,
+    /// escapes and order of fields; or the fields of a table's row, independent of quoting.
     Record,
 }
 
-/// Turns records into items. Holds buffers that are used again for every record.
+/// Converts records to items. Has buffers that it reuses for every record.
 ///
-/// Two JSON values are equal if their canonical forms are, RFC 8785 with two changes: `1`, `1.0`
-/// and `1e0` are equal, integers written in digits are exact whatever their size, other numbers
-/// equal the nearest f64 (from 1e21 on, an exponent and written-out digits differ); of fields with
-/// the same name the last one counts; white space, escapes and the order of fields do not matter;
-/// Unicode is not normalised. Every record is checked as a whole, also where one field is wanted.
+/// Two JSON values are equal if their canonical forms are. That is RFC 8785 with two changes: `1`,
+/// `1.0` and `1e0` are equal, integers written in digits are exact whatever their size, other numbers
+/// equal the nearest f64 (from 1e21 on, an exponent and written-out digits differ); of fields with the
+/// same name, the last one counts. White space, escapes and the order of fields do not matter; Unicode
+/// is not normalised. Every record is validated as a whole, even if only one field is used.
 ///
 /// ```
 /// use umbel_records::{Format, Granularity, ItemExtractor};
@@ -61,15 +61,15 @@ pub enum Granularity {
 #[derive(Debug)]
 pub struct ItemExtractor {
     mode: Mode,
-    /// Of lines.
+    /// The normalisers of lines.
     normalisers: Normalisers,
-    /// The item made last.
+    /// The item that was produced last.
     item: Vec<u8>,
 }
 
 #[derive(Debug)]
 enum Mode {
-    /// The bytes in front of the one that ends a record.
+    /// The bytes before the one that ends a record.
     Line(u8),
     Record(Canonical),
     Key(KeyExtractor),
@@ -77,7 +77,8 @@ enum Mode {
 }
 
 impl ItemExtractor {
-    /// An extractor for records of `format`, which is no table: see [`of_table`](Self::of_table).
+    /// An extractor for records of `format`, which must not be a table: see
+    /// [`of_table`](Self::of_table).
     ///
     /// # Errors
     /// [`ExtractorError`] if the format has no such granularity.
@@ -140,8 +141,8 @@ impl ItemExtractor {
         self
     }
 
-    /// What tells whether an item of this extractor is empty: has no bytes, or nothing but fields
-    /// that are null or the empty string. A JSON value as a whole never is.
+    /// Returns a function that tells whether an item of this extractor is empty: it has no bytes, or
+    /// only fields that are null or the empty string. A whole JSON value is never empty.
     pub fn emptiness(&self) -> fn(&[u8]) -> bool {
         let has_fields = match &self.mode {
             Mode::Line(_) | Mode::Record(_) => false,
@@ -151,12 +152,11 @@ impl ItemExtractor {
         if has_fields { is_empty_key } else { <[u8]>::is_empty }
     }
 
-    /// The item of `record`, with or without its terminator: borrowed from the record if it is a
-    /// line of it as it stands, otherwise valid until the next call.
+    /// The item of `record`, which may have its terminator or not. The result borrows from the record
+    /// if the item is the line as it is; otherwise it is valid until the next call.
     ///
     /// # Errors
-    /// [`ItemError`] if the record is not what the format says or has no such field; none for
-    /// lines.
+    /// [`ItemError`] if the record does not match the format or has no such field; never for lines.
     pub fn item<'a>(&'a mut self, record: &'a [u8]) -> Result<&'a [u8], ItemError> {
         self.item.clear();
         match &mut self.mode {
@@ -186,7 +186,7 @@ fn parse_paths(texts: Vec<String>) -> Result<Vec<KeyPath>, ExtractorError> {
     }
 }
 
-/// A cursor at the value of `record`.
+/// A cursor at the start of the value of `record`.
 fn start(record: &[u8]) -> Result<Cursor<'_>, ItemError> {
     if let Err(error) = str::from_utf8(record) {
         return Err(ItemError::InvalidUtf8 { offset: error.valid_up_to() });
@@ -251,7 +251,7 @@ impl KeyExtractor {
     }
 }
 
-/// Why no extractor can be made. Change the request; nothing was done.
+/// Why no extractor can be created. Change the request; nothing was done.
 ///
 /// ```
 /// use umbel_records::{ExtractorError, Format, Granularity, ItemExtractor};
@@ -262,7 +262,7 @@ impl KeyExtractor {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExtractorError {
-    /// Parquet has no records to make items of, but columns. A bug of the caller: use
+    /// Items of Parquet are made of columns, not of records. A bug of the caller: use
     /// [`ParquetSelection`](crate::ParquetSelection).
     #[error("items of Parquet are made of its columns, not of records")]
     Columns,
@@ -272,7 +272,7 @@ pub enum ExtractorError {
          or compare whole lines"
     )]
     KeyOfText,
-    /// A record has many paragraphs. A bug of the caller: take them from its text field.
+    /// A record has many paragraphs, not one. A bug of the caller: read them from its text field.
     #[error("paragraphs are not one item of a record")]
     ManyItems,
     /// Paragraphs of a text, which has no fields: they would be its lines. Compare lines.
@@ -281,7 +281,7 @@ pub enum ExtractorError {
          compare lines"
     )]
     ParagraphOfText,
-    /// A record holds no file. A bug of the caller: read the content instead.
+    /// A record is not a file. A bug of the caller: read the content instead.
     #[error("a whole file is no item of a record")]
     FileOfRecord,
     /// A table without its header, which names or numbers the fields. A bug of the caller: call
@@ -296,29 +296,29 @@ pub enum ExtractorError {
         /// What is wrong with it.
         error: KeyPathError,
     },
-    /// The header names no such column. Names are compared exactly, upper and lower case included.
+    /// The header has no such column. Names are compared exactly, with upper and lower case.
     #[error("no column `{name}` in the header; it has {columns}")]
     NoSuchColumn {
         /// The name.
         name: String,
-        /// The names that there are.
+        /// The existing names.
         columns: String,
     },
-    /// The table has no header, so that columns have numbers, and none has this one.
+    /// The table has no header, so columns are numbered, and no column has this number.
     #[error("no column `{name}`: without a header columns are numbered, here from 1 to {columns}")]
     NoSuchColumnNumber {
-        /// What should be a number.
+        /// The text that should be a column's number.
         name: String,
         /// How many columns there are.
         columns: usize,
     },
-    /// The header names several columns so. Rename one of them.
+    /// The header has several columns of this name. Rename one of them.
     #[error("several columns are called `{name}`")]
     AmbiguousColumn {
         /// The name.
         name: String,
     },
-    /// A key of no fields, by which all records would be equal. Name at least one.
+    /// A key without fields, by which all records would be equal. Name at least one.
     #[error("the key has no fields; name at least one")]
     NoKeyPath,
 }

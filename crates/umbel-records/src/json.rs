@@ -1,14 +1,15 @@
-//! JSON as far as items need it: checked in one pass, fields found, values in canonical form.
+//! A JSON scanner for items: validates a record in one pass, finds fields, and writes values in
+//! canonical form.
 //!
-//! Not serde_json: it gives integers beyond 64 bits only under a feature that changes its `Value`
-//! in the whole workspace, and its raw values are read again at every level. This scanner checks
-//! each byte once and keeps spans instead of values. serde_json is the slow twin in the tests.
+//! serde_json is not used: it supports integers beyond 64 bits only with a feature that changes its
+//! `Value` in the whole workspace, and its raw values are parsed again at every level. This scanner
+//! reads each byte once and keeps spans instead of values. The tests compare it with serde_json.
 //!
 //! The canonical form is that of RFC 8785 (JCS): no white space, fields sorted by UTF-16 code
-//! units, shortest strings and numbers. It differs in two places, so that more input has a form and
-//! fewer unequal values share one:
+//! It differs in two places, so that more input has a canonical form and fewer unequal values share
+//! one:
 //! * integers written without fraction and exponent stay exact; JCS rounds them to f64;
-//! * of fields with the same name the last one counts; JCS refuses the record.
+//! * of fields with the same name, the last one counts; JCS rejects the record.
 
 mod canonical;
 mod cursor;
@@ -21,8 +22,8 @@ pub(crate) use cursor::Cursor;
 pub(crate) use pick::PathTree;
 pub(crate) use text::write_string;
 
-/// Deepest nesting of arrays and objects in a record: 128, as serde_json has it, so that a record
-/// accepted here is not refused by the next reader. It bounds the stack of the recursive functions.
+/// Deepest nesting of arrays and objects in a record: 128, as in serde_json, so that a record accepted
+/// here is not rejected by the next reader. It bounds the stack of the recursive functions.
 pub const JSON_DEPTH_MAX: usize = 128;
 
 #[cfg(test)]

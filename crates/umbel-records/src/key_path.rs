@@ -14,9 +14,9 @@ use crate::JSON_DEPTH_MAX;
 /// Most fields of a path: no record is nested deeper than [`JSON_DEPTH_MAX`].
 pub const KEY_PATH_FIELDS_MAX: usize = JSON_DEPTH_MAX;
 
-/// A path into a JSON record: field names from the outside in, separated by dots. A backslash makes
-/// a dot or backslash part of a name. A number names the element of an array, counted from 0, or a
-/// field of an object that is called so. A field with the empty name cannot be reached.
+/// A path into a JSON record: field names from the outside in, separated by dots. A backslash makes a
+/// dot or backslash part of a name. A number names an element of an array, counted from 0, or a field
+/// of an object with that name. A field with an empty name cannot be addressed.
 ///
 /// ```
 /// use umbel_records::KeyPath;
@@ -32,7 +32,7 @@ pub struct KeyPath {
 }
 
 impl KeyPath {
-    /// The names on the path from the outside in, unescaped. At least one, none empty.
+    /// The names on the path from the outside in, unescaped. There is at least one, and none is empty.
     pub fn fields(&self) -> &[String] {
         &self.fields
     }
@@ -85,7 +85,7 @@ impl fmt::Display for KeyPath {
     }
 }
 
-/// Why a text is no [`KeyPath`]. Correct the text; nothing else was done.
+/// Why a text is not a [`KeyPath`]. Correct the text; nothing else was done.
 ///
 /// ```
 /// use umbel_records::{KeyPath, KeyPathError};
@@ -113,7 +113,7 @@ pub enum KeyPathError {
         /// Place of the backslash, in bytes from the start of the text.
         offset: usize,
     },
-    /// More fields than any record accepted is deep. Shorten the path.
+    /// The path has more fields than the deepest accepted record has levels. Shorten it.
     #[error("the key path has {count} fields, more than the {limit} levels of a record")]
     TooManyFields {
         /// Fields in the text.

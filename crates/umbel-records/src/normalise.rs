@@ -1,7 +1,7 @@
-//! Normalisers: differences in text that do not count when items are compared.
+//! Normalisers: they remove differences in text that do not matter when items are compared.
 //!
-//! Each is a function from bytes to bytes that leaves alone what is not UTF-8, so that it never
-//! fails: bytes that are not UTF-8 stand where they stood, and the text between them is treated.
+//! Each is a function from bytes to bytes that never fails: bytes that are not UTF-8 stay in their
+//! places, and the text between them is normalised.
 
 mod url;
 
@@ -11,7 +11,8 @@ use std::str::FromStr;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick, is_nfkc_quick};
 use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
-/// A difference in text that does not count. Applied to an item, never to the record it is made of.
+/// A difference in text that does not matter. It is removed from an item, never from the record that
+/// the item is made of.
 ///
 /// ```
 /// use umbel_records::Normaliser;
@@ -33,13 +34,13 @@ pub enum Normaliser {
     Nfkc,
     /// Every run of white space as one blank.
     Squeeze,
-    /// `\r\n` as `\n`, and no `\r` at the end, where the item's own `\n` was cut off.
+    /// `\r\n` as `\n`, and no `\r` at the end, where the item's own `\n` was removed.
     Crlf,
-    /// No punctuation: neither the 32 of ASCII (`$`, `+`, `<`, `~` and their like among them) nor
-    /// characters of the Unicode category P.
+    /// No punctuation: neither the 32 characters of ASCII (such as `$`, `+`, `<`, `~`) nor characters
+    /// of the Unicode category P.
     Punct,
     /// URLs (`scheme://host...`) with scheme and host in lower case (ASCII), without the scheme's
-    /// default port and without fragment. What is no URL is left as it is.
+    /// default port and without the fragment. Anything that is not a URL is unchanged.
     Url,
 }
 
@@ -146,7 +147,7 @@ pub struct UnknownNormaliser {
     pub name: String,
 }
 
-/// Several normalisers, one after the other. Holds buffers that are used again for every item.
+/// Several normalisers, applied one after the other. Has buffers that it reuses for every item.
 ///
 /// ```
 /// use umbel_records::{Normaliser, Normalisers};
@@ -164,17 +165,17 @@ pub struct Normalisers {
 }
 
 impl Normalisers {
-    /// These, applied in this order.
+    /// Applies these, in this order.
     pub fn new(steps: Vec<Normaliser>) -> Self {
         Self { steps, done: Vec::new(), next: Vec::new() }
     }
 
-    /// Whether nothing is changed.
+    /// Whether there are no normalisers.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// The normal form of `item`: borrowed from it if there are no normalisers, otherwise valid
+    /// The normal form of `item`: borrowed from `item` if there are no normalisers, otherwise valid
     /// until the next call.
     pub fn apply<'a>(&'a mut self, item: &'a [u8]) -> &'a [u8] {
         let Some((first, rest)) = self.steps.split_first() else { return item };
@@ -189,7 +190,7 @@ impl Normalisers {
     }
 }
 
-/// Without white space at both ends; bytes that are not UTF-8 are none.
+/// Without white space at both ends; bytes that are not UTF-8 are not white space.
 fn trimmed(bytes: &[u8]) -> &[u8] {
     let Some(first) = bytes.utf8_chunks().next() else { return bytes };
     let bytes = &bytes[first.valid().len() - first.valid().trim_start().len()..];

@@ -1,4 +1,4 @@
-//! Parquet files: the items of their rows, and copies of the rows that stay.
+//! Parquet files: the items of their rows, and copies of the kept rows.
 //!
 //! ```text
 //! ParquetFile --ParquetSelection--> RowGroupItems --next_item--> the item of each row
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The unit of reading is the row group. Only the columns that items are made of are read, page by
-//! page; a copy reads all. The `parquet` crate decodes and encodes pages, without its arrow half:
-//! typed columns with their levels keep every schema, nested ones too, exactly as it was.
+//! page; a copy reads all columns. The `parquet` crate decodes and encodes pages, without its arrow
+//! half: typed columns with their levels preserve every schema exactly, nested ones too.
 //!
 //! | type of the column | item: tag | value |
 //! |---|---|---|
@@ -22,18 +22,20 @@
 //! | `TIME` | `s` | `23:59:59.5`, with `Z` behind it if it is in UTC |
 //! | any, of which it or a struct around it is null | `n` | empty |
 //!
-//! Normalisers change the values with the tag `s`. Beside its item a row may have a number, by which
-//! the best of equal rows is chosen (`score.rs`): a column more is read for it. Where texts are
-//! compared piece by piece, an item is the text of one column as it is, and a copy may change it.
+//! Normalisers change the values with the tag `s`. Besides its item, a row may have a number, which
+//! decides the best of equal rows (`score.rs`); one more column is read for it. If texts are compared
+//! piece by piece, an item is the unchanged text of one column, and a copy may change that text.
 //!
 //! Tags and lengths are those of keys of JSON Lines (`key_group.rs`), so equal values of both formats
-//! are equal items. `INT96` counts as UTC. Without a key, the item is all columns in the order of
-//! the schema: for each the number of its levels, then for each level repetition, definition and
-//! the value if there is one; the byte `0xff` in front keeps it apart from items of other formats.
+//! are equal items. `INT96` is taken as UTC. Without a key, the item is all columns in the order of the
+//! schema: for each column the number of its levels, then for each level the repetition, the definition
+//! and, if there is one, the value. A byte `0xff` in front distinguishes it from items of other
+//! formats.
 //!
-//! **Hostile files.** What the crate allocates or recurses by is checked before it sees it: the
-//! depth of the schema, the size of a page, the number of values in a dictionary or in a list of
-//! lengths. It panics on some damage; the panic is caught where it is called, and becomes an error.
+//! **Hostile files.** Numbers by which the crate allocates or recurses are checked before it reads
+//! them: the depth of the schema, the size of a page, the number of values in a dictionary or in a list
+//! of lengths. It panics on some damage; the panic is caught where the crate is called, and becomes an
+//! error.
 
 mod calendar;
 mod column;

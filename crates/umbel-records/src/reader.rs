@@ -1,14 +1,14 @@
-//! Blocks of whole records out of a file or a span of one.
+//! Reads blocks of whole records from a file or a span of one.
 //!
 //! ```text
 //! buffer  | delivered block | partial record | room |
 //!         0            block_end          filled    buffer.len()
 //! ```
 //!
-//! Each call moves the partial record to the front, fills the room and cuts behind the last `\n`.
-//! Without one the buffer doubles, up to the longest record accepted. The first and last record of
-//! a span are found as [`ByteSpan`] says: a record belongs to the span it starts in. In a table the
-//! cut is not behind the last `\n` but where its cutter says.
+//! Each call moves the partial record to the front, fills the room, and ends the block behind the last
+//! `\n`. Without one, the buffer doubles, up to the longest accepted record. The first and last record
+//! of a span are those of [`ByteSpan`]: a record belongs to the span that it starts in. In a table, the
+//! block ends where the cutter determines, not behind the last `\n`.
 
 use memchr::{memchr, memrchr};
 
@@ -45,7 +45,7 @@ pub struct RecordReader {
     stored_start: u64,
     block_bytes: usize,
     record_bytes_max: usize,
-    /// The byte that ends a record, but in a table.
+    /// The byte that ends a record; not used for tables.
     record_end: u8,
     span: ByteSpan,
     stage: Stage,
@@ -54,37 +54,36 @@ pub struct RecordReader {
     block_end: usize,
     /// Content in the buffer ends here.
     filled: usize,
-    /// No `\n` that is still to be found lies in front of this place.
+    /// The record ends before this offset in the buffer were found already.
     searched: usize,
-    /// Place of `buffer[0]` in the content of the file.
+    /// Offset of `buffer[0]` in the content of the file.
     content_offset: u64,
     digest: RunningDigest,
-    /// Cuts a table; lines need none.
+    /// Finds the records of a table; `None` for lines.
     cutter: Option<Box<TableCutter>>,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// In front of a span's first record: the record that started before the span is passed over.
+    /// Before the span's first record: the record that started before the span is skipped.
     Skipping,
-    /// Inside.
+    /// Inside the span.
     Reading,
-    /// The source has ended; what is in the buffer is still to be delivered.
+    /// The source has ended; the rest of the buffer must still be delivered.
     Ended,
-    /// The source has failed; the whole records in the buffer are still to be delivered, then the
-    /// error.
+    /// The source has failed; the whole records in the buffer must still be delivered, then the error.
     Failed(ReadError),
     /// Everything was delivered.
     Done,
 }
 
 impl RecordReader {
-    /// A reader of `file`, or of the records that start in `span` of it (plain files only; `None`
-    /// means all). Readers may share it. Nothing is read yet.
+    /// A reader of `file`, or of the records that start in `span` of it (plain files only; `None` means
+    /// all). Several readers may share the file. Nothing is read yet.
     ///
     /// # Errors
-    /// [`ReadError::SpanOfCompressed`] for a span of a compressed file; [`ReadError::Io`] if a
-    /// decoder gets no memory.
+    /// [`ReadError::SpanOfCompressed`] for a span of a compressed file; [`ReadError::Io`] if a decoder
+    /// cannot allocate memory.
     pub fn open(
         file: impl Into<Stored>,
         compression: Compression,
@@ -100,7 +99,7 @@ impl RecordReader {
             ByteSpan { start: 0, .. } => Stage::Reading,
             _ => Stage::Skipping,
         };
-        // The byte in front of the span tells whether a record starts with the span.
+        // The byte before the span shows whether a record starts at the span's start.
         let stored_start = span.start.saturating_sub(1);
         let record_bytes_max = limits.record_bytes_max.max(1);
         Ok(Self {
@@ -125,19 +124,18 @@ impl RecordReader {
         })
     }
 
-    /// The same of records that end with this byte in place of `\n`; before the first block. Tables
-    /// do not heed it.
+    /// The same for records that end with this byte instead of `\n`. Must be called before the first
+    /// block is read. Has no effect on tables.
     #[must_use]
     pub fn ending(self, record_end: u8) -> Self {
         Self { record_end, ..self }
     }
 
-    /// A reader of the records of a table, with `delimiter` between fields, without its
-    /// header: that is delivered with the first block, and not among its
-    /// [records](Self::block_records). Nothing is read yet.
+    /// A reader of the records of a table, with `delimiter` between fields. The header is delivered
+    /// with the first block, but is not one of its [records](Self::block_records). Nothing is read yet.
     ///
     /// # Errors
-    /// [`ReadError::Io`] if a decoder gets no memory.
+    /// [`ReadError::Io`] if a decoder cannot allocate memory.
     pub fn open_table(
         file: impl Into<Stored>,
         compression: Compression,
@@ -147,7 +145,7 @@ impl RecordReader {
         Self::with_cutter(file, compression, TableCutter::new(delimiter, true), limits)
     }
 
-    /// The same of a table that has no header: its first record is one like any other.
+    /// The same for a table without a header: its first row is a record like any other.
     ///
     /// # Errors
     /// As [`open_table`](Self::open_table).
@@ -170,14 +168,14 @@ impl RecordReader {
         Ok(Self { cutter: Some(Box::new(cutter)), ..reader })
     }
 
-    /// The next block of whole records, or `None` at the end of the input. Every record ends with
-    /// `\n`, or [the byte chosen](Self::ending), except possibly the last one of the file. A block holds as much as fits
-    /// [`ReadLimits::block_bytes`], and one longer record if it must.
+    /// The next block of whole records, or `None` at the end of the input. Every record ends with `\n`,
+    /// or [the byte chosen](Self::ending), except possibly the last one of the file. A block has as
+    /// many records as fit into [`ReadLimits::block_bytes`], or one longer record.
     ///
     /// # Errors
     /// Any [`ReadError`] but [`SpanOfCompressed`](ReadError::SpanOfCompressed). The whole records
-    /// in front of the damage were delivered by earlier calls, a partial one is not; later calls
-    /// return `None`.
+    /// before the damage were delivered by earlier calls, a partial one is not; later calls return
+    /// `None`.
     pub fn next_block(&mut self) -> Result<Option<&[u8]>, ReadError> {
         self.drop_delivered();
         self.block_end = match self.advance() {
@@ -203,7 +201,7 @@ impl RecordReader {
         self.cutter.is_some()
     }
 
-    /// The block delivered last; empty in front of the first and behind the last.
+    /// The block delivered last; empty before the first one and after the last one.
     pub fn block(&self) -> &[u8] {
         &self.buffer[..self.block_end]
     }
@@ -217,14 +215,14 @@ impl RecordReader {
         }
     }
 
-    /// Length and CRC-32C of all content delivered so far: equal for a second reading if and only
-    /// if (but for one change in 2^32) it saw the same content.
+    /// Length and CRC-32C of all content delivered so far: equal for a second reading if and only if
+    /// (except for one change in 2^32) it saw the same content.
     pub fn digest(&self) -> ContentDigest {
         self.digest.value()
     }
 
-    /// Where the block delivered last starts in the content of the file, in bytes; after an error,
-    /// where what was delivered ends.
+    /// The offset in the content of the file, in bytes, at which the block delivered last starts; after
+    /// an error, the offset at which the delivered content ends.
     pub fn block_offset(&self) -> u64 {
         self.content_offset
     }
@@ -235,7 +233,7 @@ impl RecordReader {
         self.source.stored_offset() - self.stored_start
     }
 
-    /// Moves what was not delivered to the front.
+    /// Moves the undelivered bytes to the front.
     fn drop_delivered(&mut self) {
         self.buffer.copy_within(self.block_end..self.filled, 0);
         self.filled -= self.block_end;
@@ -252,7 +250,7 @@ impl RecordReader {
         }
     }
 
-    /// Reads on until a block is complete and returns its end; 0 at the end of the input.
+    /// Reads until a block is complete, and returns its end; 0 at the end of the input.
     fn advance(&mut self) -> Result<usize, ReadError> {
         if matches!(self.stage, Stage::Skipping) {
             self.skip();
@@ -265,7 +263,7 @@ impl RecordReader {
                 return Ok(block_end);
             }
             if self.filled >= target_bytes {
-                // One byte more than a record may have shows that it goes on.
+                // One byte more than the longest record shows that a record is too long.
                 let bytes_max = self.record_bytes_max.saturating_add(1);
                 target_bytes = self.filled.saturating_mul(2).min(bytes_max);
             }
@@ -278,7 +276,7 @@ impl RecordReader {
         while self.filled < target_bytes && matches!(self.stage, Stage::Skipping | Stage::Reading) {
             if self.filled == self.buffer.len() {
                 let grown = (2 * self.filled).max(FIRST_READ_BYTES).min(target_bytes);
-                // Exactly, because doubling is done here and the limit is meant.
+                // `reserve_exact`, because this loop does the doubling, and the limit must hold.
                 self.buffer.reserve_exact(grown - self.filled);
                 self.buffer.resize(grown, 0);
             }
@@ -296,12 +294,12 @@ impl RecordReader {
         }
     }
 
-    /// Passes over the record that started before the span.
+    /// Skips the record that started before the span.
     fn skip(&mut self) {
         loop {
             self.fill(self.block_bytes);
-            // A record starts behind a '\n', so the last one that matters is two in front of the
-            // end.
+            // A record starts behind a '\n', so the last '\n' that matters is the second-to-last byte
+            // of the span.
             let last_bytes = (self.span.end - 1).saturating_sub(self.content_offset);
             let seen = self.filled.min(usize::try_from(last_bytes).unwrap_or(usize::MAX));
             let found = memchr(self.record_end, &self.buffer[..seen]);
@@ -329,8 +327,8 @@ impl RecordReader {
             return Ok(Some(0));
         }
         self.check_length()?;
-        // The first '\n' at the last byte of the span or behind it ends the last record that starts
-        // in the span.
+        // The first '\n' at or behind the last byte of the span ends the last record that starts in the
+        // span.
         let last_bytes = (self.span.end - 1).saturating_sub(self.content_offset);
         let from = usize::try_from(last_bytes).unwrap_or(usize::MAX).max(self.searched);
         if from < self.filled
@@ -387,8 +385,8 @@ impl RecordReader {
         ReadError::RecordTooLong { content_offset, limit }
     }
 
-    /// Refuses a first record above the limit. Only a buffer that grew beyond the limit can hold
-    /// one.
+    /// Rejects a first record above the limit. Only a buffer that has grown beyond the limit can
+    /// contain one.
     fn check_length(&self) -> Result<(), ReadError> {
         if self.filled <= self.record_bytes_max {
             return Ok(());

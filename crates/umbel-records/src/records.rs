@@ -1,9 +1,9 @@
 //! The records of a block: lines, each with its terminator.
 //!
-//! Line ends are found 64 bytes at a time as the bits of a word, which needs half the time of one
-//! search per line for lines of 10 to 100 bytes; the rest of a line above 256 bytes is left to
-//! memchr, which is then faster. Measured on Zen 5, random lengths: 2.2 ns a record of 10 bytes and
-//! 6.7 ns of 70, where repeated memchr took 8 and 13 ns, memchr_iter 5 and 11 ns.
+//! Line ends are found 64 bytes at a time as the bits of a word, which takes half the time of one
+//! search per line for lines of 10 to 100 bytes. Beyond 256 bytes of a line, memchr is used, which is
+//! then faster. Measured on Zen 5, random lengths: 2.2 ns a record of 10 bytes and 6.7 ns of 70, where
+//! repeated memchr took 8 and 13 ns, memchr_iter 5 and 11 ns.
 
 use std::ops::Range;
 
@@ -34,8 +34,7 @@ pub fn records_ending(block: &[u8], record_end: u8) -> Records<'_> {
     Records { block, record_end, start: 0, window: 0, ends: 0, searched: 0 }
 }
 
-/// The line of a record: its bytes without one trailing `\n`. A carriage return in front of it
-/// stays.
+/// The line of a record: its bytes without one trailing `\n`. A carriage return before it is kept.
 pub fn line_item(record: &[u8]) -> &[u8] {
     item_before(record, b'\n')
 }
@@ -51,7 +50,7 @@ pub fn item_before(record: &[u8], record_end: u8) -> &[u8] {
     record.strip_suffix(&[record_end]).unwrap_or(record)
 }
 
-/// A line known to be longer than this is searched by memchr, which is faster from about here on.
+/// Lines longer than this are searched by memchr, which is faster from about here on.
 const SHORT_LINE_BYTES: usize = 256;
 
 /// Iterator over the records of a block, made by [`records`] and [`records_ending`].
@@ -68,10 +67,10 @@ pub struct Records<'a> {
     record_end: u8,
     /// Where the next record starts.
     start: usize,
-    /// Bit i says that a record ends with byte `window + i` and was not delivered.
+    /// Bit i is set if a record ends with byte `window + i` and was not delivered yet.
     ends: u64,
     window: usize,
-    /// All line ends in front of this place were found.
+    /// All line ends before this offset were found.
     searched: usize,
 }
 
@@ -102,7 +101,7 @@ impl<'a> Iterator for Records<'a> {
 impl std::iter::FusedIterator for Records<'_> {}
 
 impl<'a> Records<'a> {
-    /// The next record if it is long, near the end of the block or the last.
+    /// The next record if it is long, near the end of the block, or the last one.
     #[inline(never)]
     fn next_by_memchr(&mut self) -> Option<&'a [u8]> {
         let found = memchr(self.record_end, &self.block[self.searched..]);
@@ -114,9 +113,9 @@ impl<'a> Records<'a> {
     }
 }
 
-/// The records of a block, each with its place in the block; made by
-/// [`RecordReader::block_records`](crate::RecordReader::block_records). Between the records of a
-/// table there may be bytes that belong to none: the header and blank lines.
+/// The records of a block, each with its offset in the block; created by
+/// [`RecordReader::block_records`](crate::RecordReader::block_records). Between the records of a table
+/// there may be bytes that belong to none: the header and blank lines.
 #[derive(Debug, Clone)]
 pub struct BlockRecords<'a>(Cut<'a>);
 
@@ -155,10 +154,10 @@ impl<'a> Iterator for BlockRecords<'a> {
     }
 }
 
-/// Bit i says that byte i is `record_end`. Both loops compile to vector code without intrinsics.
+/// Bit i is set if byte i is `record_end`. Both loops compile to vector code without intrinsics.
 #[inline]
 fn record_ends(window: &[u8; 64], record_end: u8) -> u64 {
-    // The product brings the lowest bits of the eight bytes together in the highest byte.
+    // The product collects the lowest bits of the eight bytes in the highest byte.
     const GATHER: u64 = 0x0102_0408_1020_4080;
     let mut hits = [0; 64];
     for (hit, &byte) in hits.iter_mut().zip(window) {
@@ -187,7 +186,7 @@ mod tests {
         assert_eq!(line_item(b"a"), b"a");
     }
 
-    /// Lines of all lengths around the borders of windows.
+    /// Lines of all lengths around the window boundaries.
     fn blocks() -> impl Strategy<Value = Vec<u8>> {
         let line = prop_oneof![
             6 => vec(any::<u8>(), 0..6),

@@ -1,5 +1,5 @@
-//! Bytes behind the port against the same bytes in a file: whatever pieces they come in, records, items and errors are
-//! the same.
+//! Bytes behind the port, compared with the same bytes in a file: however they are split into pieces,
+//! records, items and errors are the same.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::{
     Stored,
 };
 
-/// Bytes that come in pieces of one byte, two, and so on up to `piece_bytes_max`, and again.
+/// Bytes that are read in pieces of one byte, two, and so on up to `piece_bytes_max`, then one again.
 #[derive(Debug)]
 struct Pieces {
     bytes: Vec<u8>,
@@ -26,7 +26,7 @@ struct PieceReader {
     reads: usize,
 }
 
-/// The port before [`Pieces`].
+/// The [`RemoteBytes`] port in front of [`Pieces`].
 #[derive(Debug)]
 struct Remote(Arc<Pieces>);
 
@@ -65,7 +65,7 @@ fn local(bytes: &[u8]) -> Stored {
     Stored::from(Arc::new(file))
 }
 
-/// All content that a reader delivers, and the error behind it.
+/// All content that a reader delivers, and the error that follows it.
 fn records_of(stored: Stored, packing: Compression, span: Option<ByteSpan>) -> (Vec<u8>, String) {
     let limits = ReadLimits { block_bytes: 64, record_bytes_max: 4096 };
     let mut reader = RecordReader::open(stored, packing, span, limits).unwrap();

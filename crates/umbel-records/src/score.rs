@@ -1,16 +1,18 @@
-//! Numbers of a field as 64 bits that order like the numbers, to choose the best of equal records.
+//! Maps the numbers of a field to 64 bits with the same order, to choose the best of equal records.
 //!
-//! Numbers compare by value, whether they are written as integers or with a fraction. All f64 and all integers of 64
-//! bits together are more than 2^64 values, so the ends of the range are coarse. By magnitude, zones of the image:
+//! Numbers compare by value, whether they are written as integers or with a fraction. All f64 values
+//! and all 64-bit integers together are more than 2^64 values, so the ends of the range are coarse.
+//! Zones of the image, by magnitude:
 //!
 //! ```text
 //! 0 ........ 2^-896 ................... 2^53 ................ 2^62 ................ infinity
 //! |  coarse  |  every f64               |  every integer      |  coarse             |
 //! ```
 //!
-//! Coarse is an f64 without its last four bits: at and above 2^62 (4.6e18) two numbers differ if their leading 49 bits do,
-//! below 2^-896 (1.9e-270) likewise, down to 0. Positive numbers take the codes upwards from the middle of the 64 bits,
-//! negative ones downwards; neither end is reached, so 0 and 2^64 − 1 stay free for "no number".
+//! In a coarse zone, the last four bits of an f64 are left out: at and above 2^62 (4.6e18) two numbers
+//! differ only if their leading 49 bits do, and so below 2^-896 (1.9e-270) down to 0. Positive numbers
+//! take the codes upwards from the middle of the 64 bits, negative ones downwards; neither end is
+//! reached, so 0 and 2^64 − 1 are free for "no number".
 
 use std::ops::Range;
 
@@ -26,16 +28,16 @@ const fn bits_of_power(exponent: i64) -> u64 {
     ((exponent + 1023) as u64) << 52
 }
 
-/// Where every f64 begins to count, as bits.
+/// From this f64 on, every f64 has a code of its own; as bits.
 const FINE_FROM: u64 = bits_of_power(-896);
 
-/// First integer that stands by itself: from here on an f64 skips some.
+/// From this integer on, every integer has a code of its own: an f64 skips some from here on.
 const INTEGERS_FROM: u64 = 1 << 53;
 
-/// First integer that does not any more.
+/// The first integer that has no code of its own any more.
 const INTEGERS_END: u64 = 1 << 62;
 
-/// First code of each zone above the lowest.
+/// First code of each zone above the lowest one.
 const FINE_CODE: u64 = FINE_FROM >> COARSE_BITS;
 const INTEGERS_CODE: u64 = FINE_CODE + (bits_of_power(53) - FINE_FROM);
 const HUGE_CODE: u64 = INTEGERS_CODE + (INTEGERS_END - INTEGERS_FROM);
@@ -43,7 +45,7 @@ const HUGE_CODE: u64 = INTEGERS_CODE + (INTEGERS_END - INTEGERS_FROM);
 /// The image of 0.
 const ZERO: u64 = 1 << 63;
 
-/// A number by which records are compared when the best of equal ones stays.
+/// A number by which records are compared to keep the best of equal ones.
 ///
 /// ```
 /// use umbel_records::Score;
@@ -69,7 +71,7 @@ pub struct Score(u64);
 pub enum ScoreValue {
     /// A whole number below 2^62 in magnitude, however it was written.
     Integer(i64),
-    /// Any other number, in a coarse zone the smallest in magnitude with the same image.
+    /// Any other number; in a coarse zone, the one of smallest magnitude with the same image.
     Float(f64),
 }
 
@@ -80,21 +82,22 @@ impl Score {
         Self::signed(value < 0, code_of_integer(value.unsigned_abs()))
     }
 
-    /// The score of a float; `None` for NaN, which no order has a place for. Both zeros are equal.
+    /// The score of a float; `None` for NaN, which has no order. Both zeros are equal.
     #[must_use]
     pub fn of_float(value: f64) -> Option<Self> {
         (!value.is_nan()).then(|| Self::signed(value < 0.0, code_of_float(value.abs())))
     }
 
-    /// The score of a number in decimal, perhaps with sign, fraction and exponent, and blanks around it: an integer
-    /// exactly, up to 38 digits, anything else as the nearest f64. `None` for any other text.
+    /// The score of a decimal number, with optional sign, fraction and exponent, and optional blanks
+    /// around it: an integer is exact up to 38 digits, any other number is the nearest f64. `None` for
+    /// any other text.
     #[must_use]
     pub fn of_text(text: &[u8]) -> Option<Self> {
         let text = str::from_utf8(text.trim_ascii()).ok()?;
         if let Ok(integer) = text.parse() {
             return Some(Self::of_integer(integer));
         }
-        // What else Rust reads as a float, infinity and NaN by name, is no decimal.
+        // Other texts that Rust parses as floats, the names of infinity and NaN, are not decimals.
         let is_decimal = |byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
         if !text.bytes().all(is_decimal) {
             return None;
@@ -102,13 +105,13 @@ impl Score {
         Self::of_float(text.parse().ok()?)
     }
 
-    /// The score with this image, as [`Score::image`] gave it.
+    /// The score with this image, as returned by [`Score::image`].
     #[must_use]
     pub const fn from_image(image: u64) -> Self {
         Self(image)
     }
 
-    /// 64 bits that order as the numbers do; never 0 and never 2^64 − 1.
+    /// 64 bits with the same order as the numbers; never 0 and never 2^64 − 1.
     #[must_use]
     pub const fn image(self) -> u64 {
         self.0
@@ -152,7 +155,7 @@ fn code_of_integer(magnitude: u128) -> u64 {
         }
         Ok(middle) if middle < INTEGERS_END => INTEGERS_CODE + (middle - INTEGERS_FROM),
         _ => {
-            // The bits of the f64 next to it, towards zero.
+            // The bits of the next f64 towards zero.
             let exponent = magnitude.ilog2();
             #[expect(clippy::cast_possible_truncation, reason = "53 bits are left")]
             let leading = (magnitude >> (exponent - 52)) as u64;
@@ -181,7 +184,7 @@ const fn code_of_huge(bits: u64) -> u64 {
     HUGE_CODE + ((bits - bits_of_power(62)) >> COARSE_BITS)
 }
 
-/// Finds the number of a field in records. Holds buffers that are used again for every record.
+/// Finds the number of a field in records. Has buffers that it reuses for every record.
 ///
 /// ```
 /// use umbel_records::{Format, Score, ScoreExtractor};
@@ -203,8 +206,8 @@ enum Field {
 }
 
 impl ScoreExtractor {
-    /// An extractor of the numbers of `field`, a [`KeyPath`](crate::KeyPath), in records of `format`, which is no table:
-    /// see [`of_table`](Self::of_table).
+    /// An extractor of the numbers of `field`, a [`KeyPath`](crate::KeyPath), in records of `format`,
+    /// which must not be a table: see [`of_table`](Self::of_table).
     ///
     /// # Errors
     /// [`ScoreError`] if such records have no such field.
@@ -233,7 +236,8 @@ impl ScoreExtractor {
         Ok(Self { field: Field::Column { fields, index } })
     }
 
-    /// The number in `record`; `None` if the field is missing or holds anything but a number, or if the record is bad.
+    /// The number in `record`; `None` if the field is missing or is not a number, or if the record is
+    /// bad.
     pub fn score(&mut self, record: &[u8]) -> Option<Score> {
         match &mut self.field {
             Field::Json { tree, found } => {
@@ -253,7 +257,7 @@ impl ScoreExtractor {
     }
 }
 
-/// Why no extractor of scores can be made. Change the request; nothing was done.
+/// Why no extractor of scores can be created. Change the request; nothing was done.
 ///
 /// ```
 /// use umbel_records::{Format, ScoreError, ScoreExtractor};

@@ -1,4 +1,4 @@
-//! Tables: CSV and TSV files with a header row.
+//! Tables: CSV and TSV files, with or without a header row.
 //!
 //! ```text
 //! id,text⏎              header: no record, its fields name the columns
@@ -8,11 +8,11 @@
 //! ⏎                     a blank line: no record
 //! ```
 //!
-//! The grammar is that of the csv crate, whose state machine (csv-core) is used, with one
-//! difference: a `\r` alone ends no record. A field that starts with a quote goes on to the closing
-//! one, and two quotes in it are one; a quote within a field that did not start with one is a
-//! character. Where a record starts cannot be told from the middle of a file, so tables are never
-//! read in spans.
+//! The grammar is that of the csv crate, whose state machine (csv-core) is used, with one difference: a
+//! `\r` alone does not end a record. A field that starts with a quote continues to the closing quote,
+//! and two quotes in it stand for one; in a field that does not start with a quote, a quote is an
+//! ordinary character. From the middle of a file one cannot tell where a record starts, so tables are
+//! never read in spans.
 
 mod cutter;
 mod fields;

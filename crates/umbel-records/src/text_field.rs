@@ -1,6 +1,6 @@
-//! One string field of a record, read and put back with another text.
+//! One string field of a record, which can be read and replaced by another text.
 //!
-//! Nothing of the record but that field is changed: the bytes around it stay as they were read.
+//! Only that field of the record is changed: the bytes around it stay as they were read.
 
 use std::ops::Range;
 
@@ -8,8 +8,7 @@ use crate::json::{Cursor, PathTree, write_string};
 use crate::table::TableText;
 use crate::{ExtractorError, ItemError, KeyPath, TableHeader};
 
-/// Finds one string field in the records of a file. Holds buffers that are used again for every
-/// record.
+/// Finds one string field in the records of a file. Has buffers that it reuses for every record.
 ///
 /// ```
 /// use umbel_records::TextField;
@@ -25,7 +24,7 @@ use crate::{ExtractorError, ItemError, KeyPath, TableHeader};
 #[derive(Debug)]
 pub struct TextField {
     place: Place,
-    /// Where in the record found last the field is, with its quotes.
+    /// The span of the field, with its quotes, in the record in which it was found last.
     span: Range<usize>,
     text: Vec<u8>,
 }
@@ -51,7 +50,7 @@ impl TextField {
         Ok(Self { place, span: 0..0, text: Vec::new() })
     }
 
-    /// The column of a table that is called so.
+    /// The column of a table with this name.
     ///
     /// # Errors
     /// [`ExtractorError::NoSuchColumn`] and [`ExtractorError::AmbiguousColumn`].
@@ -91,8 +90,8 @@ impl TextField {
         Ok(&self.text)
     }
 
-    /// Appends `record`, in which the field was [found](Self::find) last, to `target`, with this
-    /// text in the field. JSON texts must be UTF-8.
+    /// Appends `record`, in which the field was [found](Self::find) last, to `target`, with `text` in
+    /// the field. For JSON, `text` must be UTF-8.
     pub fn replace(&self, record: &[u8], text: &[u8], target: &mut Vec<u8>) {
         target.extend_from_slice(&record[..self.span.start]);
         match &self.place {
@@ -153,7 +152,7 @@ mod tests {
             prop_assert_eq!(field.find(&changed).unwrap(), new.as_bytes());
             prop_assert!(changed.starts_with(b"\"1\",") && changed.ends_with(b",3\r\n"));
 
-            // A field that was not in quotes gets them where it needs them, also at the end.
+            // An unquoted field is quoted if its new text needs quotes, also if it is the last field.
             let mut changed_more = Vec::new();
             let row = b"1,2,x\r\n";
             let mut field = TextField::of_table(&header(b"a,b,t\n"), "t".into()).unwrap();
