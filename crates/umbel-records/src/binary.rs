@@ -2,8 +2,8 @@
 //! meaningless records.
 //!
 //! Known formats are detected by their magic numbers, others by their zero bytes: text has next to
-//! none, while in UTF-16 and UTF-32 half of the bytes or more are zero. Bytes that are not valid UTF-8
-//! prove nothing: they occur in many encodings.
+//! none, while in UTF-16 and UTF-32 text often half of the bytes or more are zero. Bytes that are not
+//! valid UTF-8 prove nothing: they occur in many encodings.
 
 /// Bytes at the start of a file that are examined.
 pub const BINARY_HEAD_BYTES: usize = 4096;

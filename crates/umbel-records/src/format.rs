@@ -71,7 +71,7 @@ impl Format {
         }
     }
 
-    /// The byte that ends a record: zero for [`ZeroTerminated`](Self::ZeroTerminated), `\n` for all
+    /// The byte that ends a record: zero for `ZeroTerminated`, `\n` for all
     /// other formats.
     pub fn record_end(self) -> u8 {
         if self == Self::ZeroTerminated { 0 } else { b'\n' }

@@ -41,7 +41,7 @@ impl Read for Input {
 
 /// Decodes an lz4 file from its start.
 pub(crate) struct Lz4Source {
-    /// Taken out only while a frame's decoder takes the place of another's.
+    /// `None` only while one frame's decoder is replaced by the next one's.
     decoder: Option<FrameDecoder<Input>>,
     /// Whether a frame begins at the next byte, or the file ends there.
     is_between: bool,

@@ -26,7 +26,7 @@ struct PieceReader {
     reads: usize,
 }
 
-/// The [`RemoteBytes`] port in front of [`Pieces`].
+/// The `RemoteBytes` port in front of [`Pieces`].
 #[derive(Debug)]
 struct Remote(Arc<Pieces>);
 

@@ -1,6 +1,6 @@
-//! Items by example: what is equal, what differs, what is refused.
+//! Examples of items: which are equal, which differ, which records are rejected.
 //!
-//! The same by chance, against serde_json, is in `json/twin_test.rs`.
+//! `json/twin_test.rs` has random tests against serde_json.
 
 use super::*;
 use crate::JSON_DEPTH_MAX;

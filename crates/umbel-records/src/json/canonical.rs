@@ -1,8 +1,8 @@
 //! Values in canonical form.
 //!
-//! Fields are written in the order met and put into order when the object closes, because most
-//! writers sort them or always use the same order, and a sorted object is left alone. One buffer
-//! for each purpose serves all levels as a stack.
+//! Fields are written in the order of the input and sorted when the object closes: most writers sort
+//! them or always use the same order, and a sorted object is left as it is. Each buffer is a stack for
+//! all levels.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -11,12 +11,12 @@ use super::cursor::Cursor;
 use super::text::write_string;
 use crate::{ItemError, Normalisers};
 
-/// Writes values in canonical form and keeps its buffers from one to the next.
+/// Writes values in canonical form. Reuses its buffers for every value.
 #[derive(Debug, Default)]
 pub(crate) struct Canonical {
-    /// Fields of the objects that are open.
+    /// Fields of the open objects.
     fields: Vec<Field>,
-    /// Unescaped names of them.
+    /// The unescaped names of these fields.
     names: Vec<u8>,
     scratch: Vec<u8>,
     normalisers: Normalisers,
@@ -24,26 +24,26 @@ pub(crate) struct Canonical {
 
 #[derive(Debug)]
 struct Field {
-    /// Place in `names`.
+    /// Range in `names`.
     name: Range<usize>,
-    /// Place of `"name":value` in the target.
+    /// Range of `"name":value` in the target.
     text: Range<usize>,
 }
 
 impl Canonical {
-    /// A writer that puts string values, not names, through normalisers.
+    /// A writer that normalises string values, but not names.
     pub(crate) fn new(normalisers: Normalisers) -> Self {
         Self { normalisers, ..Self::default() }
     }
 
-    /// Checks the value at the cursor and appends it to `target`. After an error the end of
-    /// `target` is without meaning.
+    /// Validates the value at the cursor and appends its canonical form to `target`. After an error,
+    /// the end of `target` is undefined.
     pub(crate) fn write(
         &mut self,
         cursor: &mut Cursor<'_>,
         target: &mut Vec<u8>,
     ) -> Result<(), ItemError> {
-        // An error may have left them filled.
+        // An earlier call may have returned an error and left them filled.
         self.fields.clear();
         self.names.clear();
         self.value(cursor, 0, target)
@@ -128,8 +128,8 @@ impl Canonical {
         Ok(())
     }
 
-    /// Puts the fields above `fields_below` into order, whose text begins at `body` of `target`. Of
-    /// equal names the last one met stays.
+    /// Sorts the fields from index `fields_below` on, whose texts begin at `body` in `target`. Of equal
+    /// names, the last one in the input is kept.
     fn sort(&mut self, fields_below: usize, body: usize, target: &mut Vec<u8>) {
         let fields = &mut self.fields[fields_below..];
         let name_of = |field: &Field| &self.names[field.name.clone()];
@@ -151,9 +151,9 @@ impl Canonical {
     }
 }
 
-/// Compares UTF-8 texts by their UTF-16 code units, as RFC 8785, 3.2.3 sorts. Bytes order like code
-/// points; only the characters above U+FFFF (first byte F0 and up), which are surrogates in UTF-16,
-/// come before U+E000 to U+FFFF (first byte EE and EF) there.
+/// Compares UTF-8 texts by their UTF-16 code units, as RFC 8785, 3.2.3 sorts them. The order of bytes
+/// is the order of code points, with one difference: characters above U+FFFF (first byte F0 and up),
+/// which are surrogates in UTF-16, sort before U+E000 to U+FFFF (first bytes EE and EF).
 fn utf16_cmp(a: &[u8], b: &[u8]) -> Ordering {
     match a.iter().zip(b).find(|(a, b)| a != b) {
         None => a.len().cmp(&b.len()),
@@ -216,7 +216,7 @@ mod tests {
         );
     }
 
-    /// Names of characters from both sides of every border.
+    /// Names of characters from both sides of each boundary.
     const NAME: &str = "[a\u{7f}é€\u{d7ff}\u{e000}\u{ffff}😂\u{10ffff}]{0,4}";
 
     proptest! {

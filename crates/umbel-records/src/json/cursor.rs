@@ -1,7 +1,7 @@
-//! A place in a JSON text and the grammar of RFC 8259 around it.
+//! A position in a JSON text, and a parser of the grammar of RFC 8259 there.
 //!
-//! The text is UTF-8, checked by the caller; every function leaves the place behind what it read
-//! and reports a fault at the first byte that does not fit.
+//! The caller has checked that the text is UTF-8. Every function leaves the position behind what it
+//! read, and reports an error at the first invalid byte.
 
 use super::JSON_DEPTH_MAX;
 use super::number::{NumberText, is_finite};
@@ -11,7 +11,7 @@ use crate::ItemError;
 /// U+FEFF in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// A place in a JSON text.
+/// A position in a JSON text.
 #[derive(Debug)]
 pub(crate) struct Cursor<'a> {
     text: &'a [u8],
@@ -19,8 +19,8 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// The start of `text`, behind a byte order mark: files of some editors begin with one (RFC 8259, part 8.1), and joined
-    /// files have them further on.
+    /// The start of `text`, behind a byte order mark: files of some editors begin with one (RFC 8259,
+    /// part 8.1), and in concatenated files, later records begin with one.
     pub(crate) fn new(text: &'a [u8]) -> Self {
         let at = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
         Self { text, at }
@@ -37,7 +37,7 @@ impl<'a> Cursor<'a> {
         self.text.get(self.at).copied()
     }
 
-    /// Passes over white space.
+    /// Skips white space.
     #[inline]
     pub(crate) fn skip_space(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
@@ -54,7 +54,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes over a value of any kind and checks it. `depth` is the number of brackets open.
+    /// Skips a value of any kind and validates it. `depth` is the number of open brackets.
     pub(crate) fn skip_value(&mut self, depth: usize) -> Result<(), ItemError> {
         match self.peek() {
             Some(b'"') => self.string().map(drop),
@@ -79,7 +79,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes over the bracket at the cursor and returns the depth inside.
+    /// Skips the bracket at the cursor and returns the depth inside.
     pub(crate) fn enter(&mut self, depth: usize) -> Result<usize, ItemError> {
         if depth >= JSON_DEPTH_MAX {
             return Err(ItemError::NestedTooDeep { offset: self.at, limit: JSON_DEPTH_MAX });
@@ -88,8 +88,8 @@ impl<'a> Cursor<'a> {
         Ok(depth + 1)
     }
 
-    /// Inside of an object: the name of the next field, with the cursor at its value, or `None`
-    /// behind the closing bracket.
+    /// In an object: the name of the next field, with the cursor at its value, or `None` behind the
+    /// closing bracket.
     #[inline]
     pub(crate) fn next_field(
         &mut self,
@@ -111,7 +111,8 @@ impl<'a> Cursor<'a> {
         Ok(Some(name))
     }
 
-    /// Inside of an array: whether the cursor is at another element or behind the closing bracket.
+    /// In an array: true if the cursor is at another element, false if it is behind the closing
+    /// bracket.
     pub(crate) fn next_element(&mut self, is_first: &mut bool) -> Result<bool, ItemError> {
         self.next_entry(is_first, b']', "expected `,` or `]`")
     }
@@ -163,7 +164,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Passes over the escape at the cursor.
+    /// Skips the escape at the cursor.
     fn escape(&mut self) -> Result<(), ItemError> {
         let rest = &self.text[self.at..];
         self.at += match rest.get(1) {
@@ -187,7 +188,7 @@ impl<'a> Cursor<'a> {
             self.at += 1;
         }
         match self.peek() {
-            // No digit may follow: `01` is two numbers and fails at the second.
+            // No digit may follow: `01` is parsed as two numbers, and the second one is an error.
             Some(b'0') => self.at += 1,
             _ => self.digits()?,
         }

@@ -9,11 +9,11 @@
 //! From 1e21 on ECMAScript prints exponents: `1e21` differs from the same integer written in
 //! digits.
 
-/// A number as it stands in the text. Its grammar was checked.
+/// A number as written in the text. Its grammar was checked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NumberText<'a> {
     pub(crate) raw: &'a [u8],
-    /// Neither fraction nor exponent.
+    /// Whether it has neither fraction nor exponent.
     pub(crate) is_integer: bool,
 }
 
@@ -38,7 +38,7 @@ impl NumberText<'_> {
 
 /// Whether a number with fraction or exponent is in the range of f64.
 pub(super) fn is_finite(number: NumberText<'_>) -> bool {
-    // Without exponent it takes 309 digits to overflow: look closer only then.
+    // Without an exponent, a number needs 309 digits to overflow: only longer ones are checked.
     let is_small = number.raw.len() < 300 && !number.raw.iter().any(|byte| byte | 0x20 == b'e');
     is_small || number.nearest().is_finite()
 }

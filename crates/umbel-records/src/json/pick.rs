@@ -1,8 +1,8 @@
-//! Finding fields: one pass over the record that checks all of it and notes where the wanted values
-//! are.
+//! Finds fields: one pass over the record validates all of it and stores the positions of the requested
+//! values.
 //!
-//! The paths form a tree, so that paths with the same start share the walk. Of fields with the same
-//! name the last one counts, with everything below it.
+//! The paths form a tree, so that paths with a common start share the search. Of fields with the same
+//! name, the last one counts, with everything below it.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use super::cursor::Cursor;
 use super::text::StringText;
 use crate::{ItemError, KeyPath};
 
-/// Where the value of each path is, in bytes of the record; `None` if it is missing.
+/// For each path, the range of its value in the record, in bytes; `None` if it is missing.
 pub(crate) type Found = [Option<Range<usize>>];
 
-/// The wanted paths. `nodes[0]` is the record itself.
+/// The requested paths. `nodes[0]` is the record itself.
 #[derive(Debug)]
 pub(crate) struct PathTree {
     nodes: Vec<Node>,
@@ -22,14 +22,14 @@ pub(crate) struct PathTree {
 #[derive(Debug, Default)]
 struct Node {
     children: Vec<Child>,
-    /// Numbers of the paths that end here.
+    /// Numbers of the paths that end at this node.
     paths: Vec<usize>,
 }
 
 #[derive(Debug)]
 struct Child {
     name: String,
-    /// The name as an element of an array.
+    /// The name as an index into an array, if it is a number.
     index: Option<usize>,
     node: usize,
 }
@@ -45,7 +45,7 @@ impl PathTree {
         tree
     }
 
-    /// The child of `node` called `name`, made if there is none.
+    /// The child of `node` with this name, created if there is none.
     fn child(&mut self, node: usize, name: &str) -> usize {
         if let Some(child) = self.nodes[node].children.iter().find(|child| child.name == name) {
             return child.node;
@@ -57,8 +57,8 @@ impl PathTree {
         new
     }
 
-    /// Checks the value at the cursor and notes in `found`, one place per path, where the values
-    /// are.
+    /// Validates the value at the cursor and stores in `found`, which has one element per path, where
+    /// the values are.
     pub(crate) fn find(&self, cursor: &mut Cursor<'_>, found: &mut Found) -> Result<(), ItemError> {
         found.fill(None);
         self.walk(cursor, 0, 0, found)
@@ -110,7 +110,7 @@ impl PathTree {
         match child {
             None => cursor.skip_value(depth),
             Some(child) => {
-                // What an earlier field of this name held does not count.
+                // An earlier field of this name does not count.
                 self.forget_below(child.node, found);
                 self.walk(cursor, depth, child.node, found)
             }
@@ -131,7 +131,7 @@ fn is_named(child: &Child, name: StringText<'_>) -> bool {
     if !name.has_escapes {
         return child.name.as_bytes() == name.raw;
     }
-    // Escapes in names are rare: the allocation is not worth a buffer handed through.
+    // Escapes in names are rare, so a buffer passed through all calls would not pay.
     let mut unescaped = Vec::new();
     name.unescape_into(&mut unescaped);
     child.name.as_bytes() == unescaped

@@ -1,9 +1,9 @@
-//! JSON strings: found fast, unescaped, and escaped again in the shortest way.
+//! JSON strings: found fast, unescaped, and escaped again in the shortest form.
 //!
-//! Most strings have no escapes; they are copied as they stand. Escapes are checked where a string is
-//! scanned, so that unescaping cannot fail.
+//! Most strings have no escapes and are copied as they are. Escapes are validated when a string is
+//! scanned, so unescaping cannot fail.
 
-/// A string as it stands in the text, without its quotes. Its escapes were checked.
+/// A string as written in the text, without its quotes. Its escapes were validated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StringText<'a> {
     pub(crate) raw: &'a [u8],
@@ -63,7 +63,7 @@ pub(crate) fn write_string(plain: &[u8], target: &mut Vec<u8>) {
     target.push(b'"');
 }
 
-/// Appends `plain` with the escapes that RFC 8785, 3.2.2.2 asks for and no others.
+/// Appends `plain` with the escapes that RFC 8785, 3.2.2.2 requires, and no others.
 fn escape_into(plain: &[u8], target: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut rest = plain;
@@ -90,7 +90,7 @@ fn escape_into(plain: &[u8], target: &mut Vec<u8>) {
 /// A `\u` escape, or a pair of them.
 #[derive(Debug)]
 pub(super) struct UnicodeEscape {
-    /// The character; `None` for half a surrogate pair.
+    /// The character; `None` for an unpaired surrogate.
     pub(super) char: Option<char>,
     /// Length of the escape: 6, or 12 for a pair.
     pub(super) bytes: usize,
@@ -115,10 +115,10 @@ fn code_unit(text: &[u8]) -> Option<u32> {
     digits.iter().try_fold(0, |unit, &digit| Some(unit << 4 | char::from(digit).to_digit(16)?))
 }
 
-/// How many bytes at the start of `text` stand for themselves in a JSON string: all up to a quote,
-/// a backslash or a control character. Eight at a time, by the borrow trick of Mycroft (1987): the
-/// high bit of a byte of `x - 01..01 & !x` is set where a byte of x is zero, and for certain in the
-/// lowest such byte.
+/// The number of bytes at the start of `text` that need no escape in a JSON string: all up to a quote,
+/// a backslash or a control character. Eight at a time, by the borrow trick of Mycroft (1987): the high
+/// bit of a byte of `x - 01..01 & !x` is set where a byte of x is zero, and reliably so for the lowest
+/// such byte.
 #[inline]
 pub(super) fn plain_bytes(text: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -141,7 +141,7 @@ pub(super) fn plain_bytes(text: &[u8]) -> usize {
     at + tail.iter().position(|&byte| is_stop(byte)).unwrap_or(tail.len())
 }
 
-/// The slow twin of [`plain_bytes`] for one byte.
+/// The slow reference for [`plain_bytes`], for one byte.
 fn is_stop(byte: u8) -> bool {
     byte == b'"' || byte == b'\\' || byte < 0x20
 }

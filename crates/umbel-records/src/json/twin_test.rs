@@ -1,6 +1,6 @@
-//! serde_json as the slow twin.
+//! Comparison with serde_json, the slow reference.
 //!
-//! The same texts are JSON, the same fields are found, and canonical forms are equal if and only if
+//! Both accept the same texts and find the same fields, and canonical forms are equal if and only if
 //! the values are, however they are written.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{Format, Granularity, ItemError, ItemExtractor, KeyPath};
 
-/// A JSON value whose equality is plain to see.
+/// A JSON value whose equality is simple.
 #[derive(Debug, Clone, PartialEq)]
 enum Json {
     Null,
@@ -34,7 +34,7 @@ fn number(mut units: i64, mut decimals: u8) -> Json {
     Json::Number { units, decimals }
 }
 
-/// Values from a small world, so that two of them are often equal.
+/// Values from a small domain, so that two of them are often equal.
 fn json() -> impl Strategy<Value = Json> {
     let name = prop_oneof![Just(""), Just("a"), Just("b"), Just("0"), Just("1"), Just("é\n😂")];
     let leaf = prop_oneof![
@@ -52,7 +52,7 @@ fn json() -> impl Strategy<Value = Json> {
     })
 }
 
-/// Decisions of a writer, taken from a list over and over.
+/// The decisions of a writer, taken from a list that repeats.
 struct Choices<'a> {
     list: std::iter::Cycle<std::slice::Iter<'a, u8>>,
 }
@@ -63,7 +63,7 @@ impl Choices<'_> {
     }
 }
 
-/// Writes values in one of many ways.
+/// Writes a value in one of many ways.
 fn render(value: &Json, choices: &mut Choices<'_>, out: &mut String) {
     space(choices, out);
     match value {
@@ -90,7 +90,7 @@ fn space(choices: &mut Choices<'_>, out: &mut String) {
 }
 
 fn render_number(units: i64, decimals: u8, choices: &mut Choices<'_>, out: &mut String) {
-    // Beyond 2^53 only digits are exact.
+    // Beyond 2^53, only digits are exact.
     let style = if units.unsigned_abs() > 1 << 53 { 0 } else { choices.below(4) };
     match (style, decimals) {
         (0 | 1, 0) if units == 0 && style == 1 => out.push_str("-0"),
@@ -171,7 +171,7 @@ fn record_item(record: &str) -> Vec<u8> {
     extractor(&[]).item(record.as_bytes()).unwrap().to_vec()
 }
 
-/// Pieces of JSON, to be put together at random.
+/// Fragments of JSON, concatenated at random.
 fn json_like() -> impl Strategy<Value = String> {
     const PIECES: &[&str] = &[
         "{", "}", "[", "]", ",", ":", "\"a\"", "\"", "\\", "\\u00e", "\\ud800", "\\udc00", "1",
@@ -199,7 +199,7 @@ proptest! {
 
     #[test]
     fn the_same_texts_are_json(record in json_like()) {
-        // serde_json leaves a byte order mark to its caller.
+        // serde_json leaves the byte order mark to its caller.
         let unmarked = record.strip_prefix('\u{feff}').unwrap_or(&record);
         prop_assert_eq!(is_accepted(&record), serde_json::from_str::<Value>(unmarked).is_ok());
     }

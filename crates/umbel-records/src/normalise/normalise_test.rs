@@ -1,4 +1,4 @@
-//! Normalisers by example, and laws that hold for any bytes.
+//! Examples of normalisers, and laws that hold for any bytes.
 
 use proptest::prelude::*;
 
@@ -95,7 +95,7 @@ proptest! {
     ) {
         let item = [text.as_bytes(), &tail].concat();
         let once = apply(normaliser.name(), &item);
-        // A second `\r` at the end is not a line end's.
+        // A second `\r` at the end does not belong to a line end.
         prop_assume!(normaliser != Normaliser::Crlf || !once.contains(&b'\r'));
         prop_assert_eq!(apply(normaliser.name(), &once), once.clone());
     }
@@ -106,7 +106,7 @@ proptest! {
             let invalid = |bytes: &[u8]| -> Vec<u8> {
                 bytes.utf8_chunks().flat_map(|chunk| chunk.invalid().to_vec()).collect()
             };
-            // Between two halves of a character punctuation may have stood.
+            // Punctuation that is removed may have separated two halves of a character.
             if !matches!(normaliser, Normaliser::Url | Normaliser::Punct) {
                 prop_assert_eq!(invalid(&apply(normaliser.name(), &bytes)), invalid(&bytes));
             }

@@ -1,13 +1,13 @@
-//! URLs in the form that is compared (RFC 3986, 6.2.2.1 and 6.2.3), by rules that fit in a few lines.
+//! URLs in the form that is compared (RFC 3986, 6.2.2.1 and 6.2.3), by a few simple rules.
 //!
-//! Not the url crate: its rules are those of browsers, with tables for international names, and
-//! change more than was asked for. Here escapes, paths and names beyond ASCII stay as they are.
+//! The url crate is not used: its rules are those of browsers, with tables for international names, and
+//! it changes more than was requested. Here, escapes, paths and names beyond ASCII are unchanged.
 
 /// Default ports of schemes (WHATWG URL, "special schemes").
 const DEFAULT_PORTS: [(&[u8], &[u8]); 5] =
     [(b"http", b"80"), (b"https", b"443"), (b"ws", b"80"), (b"wss", b"443"), (b"ftp", b"21")];
 
-/// Appends `item` to `to`: as a URL if it is one, else as it is.
+/// Appends `item` to `to`: normalised if it is a URL, otherwise unchanged.
 pub(super) fn write(item: &[u8], to: &mut Vec<u8>) {
     let Some(url) = Url::parse(item) else {
         to.extend_from_slice(item);
@@ -29,7 +29,7 @@ pub(super) fn write(item: &[u8], to: &mut Vec<u8>) {
 /// The parts of `scheme://user@host:port/rest#fragment`.
 struct Url<'a> {
     scheme: &'a [u8],
-    /// With the `@`; empty if there is none.
+    /// Including the `@`; empty if there is no user.
     user: &'a [u8],
     host: &'a [u8],
     port: Option<&'a [u8]>,
@@ -38,8 +38,8 @@ struct Url<'a> {
 }
 
 impl<'a> Url<'a> {
-    /// `None` if the item is no URL: has another start, no host, a port that is no number, or blanks
-    /// or control characters in it.
+    /// `None` if the item is not a URL: it begins otherwise, has no host, or a port that is not a
+    /// number, or contains blanks or control characters.
     fn parse(item: &'a [u8]) -> Option<Self> {
         if item.iter().any(|byte| byte.is_ascii_control() || *byte == b' ') {
             return None;

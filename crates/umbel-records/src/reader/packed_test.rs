@@ -1,6 +1,6 @@
-//! Compressed files: members and frames in a row, padding, cuts at every byte, damage.
+//! Compressed files: concatenated members and frames, padding, truncation at every byte, damage.
 //!
-//! Files are made here with the encoders of each format; nothing is stored.
+//! The tests create the files with the encoders of each format; none is stored.
 
 use std::io::Write;
 
@@ -36,7 +36,7 @@ fn xz(content: &[u8], preset: u32) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// One frame, whose blocks know each other if the content is of odd length.
+/// One frame, whose blocks depend on each other if the content is of odd length.
 fn lz4(content: &[u8]) -> Vec<u8> {
     use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
     let modes = [BlockMode::Independent, BlockMode::Linked];
@@ -226,7 +226,7 @@ fn a_file_cut_anywhere_gives_its_whole_records_and_an_error() {
                 other => panic!("cut at {cut}: {other:?}"),
             }
         }
-        // Only the checksum is missing: everything is there.
+        // Only the checksum is incomplete: all content is there.
         let (seen, error) = read_all(compression, &stored[..stored.len() - 1]);
         assert!(seen == content && error.is_some());
     }
@@ -247,7 +247,7 @@ fn records_in_front_of_damage_are_delivered() {
         assert!(stored_offset >= middle as u64 - 130_000);
         assert!(content_offset >= seen.len() as u64);
         assert!(whole_records(&seen) == seen);
-        // All but the damaged block, of 128 KiB at most, is the true content.
+        // All content before the damaged block, which has at most 128 KiB, is correct.
         let agree = seen.iter().zip(&content).take_while(|(a, b)| a == b).count();
         assert!(agree > 1_350_000 - (128 << 10), "{compression}: {agree} bytes of 1.5 MB");
     }
@@ -257,7 +257,7 @@ fn records_in_front_of_damage_are_delivered() {
 fn a_wrong_checksum_is_found() {
     for compression in PACKED {
         let mut stored = pack(compression, b"one\ntwo\nthree");
-        // The length stands behind that of gzip, perhaps a few bits without meaning behind that of bzip2.
+        // In gzip the length is stored last; in bzip2 a few unused bits may be.
         let last = stored.len()
             - match compression {
                 Compression::Gzip => 5,

@@ -1,6 +1,6 @@
-//! Plain files: spans tile, limits hold, damage is told.
+//! Plain files: spans cover a file without gaps, limits hold, damage is reported.
 //!
-//! The slow twin cuts bytes in memory. Compressed files are in `packed_test.rs`.
+//! The slow reference splits bytes in memory. Compressed files are in `packed_test.rs`.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::records;
 
-/// Small enough that every border falls inside of some test.
+/// So small that every boundary is reached in some test.
 const TINY: ReadLimits = ReadLimits { block_bytes: 5, record_bytes_max: 1 << 20 };
 
 pub(super) fn file_of(content: &[u8]) -> Arc<File> {
@@ -21,7 +21,7 @@ pub(super) fn file_of(content: &[u8]) -> Arc<File> {
     Arc::new(file)
 }
 
-/// What a reader delivers: the records and the error behind them.
+/// What a reader delivers: the records, and the error that follows them.
 pub(super) fn drain(reader: &mut RecordReader) -> (Vec<Vec<u8>>, Option<ReadError>) {
     let mut seen = Vec::new();
     let error = loop {
@@ -49,7 +49,7 @@ fn read_span(file: &Arc<File>, span: Option<ByteSpan>, limits: ReadLimits) -> Ve
     seen
 }
 
-/// The slow twin: the records of `content` that start in `span`.
+/// The slow reference: the records of `content` that start in `span`.
 fn twin(content: &[u8], span: ByteSpan) -> Vec<Vec<u8>> {
     let mut start = 0;
     let mut seen = Vec::new();
@@ -228,7 +228,8 @@ proptest! {
         prop_assert_eq!(read_span(&file, Some(span), limits), twin(&content, span));
     }
 
-    /// With zero bytes and line ends exchanged, and cut at zero bytes, all is as before.
+    /// If zero bytes and line ends are exchanged and records end with zero bytes, the result is the
+    /// same.
     #[test]
     fn zero_bytes_end_records_as_line_ends_do(
         content in content(), start in 0..130u64, end in 0..130u64, block_bytes in 1..20usize

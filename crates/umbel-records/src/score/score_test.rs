@@ -1,10 +1,10 @@
-//! Scores against exact comparison: the order, where it is exact, and the way back.
+//! Scores, compared with exact arithmetic: the order, its exact zones, and the conversion back.
 
 use super::*;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 
-/// The slow twin of the order: two numbers by value, exactly.
+/// The slow reference for the order: compares two numbers exactly by value.
 fn exact(a: Number, b: Number) -> Ordering {
     match (a, b) {
         (Number::Integer(a), Number::Integer(b)) => a.cmp(&b),
@@ -76,7 +76,8 @@ proptest! {
     #[test]
     fn images_order_as_numbers_do(a in numbers(), b in numbers()) {
         let (order, images) = (exact(a, b), a.score().cmp(&b.score()));
-        // Never against the numbers; equal where the numbers differ only at the coarse ends.
+        // The order never contradicts the numbers; images of different numbers are equal only at the
+        // coarse ends.
         prop_assert!(images == order || images == Ordering::Equal, "{:?} {:?}", a, b);
         if a.is_fine() && b.is_fine() {
             prop_assert_eq!(images, order, "{:?} {:?}", a, b);

@@ -1,36 +1,38 @@
-//! Where the records of a table end.
+//! Finds where the records of a table end.
 //!
-//! The bytes of a file pass by once and in order, in pieces of any size; the state machine remembers
-//! whether a quote is open between them.
+//! The bytes of a file are passed in once and in order, in pieces of any size; between pieces, the
+//! state machine remembers whether a quote is open.
 
 use std::ops::Range;
 
 use csv_core::{ReadRecordResult, Reader};
 
-/// Room for unquoted text that nobody reads: the state machine fills it while it looks for ends.
+/// Space for unquoted text that is not used: the state machine writes it while it looks for record
+/// ends.
 const TEXT_BYTES: usize = 4 << 10;
 
-/// Room for ends of fields that nobody reads.
+/// Space for ends of fields that are not used.
 const FIELD_ENDS: usize = 64;
 
-/// Finds the records of a table in a buffer that grows at its end and is emptied at its start.
+/// Finds the records of a table in a buffer that is filled at its end and emptied from its start.
 #[derive(Debug)]
 pub(crate) struct TableCutter {
     machine: Reader,
     /// Records in the buffer, with their line ends; blank lines and the header are between them.
     spans: Vec<Range<usize>>,
-    /// Everything in front of this place is whole records and blank lines.
+    /// All bytes before this offset are whole records and blank lines.
     cut_end: usize,
-    /// Where the first of them ends, 0 if there is none.
+    /// The end of the first whole record, 0 if there is none.
     first_end: usize,
-    /// The header has not passed by yet.
+    /// Whether the header was not seen yet.
     awaits_header: bool,
     text: Box<[u8; TEXT_BYTES]>,
     field_ends: Box<[usize; FIELD_ENDS]>,
 }
 
 impl TableCutter {
-    /// A cutter at the start of a file, whose first record is a header to be passed over, or not.
+    /// A cutter at the start of a file. `passes_header` tells whether the first row is a header, which
+    /// is skipped.
     pub(crate) fn new(delimiter: u8, passes_header: bool) -> Self {
         Self {
             machine: super::state_machine(delimiter),
@@ -43,7 +45,7 @@ impl TableCutter {
         }
     }
 
-    /// Looks at the bytes of the buffer from `searched` on, which no earlier call has seen.
+    /// Searches the bytes of the buffer from `searched` on, which no earlier call has seen.
     pub(crate) fn search(&mut self, buffer: &[u8], searched: usize) {
         let mut at = searched;
         while at < buffer.len() {
@@ -56,15 +58,15 @@ impl TableCutter {
         }
     }
 
-    /// The buffer holds the rest of the file: its last record ends with it. False if that cannot
-    /// be, because a quote is open.
+    /// Called when the buffer contains the rest of the file: its last record ends with it. False if a
+    /// quote is still open.
     pub(crate) fn finish(&mut self, buffer: &[u8]) -> bool {
         if self.cut_end == buffer.len() {
             return true;
         }
         let (text, field_ends) = (&mut self.text[..], &mut self.field_ends[..]);
         let (result, ..) = self.machine.read_record(b"\n", text, field_ends);
-        // Nothing but line ends is left if the machine still waits for a record to start.
+        // If the machine still waits for the start of a record, only line ends may be left.
         let is_blank = buffer[self.cut_end..].iter().all(|byte| *byte == b'\n');
         if result == ReadRecordResult::Record {
             self.end_record(buffer, buffer.len());
@@ -76,7 +78,7 @@ impl TableCutter {
 
     fn end_record(&mut self, buffer: &[u8], end: usize) {
         let mut start = self.cut_end;
-        // The state machine passes over blank lines in silence.
+        // The state machine skips blank lines without reporting them.
         while start < end && buffer[start] == b'\n' {
             start += 1;
         }
@@ -94,22 +96,22 @@ impl TableCutter {
         }
     }
 
-    /// The records that are whole, as places in the buffer.
+    /// The whole records, as ranges in the buffer.
     pub(crate) fn spans(&self) -> &[Range<usize>] {
         &self.spans
     }
 
-    /// Where the last whole record ends; 0 if there is none.
+    /// The end of the last whole record; 0 if there is none.
     pub(crate) fn cut_end(&self) -> usize {
         self.cut_end
     }
 
-    /// Where the first whole record ends, if there is one.
+    /// The end of the first whole record, if there is one.
     pub(crate) fn first_end(&self) -> Option<usize> {
         Some(self.first_end).filter(|end| *end > 0)
     }
 
-    /// The buffer was emptied up to [`cut_end`](Self::cut_end).
+    /// Must be called when the buffer was emptied up to [`cut_end`](Self::cut_end).
     pub(crate) fn drop_cut(&mut self) {
         self.spans.clear();
         self.cut_end = 0;

@@ -7,42 +7,42 @@ use csv_core::{ReadFieldResult, Reader};
 use super::TableHeader;
 use crate::ItemError;
 
-/// Splits records. Holds buffers that are used again for every record.
+/// Splits records into fields. Has buffers that it reuses for every record.
 #[derive(Debug)]
 pub(crate) struct TableFields {
     machine: Reader,
-    /// Unquoted fields of the last record, one behind the other.
+    /// Unquoted fields of the last record, concatenated.
     text: Vec<u8>,
     fields: Vec<Field>,
-    /// Any record may be the first of its file.
+    /// Whether any record may be the first of its file, and begin with a byte order mark.
     passes_marks: bool,
 }
 
-/// What may stand in front of the first record of a file: the byte order mark of UTF-8.
+/// What may precede the first record of a file: the byte order mark of UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
 #[derive(Debug)]
 struct Field {
-    /// Place in the unquoted text.
+    /// Range in the unquoted text.
     text: Range<usize>,
-    /// Place in the record, quotes included, delimiter and line end not.
+    /// Range in the record, with quotes, without delimiter and line end.
     raw: Range<usize>,
 }
 
 impl TableFields {
-    /// A splitter. `is_first` says that the next record is the first of its file, where a byte order
-    /// mark is passed over.
+    /// A splitter. `is_first` tells whether the next record is the first of its file, whose byte order
+    /// mark is skipped.
     pub(crate) fn new(delimiter: u8, is_first: bool) -> Self {
         let mut machine = super::state_machine(delimiter);
         if !is_first {
-            // The machine looks for a byte order mark at its first byte: let that be another one.
+            // The machine skips a byte order mark at its first byte: make another byte the first.
             machine.read_field(b"\n", &mut [0]);
         }
         Self { machine, text: Vec::new(), fields: Vec::new(), passes_marks: false }
     }
 
-    /// A splitter of the records of a table. Where no header is in front of them, a byte order mark in
-    /// front of a record is passed over.
+    /// A splitter for the records of a table. If the table has no header row, a byte order mark at the
+    /// start of a record is skipped.
     pub(crate) fn below(header: &TableHeader) -> Self {
         Self { passes_marks: header.is_made_up(), ..Self::new(header.delimiter(), false) }
     }
@@ -58,7 +58,7 @@ impl TableFields {
         if body.len() == mark {
             return Ok(()); // A blank line, which the machine would pass over in silence.
         }
-        // One byte more than there can be, because a full buffer would need a case of its own.
+        // One byte more than necessary, because a full buffer would need a special case.
         self.text.resize(record.len() + 1, 0);
         let (mut at, mut text_end) = (mark, 0);
         let (mut raw_start, mut text_start) = (mark, 0);
@@ -88,7 +88,8 @@ impl TableFields {
         Ok(())
     }
 
-    /// A `\r` in front of the line end belongs to it. It cannot be within quotes: those are closed.
+    /// A `\r` before the line end belongs to the line end. It cannot be within quotes, because those
+    /// are closed.
     fn drop_carriage_return(&mut self, body: &[u8]) {
         if body.ends_with(b"\r")
             && let Some(last) = self.fields.last_mut()
@@ -113,7 +114,7 @@ impl TableFields {
         self.fields.iter().map(|field| &self.text[field.text.clone()])
     }
 
-    /// Where in the record a field is, with its quotes.
+    /// The range of a field in the record, with its quotes.
     pub(crate) fn raw(&self, index: usize) -> Range<usize> {
         self.fields[index].raw.clone()
     }

@@ -3,11 +3,11 @@
 use super::fields::TableFields;
 use crate::{Compression, ExtractorError, ReadError, ReadLimits, RecordReader, Stored};
 
-/// Bytes read at first for a header: 64 KiB hold all but freaks.
+/// Bytes read first for a header: almost all headers fit into 64 KiB.
 const HEADER_BLOCK_BYTES: usize = 64 << 10;
 
-/// The header row of a table: the names of its columns, and its bytes as they were read. Or one that is made up for a
-/// table without it, where columns are called `1`, `2` and so on, and that has no bytes.
+/// The header row of a table: the names of its columns, and its bytes as read. For a table without a
+/// header row, one is made up whose columns are named `1`, `2` and so on, and which has no bytes.
 ///
 /// ```
 /// use std::io::Write;
@@ -32,8 +32,8 @@ pub struct TableHeader {
 }
 
 impl TableHeader {
-    /// Reads the header of a file; `None` if the file holds nothing but blank lines. A byte order
-    /// mark (UTF-8) belongs to the bytes and not to the first name.
+    /// Reads the header of a file; `None` if the file has only blank lines. A UTF-8 byte order mark is
+    /// part of the bytes, but not of the first name.
     ///
     /// # Errors
     /// As [`RecordReader::next_block`], if the file is damaged in front of the header's end.
@@ -52,7 +52,7 @@ impl TableHeader {
     }
 
     /// Makes up the header of a file that has none: columns are numbered from 1, as many as the first
-    /// record has; `None` if the file holds nothing but blank lines.
+    /// record has; `None` if the file has only blank lines.
     ///
     /// ```
     /// # use std::{io::Write, sync::Arc};
@@ -81,7 +81,7 @@ impl TableHeader {
         })
     }
 
-    /// What is made of the first record of a file and its fields.
+    /// Calls `make` with the fields and the bytes of the first record of a file.
     fn of_first(
         file: impl Into<Stored>,
         compression: Compression,
@@ -94,7 +94,7 @@ impl TableHeader {
         while reader.next_block()?.is_some() {
             if let Some((_, record)) = reader.block_records().next() {
                 let mut fields = TableFields::new(delimiter, true);
-                // The reader has cut it where no quote is open.
+                // The reader ends a record only where no quote is open.
                 let is_split = fields.split(record).is_ok();
                 debug_assert!(is_split, "a cut record has closed quotes");
                 return Ok(Some(make(&fields, record)));
@@ -113,7 +113,7 @@ impl TableHeader {
         self.is_made_up
     }
 
-    /// The row as read, with its line end if it has one; nothing if there is no such row.
+    /// The row as read, with its line end if it has one; empty if the header is made up.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -1,11 +1,11 @@
-//! From a record of a table to its item.
+//! Converts a record of a table to its item.
 
 use super::TableHeader;
 use super::fields::TableFields;
 use crate::key_group::write_group;
 use crate::{ExtractorError, Granularity, ItemError, Normalisers};
 
-/// Makes items of a table's records.
+/// Makes items from the records of a table.
 #[derive(Debug)]
 pub(crate) struct TableItems {
     fields: TableFields,
@@ -25,7 +25,7 @@ enum What {
 }
 
 impl TableItems {
-    /// Items of records below this header.
+    /// For the records below this header.
     pub(crate) fn new(
         header: &TableHeader,
         granularity: Granularity,
@@ -45,7 +45,7 @@ impl TableItems {
         Ok(Self { fields, column_count, what, normalisers })
     }
 
-    /// Puts fields, or the bytes of lines, through normalisers from now on.
+    /// From now on, applies normalisers to fields, or to the bytes of lines.
     pub(crate) fn set_normalisers(&mut self, normalisers: Normalisers) {
         self.normalisers = normalisers;
     }

@@ -1,4 +1,4 @@
-//! One column of a table as text that is read and put back.
+//! One column of a table, whose text can be read and replaced.
 
 use std::ops::Range;
 
@@ -28,8 +28,8 @@ impl TableText {
         })
     }
 
-    /// Appends the text of the column in `record` to `text` and returns where it stands, with its
-    /// quotes.
+    /// Appends the text of the column in `record` to `text`, and returns its range in the record, with
+    /// its quotes.
     pub(crate) fn find(
         &mut self,
         record: &[u8],
@@ -47,11 +47,11 @@ impl TableText {
         Ok(self.fields.raw(self.column))
     }
 
-    /// Appends `text` as a field to `target`: in quotes where it needs them, or where the field that
-    /// it replaces, `old`, had them.
+    /// Appends `text` as a field to `target`: in quotes if it needs them, or if the field that it
+    /// replaces, `old`, had them.
     pub(crate) fn write(&self, old: &[u8], text: &[u8], target: &mut Vec<u8>) {
         let is_special = |byte: &u8| b"\"\r\n".contains(byte) || *byte == self.delimiter;
-        // A table of one column needs them for an empty text, too: a blank line is no record.
+        // In a table of one column, an empty text needs quotes, too: a blank line is not a record.
         let needs_quotes = old.starts_with(b"\"") || text.is_empty() || text.iter().any(is_special);
         if !needs_quotes {
             target.extend_from_slice(text);

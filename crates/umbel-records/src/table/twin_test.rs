@@ -1,4 +1,4 @@
-//! Tables by example, and by chance against the csv crate.
+//! Examples of tables, and random tests against the csv crate.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// All records below the header, and the error that ended them.
+/// All records below the header, and the error that follows them.
 fn read(content: &[u8], limits: ReadLimits) -> (Vec<Row>, Option<ReadError>) {
     let mut reader =
         RecordReader::open_table(file(content), Compression::Plain, b',', limits).unwrap();
@@ -133,7 +133,7 @@ fn a_record_above_the_limit_ends_the_reading() {
     }
 }
 
-/// What the csv crate makes of a table, header included, and whether its last record ends.
+/// The rows of a table as the csv crate reads them, header included, and whether the last record ends.
 fn twin(content: &[u8]) -> (Vec<Row>, bool) {
     let mut builder = csv::ReaderBuilder::new();
     builder.has_headers(false).flexible(true).terminator(csv::Terminator::Any(b'\n'));
