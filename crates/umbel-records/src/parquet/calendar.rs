@@ -1,8 +1,8 @@
-//! Days and clock times as ISO 8601 writes them, years beyond four digits with their sign.
+//! Days and times of day as ISO 8601 writes them; years of more than four digits have a sign.
 
 use std::io::Write as _;
 
-/// Appends the day so many days after 1970-01-01.
+/// Appends the date that is `days` days after 1970-01-01.
 pub(super) fn write_day(days: i64, target: &mut Vec<u8>) {
     // Proleptic Gregorian calendar, in eras of 400 years that start on 1 March (H. Hinnant,
     // "chrono-Compatible Low-Level Date Algorithms", civil_from_days).
@@ -24,8 +24,8 @@ pub(super) fn write_day(days: i64, target: &mut Vec<u8>) {
     written.expect("a vector takes all");
 }
 
-/// Appends a time of day in nanoseconds since midnight, with as many digits of the second as it
-/// needs. What is no time of day has a sign, or more than 24 hours.
+/// Appends a time of day, in nanoseconds since midnight, with as many digits of the second as
+/// necessary. A value that is not a time of day is written with a minus sign or more than 24 hours.
 pub(super) fn write_clock(nanos: i128, target: &mut Vec<u8>) {
     if nanos < 0 {
         target.push(b'-');
@@ -42,7 +42,7 @@ pub(super) fn write_clock(nanos: i128, target: &mut Vec<u8>) {
     }
 }
 
-/// Appends the moment so many nanoseconds after 1970-01-01T00:00:00.
+/// Appends the time `nanos` nanoseconds after 1970-01-01T00:00:00.
 pub(super) fn write_moment(nanos: i128, target: &mut Vec<u8>) {
     const DAY: i128 = 86_400_000_000_000;
     let days =

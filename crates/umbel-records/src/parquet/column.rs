@@ -1,4 +1,4 @@
-//! One column chunk, a batch of rows at a time.
+//! Reads one column chunk, a batch of rows at a time.
 //!
 //! ```text
 //! levels  rep 0 1 1 | 0 | 0 1 |     a row begins where the repetition level is 0
@@ -26,25 +26,25 @@ use super::value::{CanonicalValue, write_null};
 use crate::key_group::{read_group, write_group, write_length};
 use crate::{Normalisers, Score, Stored};
 
-/// Most rows of a batch: enough that calls vanish against decoding.
+/// Most rows of a batch: enough that the calls cost little compared with decoding.
 const BATCH_ROWS: u64 = 1024;
 
-/// Unpacked bytes that a batch aims at: 4 MiB, so that a column of documents takes as much memory as
-/// a column of numbers.
+/// Target for the decompressed bytes of a batch: 4 MiB, so that a column of documents takes as much
+/// memory as a column of numbers.
 const BATCH_BYTES: u64 = 4 << 20;
 
-/// Levels that a batch aims at, for columns of long lists.
+/// Target for the levels of a batch, for columns of long lists.
 const BATCH_LEVELS: u64 = 1 << 16;
 
-/// Most rows of a batch whose values may each take as much as a page.
+/// Most rows of a batch if each value may take as much memory as a page.
 const BATCH_PREFIX_ROWS: u64 = 16;
 
 /// A column chunk of any type.
 pub(super) trait Column: Send {
-    /// Reads the next batch, and returns its rows; 0 at the end.
+    /// Reads the next batch and returns its number of rows; 0 at the end.
     fn fill(&mut self) -> Result<usize, String>;
 
-    /// Rows of the batch that were not taken.
+    /// Rows of the batch that were not taken yet.
     fn rows_left(&self) -> usize;
 
     /// Takes the next row of the batch, and appends its only value.
@@ -53,27 +53,28 @@ pub(super) trait Column: Send {
     /// Takes the next row of the batch, and appends all its levels and values.
     fn take_levels(&mut self, item: &mut Vec<u8>);
 
-    /// Takes the next row of the batch, and appends the bytes of its only value; none for null.
+    /// Takes the next row of the batch, and appends the bytes of its only value; nothing for null.
     fn take_text(&mut self, item: &mut Vec<u8>);
 
-    /// Takes the next row of the batch, which has one value at most, and appends nothing.
+    /// Takes the next row of the batch, which has at most one value, and appends nothing.
     fn pass_row(&mut self);
 
-    /// The number of the only value of the next row of the batch, which is not taken.
+    /// The number of the only value of the next row of the batch; does not take the row.
     fn score(&self) -> Option<Score>;
 
-    /// Puts values that are written as strings through normalisers from now on.
+    /// From now on, applies normalisers to values that are written as strings.
     fn set_normalisers(&mut self, normalisers: Normalisers);
 
-    /// Writes the rows of the batch for which `stays` says so; it hears of each once, in order.
+    /// Writes the rows of the batch for which `stays` returns true; it is called once for each row, in
+    /// order.
     fn copy_batch(
         &mut self,
         writer: &mut SerializedColumnWriter<'_>,
         stays: &mut dyn FnMut() -> bool,
     ) -> Result<(), String>;
 
-    /// Writes the rows of the batch, one text each or null, as `edit` says of each; it hears of each
-    /// once, in order, with an empty text for null.
+    /// Writes the rows of the batch, each of which is one text or null, as `edit` decides. It is called
+    /// once for each row, in order, with an empty text for null.
     fn copy_texts(
         &mut self,
         writer: &mut SerializedColumnWriter<'_>,
@@ -81,13 +82,13 @@ pub(super) trait Column: Send {
     ) -> Result<(), String>;
 }
 
-/// What becomes of a row and its text.
+/// What `edit` decides about a row and its text.
 pub(super) enum TextFate {
-    /// Both stay.
+    /// Row and text are kept.
     Stays,
-    /// The row stays, with this text.
+    /// The row is kept, with this text.
     Becomes(Vec<u8>),
-    /// The row goes.
+    /// The row is dropped.
     Goes,
 }
 
@@ -121,7 +122,7 @@ pub(super) fn open(
     })
 }
 
-/// Rows of a batch, so that it takes little memory if the footer says the truth.
+/// Rows of a batch, so that it takes little memory if the sizes in the footer are true.
 fn batch_rows(chunk: &ColumnChunkMetaData, rows: u64) -> usize {
     let mean = |total: i64| u64::try_from(total).unwrap_or(0) / rows.max(1) + 1;
     let by_bytes = BATCH_BYTES / mean(chunk.uncompressed_size());
@@ -131,7 +132,7 @@ fn batch_rows(chunk: &ColumnChunkMetaData, rows: u64) -> usize {
     usize::try_from(count).expect("at most 1,024")
 }
 
-/// The crate's words for what is wrong.
+/// The crate's description of an error.
 pub(super) fn text(error: &parquet::errors::ParquetError) -> String {
     use parquet::errors::ParquetError as CrateError;
     match error {
@@ -187,7 +188,7 @@ struct TypedColumn<T: DataType> {
     reader: ColumnReaderImpl<T>,
     form: Form,
     normalisers: Normalisers,
-    /// The string that is being normalised.
+    /// The string that is normalised.
     string: Vec<u8>,
     max_rep: i16,
     max_def: i16,
@@ -199,7 +200,7 @@ struct TypedColumn<T: DataType> {
     values: Vec<T::T>,
     /// Levels in the batch.
     levels: usize,
-    /// Rows of the batch that were not taken.
+    /// Rows of the batch that were not taken yet.
     rows: usize,
     level_at: usize,
     value_at: usize,
@@ -209,7 +210,7 @@ impl<T: DataType> TypedColumn<T>
 where
     T::T: CanonicalValue,
 {
-    /// Where the levels of the next row end.
+    /// The end of the next row's levels.
     fn row_end(&self) -> usize {
         let rest = self.rep.get(self.level_at + 1..).unwrap_or_default();
         if self.max_rep == 0 {
@@ -229,7 +230,7 @@ where
         self.has_value(self.level_at).then(|| &self.values[self.value_at])
     }
 
-    /// Passes over the next level.
+    /// Skips the next level.
     fn pass(&mut self) {
         self.value_at += usize::from(self.has_value(self.level_at));
         self.level_at += 1;
@@ -247,7 +248,7 @@ where
         }
     }
 
-    /// Normalises the group that starts there and ends the item, if it is a string.
+    /// Normalises the group from `start` to the end of the item, if it is a string.
     fn normalise(&mut self, start: usize, item: &mut Vec<u8>) {
         let Some((b's', string)) = read_group(&item[start..]) else { return };
         self.string.clear();
@@ -270,7 +271,7 @@ where
         })
     }
 
-    /// The rest of the code walks by levels: they must say what they claim.
+    /// The code below iterates over levels, so these must be within their bounds.
     fn check_batch(&self) -> Result<(), String> {
         let is_out =
             |levels: &[i16], max: i16| levels.iter().any(|level| !(0..=max).contains(level));

@@ -1,4 +1,4 @@
-//! Copies of files, of which only some rows stay.
+//! Copies files without some of their rows.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use super::selection::ParquetSelection;
 use super::stored_column::{Spliced, StoredColumn};
 use crate::ContentDigest;
 
-/// Writes a Parquet file with the schema, the key-value metadata and the packing of each column of
-/// another one. Row groups stay as they are; a row group of which all rows stay is copied byte for
-/// byte, any other is decoded and encoded again, a batch of rows of a column at a time. Where only
-/// texts change, all columns but theirs are copied byte for byte.
+/// Writes a Parquet file with the schema and the key-value metadata of another file, and the
+/// compression of each of its columns. Row groups keep their boundaries. A row group of which all rows
+/// are kept is copied byte by byte; any other is decoded and encoded again, a batch of rows of a column
+/// at a time. If only texts change, all other columns are copied byte by byte.
 pub struct ParquetCopy<W: Write + Send> {
     writer: SerializedFileWriter<W>,
 }
@@ -35,7 +35,7 @@ impl<W: Write + Send> std::fmt::Debug for ParquetCopy<W> {
 }
 
 impl<W: Write + Send> ParquetCopy<W> {
-    /// Begins a file like `model`.
+    /// Begins a file with the schema and properties of `model`.
     ///
     /// # Errors
     /// [`ParquetError::Write`].
@@ -48,13 +48,13 @@ impl<W: Write + Send> ParquetCopy<W> {
         Ok(Self { writer: writer.map_err(|detail| ParquetError::Write { detail })? })
     }
 
-    /// Copies the rows of a row group for whose numbers `stays` says so, of the first `rows` ones:
-    /// those that could be read. The schema of `file` must be that of the model. Returns the digest
-    /// of the reading for comparison with [`RowGroupItems::digest`](super::RowGroupItems::digest),
-    /// if anything had to be read.
+    /// Copies the rows of a row group for whose numbers `stays` returns true, of the first `rows` rows:
+    /// those that could be read. The schema of `file` must be that of the model. Returns the digest of
+    /// what was read, for comparison with [`RowGroupItems::digest`](super::RowGroupItems::digest);
+    /// `None` if nothing had to be read.
     ///
     /// # Errors
-    /// [`ParquetError`]; the file that is being written is not whole then.
+    /// [`ParquetError`]; then the output file is incomplete.
     pub fn copy_row_group(
         &mut self,
         file: &ParquetFile,
@@ -76,13 +76,13 @@ impl<W: Write + Send> ParquetCopy<W> {
         .map(Some)
     }
 
-    /// Copies the first `rows` rows of a row group, those that could be read, and asks `edit` for
-    /// each in order what becomes of its text, which is empty for null: another text, or `None` if
-    /// it stays. Null stays in any case. `selection` must be one of [texts](ParquetSelection::text).
-    /// Else as [`copy_row_group`](Self::copy_row_group).
+    /// Copies the first `rows` rows of a row group, those that could be read. Calls `edit` for each row
+    /// in order with its text, which is empty for null; it returns the new text, or `None` to keep the
+    /// text. Null stays null in any case. `selection` must be one of [texts](ParquetSelection::text).
+    /// Otherwise as [`copy_row_group`](Self::copy_row_group).
     ///
     /// # Errors
-    /// [`ParquetError`]; the file that is being written is not whole then.
+    /// [`ParquetError`]; then the output file is incomplete.
     pub fn copy_texts(
         &mut self,
         file: &ParquetFile,
@@ -108,7 +108,7 @@ impl<W: Write + Send> ParquetCopy<W> {
         .map(Some)
     }
 
-    /// Copies all columns of a row group one after the other, as `copy` does it.
+    /// Copies all columns of a row group one after the other, with `copy`.
     fn copy_columns(
         &mut self,
         file: &ParquetFile,
@@ -137,12 +137,12 @@ impl<W: Write + Send> ParquetCopy<W> {
     }
 }
 
-/// Copies the column with this number, and returns what was read.
+/// Copies the column with this number, and returns the bytes that were read.
 type CopyColumn<'a, W> = dyn FnMut(usize, &mut SerializedRowGroupWriter<'_, W>) -> Result<StoredColumn, ParquetError>
     + 'a;
 
-/// What the copy takes over from its model. Where row groups are packed differently, the first one
-/// counts.
+/// The properties that the copy takes over from its model. If row groups differ in compression, the
+/// first one decides.
 fn properties(model: &ParquetFile) -> WriterPropertiesPtr {
     let metadata = model.metadata();
     let mut properties = WriterProperties::builder()
@@ -157,12 +157,12 @@ fn properties(model: &ParquetFile) -> WriterPropertiesPtr {
     Arc::new(properties.build())
 }
 
-/// A column chunk to be copied.
+/// A column chunk to copy.
 struct Source<'a> {
     file: &'a ParquetFile,
     row_group: usize,
     index: usize,
-    /// Rows of which some stay.
+    /// The rows from which `stays` selects.
     rows: u64,
 }
 
@@ -194,7 +194,8 @@ impl Source<'_> {
         };
         let source = Spliced(stored.clone());
         let spliced = caught(|| writer.append_column(&source, close).map_err(|error| text(&error)));
-        // Reading and writing cannot be told apart here, so the message names both ends.
+        // Read and write errors cannot be distinguished here, so the message names the source, and the
+        // error is one of writing.
         spliced.map_err(|detail| {
             let (group, column) = (self.row_group + 1, chunk.column_path().string());
             let detail = format!("row group {group}, column `{column}`: {detail}");
@@ -203,7 +204,7 @@ impl Source<'_> {
         Ok(stored)
     }
 
-    /// Decodes, and encodes again the rows that stay.
+    /// Decodes, and encodes the kept rows again.
     fn pick<W: Write + Send>(
         &self,
         writer: &mut SerializedRowGroupWriter<'_, W>,
@@ -217,7 +218,7 @@ impl Source<'_> {
         self.encode(writer, &mut |column, target| column.copy_batch(target, &mut stays_next))
     }
 
-    /// Decodes, and encodes again with other texts.
+    /// Decodes, and encodes again with the edited texts.
     fn edit<W: Write + Send>(
         &self,
         writer: &mut SerializedRowGroupWriter<'_, W>,
@@ -234,7 +235,7 @@ impl Source<'_> {
         self.encode(writer, &mut |column, target| column.copy_texts(target, &mut fate))
     }
 
-    /// Decodes, and encodes again what `copy` takes of each batch.
+    /// Decodes, and encodes again what `copy` writes for each batch.
     fn encode<W: Write + Send>(
         &self,
         writer: &mut SerializedRowGroupWriter<'_, W>,

@@ -1,4 +1,4 @@
-//! Damaged files give errors: no panic, no hang, no absurd allocation.
+//! Damaged files give errors: no panic, no endless loop, no huge allocation.
 
 use parquet::basic::{Compression, Encoding};
 use parquet::file::properties::WriterVersion;
@@ -17,7 +17,7 @@ fn rows() -> Vec<SampleRow> {
     (0..20).map(row).collect()
 }
 
-/// Reads all rows of a file, and returns their number.
+/// Reads all rows of a file and returns their number.
 fn read_all(bytes: &[u8]) -> Result<usize, ParquetError> {
     let file = ParquetFile::open(stored(bytes))?;
     read_rows(&file)
@@ -50,7 +50,7 @@ fn copy_some(bytes: &[u8]) -> Result<(), ParquetError> {
     copy.finish().map(|_| ())
 }
 
-/// Copies a file with other names.
+/// Copies a file with other texts in the column `name`.
 fn copy_names(bytes: &[u8]) -> Result<(), ParquetError> {
     let file = ParquetFile::open(stored(bytes))?;
     let path = "name".parse().expect("a path");
@@ -84,7 +84,7 @@ fn no_flipped_byte_panics() {
         for index in 0..sound.len() {
             let mut bytes = sound.clone();
             bytes[index] ^= change;
-            // Many changes cannot be told from other values; what counts is that it ends.
+            // Many changes only give other valid values; the test checks that reading ends.
             let _ = read_all(&bytes);
             if change == 0xff {
                 let _ = copy_some(&bytes);

@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// Why reading or copying a Parquet file stopped. Rows delivered before it are sound; nothing
-/// behind it will be. The caller knows the name of the file.
+/// Why reading or copying a Parquet file stopped. Rows delivered before it are valid; no further ones
+/// will be delivered. The caller knows the name of the file.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -17,23 +17,23 @@ use std::io;
 /// ```
 #[derive(Debug, thiserror::Error)]
 pub enum ParquetError {
-    /// The operating system refused to read. Try again, or mend the disk.
+    /// The operating system could not read the file. Try again, or repair the disk.
     #[error("cannot read at byte {offset}")]
     Io {
-        /// Where reading failed, in bytes from the start of the file.
+        /// The offset of the failed read, in bytes from the start of the file.
         offset: u64,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// The file ends before its footer is whole, or the footer is damaged. Restore it from its
+    /// The file ends before its footer is complete, or the footer is damaged. Restore the file from its
     /// source: nothing of it can be read.
     #[error("the Parquet footer is damaged: {detail}")]
     Footer {
         /// What was expected.
         detail: String,
     },
-    /// A column chunk is damaged, or claims absurd sizes. Restore the file from its source.
+    /// A column chunk is damaged, or announces implausible sizes. Restore the file from its source.
     #[error("row group {row_group}, column `{column}` is damaged: {detail}")]
     Column {
         /// Number of the row group, counted from 1.
@@ -43,18 +43,18 @@ pub enum ParquetError {
         /// What was expected.
         detail: String,
     },
-    /// A column is packed or encrypted in a way that cannot be read here. Write the file again,
-    /// with zstd for instance.
+    /// The compression or encryption of a column is not supported. Write the file again, for instance
+    /// with zstd.
     #[error("row group {row_group}, column `{column}` is packed as {codec}, which cannot be read")]
     Codec {
         /// Number of the row group, counted from 1.
         row_group: usize,
         /// Path of the column.
         column: String,
-        /// Name of the packing.
+        /// Name of the compression.
         codec: String,
     },
-    /// The copy could not be written. What was written of it is not a whole file.
+    /// The copy could not be written. The output is incomplete.
     #[error("cannot write Parquet: {detail}")]
     Write {
         /// What failed.

@@ -1,4 +1,4 @@
-//! A Parquet file: what its footer says, checked.
+//! A Parquet file: the content of its footer, checked.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::form::Form;
 use super::panics::caught;
 use crate::{ContentDigest, Stored};
 
-/// Most rows of a row group: 2^40, as many items as a chunk of a job may have.
+/// Most rows of a row group: 2^40, the most items of a chunk of a job.
 const ROWS_MAX: u64 = 1 << 40;
 
 /// A Parquet file and its footer. Row groups are numbered from 0 here, and from 1 in errors.
@@ -33,7 +33,7 @@ pub struct ParquetFile {
 }
 
 impl ParquetFile {
-    /// Whether content that begins so is a Parquet file.
+    /// Whether content with this head is a Parquet file.
     ///
     /// ```
     /// assert!(umbel_records::ParquetFile::is_magic(b"PAR1\x15\x04"));
@@ -46,8 +46,8 @@ impl ParquetFile {
     /// Reads the footer.
     ///
     /// # Errors
-    /// [`ParquetError::Io`]; [`ParquetError::Footer`] if the footer is damaged or speaks of bytes
-    /// that the file does not have.
+    /// [`ParquetError::Io`]; [`ParquetError::Footer`] if the footer is damaged or refers to bytes
+    /// beyond the file.
     pub fn open(file: impl Into<Stored>) -> Result<Self, ParquetError> {
         let stored = file.into();
         let footer = footer::read(&stored)?;
@@ -80,20 +80,20 @@ impl ParquetFile {
         columns.iter().map(|column| u64::try_from(column.compressed_size()).unwrap_or(0)).sum()
     }
 
-    /// Where the first column of a row group starts, in bytes from the start of the file.
+    /// The offset of the first column of a row group, in bytes from the start of the file.
     pub fn row_group_offset(&self, row_group: usize) -> u64 {
         let starts = self.group(row_group).columns().iter().map(|column| column.byte_range().0);
         starts.min().unwrap_or(0)
     }
 
-    /// Bytes of a row group once unpacked, as its footer says.
+    /// Decompressed bytes of a row group, according to the footer.
     pub fn unpacked_bytes(&self, row_group: usize) -> u64 {
         let columns = self.group(row_group).columns();
         columns.iter().map(|column| u64::try_from(column.uncompressed_size()).unwrap_or(0)).sum()
     }
 
-    /// Why a copy of this file would have another schema than one of `other`: the first column that
-    /// differs. `None` if the schemas are equal.
+    /// The first column in which the schema of this file differs from that of `other`, as a text.
+    /// `None` if the schemas are equal.
     pub fn schema_difference(&self, other: &Self) -> Option<String> {
         let (ours, theirs) = (self.schema(), other.schema());
         if ours == theirs {
@@ -120,7 +120,7 @@ impl ParquetFile {
         Some("names or annotations of groups of columns differ".to_owned())
     }
 
-    /// Refuses a file whose columns cannot all be unpacked, before a copy is begun.
+    /// Rejects a file with columns that cannot be decompressed, before a copy is begun.
     ///
     /// # Errors
     /// [`ParquetError::Codec`] names the first such column.
@@ -164,7 +164,7 @@ impl ParquetFile {
         self.metadata.file_metadata().schema()
     }
 
-    /// Digest of the footer: whether a file opened again is the same.
+    /// Digest of the footer: shows whether a file that is opened again is the same.
     pub fn footer_digest(&self) -> ContentDigest {
         self.footer
     }
@@ -176,7 +176,7 @@ impl ParquetFile {
     }
 }
 
-/// A column for people.
+/// A description of a column, for messages.
 fn describe(column: &Arc<parquet::schema::types::ColumnDescriptor>) -> String {
     let repetition = match (column.max_rep_level(), column.max_def_level()) {
         (0, 0) => "required ",
@@ -186,7 +186,7 @@ fn describe(column: &Arc<parquet::schema::types::ColumnDescriptor>) -> String {
     format!("`{}` ({repetition}{})", column.path().string(), Form::of(column).kind())
 }
 
-/// Numbers that the reading of column chunks relies on.
+/// Checks the numbers on which the reading of column chunks relies.
 fn check_row_group(group: &RowGroupMetaData, end: u64) -> Result<(), String> {
     let rows = u64::try_from(group.num_rows()).unwrap_or(u64::MAX);
     if rows > ROWS_MAX {

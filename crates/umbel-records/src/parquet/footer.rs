@@ -1,4 +1,4 @@
-//! The footer: found, bounded, and looked through before it is decoded.
+//! The footer: located, limited, and checked before it is decoded.
 //!
 //! ```text
 //! | "PAR1" | column chunks ... | footer: FileMetaData in Thrift | footer bytes u32 | "PAR1" |
@@ -15,17 +15,18 @@ pub(super) const MAGIC: &[u8; 4] = b"PAR1";
 /// Bytes behind the footer.
 const TAIL_BYTES: usize = 8;
 
-/// Largest footer accepted: 64 MiB. A column chunk takes 100 to 200 bytes, so this holds 400,000 of
-/// them; decoding takes several times as much memory.
+/// Largest accepted footer: 64 MiB. A column chunk takes 100 to 200 bytes, so this is enough for
+/// 400,000 of them; decoding takes several times as much memory.
 const FOOTER_BYTES_MAX: u64 = 64 << 20;
 
-/// Deepest schema accepted: 64 levels. Lists and maps take three each. The crate recurses by it.
+/// Deepest accepted schema: 64 levels. Lists and maps take three each. The crate's recursion is as deep
+/// as the schema.
 const SCHEMA_DEPTH_MAX: usize = 64;
 
-/// Bytes at the end of a file that are asked for first: 64 KiB hold most footers whole.
+/// Bytes at the end of a file that are read first: most footers fit into 64 KiB.
 const END_BYTES: u64 = 64 << 10;
 
-/// A footer, and where it starts.
+/// A footer and its offset.
 pub(super) struct Footer {
     pub(super) bytes: Vec<u8>,
     pub(super) offset: u64,
@@ -90,8 +91,8 @@ pub(super) fn read_exactly(
     Ok(())
 }
 
-/// Walks over a footer; `None` if it is none, or has a schema that is too deep or whose groups
-/// claim more children than there are.
+/// Parses a footer without decoding it; `None` if it is malformed, or its schema is too deep, or groups
+/// of the schema announce more children than there are.
 fn check(footer: &[u8]) -> Option<()> {
     const SCHEMA: i64 = 2;
     let mut thrift = Thrift::new(footer);
@@ -106,14 +107,14 @@ fn check(footer: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// The elements of a schema come depth first, each with the number of its children.
+/// The elements of a schema are in depth-first order, each with the number of its children.
 fn check_schema(thrift: &mut Thrift<'_>) -> Option<()> {
     const CHILDREN: i64 = 5;
     let (kind, count) = thrift.list()?;
     if kind != STRUCT {
         return None;
     }
-    // Children that are still to come, for each group around the next element.
+    // For each group that contains the next element, the number of children that still follow.
     let mut open: Vec<u64> = Vec::new();
     for index in 0..count {
         let mut children = 0;
@@ -147,7 +148,7 @@ fn check_schema(thrift: &mut Thrift<'_>) -> Option<()> {
 mod tests {
     use super::*;
 
-    /// A footer of only a schema, as numbers of children.
+    /// A footer with only a schema, given as numbers of children.
     fn footer(children: &[u8]) -> Vec<u8> {
         let mut footer = vec![0x29, 0xfc, u8::try_from(children.len()).unwrap()];
         for &children in children {

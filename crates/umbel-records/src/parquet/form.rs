@@ -1,9 +1,9 @@
-//! What the values of a column mean, and how they are named when two columns differ.
+//! The meaning of a column's values, and names for it in messages about columns that differ.
 
 use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type};
 use parquet::schema::types::ColumnDescriptor;
 
-/// Meaning of a column's values. Two columns compare if they have the same [`kind`](Self::kind).
+/// Meaning of a column's values. Two columns are comparable if they have the same [`kind`](Self::kind).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Truth,
@@ -14,7 +14,7 @@ pub(super) enum Form {
     Half,
     Bytes,
     Uuid,
-    /// Value times 10^scale is stored.
+    /// The stored value is the value times 10^scale.
     Decimal {
         scale: i32,
     },
@@ -43,7 +43,7 @@ impl Form {
         })
     }
 
-    /// Name of what is compared: values of the same kind are equal if their items are.
+    /// Name of the kind of values: values of the same kind are equal if their items are.
     pub(super) fn kind(self) -> &'static str {
         match self {
             Self::Truth => "boolean",
@@ -60,8 +60,9 @@ impl Form {
         }
     }
 
-    /// Name of what is measured, where the best of equal rows is chosen by it: values of the same
-    /// measure compare, whatever their width or unit. `None` if they have no place on a scale.
+    /// Name of what the values measure, when the best of equal rows is chosen by them: values of the
+    /// same measure are comparable, whatever their width or unit. `None` if the values cannot be
+    /// ordered.
     pub(super) fn measure(self) -> Option<&'static str> {
         match self {
             Self::Truth | Self::Bytes | Self::Uuid => None,
@@ -73,7 +74,8 @@ impl Form {
     }
 }
 
-/// Whether the values of a column are text of any length: no JSON, say, of which a piece cannot go.
+/// Whether the values of a column are free text, from which pieces may be removed; JSON, for example,
+/// is not.
 pub(super) fn is_text(column: &ColumnDescriptor) -> bool {
     column.physical_type() == Type::BYTE_ARRAY
         && match column.logical_type_ref() {
@@ -82,7 +84,7 @@ pub(super) fn is_text(column: &ColumnDescriptor) -> bool {
         }
 }
 
-/// The form of an annotation, if it suits what is stored.
+/// The form of a logical type, if it matches the physical type.
 fn logical(kind: &LogicalType, physical: Type) -> Option<Form> {
     let is_integer = matches!(physical, Type::INT32 | Type::INT64);
     match kind {
@@ -107,7 +109,7 @@ fn logical(kind: &LogicalType, physical: Type) -> Option<Form> {
     }
 }
 
-/// The form of an annotation of the format's first version.
+/// The form of a converted type, the annotation of the format's first version.
 fn converted(column: &ColumnDescriptor) -> Option<Form> {
     const MILLI: i64 = 1_000_000;
     const MICRO: i64 = 1000;

@@ -1,4 +1,4 @@
-//! The items of a row group's rows.
+//! The items of the rows of a row group.
 
 use super::column::{self, Column};
 use super::error::ParquetError;
@@ -8,10 +8,10 @@ use super::stored_column::StoredColumn;
 use crate::digest::RunningDigest;
 use crate::{ContentDigest, Normalisers, Score};
 
-/// First byte of an item that is a whole row: no text in UTF-8 has it.
+/// First byte of an item that is a whole row: no UTF-8 text contains it.
 const ROW_MARK: u8 = 0xff;
 
-/// Reads the items of a row group, one a row, in order. Only the selected columns are read.
+/// Reads the items of a row group, one per row, in order. Only the selected columns are read.
 pub struct RowGroupItems {
     file: ParquetFile,
     row_group: usize,
@@ -31,7 +31,7 @@ struct OpenColumn {
 }
 
 impl RowGroupItems {
-    /// Opens a row group of a file, for the columns that were selected in it.
+    /// Opens a row group of a file for the columns of `selection`.
     ///
     /// # Errors
     /// [`ParquetError`] if a column cannot be opened.
@@ -57,9 +57,9 @@ impl RowGroupItems {
         Ok(Self { file, row_group, selection, columns, rows_left, is_done, item, score })
     }
 
-    /// The same, with normalisers that are applied to every value with the tag of strings, dates
-    /// and UUIDs among them, so that values that equal each other in JSON Lines and here still do.
-    /// Texts as they are stay so.
+    /// The same, with normalisers that are applied to every value with the tag of strings, dates and
+    /// UUIDs included, so that values that are equal in JSON Lines and here still are. Items of
+    /// `ParquetSelection::text` are not normalised.
     #[must_use]
     pub fn normalised(mut self, normalisers: &Normalisers) -> Self {
         for column in &mut self.columns {
@@ -68,13 +68,13 @@ impl RowGroupItems {
         self
     }
 
-    /// The number of the row whose item was read last; `None` if the column has none there, or none
-    /// was [selected](ParquetSelection::scored).
+    /// The number of the row whose item was read last; `None` if the column has none in that row, or if
+    /// no column was [selected](ParquetSelection::scored).
     pub fn score(&self) -> Option<Score> {
         self.score
     }
 
-    /// The item of the next row, valid until the next call; `None` behind the last one.
+    /// The item of the next row, valid until the next call; `None` after the last one.
     ///
     /// # Errors
     /// [`ParquetError::Column`] if a column is damaged, or has more or fewer rows than the row
@@ -132,8 +132,8 @@ impl RowGroupItems {
         Ok(has_row)
     }
 
-    /// What two readings of the row group must agree on: the footer, and the stored bytes of the
-    /// selected columns. Reads what was not read yet.
+    /// A digest in which two readings of the row group must agree: of the footer and of the stored
+    /// bytes of the selected columns. Reads the bytes that were not read yet.
     ///
     /// # Errors
     /// [`ParquetError::Io`].
@@ -156,7 +156,8 @@ impl std::fmt::Debug for RowGroupItems {
     }
 }
 
-/// One digest of a footer and column chunks: their lengths add up, their checksums are summed.
+/// One digest of a footer and column chunks: the sum of their lengths, and a checksum of their
+/// checksums.
 pub(super) fn combined(footer: ContentDigest, columns: &[ContentDigest]) -> ContentDigest {
     let mut sums = RunningDigest::new();
     let mut bytes = 0;

@@ -1,33 +1,34 @@
-//! The first fields of a page header, looked at before the page is unpacked.
+//! Parses the first fields of a page header before the page is decompressed.
 //!
-//! A header claims how large its page is, and decoders allocate by it. No packing shrinks a page by
-//! more than its own factor, so a claim beyond that is damage.
+//! A header announces the size of its page, and decoders allocate as much. Each compression has a
+//! largest possible ratio, so a size beyond it is damage.
 
 use parquet::basic::Compression;
 
 use super::thrift::{I32, STRUCT, Thrift};
 use crate::RECORD_BYTES_MAX;
 
-/// Largest page accepted once unpacked: the longest record, since a page holds at least one value.
+/// Largest accepted page, decompressed: as large as the longest record, since a page has at least one
+/// value.
 pub(super) const PAGE_BYTES_MAX: u64 = RECORD_BYTES_MAX as u64;
 
-/// Packed bytes from which a gzip page is inflated on trial: the crate inflates without a bound,
-/// but no gzip grows by more than 1,032, so shorter ones stay below [`PAGE_BYTES_MAX`].
+/// A gzip page of at least this compressed size is test-inflated first: the crate inflates without a
+/// limit. Gzip expands by at most a factor of 1,032, so shorter pages stay below [`PAGE_BYTES_MAX`].
 pub(super) const GZIP_TRIED_BYTES: usize = RECORD_BYTES_MAX / 1032;
 
-/// What a page header claims.
+/// The sizes that a page header announces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PageHead {
     /// Bytes of the page in the file.
     pub(super) stored_bytes: u64,
-    /// Bytes once unpacked.
+    /// Bytes after decompression.
     pub(super) page_bytes: u64,
-    /// Bytes of levels in front, which are not packed (second version of data pages).
+    /// Bytes of levels before the values, which are not compressed (second version of data pages).
     pub(super) level_bytes: u64,
 }
 
 impl PageHead {
-    /// Reads the first fields out of the beginning of a header, which may be cut off behind them.
+    /// Parses the first fields of a header, which may be truncated behind them.
     pub(super) fn read(header: &[u8]) -> Option<Self> {
         let mut thrift = Thrift::new(header);
         let (mut last, mut page_bytes, mut stored_bytes) = (0, None, None);
@@ -48,10 +49,10 @@ impl PageHead {
         Some(Self { stored_bytes: stored_bytes?, page_bytes: page_bytes?, level_bytes })
     }
 
-    /// Whether a page of this packing can be so large.
+    /// Whether a page with this compression can be so large.
     pub(super) fn is_plausible(self, codec: Compression) -> bool {
-        // Most bytes out of one: snappy copies 64 by 3, lz4 255 by 1, deflate 258 by two bits, zstd
-        // 128 KiB by 4.
+        // Most bytes that one byte expands to: snappy copies 64 bytes by 3, lz4 255 by 1, deflate 258
+        // by two bits, zstd 128 KiB by 4.
         let factor = match codec {
             Compression::UNCOMPRESSED => return true, // The claim is not used.
             Compression::SNAPPY => 32,
@@ -64,7 +65,7 @@ impl PageHead {
     }
 }
 
-/// Bytes of both kinds of levels in the header of a data page of the second version.
+/// Bytes of both kinds of levels, from the header of a data page of the second version.
 fn levels(thrift: &mut Thrift<'_>) -> Option<u64> {
     let mut last = 0;
     let mut bytes = 0u64;

@@ -1,4 +1,4 @@
-//! Pages between the crate's page reader and its decoders, checked for what decoders allocate by.
+//! Pages between the crate's page reader and its decoders: checks the sizes by which decoders allocate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,22 +13,22 @@ use super::page_head::PAGE_BYTES_MAX;
 use super::stored_column::StoredColumn;
 
 /// Most bytes of pages that one batch of rows may take: a dictionary and a data page, each of the
-/// largest size. Batches are made so small that honest columns stay far below.
+/// largest size. Batches are so small that ordinary columns stay far below.
 const BATCH_PAGE_BYTES_MAX: u64 = 2 * PAGE_BYTES_MAX;
 
-/// Most levels that one batch of rows may take where rows are lists: 2^26, which is 256 MiB of
-/// levels. Runs of equal levels take no room in a page, so its bytes do not bound them.
+/// Most levels that one batch of rows may take if rows are lists: 2^26, which is 256 MiB of levels.
+/// Runs of equal levels take almost no bytes in a page, so the page's size does not limit them.
 const BATCH_LEVELS_MAX: u64 = 1 << 26;
 
-/// Most values of a page whose lengths are decoded all at once: 2^24, which is 64 MiB of lengths.
-/// Writers end a page at 20,000 rows or a mebibyte.
+/// Most values of a page whose lengths are decoded at once: 2^24, which is 64 MiB of lengths. Writers
+/// end a page at 20,000 rows or one mebibyte.
 const DELTA_VALUES_MAX: u32 = 1 << 24;
 
-/// Largest page of values that repeat the beginning of the value in front of them: 16 MiB. Each may
-/// take as much memory as the whole page.
+/// Largest page of values that share a prefix with the previous value: 16 MiB. Each value may take as
+/// much memory as the whole page.
 const PREFIX_PAGE_BYTES_MAX: usize = 16 << 20;
 
-/// What the batch in work has taken so far; shared by a column and its pages.
+/// What the current batch has taken so far; shared by a column and its pages.
 #[derive(Debug, Default)]
 pub(super) struct BatchUse {
     page_bytes: AtomicU64,
@@ -36,7 +36,7 @@ pub(super) struct BatchUse {
 }
 
 impl BatchUse {
-    /// A new batch begins.
+    /// Begins a new batch.
     pub(super) fn reset(&self) {
         self.page_bytes.store(0, Ordering::Relaxed);
         self.levels.store(0, Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl BatchUse {
 pub(super) struct CheckedPages {
     pages: SerializedPageReader<StoredColumn>,
     levels: (i16, i16),
-    /// The footer says that there are values that repeat the beginning of the one in front.
+    /// Whether, according to the footer, values may share a prefix with the previous one.
     has_prefixes: bool,
     batch: Arc<BatchUse>,
 }
@@ -73,7 +73,7 @@ impl CheckedPages {
         }
         let values = page.num_values();
         if !page.is_data_page() {
-            // Every value of a dictionary takes a byte at least, but for an empty one.
+            // Every value of a dictionary takes at least one byte, except for a single empty value.
             let is_sound = u64::from(values) <= page_bytes.max(1);
             return if is_sound {
                 Ok(())
@@ -96,7 +96,7 @@ impl CheckedPages {
         }
     }
 
-    /// Lengths are decoded all at once, by a count that stands inside the page.
+    /// Lengths are decoded at once, and their number is written inside the page.
     fn check_delta(&self, page: &Page) -> CrateResult<()> {
         let values = page.num_values();
         if values > DELTA_VALUES_MAX {
@@ -120,7 +120,7 @@ fn refused(detail: &str) -> CrateError {
     CrateError::General(detail.to_owned())
 }
 
-/// Whether a column chunk may hold values that share their beginning with the one in front.
+/// Whether a column chunk may have values that share a prefix with the previous one.
 pub(super) fn has_prefixes(chunk: &ColumnChunkMetaData) -> bool {
     chunk.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY)
 }
@@ -153,8 +153,8 @@ fn value_bytes(page: &Page, (max_rep, max_def): (i16, i16)) -> Option<&[u8]> {
     Some(data)
 }
 
-/// Length in bytes of the packed integers at the start of `data`; `None` if they are more than
-/// `count_max`, or longer than `data`.
+/// Length in bytes of the packed integers at the start of `data`; `None` if there are more than
+/// `count_max`, or if they exceed `data`.
 ///
 /// ```text
 /// block size | miniblocks a block | count | first | blocks: least delta, a width a miniblock, bits
@@ -182,7 +182,7 @@ fn delta_bytes(data: &[u8], count_max: u32) -> Option<usize> {
                 break;
             }
             let bytes = values.checked_mul(u64::from(width))? / 8;
-            // The last miniblock may be cut short behind its last value.
+            // The last miniblock may end directly behind its last value.
             let bytes = usize::try_from(bytes).ok()?.min(rest.len());
             rest.split_off(..bytes)?;
             left = left.saturating_sub(values);

@@ -1,12 +1,12 @@
-//! The seam at which panics of the `parquet` crate become errors.
+//! Converts panics of the `parquet` crate to errors.
 //!
-//! Its decoders index and unwrap by what a file says; only some of that can be checked in front of
-//! them. A column that has panicked is never used again, so its torn state is not seen.
+//! Its decoders index and unwrap by values from the file, and only some of them can be checked before.
+//! A column that has panicked is never used again, so its inconsistent state is never read.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `work` on behalf of a file; the error is a text for people.
+/// Calls `work`, which reads or writes a file, and converts a panic to an error, a text for messages.
 pub(super) fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(text(panic.as_ref())))
 }

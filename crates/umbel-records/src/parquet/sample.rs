@@ -70,7 +70,7 @@ pub(super) fn rows() -> impl Strategy<Value = Vec<SampleRow>> {
     proptest::collection::vec(row, 0..60)
 }
 
-/// All packings, versions and encodings.
+/// All compressions, versions and encodings.
 pub(super) fn styles() -> impl Strategy<Value = Style> {
     let codec = prop_oneof![
         Just(Compression::UNCOMPRESSED),

@@ -1,4 +1,4 @@
-//! Numbers of values, by which the best of equal rows is chosen.
+//! Numbers of values, which decide the best of equal rows.
 //!
 //! | column | number |
 //! |---|---|
@@ -16,11 +16,11 @@ use super::value::{CanonicalValue, half_to_float, nanos_since_epoch};
 use crate::Score;
 use crate::key_group::read_group;
 
-/// Most digits of a decimal by which rows are ranked: what 32 bytes hold (Arrow's widest). Longer
-/// ones have no decimal text.
+/// Most digits of a decimal by which rows are ranked: those of 32 bytes (Arrow's widest). Longer ones
+/// have no decimal text.
 pub(super) const DECIMAL_DIGITS_MAX: i32 = 76;
 
-/// Powers of ten that a 64-bit float says exactly.
+/// Powers of ten that a 64-bit float represents exactly.
 const POWERS_OF_TEN: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
@@ -29,9 +29,9 @@ const POWERS_OF_TEN: [f64; 23] = [
 /// Integers below this are exact as 64-bit floats.
 const FLOAT_INTEGERS_END: u64 = 1 << 53;
 
-/// A value as the crate hands it out.
+/// A value as the crate returns it.
 pub(super) trait ScoredValue {
-    /// Its number; `None` if it is none.
+    /// Its number; `None` if it has none.
     fn score(&self, form: Form) -> Option<Score>;
 }
 
@@ -46,11 +46,11 @@ fn score_integer(value: i64, form: Form) -> Option<Score> {
     }
 }
 
-/// Of a decimal that is stored as an integer.
+/// The score of a decimal that is stored as an integer.
 fn score_decimal(value: i64, scale: i32) -> Option<Score> {
     let power = usize::try_from(scale).ok().and_then(|scale| POWERS_OF_TEN.get(scale));
     match power {
-        // Both are exact, so that their quotient is the nearest float there is.
+        // Both operands are exact, so their quotient is the nearest float.
         Some(power) if value.unsigned_abs() < FLOAT_INTEGERS_END =>
         {
             #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
@@ -60,7 +60,7 @@ fn score_decimal(value: i64, scale: i32) -> Option<Score> {
     }
 }
 
-/// By way of the canonical text, as a number of a table is read.
+/// By its canonical text, parsed like a number of a table.
 fn score_of_text(value: &impl CanonicalValue, form: Form) -> Option<Score> {
     let mut group = Vec::new();
     value.write(form, &mut group);
@@ -174,7 +174,7 @@ mod tests {
         let noon = noon.score(Form::Moment { unit_nanos: 1, is_utc: true });
         assert_eq!(noon, Some(Score::of_integer(DAY_NANOS * 3 / 2)));
         assert_eq!((-1i32).score(Form::Day), Some(Score::of_integer(-1)));
-        // A nanosecond counts in 2116, and in 1824; days count in any year.
+        // The years 2116 and 1824 still have nanosecond resolution; days are exact in any year.
         let nanos = moment(1);
         let late = 4_607_000_000_000_000_000i64;
         assert!((late + 1).score(nanos) > late.score(nanos));
@@ -186,7 +186,7 @@ mod tests {
     fn what_has_no_place_on_a_scale_has_no_number() {
         assert_eq!(true.score(Form::Truth), None);
         assert_eq!(ByteArray::from("7").score(Form::Bytes), None);
-        // More digits than a decimal may have are not printed.
+        // Decimals of more digits than the limit have no text.
         let long = ByteArray::from(vec![1; 40]);
         assert_eq!(long.score(Form::Decimal { scale: 0 }), None);
     }
@@ -197,7 +197,7 @@ mod tests {
             let value = value >> shift;
             let expected = text(&format!("{value}e-{scale}"));
             let form = Form::Decimal { scale };
-            // A whole number is exact, where `of_text` rounds what has an exponent.
+            // A whole number is exact; `of_text` would round a text with an exponent.
             let divisor = 10i128.pow(scale.unsigned_abs());
             let whole = (i128::from(value) % divisor == 0)
                 .then(|| Score::of_integer(i128::from(value) / divisor));

@@ -1,4 +1,4 @@
-//! Which columns items are made of.
+//! Selects the columns that items are made of.
 
 use parquet::schema::types::ColumnDescriptor;
 
@@ -11,21 +11,21 @@ use crate::key_group::is_empty_key;
 /// Column names that an error lists.
 const LISTED_COLUMNS: usize = 20;
 
-/// The columns of a file that items are made of, and perhaps one that rows are ranked by.
+/// The columns of a file that items are made of, and optionally one by which rows are ranked.
 ///
-/// A key path names one column: the fields of its structs, then itself. Columns inside of lists and
-/// maps have several values a row and are no keys.
+/// A key path names one column: the fields of its structs, then the column itself. Columns inside lists
+/// and maps have several values per row and cannot be keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParquetSelection {
-    /// Those of the items, in their order, then that of the score, unless it is one of them.
+    /// The columns of the items in their order, then the column of the score, unless it is among them.
     pub(super) columns: Vec<Selected>,
     pub(super) item_columns: usize,
     pub(super) item: ItemKind,
-    /// Which of the columns has the scores.
+    /// Index in `columns` of the column with the scores.
     pub(super) score: Option<usize>,
 }
 
-/// What items are made of their columns.
+/// How items are made of their columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ItemKind {
     /// All columns with their levels.
@@ -66,10 +66,10 @@ impl ParquetSelection {
         Self::of(columns?, ItemKind::Key)
     }
 
-    /// The column of texts that the path names: items are its bytes, and empty for null.
+    /// The column of texts that the path names: an item is the bytes of its text, empty for null.
     ///
     /// # Errors
-    /// [`SelectionError`] if the file has no such column, or it has no texts.
+    /// [`SelectionError`] if the file has no such column, or the column does not contain text.
     pub fn text(file: &ParquetFile, path: &KeyPath) -> Result<Self, SelectionError> {
         let index = find(file, path)?;
         let column = Selected::new(file, index);
@@ -90,10 +90,10 @@ impl ParquetSelection {
         Ok(Self { item_columns: columns.len(), columns, item, score: None })
     }
 
-    /// The same, with the numbers of this column of `file` beside the items.
+    /// The same, and in addition the numbers of this column of `file`.
     ///
     /// # Errors
-    /// [`SelectionError`] if the file has no such column, or its values have no place on a scale.
+    /// [`SelectionError`] if the file has no such column, or its values cannot be ordered.
     pub fn scored(mut self, file: &ParquetFile, path: &KeyPath) -> Result<Self, SelectionError> {
         let index = find(file, path)?;
         let column = Selected::new(file, index);
@@ -110,8 +110,8 @@ impl ParquetSelection {
         Ok(self)
     }
 
-    /// What tells whether an item is empty: has nothing but columns that are null or the empty
-    /// string. A whole row never is.
+    /// Returns a function that tells whether an item is empty: all its columns are null or the empty
+    /// string. A whole row is never empty.
     pub fn emptiness(&self) -> fn(&[u8]) -> bool {
         match self.item {
             ItemKind::Record => |_| false,
@@ -120,8 +120,8 @@ impl ParquetSelection {
         }
     }
 
-    /// Why items or scores of the two files cannot be compared: the first column that is not of the
-    /// same kind. `None` if they can.
+    /// Why items or scores of the two files cannot be compared: the first column whose kinds differ.
+    /// `None` if they can.
     pub fn difference(&self, other: &Self) -> Option<String> {
         let is_record = self.item == ItemKind::Record;
         let (here, there) = (self.item_columns, other.item_columns);
@@ -159,7 +159,7 @@ impl Selected {
         Self { index, form: Form::of(column), path: column.path().string(), levels }
     }
 
-    /// That a column is of another kind in the other file.
+    /// The text that says that a column has another kind in the other file.
     fn other_kind(&self, there: &Self) -> String {
         let (our, their) = (self.form.kind(), there.form.kind());
         format!("column `{}` is {their} there and {our} here", self.path)
@@ -215,7 +215,7 @@ pub enum SelectionError {
         /// Columns in the group.
         columns: String,
     },
-    /// The column has several values a row.
+    /// The column has several values per row.
     #[error("column `{path}` is inside of a list or map, of which a row has many; name another")]
     Repeated {
         /// The path.
@@ -232,7 +232,7 @@ pub enum SelectionError {
         /// Kind of its values.
         kind: &'static str,
     },
-    /// The column has no texts of which pieces could go.
+    /// The column has no texts from which pieces could be removed.
     #[error("column `{path}` is {kind}; name one of strings")]
     NoText {
         /// The path.

@@ -1,7 +1,7 @@
-//! The stored bytes of one column chunk, as the page reader asks for them.
+//! The stored bytes of one column chunk, as the page reader requests them.
 //!
-//! Pages are asked for from first to last: headers a few bytes at a time, bodies whole. All bytes of
-//! the chunk go through one running checksum on the way, so that two readings can be compared.
+//! Pages are requested from first to last: headers a few bytes at a time, bodies as a whole. All bytes
+//! of the chunk are added to one running checksum, so that two readings can be compared.
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use crate::{ByteSpan, ContentDigest, Stored};
 /// Bytes of a header that are read at once; a header without statistics takes 20 to 40.
 const HEADER_BYTES: usize = 256;
 
-/// Bytes read at once where only the checksum wants them.
+/// Bytes read at once that are only added to the checksum.
 const REST_BYTES: usize = 128 << 10;
 
 /// A column chunk in a file. Clones share the reader and the checksum.
@@ -34,15 +34,15 @@ pub(super) struct StoredColumn {
 #[derive(Debug)]
 struct State {
     reader: StoredReader,
-    /// All bytes of the chunk in front of this place are in the digest.
+    /// All bytes of the chunk before this offset are in the digest.
     seen: u64,
     digest: RunningDigest,
-    /// Level bytes of the page whose header was read last.
+    /// Bytes of the levels of the page whose header was read last.
     level_bytes: u64,
 }
 
 impl StoredColumn {
-    /// The bytes `start..end` of a file, whose pages are packed so.
+    /// The bytes `start..end` of a file, whose pages have this compression.
     pub(super) fn new(stored: &Stored, (start, end): (u64, u64), codec: Compression) -> Self {
         let reader = StoredReader::new(stored, ByteSpan { start, end });
         let state = State { reader, seen: start, digest: RunningDigest::new(), level_bytes: 0 };
@@ -58,7 +58,7 @@ impl StoredColumn {
         self.state().seen
     }
 
-    /// Takes the rest of the chunk into the checksum and returns it.
+    /// Adds the rest of the chunk to the checksum, and returns it.
     pub(super) fn finish(&self) -> Result<ContentDigest, super::ParquetError> {
         let mut state = self.state();
         let state = &mut *state;
@@ -73,7 +73,8 @@ impl StoredColumn {
         Ok(state.digest.value())
     }
 
-    /// The bytes from `start` on, with the unseen ones in front of them taken into the checksum.
+    /// Reads `length` bytes from `start` on. Adds them, and all unread bytes before them, to the
+    /// checksum.
     fn take(&self, start: u64, length: usize) -> CrateResult<Bytes> {
         let mut state = self.state();
         let end = start.checked_add(length as u64).filter(|&end| end <= self.end);
@@ -106,7 +107,7 @@ impl ChunkReader for StoredColumn {
     type T = HeaderReader;
 
     fn get_read(&self, start: u64) -> CrateResult<HeaderReader> {
-        // Nothing is read yet: the crate asks for a reader also where it has the header already.
+        // Nothing is read yet: the crate also requests a reader when it has the header already.
         let stored = self.clone();
         Ok(HeaderReader { stored, offset: start, is_begun: false, buffer: Vec::new(), at: 0 })
     }
@@ -125,7 +126,7 @@ impl ChunkReader for StoredColumn {
     }
 }
 
-/// Reads a page header, and refuses one that claims absurd sizes.
+/// Reads a page header, and rejects one that announces implausible sizes.
 #[derive(Debug)]
 pub(super) struct HeaderReader {
     stored: StoredColumn,
@@ -136,7 +137,7 @@ pub(super) struct HeaderReader {
 }
 
 impl HeaderReader {
-    /// Reads on, up to the end of the column chunk.
+    /// Reads more bytes, up to the end of the column chunk.
     fn fill(&mut self) -> io::Result<()> {
         let left = self.stored.end.saturating_sub(self.offset);
         let count = usize::try_from(left).unwrap_or(usize::MAX);

@@ -1,9 +1,9 @@
-//! Walks over Thrift's compact protocol without building anything.
+//! Parses Thrift's compact protocol without building values.
 //!
-//! The `parquet` crate decodes headers and footers; this only looks at the numbers in them that it
-//! would believe. `None` means that the bytes are no such message.
+//! The `parquet` crate decodes headers and footers; this module only checks numbers in them that the
+//! crate would trust. `None` means that the bytes are not a valid message.
 
-/// Deepest nesting walked into. Footers of the format have ten levels.
+/// Deepest nesting that is parsed. Footers of the format have ten levels.
 const DEPTH_MAX: usize = 32;
 
 /// Types as numbered on the wire.
@@ -57,7 +57,7 @@ impl<'a> Thrift<'a> {
         Some(Some((*last, head & 0x0f)))
     }
 
-    /// The head of a list: type of the elements, and how many.
+    /// The header of a list: type and number of the elements.
     pub(super) fn list(&mut self) -> Option<(u8, u64)> {
         let head = self.byte()?;
         let count = match head >> 4 {
@@ -67,7 +67,7 @@ impl<'a> Thrift<'a> {
         Some((head & 0x0f, count))
     }
 
-    /// Passes over a value.
+    /// Skips a value.
     pub(super) fn skip(&mut self, kind: u8) -> Option<()> {
         self.skip_nested(kind, DEPTH_MAX)
     }
@@ -112,8 +112,8 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// As a field, but a truth value takes a byte here; so every element takes one, and a count
-    /// beyond the message ends the walk.
+    /// Skips an element, like a field, except that a boolean element takes one byte. So every element
+    /// takes at least one byte, and a count beyond the end of the message ends the parsing.
     fn skip_element(&mut self, kind: u8, depth: usize) -> Option<()> {
         if kind == 1 || kind == 2 { self.skip_bytes(1) } else { self.skip_nested(kind, depth) }
     }

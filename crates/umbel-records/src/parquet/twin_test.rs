@@ -1,4 +1,4 @@
-//! Items and copies against the crate's own record reader, which assembles rows one by one.
+//! Items and copies, compared with the crate's own record reader, which assembles rows one by one.
 
 use bytes::Bytes;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -13,7 +13,7 @@ use crate::{
     ScoreExtractor,
 };
 
-/// The key columns of a file, or all for no path.
+/// The key columns of a file, or all columns if there are no paths.
 fn select(file: &ParquetFile, paths: &[&str]) -> Result<ParquetSelection, SelectionError> {
     if paths.is_empty() {
         return ParquetSelection::record(file);
@@ -41,7 +41,7 @@ fn path(text: &str) -> KeyPath {
     text.parse().unwrap()
 }
 
-/// Rows as the twin sees them.
+/// The rows as the crate's record reader returns them.
 fn twin(bytes: Vec<u8>) -> Vec<Row> {
     let reader = SerializedFileReader::new(Bytes::from(bytes)).unwrap();
     reader.get_row_iter(None).unwrap().collect::<Result<_, _>>().unwrap()
@@ -310,7 +310,7 @@ fn a_change_of_a_score_shows_in_the_digest() {
         RowGroupItems::open(&file, 0, &selection).unwrap().digest().unwrap()
     };
     assert_eq!(digest(5), digest(5));
-    // The footer differs, too: its statistics have the number.
+    // The footer differs, too: its statistics contain the number.
     assert_ne!(digest(5).crc32c, digest(6).crc32c);
 }
 

@@ -1,4 +1,4 @@
-//! Values in canonical form: tag, length, value, as keys of JSON Lines have them.
+//! Values in canonical form: tag, length, value, as in keys of JSON Lines.
 
 use std::io::Write as _;
 
@@ -9,22 +9,22 @@ use super::form::Form;
 use super::score::ScoredValue;
 use crate::key_group::{write_group, write_length};
 
-/// Longest decimal that is printed digit by digit, in bytes: 32, a decimal of 76 digits. Longer ones
-/// stay in hexadecimal, since printing takes the square of their length.
+/// Longest decimal that is written in digits, in bytes: 32, a decimal of 76 digits. Longer ones are
+/// written in hexadecimal, since the conversion takes quadratic time.
 const DECIMAL_BYTES_MAX: usize = 32;
 
-/// Digits behind the point that are written out; beyond, a decimal has an exponent.
+/// Most digits behind the decimal point; with more, a decimal is written with an exponent.
 const DECIMAL_SCALE_MAX: usize = 100;
 
-/// Digits that every 64-bit float keeps.
+/// Number of decimal digits that every 64-bit float preserves.
 const FLOAT_DIGITS: usize = 15;
 
-/// A value as the crate hands it out.
+/// A value as the crate returns it.
 pub(super) trait CanonicalValue: ScoredValue + Sized {
     /// Appends tag, length and value.
     fn write(&self, form: Form, item: &mut Vec<u8>);
 
-    /// The value with these bytes; `None` if it is no text of any length.
+    /// The value with these bytes; `None` if the type is not text of any length.
     fn of_text(_: Vec<u8>) -> Option<Self> {
         None
     }
@@ -106,7 +106,7 @@ fn write_decimal(is_negative: bool, mut digits: String, scale: i32, item: &mut V
     } else {
         text.push_str(&digits);
     }
-    // Where a float says the same, it is written as JSON's floats are, to be equal to them.
+    // If a float has the same value, it is written as floats in JSON are, so that the two are equal.
     match text.parse::<f64>() {
         Ok(value) if is_short && scale > 0 && scale <= DECIMAL_SCALE_MAX => {
             write_float(value, item);
@@ -115,7 +115,7 @@ fn write_decimal(is_negative: bool, mut digits: String, scale: i32, item: &mut V
     }
 }
 
-/// A decimal in two's complement, high byte first.
+/// A decimal in two's complement, big-endian.
 fn write_decimal_bytes(bytes: &[u8], scale: i32, item: &mut Vec<u8>) {
     let is_negative = bytes.first().is_some_and(|byte| byte & 0x80 != 0);
     let sign = if is_negative { 0xff } else { 0 };
@@ -130,7 +130,7 @@ fn write_decimal_bytes(bytes: &[u8], scale: i32, item: &mut Vec<u8>) {
     }
     let mut magnitude = bytes.to_vec();
     if is_negative {
-        // Two's complement: invert and add one. What is cut off in front was all ones.
+        // Two's complement: invert and add one. The bytes removed from the front were all ones.
         let mut carry = true;
         for byte in magnitude.iter_mut().rev() {
             let (sum, over) = (!*byte).overflowing_add(u8::from(carry));
@@ -143,7 +143,7 @@ fn write_decimal_bytes(bytes: &[u8], scale: i32, item: &mut Vec<u8>) {
     write_decimal(is_negative, digits(magnitude), scale, item);
 }
 
-/// A number, high byte first, in decimal digits.
+/// A big-endian number in decimal digits.
 fn digits(mut number: Vec<u8>) -> String {
     let mut digits = Vec::new();
     while number.iter().any(|&byte| byte != 0) {
@@ -158,7 +158,7 @@ fn digits(mut number: Vec<u8>) -> String {
     digits.iter().rev().collect()
 }
 
-/// A 16-bit float of IEEE 754, exactly.
+/// The exact value of a 16-bit IEEE 754 float.
 pub(super) fn half_to_float(bits: u16) -> f64 {
     let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
     let exponent = i32::from(bits >> 10 & 0x1f);
