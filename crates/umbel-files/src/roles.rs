@@ -163,7 +163,7 @@ fn identities(path: &Path) -> Vec<Identity> {
 }
 
 /// The absolute path with the links of its directory resolved, as far as that exists; a link as the last
-/// component is not resolved. A path longer than [`PATH_BYTES_MAX`] is only made absolute.
+/// component is not resolved. A path longer than `PATH_BYTES_MAX` is only made absolute.
 pub fn place_of(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     if absolute.as_os_str().len() > PATH_BYTES_MAX {

@@ -221,7 +221,7 @@ impl DataFile {
         Ok(Blob { offset, bytes: bytes.len() as u64, crc32c: crc32c(bytes) })
     }
 
-    /// Reads the bytes of a [`Blob`].
+    /// Reads the bytes of a `Blob`.
     ///
     /// # Errors
     ///
