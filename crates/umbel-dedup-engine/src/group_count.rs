@@ -1,9 +1,10 @@
 //! Counts the groups over all workers: how many records each kept one stands for.
 //!
-//! A *group* is a kept record and the records dropped for it. The worker that dropped a record knows which one was kept
-//! for it; the *owner* of the kept record, the worker that has read it, does not know of the drops. So each worker, as
-//! the owner of its own records, sends all workers (itself, too) one range of its records after the other, and they
-//! answer with *claims*: for each record of the range how many they have dropped for it.
+//! A *group* is a kept record and the records dropped for it. The worker that dropped a record knows which
+//! one was kept for it; the *owner* of the kept record, the worker that has read it, does not know of the
+//! drops. So each worker, as the owner of its own records, sends one range of its records after the other to
+//! all workers (including itself), and they answer with *claims*: for each record of the range, the number of
+//! records that they have dropped for it.
 //!
 //! ```text
 //!   owner                                 every worker
@@ -14,10 +15,11 @@
 //!     │  Ask without a range             ──►  this owner has no more ranges
 //! ```
 //!
-//! Input of [`GroupCounter`]: the number of records of each chunk, then claims and record parts as it requests them, and
-//! frames. Output: the owner's groups in ascending order, and the sizes of the groups that it has claimed at others. An
-//! owner has one range open, so memory is the counters of a range and the encoded claims of all workers on it. The
-//! result depends on the drops alone, so a count that was broken off can be repeated.
+//! Input of [`GroupCounter`]: the number of records of each chunk, then claims and record parts as it
+//! requests them, and frames. Output: the owner's groups in ascending order, and the sizes of the groups that
+//! it has claimed at other owners. An owner has one range open at a time, so its memory is the counters of
+//! that range and the encoded claims of all workers on it. The result depends only on the drops, so a count
+//! that was interrupted can be repeated.
 
 mod code;
 mod cost;
@@ -37,8 +39,8 @@ use umbel_step::Outbox;
 
 pub use cost::group_count_bits_per_entry;
 
-/// Largest payload of these frames: a frame is complete once its payload reaches FRAME_PAYLOAD_BYTES_CUT, and one more
-/// claim or size takes far less than as much again.
+/// Largest payload of these frames: a frame is complete once its payload reaches FRAME_PAYLOAD_BYTES_CUT, and
+/// one more claim or size takes far less than that.
 const PAYLOAD_BYTES_MAX: usize = 2 * FRAME_PAYLOAD_BYTES_CUT;
 
 /// How many records one worker has dropped for a kept one.
@@ -57,8 +59,8 @@ pub struct Group {
     pub kept: RecordId,
     /// Records of the group, the kept one included; at least 2.
     pub size: u64,
-    /// The record and part that the id stands for, if records have parts and another worker owns the kept one; the owner
-    /// can look it up itself.
+    /// The record and part that the id stands for, if records have parts and another worker owns the kept one
+    /// (the owner can look them up itself).
     pub part: Option<RecordPart>,
 }
 
@@ -109,7 +111,7 @@ impl RecordRange {
 pub struct GroupCountShape {
     /// Number of the job, which every frame's checksum covers.
     pub job: u64,
-    /// The attempt: frames of other attempts are refused as damaged.
+    /// The attempt: frames of other attempts are rejected as damaged.
     pub attempt: u32,
     /// Number in the job of each worker's first chunk, in the order of workers.
     pub chunk_bases: Vec<u32>,
@@ -152,7 +154,7 @@ impl GroupCountShape {
 /// An input of a [`GroupCounter`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GroupCountInput {
-    /// Begin. Comes once, before all other inputs.
+    /// Begin. Must be the first input; only once.
     Begin {
         /// Number of record ids of each of the worker's own chunks.
         record_counts: Vec<u64>,
@@ -166,7 +168,7 @@ pub enum GroupCountInput {
     },
     /// Answer to [`GroupCountOutput::Name`].
     Parts(Vec<RecordPart>),
-    /// A frame has come from a worker (perhaps this one).
+    /// A frame was received from a worker (possibly this one).
     Frame {
         /// The sender.
         from: WorkerId,
@@ -178,7 +180,7 @@ pub enum GroupCountInput {
 /// An output of a [`GroupCounter`], to be carried out in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GroupCountOutput {
-    /// Send a frame to a worker (perhaps this one).
+    /// Send a frame to a worker (possibly this one).
     Send {
         /// The receiver.
         to: WorkerId,
@@ -194,8 +196,8 @@ pub enum GroupCountOutput {
     },
     /// Groups of this worker's own records, ascending over all outputs.
     Groups(Vec<Group>),
-    /// Look up record and part of these record ids of the worker's own, and answer with [`GroupCountInput::Parts`] in the
-    /// same order.
+    /// Look up the record and part of these record ids of this worker, and answer with
+    /// [`GroupCountInput::Parts`] in the same order.
     Name(Vec<RecordId>),
     /// The sizes of the groups that this worker has claimed in a range of another worker's records, in the order of its
     /// claims.
@@ -207,20 +209,20 @@ pub enum GroupCountOutput {
         /// One per claim.
         sizes: Vec<GroupSize>,
     },
-    /// The worker has all its groups and sizes, and all owners have ended their ranges.
+    /// The worker has all its groups and sizes, and all owners have finished their ranges.
     Done,
 }
 
-/// The state of this worker towards one owner.
+/// What this worker knows about the ranges of one owner.
 #[derive(Clone, Debug, Default)]
 struct OwnerProgress {
     /// Number of the range that the owner opens next.
     next_range: u32,
-    /// The next range begins here or later.
+    /// The next range begins at this record id or later.
     after: RecordId,
     /// The range whose claims the driver is looking up.
     reading: Option<RecordRange>,
-    /// The range whose claims were sent and whose sizes have not all come.
+    /// The range whose claims were sent, and of whose sizes some are missing.
     pending: Option<PendingSizes>,
     /// The owner has no more ranges.
     has_ended: bool,
@@ -402,7 +404,7 @@ impl GroupCounter {
         if is_due { Ok(()) } else { Err(ExchangeError::OutOfPhase { from, cell, kind }) }
     }
 
-    /// An owner opens a range, or ends its ranges. False if that is not possible now.
+    /// Processes an owner's next range, or the end of its ranges. False if that is not possible now.
     fn receive_ask(
         &mut self,
         from: WorkerId,
@@ -435,7 +437,7 @@ impl GroupCounter {
         Ok(true)
     }
 
-    /// A worker's claims on the open range. False if none are expected from it.
+    /// Processes a worker's claims on the open range. False if none are expected from it.
     fn receive_claims(
         &mut self,
         from: WorkerId,
@@ -459,7 +461,7 @@ impl GroupCounter {
         Ok(true)
     }
 
-    /// The parts of the kept records in the closed range.
+    /// Processes the parts of the kept records in the closed range.
     fn take_parts(
         &mut self,
         parts: &[RecordPart],
@@ -485,7 +487,7 @@ impl GroupCounter {
         self.open_next_range(out);
     }
 
-    /// An owner's sizes of claimed groups. False if none are expected from it.
+    /// Processes an owner's sizes of claimed groups. False if none are expected from it.
     fn receive_sizes(
         &mut self,
         from: WorkerId,
@@ -525,7 +527,7 @@ impl GroupCounter {
     }
 }
 
-/// Refuses a field with another value.
+/// Rejects a field that has another value.
 fn expect(field: &'static str, expected: u64, got: u64) -> Result<(), FrameError> {
     if expected == got { Ok(()) } else { Err(FrameError::Unexpected { field, expected, got }) }
 }

@@ -142,8 +142,8 @@ const fn unzigzag(code: u64) -> u64 {
     (code >> 1) ^ 0u64.wrapping_sub(code & 1)
 }
 
-/// The payloads of a stream, each with its number of elements: a new payload where one has reached its limit. `write` gets
-/// whether the element is the first of its payload.
+/// The payloads of a stream, each with its number of elements; a new payload begins when the last one has
+/// reached its limit. The second argument of `write` tells whether the element is the first of its payload.
 fn cut<T>(things: &[T], mut write: impl FnMut(&T, bool, &mut Vec<u8>)) -> Vec<(Vec<u8>, u32)> {
     let mut payloads = Vec::new();
     let (mut bytes, mut count) = (Vec::new(), 0);
@@ -158,8 +158,8 @@ fn cut<T>(things: &[T], mut write: impl FnMut(&T, bool, &mut Vec<u8>)) -> Vec<(V
     payloads
 }
 
-/// An empty vector with the capacity that the header announces, if the payload can contain as many: each takes at least
-/// one byte.
+/// An empty vector with the capacity that the header announces. Fails if the payload cannot contain so many
+/// elements, each of which takes at least one byte.
 fn with_room<T>(frame: &Frame<'_>, payload: &[u8]) -> Result<Vec<T>, FrameError> {
     let max = payload.len() as u64;
     if u64::from(frame.count) > max {
@@ -175,7 +175,7 @@ fn take(rest: &mut &[u8]) -> Result<u64, FrameError> {
         let (&byte, behind) = rest.split_first().ok_or(malformed.clone())?;
         *rest = behind;
         let bits = u64::from(byte & 0x7f);
-        // Neither more than 64 bits nor a longer form than necessary.
+        // Neither more than 64 bits nor a longer encoding than necessary.
         if (shift == 63 && bits > 1) || (byte == 0 && shift > 0) {
             return Err(malformed);
         }

@@ -1,9 +1,9 @@
 //! The cost model of counting groups.
 
-/// Expected bits per entry to count groups: claims on other workers' records, and the sizes that they answer, with record
-/// and part if records have parts. Headers are not counted. Assumptions: of the share `delta` of entries that several
-/// workers have, half are dropped (each is at two workers), evenly among all workers; record numbers are as far apart as
-/// record ids, which is an overestimate.
+/// Expected bits per entry to count groups: claims on other workers' records, and the sizes in the answers,
+/// with record and part if records have parts. Headers are not counted. Assumptions: of the share `delta` of
+/// entries that several workers have, half are dropped (each is at two workers), evenly among all workers;
+/// record numbers are as far apart as record ids, which is an overestimate.
 ///
 /// ```
 /// use umbel_dedup_engine::group_count_bits_per_entry;

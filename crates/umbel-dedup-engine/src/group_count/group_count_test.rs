@@ -1,4 +1,5 @@
-//! Group counters of several workers, whose frames are delivered in any order that streams allow, against a map.
+//! Group counters of several workers, compared with a map; their frames are delivered in any order that
+//! streams allow.
 
 use super::*;
 use proptest::prelude::*;
@@ -27,7 +28,7 @@ fn part_of(record_id: RecordId) -> RecordPart {
     RecordPart { record: item / (chunk + 2), part: item % (chunk + 2) + 1 }
 }
 
-/// Workers, what each has dropped for which record, and the frames on their way, a queue a pair.
+/// The workers, what each has dropped for which record, and the frames in transit, one queue per pair.
 struct World {
     counters: Vec<GroupCounter>,
     dropped: Vec<BTreeMap<RecordId, u64>>,
@@ -100,7 +101,7 @@ impl World {
         claims.map(|(&kept, &dropped)| Claim { kept, dropped }).collect()
     }
 
-    /// Pairs that have a frame on its way.
+    /// Pairs that have a frame in transit.
     fn waiting(&self) -> Vec<(usize, usize)> {
         let workers = 0..self.counters.len();
         let pairs = workers.clone().flat_map(|from| workers.clone().map(move |to| (from, to)));
@@ -113,7 +114,7 @@ impl World {
         self.step(to, GroupCountInput::Frame { from, bytes }).unwrap();
     }
 
-    /// Delivers everything, the pairs in an order that the numbers choose.
+    /// Delivers all frames; `dice` chooses the order of the pairs.
     fn run(&mut self, dice: &[usize]) {
         let mut dice = dice.iter().cycle();
         loop {
@@ -165,7 +166,7 @@ fn jobs() -> impl Strategy<Value = (Vec<Vec<u64>>, Vec<(usize, RecordId)>)> {
             let record_id = |(by, chunk, item): (usize, usize, u64)| {
                 let chunk = chunk % all.len().max(1);
                 let record_count = *all.get(chunk)?;
-                // Many of them for few records, and for the last ones of chunks.
+                // Many drops for few records, and for the last records of chunks.
                 let item = if item % 3 == 0 { u64::MAX - item % 2 } else { item % 7 };
                 (record_count > 0).then(|| {
                     (by % chunks.len(), RecordId::new(chunk as u32, item.min(record_count - 1)))
@@ -180,7 +181,8 @@ fn jobs() -> impl Strategy<Value = (Vec<Vec<u64>>, Vec<(usize, RecordId)>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// For any order of frames, every worker learns its groups and those that it has claimed, and no other.
+    /// For any order of frames, every worker learns its own groups and those that it has claimed, and no
+    /// others.
     #[test]
     fn groups_are_those_of_one_map(
         (chunks, drops) in jobs(),
@@ -193,7 +195,8 @@ proptest! {
         prop_assert_eq!(world.learned, expected(&chunks, &drops, options));
     }
 
-    /// Any frame at any time: refused and without a trace, or taken; never a panic.
+    /// Any frame at any time is either rejected without a change of state, or processed; it never causes a
+    /// panic.
     #[test]
     fn any_frame_at_any_time_is_survived(
         (chunks, drops) in jobs(),
@@ -227,7 +230,7 @@ proptest! {
     }
 }
 
-/// A made-up claim with a good checksum.
+/// An invented claim with a valid checksum.
 fn refusal(claims: &[Claim], sequence: u32) -> String {
     let mut world = World::new(&[vec![10], vec![10]], &[], SIZES);
     let range = RecordRange { start: RecordId::new(0, 0), end: RecordId::new(0, 10) };
@@ -297,7 +300,7 @@ fn shapes_that_cannot_be_are_refused() {
     assert!(GroupCounter::new(WorkerId(2), shape(&[0, 1])).is_err());
 }
 
-/// What is planned is what is sent, where records are dropped as the plan takes them to be.
+/// The planned bits are the sent ones, if records are dropped as the plan assumes.
 #[test]
 fn measured_bits_are_those_of_the_plan() {
     const RECORDS: u64 = 20_000;

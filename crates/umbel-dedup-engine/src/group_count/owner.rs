@@ -1,7 +1,7 @@
 //! The owning half of a group count: the worker's own records, one range after the other, and the claims on them.
 //!
-//! A range is opened, then *closed* when the claims of all workers are complete, then answered. The *ordinal* of a record
-//! id is its index among all record ids of this worker.
+//! A range is opened; it is *closed* when the claims of all workers are complete, and then answered. The
+//! *ordinal* of a record id is its index among all record ids of this worker.
 
 use super::super::entry::{RecordId, WorkerId};
 use super::super::error::{ExchangeError, FrameError};
@@ -49,7 +49,7 @@ struct OpenRange {
     range: RecordRange,
     /// Ordinal of its first record id.
     first: u64,
-    /// For each record id the records dropped for it by all workers.
+    /// For each record id, the number of records that all workers have dropped for it.
     dropped: Vec<u64>,
     claims: Vec<ReceivedClaims>,
     /// Number of workers whose claims are incomplete.
@@ -83,7 +83,8 @@ impl GroupOwner {
         let all = starts.last().copied().unwrap_or(0);
         let width = (GROUP_COUNT_RANGE_CLAIMS_MAX / workers as u64)
             .clamp(GROUP_COUNT_RANGE_RECORDS_MIN, GROUP_COUNT_RANGE_RECORDS_MAX)
-            // A range's number is in the field `cell` of frames; the last number is that of the Ask without a range.
+            // A range's number is in the field `cell` of frames; the last number belongs to the Ask without a
+            // range.
             .max(all / u64::from(DEDUP_CELLS_MAX - 2));
         if width > GROUP_COUNT_RANGE_CLAIMS_MAX {
             return Err(ExchangeError::Driver { what: "places of chunks, below 2^44 in all" });
@@ -134,12 +135,12 @@ impl GroupOwner {
         (number, Some(range))
     }
 
-    /// The end of a range whose last record id has the ordinal before this one.
+    /// The end of a range whose last record id has the ordinal `ordinal` − 1.
     fn end(&self, ordinal: u64) -> RecordId {
         RecordId::from_bits(self.record_id(ordinal - 1).to_bits() + 1)
     }
 
-    /// Takes claims, and returns whether those of all workers are complete. `None` if none are expected.
+    /// Processes claims, and returns whether those of all workers are complete. `None` if none are expected.
     pub(super) fn receive_claims(
         &mut self,
         from: WorkerId,
@@ -159,14 +160,14 @@ impl GroupOwner {
         }
         expect("sequence", claims.payloads.len() as u64, frame.sequence.into())?;
         let is_last = frame.has(flag::LAST);
-        // An empty frame must be the last one, or a stream could go on for ever.
+        // An empty frame must be the last one; otherwise a stream could go on for ever.
         let rises =
             found.first().is_none_or(|first| claims.last.is_none_or(|last| last < first.kept));
         if !rises || (found.is_empty() && !is_last) {
             return Err(FrameError::Header { field: "claims" });
         }
         let at = |ordinal: u64| usize::try_from(ordinal - open.first).expect("within the range");
-        // A sum that overflows is more records than any job has: the claim is false.
+        // A sum that overflows exceeds the records of any job: the claim is false.
         let mut sums = Vec::with_capacity(found.len());
         for (claim, &ordinal) in found.iter().zip(&ordinals) {
             let dropped = if planted::on(Planted::ClaimCountsOne) { 1 } else { claim.dropped };

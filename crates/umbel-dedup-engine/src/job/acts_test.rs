@@ -1,4 +1,4 @@
-//! The events of a drawn job.
+//! The events of a randomly generated job.
 
 use proptest::prelude::*;
 

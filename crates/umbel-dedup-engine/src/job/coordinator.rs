@@ -1,8 +1,8 @@
-//! The coordinator of a job: waits until all workers have done a phase, orders the next one, and begins a new attempt when
-//! the exchange fails.
+//! The coordinator of a job: waits until all workers have completed a phase, orders the next one, and begins
+//! a new attempt when the exchange fails.
 //!
-//! What it must remember over a restart it returns as journal records; everything else the workers report again when they
-//! join.
+//! What must survive a restart, it returns as journal records; everything else, the workers report again when
+//! they join.
 
 use super::super::coordinator::{Coordinator, CoordinatorInput, FilterChoice};
 use super::super::entry::{Keep, WorkerId};
@@ -21,7 +21,7 @@ use umbel_step::Outbox;
 mod finishing;
 mod planning;
 
-/// The options of a job that the coordinator needs. All workers have the same.
+/// The options of a job that the coordinator needs. They are equal at all workers.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JobRules {
     /// When two items are equal.
@@ -112,7 +112,7 @@ pub enum JobOutput {
     Event(JobEvent),
     /// All workers are done: conclude the job (write the summary) durably, before anything that follows.
     Finished(Box<JobResult>),
-    /// The job has ended without a result; all connected workers were told before.
+    /// The job has ended without a result; all connected workers were notified before.
     Failed(JobFailure),
 }
 
@@ -348,14 +348,14 @@ impl JobCoordinator {
         row.written = stage.written;
         row.committed = stage.committed;
         row.added = stage.added;
-        // A coordinator that was restarted does not know earlier attempts: the next one, which begins when all workers are
-        // connected, must have a larger number than any of them.
+        // A restarted coordinator does not know earlier attempts: the next one, which begins when all workers
+        // are connected, must have a larger number than any of them.
         self.attempt = self.attempt.max(attempt);
         self.resend_order(worker, out);
         Ok(())
     }
 
-    /// Sends a worker the order of the present phase, if it has not carried it out.
+    /// Sends a worker the order of the current phase again, if it has not reported it as done.
     fn resend_order(&mut self, worker: WorkerId, out: &mut Outbox<JobOutput>) {
         let row = &self.rows[worker.index()];
         let order = match self.phase {

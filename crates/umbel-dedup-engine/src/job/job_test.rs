@@ -1,6 +1,7 @@
-//! A whole job in a loop: a coordinator and its workers, whose connections break and who are killed at any step.
+//! A whole job in a loop: a coordinator and its workers, whose connections break and which are killed at any
+//! step.
 //!
-//! Cells are not exchanged here but drawn: a worker may decide a cell of an attempt that all workers have begun. What
+//! Cells are not really exchanged: a worker may decide a cell of an attempt that all workers have begun. What
 //! is durable (journals, sealed cells) survives a kill, everything else is lost.
 
 use super::super::coordinator::FilterChoice;
@@ -125,7 +126,7 @@ impl World {
         }
     }
 
-    /// Both ends notice at once; what was being sent is lost.
+    /// Both ends notice at once; messages in transit are lost.
     fn disconnect(&mut self, at: usize) {
         let host = &mut self.hosts[at];
         if std::mem::replace(&mut host.connected, false) {
@@ -257,7 +258,7 @@ impl World {
         self.deliver_message(at);
     }
 
-    /// Runs without faults until nothing can happen any more.
+    /// Runs without faults until nothing more can happen.
     fn run_out(&mut self) {
         for _ in 0..10_000 {
             if self.hosts.iter().all(|host| host.ended.is_some()) {

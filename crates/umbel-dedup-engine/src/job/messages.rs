@@ -26,7 +26,7 @@ pub struct Forecast {
 /// The references of a job. Every worker has all of them; as an owner it reads those of its own cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KnownReferences {
-    /// How many hashes, and how many bits of each.
+    /// Number of hashes, and bits of each.
     pub shape: ReferenceShape,
     /// Digest of their content.
     pub digest: [u8; 16],
@@ -181,7 +181,7 @@ pub enum WorkerMessage {
     },
     /// All input was read; its entries are durable.
     ReadDone(Counts),
-    /// The worker exchanges nothing.
+    /// The worker has stopped exchanging.
     Stopped {
         /// The attempt of the order to stop.
         attempt: u32,

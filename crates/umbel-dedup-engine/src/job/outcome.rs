@@ -42,7 +42,7 @@ pub enum JobFailure {
     Away {
         /// The worker.
         worker: WorkerId,
-        /// What the job needs of it.
+        /// What the job needs from it.
         missing: &'static str,
     },
     /// More bad records than may be skipped. Fix them, or allow more.
@@ -50,9 +50,9 @@ pub enum JobFailure {
     TooManyBad {
         /// Bad records of all workers.
         bad: u64,
-        /// Allowed.
+        /// Allowed bad records.
         max: u64,
-        /// Each worker's number, for people.
+        /// Each worker's number of bad records, for people.
         by_worker: String,
     },
     /// No worker has a record. Check the patterns.
@@ -84,7 +84,7 @@ pub enum JobFailure {
         /// The worker.
         worker: WorkerId,
     },
-    /// A limit of the exchange. Ask for less.
+    /// A limit of the exchange. Request less.
     #[error(transparent)]
     Dedup(#[from] ExchangeError),
     /// The user cancelled the job.
@@ -93,7 +93,7 @@ pub enum JobFailure {
     /// The job had failed before the coordinator was restarted.
     #[error("{cause}")]
     Known {
-        /// The cause of then.
+        /// The cause as it was recorded.
         cause: String,
     },
 }

@@ -25,14 +25,15 @@ const RANKED_CELL_BYTES_PER_ENTRY: u64 = 128;
 /// Copies of an item's content while its cell is compared: as read, in a frame, and as an item.
 const ITEM_COPIES: u64 = 3;
 
-/// Bytes that an item takes there besides its content: hash, record id, rank, spare capacity of a list, two allocations.
+/// Further bytes that an item takes there besides its content: hash, record id, rank, spare capacity of a
+/// list, two allocations.
 const ITEM_BYTES_BESIDE_CONTENT: u64 = 128;
 
-/// One cell may take one in so many parts of a worker's memory.
+/// One cell may take a worker's memory divided by this.
 const CELL_MEMORY_SHARE: u64 = 16;
 
-/// The shape of a job with these forecasts: cells are small enough for the cache and for the worker with the least memory,
-/// at level `bytes` together with the items to compare.
+/// The shape of a job with these forecasts: cells are small enough for the cache and for the worker with the
+/// least memory; at level `bytes`, together with the items to compare.
 ///
 /// ```
 /// use umbel_dedup_engine::{FilterChoice, Keep, Level, job::{Forecast, JobRules, shape_for}};
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
     use crate::FilterChoice;
 
-    /// Two workers of a million records of 67 bytes and 64 MiB each.
+    /// The cells per owner of two workers, each with a million records of 67 bytes and 64 MiB of memory.
     fn cells_per_owner(level: Level) -> u32 {
         let rules = JobRules {
             level,
@@ -108,9 +109,10 @@ mod tests {
 
     #[test]
     fn items_that_are_compared_are_counted_with_what_holds_them() {
-        // 96 bytes an entry, 2^21 entries: 192 MiB in cells of 4 MiB are 48, 24 an owner.
+        // 96 bytes an entry, 2^21 entries: 192 MiB in cells of 4 MiB are 48, 24 an owner, rounded up to a
+        // power of two.
         assert_eq!(cells_per_owner(Level::Fingerprint), 32);
-        // 3 * 67 + 128 bytes an item: 658 MiB in cells of 4 MiB are 164, 82 an owner.
+        // 3 * 67 + 128 bytes an item: 658 MiB in cells of 4 MiB are 164, 82 an owner, rounded up likewise.
         assert_eq!(cells_per_owner(Level::Bytes), 128);
     }
 }

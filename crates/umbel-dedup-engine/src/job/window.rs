@@ -1,11 +1,11 @@
 //! The order in which a worker exchanges cells, and how many are open at a time.
 //!
-//! A *segment* s is the cells number s of all owners. All workers open the cells in the same order: the first segment,
-//! then the second, and so on. A worker opens a cell if its segment is at most a few segments after that of its oldest
-//! open cell; a cell that the worker owns is open until all workers have sent their entries. So all workers, even one
-//! without entries, are within a few segments of each other, which bounds what an owner must store of cells that it has
-//! not opened itself. There is no deadlock: the first undecided cell in the order is open, or is the next to open, at
-//! every worker.
+//! *Segment* s consists of cell number s of every owner. All workers open the cells in the same order: the
+//! first segment, then the second, and so on. A worker opens a cell if its segment is at most a few segments
+//! after that of its oldest open cell; a cell that the worker owns is open until all workers have sent their
+//! entries. So all workers, even one without entries, are within a few segments of each other, which bounds
+//! what an owner must store of cells that it has not opened itself. There is no deadlock: the first undecided
+//! cell in the order is open, or is the next one to open, at every worker.
 
 use super::super::plan::JobShape;
 use super::cell_set::CellSet;
@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 /// Segments that a window spans: entries of one are sent while the one before is decided.
 const SEGMENTS_OPEN: u64 = 2;
 
-/// The window of one task. Several tasks of a worker exchange cells at the same time, task t of n the segments s with
-/// s mod n = t.
+/// The window of one task. Several tasks of a worker exchange cells at the same time; of n tasks, task t
+/// exchanges the segments s with s mod n = t.
 ///
 /// ```
 /// use umbel_dedup_engine::{JobShape, Keep, Level, job::{CellSet, CellWindow}};

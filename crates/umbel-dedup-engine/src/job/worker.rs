@@ -1,5 +1,5 @@
-//! A worker of a job: turns the coordinator's orders into work, repeats the report of work that is already done, and
-//! returns journal records of what is durable.
+//! A worker of a job: turns the coordinator's orders into work, repeats the report of work that is already
+//! done, and returns journal records of what is durable.
 
 use super::super::entry::WorkerId;
 use super::super::plan::{Plan, ReferenceShape, SampleOrder};
@@ -110,7 +110,8 @@ pub enum WorkerEvent {
 pub enum WorkerOutput {
     /// Append this record to the journal durably, before anything that follows.
     Journal(WorkerJournalRecord),
-    /// Send a message to the coordinator. Without a connection it is discarded; the next Join reports the same.
+    /// Send a message to the coordinator. Without a connection it is discarded; the next Join reports the
+    /// same.
     Send(WorkerMessage),
     /// Read the input, except for chunks that were read before a crash.
     Read(ReadOrder),
@@ -286,7 +287,8 @@ impl JobWorker {
                 out.push(WorkerOutput::Send(WorkerMessage::Trouble { attempt, peer, cause }));
             }
             WorkerEvent::GroupsCounted { attempt, group_count } if attempt == self.attempt => {
-                // A worker that had its result before has counted again for the others; the first result counts.
+                // A worker that already had its result has counted again only to answer the others; its first
+                // result is kept.
                 let is_known = self.stage.group_count.is_some();
                 let group_count =
                     Box::new(self.stage.group_count.get_or_insert(group_count).clone());
@@ -408,7 +410,8 @@ impl JobWorker {
         self.stopped = None;
     }
 
-    /// Journals the end first: a worker that crashes after this may find no coordinator to learn it from again.
+    /// Journals the end first: a worker that crashes after this may find no coordinator that could report the
+    /// end again.
     fn end_for_good(&mut self, failure: Option<String>, out: &mut Outbox<WorkerOutput>) {
         out.push(WorkerOutput::Journal(WorkerJournalRecord::Ended { failure: failure.clone() }));
         self.end(failure, false, out);

@@ -71,8 +71,8 @@ fn payload_bits(workers: u32, delta: f64, entries: u64, cost: Cost) -> f64 {
     bits as f64 / report.entries as f64
 }
 
-/// For any share of duplicates the chosen exchange costs no more than full hashes. If all entries are duplicates, a filter
-/// would not save anything.
+/// For any share of duplicates, the chosen exchange costs no more than full hashes. If all entries are
+/// duplicates, a filter saves nothing.
 #[test]
 fn the_choice_is_never_dearer_than_whole_hashes() {
     let (workers, entries) = (4, 20_000);

@@ -41,7 +41,8 @@ fn plans() -> impl Strategy<Value = Plan> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Any frame at any time gives an error or nothing, and never a panic. A refused frame does not change what is sent.
+    /// Any frame at any time gives an error or nothing, and never a panic. A rejected frame does not change
+    /// what is sent.
     #[test]
     fn any_frame_at_any_time_is_survived(
         plan in plans(),
@@ -73,7 +74,7 @@ proptest! {
         }
     }
 
-    /// A frame with any one byte changed is refused, and the exchange ends as without it.
+    /// A frame with any one byte changed is rejected, and the exchange ends as without it.
     #[test]
     fn damaged_frames_are_refused_and_leave_no_trace(
         plan in plans(),

@@ -1,4 +1,4 @@
-//! References: entries that equal one are dropped, all others are compared as without references.
+//! References: entries that equal one are dropped; all others are compared as without references.
 
 use crate::shuttle::{Dice, Record, World, deal, shape};
 use proptest::prelude::*;
@@ -103,7 +103,7 @@ proptest! {
     }
 }
 
-/// With many references a filter costs what the model predicts.
+/// With many references, a filter costs what the model predicts.
 #[test]
 fn references_cost_what_the_model_says() {
     let entries = 40_000;

@@ -154,7 +154,7 @@ proptest! {
             let letter = dice.roll(world.letters());
             world.deliver(letter, false);
         }
-        // Some worker of the cell whose frame is missing got no verdict, and so decides nothing.
+        // For the cell whose frame is missing, some worker gets no verdict, and so decides nothing.
         prop_assert!(!world.workers.iter().all(umbel_dedup_engine::Worker::is_idle));
     }
 }
@@ -206,7 +206,7 @@ fn frames_that_come_before_the_plan_wait_for_it() {
         plan(shape(2, 1, Level::Fingerprint, Keep::First, false), 40, FilterChoice::SingleShot);
     let parts = deal(&items, 2);
     let mut world = World::new(plan, parts.clone());
-    // Worker 0 is ready, and its frames reach worker 1 before that one has the plan.
+    // Worker 0 is ready, and its frames reach worker 1 before worker 1 has the plan.
     world.start_one(0);
     while world.letters() > 0 {
         world.deliver_oldest();
@@ -222,7 +222,8 @@ fn frames_that_come_before_the_plan_wait_for_it() {
     assert!(world.workers[0].step(second_plan, &mut umbel_step::Outbox::new()).is_err());
 }
 
-/// Of equal items the one with the smallest rank is kept, whichever worker has read it. Only then are ranks sent.
+/// Of equal items, the one with the smallest rank is kept, whichever worker has read it. Only then are ranks
+/// sent.
 #[test]
 fn the_best_of_three_workers_stays() {
     let items: Vec<_> = [5, 5, 9, 5, 9, 5].map(item).to_vec();

@@ -1,4 +1,4 @@
-//! A harness for N workers, which delivers their frames in any order, perhaps twice.
+//! A harness for N workers, which delivers their frames in any order, and some of them twice.
 
 use std::collections::BTreeMap;
 use umbel_dedup_engine::{
@@ -47,7 +47,8 @@ pub(crate) fn plan(shape: JobShape, items: u64, choice: FilterChoice) -> Plan {
     Coordinator::plan_without_sample(shape, items, record_id_bits, choice)
 }
 
-/// The rank of a record, few of them, so that many are equal; not in the order of record ids.
+/// The rank of a record; there are few different ones, so that many are equal, and they do not follow the
+/// record ids.
 fn rank_of(index: usize) -> Rank {
     Rank([1, u64::MAX, 0, 7 << 40][Dice(index as u64).roll(4)])
 }
@@ -183,7 +184,7 @@ impl World {
         self.mail.swap_remove(letter);
     }
 
-    /// Runs until there are no frames, in the order that the dice choose.
+    /// Runs until there are no frames, in an order that the dice choose.
     pub(crate) fn run(mut self, dice: &mut Dice) -> Outcome {
         self.start();
         while !self.mail.is_empty() {

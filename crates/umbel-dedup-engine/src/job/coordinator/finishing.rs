@@ -9,12 +9,13 @@ use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
 impl JobCoordinator {
-    /// Whether groups must be counted and some worker has not finished that.
+    /// Whether groups must be counted and some worker has not finished counting.
     pub(super) fn must_count_groups(&self) -> bool {
         self.rules.report_kept && self.rows.iter().any(|row| row.group_count.is_none())
     }
 
-    /// Orders to count groups. All cells are decided: each worker knows which record each of its drops was dropped for.
+    /// Orders to count groups. All cells are decided, so each worker knows for which record each of its drops
+    /// was dropped.
     pub(super) fn count_groups(&mut self, out: &mut Outbox<JobOutput>) {
         self.enter(Phase::CountingGroups, "tallying", out);
         let JobRules { report_sizes: sends_sizes, names_parts, .. } = self.rules;
@@ -30,7 +31,7 @@ impl JobCoordinator {
         }
     }
 
-    /// The failure that the journal records, if the job had failed before this coordinator was made.
+    /// The failure that the journal records, if the job had failed before this coordinator was created.
     #[must_use]
     pub fn known_failure(&self) -> Option<JobFailure> {
         let (cause, _) = self.ending.as_ref()?;
@@ -61,7 +62,8 @@ impl JobCoordinator {
         self.rows.iter().all(|row| row.written.is_some())
     }
 
-    /// Orders to add kept items to the filter. All outputs have their names, so what the filter contains exists.
+    /// Orders to add kept items to the filter. All outputs have their names, so every item in the filter is
+    /// in an output.
     pub(super) fn begin_adding(&mut self, out: &mut Outbox<JobOutput>) {
         self.enter(Phase::Adding, "adding", out);
         for worker in self.workers() {
@@ -80,7 +82,7 @@ impl JobCoordinator {
     pub(super) fn finish(&mut self, out: &mut Outbox<JobOutput>) -> Result<(), JobFailure> {
         let result = Box::new(self.result()?);
         self.phase = Phase::Ended;
-        // Workers remove their scratch when they receive Finish, so the end must be durable here before.
+        // Workers remove their scratch data when they receive Finish, so the end must be durable here first.
         out.push(JobOutput::Finished(result));
         out.push(JobOutput::Journal(CoordinatorJournalRecord::Finished));
         self.send_all(&Order::Finish, out);
@@ -92,7 +94,7 @@ impl JobCoordinator {
         self.phase = Phase::Ended;
         let (cause, resumable) = (failure.to_string(), failure.is_resumable());
         if !resumable {
-            // Workers remove their scratch when they receive this, so it must be durable here before.
+            // Workers remove their scratch data when they receive this, so it must be durable here first.
             out.push(JobOutput::Journal(CoordinatorJournalRecord::Failed { cause: cause.clone() }));
         }
         self.send_all(&Order::Abort { cause: cause.clone(), resumable }, out);
@@ -100,7 +102,7 @@ impl JobCoordinator {
         out.push(JobOutput::Failed(failure));
     }
 
-    /// Tells a worker that joins after the end how the job has ended.
+    /// Sends a worker that joins after the end how the job has ended.
     pub(super) fn step_after_end(&self, input: &JobInput, out: &mut Outbox<JobOutput>) {
         if let JobInput::Message(worker, WorkerMessage::Join { .. }) = input {
             let order = match &self.ending {

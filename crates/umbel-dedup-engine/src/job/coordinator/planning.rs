@@ -1,5 +1,5 @@
-//! The phases up to the exchange: the shape from the workers' forecasts, the plan from what they have read, and the
-//! attempts from the plan.
+//! The phases up to the exchange: the shape from the workers' forecasts, the plan from their counts, and the
+//! attempts by the plan.
 
 use super::super::super::coordinator::{Coordinator, CoordinatorInput, CoordinatorOutput};
 use super::super::super::error::ExchangeError;
@@ -13,8 +13,8 @@ use crate::limits::RECORD_ID_CHUNK_BITS;
 use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
-/// Most attempts in a row without progress (one more decided cell, or one more worker that has counted groups). After as
-/// many the failure is not transient.
+/// Most attempts in a row without progress (one more decided cell, or one more worker that has counted
+/// groups). After so many, the failure is not transient.
 const FRUITLESS_ATTEMPTS_MAX: u32 = 16;
 
 impl JobCoordinator {
