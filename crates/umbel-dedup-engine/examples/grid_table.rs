@@ -1,8 +1,9 @@
-//! Hundreds of workers, all cells at once: bytes, messages, connections and memory, directly and over the grid.
+//! Hundreds of workers, all cells at once: bytes, messages, connections and memory, directly and over the
+//! grid.
 //!
-//! `grid_table RECORDS WORKERS...` prints a Markdown table with two rows for each number of workers; 0.6 % of the
-//! records are at two workers. It runs in rounds: each worker takes all messages received, then sends all its frames, with
-//! those for one next hop bundled. That is the best that bundling can do.
+//! `grid_table RECORDS WORKERS...` prints a Markdown table with two rows for each number of workers; 0.6 % of
+//! the records are at two workers. It runs in rounds: each worker processes all received messages, then sends
+//! all its frames, with those for one next hop in one bundle. No bundling can do better.
 
 #[allow(dead_code, reason = "the tables share the drawn job, and this one needs a part of it")]
 mod drawn_job;
@@ -39,9 +40,9 @@ impl Message {
 struct Rounds {
     grid: Grid,
     workers: Vec<Worker>,
-    /// By sender: messages that grow, by next hop.
+    /// For each sender, the growing messages by next hop.
     pending: Vec<BTreeMap<WorkerId, Message>>,
-    /// By receiver: neighbour and message, in order of sending.
+    /// For each receiver, neighbour and message, in the order of sending.
     inboxes: Vec<Vec<(WorkerId, Message)>>,
     messages: u64,
     wire_bytes: u64,
@@ -102,7 +103,7 @@ impl Rounds {
         }
     }
 
-    /// Takes a neighbour's message: gives the worker its frames, and forwards the others.
+    /// Processes a neighbour's message: passes the worker its frames, and forwards the others.
     fn take(&mut self, me: WorkerId, neighbour: WorkerId, message: Message) {
         for bytes in message.passages {
             let passage = Passage::read(&bytes, self.grid, me, neighbour).expect("our message");

@@ -31,7 +31,7 @@ impl Collided {
         let length = usize::try_from(space.div_ceil(64)).expect("bounded by the keys in memory");
         let mut seen = vec![0u64; length];
         let mut words = vec![0u64; length];
-        // First look up all keys of a sender, then mark them: a sender does not collide with itself.
+        // Look up all keys of a sender before marking them: a sender does not collide with itself.
         for keys in senders {
             for &key in keys {
                 let (word, bit) = split(key);

@@ -1,8 +1,9 @@
 //! The coordinator of the exchange, as a state machine: chooses the [`Plan`].
 //!
-//! It waits for every worker's counts, then either plans at once (one worker, few items, level `approximate`, or full
-//! hashes by choice) or orders a sample, waits for every owner's result, estimates the share of entries that several
-//! workers have, and takes the cheapest plan for it (see [`super::cost`]).
+//! It waits for every worker's counts. Then it either plans at once (one worker, few items, level
+//! `approximate`, or full hashes by choice), or orders a sample, waits for every owner's result, estimates
+//! the share of entries that several workers have, and chooses the cheapest plan for it (see
+//! [`super::cost`]).
 
 use super::cost::{Cost, CostQuestion, cheapest};
 use super::entry::{Keep, RANK_BITS, WorkerId};
@@ -13,7 +14,7 @@ use super::plan::{
 use serde::{Deserialize, Serialize};
 use umbel_step::Outbox;
 
-/// With fewer items the whole exchange is a few megabytes, and full hashes are sent, in one pass.
+/// With fewer items, the whole exchange is a few megabytes, and full hashes are sent in one pass.
 const FILTER_ITEMS_MIN: u64 = 1 << 20;
 
 /// Positions of the sample's filter per item: one false collision in a thousand.
@@ -40,7 +41,7 @@ pub enum CoordinatorInput {
         worker: WorkerId,
         /// Its items.
         items: u64,
-        /// One above the largest chunk number it read; 0 if it read none.
+        /// One more than the largest chunk number that it read; 0 if it read none.
         chunks_end: u32,
         /// The largest number of record ids that one of its chunks has.
         chunk_items_max: u64,
@@ -59,9 +60,9 @@ pub enum CoordinatorInput {
 /// An output of the coordinator.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum CoordinatorOutput {
-    /// Tell all workers to send the sample.
+    /// Order all workers to send the sample.
     Sample(SampleOrder),
-    /// Tell all workers to exchange by this plan.
+    /// Order all workers to exchange by this plan.
     Plan(Plan),
 }
 
@@ -94,7 +95,7 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// A coordinator that waits for its workers.
+    /// A coordinator that waits for its workers' counts.
     ///
     /// # Errors
     ///
@@ -116,7 +117,7 @@ impl Coordinator {
         })
     }
 
-    /// Sets the references: hashes of earlier jobs that entries are compared with, too.
+    /// Sets the references: hashes of earlier jobs with which entries are compared, too.
     ///
     /// # Errors
     ///

@@ -10,10 +10,11 @@
 //!   full hash   C3  = 64 + R(2^64·p/n) + record id bits
 //! ```
 //!
-//! δ is the share of entries that another worker or one of the n_ref reference entries has too, H2 the binary entropy, K
-//! the bits that a survivor sends in the settlement. Of the values of f those are tried for which g is 1.5·2^B: there a
-//! Rice code is within 0.003 bit of the best Golomb code. Single-shot forward cost after Sanders, Schlag, Müller 2013,
-//! doi:10.1109/BigData.2013.6691549; refinement and residue are Umbel's.
+//! δ is the share of entries that another worker or one of the n_ref reference entries has, too; H2 is the
+//! binary entropy; K is the number of bits that a survivor sends in the settlement. The values of f that are
+//! tried are those for which g is 1.5·2^B: there, a Rice code is within 0.003 bit of the best Golomb code.
+//! Single-shot forward cost after Sanders, Schlag, Müller 2013, doi:10.1109/BigData.2013.6691549; refinement
+//! and residue are Umbel's.
 
 use super::plan::{Mode, ReferenceShape};
 use crate::limits::REFINE_BITS_MAX;
@@ -42,7 +43,7 @@ pub struct CostQuestion {
     pub workers: u32,
     /// Locally distinct entries of all workers together, n.
     pub entries: f64,
-    /// Share of them that another worker has too, δ, in [0, 1].
+    /// Share of them that another worker has, too, δ, in [0, 1].
     pub delta: f64,
     /// Bits that a survivor sends besides the rest of its hash: its record id, its rank, and at level `bytes` its item.
     pub survivor_extra_bits: f64,

@@ -1,4 +1,4 @@
-//! Drawn exchanges: files in `testdata/dedup` show what each worker reads and what every verdict says.
+//! Exchanges in diagrams: files in `testdata` show what each worker reads and what every verdict lists.
 //!
 //! ```text
 //! workers 2, keep first
@@ -9,7 +9,7 @@
 //! ...
 //! ```
 //!
-//! The part below the line is computed and compared.
+//! The test computes the part below the line and compares it.
 
 use super::entry::{Entry, Keep, RecordId, WorkerId};
 use super::frame::{Frame, FrameKind, FrameLink};
@@ -22,7 +22,7 @@ use std::fmt::Write;
 use umbel_filter::ItemHash;
 use umbel_step::Outbox;
 
-/// Position, bits and rest of an item, as drawn, to its hash.
+/// The hash of an item that the diagram gives as position, bits and rest.
 fn hash(label: &str) -> ItemHash {
     let [position, bits, rest] = label.split('.').collect::<Vec<_>>()[..] else {
         panic!("`{label}`: expected position.bits.rest")
@@ -32,7 +32,7 @@ fn hash(label: &str) -> ItemHash {
     ItemHash::new(position << 60 | rest, bits << 62 | rest)
 }
 
-/// A drawn exchange: its plan and what each worker reads.
+/// An exchange in a diagram: its plan and what each worker reads.
 struct Drawing {
     plan: Plan,
     read: Vec<Vec<String>>,
@@ -117,7 +117,7 @@ impl Drawing {
         self.draw(&answers, dropped)
     }
 
-    /// A worker that was given its plan and its cells.
+    /// A worker that has received its plan and its cells.
     fn start(&self, worker: usize, outbox: &mut Outbox<Output>) -> Worker {
         let shape = self.plan.shape;
         let mut machine = Worker::new(WorkerId(worker as u16), shape, 1).unwrap();

@@ -1,4 +1,5 @@
-//! What is exchanged: entries (a hash and a record id), and the rule by which one of several equal ones is kept.
+//! What is exchanged: entries (a hash and a record id), and the rule that determines which of several equal
+//! ones is kept.
 
 use crate::limits::{RECORD_ID_CHUNK_BITS, RECORD_ID_ITEM_BITS};
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,12 @@
-//! The errors of an exchange, and what the caller does about each.
+//! The errors of an exchange, and what the caller should do about each.
 
 use super::entry::WorkerId;
 use super::frame::FrameKind;
 use thiserror::Error;
 use umbel_bits::CodeError;
 
-/// Why a frame was refused. The worker's state is unchanged: fix or replace the sender, or send the frame again.
+/// Why a frame was rejected. The worker's state is unchanged: fix or replace the sender, or send the frame
+/// again.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum FrameError {
     /// The bytes end before the frame ends. Wait for more, or treat the stream as broken.
@@ -25,7 +26,7 @@ pub enum FrameError {
     /// Not a frame of the exchange. Check the peer's address.
     #[error("frame starts with byte {got:#04x}, expected {expected:#04x}")]
     Magic {
-        /// Our first byte.
+        /// The expected byte.
         expected: u8,
         /// The received one.
         got: u8,
@@ -33,9 +34,9 @@ pub enum FrameError {
     /// Another version of the protocol. Run the same release on all workers.
     #[error("frame version {got}, this worker speaks {expected}")]
     Version {
-        /// Ours.
+        /// The version of this worker.
         expected: u8,
-        /// The peer's.
+        /// The version of the peer.
         got: u8,
     },
     /// A kind of frame that this version does not know.
@@ -73,9 +74,9 @@ pub enum FrameError {
         "checksum {got:#010x} of the frame, computed {computed:#010x}: damaged, or of another job or link"
     )]
     Checksum {
-        /// In the frame.
+        /// The checksum in the frame.
         got: u32,
-        /// Of the received bytes.
+        /// The checksum of the received bytes.
         computed: u32,
     },
     /// A field that differs from what the plan or the stream requires.
@@ -83,9 +84,9 @@ pub enum FrameError {
     Unexpected {
         /// The field's name.
         field: &'static str,
-        /// By plan or stream.
+        /// The value that the plan or the stream requires.
         expected: u64,
-        /// In the frame.
+        /// The value in the frame.
         got: u64,
     },
     /// The payload's codes are malformed.
@@ -108,17 +109,17 @@ pub enum FrameError {
 /// Why a step failed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum ExchangeError {
-    /// The job's shape is beyond a limit. Ask for less; nothing was started.
+    /// The job's shape is beyond a limit. Request less; nothing was started.
     #[error("{got} {what}, possible are 1 to {max}")]
     JobShape {
         /// Workers or cells.
         what: &'static str,
-        /// Asked for.
+        /// The requested number.
         got: u64,
         /// The limit.
         max: u32,
     },
-    /// A peer's frame was refused; the state is unchanged. Have the peer send it again, or fail the job.
+    /// A peer's frame was rejected; the state is unchanged. Have the peer send it again, or fail the job.
     #[error("worker {from}, cell {cell:?}: refused frame", from = from.0)]
     Frame {
         /// The sender.
@@ -129,8 +130,7 @@ pub enum ExchangeError {
         #[source]
         source: FrameError,
     },
-    /// A frame that is not possible in this state.: the sender is out of step. The state is
-    /// unchanged.
+    /// A frame that is not possible in this state: the sender is out of step. The state is unchanged.
     #[error("worker {from}, cell {cell}: {kind:?} frame in the wrong phase", from = from.0)]
     OutOfPhase {
         /// The sender.
@@ -148,8 +148,8 @@ pub enum ExchangeError {
         /// The limit.
         max: usize,
     },
-    /// A peer sends frames of too many cells that this worker has not begun: it does not keep to the order of cells, or
-    /// is hostile. The state is unchanged.
+    /// A peer sends frames of too many cells that this worker has not begun: it does not keep to the order of
+    /// cells, or is hostile. The state is unchanged.
     #[error(
         "worker {from} opens cell {cell} while {max} cells are open that this worker has not come to",
         from = from.0
@@ -175,7 +175,7 @@ pub enum ExchangeError {
     /// An input that is not possible in this state: a bug of the driver.
     #[error("driver out of step: {what}")]
     Driver {
-        /// What would have been possible.
+        /// The inputs that would have been possible.
         what: &'static str,
     },
     /// A worker has more entries in a cell than the limit. Use more cells.
@@ -190,7 +190,7 @@ pub enum ExchangeError {
     },
 }
 
-/// Why a worker refused a neighbour's message; nothing of it was used. Drop the connection and fail the job.
+/// Why a worker rejected a neighbour's message; nothing of it was used. Drop the connection and fail the job.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum RelayError {
     /// The message is malformed.
@@ -202,7 +202,7 @@ pub enum RelayError {
         #[source]
         source: FrameError,
     },
-    /// A frame whose path does not lead from the neighbour to this worker. Run the same release everywhere.
+    /// The frame's path does not lead from the neighbour to this worker. Run the same release everywhere.
     #[error(
         "worker {neighbour} handed worker {me} a frame from {from} to {to}, which does not pass there",
         neighbour = neighbour.0, me = me.0, from = from.0, to = to.0

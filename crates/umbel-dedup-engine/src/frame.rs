@@ -7,11 +7,11 @@
 //! flags: 1 LAST of the stream, 2 RAW bitmap, 4 FULL_HASH, 8 FINAL, 16 RECORD_ID, 32 COMPLEMENT, 64 SCORE, 128 CAUSE
 //! ```
 //!
-//! A *stream* is the frames with the same sender, receiver, kind and cell; `sequence` counts them. `param` is the Rice
-//! parameter of positions and verdicts, the number of bits of a refinement, or of residue bits of a settlement. Job,
-//! sender, receiver and attempt are known from the connection and are not sent. They are a prefix of what the checksum
-//! covers, so a frame that reaches another job or worker is refused like a damaged one. Decoding a frame allocates
-//! nothing.
+//! A *stream* is the frames with the same sender, receiver, kind and cell; `sequence` counts them. `param` is
+//! the Rice parameter of positions and verdicts, the number of bits of a refinement, or the number of residue
+//! bits of a settlement. Job, sender, receiver and attempt are known from the connection and are not sent;
+//! the checksum covers them as a prefix, so a frame that reaches another job or worker is rejected like a
+//! damaged one. Decoding a frame allocates no memory.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -48,8 +48,8 @@ pub enum FrameKind {
     Sample = 5,
     /// Group counting: the sender owns this range of records, and asks which records were dropped for them.
     Ask = 6,
-    /// Group counting, answer to [`FrameKind::Ask`]: for which records of the range the sender has dropped others, and
-    /// how many.
+    /// Group counting, answer to [`FrameKind::Ask`]: for which records of the range the sender has dropped
+    /// others, and how many.
     Claims = 7,
     /// Answer to positions.
     PositionsVerdict = 17,
@@ -128,7 +128,7 @@ pub(crate) mod flag {
     /// A bit per drop follows the list: whether it is for a reference.
     pub(crate) const CAUSE: u8 = 128;
 
-    /// The flags that a kind may carry.
+    /// The flags that a kind may have.
     pub(super) const fn allowed(kind: super::FrameKind) -> u8 {
         use super::FrameKind as K;
         match kind {
@@ -145,9 +145,9 @@ pub(crate) mod flag {
 pub struct FrameLink {
     /// The job.
     pub job: u64,
-    /// Who sends.
+    /// The sender.
     pub sender: u16,
-    /// Who receives.
+    /// The receiver.
     pub receiver: u16,
     /// The attempt at the exchange that the frame belongs to.
     pub attempt: u32,
@@ -182,7 +182,7 @@ impl FrameLink {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
-    /// What it carries.
+    /// What it contains.
     pub kind: FrameKind,
     /// Flag bits, see the module.
     pub flags: u8,
@@ -194,7 +194,7 @@ pub struct Frame<'a> {
     pub sequence: u32,
     /// Entries in the payload.
     pub count: u32,
-    /// List entries that a verdict is about; 0 in other frames.
+    /// Number of list entries that a verdict covers; 0 in other frames.
     pub covered: u32,
     /// The coded entries.
     pub payload: &'a [u8],
@@ -271,7 +271,8 @@ impl<'a> Frame<'a> {
         Ok(Self { kind, flags, param, cell, sequence, count, covered, payload })
     }
 
-    /// Kind and cell of a frame, from its first bytes alone, to route it. Damage is found by [`Frame::decode`], not here.
+    /// Kind and cell of a frame, from its first bytes only, to route it. [`Frame::decode`] detects damage,
+    /// this does not.
     ///
     /// # Errors
     ///

@@ -168,8 +168,8 @@ mod tests {
         (0..u16::try_from(workers).unwrap()).map(WorkerId)
     }
 
-    /// Walks over the pairs of these senders with everybody: two hops at most, every hop a connection. Returns how many
-    /// pairs each worker relays.
+    /// Follows the routes from these senders to all workers: at most two hops, each of them a connection.
+    /// Returns for each worker the number of pairs that it relays.
     fn walk(workers: u32, senders: impl Iterator<Item = WorkerId>) -> Vec<u32> {
         let grid = Grid::new(workers, Route::Grid);
         let mut relayed = vec![0u32; workers as usize];

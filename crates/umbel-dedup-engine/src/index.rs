@@ -8,10 +8,10 @@
 //!    hashes in rising order, each  Rice(hi − previous hi, at first − the block's start) | leading index_bits − 64 bits of lo
 //! ```
 //!
-//! Numbers are little-endian, bits most significant first. A block's checksum covers the file's header (without its
-//! count), the block's number, offset, count and bytes, so a block that was moved, cut or taken from another file is
-//! refused like a damaged one. A block has about 4,096 hashes. To read a range of hashes, read the header, the directory
-//! and the blocks of that range.
+//! Numbers are little-endian, bits most significant first. A block's checksum covers the file's header
+//! (without its count) and the block's number, offset, count and bytes, so a block that was moved, truncated
+//! or taken from another file is rejected like a damaged one. A block has about 4,096 hashes. To read a range
+//! of hashes, read the header, the directory and the blocks of that range.
 //!
 //! 64, 96 or all 128 bits of a hash are stored: 4.4, 8.4 or 12.4 bytes per item among 10^9.
 

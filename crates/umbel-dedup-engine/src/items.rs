@@ -1,8 +1,8 @@
 //! Level `bytes`: items with equal hashes are compared byte by byte.
 //!
-//! The sender groups its items with equal hashes into *variants* of equal bytes, and keeps one item per variant. If
-//! another worker has the hash too, that item is sent to the owner, which compares bytes alone, since equal bytes have
-//! equal hashes, and answers which of the sent items are dropped.
+//! The sender groups its items with equal hashes into *variants* of equal bytes, and keeps one item per
+//! variant. If another worker has the hash, too, that item is sent to the owner. The owner compares only the
+//! bytes, since equal bytes have equal hashes, and its verdict lists the sent items to drop.
 
 use super::drops::Drops;
 use super::entry::{Item, Keep, Priority, Rank, RecordId};

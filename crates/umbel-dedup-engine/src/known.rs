@@ -7,7 +7,8 @@ use super::plan::{Mode, Plan};
 use umbel_filter::ItemHash;
 
 impl OwnerCell {
-    /// Takes the references' hashes in the cell; `None` if they came before, or the plan has no references.
+    /// Processes the references' hashes in the cell; `None` if they were given before, or the plan has no
+    /// references.
     pub(super) fn take_references(
         &mut self,
         plan: &Plan,
@@ -55,7 +56,8 @@ pub(super) fn take_known(
     senders: usize,
 ) -> Vec<Vec<u32>> {
     let mut taken = vec![Vec::new(); senders];
-    // At level approximate keys can be (group, refinement bits) and no hashes: they are compared as they are.
+    // At level `approximate`, keys can be (group, refinement bits) instead of hashes: these are compared as
+    // they are.
     let key = |hash| if plan.truncation.is_some() { hash } else { counted(plan, hash) };
     if !known.is_empty() {
         members.retain(|member| {

@@ -1,14 +1,16 @@
 //! Cluster-wide duplicate detection by an exchange of single-shot Bloom filters.
 //!
-//! Input: p workers, each with the records of its part of the input. Output: for each worker the ids of the records
-//! that it drops, so that one record is kept of all that have equal items. One or two bytes travel per item.
+//! Input: p workers, each with the records of its part of the input. Output: for each worker, the ids of the
+//! records that it drops, so that one record is kept of all that have equal items. One or two bytes are sent
+//! per item.
 //!
-//! Each worker hashes its items once, drops repeats among its own, and sends to the owner of every *cell* of the hash
-//! space the sorted positions of its entries there, as gaps in a Rice code. The owner finds the positions that two
-//! workers share and answers with *verdicts*: indexes into the sender's list. Entries that collided (candidates) send
-//! a few more hash bits; those that still collide (survivors) send the rest of the 128-bit hash. Sanders, Schlag,
-//! Müller, "Communication Efficient Algorithms for Fundamental Big Data Problems", IEEE BigData 2013,
-//! doi:10.1109/BigData.2013.6691549; the positional refinement and the residue coding are Umbel's.
+//! Each worker hashes its items once and drops repeats among its own. For every *cell* of the hash space, it
+//! sends the sorted positions of its entries there to the cell's owner, as gaps in a Rice code. The owner
+//! finds the positions that two workers share and answers with *verdicts*: indexes into the sender's list.
+//! For entries that collided (candidates), the workers send a few more hash bits; for those that still
+//! collide (survivors), the rest of the 128-bit hash. Sanders, Schlag, Müller, "Communication Efficient
+//! Algorithms for Fundamental Big Data Problems", IEEE BigData 2013, doi:10.1109/BigData.2013.6691549; the
+//! positional refinement and the residue coding are Umbel's.
 //!
 //! ```text
 //!   sender                                    owner of the cell
@@ -22,11 +24,12 @@
 //!     │  ◄── Verdict 4: drops
 //! ```
 //!
-//! [`Coordinator`] adds up the workers' counts, orders a sample and chooses the [`Plan`]; [`Worker`] is sender and
-//! owner. A missing verdict never keeps an entry: it is kept when a verdict covered its index. With hundreds of
-//! workers frames travel over a [`Grid`], in which a worker has about 2·√p neighbours, which forward the frames of
-//! others. [`job`] runs the exchange as one phase of a job that survives crashes; [`GroupCounter`] counts, after the
-//! exchange, how many records each kept one stands for; [`IndexWriter`] stores kept hashes for later jobs.
+//! [`Coordinator`] adds up the workers' counts, orders a sample and chooses the [`Plan`]; [`Worker`] is
+//! sender and owner. A missing verdict never causes an entry to be kept: a worker keeps an entry only after a
+//! verdict that covers its index. With hundreds of workers, frames are routed over a [`Grid`], in which a
+//! worker has about 2·√p neighbours, which forward the frames of others. [`job`] runs the exchange as one
+//! phase of a job that survives crashes; [`GroupCounter`] counts, after the exchange, how many records each
+//! kept one stands for; [`IndexWriter`] stores kept hashes for later jobs.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::cast_possible_truncation))]
 

@@ -4,8 +4,8 @@
 /// bytes per pass.
 pub const DEDUP_WORKERS_MAX: u32 = 1024;
 
-/// The largest number of an attempt that a joining worker may name. Every attempt takes a broken connection, so no job
-/// reaches it, and the numbers above it remain for the attempts that follow.
+/// The largest attempt number that a joining worker may report. Every attempt takes a broken connection, so
+/// no job reaches it, and the numbers above it remain for the attempts that follow.
 pub const JOB_ATTEMPT_MAX: u32 = 1 << 24;
 
 /// Most workers with direct connections. With more, each would have hundreds of connections with their buffers, and send
@@ -37,12 +37,13 @@ pub const FRAME_PAYLOAD_BYTES_MAX: usize = (1 << 30) + FRAME_PAYLOAD_BYTES_CUT;
 /// estimated a thousand times too small, and every index fits into 32 bits.
 pub const CELL_ENTRIES_MAX: usize = 1 << 28;
 
-/// Most frames per peer that a worker stores when they come before its sample order or plan. A sender has at most this
-/// many frames unacknowledged.
+/// Most frames per peer that a worker stores if they arrive before its sample order or plan. A sender has at
+/// most this many frames unacknowledged.
 pub const EARLY_FRAMES_PER_PEER_MAX: usize = 4;
 
-/// Most cells at an owner of which peers have sent frames and which it has not begun itself. Workers that keep to the
-/// order of cells are at most two segments ahead in each of four tasks, so a worker with one task gets eight.
+/// Most cells at an owner for which peers have sent frames and which the owner itself has not begun. Workers
+/// that keep to the order of cells are at most two segments ahead in each of four tasks, so a worker with one
+/// task sees at most eight.
 pub const DEDUP_CELLS_AHEAD_MAX: usize = 64;
 
 /// Most records of a range while groups are counted: few enough that their counters (8 bytes each) are small compared

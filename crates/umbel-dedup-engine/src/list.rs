@@ -1,4 +1,4 @@
-//! A worker's entries of one cell, sorted by hash: one per distinct hash, and apart from them the local repeats.
+//! A worker's entries of one cell, sorted by hash: one per distinct hash, and separately the local repeats.
 
 use super::entry::{Entry, Keep, Rank, RecordId};
 use umbel_filter::{HashRange, ItemHash};
@@ -25,7 +25,8 @@ pub(super) struct Repeat {
 pub struct LocalList {
     entries: Vec<Entry>,
     repeats: Vec<Repeat>,
-    /// The rank of each entry; empty unless the job keeps the best. Kept apart so that entries stay small.
+    /// The rank of each entry; empty unless the job keeps the best. Stored separately so that entries stay
+    /// small.
     ranks: Vec<Rank>,
     /// The rank of each repeat; empty unless the job keeps the best.
     repeat_ranks: Vec<Rank>,
@@ -133,9 +134,9 @@ impl LocalList {
     }
 }
 
-/// Sorts by hash, then by the other fields. Hashes are uniform in the range, so scattering entries by their leading bits
-/// once leaves buckets of a few entries, each of which a comparison sort finishes. A bucket that a frequent item or an
-/// attacker has filled takes that comparison sort O(n log n), no more.
+/// Sorts by hash, then by the other fields. Hashes are uniform in the range, so scattering entries once by
+/// their leading bits leaves buckets of a few entries, each of which a comparison sort finishes. A bucket
+/// that was filled by a frequent item or an attacker costs that comparison sort O(n log n), no more.
 fn sort<E: Copy + Ord>(
     mut entries: Vec<E>,
     range: HashRange,
@@ -158,7 +159,7 @@ fn sort<E: Copy + Ord>(
     for bucket in 1..=buckets {
         ends[bucket] += ends[bucket - 1];
     }
-    // ends[b] is the start of bucket b now, and its end after the scatter.
+    // Now ends[b] is the start of bucket b; after the scatter, it is its end.
     let mut sorted = entries.clone();
     for entry in &entries {
         let slot = &mut ends[bucket_of(hash(entry))];

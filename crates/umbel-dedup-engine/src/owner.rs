@@ -1,10 +1,11 @@
 //! The owning half of a worker, for one cell: receives the streams of all senders and answers them with verdicts.
 //!
-//! Passes follow each other as positions, refinement bits (if the plan has any), residues, and at level `bytes` items.
-//! A pass is answered when the streams of all senders have ended: in the first pass every worker sends one, in later
-//! passes those with entries in the verdict before. In a filter pass a verdict lists the entries whose key another
-//! sender has too; once whole hashes (or items) are compared it lists the entries to drop. References take part as one
-//! more sender, behind the workers, whose stream the owner fills by itself (see [`super::known`]).
+//! Passes follow each other as positions, refinement bits (if the plan has any), residues, and at level
+//! `bytes` items. The owner answers a pass when the streams of all senders have ended: in the first pass
+//! every worker sends one; in later passes, the workers with entries in the previous verdict. In a filter
+//! pass, a verdict lists the entries whose key another sender has, too; once whole hashes (or items) are
+//! compared, it lists the entries to drop. References take part as one more sender, behind the workers, whose
+//! stream the owner fills itself (see [`super::known`]).
 
 use super::collide::Collided;
 use super::entry::{Priority, RecordId, WorkerId};
@@ -53,12 +54,12 @@ pub(super) struct OwnerCell {
     pass: FrameKind,
     pub(super) streams: Vec<Stream>,
     shared_hashes: u64,
-    /// The references' hashes in the cell, ascending, less those that an earlier pass has ruled out. Their positions and
-    /// refinement bits are in the last stream.
+    /// The references' hashes in the cell, ascending, without those that an earlier pass has ruled out. Their
+    /// positions and refinement bits are in the last stream.
     pub(super) references: Vec<ItemHash>,
     /// At level `bytes`: how many different items had equal hashes.
     pub(super) collisions: u64,
-    /// Entries whose whole hash another worker has too.
+    /// Entries whose whole hash another worker has, too.
     pub(super) shared: u64,
 }
 
@@ -76,19 +77,19 @@ impl OwnerCell {
         }
     }
 
-    /// Bytes of memory that its streams take; items are not counted.
+    /// Bytes of memory that its streams take, without items.
     pub(super) fn held_bytes(&self) -> usize {
         let streams = self.streams.iter();
         let streams: usize = streams.map(|stream| size_of::<Stream>() + stream.held_bytes()).sum();
         streams + self.references.capacity() * size_of::<ItemHash>()
     }
 
-    /// Whether all hashes are compared, and what is missing are items.
+    /// Whether all hashes are compared and only items are missing.
     pub(super) fn awaits_items(&self) -> bool {
         self.pass == FrameKind::Items
     }
 
-    /// Takes a sender's frame. `Ok(None)`: the pass is incomplete, or the frame is a repetition.
+    /// Processes a sender's frame. `Ok(None)`: the pass is incomplete, or the frame is a repetition.
     pub(super) fn receive(
         &mut self,
         plan: &Plan,

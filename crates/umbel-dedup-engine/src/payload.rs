@@ -29,9 +29,10 @@ use umbel_filter::{ItemHash, SingleShotShape};
 /// The payload's length is checked after every so many entries.
 const CUT_CHECK_ENTRIES: usize = 1024;
 
-/// The payloads of a stream, each with its number of entries: entries in order, a new payload where one has reached its
-/// limit. `write` gets each entry and the one before it in the same payload, so that every payload can be decoded by
-/// itself. An empty stream gets one empty payload, because a stream ends with a frame.
+/// The payloads of a stream, each with its number of entries. Entries are in order; a new payload begins when
+/// the last one has reached its limit. `write` is called with each entry and the one before it in the same
+/// payload, so that every payload can be decoded by itself. An empty stream has one empty payload, because a
+/// stream ends with a frame.
 pub(super) fn cut<T>(
     entries: &[T],
     mut write: impl FnMut(&mut BitWriter, Option<&T>, &T),
@@ -69,7 +70,7 @@ pub(super) fn cut_positions(
     (code, payloads)
 }
 
-/// Refuses a count of entries that do not fit into the payload, before memory is allocated for them.
+/// Rejects a count of entries that do not fit into the payload, before memory is allocated for them.
 fn check_count(frame: &Frame<'_>, bits_each_min: u64) -> Result<usize, FrameError> {
     let max = 8 * frame.payload.len() as u64 / bits_each_min.max(1);
     if bits_each_min > 0 && u64::from(frame.count) > max {
@@ -239,7 +240,7 @@ impl ResidueBits {
     }
 }
 
-/// Refuses a number above the most that may still come in the stream.
+/// Rejects a number above the most that may still arrive in the stream.
 pub(super) fn expect_at_most(
     field: &'static str,
     got: usize,

@@ -1,6 +1,6 @@
 //! The plan of a job: what all workers must agree on before the first frame of the exchange.
 //!
-//! [`JobShape`] is fixed when the job begins, [`Plan`] after everything was read and perhaps sampled.
+//! [`JobShape`] is fixed when the job begins, [`Plan`] after all input was read and, if necessary, sampled.
 
 use super::entry::{Keep, RANK_BITS};
 use super::error::ExchangeError;
@@ -39,7 +39,7 @@ pub enum Mode {
     FullHash,
 }
 
-/// What is fixed when the job begins, before anything was read.
+/// What is fixed when the job begins, before any input is read.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct JobShape {
     /// Number of workers, p. Workers have contiguous ranges of chunks: all record ids of a worker are less than those of
@@ -119,13 +119,14 @@ impl JobShape {
     }
 }
 
-/// The sample is one in so many parts of every owner's range.
+/// The sample is one part in this many of every owner's range.
 const SAMPLE_PARTS: u128 = 256;
 
 /// The order to send the sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SampleOrder {
-    /// Positions of the sample's filter over the whole hash space: so many that nearly every collision is a true one.
+    /// Positions of the sample's filter over the whole hash space: so many that nearly every collision is one
+    /// of equal hashes.
     pub position_count: u64,
 }
 
@@ -217,11 +218,11 @@ impl Truncation {
     }
 }
 
-/// The hashes of earlier jobs that this one compares with. The owner of a cell treats them as one more sender, whose
-/// entries are always kept.
+/// The hashes of earlier jobs with which this job compares its entries. The owner of a cell treats them as
+/// one more sender, whose entries are always kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReferenceShape {
-    /// How many there are.
+    /// Number of hashes.
     pub entries: u64,
     /// How many bits of each are stored.
     pub bits: IndexBits,
@@ -255,9 +256,9 @@ pub struct Plan {
     pub record_id_bits: Option<RecordIdBits>,
     /// The hashes of earlier jobs, if there are any to compare with.
     pub references: Option<ReferenceShape>,
-    /// Entries of all workers together, as estimated, n.
+    /// Estimated number of entries of all workers together, n.
     pub entries_estimate: f64,
-    /// Share of them that another worker has too, as estimated, δ.
+    /// Estimated share of them that another worker has, too, δ.
     pub delta_estimate: f64,
     /// Expected bits per entry, headers not included.
     pub predicted_bits_per_entry: f64,

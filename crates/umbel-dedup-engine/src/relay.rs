@@ -1,8 +1,9 @@
 //! Frames that workers forward over the [`Grid`].
 //!
-//! A pair of workers always uses the same relay, so its frames arrive in order if connections keep order. A frame's
-//! checksum covers its sender and receiver, so the receiver notices if a relay confuses them. [`Passage::read`] checks
-//! that the path of the frame leads through this worker, and does not check the frame itself.
+//! A pair of workers always uses the same relay, so its frames arrive in order if connections preserve order.
+//! A frame's checksum covers its sender and receiver, so the receiver notices if a relay mixes them up.
+//! [`Passage::read`] checks that the frame's path leads through this worker; it does not check the frame
+//! itself.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -47,7 +48,7 @@ impl<'a> Passage<'a> {
         bytes
     }
 
-    /// Reads what a neighbour has sent to worker `me`.
+    /// Reads a message that a neighbour sent to worker `me`.
     ///
     /// # Errors
     ///
@@ -101,10 +102,10 @@ mod tests {
     use super::super::grid::Route;
     use super::*;
 
-    /// Frames by who made them and who got them, in order of arrival.
+    /// Frames by sender and receiver, in order of arrival.
     type Arrived = BTreeMap<(WorkerId, WorkerId), Vec<Vec<u8>>>;
 
-    /// Sends everything over links that keep order but are served in any order.
+    /// Sends all frames over connections that preserve order but are served in any order.
     fn over_the_grid(
         workers: u32,
         frames: &[(WorkerId, WorkerId, Vec<u8>)],
@@ -180,7 +181,7 @@ mod tests {
             let grid = Grid::new(11, Route::Grid);
             Passage::read(bytes, grid, WorkerId(me), WorkerId(neighbour)).map(drop)
         };
-        // 1 -> 8 goes by 0.
+        // The path from 1 to 8 leads through 0.
         assert_eq!(read(0, 1, &[1, 8, 0]), Ok(()));
         assert_eq!(read(8, 0, &[1, 8, 0]), Ok(()));
         let path = |neighbour, me| {

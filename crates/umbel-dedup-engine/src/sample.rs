@@ -1,8 +1,8 @@
 //! The sample: a sparse filter over a small part of every owner's range, from which the coordinator estimates the share
 //! of entries that several workers have.
 //!
-//! Every worker sends each owner the positions of its entries in [`JobShape::sample_range`]. When all streams have
-//! ended, the owner counts the entries and those that collided; nothing is answered to the senders.
+//! Every worker sends each owner the positions of its entries in [`JobShape::sample_range`]. When all streams
+//! have ended, the owner counts the entries and those that collided; the senders get no answer.
 
 use super::collide::Collided;
 use super::entry::WorkerId;
@@ -55,7 +55,8 @@ impl SampleOwner {
         }
     }
 
-    /// Takes a sender's frame. Once all streams have ended: the number of entries, and how many of them collided.
+    /// Processes a sender's frame. Once all streams have ended: the number of entries, and how many of them
+    /// collided.
     pub(super) fn receive(
         &mut self,
         from: WorkerId,

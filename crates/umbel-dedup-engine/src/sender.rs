@@ -1,8 +1,8 @@
 //! The sending half of a worker, for one cell.
 //!
-//! Input: the worker's [`LocalList`] of the cell, then one verdict per pass. Output: the frames of each pass, and in the
-//! end the [`Drops`]. After each verdict `undecided` shrinks to the entries that still collide; an exchange ends with the
-//! first final verdict, or earlier if no entry collides.
+//! Input: the worker's [`LocalList`] of the cell, then one verdict per pass. Output: the frames of each pass,
+//! and finally the [`Drops`]. After each verdict, `undecided` shrinks to the entries that still collide; an
+//! exchange ends with the first final verdict, or earlier if no entry collides.
 
 use super::drops::Drops;
 use super::entry::{Priority, Suspect};
@@ -112,7 +112,7 @@ impl SenderCell {
         (sender, step)
     }
 
-    /// Bytes of memory that its lists take; items are not counted.
+    /// Bytes of memory that its lists take, without items.
     pub(super) fn held_bytes(&self) -> usize {
         self.list.held_bytes() + self.undecided.capacity() * size_of::<u32>()
     }
@@ -122,7 +122,7 @@ impl SenderCell {
         self.undecided.len()
     }
 
-    /// Takes the owner's verdict. `Ok(None)`: a repetition of an earlier verdict.
+    /// Processes the owner's verdict. `Ok(None)`: a repetition of an earlier verdict.
     pub(super) fn verdict(
         &mut self,
         plan: &Plan,
@@ -227,8 +227,8 @@ impl SenderCell {
         Draft::stream(FrameKind::Settle, priority_bits.flags(), bits.hi, payloads)
     }
 
-    /// The next step once all hashes are compared. `listed` are the verdict's entries: those to drop, or at level
-    /// `bytes` those whose hash another worker has too.
+    /// The next step once all hashes are compared. `listed` are the verdict's entries: those to drop, or at
+    /// level `bytes` those whose hash another worker has, too.
     fn decided(&mut self, plan: &Plan, verdict: &VerdictList, listed: &[u32]) -> SenderStep {
         if plan.compares_bytes() {
             let suspects = self.suspects(listed);

@@ -1,9 +1,9 @@
-//! A worker of the exchange, as a state machine: checks each received frame and gives it to the sending or the owning half
-//! of its cell.
+//! A worker of the exchange, as a state machine: checks each received frame and passes it to the sending or
+//! the owning half of its cell.
 //!
-//! Inputs in their order: the sample (if the coordinator orders one), the plan, then the worker's entries cell by cell;
-//! frames at any time. A frame that comes before the sample order or the plan is stored and taken up after it. Outputs:
-//! frames to send, the sample's counts, requests for items, and the drops of each cell.
+//! Inputs in order: the sample (if the coordinator orders one), the plan, then the worker's entries cell by
+//! cell; frames at any time. A frame that arrives before the sample order or the plan is stored and processed
+//! after it. Outputs: frames to send, the sample's counts, requests for items, and the drops of each cell.
 
 use super::drops::Drops;
 use super::entry::{Entry, Item, Rank, Suspect, WorkerId};
@@ -47,7 +47,8 @@ pub enum Input {
     },
     /// The plan, by which every cell is exchanged.
     Plan(Plan),
-    /// All of the worker's entries in a cell, in any order, repeats included. Each cell of the job comes once.
+    /// All of the worker's entries in a cell, in any order, repeats included. Exactly once for each cell of
+    /// the job.
     Cell {
         /// The cell.
         cell: u32,
@@ -63,7 +64,7 @@ pub enum Input {
         /// The items.
         items: Vec<Item>,
     },
-    /// A frame has come from a worker (perhaps this one).
+    /// A frame was received from a worker (possibly this one).
     Frame {
         /// The sender.
         from: WorkerId,
@@ -75,14 +76,14 @@ pub enum Input {
 /// An output of a worker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Send a frame to a worker (perhaps this one).
+    /// Send a frame to a worker (possibly this one).
     Send {
         /// The receiver.
         to: WorkerId,
         /// The frame.
         frame: Vec<u8>,
     },
-    /// Tell the coordinator what this worker, as an owner, has counted in the sample.
+    /// Report to the coordinator what this worker, as an owner, has counted in the sample.
     Sampled {
         /// Entries of all workers in the sample.
         entries: u64,
@@ -153,7 +154,7 @@ pub struct Worker {
     owners: BTreeMap<u32, OwnerCell>,
     sent: BTreeSet<u32>,
     owned: BTreeSet<u32>,
-    /// Cells of which a peer has sent frames, and of which this worker has not yet got its own entries.
+    /// Cells for which a peer has sent frames, but this worker has not yet received its own entries.
     ahead: BTreeSet<u32>,
     early: Vec<(WorkerId, Vec<u8>)>,
     report: ExchangeReport,
@@ -185,7 +186,7 @@ impl Worker {
         })
     }
 
-    /// Sets the attempt at the exchange (0 if not set). Frames of other attempts are refused as damaged.
+    /// Sets the attempt at the exchange (0 if not set). Frames of other attempts are rejected as damaged.
     #[must_use]
     pub fn in_attempt(mut self, attempt: u32) -> Self {
         self.attempt = attempt;
@@ -198,8 +199,8 @@ impl Worker {
         self.report
     }
 
-    /// Bytes of memory that the lists and streams of open cells and the stored early frames take; these grow with the
-    /// input. Items at level `bytes` are not counted.
+    /// Bytes of memory that the lists and streams of open cells and the stored early frames take; this grows
+    /// with the input. Items at level `bytes` are not counted.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         let senders: usize = self.senders.values().map(SenderCell::held_bytes).sum();
@@ -208,7 +209,7 @@ impl Worker {
         (senders + owners + early) as u64
     }
 
-    /// Whether no cell is open: the worker waits for no frame, as sender or as owner.
+    /// Whether no cell is open: the worker waits for no frame, neither as sender nor as owner.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.senders.is_empty() && self.owners.is_empty()
@@ -231,8 +232,9 @@ impl Worker {
     /// # Errors
     ///
     /// [`ExchangeError::Frame`], [`ExchangeError::OutOfPhase`], [`ExchangeError::TooEarly`] and
-    /// [`ExchangeError::TooFarAhead`] for a peer's frame that was refused: the state is unchanged. [`ExchangeError::Driver`]
-    /// and [`ExchangeError::CellTooLarge`] for other inputs that are not possible in this state: fail the job.
+    /// [`ExchangeError::TooFarAhead`] for a peer's frame that was rejected: the state is unchanged.
+    /// [`ExchangeError::Driver`] and [`ExchangeError::CellTooLarge`] for other inputs that are not possible
+    /// in this state: fail the job.
     pub fn step(&mut self, input: Input, out: &mut Outbox<Output>) -> Result<(), ExchangeError> {
         match input {
             Input::Sample { order, lists } => self.sample(order, lists, out),
@@ -274,7 +276,7 @@ impl Worker {
         SampleOwner::new(order, self.shape, u32::from(self.me.0), &references)
     }
 
-    /// Gives the references' hashes in a cell to its owning half.
+    /// Passes the references' hashes in a cell to the cell's owning half.
     fn references(
         &mut self,
         cell: u32,
@@ -477,7 +479,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends the verdicts of an ended pass, and closes the cell if it is done.
+    /// Sends the verdicts of a completed pass, and closes the cell if it is done.
     fn decide(&mut self, cell: u32, decision: Decision, out: &mut Outbox<Output>) {
         for (to, draft) in decision.verdicts {
             if matches!(draft.kind, FrameKind::PositionsVerdict | FrameKind::RefineVerdict) {
@@ -505,7 +507,7 @@ impl Worker {
         out.push(Output::Send { to, frame: bytes });
     }
 
-    /// Stores a frame that came before the sample order or the plan.
+    /// Stores a frame that arrived before the sample order or the plan.
     fn stash(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), ExchangeError> {
         let max = EARLY_FRAMES_PER_PEER_MAX;
         if self.early.iter().filter(|(peer, _)| *peer == from).count() >= max {

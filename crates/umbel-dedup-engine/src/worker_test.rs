@@ -37,7 +37,7 @@ fn a_peer_that_opens_every_cell_is_refused_before_it_fills_the_memory() {
     let refused = worker.step(open(100), &mut out);
     assert_eq!(refused, Err(ExchangeError::TooFarAhead { from: WorkerId(1), cell: 100, max }));
     assert!(worker.owes(0) && worker.owes_hashes(0) && !worker.owes(100));
-    // The worker comes to a cell: one more may be opened.
+    // The worker begins a cell itself: one more may be opened.
     worker.step(Input::Cell { cell: 0, entries: vec![], ranks: vec![] }, &mut out).unwrap();
     let orders = out.take();
     let own = orders.into_iter().find_map(|order| match order {

@@ -1,5 +1,6 @@
-//! A drawn job for the tables: random 128-bit hashes, made cell by cell from a fixed seed, so that a billion of them
-//! need no more memory than a cell; workers, coordinator, sample and frames are those of a real job.
+//! A generated job for the tables: random 128-bit hashes, generated cell by cell from a fixed seed, so that a
+//! billion of them need no more memory than one cell; workers, coordinator, sample and frames are those of a
+//! real job.
 
 use std::collections::VecDeque;
 use umbel_dedup_engine::{
@@ -40,7 +41,7 @@ impl Dice {
 pub(crate) struct Job {
     pub(crate) shape: JobShape,
     pub(crate) entries: u64,
-    /// Share of entries that one other worker has too.
+    /// Share of entries that one other worker has, too.
     pub(crate) delta: f64,
     pub(crate) choice: FilterChoice,
 }
@@ -184,7 +185,7 @@ impl Job {
     }
 }
 
-/// The plan in a table's cell.
+/// The plan, as shown in a cell of a table.
 pub(crate) fn plan_name(plan: &Plan, entries: f64) -> String {
     match plan.mode {
         Mode::Filter => format!(
@@ -197,7 +198,7 @@ pub(crate) fn plan_name(plan: &Plan, entries: f64) -> String {
     }
 }
 
-/// Gives every worker its input, and passes frames until there are none.
+/// Passes every worker its input, and delivers frames until there are none.
 fn carry(workers: &mut [Worker], inputs: Vec<Input>, mut other: impl FnMut(WorkerId, Output)) {
     let mut outbox = Outbox::new();
     let mut mail = VecDeque::new(); // oldest first: frames of a stream must not overtake each other

@@ -103,9 +103,9 @@ pub enum IndexError {
     /// An index of another version. Use the release that wrote it, or write it again.
     #[error("index of version {got}, this release reads {expected}")]
     Version {
-        /// Ours.
+        /// The version that this release reads.
         expected: u16,
-        /// The file's.
+        /// The file's version.
         got: u16,
     },
     /// A checksum differs: the file is damaged.
@@ -113,29 +113,29 @@ pub enum IndexError {
     Checksum {
         /// What it covers.
         what: &'static str,
-        /// In the file.
+        /// The checksum in the file.
         got: u32,
-        /// Of the bytes read.
+        /// The checksum of the bytes that were read.
         computed: u32,
     },
-    /// A field with a value that no writer gives it.
+    /// A field has a value that no writer writes.
     #[error("{field} is {got}, expected {expected}")]
     Field {
         /// Its name.
         field: &'static str,
-        /// What is possible.
+        /// The possible values.
         expected: &'static str,
-        /// What it is.
+        /// The value in the file.
         got: u64,
     },
     /// Too few or too many bytes.
     #[error("{what} has {got} bytes, expected {expected}")]
     Length {
-        /// What.
+        /// The part of the file.
         what: &'static str,
-        /// By the header or directory.
+        /// The length according to the header or directory.
         expected: u64,
-        /// There.
+        /// The actual length.
         got: u64,
     },
     /// The directory contradicts itself or the header.

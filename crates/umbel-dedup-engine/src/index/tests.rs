@@ -18,7 +18,7 @@ fn write(bits: IndexBits, hashes: &BTreeSet<ItemHash>, expected: u64) -> Vec<u8>
     file
 }
 
-/// Reads a range like a driver: header, directory, then the blocks of the range.
+/// Reads a range as a driver does: header, directory, then the blocks of the range.
 fn read(file: &[u8], range: HashRange) -> Result<Vec<ItemHash>, IndexError> {
     let short = IndexError::Length { what: "the file", expected: 64, got: file.len() as u64 };
     let (head, rest) = file.split_first_chunk().ok_or(short.clone())?;

@@ -1,4 +1,4 @@
-//! Writes an index, hash by hash in rising order.
+//! Writes an index, hash by hash in ascending order.
 
 use super::header::{IndexHeader, IndexSpec};
 use super::{BLOCK_BITS_MAX, BLOCK_ITEMS_MAX, BLOCK_ITEMS_MEAN};
@@ -6,8 +6,8 @@ use crate::ExchangeError;
 use umbel_bits::{BitWriter, RiceCode};
 use umbel_filter::ItemHash;
 
-/// Encodes an index: takes hashes in ascending order and returns the bytes of blocks, and in the end those of header and
-/// directory, which are in front of the blocks.
+/// Encodes an index: takes hashes in ascending order, returns the bytes of blocks, and at the end those of
+/// header and directory, which precede the blocks in the file.
 ///
 /// Memory: one block, and 16 bytes for every block. Hashes that are equal in the stored bits are stored once.
 ///
@@ -69,12 +69,12 @@ impl IndexWriter {
         }
     }
 
-    /// Takes the next hash, and appends the bytes of blocks that are complete to `out`.
+    /// Adds the next hash, and appends the bytes of completed blocks to `out`.
     ///
     /// # Errors
     ///
-    /// [`ExchangeError::Driver`] if the hash is less than the one before, or a block has 2^24 hashes, because there are far
-    /// more than were expected.
+    /// [`ExchangeError::Driver`] if the hash is less than the previous one, or if a block has 2^24 hashes,
+    /// because there are far more hashes than expected.
     pub fn push(&mut self, hash: ItemHash, out: &mut Vec<u8>) -> Result<(), ExchangeError> {
         let bits = self.header.spec.bits;
         let hash = bits.apply(hash);
@@ -106,7 +106,8 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Appends the last blocks to `out`, and returns header and directory, which belong in front of all blocks.
+    /// Appends the last blocks to `out`, and returns header and directory, which belong in front of all
+    /// blocks.
     #[must_use]
     pub fn finish(mut self, out: &mut Vec<u8>) -> Vec<u8> {
         while self.entries.len() < self.header.block_count() as usize {
