@@ -188,9 +188,9 @@ mod tests {
             let (neighbour, me) = (WorkerId(neighbour), WorkerId(me));
             Err(RelayError::Path { from: WorkerId(1), to: WorkerId(8), neighbour, me })
         };
-        assert_eq!(read(9, 1, &[1, 8, 0]), path(1, 9)); // the other corner
-        assert_eq!(read(0, 2, &[1, 8, 0]), path(2, 0)); // not its sender
-        assert_eq!(read(8, 4, &[1, 8, 0]), path(4, 8)); // not its relay
+        assert_eq!(read(9, 1, &[1, 8, 0]), path(1, 9)); // not on the path: the other corner of the grid
+        assert_eq!(read(0, 2, &[1, 8, 0]), path(2, 0)); // 2 is not its sender
+        assert_eq!(read(8, 4, &[1, 8, 0]), path(4, 8)); // 4 is not its relay
         for bytes in [&[1][..], &[1, 11, 0], &[0x81, 0, 8, 0], &[1, 255, 255, 255, 255, 255, 9]] {
             assert!(matches!(read(0, 1, bytes), Err(RelayError::Message { .. })), "{bytes:?}");
         }

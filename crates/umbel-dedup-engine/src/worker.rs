@@ -484,7 +484,7 @@ impl Worker {
         for (to, draft) in decision.verdicts {
             if matches!(draft.kind, FrameKind::PositionsVerdict | FrameKind::RefineVerdict) {
                 let covered = f64::from(draft.covered);
-                let share = f64::from(draft.count) / covered; // listed, or by COMPLEMENT the others: H2 is symmetric
+                let share = f64::from(draft.count) / covered; // with COMPLEMENT, 1 − share: H2 is symmetric
                 self.report.add_entropy(draft.kind, covered * binary_entropy_bits(share));
             }
             self.send(to, cell, &draft, out);

@@ -1,4 +1,4 @@
-//! Tells whether the name of an input or output is a file, a directory, or an object of a store.
+//! Determines whether the name of an input or output is a file, a directory, or an object of a store.
 
 use crate::error::Result;
 use std::path::Path;

@@ -80,7 +80,7 @@ pub fn agreed(spec: &JobSpec) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The text of a choice in the digest. It stays the same if a variant is renamed.
+/// The text of a choice in the digest. It does not change if a variant is renamed.
 const fn filter_name(choice: FilterChoice) -> &'static str {
     match choice {
         FilterChoice::Auto => "Auto",

@@ -1,4 +1,5 @@
-//! `--annotate`: instead of kept records, writes one line per record that says whether it is a duplicate, and of which one.
+//! `--annotate`: instead of kept records, writes one line per record: whether it is a duplicate, and of
+//! which one.
 
 use super::bad::MISSING_KEY;
 use super::chunk_facts::ChunkFacts;

@@ -132,7 +132,7 @@ fn resolve(rows: &mut [DropRow], keep: Keep) {
     let mut by_rank: Vec<usize> = Vec::new();
     if keep == Keep::Best {
         by_rank.extend(0..rows.len());
-        by_rank.sort_unstable_by_key(|&at| (rows[at].rank, at)); // rows stand in the order of their places
+        by_rank.sort_unstable_by_key(|&at| (rows[at].rank, at)); // rows are in the order of their record ids
     }
     let count = rows.len();
     let nth_best = |step: usize| match keep {

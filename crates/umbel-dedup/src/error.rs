@@ -49,7 +49,7 @@ pub enum DedupError {
     /// An error of another crate, which callers do not distinguish.
     #[error(transparent)]
     Other(Box<dyn Error + Send + Sync>),
-    /// Another error. The text says what happened and what to do.
+    /// Another error. The text tells what happened and what to do.
     #[error("{0}")]
     Failed(String),
     /// An error with a description of what was being done.
@@ -64,7 +64,7 @@ pub enum DedupError {
 }
 
 impl DedupError {
-    /// Says what was being done.
+    /// Adds a description of what was being done.
     pub(crate) fn context(self, what: impl Into<String>) -> Self {
         Self::Context { what: what.into(), cause: Box::new(self) }
     }
@@ -150,7 +150,7 @@ impl From<OpenBelowError> for DedupError {
 
 /// Adds descriptions of what was being done to errors.
 pub(crate) trait Context<T> {
-    /// Says what was being done.
+    /// Adds a description of what was being done.
     fn context(self, what: impl Into<String>) -> Result<T>;
 
     /// The same, with a description that is made if there is an error.

@@ -98,7 +98,7 @@ pub(crate) struct HashRuns {
     scratch: Arc<ScratchFile>,
 }
 
-/// A word of a stored entry: hi, lo, number in the run, perhaps rank, all little-endian.
+/// A word of a stored entry: hi, lo, number in the run, optionally the rank, all little-endian.
 fn word<const ENTRY_BYTES: usize>(entry: &[u8; ENTRY_BYTES], at: usize) -> u64 {
     u64::from_le_bytes(entry[at..at + 8].try_into().expect("8 bytes"))
 }

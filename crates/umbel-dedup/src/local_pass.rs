@@ -299,7 +299,7 @@ impl<'a, Sink: ChunkSink> ChunkReader<'a, Sink> {
                 self.times.hash += watch.lap();
                 self.take_run(index, watch)?;
             }
-            Ok(found.facts.bad.len() as u64 <= bad_max) // One more is enough to end the job.
+            Ok(found.facts.bad.len() as u64 <= bad_max) // One more than allowed ends the job.
         })
     }
 

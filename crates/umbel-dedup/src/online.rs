@@ -76,7 +76,8 @@ pub(crate) struct KeptItem {
     pub(crate) rank: Rank,
 }
 
-/// Called for every batch of a chunk with the items that the filter contains, perhaps none. An error ends the queries.
+/// Called for every batch of a chunk with the items that the filter contains, possibly none. An error ends
+/// the queries.
 pub(crate) type ReportKnown<'a> = dyn Fn(usize, &[KeptItem]) -> Result<()> + Sync + 'a;
 
 /// The filters of a job.

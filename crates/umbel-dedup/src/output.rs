@@ -68,8 +68,8 @@ pub(crate) trait OutputFiles: Sync {
     fn add(&self, source: usize, complete: Complete) -> Result<()>;
 }
 
-/// The output files of a job in one process. Their temporary names identify the process, and it removes them
-/// when it ends.
+/// The output files of a job in one process. Their temporary names contain a random number of the process,
+/// and it removes them if it ends before the commit.
 pub(crate) struct ProcessOutputFiles<'a> {
     spec: &'a JobSpec,
     sources: &'a [Source],
@@ -179,7 +179,7 @@ pub(crate) fn stream(
             if has_turn { put(job, &mut lock(&sink), kept) } else { Ok(()) }
         });
         if outcome.is_ok() && !has_turn && !turns.wait(index) {
-            return Ok(()); // Another task has failed, and says why.
+            return Ok(()); // Another task has failed and returns the error.
         }
         if outcome.is_ok() {
             let watch = Stopwatch::start();

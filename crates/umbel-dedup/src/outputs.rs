@@ -83,7 +83,7 @@ pub struct PageOutput {
 
 impl PageOutput {
     /// A page at this path, which replaces an existing file. If it cannot be written in the end, the message
-    /// begins with `stands`, which tells what was done nevertheless.
+    /// begins with `stands`, which names what was done nevertheless.
     ///
     /// # Errors
     ///
@@ -263,7 +263,7 @@ fn roles(spec: &JobSpec, sources: &[Source]) -> Result<FileRoles> {
         match (&source.identity, source.inode) {
             (Some(_), _) => roles.add_input(&source.name, &source.absolute),
             (None, Some(inode)) => roles.add_open_input(&source.name, inode),
-            (None, None) => {} // A pipe.
+            (None, None) => {} // A pipe has no identity.
         }
     }
     let mut streams = matches!(spec.output, OutputTarget::Stdout);

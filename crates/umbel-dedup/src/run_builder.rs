@@ -34,7 +34,7 @@ pub(crate) struct RunBuilder {
     /// Whether near repeats may be dropped.
     drops_early: bool,
     entries: Vec<(ItemHash, u32)>,
-    /// The ranks of entries, if they have any; kept apart so that entries stay small.
+    /// The ranks of entries, if they have any; stored separately so that entries stay small.
     is_ranked: bool,
     ranks: Vec<Rank>,
     cell_entries: Vec<u32>,
@@ -132,7 +132,7 @@ impl RunBuilder {
             self.partition::<{ entry_bytes(false) }>()
         };
         if self.entries.len() < offsets.len() {
-            offsets = Vec::new(); // A search in so few entries is as good as a table, and many small files make many runs.
+            offsets = Vec::new(); // So few entries need no table, and many small files make many runs.
         }
         self.cell_entries.fill(0);
         self.entries.clear();

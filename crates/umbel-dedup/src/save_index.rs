@@ -138,7 +138,7 @@ pub(crate) fn write(
         let outcome = known.and_then(|()| kept.of_cell(number, hashes));
         hashes.sort_unstable();
         if outcome.is_ok() && !turns.wait(cell) {
-            return Ok(()); // Another task has failed, and says why.
+            return Ok(()); // Another task has failed and returns the error.
         }
         let outcome = outcome.and_then(|()| lock(&blocks).add(hashes));
         if outcome.is_ok() {

@@ -227,7 +227,7 @@ mod tests {
             ".d.umbel-3.partial",
             ".umbel-4d.partial",
             "sub/.e.umbel-4d.partial",
-            ".f.umbel-5d.partial", // Its lock is nowhere: nothing is certain.
+            ".f.umbel-5d.partial", // Its anchor does not exist, so it is not certain that its writer has ended.
             ".g.umbel-00ff00ff00ff00ff-12.partial",
             "h.umbel-1.partial",
         ];

@@ -23,7 +23,7 @@ pub(super) const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 /// it.
 pub(super) const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// A set of folders; stands for all files below them.
+/// A set of folders, and everything below them.
 #[derive(Clone, Debug, Default)]
 pub struct Roots(Arc<[PathBuf]>);
 

@@ -351,7 +351,7 @@ pub(crate) fn judged(refusal: Refusal) -> Trouble {
     }
 }
 
-/// Calls `attempt` until it succeeds or fails for good, with growing pauses; does not retry once `stop` is
+/// Calls `attempt` until it succeeds or its error is final, with growing pauses; does not retry once `stop` is
 /// set.
 pub(crate) fn patiently<T>(
     stop: Option<&AtomicBool>,

@@ -86,7 +86,7 @@ impl IndexDirectory {
         &self.header
     }
 
-    /// The blocks that contain the hashes of a range, and perhaps hashes outside it.
+    /// The blocks that contain the hashes of a range, and possibly hashes outside it.
     #[must_use]
     pub fn blocks_of(&self, range: HashRange) -> RangeInclusive<u32> {
         self.header.block_of(range.start())..=self.header.block_of(range.last())

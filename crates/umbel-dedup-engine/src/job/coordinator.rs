@@ -282,7 +282,7 @@ impl JobCoordinator {
             WorkerMessage::Failed { cause, resumable } => {
                 return Err(JobFailure::Worker { worker, cause, resumable });
             }
-            _ if !row.is_connected => {} // Of a connection that is no longer used.
+            _ if !row.is_connected => {} // From a connection that is no longer used.
             WorkerMessage::ReadDone(counts) => row.counts = Some(counts),
             WorkerMessage::Stopped { attempt, decided } if current(attempt, Phase::Stopping) => {
                 row.decided = Some(decided);
@@ -310,7 +310,7 @@ impl JobCoordinator {
             WorkerMessage::Written(written) => row.written = Some(written),
             WorkerMessage::Committed => row.committed = true,
             WorkerMessage::Added => row.added = true,
-            _ => {} // Of an attempt that has ended.
+            _ => {} // From an attempt that has ended.
         }
         Ok(())
     }

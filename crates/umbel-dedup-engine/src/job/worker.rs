@@ -321,7 +321,7 @@ impl JobWorker {
                 out.push(WorkerOutput::Send(message));
                 self.end(Some(cause), resumable, out);
             }
-            _ => {} // Of an attempt that has ended.
+            _ => {} // From an attempt that has ended.
         }
     }
 

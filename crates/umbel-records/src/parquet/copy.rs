@@ -245,7 +245,7 @@ impl Source<'_> {
         ) -> Result<(), String>,
     ) -> Result<StoredColumn, ParquetError> {
         self.file.check_codec(self.row_group, self.index)?;
-        let form = Form::Bytes; // Values are not looked at.
+        let form = Form::Bytes; // Values are not interpreted.
         let all_rows = self.file.row_count(self.row_group);
         let opened = column::open(self.file.stored(), self.chunk(), all_rows, form);
         let (mut column, stored) = opened.map_err(|detail| self.damaged(detail))?;

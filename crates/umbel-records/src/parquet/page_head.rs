@@ -40,7 +40,7 @@ impl PageHead {
                 (8, STRUCT) => level_bytes = levels(&mut thrift)?,
                 (1..8, kind) => {
                     if thrift.skip(kind).is_none() {
-                        break; // Cut off; what matters stands in front.
+                        break; // Truncated; the fields that matter come first.
                     }
                 }
                 _ => break,
@@ -54,7 +54,7 @@ impl PageHead {
         // Most bytes that one byte expands to: snappy copies 64 bytes by 3, lz4 255 by 1, deflate 258
         // by two bits, zstd 128 KiB by 4.
         let factor = match codec {
-            Compression::UNCOMPRESSED => return true, // The claim is not used.
+            Compression::UNCOMPRESSED => return true, // The size is not used.
             Compression::SNAPPY => 32,
             Compression::LZ4 | Compression::LZ4_RAW => 256,
             Compression::GZIP(_) => 1040,
@@ -72,7 +72,7 @@ fn levels(thrift: &mut Thrift<'_>) -> Option<u64> {
     while let Some((field, kind)) = thrift.field(&mut last)? {
         match (field, kind) {
             (5 | 6, I32) => bytes += u64::try_from(thrift.integer()?).ok()?,
-            (7.., _) => break, // Statistics come last and may be cut off.
+            (7.., _) => break, // Statistics come last and may be truncated.
             _ => thrift.skip(kind)?,
         }
     }

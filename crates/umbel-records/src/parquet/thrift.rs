@@ -80,7 +80,7 @@ impl<'a> Thrift<'a> {
     fn skip_nested(&mut self, kind: u8, depth: usize) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match kind {
-            1 | 2 => Some(()), // The type is the value.
+            1 | 2 => Some(()), // A boolean: its type is the value.
             3 => self.skip_bytes(1),
             4..=6 => self.varint().map(|_| ()),
             7 => self.skip_bytes(8),

@@ -56,7 +56,7 @@ impl TableFields {
         let body = record.strip_suffix(b"\n").unwrap_or(record);
         let mark = if self.passes_marks && body.starts_with(MARK) { MARK.len() } else { 0 };
         if body.len() == mark {
-            return Ok(()); // A blank line, which the machine would pass over in silence.
+            return Ok(()); // A blank line, which the machine would skip without reporting it.
         }
         // One byte more than necessary, because a full buffer would need a special case.
         self.text.resize(record.len() + 1, 0);
