@@ -55,11 +55,9 @@ impl Plan {
             filters = filters::draw(&mut Dice::new(seed, Stream::Filters));
             ops = ops::draw(&mut Dice::new(seed, Stream::Ops), world, &filters, run_ms);
             let mut dice = Dice::new(seed, Stream::Snapshots);
+            let more = ops::draw_snapshots(&mut dice, world, &filters, &ops, run_ms);
             // Filters that are fenced off for a snapshot, or for another name, have their callers wait.
-            if !is_failover {
-                let more = ops::draw_snapshots(&mut dice, world, &filters, &ops, run_ms);
-                add(&mut ops, more);
-            }
+            add(&mut ops, if is_failover { Vec::new() } else { more });
         }
         let has_copies = is_cube || profile == Profile::Images;
         if has_copies || !is_jobs && !is_failover && copies.one_in(3) {

@@ -260,7 +260,9 @@ impl MetaState {
         }
         let bad = |what: String| Err(MetaError::BadSettings { what });
         if !Kind::from_id(record.settings.kind).is_some_and(Kind::grows) {
-            return bad(format!("{filter} does not grow: only scalable and quotient filters do"));
+            return bad(format!(
+                "{filter} does not grow: its kind has the size that it was made with"
+            ));
         }
         if self.shard(shard).is_none() {
             return bad(format!("there is no {shard}"));

@@ -17,8 +17,8 @@ impl Coordinator {
     /// Creates a copy of a filter, with all shards as they are at one moment, and with the filter's expiry.
     ///
     /// # Errors
-    /// If there is no such filter, the name is taken, or there is no room: no part of a copy is left
-    /// then. If only the expiry cannot be set: the copy stays, without expiry.
+    /// If there is no such filter, the name is taken, there is no room, or the expiry cannot be set: no part of a
+    /// copy is left then.
     pub(crate) async fn copy_filter(
         self: &Arc<Self>,
         name: &FilterName,
@@ -42,10 +42,7 @@ impl Coordinator {
             })
         });
         self.import(Box::pin(parts), owner).await?;
-        match expiry {
-            Some(_) => self.expire(new_name, expiry, deadline).await,
-            None => Ok(()),
-        }
+        self.expire_or_drop(new_name, expiry, deadline).await
     }
 
     /// The same in place of a filter that has the name. The copy is made under another name, and the old
@@ -84,18 +81,29 @@ impl Coordinator {
         let head = ImportHead { name: made.clone(), ranges: one_shard(), settings };
         let parts = [ImportPart::Head(head)].into_iter().chain(parts).map(Ok);
         self.import(stream::iter(parts), owner).await?;
-        if expires_at_ms.is_some() {
-            let timed = self.expire(&made, expires_at_ms, deadline).await;
-            if timed.is_err() {
-                // The caller gets the error of the expiry, whatever this returns.
-                let _ = self.drop_filter(&made, None, deadline).await;
-                return timed;
-            }
-        }
+        self.expire_or_drop(&made, expires_at_ms, deadline).await?;
         match replaces {
             true => self.put_over(&made, name, deadline).await,
             false => Ok(()),
         }
+    }
+
+    /// Sets the expiry of a filter that was just made, if it has one; the filter is dropped if that fails.
+    async fn expire_or_drop(
+        self: &Arc<Self>,
+        made: &FilterName,
+        expires_at_ms: Option<u64>,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        if expires_at_ms.is_none() {
+            return Ok(());
+        }
+        let timed = self.expire(made, expires_at_ms, deadline).await;
+        if timed.is_err() {
+            // The caller gets the error of the expiry, whatever this returns.
+            let _ = self.drop_filter(made, None, deadline).await;
+        }
+        timed
     }
 
     /// A random name, which no other filter has, for a filter that is to replace another one.
