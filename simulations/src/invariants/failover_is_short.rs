@@ -6,8 +6,8 @@ use crate::history::{Call, FilterFacts, Verb};
 /// Name of the invariant.
 pub(crate) const NAME: &str = "failover_is_short";
 
-/// Simulated microseconds that a call may take: nodes are suspected after 100 ms, then an election and at most one
-/// probe of the client's connection follow.
+/// Simulated microseconds that a call may take: a node is suspected after 100 ms, then an election and at most one probe of
+/// the client's connection follow, or a node that has just started waits for its shards.
 const WAIT_MAX_US: u64 = 900_000;
 
 /// Checks a complete history of a plan of this profile: calls on items, by clients that know all nodes. Those that fail for

@@ -31,6 +31,10 @@ mod members;
 /// gateway admits at once.
 const BARRIER_QUEUE_MAX: usize = 4096;
 
+/// Pauses of a leader between tries to send entries to a node that does not answer, from the first to the longest. A node that
+/// has just started waits for one of them, and does not serve its shards before. A try costs nothing while the link is down.
+const REPLICATION_PAUSES: &str = "50ms ...200ms";
+
 /// Milliseconds without an answer of a majority after which openraft takes no proposals of a leader. The failure detector
 /// knows better, and a quiet group has no answers but to reminders, twice a minute.
 const LEASE_MS: u64 = 600_000;
@@ -109,6 +113,7 @@ impl Group {
             snapshot_policy: openraft::SnapshotPolicy::Never,
             max_in_snapshot_log_to_keep: entries_kept,
             replication_lag_threshold: 4096,
+            backoff: REPLICATION_PAUSES.to_owned(),
             // A restarted leader must be elected again. With openraft's default it goes on without,
             // which gave stale reads and, once, one log id with two payloads.
             enable_leader_restore: Some(planted::on(Planted::LeaderRestore)),
