@@ -1,4 +1,4 @@
-//! How this process reaches a cluster, and what it proves itself by.
+//! How this process connects to a cluster, and which credentials it presents.
 
 use crate::exit::UsageError;
 use std::fs::File;
@@ -9,30 +9,34 @@ use std::sync::Arc;
 use umbel_client::{Client, ClientOptions, KeyPairFiles, TlsConnector, TlsFiles, Token};
 use umbel_dedup::Reach;
 
-/// Bytes of a token's file that are read: more is no token.
+/// Bytes read of a token file at most; a longer file holds no token.
 const TOKEN_FILE_BYTES_MAX: u64 = 4 << 10;
 
-/// What this process proves itself by.
+/// The credentials that this process presents to a cluster.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Credentials {
-    /// To whom TLS is spoken, and with which certificate.
+    /// The authority and, for mutual TLS, the client's certificate; None if connections are not
+    /// encrypted.
     pub(crate) tls: Option<TlsFiles>,
-    /// What every call carries.
+    /// The token that every call carries.
     pub(crate) token: Option<Token>,
 }
 
 impl Credentials {
-    /// How a job that proves itself so reaches clusters, of which one may do it.
+    /// How a job with these credentials connects to clusters. `own_cluster` is the cluster that may run
+    /// the job.
     pub(crate) fn reach(self, own_cluster: Option<String>) -> Reach {
         let connect = move |addresses: &str| connect(addresses, ClientOptions::default(), &self);
         Reach { own_cluster, connect: Arc::new(connect) }
     }
 
-    /// What flags name, and the environment where they do not.
+    /// Reads the credentials that the flags name; where a flag is missing, its environment variable
+    /// counts.
     ///
     /// # Errors
     ///
-    /// If files are missing, or hold no token.
+    /// If a file cannot be read, certificate files are given without their counterpart, or a file holds
+    /// no token.
     pub(crate) fn read(tls: TlsPaths, token_file: Option<&Path>) -> Result<Self, UsageError> {
         let token_file = token_file.map(Path::to_owned).or_else(|| variable("UMBEL_TOKEN_FILE"));
         let token = token_file.as_deref().map(read_token).transpose()?;
@@ -56,26 +60,27 @@ fn read_token(path: &Path) -> Result<Token, UsageError> {
     Token::new(&text).map_err(|error| UsageError(format!("--token-file {name}: {error}")))
 }
 
-/// Whether an address is this machine's own, by how it is written.
+/// Whether the text of an address names this machine: `localhost` or a loopback IP. Names are not
+/// resolved.
 fn is_loopback(address: &str) -> bool {
     let host = address.trim().rsplit_once(':').map_or(address, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Where the files lie, as flags or the environment say; each may be missing.
+/// Paths of the TLS files, from flags or the environment; each may be missing.
 #[derive(Clone, Default)]
 pub(crate) struct TlsPaths {
     /// The authority's certificate.
     pub(crate) ca: Option<PathBuf>,
-    /// The own certificate.
+    /// The client's own certificate.
     pub(crate) cert: Option<PathBuf>,
     /// Its key.
     pub(crate) key: Option<PathBuf>,
 }
 
 impl TlsPaths {
-    /// What the environment says where these say nothing.
+    /// Fills paths that are missing from the environment.
     pub(crate) fn or_environment(self) -> Self {
         Self {
             ca: self.ca.or_else(|| variable("UMBEL_TLS_CA")),
@@ -84,11 +89,12 @@ impl TlsPaths {
         }
     }
 
-    /// The files; None if no TLS is spoken.
+    /// The TLS files; None if none is given, so that connections are not encrypted.
     ///
     /// # Errors
     ///
-    /// If one is missing beside another.
+    /// If a certificate is given without its key or without the authority, or a key without its
+    /// certificate.
     pub(crate) fn files(self) -> Result<Option<TlsFiles>, UsageError> {
         let missing = |one: &str, other: &str| {
             let [one, other] = [one, other]
@@ -109,11 +115,12 @@ impl TlsPaths {
     }
 }
 
-/// A client of the cluster at these addresses; it connects when it is asked something.
+/// Makes a client of the cluster at these addresses; it connects with its first request.
 ///
 /// # Errors
 ///
-/// If an address is none, certificates cannot be used, or a token would travel where others can read it.
+/// If an address cannot be parsed, certificates cannot be used, or the token would travel unencrypted to
+/// another machine.
 pub(crate) fn connect(
     addresses: &str,
     mut options: ClientOptions,

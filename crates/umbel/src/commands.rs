@@ -1,4 +1,4 @@
-//! One file a subcommand: its arguments, what they mean, and how it ends.
+//! One module per subcommand: its arguments, their meaning, and its exit code.
 
 pub(crate) mod access;
 pub(crate) mod cluster;

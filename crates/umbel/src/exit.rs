@@ -9,18 +9,18 @@ pub(crate) use umbel_files::UsageError;
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Exit {
-    /// Everything asked for was done.
+    /// Everything requested was done.
     Done = 0,
-    /// It failed; nothing looks finished that is not.
+    /// It failed; no incomplete output looks complete.
     Failed = 1,
     /// Nothing to do, or wrong usage.
     Usage = 2,
-    /// Done, but bad records were left out.
+    /// Done, but bad records were skipped.
     BadSkipped = 3,
 }
 
 impl Exit {
-    /// The exit code of an error: 2 if it says that the command makes no sense, else 1.
+    /// The exit code of an error: 2 if the command was used wrongly, else 1.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         let is_usage = error.is::<UsageError>()
             || error.downcast_ref().is_some_and(ReconcileError::is_usage)

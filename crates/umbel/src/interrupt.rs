@@ -1,17 +1,18 @@
-//! Ctrl-C leaves no half output: files and directories that are still being written are removed before the process ends,
-//! and uploads aborted.
+//! Ctrl-C leaves no partial output: before the process ends, it removes files and directories that are
+//! still being written, and aborts uploads.
 
 use umbel_objects::abort_open_uploads;
 
 pub(crate) use umbel_files::{BegunEmpty, OWNER_ONLY, PartialFile};
 
-/// Exit code of a process that was interrupted, as shells have it: 128 + SIGINT.
+/// Exit code of an interrupted process, by the shells' convention: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// From now on SIGINT, SIGTERM and SIGHUP put the terminal back, remove all partial files, abort all uploads and end the
-/// process.
+/// Installs a handler for SIGINT, SIGTERM and SIGHUP that restores the terminal, removes all partial
+/// files, aborts all uploads and ends the process.
 pub(crate) fn remove_partial_files_on_interrupt() {
-    // Without a handler an interrupt still ends the process; only the partial files would stay.
+    // If no handler can be installed, an interrupt still ends the process, but leaves partial files
+    // behind.
     let _ = ctrlc::set_handler(|| {
         crate::screen::leave();
         umbel_files::remove_partial_and_exit(|| {

@@ -1,8 +1,8 @@
-//! The `umbel` command: parses its arguments, runs a subcommand, turns its outcome into an exit code.
+//! The `umbel` command: parses its arguments, runs a subcommand and turns its outcome into an exit code.
 //!
-//! Exit codes, the same for every subcommand: 0 done, 1 failed, 2 nothing to do or wrong usage, 3 done but bad
-//! records were left out, 130 interrupted. `filter contains` differs: 1 is absent, 2 failed. So does `reconcile`: 1 is
-//! that the sets differ, 2 failed.
+//! Exit codes, the same for every subcommand: 0 done, 1 failed, 2 nothing to do or wrong usage, 3 done
+//! but bad records were skipped, 130 interrupted. Exceptions: `filter contains` exits with 1 if the item
+//! is absent, and `reconcile` with 1 if the sets differ; both exit with 2 if they failed.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -62,7 +62,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    // A server stops in its own way, and a process has one handler of signals.
+    // A server handles signals itself, and a process can have only one handler.
     if !matches!(command, Command::Serve(_)) {
         interrupt::remove_partial_files_on_interrupt();
     }
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    /// The commands of an example, up to what their output goes into.
+    /// The commands of an example, each without its redirection.
     fn commands(example: &str) -> impl Iterator<Item = &str> {
         let parts = example.split(" | ").flat_map(|part| part.split(" && "));
         parts.map(|part| part.split(" > ").next().unwrap().trim())
@@ -113,7 +113,8 @@ mod tests {
                 parsed_count += 1;
             }
         }
-        // Three of each of eleven commands, two fourth ones, and a second one in a line.
+        // Eleven commands have three examples each, two of them a fourth, and one example line holds two
+        // commands.
         assert_eq!(parsed_count, 36);
     }
 }

@@ -1,15 +1,15 @@
-//! Pages of pictures: numbers to HTML with inline SVG, without a script and without anything from elsewhere.
+//! Report pages: HTML with inline SVG, without scripts and without external resources.
 //!
 //! | module | what it draws |
 //! |---|---|
-//! | `markup` | elements; the one place where text is escaped |
-//! | `page` | the frame of a page: its style, and what it forbids itself |
+//! | `markup` | elements; the only place where text is escaped |
+//! | `page` | the frame of a page: its style and its content security policy |
 //! | `shapes` | bars, a strip of shares, a matrix |
 //! | `tables` | tables, lists of figures, notes |
-//! | `json_view` | what is shown: the fields of a report in JSON |
+//! | `json_view` | nothing: it reads the fields of a report in JSON |
 //! | `words` | numbers with their units, names of bounded length |
 //!
-//! All of it is pure. Names in it are hostile.
+//! All of it is pure. Names (of files, say) are untrusted input.
 
 mod json_view;
 mod markup;

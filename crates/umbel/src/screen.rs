@@ -1,30 +1,30 @@
-//! The alternate screen of a terminal, for what is drawn again and again. However the process ends, the terminal is
-//! as it was.
+//! The alternate screen of a terminal, for output that is redrawn repeatedly. The terminal is restored
+//! however the process ends.
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Another screen, without a cursor.
+/// Switches to the alternate screen and hides the cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 
-/// The cursor, and the screen from before.
+/// Shows the cursor and switches back to the normal screen.
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// What is to be undone while a screen is open.
+/// What `leave` must undo while a screen is open.
 static OPEN: Mutex<Option<Entered>> = Mutex::new(None);
 
 struct Entered {
-    /// How the terminal read lines, if keys are read.
+    /// The terminal modes before `single_keys` changed them; None if it did not.
     modes: Option<Termios>,
 }
 
 fn open() -> MutexGuard<'static, Option<Entered>> {
-    // Who holds it writes to the terminal, and panics nowhere between.
+    // A poisoned lock is safe to use: the holder only writes to the terminal and cannot panic in between.
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Puts the terminal back, if a screen is open. Also called when a signal ends the process.
+/// Restores the terminal if a screen is open. Also called when a signal ends the process.
 pub(crate) fn leave() {
     let Some(Entered { modes }) = open().take() else { return };
     let mut out = io::stdout();
@@ -34,11 +34,11 @@ pub(crate) fn leave() {
     }
 }
 
-/// An open screen; its end puts the terminal back.
+/// An open screen; dropping it restores the terminal.
 pub(crate) struct Screen(());
 
 impl Screen {
-    /// Opens it. Keys are read one by one and not shown, if standard input is a terminal.
+    /// Opens the screen. If standard input is a terminal, its keys are read one by one and not echoed.
     ///
     /// # Errors
     ///
@@ -53,7 +53,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws the lines, cut to the terminal's size, over what was there.
+    /// Draws lines over the previous ones, cut to the size of the terminal.
     ///
     /// # Errors
     ///
@@ -87,7 +87,8 @@ impl Drop for Screen {
     }
 }
 
-/// Has keys come one by one and unseen; how it was before. Interrupts stay what they are.
+/// Turns off line buffering and echo of standard input and returns the modes from before. Ctrl-C still
+/// sends its signal.
 fn single_keys() -> Option<Termios> {
     let before = tcgetattr(io::stdin()).ok()?;
     let mut modes = before.clone();
@@ -96,7 +97,8 @@ fn single_keys() -> Option<Termios> {
     Some(before)
 }
 
-/// Waits on a thread of its own until one of these keys comes; never, where standard input is no terminal.
+/// Waits, with a thread of its own, until one of `keys` is pressed; waits forever if standard input is no
+/// terminal.
 pub(crate) async fn key(keys: &'static [u8]) {
     if !io::stdin().is_terminal() {
         return std::future::pending().await;
@@ -106,7 +108,7 @@ pub(crate) async fn key(keys: &'static [u8]) {
         let mut bytes = io::stdin().lock().bytes();
         let is_one = |byte: &io::Result<u8>| byte.as_ref().is_ok_and(|byte| keys.contains(byte));
         if bytes.by_ref().any(|byte| is_one(&byte)) {
-            // Nobody waits if the screen was left.
+            // The receiver is gone if the screen was left meanwhile.
             let _ = pressed.send(());
         }
     };
@@ -117,7 +119,7 @@ pub(crate) async fn key(keys: &'static [u8]) {
     }
 }
 
-/// The first columns of a line; escape sequences take none, and those behind the cut stay.
+/// The first columns of a line. Escape sequences count as no columns, and those after the cut are kept.
 fn cut(line: &str, columns: usize) -> String {
     let mut text = String::new();
     let (mut left, mut is_escape) = (columns, false);

@@ -1,14 +1,15 @@
-//! Texts for people on standard error. If that is closed or full they are lost, and the command goes on.
+//! Writes messages for people to standard error. If it is closed or full, messages are lost and the
+//! command goes on.
 
 use std::fmt::Display;
 use std::io::Write;
 
-/// Writes a text to standard error as it is.
+/// Writes a text to standard error unchanged.
 pub(crate) fn eprint_text(text: impl Display) {
     let _ = write!(std::io::stderr(), "{text}");
 }
 
-/// Writes a line that names the program to standard error.
+/// Writes a line to standard error, prefixed with the name of the program.
 pub(crate) fn eprint_line(text: impl Display) {
     let _ = writeln!(std::io::stderr(), "umbel: {text}");
 }

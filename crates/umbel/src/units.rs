@@ -1,18 +1,18 @@
-//! Sizes, counts and times in units that people read and write.
+//! Formats and parses sizes, counts and times in units for people.
 
 use std::time::Duration;
 
-/// Bytes in the unit that suits them, powers of 1,024.
+/// Formats bytes in the unit that fits, in powers of 1,024.
 pub(crate) fn size(bytes: f64) -> String {
     scaled(bytes, 1024.0, ["bytes", "KiB", "MiB", "GiB", "TiB"], " ")
 }
 
-/// A number as `--queries` takes it, powers of 1,000.
+/// Formats a number in the form that `--queries` takes, in powers of 1,000.
 pub(crate) fn count(number: f64) -> String {
     scaled(number, 1000.0, ["", "K", "M", "G", "T"], "")
 }
 
-/// A time as people write it: a whole number above 0 and one of these units, of `s`, `m`, `h` and `d`.
+/// Parses a time: a whole number above 0 and a unit that `units` contains, of `s`, `m`, `h` and `d`.
 pub(crate) fn time(text: &str, units: &str) -> Option<Duration> {
     let unit = text.chars().last().filter(|unit| units.contains(*unit))?;
     let unit_s = match unit {
@@ -28,7 +28,8 @@ pub(crate) fn time(text: &str, units: &str) -> Option<Duration> {
     number.checked_mul(unit_s).filter(|seconds| *seconds > 0).map(Duration::from_secs)
 }
 
-/// A number in the largest unit of which it has one, with three digits or more.
+/// Formats a number in the largest unit in which it is at least 1, with at least three digits above the
+/// smallest unit.
 fn scaled(mut number: f64, base: f64, units: [&str; 5], blank: &str) -> String {
     let mut power = 0;
     while number >= base && power + 1 < units.len() {

@@ -1,13 +1,13 @@
-//! Shows what a command waits for: at once when that changes, and then repeatedly with the time since.
+//! Reports what a command waits for: when that changes, and then every ten seconds with the time since.
 
 use crate::clock::Stopwatch;
 use crate::stderr::eprint_line;
 use std::time::Duration;
 
-/// How long nothing changes before it is shown again: people begin to wonder.
+/// An unchanged state is reported again after this time.
 const REPEAT: Duration = Duration::from_secs(10);
 
-/// One wait.
+/// A wait and what was last reported of it.
 pub(crate) struct Waiting {
     shown: String,
     since: Stopwatch,
@@ -15,13 +15,14 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Nothing was shown yet.
+    /// Starts a wait of which nothing was reported yet.
     pub(crate) fn start() -> Self {
         let now = Stopwatch::start();
         Self { shown: String::new(), since: now, shown_at: now }
     }
 
-    /// Writes to standard error what is waited for, if that is new or was not shown for a while.
+    /// Writes to standard error what the command waits for, if that has changed or was last written
+    /// `REPEAT` ago.
     pub(crate) fn show(&mut self, text: &str) {
         let shown_ago = self.shown_at.elapsed();
         if let Some(line) = line(&self.shown, text, (self.since.elapsed(), shown_ago)) {
@@ -35,7 +36,7 @@ impl Waiting {
     }
 }
 
-/// The line that follows `shown`, if there is one.
+/// The line to write after `shown`, if one is due.
 fn line(shown: &str, text: &str, (unchanged, shown_ago): (Duration, Duration)) -> Option<String> {
     if shown != text {
         return Some(text.to_owned());

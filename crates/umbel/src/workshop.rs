@@ -1,4 +1,5 @@
-//! Adapts the data of a worker on files to the interface of the driver, a node or a member of a job.
+//! Adapts a worker's data on files to the `Workshop` interface of the job driver, on a node or in a
+//! process of its own.
 
 use crate::commands::dedup::page_of;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use umbel_node::ports::PortFuture;
 
 type Outcome<T> = Result<T, WorkshopError>;
 
-/// A [`FileWorkshop`] whose long work has threads of its own.
+/// A [`FileWorkshop`] that runs its slow operations on threads of their own.
 pub(crate) struct AsWorkshop(pub(crate) Arc<FileWorkshop>);
 
 fn explain(error: &DedupError) -> WorkshopError {
@@ -28,7 +29,7 @@ fn explained<T>(outcome: Result<T, DedupError>) -> Outcome<T> {
 }
 
 impl AsWorkshop {
-    /// Does slow work on a thread of its own, for which [`Workshop::end`] waits.
+    /// Runs slow work on a thread of its own, for which [`Workshop::end`] waits.
     fn apart<T: Send + 'static>(
         &self,
         work: impl FnOnce(&FileWorkshop) -> Result<T, DedupError> + Send + 'static,
@@ -111,7 +112,8 @@ impl Workshop for AsWorkshop {
     }
 
     fn gather(&self, _: GroupCountOrder) -> PortFuture<'_, Outcome<Vec<u64>>> {
-        // At once: what an attempt before has left running must not forget what this one learns.
+        // Before the thread starts, so that a thread left over from an earlier attempt cannot clear what
+        // this attempt learns.
         let begun = self.0.forget_groups();
         self.apart(move |workshop| begun.and_then(|()| workshop.gather()))
     }

@@ -1,4 +1,4 @@
-//! The fields of a report in JSON. A field that is missing counts as zero or empty.
+//! Reads the fields of a report in JSON. A field that is missing counts as zero or empty.
 
 use serde_json::Value;
 
@@ -12,37 +12,37 @@ impl<'a> JsonView<'a> {
         Self(report)
     }
 
-    /// What is at a path like `/run/wall_s`.
+    /// The value at a JSON pointer like `/run/wall_s`.
     pub(crate) fn at(self, path: &str) -> Self {
         Self(self.0.pointer(path).unwrap_or(&Value::Null))
     }
 
-    /// A whole number.
+    /// The whole number at a path; 0 if there is none.
     pub(crate) fn count(self, path: &str) -> u64 {
         self.at(path).0.as_u64().unwrap_or(0)
     }
 
-    /// A number.
+    /// The number at a path; 0 if there is none.
     pub(crate) fn number(self, path: &str) -> f64 {
         self.at(path).0.as_f64().unwrap_or(0.0)
     }
 
-    /// A text.
+    /// The text at a path; empty if there is none.
     pub(crate) fn text(self, path: &str) -> &'a str {
         self.at(path).0.as_str().unwrap_or_default()
     }
 
-    /// What a list has.
+    /// The elements of the list at a path.
     pub(crate) fn list(self, path: &str) -> impl Iterator<Item = Self> + use<'a> {
         self.at(path).0.as_array().into_iter().flatten().map(Self)
     }
 
-    /// Whether something is true.
+    /// Whether the value at a path is `true`.
     pub(crate) fn is_so(self, path: &str) -> bool {
         self.at(path).0.as_bool().unwrap_or(false)
     }
 
-    /// Whether there is anything.
+    /// Whether a path has a value other than null.
     pub(crate) fn is_there(self, path: &str) -> bool {
         !self.at(path).0.is_null()
     }

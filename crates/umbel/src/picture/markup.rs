@@ -1,4 +1,4 @@
-//! Elements of HTML and SVG. Whatever goes into one is escaped here and nowhere else.
+//! Elements of HTML and SVG. All text in them is escaped here and nowhere else.
 
 use std::fmt::{self, Display, Write};
 
@@ -18,7 +18,7 @@ impl Element {
         Self { name, attributes: String::new(), content: String::new() }
     }
 
-    /// The same with an attribute.
+    /// Adds an attribute.
     pub(crate) fn with(mut self, attribute: &'static str, value: impl Display) -> Self {
         let _ = write!(self.attributes, " {attribute}=\"");
         let _ = write!(Escaped(&mut self.attributes), "{value}");
@@ -26,13 +26,13 @@ impl Element {
         self
     }
 
-    /// The same with a text behind its content.
+    /// Appends a text to the content.
     pub(crate) fn text(mut self, text: impl Display) -> Self {
         let _ = write!(Escaped(&mut self.content), "{text}");
         self
     }
 
-    /// The same with an element behind its content, if there is one.
+    /// Appends an element to the content, if there is one.
     pub(crate) fn child(mut self, child: impl Into<Option<Self>>) -> Self {
         if let Some(child) = child.into() {
             let _ = write!(self.content, "{child}");
@@ -40,12 +40,12 @@ impl Element {
         self
     }
 
-    /// The same with elements behind its content.
+    /// Appends elements to the content.
     pub(crate) fn children(self, children: impl IntoIterator<Item = Self>) -> Self {
         children.into_iter().fold(self, Self::child)
     }
 
-    /// The same with a style sheet of the program's own as its content, which no input has a part in.
+    /// Appends one of the program's own style sheets, unescaped. It never contains input.
     pub(super) fn style(mut self, sheet: &'static str) -> Self {
         self.content.push_str(sheet);
         self
@@ -62,7 +62,8 @@ impl Display for Element {
     }
 }
 
-/// Escapes what is written through it: as text of an element, and as an attribute in double quotes.
+/// Escapes what is written through it, for the text of an element as well as for an attribute in double
+/// quotes.
 struct Escaped<'a>(&'a mut String);
 
 impl Write for Escaped<'_> {
@@ -74,7 +75,7 @@ impl Write for Escaped<'_> {
                 '>' => self.0.push_str("&gt;"),
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
-                // Shown as what they are: they could hide a part of a name, or turn it around.
+                // Shown as escapes: they could hide a part of a name, or reverse its direction.
                 _ if char.is_control() || is_invisible(char) => {
                     write!(self.0, "{}", char.escape_unicode())?;
                 }
@@ -85,8 +86,8 @@ impl Write for Escaped<'_> {
     }
 }
 
-/// Whether a character changes the text around it and is not seen itself: marks of direction, separators of lines, and
-/// those of no width.
+/// Whether a character is invisible but changes the text around it: direction marks, line separators and
+/// zero-width characters.
 fn is_invisible(char: char) -> bool {
     matches!(
         char,

@@ -1,20 +1,21 @@
-//! The frame of a page. It is one file: nothing is fetched, nothing runs, and the page itself forbids both.
+//! The frame of a page. A page is a single file that fetches and runs nothing; its content security
+//! policy forbids both.
 
 use super::markup::Element;
 
 /// The style of all pages.
 const STYLE: &str = include_str!("page.css");
 
-/// SHA-256 of the style in base64: the only style that pages allow, and beside it nothing is allowed at all.
+/// SHA-256 of the style in base64. The policy allows this one style and nothing else.
 const STYLE_HASH: &str = "taoXydKnve0tM0KjRXx+e4xlxWldKoT2A4z5yYCzW3I=";
 
-/// What stands at the head of a page.
+/// The head of a page.
 pub(crate) struct Heading {
-    /// The command that the page is of, and its release.
+    /// The command that wrote the page, and its release.
     pub(crate) source: String,
-    /// What was found, in one sentence.
+    /// The result, in one sentence.
     pub(crate) finding: String,
-    /// What is to be known beside that.
+    /// What else a reader should know first.
     pub(crate) lead: String,
 }
 

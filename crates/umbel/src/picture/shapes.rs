@@ -1,25 +1,26 @@
-//! Shapes of SVG. Colours are classes of the page's style, so that both schemes have them.
+//! Shapes of SVG. Colours are classes of the page's style, which defines them for the light and the dark
+//! scheme.
 
 use super::markup::Element;
 use super::words::{number_of, shortened_to};
 
-/// Side of a square of a matrix in pixels.
+/// Side of a square of a matrix, in pixels.
 const SQUARE: usize = 20;
 
-/// Most characters of a name beside a matrix.
+/// Most characters of a name beside a matrix; longer names are shortened.
 const LABEL_CHARS_MAX: usize = 32;
 
-/// Width of a character beside a matrix in pixels, as wide as the widest of the fonts that the style names.
+/// Width of a character beside a matrix, in pixels: that of the widest font that the style names.
 const LABEL_CHAR_WIDTH: usize = 7;
 
-/// How a part of a picture is coloured: one colour in two strengths, and greys.
+/// The colour of a part of a picture: one colour in two strengths, and greys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tone {
-    /// What the picture is about.
+    /// What the picture shows.
     Main,
-    /// The lesser part of that.
+    /// The less important part of that.
     Soft,
-    /// Something else that is not there any more.
+    /// Something else that was removed.
     Other,
     /// The rest.
     Track,
@@ -45,13 +46,14 @@ fn rect(x: String, width: String, tone: Tone) -> Element {
     rect.with("width", width).with("height", "100%")
 }
 
-/// A bar of parts of a whole, beside the numbers that it shows.
+/// A bar of parts of a whole. It is hidden from screen readers, because the numbers that it shows stand
+/// beside it.
 pub(crate) fn bar(whole: u64, parts: &[(u64, Tone)]) -> Element {
     let svg = Element::new("svg").with("class", "bar").with("aria-hidden", "true");
     svg.child(rect("0".into(), "100%".into(), Tone::Track)).children(rects(whole, parts))
 }
 
-/// Parts from the left to the right.
+/// Rectangles for the parts, from left to right.
 fn rects(whole: u64, parts: &[(u64, Tone)]) -> Vec<Element> {
     let mut before = 0;
     let mut rects = Vec::new();
@@ -64,15 +66,15 @@ fn rects(whole: u64, parts: &[(u64, Tone)]) -> Vec<Element> {
 
 /// A part of a strip.
 pub(crate) struct Part {
-    /// What it is, with its number.
+    /// What the part is, with its number.
     pub(crate) name: String,
-    /// How much of the whole.
+    /// Its amount, in the unit of the whole.
     pub(crate) amount: u64,
     /// Its colour.
     pub(crate) tone: Tone,
 }
 
-/// A strip as wide as the page that shows shares of a whole, with its key. `id` is its own in the page.
+/// A strip of the page's width that shows shares of a whole, with a legend. `id` is unique in the page.
 pub(crate) fn strip(id: &'static str, title: &str, whole: u64, parts: &[Part]) -> Element {
     let names: Vec<&str> = parts.iter().map(|part| &part.name[..]).collect();
     let (titled, described) = (format!("{id}-title"), format!("{id}-desc"));
@@ -96,20 +98,20 @@ pub(crate) fn strip(id: &'static str, title: &str, whole: u64, parts: &[Part]) -
     Element::new("div").child(svg).child(key)
 }
 
-/// How many of each row there are for each column.
+/// Counts for pairs of names, to be drawn as a matrix.
 pub(crate) struct Matrix<'a> {
-    /// What it shows.
+    /// What the matrix shows.
     pub(crate) title: &'a str,
-    /// The same in more words, for those who do not see it.
+    /// The same in more words, for screen readers.
     pub(crate) described: String,
-    /// What rows and columns are.
+    /// The names of the rows, which are those of the columns too.
     pub(crate) names: &'a [String],
-    /// Counts, row by row: as many rows and columns as names.
+    /// Counts, row by row: one row and one column per name.
     pub(crate) counts: &'a [Vec<u64>],
 }
 
-/// A matrix of squares, the darker the more: a shade for each power of two. Rows have names and numbers, columns their
-/// numbers.
+/// A matrix of squares: the larger the count, the darker, with one shade per power of two. Rows are
+/// labelled with names and numbers, columns with their numbers.
 pub(crate) fn matrix(id: &'static str, matrix: &Matrix<'_>) -> Element {
     let Matrix { title, described, names, counts } = matrix;
     let labels: Vec<String> =
@@ -159,7 +161,7 @@ fn line(from: (usize, usize), to: (usize, usize)) -> Element {
     line.with("x2", to.0).with("y2", to.1)
 }
 
-/// The squares that are not empty, each with a word for who points at it.
+/// The squares of counts above zero, each with a tooltip.
 fn squares(counts: &[Vec<u64>], left: usize, top: usize) -> Vec<Element> {
     let steps = |count: u64| count.checked_ilog2().map_or(0, |power| power + 1);
     let there = || counts.iter().flatten().copied().filter(|count| *count > 0);

@@ -1,4 +1,4 @@
-//! Tables of numbers, lists of figures, and words beside pictures.
+//! Tables of numbers, lists of figures and notes.
 
 use super::markup::Element;
 
@@ -6,7 +6,7 @@ use super::markup::Element;
 pub(crate) struct Cell(Element);
 
 impl Cell {
-    /// A number with its unit, to the right.
+    /// A number with its unit, right-aligned.
     pub(crate) fn number(text: impl Into<String>) -> Self {
         Self(Element::new("td").with("class", "number").text(text.into()))
     }
@@ -16,30 +16,30 @@ impl Cell {
         Self(Element::new("td").text(text.into()))
     }
 
-    /// The name of a file, or what else is as users wrote it: the head of its row.
+    /// The name of a file or another text that users wrote, as the header of its row.
     pub(crate) fn name(text: impl Into<String>) -> Self {
         let name = Element::new("span").with("class", "code").text(text.into());
         Self(Element::new("th").with("scope", "row").child(name))
     }
 
-    /// The same in the middle of a row.
+    /// A text that users wrote, in the middle of a row.
     pub(crate) fn code(text: impl Into<String>) -> Self {
         Self(Element::new("td").child(Element::new("span").with("class", "code").text(text.into())))
     }
 
-    /// Words of the page's own: the head of its row.
+    /// A text of the program, as the header of its row.
     pub(crate) fn head(text: impl Into<String>) -> Self {
         Self(Element::new("th").with("scope", "row").text(text.into()))
     }
 
-    /// The same with a picture below.
+    /// Adds a picture below the text of the cell.
     pub(crate) fn above(self, picture: Element) -> Self {
         Self(self.0.child(picture))
     }
 }
 
-/// A table: heads of columns, of which all but the first are of numbers where `*` is before them; rows; and perhaps a
-/// row of others and one of sums. It scrolls by itself where it is wider than the page.
+/// A table: column headers, right-aligned where they begin with `*`; the rows; and optionally a row for
+/// all others and one of sums. It scrolls horizontally if it is wider than the page.
 pub(crate) fn table(
     caption: &'static str,
     heads: &[&'static str],
@@ -66,13 +66,13 @@ pub(crate) fn table(
     scrolling(caption, table)
 }
 
-/// What is scrolled by itself where it is wider than the page, also by the keyboard.
+/// Wraps content that may be wider than the page in a region that scrolls, with the keyboard too.
 fn scrolling(name: &'static str, content: Element) -> Element {
     let region = Element::new("div").with("class", "scroll").with("role", "region");
     region.with("tabindex", "0").with("aria-label", name).child(content)
 }
 
-/// Figures, each with its name and perhaps what stands beside it.
+/// A list of figures, each with its name and an optional remark.
 pub(crate) fn figures(
     figures: impl IntoIterator<Item = (&'static str, String, String)>,
 ) -> Element {
@@ -87,7 +87,7 @@ pub(crate) fn figures(
     Element::new("dl").with("class", "figures").children(figures.into_iter().map(figure))
 }
 
-/// A picture that scrolls by itself, above a table that can be unfolded.
+/// A picture that scrolls if it is wider than the page, above a table that the reader can unfold.
 pub(crate) fn folded(name: &'static str, picture: Element, behind: Element) -> [Element; 2] {
     let details = Element::new("details")
         .child(Element::new("summary").text("The same as a table"))

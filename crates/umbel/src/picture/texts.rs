@@ -1,6 +1,6 @@
-//! What people read of a page, for tests.
+//! The visible text of a page, for tests.
 
-/// The texts of a page, one a line, without its style.
+/// The texts of a page, one per line, without its style.
 pub(crate) fn texts(page: &str) -> String {
     let body = page.split("</style>").nth(1).unwrap();
     let texts = body.split('<').filter_map(|tag| tag.split_once('>')).map(|(_, text)| text);

@@ -1,9 +1,9 @@
 //! Numbers with their units, and names of bounded length.
 
-/// Most characters of a name that are shown: a page names some two hundred, and stays far below its size.
+/// Most characters shown of a name. A page shows some two hundred names, so its size stays bounded.
 const NAME_CHARS_MAX: usize = 120;
 
-/// A number with a comma at every third digit.
+/// A number with commas between groups of three digits.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -16,12 +16,12 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// So many of something: `1 file`, `2,000 files`.
+/// A count with its noun: `1 file`, `2,000 files`.
 pub(crate) fn number_of(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(count), if count == 1 { one } else { many })
 }
 
-/// A share in per cent, of which what is not nothing does not look like nothing, and what is not all not like all.
+/// A share in per cent. A share above 0 never rounds to 0 %, and a share below the whole never to 100 %.
 pub(crate) fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "–".to_owned();
@@ -36,13 +36,14 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// A number of seconds or bits in whole ten-thousandths, of which bars and shares are drawn: summaries have no more digits.
+/// A number of seconds or bits in whole ten-thousandths, the resolution of bars and shares; summaries
+/// have no more digits.
 #[expect(clippy::cast_possible_truncation, reason = "what is cut off is far below a pixel")]
 pub(crate) fn ten_thousandths(number: f64) -> u64 {
     (number.max(0.0) * 1e4).round() as u64
 }
 
-/// A time in the unit that suits it.
+/// A time in the unit that fits.
 pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
         ..1.0 => format!("{:.1} ms", seconds * 1000.0),
@@ -52,12 +53,12 @@ pub(crate) fn duration(seconds: f64) -> String {
     }
 }
 
-/// A name, without its middle where it is long: both ends tell files apart.
+/// A name without its middle if it is long: both ends help to tell files apart.
 pub(crate) fn shortened(name: &str) -> String {
     shortened_to(name, NAME_CHARS_MAX)
 }
 
-/// The same, of so many characters at most.
+/// The same with at most `chars_max` characters.
 pub(super) fn shortened_to(name: &str, chars_max: usize) -> String {
     let chars: Vec<char> = name.chars().collect();
     if chars.len() <= chars_max {
