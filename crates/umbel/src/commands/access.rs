@@ -1,4 +1,4 @@
-//! `umbel access`: who may ask what of a cluster, and how much.
+//! `umbel access`: the principals of a cluster, their rights and their quotas.
 
 mod quota;
 
@@ -19,7 +19,8 @@ use umbel_client::proto::{
     ClusterVerb, FilterVerb, Grant, Principal, PutPrincipalRequest, Quota, Usage, WhoAmIResponse,
 };
 
-/// Bytes of a token's secret: as many as its hash has, so that none can be guessed from it.
+/// Bytes of a token's secret, as many as its hash has: guessing the secret is as hard as guessing the
+/// hash.
 const SECRET_BYTES: usize = 32;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -108,7 +109,7 @@ impl From<ClusterVerbArg> for ClusterVerb {
     }
 }
 
-/// All verbs on filters, as they are written.
+/// All verbs on filters, by their names in arguments.
 const FILTER_VERBS: [(&str, FilterVerb); 5] = [
     ("read", FilterVerb::Read),
     ("insert", FilterVerb::Insert),
@@ -117,7 +118,7 @@ const FILTER_VERBS: [(&str, FilterVerb); 5] = [
     ("export", FilterVerb::Export),
 ];
 
-/// `NAME:VERB,..`, where the name of a filter may hold colons.
+/// `NAME:VERB,..`; the name of a filter may contain colons.
 #[derive(Clone, PartialEq, Debug)]
 struct GrantText(Grant);
 
@@ -148,7 +149,7 @@ impl FromStr for GrantText {
 ///
 /// # Errors
 ///
-/// As the call of the cluster.
+/// If the flags make no request, the call to the cluster fails, or its result cannot be printed.
 pub(crate) fn run(args: &AccessArgs) -> Result<Exit> {
     block_on(args.run())?;
     Ok(Exit::Done)
@@ -248,7 +249,7 @@ fn verbs(numbers: &[i32], name: fn(i32) -> &'static str) -> Vec<&'static str> {
     numbers.iter().map(|&number| name(number)).collect()
 }
 
-/// Grants as they are given, or a dash for none.
+/// Grants in the form that `--grant` takes, or a dash if there are none.
 fn grants(principal: &Principal) -> String {
     let grant = |Grant { pattern, verbs: numbers }: &Grant| {
         format!("{pattern}:{}", verbs(numbers, filter_verb).join(","))
@@ -264,7 +265,7 @@ fn proof(principal: &Principal) -> &'static str {
     if principal.by_certificate { "certificate" } else { "token" }
 }
 
-/// When its rights end.
+/// When the rights of a principal end.
 fn expiry(principal: &Principal) -> String {
     let now_ms = unix_seconds() * 1000;
     match principal.expires_ms {
@@ -290,7 +291,7 @@ fn to_json(principal: &Principal) -> Value {
     })
 }
 
-/// How much it may have, and what it has.
+/// The quota of a principal, and its usage.
 fn limits(principal: &Principal) -> (Quota, Usage) {
     (principal.quota.unwrap_or_default(), principal.usage.unwrap_or_default())
 }

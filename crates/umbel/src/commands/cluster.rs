@@ -1,4 +1,4 @@
-//! `umbel cluster`: nodes, shards, copies of everything.
+//! `umbel cluster`: administers nodes, shards, backups and certificates.
 
 mod certs;
 pub(crate) mod chunk_file;
@@ -37,10 +37,10 @@ use umbel_client::proto::{BackupChunk, NodeStatus};
 use umbel_client::{Chunks, Client};
 use umbel_node::ports::WrappingKey;
 
-/// How often the cluster is asked while a command waits for it.
+/// How often a waiting command polls the cluster.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a command waits for the cluster if nobody says, in seconds.
+/// How long a command waits for the cluster by default, in seconds.
 const WAIT_S: u64 = 600;
 
 /// Arguments of `umbel cluster`.
@@ -160,7 +160,8 @@ enum AdminVerb {
 ///
 /// # Errors
 ///
-/// As the call of the cluster.
+/// If arguments are wrong, a file cannot be read or written, a call to the cluster fails, or a wait times
+/// out.
 pub(crate) fn run(args: &AdminArgs) -> Result<Exit> {
     block_on(args.run())
 }
@@ -175,7 +176,7 @@ impl AdminArgs {
             return token.run(&self.cluster).await.map(|()| Exit::Done);
         }
         if let AdminVerb::Restore { file, key_file } = &self.verb {
-            // A damaged file is found before anybody is asked.
+            // Verified first, so that a damaged file is found before the cluster is called.
             ChunkReader::<BackupChunk>::verify(file, key_of(key_file.as_deref())?)?;
         }
         if let AdminVerb::Top(top) = &self.verb {
@@ -246,14 +247,14 @@ async fn show_status(client: &Client, color: ColorChoice, plan: bool, json: bool
     print(json, &status::json(&status), || status::text(&status, look))
 }
 
-/// What a drain would move.
+/// Shows which replicas a drain would move, without draining.
 async fn show_drain(client: &Client, node: u64, json: bool) -> Result<()> {
     let status = client.status_with_plan(Some(node)).await?;
     let look = look::Look::of(ColorChoice::Auto);
     print(json, &moves::drain_json(node, &status), || moves::drain_text(node, &status, look))
 }
 
-/// Waits until a node with this address is live and reachable, and says its number.
+/// Waits until the node with this address is live and reachable, and returns its number.
 async fn wait_for_node(client: &Client, address: &str, timeout_s: u64) -> Result<u64> {
     let (watch, mut waiting) = (Stopwatch::start(), Waiting::start());
     loop {
@@ -276,7 +277,7 @@ async fn wait_for_node(client: &Client, address: &str, timeout_s: u64) -> Result
     }
 }
 
-/// Waits until a node has no replica any more, and says that it has none.
+/// Waits until a node has no replicas any more, and returns that count, 0.
 async fn wait_until_empty(
     client: &Client,
     number: u64,
@@ -300,7 +301,7 @@ async fn wait_until_empty(
     Ok(count)
 }
 
-/// The key that a backup is wrapped by, if a file is named.
+/// Reads the key that wraps a backup, if a key file is named.
 fn key_of(file: Option<&Path>) -> Result<Option<Arc<WrappingKey>>> {
     let key = file.map(WrappingKey::read).transpose();
     Ok(key.map_err(|error| UsageError(error.to_string()))?.map(Arc::new))
@@ -331,13 +332,13 @@ async fn restore(
     let (found, wanted) = std::sync::mpsc::channel();
     let (chunks, reading) = stream(file, key, move |chunk: BackupChunk| {
         if let Some(Part::Filter(filter)) = &chunk.part {
-            // The receiver lives until the call is over.
+            // Cannot fail: the receiver lives until the call is over.
             let _ = found.send(filter.name.clone());
         }
         chunk
     })?;
     let outcome = client.restore(chunks).await;
-    // Damage of the file is the cause of what the cluster says then.
+    // If the file is damaged, that caused the failure of the call; it is reported first.
     reading.await.context("the reading thread broke off")??;
     let names = outcome?;
     print(json, &json!({ "restored": names }), || {

@@ -1,4 +1,4 @@
-//! `umbel dedup`: arguments to a job.
+//! `umbel dedup`: turns arguments into a job and runs it.
 
 mod binary;
 mod by_size;
@@ -45,7 +45,7 @@ const REPORTS: &str = "Reports";
 const OTHER_JOBS: &str = "Against other jobs";
 const RESOURCES: &str = "Resources";
 
-/// What `--help` says last.
+/// The end of the text of `--help`.
 const HELP_END: &str = "\
 Examples:
   umbel dedup access-*.log.gz > unique.log
@@ -187,7 +187,7 @@ pub(crate) struct DedupArgs {
 ///
 /// # Errors
 ///
-/// As the job; a closed standard output is not one.
+/// If the arguments are wrong or the job fails. A closed pipe on standard output is no error.
 pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
     let mut spec = args.spec()?;
     if let Some(addresses) = &args.on_cluster.cluster {
@@ -198,7 +198,8 @@ pub(crate) fn run(args: &DedupArgs) -> Result<Exit> {
         spec.inputs = vec![piped_input(peers.is_some())?];
     }
     check_names(&spec)?;
-    // All workers and references must have the same seed.
+    // All workers and references must have the same seed: that of the first reference counts where no
+    // flag sets one.
     spec.seed = match (args.seed, seed_of_first(&spec)?) {
         (Some(seed), _) | (None, Some(seed)) => seed,
         (None, None) => peers.as_ref().map_or_else(draw_seed, PeerSpec::seed),
@@ -228,7 +229,8 @@ fn work(spec: &JobSpec, args: &DedupArgs) -> Result<Exit, DedupError> {
     Ok(summary::exit(summary.value()))
 }
 
-/// The input if none is named: standard input, as for `sort`, unless it is a terminal.
+/// The input if none is named: standard input, unless it is a terminal or this process is one worker of
+/// many.
 fn piped_input(is_one_of_many: bool) -> Result<String> {
     let text = if is_one_of_many {
         "name what this worker reads: files, directories, globs or objects"
@@ -240,7 +242,7 @@ fn piped_input(is_one_of_many: bool) -> Result<String> {
     Err(UsageError(text.into()).into())
 }
 
-/// Refuses a choice of files where there is nothing to choose from.
+/// Refuses `--include` and `--exclude` if no input is a directory, as they would select nothing.
 fn check_names(spec: &JobSpec) -> Result<()> {
     let has_directory = spec.inputs.iter().any(|input| is_directory(Path::new(input)));
     if spec.names.is_empty() || has_directory {
@@ -251,7 +253,7 @@ fn check_names(spec: &JobSpec) -> Result<()> {
     Err(UsageError(text.into()).into())
 }
 
-/// What a job has to do with other jobs.
+/// The indexes and filters of other jobs that this job reads or writes.
 struct Beside {
     references: Vec<PathBuf>,
     online: Vec<FilterAddress>,
@@ -261,7 +263,7 @@ struct Beside {
 }
 
 impl DedupArgs {
-    /// What the job has to do with other jobs.
+    /// The indexes and filters that the job reads or writes, and the credentials for their clusters.
     fn beside(&self, level: Level) -> Result<Beside> {
         let (online, references): (Vec<&String>, Vec<&String>) =
             self.reference.iter().partition(|reference| FilterAddress::is_meant(reference));
@@ -281,7 +283,8 @@ impl DedupArgs {
             !online.is_empty() || self.add_to.is_some() || self.on_cluster.cluster.is_some();
         let credentials = match reaches_clusters {
             true => Credentials::read(TlsPaths::default(), None)?,
-            // What the environment says of clusters is nothing to a job on files.
+            // A job on files alone does not read credentials from the environment, so bad ones cannot
+            // fail it.
             false => Credentials::default(),
         };
         Ok(Beside {
@@ -293,7 +296,8 @@ impl DedupArgs {
         })
     }
 
-    /// Refuses options of `--in-place` without an output to write to, or with which more than repeats would be lost.
+    /// Refuses `--in-place` with options that leave it no output to write, or that would lose more than
+    /// repeated records.
     fn check_in_place(&self) -> Result<()> {
         let text = match self.compared() {
             _ if !self.in_place => return Ok(()),
@@ -311,7 +315,7 @@ impl DedupArgs {
         Err(UsageError(format!("--in-place: {text}")).into())
     }
 
-    /// Whether the job has other workers.
+    /// Whether other workers take part in the job.
     fn has_others(&self) -> bool {
         self.machines.has_others() || self.on_cluster.cluster.is_some()
     }
@@ -325,7 +329,8 @@ impl DedupArgs {
         }
     }
 
-    /// The specification of the job. Reads nothing: without `--seed` the seed is 0, and is replaced before the job runs.
+    /// The specification of the job. Reads no data; without `--seed`, the seed is 0 and must be replaced
+    /// before the job runs.
     fn spec(&self) -> Result<JobSpec> {
         let format = self.cutting.format(self.compared())?;
         let level = self.level()?;
@@ -419,7 +424,7 @@ impl DedupArgs {
     }
 }
 
-/// A random seed, so that nobody can prepare an input whose hashes collide.
+/// Draws a random seed, so that nobody can prepare input whose hashes collide.
 #[expect(clippy::disallowed_methods, reason = "the one die that is cast")]
 fn draw_seed() -> u64 {
     rand::random()

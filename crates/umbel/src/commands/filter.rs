@@ -1,4 +1,4 @@
-//! `umbel filter`: named filters of a cluster.
+//! `umbel filter`: the named filters of a cluster.
 
 mod bulk;
 mod changes;
@@ -185,7 +185,8 @@ struct ContainsArgs {
 
 /// Runs the command.
 ///
-/// # Errors
+/// If arguments are wrong, input cannot be read, or a call to the cluster fails. `contains` and
+/// `contains-any` print their errors themselves, because they exit with 2 instead of 1.
 ///
 /// As the call of the cluster; `contains` and `contains-any` report their failures themselves, because their exit codes differ.
 pub(crate) fn run(args: &FilterArgs) -> Result<Exit> {
@@ -202,7 +203,7 @@ impl FilterArgs {
     async fn run(&self) -> Result<Exit> {
         let json = self.cluster.json;
         if let FilterVerb::Import(args) = &self.verb {
-            // A damaged file is found before anybody is asked.
+            // Needs no client yet: a damaged file is found before the cluster is called.
             return transfer::import(&self.cluster, args).await;
         }
         let client = self.cluster.client()?;
@@ -285,7 +286,7 @@ impl ContainsArgs {
         if each == Each::Silent {
             print_tally(verb, &tally, json)?;
         }
-        // As grep: 1 is no failure here.
+        // As with grep, code 1 means "absent" and not a failure.
         Ok(if is_absent { Exit::Failed } else { Exit::Done })
     }
 }
@@ -310,7 +311,7 @@ fn each(is_wanted: bool, json: bool) -> Each {
 
 fn print_tally(verb: Verb, tally: &Tally, json: bool) -> Result<()> {
     let [one, zero] = verb.words();
-    // One, but if the filter was made again meanwhile.
+    // All answers have the same level, unless the filter was created anew meanwhile.
     let level = tally.levels.iter().copied().collect::<Vec<_>>().join(",");
     let mut value = Map::from_iter([(one.to_owned(), tally.ones.into())]);
     value.insert(zero.to_owned(), tally.zeros.into());

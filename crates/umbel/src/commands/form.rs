@@ -1,4 +1,4 @@
-//! Flags that say what the items of a file or directory are.
+//! Flags that choose what an item of a file or directory is.
 
 use clap::{ArgGroup, Args};
 use umbel_reconcile::Form;
@@ -30,7 +30,7 @@ pub(crate) struct FormArgs {
 }
 
 impl FormArgs {
-    /// What they say.
+    /// The form that the flags choose.
     pub(crate) fn form(&self) -> Form {
         match self.id_bytes {
             Some(bytes) => Form::RawIds(usize::from(bytes)),
@@ -45,7 +45,7 @@ impl FormArgs {
     }
 }
 
-/// The length of ids in bits; 0 if it is not said.
+/// Parses the length of ids in bits; 0 means that the file determines it.
 fn parse_id_bits(text: &str) -> Result<usize, String> {
     let bits =
         text.parse().ok().filter(|bits| *bits == 0 || (64..=256).contains(bits) && bits % 8 == 0);

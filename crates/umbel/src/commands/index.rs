@@ -1,5 +1,5 @@
-//! `umbel index`: indexes of what duplicate-detection jobs have kept, joined and described; and indexes of many files, asked
-//! which of them have an item.
+//! `umbel index`: merges and describes the indexes of hashes that `umbel dedup` has kept, and builds and
+//! queries indexes of many files, which answer which files hold an item.
 
 mod ask;
 mod asked;
@@ -77,8 +77,8 @@ struct MergeArgs {
 ///
 /// # Errors
 ///
-/// Names the file that cannot be read or written, or an index that does not go with the others. `ask` reports its failures
-/// itself, because its exit codes differ.
+/// If a file cannot be read or written (the error names it), or indexes do not match. `ask` prints its
+/// errors itself, because it exits with 2 instead of 1.
 pub(crate) fn run(args: &IndexArgs) -> Result<Exit> {
     match &args.command {
         IndexCommand::Merge(args) => {

@@ -1,4 +1,4 @@
-//! `umbel job`: jobs that a cluster has been given.
+//! `umbel job`: the jobs that were submitted to a cluster.
 
 use super::cluster::connect::{ClusterArgs, block_on};
 use super::cluster::show::{Rows, facts, numbers, print};
@@ -15,7 +15,7 @@ use umbel_client::Client;
 use umbel_client::proto::{DescribeJobResponse, Job};
 use umbel_dedup::write_file;
 
-/// How often a job that is waited for is asked about.
+/// How often a waiting command polls the job.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Arguments of `umbel job`.
@@ -75,7 +75,7 @@ enum JobVerb {
 ///
 /// # Errors
 ///
-/// As the call of the cluster; if a job that was waited for has failed.
+/// If a call to the cluster fails, a file cannot be written, or the job that was waited for has failed.
 pub(crate) fn run(args: &JobArgs) -> Result<Exit> {
     block_on(args.run())?;
     Ok(Exit::Done)
@@ -123,11 +123,11 @@ impl JobArgs {
     }
 }
 
-/// Follows a job to its end; writes its progress to standard error if `shows`.
+/// Polls a job until it ends; writes its progress to standard error if `shows`.
 ///
 /// # Errors
 ///
-/// As the call of the cluster.
+/// If a call to the cluster fails.
 pub(crate) async fn wait(client: &Client, job: u64, shows: bool) -> Result<DescribeJobResponse> {
     let mut waiting = Waiting::start();
     loop {
@@ -146,11 +146,11 @@ pub(crate) async fn wait(client: &Client, job: u64, shows: bool) -> Result<Descr
     }
 }
 
-/// An error that says why, unless the job is done.
+/// Checks that a job has ended with a result.
 ///
 /// # Errors
 ///
-/// If the job has ended without a result.
+/// If it has not; the error gives its state, and the cause of a failure.
 pub(crate) fn check_done(found: &DescribeJobResponse) -> Result<()> {
     let row = found.job.clone().unwrap_or_default();
     let job = row.job;
@@ -192,7 +192,7 @@ fn list(jobs: &[Job]) -> Rows {
     rows
 }
 
-/// The summary of a finished job, as its program wrote it.
+/// The summary of a finished job, as JSON; None if the cluster has none.
 fn summary(found: &DescribeJobResponse) -> Option<Value> {
     serde_json::from_slice(&found.summary).ok()
 }

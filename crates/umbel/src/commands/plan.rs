@@ -1,4 +1,5 @@
-//! `umbel plan`: partitioned or replicated, before there is a filter, and without a cluster.
+//! `umbel plan`: compares the costs of a partitioned and a replicated filter before it is created,
+//! without a cluster.
 
 use crate::commands::cluster::show::{Rows, facts, print};
 use crate::commands::filter::count::parse_count;
@@ -79,11 +80,11 @@ impl PlanArgs {
     }
 }
 
-/// A plan and what it was asked for.
+/// A plan and the arguments that it answers.
 struct Planned<'a> {
     args: &'a PlanArgs,
     plan: DistributionPlan,
-    /// What nodes have that nobody configured.
+    /// The default configuration of a node.
     config: Config,
 }
 
@@ -131,7 +132,7 @@ impl Planned<'_> {
         rows.text() + &facts(&lines)
     }
 
-    /// When a replicated insert is known everywhere.
+    /// When all nodes know a replicated insert.
     fn all_know_after(&self) -> String {
         match self.plan.sweep_step_count {
             0 => "the insert".to_owned(),
@@ -153,7 +154,7 @@ impl Planned<'_> {
         }
     }
 
-    /// Why it is recommended.
+    /// Why that distribution is recommended.
     fn reason(&self) -> String {
         let DistributionPlan { partitioned, replicated, .. } = &self.plan;
         let [apart, whole] = [partitioned, replicated].map(|cost| size(cost.total_bytes));
@@ -243,7 +244,7 @@ fn cost_json(cost: &DistributionCost) -> Value {
     })
 }
 
-/// Bytes of one operation.
+/// Bytes per operation.
 fn each(bytes: f64) -> String {
     if bytes > 0.0 { format!("{bytes:.1} bytes") } else { "nothing".to_owned() }
 }

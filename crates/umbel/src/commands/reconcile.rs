@@ -1,4 +1,4 @@
-//! `umbel reconcile`: the difference of two sets, and what becomes of it.
+//! `umbel reconcile`: finds the difference of two sets and applies or prints it.
 
 use super::form::FormArgs;
 use crate::exit::{Exit, UsageError};
@@ -32,7 +32,7 @@ use report::{Report, count_changed, show_difference, write_report};
 const RESULTS: &str = "Results";
 const SESSION: &str = "Session";
 
-/// What `--help` says last.
+/// The end of the text of `--help`.
 const HELP_END: &str = "\
 A and B are paths, ssh://HOST/PATH, tcp://HOST:PORT or exec:COMMAND; one of them
 is a path. F.sketch and sketch:- (standard input) are sketches, see `umbel
@@ -179,9 +179,10 @@ enum Save {
 ///
 /// # Errors
 ///
-/// A [`UsageError`] for arguments that make no sense together; else as the session.
+/// A [`UsageError`] if arguments contradict each other; else the error of the session or of a file.
+/// Errors are printed here and turned into `Exit::Usage`.
 pub(crate) fn run(args: &ReconcileArgs) -> Result<Exit> {
-    // Code 1 says that the sets differ, so a failure needs another one.
+    // Code 1 means that the sets differ, so a failure exits with 2.
     match args.run() {
         Ok(exit) => Ok(exit),
         Err(error) => {
@@ -191,7 +192,8 @@ pub(crate) fn run(args: &ReconcileArgs) -> Result<Exit> {
     }
 }
 
-/// Drawn after the set was frozen, so that nobody can have chosen items that collide.
+/// Draws the nonce of a session. It is drawn after the set is frozen, so that nobody can choose items
+/// that collide.
 #[expect(
     clippy::disallowed_methods,
     reason = "no result depends on it, only whose symbols collide"
@@ -200,7 +202,7 @@ fn draw_nonce() -> u64 {
     rand::random()
 }
 
-/// Names and keys of journals.
+/// Draws the name or the key of a journal.
 #[expect(
     clippy::disallowed_methods,
     reason = "no result depends on it, only who can name a journal"
@@ -249,7 +251,7 @@ impl ReconcileArgs {
         Ok(exit)
     }
 
-    /// The direction as the side that begins sees it.
+    /// The direction of the changes, from the initiator's view; `is_b` says that the initiator has B.
     fn direction(&self, is_b: bool) -> Direction {
         match (self.pull, self.push, self.two_way) {
             (_, _, true) => Direction::TwoWay,
@@ -271,7 +273,8 @@ impl ReconcileArgs {
         Initiative { delete: self.delete, on_conflict: self.on_conflict.into(), is_b }
     }
 
-    /// Begins a set that items are to come into, if there is none: whoever mistyped a path reads so.
+    /// Creates an empty set at a path that does not exist, if items are to be written there. A message
+    /// reports it, so that a mistyped path is noticed.
     fn begin(&self, path: &Path, form: &Form, is_changed: bool) -> Result<Option<BegunEmpty>> {
         let is_missing =
             std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
@@ -311,7 +314,7 @@ impl ReconcileArgs {
                 Save::Time => Optimize::Time,
             },
             want_items: !self.quiet,
-            // What only the responder has is to go there.
+            // The responder must learn which items only it has, because it is to delete them.
             notify_responder: self.delete && self.direction(is_b) == Direction::Push,
             expected_difference: None,
         };
@@ -366,7 +369,8 @@ impl ReconcileArgs {
             let ended = reconcile(&*here, options, to_b, self.driving(false, &terminal));
             let answered = answering.join().expect("it does not panic");
             match (answered, ended) {
-                // What went wrong there says more than that the connection ended.
+                // An error of the responder says more than the initiator's error that the connection
+                // ended.
                 (Err(there), Err(here)) => Err(if there.is_peer_gone() { here } else { there }),
                 (Err(there), _) => Err(there),
                 (Ok(answered), ended) => ended.map(|ended| (answered, ended)),
@@ -414,7 +418,7 @@ impl ReconcileArgs {
             }
             _ => error.into(),
         })?;
-        // What another process has replaced is not known here.
+        // This process does not know how many files the other process has replaced.
         self.conclude(&report, &*set, (&ended, 0), is_b)
     }
 
@@ -445,7 +449,7 @@ impl ReconcileArgs {
         let stays = match self.direction(is_b) {
             Direction::Compare => here + there,
             Direction::Pull | Direction::Push if self.delete => 0,
-            // What was replaced is there no more.
+            // Items whose file was replaced exist no more.
             Direction::Pull => here.saturating_sub(ended.change.replaced.len() as u64),
             Direction::Push => there.saturating_sub(replaced_there as u64),
             Direction::TwoWay => ended.change.conflict_count,

@@ -1,4 +1,4 @@
-//! `umbel serve`: settings to a running node.
+//! `umbel serve`: resolves settings and runs a node until it is stopped.
 
 mod job_settings;
 mod logs;
@@ -25,14 +25,14 @@ use umbel_node::ports::{
 };
 use umbel_node::{CORE_COUNT_MAX, Config, HISTOGRAMS, Node, RenderMetrics, StartError, enrol};
 
-/// How often samples are counted in the buckets of their histograms, so that few wait when nobody reads the
-/// metrics.
+/// How often recorded samples are moved into their histograms' buckets, so that few accumulate while
+/// nobody reads the metrics.
 const METRICS_UPKEEP: Duration = Duration::from_secs(1);
 
-/// Where Redis listens by default.
+/// The default address of a Redis server.
 const REDIS_ADDRESS: &str = "127.0.0.1:6379";
 
-/// Cores that the process may use; 0 where the system does not say.
+/// Cores that the process may use, at most `CORE_COUNT_MAX`; 0 if the system does not report it.
 fn core_count() -> u32 {
     let count = std::thread::available_parallelism().map_or(0, usize::from);
     u32::try_from(count).map_or(CORE_COUNT_MAX, |count| count.min(CORE_COUNT_MAX))
@@ -108,7 +108,7 @@ pub(crate) struct ServeArgs {
 ///
 /// # Errors
 ///
-/// A [`UsageError`] if settings are wrong; else what made the node fail.
+/// A [`UsageError`] if settings are wrong; else the error that stopped the node.
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     let mut settings = args.settings()?;
     if args.print_config {
@@ -138,12 +138,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         .context("cannot start threads")?;
     let jobs = job_settings::node_jobs(&settings)?;
     let outcome = runtime.block_on(serve(settings.node, jobs, metrics, signal));
-    // Whatever still runs has nothing to say any more.
+    // Tasks that still run have nothing left to report.
     runtime.shutdown_background();
     outcome
 }
 
-/// Counts what happens from now on.
+/// Installs the recorder of metrics, which counts from here on.
 fn recorder() -> Result<PrometheusHandle, BuildError> {
     let mut builder = PrometheusBuilder::new();
     for (name, bounds) in HISTOGRAMS {
@@ -162,7 +162,7 @@ fn print(text: &str) -> Result<Exit> {
     }
 }
 
-/// A folder for a development cluster that was given none.
+/// A temporary data folder for a development cluster, unless the settings name a data folder.
 fn temporary_folder(settings: &Settings) -> Result<Option<TempDir>> {
     if !settings.node.dev || settings.names_data {
         return Ok(None);
@@ -230,8 +230,8 @@ async fn serve(
     Ok(Exit::Done)
 }
 
-/// Starts the node. A development cluster that nobody has told where to speak the Redis protocol takes
-/// Redis's own address, or says why it cannot.
+/// Starts the node. A development cluster without a configured Redis address listens on Redis's default
+/// address; if that is taken, the node starts without it, and the error is returned.
 async fn start(
     config: Config,
     ports: Ports,
@@ -250,7 +250,7 @@ async fn start(
     Ok((Node::start(config, ports, Some(render)).await?, taken))
 }
 
-/// The encrypted network, if the settings name certificates.
+/// The TLS network of the node, if the settings name certificates.
 fn tls_net(config: &Config) -> Result<Option<TlsNet>, UsageError> {
     let Some(TlsFiles { ca, pair: Some(pair) }) = tls_files(config) else { return Ok(None) };
     let net = TlsNet::open(&ca, &pair, config.tls_optional);
@@ -265,13 +265,13 @@ fn tls_net(config: &Config) -> Result<Option<TlsNet>, UsageError> {
     Ok(Some(net))
 }
 
-/// Where the node's certificate lies, if the cluster issues it.
+/// The files of the node's certificate, if the cluster issues it.
 fn issued_files(config: &Config) -> Option<IssuedFiles> {
     let files = IssuedFiles::of(Path::new(&config.data));
     (config.tls_cert.as_deref() == files.certificate().to_str()).then_some(files)
 }
 
-/// What the node proves itself by, if the settings name it.
+/// The authority, certificate and key of the node, if the settings name all three.
 fn tls_files(config: &Config) -> Option<TlsFiles> {
     let path = |file: &Option<String>| file.as_ref().map(PathBuf::from);
     let pair = KeyPairFiles { certificate: path(&config.tls_cert)?, key: path(&config.tls_key)? };
@@ -304,7 +304,7 @@ impl ServeArgs {
         Ok(Settings::resolve(&layers)?)
     }
 
-    /// What the flags set.
+    /// The settings that flags set.
     fn table(&self) -> Table {
         let mut table = Table::new();
         let mut set = |name: &str, value: Option<Value>| {

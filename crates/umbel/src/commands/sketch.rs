@@ -1,4 +1,4 @@
-//! `umbel sketch`: files that a set can be compared with in the absence of another.
+//! `umbel sketch`: files with which a set can be compared while the other set is not at hand.
 
 use super::filter::count::parse_count;
 use super::form::FormArgs;
@@ -119,7 +119,7 @@ struct RemoveArgs {
 ///
 /// # Errors
 ///
-/// A [`UsageError`] for arguments that make no sense together; if something cannot be read or written.
+/// A [`UsageError`] if arguments contradict each other; if a file cannot be read or written.
 pub(crate) fn run(args: &SketchArgs) -> Result<Exit> {
     match &args.command {
         SketchCommand::Build(args) => args.run(),
@@ -137,7 +137,8 @@ fn parse_salt(text: &str) -> Result<[u8; 16], String> {
     number.map(u128::to_be_bytes).ok_or_else(|| "expected 32 hexadecimal digits".to_owned())
 }
 
-/// Two sketches of one salt are comparable, others are not: it is different in each unless that is wanted.
+/// Draws a salt. Only sketches of the same salt can be compared; they share one only if the user asks for
+/// it.
 #[expect(
     clippy::disallowed_methods,
     reason = "no result depends on it, only whose symbols collide"
@@ -190,7 +191,7 @@ impl BuildArgs {
     }
 }
 
-/// A sketch that is changed in place is not the set that it is told of.
+/// Refuses a sketch file that is also the set: it is replaced in place.
 fn refuse_own_set(sketch: &Path, set: &Path) -> Result<()> {
     let mut roles = FileRoles::default();
     roles.add_input(&set.display().to_string(), set);
@@ -219,7 +220,7 @@ impl ExtendArgs {
     }
 }
 
-/// A change of a sketch by another one.
+/// A change of one sketch by another.
 type Change =
     fn(&mut StoredSketch, &StoredSketch) -> Result<(), umbel_reconcile_engine::SketchError>;
 

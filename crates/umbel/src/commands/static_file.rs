@@ -1,4 +1,5 @@
-//! `umbel static`: files that answer for a set that does not change: built once, shipped, asked without a cluster.
+//! `umbel static`: files that answer membership queries for a set that never changes; built once, queried
+//! without a cluster.
 
 mod ask;
 mod asked;
@@ -45,8 +46,8 @@ enum StaticVerb {
 ///
 /// # Errors
 ///
-/// A usage error for arguments that make no sense together; if something cannot be read or written. `ask` reports its
-/// failures itself, because its exit codes differ.
+/// A usage error if arguments contradict each other; if a file cannot be read or written. `ask` prints
+/// its errors itself, because it exits with 2 instead of 1.
 pub(crate) fn run(args: &StaticArgs) -> Result<Exit> {
     match &args.verb {
         StaticVerb::Build(args) => args.run(),

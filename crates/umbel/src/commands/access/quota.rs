@@ -1,4 +1,5 @@
-//! `umbel access quota`: how much a principal or the cluster may have, and what a principal may ask a second.
+//! `umbel access quota`: limits on the filters and memory of a principal or the cluster, and on a
+//! principal's rates.
 
 use super::super::cluster::show::{facts, print};
 use crate::commands::filter::count::parse_count;
@@ -78,7 +79,7 @@ pub(super) fn to_json(quota: &Quota, usage: &Usage) -> Value {
     })
 }
 
-/// What somebody has, of what it may have.
+/// Filters and memory in use, each with its limit if it has one.
 pub(super) fn used(quota: &Quota, usage: &Usage) -> [(&'static str, String); 2] {
     let of = |used: u64, most: Option<u64>| match most {
         Some(most) => format!("{used} of {most}"),
@@ -90,7 +91,7 @@ pub(super) fn used(quota: &Quota, usage: &Usage) -> [(&'static str, String); 2] 
     ]
 }
 
-/// What a principal may ask a second.
+/// A principal's limits per second.
 pub(super) fn rates(quota: &Quota) -> [(&'static str, String); 3] {
     let limit = |limit: Option<u64>| limit.map_or_else(|| "-".to_owned(), |most| most.to_string());
     [
