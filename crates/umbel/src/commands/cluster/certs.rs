@@ -1,4 +1,4 @@
-//! `umbel cluster certs`: a small authority, and what it signs.
+//! `umbel cluster certs`: creates a certificate authority and the certificates that it signs.
 
 use super::show::{facts, print};
 use crate::exit::UsageError;
@@ -12,19 +12,19 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use umbel_tls::{Authority, AuthorityError, NodeIdentity, Pem, Subject};
 
-/// Permissions of the folder: keys lie in it.
+/// Permissions of the folder, which holds private keys.
 const FOLDER_MODE: u32 = 0o700;
 
-/// Permissions of keys.
+/// Permissions of private keys.
 const KEY_MODE: u32 = 0o600;
 
-/// Permissions of certificates, as far as the process's mask lets them be: everybody may see them.
+/// Permissions of certificates, before the process's umask: certificates are public.
 const CERTIFICATE_MODE: u32 = 0o644;
 
-/// Life of an authority in days, if nobody says.
+/// Default validity of an authority, in days.
 const AUTHORITY_DAYS: u32 = 3650;
 
-/// Life of any other certificate in days, if nobody says.
+/// Default validity of other certificates, in days.
 const DAYS: u32 = 365;
 
 /// Arguments of `umbel cluster certs`.
@@ -92,11 +92,12 @@ struct Made {
 }
 
 impl CertsArgs {
-    /// Makes what is asked for.
+    /// Creates the certificate that the arguments ask for, and prints the paths of the files.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] for a name that is none, or a file that exists; if a file cannot be read or written.
+    /// A [`UsageError`] if a name or host is invalid, or a file exists already; if a file cannot be read
+    /// or written.
     pub(super) fn run(&self, json: bool) -> Result<()> {
         let (name, made, pem) = match &self.verb {
             CertsVerb::Init { made } => {
@@ -126,7 +127,7 @@ impl CertsArgs {
 }
 
 impl Signed {
-    /// Signs, and gives the authority's certificate to a folder that has it not.
+    /// Signs a certificate. Copies the authority's certificate into the output folder if there is none.
     fn issue(&self, subject: &Subject) -> Result<Pem> {
         let folder = self.authority.as_ref().unwrap_or(&self.made.out);
         let read = |name: &str| {
@@ -146,7 +147,7 @@ impl Signed {
         let pem =
             authority.issue(subject, self.made.days.unwrap_or(DAYS)).map_err(asked_wrongly)?;
         let trusted = self.made.out.join("ca.pem");
-        // One that is there may hold a second authority, too.
+        // An existing ca.pem is kept: it may hold a second authority as well.
         if !trusted.exists() {
             self.made.make_folder()?;
             write(&trusted, &own.certificate, CERTIFICATE_MODE)?;
@@ -163,7 +164,8 @@ impl Made {
         folder.create(&self.out).with_context(message)
     }
 
-    /// Writes certificate and key, the key first: who reads both waits for the certificate.
+    /// Writes the key first, then the certificate: a program that waits for the certificate finds its
+    /// key.
     fn write(&self, name: &str, pem: &Pem) -> Result<(String, String)> {
         self.make_folder()?;
         let file = |ending: &str| self.out.join(format!("{name}.{ending}"));
@@ -180,7 +182,7 @@ impl Made {
     }
 }
 
-/// What the user can correct.
+/// Turns errors that the user can correct into usage errors.
 fn asked_wrongly(error: AuthorityError) -> anyhow::Error {
     match error {
         AuthorityError::NoHost

@@ -1,9 +1,9 @@
-//! Files of exports and backups: eight bytes that say which, then each message behind its length in
-//! four bytes, little-endian.
+//! Files of exports and backups: eight magic bytes for the kind, then each message, preceded by its
+//! length (four bytes, little-endian).
 //!
-//! Nobody but the owner may read them: a backup holds the keys of the hashes, an export what a filter was told.
-//! Written aside and renamed when the last message is there and the counts and checksums fit; read the same way: an
-//! end is only handed on once everything before it was verified.
+//! Only the owner may read them: a backup holds the keys of the hashes, an export a filter's contents.
+//! The writer writes to a temporary file and renames it when the last message is written and counts and
+//! checksums match. The reader returns the end message only after it has verified everything before it.
 
 use super::wrapped_chunks::{FILE_ID_BYTES, WrappedChunks, wrapped_magic};
 use crate::exit::UsageError;
@@ -24,24 +24,24 @@ use umbel_client::proto::{BackupChunk, ExportChunk, ExportEnd, backup_chunk, exp
 use umbel_node::export_change::EXPORT_FILE_MAGIC;
 use umbel_node::ports::{WRAPPED_EXTRA_BYTES, WrappingKey};
 
-/// A kind of file.
+/// A kind of file, by the messages that it holds.
 pub(crate) trait Chunk: Message + Default + 'static {
-    /// The first bytes of the file.
+    /// The first bytes of an unwrapped file.
     const MAGIC: [u8; 8];
-    /// What such a file is called in messages.
+    /// The name of the kind in messages to users.
     const KIND: &'static str;
-    /// What is known of the messages so far.
+    /// The state of the check over the messages so far.
     type Check: Default + Send;
 
-    /// Takes the next message into account: whether it is the end.
+    /// Checks the next message against those before it; returns whether it is the end message.
     ///
     /// # Errors
     ///
-    /// If it cannot stand here, or the counts or checksums do not fit.
+    /// If the message is not allowed here, or counts or checksums do not match.
     fn check(&self, so_far: &mut Self::Check) -> Result<bool, String>;
 }
 
-/// Number and checksum of frames.
+/// Count and checksum (CRC-32C) of frames.
 pub(crate) struct Frames {
     count: u64,
     digest: Digest,
@@ -54,19 +54,19 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Takes another one into account.
+    /// Adds a frame.
     pub(crate) fn add(&mut self, frame: &[u8]) {
         self.count += 1;
         self.digest.update(frame);
     }
 
-    /// What the end says of these frames.
+    /// The end message that matches these frames.
     pub(crate) fn end(&self) -> ExportEnd {
         let checksum = u32::try_from(self.digest.finalize());
         ExportEnd { frame_count: self.count, checksum: checksum.expect("a sum of 32 bits") }
     }
 
-    /// Holds them against what an end says.
+    /// Compares these frames with the count and checksum of an end message.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl Frames {
     }
 }
 
-/// What is known of an export: its frames, once the header was there.
+/// State of the check of an export: its frames, once the header was read.
 #[derive(Default)]
 pub(crate) struct ExportCheck(Option<Frames>);
 
@@ -110,11 +110,11 @@ impl Chunk for ExportChunk {
     }
 }
 
-/// What is known of a backup.
+/// State of the check of a backup.
 #[derive(Default)]
 pub(crate) struct BackupCheck {
     has_header: bool,
-    /// Frames of the filter that is not complete yet.
+    /// Frames of the filter whose end was not read yet.
     frames: Option<Frames>,
     filter_count: u64,
 }
@@ -165,11 +165,11 @@ pub(crate) struct ChunkWriter<C: Chunk> {
 }
 
 impl<C: Chunk> ChunkWriter<C> {
-    /// Begins a file beside its name to be, wrapped if there is a key.
+    /// Begins a temporary file beside the target, wrapped if there is a key.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if the file exists and is not to be replaced; if it cannot be made.
+    /// A [`UsageError`] if the file exists and `overwrite` is false; if it cannot be created.
     pub(crate) fn create(
         target: &Path,
         overwrite: bool,
@@ -204,7 +204,7 @@ impl<C: Chunk> ChunkWriter<C> {
 
     /// Appends a message.
     ///
-    /// # Errors
+    /// If it does not fit the messages before it, is too long, or cannot be written.
     ///
     /// If it does not fit those before it, or cannot be written.
     pub(crate) fn write(&mut self, chunk: &C) -> Result<()> {
@@ -232,11 +232,11 @@ impl<C: Chunk> ChunkWriter<C> {
         self.file.write_all(bytes).with_context(|| format!("{shown}: cannot write"))
     }
 
-    /// Puts the file under its name once it is on the disk, and says how many bytes it has.
+    /// Syncs the file, renames it to its target and returns its length in bytes.
     ///
     /// # Errors
     ///
-    /// If the last message is missing, or the file cannot be written; it is removed then.
+    /// If the last message is missing, or the file cannot be written; the temporary file is removed then.
     pub(crate) fn finish(self) -> Result<u64> {
         let shown = self.target.display();
         if !self.is_complete {
@@ -261,11 +261,12 @@ pub(crate) struct ChunkReader<C: Chunk> {
 }
 
 impl<C: Chunk> ChunkReader<C> {
-    /// Opens a file and looks at its first bytes. A key is needed if it is wrapped, and not used else.
+    /// Opens a file and checks its magic bytes. The key is needed if the file is wrapped, and ignored if
+    /// not.
     ///
     /// # Errors
     ///
-    /// If it cannot be read or is another kind of file; a [`UsageError`] if the key is missing.
+    /// If it cannot be read or is of another kind; a [`UsageError`] if it is wrapped and there is no key.
     pub(crate) fn open(path: &Path, key: Option<Arc<WrappingKey>>) -> Result<Self> {
         let name = path.display().to_string();
         let file = File::open(path).with_context(|| format!("{name}: cannot read"))?;
@@ -298,11 +299,11 @@ impl<C: Chunk> ChunkReader<C> {
         Ok(reader)
     }
 
-    /// Reads a whole file and checks everything in it: the number of its messages.
+    /// Reads and checks a whole file; returns the number of its messages.
     ///
     /// # Errors
     ///
-    /// The first damage, with its place.
+    /// The first damage, with its offset.
     pub(crate) fn verify(path: &Path, key: Option<Arc<WrappingKey>>) -> Result<u64> {
         let mut reader = Self::open(path, key)?;
         let mut count = 0;
@@ -312,11 +313,11 @@ impl<C: Chunk> ChunkReader<C> {
         Ok(count)
     }
 
-    /// The next message; None behind the end.
+    /// The next message; None after the end message.
     ///
     /// # Errors
     ///
-    /// If the file is damaged or cut, with the place.
+    /// If the file is damaged or truncated, with the offset.
     pub(crate) fn next(&mut self) -> Result<Option<C>> {
         if self.is_complete {
             return match self.file.read(&mut [0]) {
@@ -354,7 +355,8 @@ impl<C: Chunk> ChunkReader<C> {
         Ok(Some(chunk))
     }
 
-    /// The next bytes. Memory grows with what is there, not with what was announced.
+    /// Reads the next `byte_count` bytes. Memory grows with the bytes that are there, not with the
+    /// announced length.
     fn take(&mut self, byte_count: usize, what: &str) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.file
@@ -377,15 +379,16 @@ impl<C: Chunk> ChunkReader<C> {
     }
 }
 
-/// Messages that were read and wait to be sent.
+/// Most messages that are read ahead of sending.
 const WAITING_CHUNKS_MAX: usize = 4;
 
-/// Sends a file's messages as a stream, from a thread of its own. The stream ends early, without the end's message, if
-/// the file turns out to be damaged; the thread says how.
+/// Reads a file's messages on a thread of its own, into a stream to be sent. If the file proves to be
+/// damaged, the stream ends early, without the end message, and the thread returns the error.
 ///
 /// # Errors
 ///
-/// If the file cannot be opened or is another kind of file; a [`UsageError`] if it needs a key.
+/// If the file cannot be opened or is of another kind; a [`UsageError`] if it needs a key and there is
+/// none.
 pub(crate) fn stream<C: Chunk, M: Send + 'static>(
     path: &Path,
     key: Option<Arc<WrappingKey>>,
@@ -396,7 +399,7 @@ pub(crate) fn stream<C: Chunk, M: Send + 'static>(
     let reading = tokio::task::spawn_blocking(move || {
         while let Some(chunk) = reader.next()? {
             if sender.blocking_send(message(chunk)).is_err() {
-                break; // The call has failed, and says why.
+                break; // The receiver is gone: the call has failed and reports why.
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Exports and backups: there and back, cut and damaged at every byte.
+//! Exports and backups: round trips, and truncation and damage at every byte.
 
 use super::chunk_file::{Chunk, ChunkReader, ChunkWriter};
 use crate::exit::UsageError;
@@ -100,7 +100,8 @@ fn a_backup_counts_its_filters() {
     assert!(write(&folder.path().join("c"), &backup(3)).unwrap_err().to_string().contains("3"));
 }
 
-/// Who finds the file learns nothing, and its owner every damage.
+/// Without the key the file shows nothing of its content; with the key, every flipped bit after the magic
+/// is found.
 #[test]
 fn a_wrapped_backup_is_read_with_its_key_only() {
     use std::os::unix::fs::PermissionsExt;
