@@ -1,4 +1,4 @@
-//! How commands reach a cluster.
+//! How commands connect to a cluster.
 
 use crate::cluster_client::{self, Credentials, TlsPaths};
 use crate::exit::UsageError;
@@ -40,31 +40,33 @@ struct TlsArgs {
     token_file: Option<PathBuf>,
 }
 
-/// Where a cluster is if nobody says: where `umbel serve` listens by default.
+/// The default address of the cluster: where `umbel serve` listens by default.
 const DEFAULT_CLUSTER: &str = "127.0.0.1:7300";
 
-/// How long a command waits for a node that it has never reached: long enough for one that starts at the same time.
+/// How long a command retries a node that it has never reached, so that it can start at the same time as
+/// the node.
 const FIRST_CONTACT: Duration = Duration::from_secs(2);
 
 impl ClusterArgs {
-    /// A client of the cluster; it connects when it is asked something.
+    /// A client of the cluster; it connects with its first request.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if an address is none, or certificates cannot be used.
+    /// A [`UsageError`] if an address cannot be parsed, credentials cannot be used, or a token would
+    /// travel unencrypted.
     pub(crate) fn client(&self) -> Result<Client> {
         let options =
             ClientOptions { first_contact_timeout: FIRST_CONTACT, ..ClientOptions::default() };
         Ok(cluster_client::connect(&self.addresses(), options, &self.credentials()?)?)
     }
 
-    /// Where the cluster is.
+    /// The addresses of the cluster's nodes, separated by commas.
     pub(super) fn addresses(&self) -> String {
         let variable = std::env::var("UMBEL_CLUSTER").ok().filter(|text| !text.is_empty());
         self.cluster.clone().or(variable).unwrap_or_else(|| DEFAULT_CLUSTER.to_owned())
     }
 
-    /// What the command proves itself by.
+    /// The credentials of the command.
     ///
     /// # Errors
     ///
@@ -77,11 +79,11 @@ impl ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// By what the cluster's authorities are known.
+    /// The pins of the authorities that sign the cluster's certificates.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if no TLS is spoken, or the file cannot be read.
+    /// A [`UsageError`] if no authority's file is named, or it cannot be read.
     pub(crate) fn authorities(&self) -> Result<Vec<AuthorityPin>> {
         let named = TlsPaths { ca: self.tls.tls_ca.clone(), ..TlsPaths::default() };
         let ca = named.or_environment().ca.ok_or_else(|| {
@@ -93,28 +95,28 @@ impl ClusterArgs {
     }
 }
 
-/// Runs a command's future to its end.
+/// Runs a command's future to its end, on a runtime of its own.
 ///
 /// # Errors
 ///
-/// As the future; if threads cannot be started.
+/// If the future fails or threads cannot be started.
 pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start threads")?;
     let outcome = runtime.block_on(command);
-    // A thread may still wait for standard input, which nobody reads any more.
+    // A thread may still block on standard input; the process does not wait for it.
     runtime.shutdown_background();
     outcome.map_err(advised)
 }
 
-/// An error of the cluster with what to do, where that is not plain.
+/// Adds advice to an error of the cluster where the error does not say what to do.
 fn advised(error: Error) -> Error {
     let advice = match error.downcast_ref::<ClientError>() {
         Some(ClientError::Unavailable(failure)) if failure.cause == ErrorCode::Unspecified => {
             match failure.code {
-                // The message says what to do.
+                // The error's message already says what to do.
                 Code::Unauthenticated => return error,
                 Code::Unknown => {
                     "the node hung up, its log says why: does one side alone speak TLS (--tls-ca), or is the \

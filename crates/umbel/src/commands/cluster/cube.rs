@@ -1,7 +1,7 @@
-//! The cube in which nodes exchange replicated filters, drawn with the nodes' numbers.
+//! The hypercube in which nodes exchange replicated filters, drawn with the nodes' numbers.
 //!
-//! Nodes stand in it by their rank, the position among the live ones sorted by number. Up to eight
-//! corners are drawn, more are a table:
+//! A node's place is its rank: its position among the live nodes, sorted by number. Up to eight corners
+//! are drawn; more are listed in a table:
 //!
 //! ```text
 //!     7───────8        nodes 1 to 11, of which 9, 10 and 11 are no corners:
@@ -19,10 +19,10 @@ use umbel_client::StatusResponse;
 use umbel_client::proto::{ExchangeStatus, NodeStatus};
 use umbel_engine::hypercube::{Cube, Rank, Step};
 
-/// Behind the number of a node that does not answer.
+/// Marks a node that does not answer.
 const SILENT_MARK: char = '!';
 
-/// Most corners that are drawn.
+/// Most corners that a drawing has.
 const DRAWN_CORNERS_MAX: u32 = 8;
 
 /// A node and whether it answers.
@@ -32,7 +32,7 @@ struct Corner {
     is_reachable: bool,
 }
 
-/// The live nodes at their places.
+/// The live nodes in the order of their ranks.
 pub(super) struct CubeView {
     cube: Cube,
     /// By rank.
@@ -40,9 +40,9 @@ pub(super) struct CubeView {
 }
 
 impl CubeView {
-    /// The cube of a cluster; None without live nodes, or with more than a cube has.
+    /// The cube of a cluster; None without live nodes, or with more nodes than a cube can have.
     pub(super) fn of(status: &StatusResponse) -> Option<Self> {
-        // A node that is drained is a member until it is removed.
+        // A draining node takes part until it is removed.
         let is_live = |node: &&NodeStatus| matches!(node.state.as_str(), "live" | "draining");
         let corner =
             |node: &NodeStatus| Corner { node: node.node, is_reachable: node.is_reachable };
@@ -61,20 +61,20 @@ impl CubeView {
         if is_reachable { node.to_string() } else { format!("{node}{SILENT_MARK}") }
     }
 
-    /// Whom a node meets in a step.
+    /// The node with which the node of this rank exchanges in a step.
     fn partner(&self, rank: usize, step: Step) -> Option<u64> {
         let rank = u32::try_from(rank).expect("a cube has at most 4,096 nodes");
         let meeting = self.cube.meeting(Rank(rank), step)?;
         Some(self.nodes[meeting.partner.0 as usize].node)
     }
 
-    /// Whom a node meets across each dimension; nobody if it is no corner.
+    /// The partners of a node across each dimension; none if it is no corner.
     fn partners(&self, rank: usize) -> impl Iterator<Item = u64> {
         let dimensions = 0..self.cube.dimension_count();
         dimensions.filter_map(move |dimension| self.partner(rank, Step::Across(dimension)))
     }
 
-    /// As a picture; None of a single node, and where there are too many corners.
+    /// The drawing; None for a single node, and for more corners than can be drawn.
     pub(super) fn drawing(&self) -> Option<String> {
         let corner_count = self.cube.corner_count();
         if self.node_count() < 2 || corner_count > DRAWN_CORNERS_MAX {
@@ -94,7 +94,7 @@ impl CubeView {
         Some(text)
     }
 
-    /// As a row a node.
+    /// A table with one row per node.
     pub(super) fn rows(&self) -> Rows {
         let heading = &["", "rank", "node", "reachable", "hands to or from", "across dimensions"];
         let mut rows = Rows::new(heading, &[1, 2, 4]);
@@ -131,7 +131,7 @@ impl CubeView {
 /// Draws 2, 4 or 8 labels as a line, a square or a cube.
 fn canvas(labels: &[String]) -> String {
     let widest = labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
-    // How far the back stands to the right of the front, and the right side of the left one.
+    // How far the back face is shifted to the right against the front face, in columns.
     let depth = (widest + 1).max(2);
     let side = 2 * depth + 4;
     let mut canvas = Canvas::default();
@@ -141,7 +141,7 @@ fn canvas(labels: &[String]) -> String {
         canvas.edge(4, depth, side, back_left, back_right);
         canvas.edge(0, depth, side, &top[2], &top[3]);
         for left in [0, side] {
-            // Rising edges of the front hide the back's lower one.
+            // The vertical edges of the front face cover the lower edge of the back face.
             canvas.put(1, left + depth / 2, "/");
             canvas.put(5, left + depth / 2, "/");
             (1..4).for_each(|row| canvas.put(row, left + depth, "│"));
@@ -162,7 +162,7 @@ fn canvas(labels: &[String]) -> String {
     canvas.text()
 }
 
-/// Characters in rows; what is put later covers what was there.
+/// Rows of characters; a later character overwrites an earlier one.
 #[derive(Default)]
 struct Canvas {
     rows: Vec<Vec<char>>,
@@ -181,7 +181,7 @@ impl Canvas {
         row.splice(column..end, text.chars());
     }
 
-    /// A level edge with its two corners.
+    /// A horizontal edge with the labels of its two corners.
     fn edge(&mut self, row: usize, column: usize, side: usize, left: &str, right: &str) {
         self.put(row, column, &"─".repeat(side));
         self.put(row, column, left);
@@ -194,7 +194,7 @@ impl Canvas {
     }
 }
 
-/// How the answering node exchanges, as lines.
+/// The exchange statistics of the answering node, as facts.
 pub(super) fn exchange_facts(exchange: &ExchangeStatus) -> Vec<(&'static str, String)> {
     let whole = exchange.sweep_count.saturating_sub(exchange.broken_sweep_count);
     vec![
@@ -210,7 +210,7 @@ pub(super) fn exchange_facts(exchange: &ExchangeStatus) -> Vec<(&'static str, St
     ]
 }
 
-/// How the answering node exchanges, as a JSON object.
+/// The exchange statistics of the answering node, as a JSON object.
 pub(super) fn exchange_json(exchange: &ExchangeStatus) -> Value {
     json!({
         "replicated_filters": exchange.filter_count,

@@ -1,4 +1,4 @@
-//! The pictures of cubes, exactly.
+//! Drawings of cubes, compared character by character.
 
 use super::cube::{CubeView, exchange_facts, exchange_json};
 use serde_json::json;

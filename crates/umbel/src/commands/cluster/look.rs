@@ -3,16 +3,16 @@
 use clap::ColorChoice;
 use std::io::IsTerminal as _;
 
-/// Columns where nobody knows how many there are.
+/// Columns if the width is unknown.
 const COLUMNS: usize = 80;
 
-/// Least columns that anything is drawn for.
+/// Output is drawn for at least this many columns.
 const COLUMNS_MIN: usize = 40;
 
-/// How output looks.
+/// How output is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Look {
-    /// Tables and pictures for people, or lines for programs.
+    /// Whether it is tables and pictures for people; else lines for programs.
     pub(super) is_for_people: bool,
     /// Whether escape sequences colour it.
     pub(super) has_colours: bool,
@@ -20,19 +20,20 @@ pub(super) struct Look {
     pub(super) columns: usize,
 }
 
-/// A colour, by its number among those that every terminal has.
+/// A foreground colour, by its ANSI code; every terminal has these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Colour(u8);
 
 impl Colour {
-    /// What is wrong.
+    /// For errors.
     pub(super) const ALARM: Self = Self(31);
-    /// What is under way.
+    /// For what is in progress.
     pub(super) const CHANGE: Self = Self(33);
-    /// What is in the background.
+    /// For background.
     pub(super) const QUIET: Self = Self(90);
 
-    /// Of one of several that are told apart. They repeat after five; red and yellow mean something else.
+    /// The colour of one of several things to be told apart. Colours repeat after five; red and yellow
+    /// have other meanings.
     pub(super) const fn of(number: usize) -> Self {
         const ALL: [u8; 5] = [32, 34, 35, 36, 94];
         Self(ALL[number % ALL.len()])
@@ -40,7 +41,8 @@ impl Colour {
 }
 
 impl Look {
-    /// Of standard output: `choice` is what the flag says, the environment decides where that says `auto`.
+    /// How standard output is drawn: as `choice` says; if that is `auto`, the environment and the
+    /// terminal decide.
     pub(super) fn of(choice: ColorChoice) -> Self {
         let variable = |name: &str| std::env::var(name).unwrap_or_default();
         let is_terminal = std::io::stdout().is_terminal();
@@ -76,7 +78,8 @@ impl Look {
     }
 }
 
-/// A text of others without what a terminal would take for a command.
+/// A text from outside, with control characters replaced, so that a terminal cannot take them as
+/// commands.
 pub(crate) fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

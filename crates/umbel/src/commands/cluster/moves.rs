@@ -1,4 +1,4 @@
-//! Which replicas move, why, and which would.
+//! Replicas that move or would move, and why.
 
 use serde_json::{Value, json};
 use umbel_client::StatusResponse;
@@ -7,13 +7,13 @@ use umbel_client::proto::ShardMove;
 use super::look::{Look, harmless};
 use super::show::{Rows, facts_for, numbers};
 
-/// Bytes that a move sends: its shard's filters, to each node that shall have them.
+/// Bytes that a move transfers: the shard's filters, once per target node.
 fn sent_bytes(status: &StatusResponse, moved: &ShardMove) -> u64 {
     let shard = status.shards.iter().find(|shard| shard.shard == moved.shard);
     shard.map_or(0, |shard| shard.memory_bytes).saturating_mul(moved.to.len() as u64)
 }
 
-/// Why, for people.
+/// The cause of a move, in words for people.
 fn cause_text(cause: &str) -> String {
     let known = match cause {
         "node_leaves" => "its node leaves",
@@ -21,7 +21,7 @@ fn cause_text(cause: &str) -> String {
         "zones" => "two in one zone",
         "balance" => "shares become even",
         "ordered" => "by hand",
-        // Of a newer release.
+        // A cause that only a newer release knows.
         other => return harmless(other),
     };
     known.to_owned()
@@ -31,7 +31,7 @@ fn when(moved: &ShardMove) -> &'static str {
     if moved.is_begun { "now" } else { "later" }
 }
 
-/// As a JSON array.
+/// The moves, as a JSON array.
 pub(super) fn json(status: &StatusResponse) -> Value {
     let moved = |moved: &ShardMove| {
         json!({
@@ -46,7 +46,7 @@ pub(super) fn json(status: &StatusResponse) -> Value {
     status.moves.iter().map(moved).collect()
 }
 
-/// As a table for people, or as lines that begin with `move`; nothing where nothing moves.
+/// The moves, as a table for people or as lines that begin with `move`; empty if there are none.
 pub(super) fn text(status: &StatusResponse, look: Look) -> String {
     if status.moves.is_empty() {
         return String::new();
@@ -67,7 +67,7 @@ pub(super) fn text(status: &StatusResponse, look: Look) -> String {
     rows.text_for(people)
 }
 
-/// What a drain of a node would move, as a JSON object.
+/// What draining a node would move, as a JSON object.
 pub(super) fn drain_json(node: u64, status: &StatusResponse) -> Value {
     json!({ "node": node, "moves": json(status), "bytes": all_bytes(status) })
 }

@@ -7,27 +7,27 @@
 //! node 3 !                  ░░░░░░░░????????     ? a replica of a shard without a known leader
 //! ```
 //!
-//! A box is a share of the space. What the colours tell, characters tell too.
+//! Each box is a share of the hash space. Characters show all that colours show.
 
 use super::look::{Colour, Look};
 use umbel_client::StatusResponse;
 use umbel_client::proto::ShardStatus;
 
-/// Most columns of the picture: longer lines are hard to follow.
+/// Most columns of the picture; longer lines are hard to follow.
 const SPACE_COLUMNS_MAX: usize = 128;
 
 /// Least columns of the picture.
 const SPACE_COLUMNS_MIN: usize = 16;
 
-/// What a node is to a shard.
+/// The role of a node for a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Role {
     Nothing,
     Leads,
     Follows,
-    /// It shall have a replica.
+    /// It is a target of a move, without a replica yet.
     Comes,
-    /// It has a replica, and nobody is known to lead.
+    /// It has a replica, and no leader is known.
     Leaderless,
 }
 
@@ -55,8 +55,8 @@ impl Role {
     }
 }
 
-/// The picture, a line a node that has or shall have a replica, and what the marks mean; nothing of a cluster
-/// without shards.
+/// The picture: one line per node that was not removed, and the meaning of its marks; empty if the
+/// cluster has no shards.
 pub(super) fn picture(status: &StatusResponse, look: Look) -> String {
     if status.shards.is_empty() {
         return String::new();
@@ -100,7 +100,7 @@ pub(super) fn picture(status: &StatusResponse, look: Look) -> String {
     text + &legend(&seen, is_silent, label_columns)
 }
 
-/// What the marks mean that are seen.
+/// The meaning of the marks that occur.
 fn legend(seen: &[Role], is_silent: bool, label_columns: usize) -> String {
     let meanings = [
         (Role::Leads, "leads"),
@@ -117,13 +117,13 @@ fn legend(seen: &[Role], is_silent: bool, label_columns: usize) -> String {
     format!("{:label_columns$}{}\n", "", parts.join(", "))
 }
 
-/// Columns of the space: as many for each shard, if there is room.
+/// Columns of the hash space: the same number for each shard, if there is room for all.
 fn columns(room: usize, shard_count: usize) -> usize {
     let most = room.clamp(SPACE_COLUMNS_MIN, SPACE_COLUMNS_MAX);
     if shard_count <= most { most / shard_count * shard_count } else { most }.max(SPACE_COLUMNS_MIN)
 }
 
-/// The shard that has the middle of a column.
+/// The shard whose range contains the middle of a column.
 fn shard_at(status: &StatusResponse, column: usize, columns: usize) -> Option<&ShardStatus> {
     let middle = ((2 * column as u128 + 1) << 64) / (2 * columns as u128);
     let middle = u64::try_from(middle).ok()?;

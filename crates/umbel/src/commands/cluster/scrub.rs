@@ -1,4 +1,4 @@
-//! `umbel cluster scrub`: copies and replicas compared bit by bit.
+//! `umbel cluster scrub`: compares copies and replicas bit by bit.
 
 use super::show::{Rows, print};
 use crate::exit::Exit;
@@ -8,11 +8,11 @@ use umbel_client::Client;
 use umbel_client::proto::scrub_report::Part;
 use umbel_client::proto::{ScrubPair, ScrubReplica, ScrubShard};
 
-/// Compares a filter, or all of them, and prints each pair of nodes and each shard.
+/// Scrubs a filter, or all replicated ones, and prints a result for each pair of nodes and each shard.
 ///
 /// # Errors
 ///
-/// As the call of the cluster.
+/// If the call to the cluster fails, or its result cannot be printed.
 pub(super) async fn scrub(client: &Client, filter: Option<&str>, as_json: bool) -> Result<Exit> {
     let mut reports = client.scrub(filter).await?;
     let (mut pairs, mut shards) = (Vec::new(), Vec::new());
@@ -39,7 +39,7 @@ pub(super) async fn scrub(client: &Client, filter: Option<&str>, as_json: bool) 
     Ok(if shards.iter().all(is_well) { exit(&pairs) } else { Exit::Failed })
 }
 
-/// Whether all replicas of a shard were compared and are as they were.
+/// Whether all replicas of a shard were compared and none differed.
 fn is_well(shard: &ScrubShard) -> bool {
     let is_replica_well = |replica: &ScrubReplica| {
         replica.failure.is_empty() && replica.lost_bits + replica.surplus_bits == 0
@@ -50,7 +50,7 @@ fn is_well(shard: &ScrubShard) -> bool {
         && shard.replicas.iter().all(is_replica_well)
 }
 
-/// What became of a shard, in words.
+/// The result for a shard, in words.
 fn outcome_of_shard(shard: &ScrubShard) -> String {
     if !shard.failure.is_empty() {
         return format!("failed: {}", shard.failure);
@@ -112,7 +112,7 @@ fn key(pair: &ScrubPair) -> (&str, u64, u64) {
     (&pair.filter, pair.node, pair.partner)
 }
 
-/// Whether every pair was compared, and no copy had lost anything.
+/// The exit code for pairs: done if every pair was compared and no copy had lost bits.
 fn exit(pairs: &[ScrubPair]) -> Exit {
     let is_well = |pair: &ScrubPair| lost_bits(pair) == 0 && pair.failure.is_empty();
     if pairs.iter().all(is_well) { Exit::Done } else { Exit::Failed }
@@ -122,7 +122,7 @@ const fn lost_bits(pair: &ScrubPair) -> u64 {
     pair.node_lost_bits + pair.partner_lost_bits
 }
 
-/// What became of a pair, in words.
+/// The result for a pair, in words.
 fn outcome(pair: &ScrubPair) -> String {
     if !pair.failure.is_empty() {
         return format!("failed: {}", pair.failure);

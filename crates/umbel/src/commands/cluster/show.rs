@@ -1,11 +1,11 @@
-//! What commands print on standard output: tables for people, tab-separated lines or JSON for programs.
+//! Prints to standard output: tables for people, tab-separated lines or JSON for programs.
 
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::Value;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Stdout, Write};
 
-/// Standard output. When its reader has gone, everything is lost silently.
+/// Standard output. Once its reader has closed the pipe, output is discarded without an error.
 pub(crate) struct Printer {
     out: BufWriter<Stdout>,
     is_closed: bool,
@@ -17,7 +17,7 @@ impl Printer {
         Self { out: BufWriter::with_capacity(1 << 16, io::stdout()), is_closed: false }
     }
 
-    /// Whether nobody reads any more.
+    /// Whether the reader has closed the pipe.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -26,13 +26,13 @@ impl Printer {
     ///
     /// # Errors
     ///
-    /// If they cannot be written, but for a reader that has gone.
+    /// If they cannot be written, unless the reader has closed the pipe.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let outcome = self.out.write_all(bytes);
         self.check(outcome)
     }
 
-    /// Prints a JSON value in a line of its own.
+    /// Prints a JSON value on a line of its own.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl Printer {
         self.write(format!("{value}\n").as_bytes())
     }
 
-    /// Hands everything to the reader.
+    /// Flushes the buffer.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Printer {
     }
 }
 
-/// Prints a JSON object, or what `text` makes of it for people or programs.
+/// Prints a JSON value, or the text that `text` makes.
 ///
 /// # Errors
 ///
@@ -78,37 +78,39 @@ pub(crate) fn print(as_json: bool, value: &Value, text: impl FnOnce() -> String)
     printer.flush()
 }
 
-/// Rows under a heading.
+/// Rows of a table, with a heading.
 pub(crate) struct Rows {
     heading: &'static [&'static str],
-    /// Columns of numbers stand at the right.
+    /// Columns of numbers, which are right-aligned.
     numbers: &'static [usize],
     rows: Vec<Vec<String>>,
 }
 
 impl Rows {
-    /// No rows yet; `numbers` are the columns that hold numbers, from 0.
+    /// An empty table; `numbers` are the indices of the columns that hold numbers.
     pub(crate) fn new(heading: &'static [&'static str], numbers: &'static [usize]) -> Self {
         Self { heading, numbers, rows: Vec::new() }
     }
 
-    /// Adds a row with one text a column.
+    /// Adds a row, one text per column.
     pub(crate) fn push(&mut self, row: Vec<String>) {
         self.rows.push(row);
     }
 
-    /// A table with a heading on a terminal, else lines with tabs and without a heading.
+    /// A table with a heading if standard output is a terminal, else tab-separated lines without a
+    /// heading.
     pub(crate) fn text(&self) -> String {
         self.text_for(io::stdout().is_terminal())
     }
 
-    /// A table with a heading for people, as wide as the terminal at most, or lines for programs.
+    /// A table with a heading, at most as wide as the terminal, for people; or tab-separated lines for
+    /// programs.
     pub(crate) fn text_for(&self, people: bool) -> String {
         let width = terminal_size::terminal_size().map(|(width, _)| width.0);
         if people { self.table(width) } else { self.lines() }
     }
 
-    /// A table at most `width` columns wide: where it would be wider, long texts go on in the next line.
+    /// A table of at most `width` columns; texts that would exceed it are wrapped.
     fn table(&self, width: Option<u16>) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_header(self.heading.to_vec());
@@ -126,18 +128,18 @@ impl Rows {
         format!("{table}\n")
     }
 
-    /// Lines with tabs and without a heading.
+    /// Tab-separated lines without a heading.
     pub(crate) fn lines(&self) -> String {
         self.rows.iter().map(|row| format!("{}\n", row.join("\t"))).collect()
     }
 }
 
-/// Names with their values, one a line.
+/// Names with their values, one per line.
 pub(crate) fn facts(facts: &[(&str, String)]) -> String {
     facts_for(io::stdout().is_terminal(), facts)
 }
 
-/// Names with their values, one a line, in columns for people.
+/// Names with their values, one per line, aligned in columns for people.
 pub(crate) fn facts_for(people: bool, facts: &[(&str, String)]) -> String {
     let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let line = |(name, value): &(&str, String)| match people {
@@ -147,7 +149,7 @@ pub(crate) fn facts_for(people: bool, facts: &[(&str, String)]) -> String {
     facts.iter().map(line).collect()
 }
 
-/// Numbers of nodes, or a dash for none.
+/// Numbers of nodes, separated by commas; a dash if there are none.
 pub(crate) fn numbers(nodes: &[u64]) -> String {
     if nodes.is_empty() {
         return "-".to_owned();
@@ -155,7 +157,7 @@ pub(crate) fn numbers(nodes: &[u64]) -> String {
     nodes.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// An item as a JSON object's member: text where it is text, else hexadecimal digits.
+/// A name and value for an item in a JSON object: its text if it is UTF-8, else its hexadecimal digits.
 pub(crate) fn item_member(item: &[u8]) -> (&'static str, String) {
     match std::str::from_utf8(item) {
         Ok(text) => ("item", text.to_owned()),

@@ -1,4 +1,4 @@
-//! `umbel cluster split`: more shards, one after the other, by hand or by themselves.
+//! `umbel cluster split`: splits shards one after the other, or has the cluster split them automatically.
 
 use super::show::{facts, print};
 use super::{POLL_INTERVAL, WAIT_S};
@@ -38,7 +38,8 @@ impl SplitArgs {
         }
     }
 
-    /// Splits shards until there are as many as were asked for. What is split stays so, whatever comes then.
+    /// Splits shards until there are as many as requested. Splits that are done stay, even if a later one
+    /// fails.
     async fn split(&self, client: &Client, json: bool) -> Result<()> {
         let (watch, mut waiting) = (Stopwatch::start(), Waiting::start());
         let mut count = u32::try_from(client.status().await?.shards.len())?;
@@ -57,7 +58,7 @@ impl SplitArgs {
                     splits.push((split.shard, split.into));
                     count += 1;
                 }
-                // It may have been done, or another one be under way: the next call finds out.
+                // This split may be done already, or another may be in progress; the next call finds out.
                 Err(error) if is_passing(&error) && watch.elapsed().as_secs() < self.timeout => {
                     waiting.show(&format!("splits shards: {count} of {wanted}: {error}"));
                     tokio::time::sleep(POLL_INTERVAL).await;
@@ -83,7 +84,7 @@ impl SplitArgs {
     }
 }
 
-/// Says whether shards are split by themselves, and how many the cluster wants then.
+/// Switches automatic splits on or off, and prints how many shards the cluster wants.
 async fn set_auto(client: &Client, is_on: bool, json: bool) -> Result<()> {
     client.set_auto_split(is_on).await?;
     let status = client.status().await?;
@@ -96,7 +97,7 @@ async fn set_auto(client: &Client, is_on: bool, json: bool) -> Result<()> {
     })
 }
 
-/// Whether the same call may be answered otherwise later.
+/// Whether the same call may have another outcome later.
 fn is_passing(error: &ClientError) -> bool {
     matches!(error, ClientError::Unavailable(_) | ClientError::ChangeUnknown(_))
 }

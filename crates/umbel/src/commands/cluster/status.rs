@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use umbel_client::StatusResponse;
 use umbel_client::proto::{NodeStatus, ShardStatus};
 
-/// As a JSON object.
+/// The status, as a JSON object.
 pub(super) fn json(status: &StatusResponse) -> Value {
     let node = |node: &NodeStatus| {
         json!({
@@ -54,13 +54,14 @@ pub(super) fn json(status: &StatusResponse) -> Value {
     })
 }
 
-/// How many shards the cluster had best have, and who splits them.
+/// How many shards the cluster should have, and whether it splits them automatically.
 fn shards_wanted(status: &StatusResponse) -> String {
     let by = if status.auto_split { "split by themselves" } else { "split by hand" };
     format!("{} of {}, {by}", status.shards.len(), status.shards_wanted)
 }
 
-/// As tables and pictures for people, or as lines that begin with what they are about.
+/// The status, as tables and pictures for people, or as lines that begin with the kind of what they
+/// describe.
 pub(super) fn text(status: &StatusResponse, look: Look) -> String {
     let people = look.is_for_people;
     let known = [
@@ -95,7 +96,7 @@ pub(super) fn text(status: &StatusResponse, look: Look) -> String {
     text
 }
 
-/// How replicated filters are exchanged, where there are some or could be.
+/// How replicated filters are exchanged; empty for a single node without such filters.
 fn exchange_text(status: &StatusResponse, people: bool) -> String {
     let (Some(exchange), Some(cube)) = (&status.exchange, CubeView::of(status)) else {
         return String::new();
@@ -156,12 +157,12 @@ fn shard_rows(status: &StatusResponse) -> Rows {
     rows
 }
 
-/// A node's number, or a dash where none is known.
+/// The number of a node, or a dash if it is unknown.
 fn number(node: u64) -> String {
     if node == 0 { "-".to_owned() } else { node.to_string() }
 }
 
-/// Hashes are too long for the numbers of many readers of JSON.
+/// A hash as hexadecimal text: many JSON readers cannot hold 64-bit integers.
 fn hash(hi: u64) -> String {
     format!("{hi:#018x}")
 }

@@ -1,4 +1,4 @@
-//! `umbel cluster token`: what a node joins by.
+//! `umbel cluster token`: draws a token with which a node joins.
 
 use super::connect::ClusterArgs;
 use super::show::print;
@@ -30,11 +30,11 @@ pub(super) struct TokenArgs {
     expires: Lifetime,
 }
 
-/// A time in seconds, as `90s`, `15m`, `1h` or `7d`.
+/// A time in seconds, given as `90s`, `15m`, `1h` or `7d`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Lifetime(u64);
 
-/// Longest life of a token, in seconds: a week.
+/// Longest lifetime of a token, in seconds: a week.
 const LIFETIME_S_MAX: u64 = 7 * 86_400;
 
 impl FromStr for Lifetime {
@@ -48,11 +48,11 @@ impl FromStr for Lifetime {
 }
 
 impl TokenArgs {
-    /// Draws a token and prints it, once the cluster has its hash.
+    /// Draws a token and prints it once the cluster has stored its hash.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] without TLS; as the call of the cluster.
+    /// A [`UsageError`] without TLS; if the call to the cluster fails, or the token cannot be printed.
     pub(super) async fn run(&self, cluster: &ClusterArgs) -> Result<()> {
         let pins = cluster.authorities()?;
         let secret = draw_secret()?;

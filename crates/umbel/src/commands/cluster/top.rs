@@ -1,8 +1,8 @@
-//! `umbel cluster top`: what nodes do, again and again.
+//! `umbel cluster top`: shows repeatedly what nodes do.
 //!
-//! It asks for what the console shows: the status, the jobs, and what each node measures (`/metrics`). On a terminal
-//! it draws a page over the last one; elsewhere it prints a line an interval. While nothing is answered it says so,
-//! and since when.
+//! It requests what the console shows: the status, the jobs, and the metrics of each node (`/metrics`).
+//! On a terminal it redraws one page; elsewhere it prints a line per interval. While the cluster does not
+//! answer, it reports that, and for how long.
 
 mod figures;
 mod page;
@@ -21,10 +21,10 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 use umbel_client::ClientError;
 
-/// How often a page says how old it is while it waits for the next one.
+/// How often the page is redrawn with its age while the next sample is pending.
 const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Keys that end it, besides ctrl-c.
+/// Keys that end the command, besides ctrl-c.
 const END_KEYS: &[u8] = b"qQ\x04";
 
 /// Arguments of `umbel cluster top`.
@@ -42,23 +42,23 @@ pub(super) struct TopArgs {
     color: ColorChoice,
 }
 
-/// Where pages go.
+/// Where pages are shown.
 enum Output {
-    /// Over each other.
+    /// On a screen, each page over the last one.
     Screen(Screen),
-    /// Behind each other, a line a page.
+    /// On standard output, one line per page.
     Lines(Printer),
 }
 
 impl TopArgs {
-    /// Follows the cluster until it is ended, or nobody reads.
+    /// Follows the cluster until the user ends the command, or the reader closes the output.
     ///
     /// # Errors
     ///
-    /// If the cluster is not reached at first, or the output cannot be written.
+    /// If the cluster cannot be reached at first, or the output cannot be written.
     pub(super) async fn run(&self, cluster: &ClusterArgs) -> Result<()> {
         let mut sources = Sources::of(&cluster.addresses(), cluster.credentials()?)?;
-        // A wrong address or token is an error, not something to wait for.
+        // The first sample must succeed: with a wrong address or token, waiting does not help.
         let first = sources.sample().await?;
         let look = Look::of(self.color);
         if self.once {
@@ -91,7 +91,7 @@ impl TopArgs {
     }
 }
 
-/// Pages one after the other.
+/// Samples the cluster at an interval and shows each sample.
 struct Following {
     interval: Duration,
     as_json: bool,
@@ -99,17 +99,17 @@ struct Following {
     output: Output,
 }
 
-/// What is known of the cluster by now.
+/// The samples to show.
 struct Known {
     sample: Sample,
-    /// The one before, if there is one.
+    /// The previous sample, if there is one.
     before: Option<Sample>,
-    /// What the last question came to, if to nothing.
+    /// Why the last request failed; None if it succeeded.
     failure: Option<String>,
 }
 
 impl Following {
-    /// Follows until nobody reads any more.
+    /// Samples and shows until the reader closes the output.
     async fn run(mut self, mut sources: Sources, first: Sample) -> Result<()> {
         let mut known = Known { sample: first, before: None, failure: None };
         loop {
@@ -130,7 +130,7 @@ impl Following {
         }
     }
 
-    /// Waits an interval; a page tells its age meanwhile.
+    /// Waits for an interval and redraws the page meanwhile, so that it shows its age.
     async fn wait(&mut self, known: &Known) -> Result<()> {
         let wait = Stopwatch::start();
         while let Some(left) = self.interval.checked_sub(wait.elapsed()) {
@@ -140,7 +140,8 @@ impl Following {
         Ok(())
     }
 
-    /// Asks; the page, or a line, says since when there is no answer.
+    /// Takes a sample; until it is there, the page or a line per interval shows for how long the cluster
+    /// has not answered.
     async fn ask(
         &mut self,
         sources: &mut Sources,
@@ -155,7 +156,7 @@ impl Following {
                 Ok(outcome) => return Ok(outcome),
                 Err(_) => self.redraw(known)?,
             }
-            // A line an interval, as if there were an answer.
+            // One line per interval, as with answers.
             if let Output::Lines(printer) = &mut self.output
                 && asked.elapsed().as_secs() >= shown_s + self.interval.as_secs()
             {
@@ -166,7 +167,7 @@ impl Following {
         }
     }
 
-    /// Draws the page, if there is a screen.
+    /// Draws the page if there is a screen.
     fn redraw(&self, known: &Known) -> Result<()> {
         let Output::Screen(screen) = &self.output else { return Ok(()) };
         let look = Look { columns: Look::of(ColorChoice::Auto).columns, ..self.look };
@@ -183,7 +184,7 @@ impl Following {
         screen.draw(&text).context("cannot draw on the terminal")
     }
 
-    /// Prints a line, if there is no screen; false once nobody reads.
+    /// Prints a line if there is no screen; returns false once the reader has closed the output.
     fn draw(&mut self, known: &Known) -> Result<bool> {
         let Output::Lines(printer) = &mut self.output else { return Ok(true) };
         let before = known.before.as_ref().unwrap_or(&known.sample);
@@ -197,7 +198,7 @@ impl Following {
     }
 }
 
-/// A line that says that nothing new is known.
+/// A line that reports that no new sample is available.
 fn nothing_new(as_json: bool, known: &Known, why: &str) -> Vec<u8> {
     let age_s = known.sample.age().as_secs();
     match as_json {

@@ -1,4 +1,5 @@
-//! `umbel cluster upgrade`: which release each node runs, and the cluster's version, which follows them.
+//! `umbel cluster upgrade`: shows the release of each node, and raises the cluster version to what all of
+//! them can run.
 
 use super::look::{Look, harmless};
 use super::show::{Rows, facts_for, print};

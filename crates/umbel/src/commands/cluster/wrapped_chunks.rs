@@ -1,29 +1,31 @@
-//! Messages of a backup wrapped by a key, so that who finds the file learns neither keys nor filters.
+//! Backups encrypted with a wrapping key: without the key, the file reveals neither hash keys nor
+//! filters.
 //!
 //! ```text
 //! UMBLBAKW, 16 drawn bytes, then each message wrapped behind its length in four bytes
 //! ```
 //!
-//! The drawn bytes and the number of the message go into each tag, so that none is taken for another.
+//! The random file id and the message's number are authenticated with each message, so that messages
+//! cannot be swapped within a file or between files.
 
 use anyhow::{Result, anyhow};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::sync::Arc;
 use umbel_node::ports::{NotUnwrapped, WrappingKey};
 
-/// Last byte of the magic of a wrapped file, in place of its version.
+/// Last byte of the magic of a wrapped file, in place of its version digit.
 const MARK: u8 = b'W';
 
-/// Drawn bytes that tell one file from another.
+/// Length of the random id of a file.
 pub(super) const FILE_ID_BYTES: usize = 16;
 
-/// The first bytes of a file of this kind that is wrapped.
+/// The magic of a wrapped file of the kind with this magic.
 pub(super) const fn wrapped_magic(mut magic: [u8; 8]) -> [u8; 8] {
     magic[7] = MARK;
     magic
 }
 
-/// Wraps or unwraps the messages of one file in their order.
+/// Wraps or unwraps the messages of one file, in their order.
 pub(super) struct WrappedChunks {
     key: Arc<WrappingKey>,
     file_id: [u8; FILE_ID_BYTES],
@@ -31,12 +33,12 @@ pub(super) struct WrappedChunks {
 }
 
 impl WrappedChunks {
-    /// Of a new file.
+    /// For a new file, with a random id.
     pub(super) fn draw(key: Arc<WrappingKey>) -> Result<Self> {
         Ok(Self::new(key, drawn()?))
     }
 
-    /// Of a file that began so.
+    /// For an existing file, whose id was read from it.
     pub(super) const fn new(key: Arc<WrappingKey>, file_id: [u8; FILE_ID_BYTES]) -> Self {
         Self { key, file_id, message_count: 0 }
     }
@@ -63,7 +65,7 @@ impl WrappedChunks {
         self.key.unwrap(&context, wrapped)
     }
 
-    /// The key's file, for messages.
+    /// The path of the key file, for error messages.
     pub(super) fn key_path(&self) -> &str {
         self.key.path()
     }

@@ -1,4 +1,4 @@
-//! `--binary`: what becomes of files that were found and are no text.
+//! `--binary`: what happens to files in directories that are not text.
 
 use crate::exit::UsageError;
 use clap::ValueEnum;
@@ -18,11 +18,11 @@ pub(super) enum BinaryArg {
 }
 
 impl BinaryArg {
-    /// What the job is told.
+    /// The rule for the job.
     ///
     /// # Errors
     ///
-    /// If there is no place for copies.
+    /// If files are to be copied and the output is no directory.
     pub(super) fn files(self, output: &OutputTarget) -> Result<BinaryFiles, UsageError> {
         Ok(match self {
             Self::Refuse => BinaryFiles::Refuse,

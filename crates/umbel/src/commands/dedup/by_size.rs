@@ -1,4 +1,4 @@
-//! `--count`, `--repeated` and `--unique-only`: what is written by how often a record was there.
+//! `--count`, `--repeated` and `--unique-only`: outputs that depend on how often a record occurs.
 
 use super::{GranularityArg, OUTPUT};
 use crate::exit::UsageError;
@@ -19,7 +19,7 @@ pub(super) struct BySizeArgs {
     unique_only: bool,
 }
 
-/// What else a job is to do, of which some excludes a choice by size.
+/// Other options of a job, some of which exclude a choice by size.
 pub(super) struct Beside {
     /// What is compared.
     pub(super) compared: GranularityArg,
@@ -27,16 +27,16 @@ pub(super) struct Beside {
     pub(super) has_others: bool,
     /// Whether it annotates records.
     pub(super) annotates: bool,
-    /// The first option that tells others what was kept.
+    /// The first option that would report kept records to other jobs.
     pub(super) kept_flag: Option<&'static str>,
 }
 
 impl BySizeArgs {
-    /// What is written.
+    /// The choice that the flags make.
     ///
     /// # Errors
     ///
-    /// If it cannot be had, with the reason.
+    /// If another option excludes it, with the reason.
     pub(super) fn choice(&self, beside: &Beside) -> Result<BySize, UsageError> {
         let groups = match (self.repeated, self.unique_only) {
             (true, _) => Groups::Repeated,

@@ -1,4 +1,4 @@
-//! Arguments of a job that a cluster runs, and its description in the ledger.
+//! Jobs that a cluster runs: their arguments, their submission, and their description in the ledger.
 
 use super::page::page_of;
 use super::{DedupArgs, summary};
@@ -41,17 +41,17 @@ fn parse_on(text: &str) -> Result<(u64, String), String> {
     }
 }
 
-/// A job of a cluster, as its nodes read it in the ledger: the words of the command.
+/// The description of a cluster's job in the ledger, from which its nodes parse the specification.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
     /// The release of the command. Another release may interpret the same arguments differently.
     release: String,
-    /// What stood behind `umbel dedup`.
+    /// The arguments after `umbel dedup`.
     words: Vec<String>,
 }
 
-/// The command's arguments alone, to be read from words.
+/// Parses the arguments of the command from the words of a description.
 #[derive(Parser)]
 #[command(name = "umbel dedup", no_binary_name = true, disable_help_flag = true)]
 struct Words {
@@ -59,11 +59,11 @@ struct Words {
     args: DedupArgs,
 }
 
-/// The specification of a node's part in a job of the ledger, and whether the user has given the seed.
+/// A node's specification of a job in the ledger, and whether the user has given the seed.
 ///
 /// # Errors
 ///
-/// If the description is malformed or of another release; as for the command's own arguments.
+/// If the description is malformed or of another release, or its arguments are wrong.
 pub(crate) fn spec_of(description: &[u8], node: u64) -> Result<(JobSpec, bool)> {
     let job: Description =
         serde_json::from_slice(description).context("this is no description of a job")?;
@@ -89,7 +89,7 @@ pub(crate) fn spec_of(description: &[u8], node: u64) -> Result<(JobSpec, bool)> 
     Ok((spec, args.seed.is_some()))
 }
 
-/// Refuses objects where files are required.
+/// Refuses objects in a cluster's job, which reads and writes files only.
 pub(super) fn check_objects(args: &DedupArgs) -> Result<()> {
     let files = [
         ("--output", &args.output),
@@ -146,14 +146,14 @@ pub(super) fn run(args: &DedupArgs, addresses: &str) -> Result<Exit> {
     let (release, words) = (env!("CARGO_PKG_VERSION").to_owned(), words()?);
     let description = serde_json::to_vec(&Description { release, words });
     let description = description.context("description of the job")?;
-    // By the environment alone: the words of a job are for its nodes.
+    // Credentials come from the environment only: the arguments of a job are for its nodes.
     let client = (spec.reach.connect)(addresses)?;
     let request =
         SubmitJobRequest { nonce: nonce(), spec: description.into(), workers, seed: args.seed };
     block_on(follow(&client, request, page, args))
 }
 
-/// The words behind `umbel dedup`.
+/// The arguments after `umbel dedup`.
 fn words() -> Result<Vec<String>> {
     let word = |word: std::ffi::OsString| {
         word.into_string().map_err(|word| {
@@ -164,7 +164,8 @@ fn words() -> Result<Vec<String>> {
     std::env::args_os().skip(2).map(word).collect()
 }
 
-/// Checks the outputs that are written here after the job, and opens that of the page, before the job begins.
+/// Before the job begins, checks the outputs that this process writes after the job, and opens the report
+/// page.
 fn open_here(args: &DedupArgs) -> Result<Option<PageOutput>> {
     let here = [&args.summary, &args.report].into_iter().flatten();
     for path in here.filter(|_| !args.overwrite) {

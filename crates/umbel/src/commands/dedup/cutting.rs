@@ -1,4 +1,4 @@
-//! How records are cut: the format, and what of it may differ from file to file.
+//! How inputs are split into records: the format, and which of its options may differ between files.
 
 use super::choices::FormatArg;
 use super::{GranularityArg, INPUT};
@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use umbel_dedup::FormatRule;
 use umbel_records::Format;
 
-/// A delimiter: one character of ASCII that is no part of the grammar of tables itself.
+/// Parses a delimiter: one ASCII character other than a quote or line end, or `\t`.
 fn parse_delimiter(text: &str) -> Result<u8, String> {
     match text.as_bytes() {
         b"\\t" => Ok(b'\t'),
@@ -40,11 +40,11 @@ pub(in crate::commands) struct CuttingArgs {
 }
 
 impl CuttingArgs {
-    /// How the formats of inputs are found.
+    /// The rule by which the format of each input is determined.
     ///
     /// # Errors
     ///
-    /// If two of the arguments exclude each other.
+    /// If two of the arguments contradict each other.
     pub(in crate::commands) fn format(
         &self,
         compared: GranularityArg,
@@ -64,7 +64,7 @@ impl CuttingArgs {
         Ok(FormatRule { given, delimiter: self.delimiter, is_headless: self.no_header })
     }
 
-    /// The byte that ends a record, but in a table.
+    /// The byte that ends a record, except in tables.
     pub(in crate::commands) fn record_end(&self) -> u8 {
         if self.zero_terminated { 0 } else { b'\n' }
     }

@@ -1,4 +1,4 @@
-//! What is equal, of the arguments: what is compared, and how exactly.
+//! When records are equal, from the arguments: which part of them is compared, and how exactly.
 
 use super::DedupArgs;
 use super::choices::{ExactnessArg, GranularityArg};
@@ -8,13 +8,13 @@ use umbel_dedup_engine::Level;
 use umbel_records::Granularity;
 
 impl DedupArgs {
-    /// What is compared, if nothing is wrong with it.
+    /// The granularity that the arguments name or imply, not yet checked against the other arguments.
     pub(super) fn compared(&self) -> GranularityArg {
         let default = if self.key.is_empty() { GranularityArg::Line } else { GranularityArg::Key };
         self.granularity.unwrap_or(default)
     }
 
-    /// What is compared.
+    /// The granularity, checked against the other arguments.
     pub(super) fn granularity(&self) -> Result<Granularity> {
         let granularity = self.compared();
         if self.paragraph_bytes_min.is_some() && granularity != GranularityArg::Paragraph {
@@ -40,7 +40,7 @@ impl DedupArgs {
         })
     }
 
-    /// When two items are equal.
+    /// The level of exactness.
     pub(super) fn level(&self) -> Result<Level> {
         let rate = self.false_positive_rate.unwrap_or(1e-3);
         if !(rate > 0.0 && rate < 1.0) {

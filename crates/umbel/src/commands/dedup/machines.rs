@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use umbel_tls::{SECRET_BYTES_MIN, Secret, SecretUse};
 
-/// Variable that holds the secret of a job.
+/// Environment variable that holds the secret of a job.
 const TOKEN_VARIABLE: &str = "UMBEL_JOB_TOKEN";
 
 /// Arguments of one worker of several.
@@ -37,12 +37,12 @@ pub(super) struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// Whether this is one worker among others.
+    /// Whether this process is one worker of several.
     pub(super) fn has_others(&self) -> bool {
         self.rank.is_some()
     }
 
-    /// This worker among the others; `None` if there are none.
+    /// This worker and its peers; `None` if the job has no other workers.
     pub(super) fn peers(&self) -> Result<Option<PeerSpec>> {
         let Some(rank) = self.rank else { return Ok(None) };
         Ok(Some(PeerSpec {
@@ -74,7 +74,7 @@ fn no_secret(why: &str) -> UsageError {
     ))
 }
 
-/// A time in seconds, minutes or hours.
+/// Parses a time in seconds, minutes or hours.
 fn parse_time(text: &str) -> Result<Duration, String> {
     time(text, "smh").ok_or_else(|| format!("`{text}` is not a time: write 90s, 10m or 2h"))
 }

@@ -1,4 +1,5 @@
-//! A worker of a job over many machines, as a process of its own: opens its data, and joins the other workers.
+//! Runs one worker of a job over many machines as a process of its own: opens its data and joins the
+//! other workers.
 
 use super::summary;
 use super::terminal::Terminal;
@@ -34,7 +35,7 @@ const CELL_TASKS_MAX: u64 = 4;
 /// Memory of such a task: two segments of cells of about 65,536 entries, as sender and as owner.
 const CELL_TASK_BYTES: u64 = 32 << 20;
 
-/// Most refused connections that are printed, so that strangers cannot fill a disk with lines.
+/// Most refused connections that are printed, so that strangers cannot fill a disk with log lines.
 const REFUSALS_PRINTED_MAX: usize = 20;
 
 /// How long threads may take to end after the end of the job.
@@ -66,12 +67,13 @@ impl PeerSpec {
         self.number("number")
     }
 
-    /// A seed that all workers can derive, and nobody else.
+    /// A seed that every worker can derive from the secret, and nobody else.
     pub(super) fn seed(&self) -> u64 {
         self.number("seed")
     }
 
-    /// A number from the secret that does not reveal it, since numbers are sent and appear in names.
+    /// Derives a number from the secret that does not reveal it, since numbers are sent and appear in
+    /// names.
     fn number(&self, purpose: &str) -> u64 {
         let bytes = self.keys.bytes(&format!("{purpose} with {} workers", self.peers.len()));
         u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"))
@@ -127,7 +129,8 @@ struct EventPrinter {
 }
 
 impl EventPrinter {
-    /// The workers that the job waits for, or that all are connected.
+    /// A text for the workers that the job waits for; if there are none, it states that all are
+    /// connected.
     fn away_text(&self, workers: &[WorkerId]) -> String {
         if workers.is_empty() {
             return "all workers are there".to_owned();
@@ -162,7 +165,7 @@ struct Refusals {
 
 impl Refusals {
     fn print(&self, from: &str, why: &SecretRefusal) {
-        // A connection that breaks may be one of a worker that was ended.
+        // A broken connection may belong to a worker that has ended.
         if let SecretRefusal::Broken(_) = why {
             return;
         }
@@ -192,7 +195,7 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
     check_possible(&spec)?;
     spec.rank = Some(peers.rank);
     if peers.rank != 0 {
-        // Worker 0 writes them, for all workers.
+        // Worker 0 writes them for all workers.
         (spec.summary, spec.page) = (None, None);
     }
     let (rules, spec_digest, options) = (rules(&spec), spec_digest(&spec), option_digests(&spec));
@@ -239,7 +242,7 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
     ));
     network.shutdown_timeout(THREADS_END);
     tasks_runtime.shutdown_timeout(THREADS_END);
-    // At the coordinator, once it is written.
+    // Only the coordinator has the summary, once it is written.
     if let Ok(found) = serde_json::from_slice(&workshop.summary()) {
         summary::show(&found, quiet);
     }

@@ -1,4 +1,5 @@
-//! The page of a job: what was repeated where, drawn from the summary alone, so that page and summary agree.
+//! The report page of a job: what repeats what, drawn from the summary alone, so that the two always
+//! agree.
 
 mod costs;
 mod repeats;
@@ -12,7 +13,7 @@ use crate::units::size;
 use serde_json::Value;
 use words::{Noun, compared_by, kept_rule};
 
-/// Most inputs, keys and the like that are named one by one.
+/// Most inputs, keys and the like that are listed by name.
 const NAMED_MAX: usize = 8;
 
 /// The page of a finished job.
@@ -153,7 +154,7 @@ fn settings(summary: JsonView<'_>) -> Element {
     section("What was asked for", [list])
 }
 
-/// The first of a list, and how many more there are.
+/// The first elements of a list, and the number of the others.
 fn some_of<'a>(list: impl Iterator<Item = JsonView<'a>>) -> String {
     let all: Vec<&str> = list.map(|summary| summary.text("")).collect();
     let named: Vec<String> = all.iter().take(NAMED_MAX).map(|name| shortened(name)).collect();

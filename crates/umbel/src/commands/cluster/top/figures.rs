@@ -1,38 +1,39 @@
-//! What of a node's measurements is shown, and how fast it rises.
+//! The metrics of a node that are shown, and the rates of its counters.
 
 use std::time::Duration;
 
-/// Statuses of calls that the cluster could not do; others were refused with a reason, or done.
+/// Statuses of calls that the cluster failed to carry out; other calls succeeded or were refused with a
+/// reason.
 const FAILED: [&str; 6] =
     ["unavailable", "aborted", "internal", "unknown", "data_loss", "deadline_exceeded"];
 
-/// Figures of one node at one moment.
+/// Metrics of one node at one moment.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Figures {
-    /// Calls that were answered since it started.
+    /// Calls answered since the node started.
     pub(super) calls: f64,
-    /// Those of them that failed.
+    /// Calls among them that failed.
     pub(super) failed_calls: f64,
-    /// Commands of the Redis protocol.
+    /// Commands of the Redis protocol since the node started.
     pub(super) commands: f64,
-    /// Items of inserts.
+    /// Items in insert requests.
     pub(super) inserted: f64,
-    /// Items of questions.
+    /// Items in membership queries.
     pub(super) asked: f64,
-    /// Bytes of filters in memory, copies of replicated ones too.
+    /// Bytes of filters in memory, with the copies of replicated ones.
     pub(super) filter_bytes: f64,
-    /// Bytes that were written to the log.
+    /// Bytes written to the write-ahead log.
     pub(super) written_bytes: f64,
-    /// Changes of replicated filters that a partner may lack.
+    /// Changes of replicated filters that some partner may lack.
     pub(super) lag: f64,
-    /// Bytes that its disk has left.
+    /// Free bytes on the node's disk.
     pub(super) free_bytes: f64,
-    /// Whether it refuses inserts for lack of disk.
+    /// Whether the node refuses inserts because its disk is almost full.
     pub(super) is_short: bool,
 }
 
 impl Figures {
-    /// Reads the text of `/metrics`; what is not in it is 0.
+    /// Reads the text of `/metrics`; metrics that are missing are 0.
     pub(super) fn read(text: &str) -> Self {
         let mut figures = Self::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -65,7 +66,7 @@ impl Figures {
         figures
     }
 
-    /// How fast the counters have risen since earlier figures; None of a node that has started since.
+    /// The rates of the counters since earlier figures; None if the node has restarted since.
     pub(super) fn rates_since(&self, before: &Self, elapsed: Duration) -> Option<Rates> {
         let seconds = elapsed.as_secs_f64();
         let rate = |of: fn(&Self) -> f64| {
@@ -83,7 +84,7 @@ impl Figures {
     }
 }
 
-/// What a node, or several, do in a second.
+/// What one or several nodes do per second.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Rates {
     pub(super) calls: f64,
@@ -95,7 +96,7 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Together with those of another node.
+    /// The sum of these rates and another node's.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             calls: self.calls + other.calls,

@@ -1,4 +1,4 @@
-//! A sample as a page for people, as a line, and as a JSON object.
+//! Shows a sample as a page for people, as a line, and as a JSON object.
 
 use super::super::look::{Colour, Look, harmless};
 use super::super::ranges::picture;
@@ -15,7 +15,7 @@ const HEADING: [&str; 13] = [
     "filters", "lag", "free",
 ];
 
-/// A page; rates are those since the sample before.
+/// The page of a sample; rates are those since `before`.
 pub(super) fn page(sample: &Sample, before: &Sample, look: Look) -> String {
     let status = &sample.status;
     let mut text = format!(
@@ -71,12 +71,12 @@ fn rows(sample: &Sample, before: &Sample, people: bool) -> Rows {
     rows
 }
 
-/// A number a second: few with a digit behind the point.
+/// A rate per second; below 10 with one decimal.
 fn rate_text(rate: f64) -> String {
     if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
 
-/// What is not as it should be, a line each.
+/// Problems of the cluster, one line each.
 fn troubles(sample: &Sample) -> Vec<String> {
     let mut troubles = Vec::new();
     for node in sample.nodes().filter(|node| !node.is_reachable) {
@@ -121,7 +121,7 @@ fn jobs_text(jobs: &Result<Jobs, String>) -> String {
     }
 }
 
-/// The cluster's rates, largest lag and memory: of the nodes that were measured.
+/// The sum of the rates and memory, and the largest lag, of all nodes whose metrics are known.
 fn sums(sample: &Sample, before: &Sample) -> (Rates, Figures) {
     let mut rates = Rates::default();
     let mut figures = Figures::default();
@@ -135,7 +135,7 @@ fn sums(sample: &Sample, before: &Sample) -> (Rates, Figures) {
     (rates, figures)
 }
 
-/// The whole cluster in one line, names before values.
+/// The whole cluster in one line of names and values.
 pub(super) fn line(sample: &Sample, before: &Sample) -> String {
     let (rates, figures) = sums(sample, before);
     let answering = sample.nodes().filter(|node| node.is_reachable).count();
@@ -160,7 +160,7 @@ pub(super) fn line(sample: &Sample, before: &Sample) -> String {
     format!("{}\n", facts.join("\t"))
 }
 
-/// Everything.
+/// The sample as a JSON object.
 pub(super) fn json(sample: &Sample, before: &Sample) -> Value {
     let node = |node: &NodeStatus| {
         let rates = sample.rates(before, node.node).map(|rates| {

@@ -1,4 +1,4 @@
-//! What is asked for one picture: the status, the jobs, and the measurements of each node.
+//! Takes a sample of a cluster: its status, its running jobs, and the metrics of each node.
 
 use super::figures::{Figures, Rates};
 use crate::clock::Stopwatch;
@@ -11,41 +11,41 @@ use tokio::task::JoinSet;
 use umbel_client::proto::{DescribeJobResponse, Job, NodeStatus};
 use umbel_client::{Client, ClientError, ClientOptions, StatusResponse};
 
-/// How long the cluster, or a node, is asked: a picture of a moment is soon worth nothing.
+/// Timeout of a request. It is short, because a sample is soon out of date.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Jobs that are shown with their progress.
+/// Most jobs that are shown with their progress.
 const JOBS_MAX: usize = 5;
 
-/// Whom to ask.
+/// The clients that take samples.
 pub(super) struct Sources {
     credentials: Credentials,
     cluster: Client,
-    /// One for each node, by address.
+    /// A client for each node, by address.
     nodes: BTreeMap<String, Client>,
 }
 
-/// What was answered.
+/// The answers of the cluster and its nodes at one moment.
 pub(super) struct Sample {
     pub(super) status: StatusResponse,
-    /// Measurements by node, or why there are none.
+    /// Metrics by node, or why they are missing.
     pub(super) figures: BTreeMap<u64, Result<Figures, String>>,
-    /// The jobs that run, or why none are known.
+    /// The running jobs, or why they are unknown.
     pub(super) jobs: Result<Jobs, String>,
     at: Stopwatch,
 }
 
-/// Jobs of the ledger.
+/// The running jobs of the ledger.
 #[derive(Default)]
 pub(super) struct Jobs {
-    /// How many run.
+    /// How many jobs run.
     pub(super) running_count: usize,
-    /// The newest of them.
+    /// The newest of them, at most `JOBS_MAX`.
     pub(super) shown: Vec<DescribeJobResponse>,
 }
 
 impl Sources {
-    /// A cluster.
+    /// The sources for the cluster at these addresses.
     ///
     /// # Errors
     ///
@@ -56,11 +56,11 @@ impl Sources {
         Ok(Self { credentials, cluster, nodes: BTreeMap::new() })
     }
 
-    /// Asks for everything; of a node that does not answer it is noted why.
+    /// Takes a sample. For a node that does not answer, the sample holds the reason.
     ///
     /// # Errors
     ///
-    /// If the status is not to be had.
+    /// If the cluster's status cannot be read.
     pub(super) async fn sample(&mut self) -> Result<Sample, ClientError> {
         let (status, jobs) = tokio::join!(self.cluster.status(), jobs(&self.cluster));
         let status = status?;
@@ -86,7 +86,7 @@ impl Sources {
         Ok(Sample { status, figures, jobs, at: Stopwatch::start() })
     }
 
-    /// A client that asks this node alone.
+    /// A client that sends its requests to this node only, without retries.
     fn node(&mut self, address: &str) -> Result<Client, UsageError> {
         if let Some(client) = self.nodes.get(address) {
             return Ok(client.clone());
@@ -120,25 +120,25 @@ async fn jobs(cluster: &Client) -> Result<Jobs, String> {
 }
 
 impl Sample {
-    /// How long ago it was taken.
+    /// The time since the sample was taken.
     pub(super) fn age(&self) -> Duration {
         self.at.elapsed()
     }
 
-    /// What a node did in a second since an earlier sample; None if either has no measurements of it, or it has
-    /// started since.
+    /// The rates of a node since an earlier sample; None if either sample lacks its metrics, or the node
+    /// has restarted in between.
     pub(super) fn rates(&self, before: &Self, node: u64) -> Option<Rates> {
         let elapsed = before.age().saturating_sub(self.age());
         let figures = |sample: &Self| sample.figures.get(&node)?.as_ref().ok().copied();
         figures(self)?.rates_since(&figures(before)?, elapsed)
     }
 
-    /// The measurements of a node, if it gave them.
+    /// The metrics of a node, if it answered.
     pub(super) fn figures(&self, node: u64) -> Option<&Figures> {
         self.figures.get(&node)?.as_ref().ok()
     }
 
-    /// Nodes that are none no more aside.
+    /// All nodes except removed ones.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &NodeStatus> {
         self.status.nodes.iter().filter(|node| node.state != "removed")
     }

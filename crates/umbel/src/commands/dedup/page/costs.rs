@@ -1,4 +1,4 @@
-//! What the job cost: time and bytes by phase, and the exchange between workers.
+//! The costs of a job: time and bytes by phase, and the traffic between workers.
 
 use super::words::phase;
 use crate::picture::{
@@ -10,7 +10,7 @@ use crate::units::size;
 /// The phases in their order.
 const PHASES: [&str; 6] = ["open", "local", "exchange", "compare", "ask", "output"];
 
-/// What threads work at, in order, and what it is called.
+/// Kinds of work that threads do, in order, with their labels.
 const WORK: [(&str, &str); 6] = [
     ("read", "Reading and unpacking"),
     ("hash", "Cutting records and hashing"),
@@ -20,7 +20,7 @@ const WORK: [(&str, &str); 6] = [
     ("write", "Packing and writing"),
 ];
 
-/// What frames carry between workers, in order, and what it is called.
+/// Kinds of frames that workers exchange, in order, with their labels.
 const FRAMES: [(&str, &str); 11] = [
     ("sample", "Sample, to plan by"),
     ("filter", "Filters of hashes"),
@@ -81,7 +81,7 @@ pub(super) fn phases(summary: JsonView<'_>) -> Element {
     section("Time and bytes", [note(words), by_phase, by_thread])
 }
 
-/// The bytes of a phase, where they are known.
+/// The bytes of a phase, as far as the summary has them.
 fn bytes_of(summary: JsonView<'_>, phase: &str) -> String {
     let read = || size(summary.number("/files/all/stored_bytes"));
     match phase {
@@ -93,7 +93,7 @@ fn bytes_of(summary: JsonView<'_>, phase: &str) -> String {
     }
 }
 
-/// What workers sent each other, if there were several.
+/// The traffic between workers; None if there was one worker.
 pub(super) fn exchange(summary: JsonView<'_>) -> Option<Element> {
     let workers = summary.count("/plan/workers");
     if workers < 2 {
