@@ -1,10 +1,10 @@
-//! Pages of summaries of jobs that are too large for a test, and of hostile names.
+//! Pages of summaries that are made up: jobs too large for a test, and hostile names.
 
 use super::*;
 use crate::picture::texts;
 use serde_json::json;
 
-/// Bytes that no page has: what opens at once everywhere.
+/// Bound for the size of a page, so that browsers open it at once.
 const PAGE_BYTES_MAX: usize = 2_000_000;
 
 fn file(name: &str, items: u64, of_others: u64, within: u64) -> Value {
@@ -129,7 +129,8 @@ fn names_like_markup_are_text() {
     }
 }
 
-/// A job of as many files and records as there may be, with names as long and as hostile: what is shown is bounded.
+/// A summary at the limits of files and records, with names of 6,000 characters and more: the page stays
+/// bounded.
 #[test]
 fn a_page_of_any_job_is_small() {
     let name = |at: usize| format!("{}{at}", "\"<\u{202e}".repeat(2000));

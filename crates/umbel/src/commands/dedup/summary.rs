@@ -1,4 +1,4 @@
-//! The summary of a job as a table, and the exit code that follows from it.
+//! The summary of a job as a table, and the exit code that it determines.
 
 use crate::exit::Exit;
 use crate::picture::grouped;
@@ -20,7 +20,7 @@ pub(super) fn exit(summary: &Value) -> Exit {
     if bad > 0 { Exit::BadSkipped } else { Exit::Done }
 }
 
-/// As a table.
+/// The summary as a table.
 pub(crate) fn table(summary: &Value) -> String {
     let get = |path: &str| summary.pointer(path).cloned().unwrap_or(Value::Null);
     let number = |path: &str| get(path).as_f64().unwrap_or(0.0);
@@ -76,7 +76,7 @@ pub(crate) fn table(summary: &Value) -> String {
     text
 }
 
-/// What an exactness compares, as text.
+/// What is compared at a level of exactness.
 fn equal_by(level: &str) -> &'static str {
     match level {
         "approximate" => "some bits of their hashes",
@@ -85,7 +85,7 @@ fn equal_by(level: &str) -> &'static str {
     }
 }
 
-/// A rate in the unit that suits it.
+/// A rate in the unit that fits.
 fn rate(per_second: f64) -> String {
     if per_second >= 1e6 {
         format!("{:.1} million", per_second / 1e6)

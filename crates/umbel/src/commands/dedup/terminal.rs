@@ -13,10 +13,11 @@ use umbel_dedup::{Observer, Unit};
 /// How often a waiting bar is redrawn.
 const WAITING_TICK: Duration = Duration::from_millis(120);
 
-/// How long a bar stands still before it shows since when.
+/// A bar that has not moved for this time shows for how long.
 const STILL_MIN: Duration = Duration::from_secs(3);
 
-/// Shows after a bar since when it stands still, because the job waits for other machines, a slow disk or a distant store.
+/// Shows behind a bar for how long it has not moved, because the job waits for other machines, a slow
+/// disk or an object store.
 #[derive(Clone)]
 struct Still {
     position: u64,
@@ -65,7 +66,8 @@ pub(in crate::commands) struct Terminal {
 }
 
 impl Terminal {
-    /// Lines, unless nobody wants to see more than warnings; and bars, if standard error is a terminal.
+    /// Shows lines unless `is_quiet`, and bars if standard error is a terminal too; warnings are always
+    /// shown.
     pub(in crate::commands) fn new(is_quiet: bool) -> Self {
         let has_bars = !is_quiet && std::io::stderr().is_terminal();
         Self { is_quiet, has_bars, bar: Mutex::default() }
@@ -84,7 +86,7 @@ fn bar(phase: &'static str, total: u64, unit: Unit) -> ProgressBar {
     let still = Still { position: 0, since: Stopwatch::start() };
     bar.set_style(style.progress_chars("=> ").with_key("still", still));
     bar.set_prefix(phase);
-    // Drawn again also while nothing comes.
+    // Redrawn also while there is no progress.
     bar.enable_steady_tick(WAITING_TICK);
     bar
 }
@@ -96,7 +98,7 @@ impl Observer for Terminal {
         }
         let mut shown = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
         let bar = shown.get_or_insert_with(|| bar(phase, total, unit));
-        // Threads may get here in another order than that of their counts.
+        // Threads may report their counts out of order.
         bar.set_position(done.max(bar.position()));
         if unit == Unit::BytesWritten && done > 0 && done >= total {
             let style = ProgressStyle::with_template(

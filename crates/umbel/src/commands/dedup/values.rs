@@ -1,20 +1,20 @@
-//! Values of options that are more than a word or a number.
+//! Values of options that take more than a word or a number.
 
 use umbel_dedup::BestField;
 use umbel_dedup_engine::IndexBits;
 
-/// Which of equal records stays.
+/// Which of equal records is kept.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) enum KeepArg {
     /// The first.
     First,
     /// The last.
     Last,
-    /// The best by a field.
+    /// The one with the largest or smallest value of a field.
     Best(BestField),
 }
 
-/// A keep rule. A field whose name ends in `:min` is named with `:max` behind it.
+/// Parses a keep rule. A field whose own name ends in `:min` or `:max` needs a further `:max` or `:min`.
 pub(super) fn parse_keep(text: &str) -> Result<KeepArg, String> {
     let Some(field) = text.strip_prefix("best:") else {
         return match text {
@@ -34,7 +34,7 @@ pub(super) fn parse_keep(text: &str) -> Result<KeepArg, String> {
     Ok(KeepArg::Best(BestField { field: field.to_owned(), smallest }))
 }
 
-/// A seed in decimal, or in hexadecimal behind 0x.
+/// Parses a seed in decimal, or in hexadecimal after `0x`.
 pub(in crate::commands) fn parse_seed(text: &str) -> Result<u64, std::num::ParseIntError> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -42,7 +42,7 @@ pub(in crate::commands) fn parse_seed(text: &str) -> Result<u64, std::num::Parse
     }
 }
 
-/// Bits of a hash in an index.
+/// Parses the number of bits of each hash in an index.
 pub(in crate::commands) fn parse_index_bits(text: &str) -> Result<IndexBits, String> {
     let bits = text.parse().ok().and_then(IndexBits::new);
     bits.ok_or_else(|| "expected 64, 96 or 128".to_owned())

@@ -1,4 +1,5 @@
-//! Many items through one filter: several batches in flight, answers in the order of the items, bounded memory.
+//! Sends many items to one filter: several batches in flight, answers in the order of the items, bounded
+//! memory.
 
 use super::items::{Input, ReadBatch};
 use super::levels::{ack_name, read_name};
@@ -13,22 +14,22 @@ use std::time::SystemTime;
 use tokio::task::JoinHandle;
 use umbel_client::{AckLevel, ClientError, Filter, PackedBatch, ReadLevel};
 
-/// Batches that are sent and not answered. More would only wait in the nodes' queues.
+/// Most batches that are sent and not yet answered. More would only queue at the nodes.
 const BATCHES_IN_FLIGHT_MAX: usize = 4;
 
-/// What to do with items.
+/// The operation on the items.
 #[derive(Clone, Copy)]
 pub(crate) enum Verb {
-    /// Insert them, with their time if they have one: an answer of 1 is new, 0 present.
+    /// Insert them, with their time if they have one: 1 means new, 0 present.
     Insert(AckLevel, Option<SystemTime>),
-    /// Ask for them: 1 is present, 0 absent.
+    /// Query them: 1 means present, 0 absent.
     Contains(ReadLevel),
-    /// Take them out: 1 is removed, 0 absent.
+    /// Remove them: 1 means removed, 0 absent.
     Remove,
 }
 
 impl Verb {
-    /// What 1 and 0 mean.
+    /// The words for 1 and 0.
     pub(crate) fn words(self) -> [&'static str; 2] {
         match self {
             Self::Insert(..) => ["new", "present"],
@@ -58,26 +59,26 @@ impl Verb {
     }
 }
 
-/// What a batch was answered.
+/// The answer to a batch.
 struct Answer {
-    /// One bit an item.
+    /// One bit per item.
     bits: Bytes,
-    /// What its level is called, if it has one.
+    /// The name of its level, if it has one.
     level: Option<&'static str>,
 }
 
-/// How the answer of each item is printed, if it is.
+/// How the answers of single items are printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Each {
     /// Not at all.
     Silent,
-    /// A line of answer, tab, item.
+    /// A line per item: answer, tab, item.
     Lines,
-    /// A JSON object.
+    /// A JSON object per item.
     Json,
 }
 
-/// How many items had which answer.
+/// Counts of the answers.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     /// Answers of 1.
@@ -92,7 +93,7 @@ pub(crate) struct Tally {
 struct InFlight {
     task: JoinHandle<Result<Answer, ClientError>>,
     item_count: usize,
-    /// The items, if they are to be printed.
+    /// Its items, if they are to be printed.
     items: Option<PackedBatch>,
     input_bytes: u64,
 }
@@ -106,11 +107,12 @@ impl InFlight {
     }
 }
 
-/// Runs all items through a filter.
+/// Sends all items to a filter, and prints their answers as `each` says.
 ///
 /// # Errors
 ///
-/// The first batch that failed, in the order of the items; those after it may have been sent.
+/// The error of the first batch that failed, in the order of the items; later batches may have been sent
+/// already. If items cannot be read, or standard output cannot be written.
 pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -> Result<Tally> {
     let Input { mut batches, end, input_bytes } = input;
     let mut in_flight: VecDeque<InFlight> = VecDeque::new();
@@ -132,7 +134,7 @@ pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -
                     report.printer.flush()?;
                     return Err(error);
                 }
-                // Answers to what comes slowly are wanted at once.
+                // All input so far is answered: with slow input, the answers must not wait in the buffer.
                 if in_flight.is_empty() {
                     report.printer.flush()?;
                 }
@@ -155,13 +157,13 @@ pub(crate) async fn run(filter: &Filter, verb: Verb, input: Input, each: Each) -
     Ok(report.tally)
 }
 
-/// Waits for the oldest batch.
+/// Waits for the answer to the oldest batch.
 async fn front(in_flight: &mut VecDeque<InFlight>) -> Result<Answer> {
     let Some(oldest) = in_flight.front_mut() else { return std::future::pending().await };
     Ok((&mut oldest.task).await.context("a task broke off")??)
 }
 
-/// What is said while answers come in.
+/// What is shown while answers arrive.
 struct Report {
     verb: Verb,
     each: Each,
@@ -208,7 +210,7 @@ impl Report {
     }
 }
 
-/// A bar on standard error, if that is a terminal and answers do not go to one too.
+/// A progress bar on standard error, if that is a terminal and no answers are printed to a terminal.
 fn bar(input_bytes: Option<u64>, each: Each) -> Option<ProgressBar> {
     let is_shown = std::io::stderr().is_terminal()
         && (each == Each::Silent || !std::io::stdout().is_terminal());

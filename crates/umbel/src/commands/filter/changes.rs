@@ -1,4 +1,4 @@
-//! What is done with whole filters: emptied, rotated, renamed, dropped.
+//! Changes of whole filters: clear, rotate, rename, drop.
 
 use super::replicated::report_unconfirmed;
 use super::show;
@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::json;
 use umbel_client::{Cleared, Client, Dropped};
 
-/// Empties a filter, and says which nodes have not said that their copies are empty.
+/// Clears a filter, and lists the nodes that have not confirmed that their copies are empty.
 pub(super) async fn clear(client: &Client, name: &str, json: bool) -> Result<()> {
     let Cleared { generation, unconfirmed_nodes } = client.clear(name).await?;
     let value = json!({
@@ -22,7 +22,7 @@ pub(super) async fn clear(client: &Client, name: &str, json: bool) -> Result<()>
     Ok(())
 }
 
-/// Ends the slice at hand of a manual window.
+/// Ends the current slice of a manual window.
 pub(super) async fn rotate(client: &Client, name: &str, json: bool) -> Result<()> {
     let generation = client.rotate(name).await?;
     print(json, &json!({ "generation": generation }), || {
@@ -30,7 +30,7 @@ pub(super) async fn rotate(client: &Client, name: &str, json: bool) -> Result<()
     })
 }
 
-/// Gives a filter another name, or another one's place.
+/// Renames a filter; with `replaces`, a filter that has the new name is dropped.
 pub(super) async fn rename(
     client: &Client,
     (name, new_name): (&str, &str),
@@ -44,7 +44,7 @@ pub(super) async fn rename(
     show::print_summary(json, &renamed)
 }
 
-/// Drops a filter, and says which nodes have not said that their copies are gone.
+/// Drops a filter, and lists the nodes that have not confirmed that their copies are gone.
 pub(super) async fn drop_filter(client: &Client, name: &str, json: bool) -> Result<()> {
     let Dropped { unconfirmed_nodes } = client.drop_filter(name).await?;
     let value = json!({ "dropped": name, "unconfirmed_nodes": unconfirmed_nodes });

@@ -1,4 +1,4 @@
-//! `umbel filter contains-any`: which of several filters is the first that has each item.
+//! `umbel filter contains-any`: finds the first of several filters that has each item.
 
 use super::items::{ItemArgs, ReadBatch};
 use super::levels::{LevelArg, read_name};
@@ -25,7 +25,7 @@ pub(super) struct ContainsAnyArgs {
     level: Option<LevelArg>,
 }
 
-/// Names of filters, in one argument, so that items may follow.
+/// Names of filters in one argument, separated by commas, so that items can follow.
 #[derive(Clone)]
 struct FilterList(Vec<String>);
 
@@ -35,20 +35,20 @@ impl From<String> for FilterList {
     }
 }
 
-/// How many items had which answer.
+/// Counts of the answers.
 struct Tally {
-    /// Of which a filter was the first, filter by filter.
+    /// For each filter, the items that it is the first to have.
     firsts: Vec<u64>,
     absent: u64,
     level: ReadLevel,
 }
 
 impl ContainsAnyArgs {
-    /// Asks, and prints a line an item, or the counts.
+    /// Queries the filters, and prints a line per item, or the counts.
     ///
     /// # Errors
     ///
-    /// As the cluster; if items cannot be read or standard output cannot be written.
+    /// If a call to the cluster fails, items cannot be read, or standard output cannot be written.
     pub(super) async fn run(&self, client: &Client, json: bool) -> Result<Exit> {
         let level = self.level.map_or(ReadLevel::Unspecified, LevelArg::level);
         let filters: Vec<&str> = self.filters.0.iter().map(String::as_str).collect();
@@ -61,7 +61,7 @@ impl ContainsAnyArgs {
             tally.add(&found);
             if !self.count {
                 self.print_each(&items, &found, &mut printer, json)?;
-                // Answers to what comes slowly are wanted at once.
+                // Flushed per batch: with slow input, the answers must not wait in the buffer.
                 printer.flush()?;
                 if printer.is_closed() {
                     break;
@@ -71,7 +71,7 @@ impl ContainsAnyArgs {
         if self.count {
             self.print_count(&tally, json)?;
         }
-        // As grep: 1 is no failure here.
+        // As with grep, code 1 means "absent" and not a failure.
         let is_absent = self.items.is_single() && tally.absent == 1;
         Ok(if is_absent { Exit::Failed } else { Exit::Done })
     }
@@ -90,7 +90,7 @@ impl ContainsAnyArgs {
                 printer.json(&json!({ name: text, "filter": filter }))?;
                 continue;
             }
-            // The word tells, for a filter may be called "absent".
+            // Present and absent have a column of their own, because a filter may be called "absent".
             match filter {
                 Some(filter) => printer.write(format!("present\t{filter}\t").as_bytes())?,
                 None => printer.write(b"absent\t\t")?,

@@ -1,10 +1,10 @@
-//! Numbers of items as people write them.
+//! Parses numbers of items in the forms that people write.
 
-/// Reads a number of items: `1000000`, `1e6`, `2.5e9`, `10M`, `1.5G`. K, M, G and T are powers of 1,000.
+/// Parses a number of items: `1000000`, `1e6`, `2.5e9`, `10M`, `1.5G`. K, M, G and T are powers of 1,000.
 ///
 /// # Errors
 ///
-/// If the text is no such number, or not a whole one, or too large.
+/// If the text is no number in such a form, no whole number, or above 2^64 - 1.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     exact(text).ok_or_else(|| {
         format!("`{text}` is not a number of items: write 1000000, 1e6 or 1M, at most 2^64 - 1")
@@ -24,7 +24,7 @@ fn exact(text: &str) -> Option<u64> {
         None => (text, 0),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    // A point needs digits on both sides.
+    // A decimal point needs digits on both sides.
     if whole.is_empty() || (fraction.is_empty() && mantissa.ends_with('.')) {
         return None;
     }
@@ -35,7 +35,7 @@ fn exact(text: &str) -> Option<u64> {
     if digits == 0 { Some(0) } else { digits.checked_mul(10_u64.checked_pow(shift)?) }
 }
 
-/// Only digits: `parse` would take a sign too.
+/// Parses digits; `str::parse` would accept a sign too.
 fn number(digits: &str) -> Option<u64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

@@ -1,4 +1,4 @@
-//! `umbel filter create`: what filter is wanted.
+//! `umbel filter create`: the settings of a new filter.
 
 use super::count::parse_count;
 use super::replicated::report_unconfirmed;
@@ -12,7 +12,7 @@ use umbel_client::{Client, Distribution, Hashing, Kind, NewFilter, kind_in_messa
 use umbel_dedup::parse_bytes;
 use umbel_filter::Kind as FilterKind;
 
-/// Probability of a false "present" if nobody says.
+/// Default probability that an absent item is reported as present.
 const DEFAULT_RATE: f64 = 0.01;
 
 /// Arguments of `umbel filter create`.
@@ -52,11 +52,11 @@ pub(super) struct CreateArgs {
 }
 
 impl CreateArgs {
-    /// Creates the filter and prints what was made.
+    /// Creates the filter and prints its settings.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if such a filter cannot be replicated; as the cluster.
+    /// A [`UsageError`] if options contradict each other; if the call to the cluster fails.
     pub(super) async fn run(&self, client: &Client, json: bool) -> Result<()> {
         let created = client.create(&self.name, &self.settings()?).await?;
         let unconfirmed = &created.unconfirmed_nodes;
@@ -111,11 +111,11 @@ impl CreateArgs {
     }
 }
 
-/// Reads the name of a kind that `--kind` makes.
+/// Parses a value of `--kind`.
 ///
 /// # Errors
 ///
-/// If there is no such kind, or another option makes it.
+/// If there is no such kind, or it is created by another option.
 fn parse_kind(name: &str) -> Result<FilterKind, String> {
     match name.parse() {
         Ok(FilterKind::Window) => Err("a window is made by --window, without --kind".to_owned()),
@@ -124,7 +124,7 @@ fn parse_kind(name: &str) -> Result<FilterKind, String> {
     }
 }
 
-/// Reads a rate above 0 and below 1.
+/// Parses a rate above 0 and below 1.
 ///
 /// # Errors
 ///
@@ -134,7 +134,7 @@ pub(crate) fn parse_rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| format!("`{text}` is not a rate above 0 and below 1, like 0.01"))
 }
 
-/// Reads a size of at least one byte.
+/// Parses a size of at least one byte.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Exports since an earlier one: what the cluster leaves out stands in that one's file.
+//! Incremental exports: what the cluster leaves out is taken from the file of an earlier export.
 
 use crate::commands::cluster::chunk_file::{self, ChunkReader};
 use anyhow::{Result, anyhow};
@@ -7,15 +7,15 @@ use umbel_client::proto::export_chunk::Part;
 use umbel_client::proto::{ExportChange, ExportChunk, ExportFrame, KnownFrames};
 use umbel_node::export_change::{DIGEST_BYTES, FrameChange, piece_digests};
 
-/// Most bytes of digests that are sent: a message has at most 17 MiB. They are those of 8 GiB; what lies behind
-/// travels whole.
+/// Most bytes of digests in the request: a message has at most 17 MiB. These are the digests of 8 GiB;
+/// frames beyond are transferred completely.
 const DIGESTS_BYTES_MAX: usize = 16 << 20;
 
-/// Names the frames of an export, by their shards. The whole file is checked.
+/// The digests of the frames of an earlier export, by shard. The whole file is checked.
 ///
 /// # Errors
 ///
-/// If it is damaged or no export.
+/// If the file is damaged or no export.
 pub(super) fn known(path: &Path) -> Result<Vec<KnownFrames>> {
     let mut reader = ChunkReader::<ExportChunk>::open(path, None)?;
     let mut known: Vec<(u32, Vec<u32>, Vec<u8>)> = Vec::new();
@@ -43,24 +43,24 @@ pub(super) fn known(path: &Path) -> Result<Vec<KnownFrames>> {
     Ok(named.collect())
 }
 
-/// The frames of an earlier export, read along with the new one.
+/// Completes the new export with the frames of an earlier one, which is read in parallel.
 pub(super) struct Frames {
     name: String,
     reader: ChunkReader<ExportChunk>,
-    /// The place of the frame that was read last: its shard, and its number in that.
+    /// The place of the frame that was read last: its shard, and its number within the shard.
     at: Option<(u32, u64)>,
-    /// That frame, if nobody has asked for it yet.
+    /// That frame, until it is used.
     ahead: Option<ExportFrame>,
     /// The place of the next frame of the new export.
     next: (u32, u64),
-    /// What came.
+    /// Count and checksum of what the cluster sent.
     received: chunk_file::Frames,
-    /// What the new file has.
+    /// Count and checksum of what is written to the new file.
     written: chunk_file::Frames,
 }
 
 impl Frames {
-    /// Opens the file.
+    /// Opens the file of the earlier export.
     ///
     /// # Errors
     ///
@@ -77,11 +77,12 @@ impl Frames {
         })
     }
 
-    /// A chunk as it stands in the new file.
+    /// Turns a received chunk into the chunk for the new file.
     ///
     /// # Errors
     ///
-    /// If what was left out is not in the earlier file, or what came does not add up.
+    /// If the earlier file lacks what the cluster left out, or the received count or checksum does not
+    /// match.
     pub(super) fn completed(&mut self, chunk: ExportChunk) -> Result<ExportChunk> {
         let part = match chunk.part {
             Some(Part::Change(ExportChange { shard, byte_count, kept, others })) => {
@@ -112,14 +113,14 @@ impl Frames {
         Ok(ExportChunk { part })
     }
 
-    /// The place of a frame that came, of this shard.
+    /// The place of the next received frame, given its shard.
     fn place(&mut self, shard: u32) -> (u32, u64) {
         let place = if self.next.0 == shard { self.next } else { (shard, 0) };
         self.next = (shard, place.1 + 1);
         place
     }
 
-    /// The earlier frame of a place; None if there was none. Places are asked for in rising order.
+    /// The earlier frame at a place; None if there is none. Places must be requested in ascending order.
     fn frame_at(&mut self, place: (u32, u64)) -> Result<Option<Vec<u8>>> {
         while self.at.is_none_or(|at| at < place) {
             let Some(ExportChunk { part }) = self.reader.next()? else { return Ok(None) };

@@ -1,7 +1,8 @@
 //! Items from arguments, files and standard input, packed into batches.
 //!
-//! An item is a line without its `\n`, as `umbel dedup` has it: a `\r` before the `\n` belongs to it, an empty line is
-//! an item, the last line may lack its `\n`, bytes need not be text. With NUL as the end, `\n` is a byte like others.
+//! An item is a line without its `\n`, as in `umbel dedup`: a `\r` before the `\n` belongs to the item,
+//! an empty line is an item, the last line may lack its `\n`, and items need not be UTF-8. If NUL ends
+//! items, `\n` is a byte like any other.
 
 use crate::exit::UsageError;
 use anyhow::{Context, Result};
@@ -12,13 +13,13 @@ use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 use umbel_client::{ITEM_BYTES_MAX, PackedBatch};
 
-/// Items of a batch: enough that a request costs little an item, few enough that progress is seen.
+/// Most items of a batch: enough to amortise a request, few enough for visible progress.
 const BATCH_ITEMS_MAX: usize = 10_000;
 
-/// A batch is sent once its items have this many bytes together. Bounds memory with long items.
+/// A batch is complete once its items have this many bytes, which bounds memory with long items.
 const BATCH_BYTES_CUT: usize = 4 << 20;
 
-/// Batches that were read and wait to be sent.
+/// Most batches that are read ahead of sending.
 const WAITING_BATCHES_MAX: usize = 2;
 
 /// Where items come from.
@@ -36,7 +37,7 @@ pub(crate) struct ItemArgs {
     null: bool,
 }
 
-/// A batch, and how many bytes of the input it used up.
+/// A batch, and the bytes of the input that it covers.
 pub(crate) struct ReadBatch {
     pub(crate) items: PackedBatch,
     pub(crate) input_bytes: u64,
@@ -44,26 +45,26 @@ pub(crate) struct ReadBatch {
 
 /// Items on their way to a filter.
 pub(crate) struct Input {
-    /// In their order; a failure is the last.
+    /// The batches in order; an error is the last.
     pub(crate) batches: mpsc::Receiver<Result<ReadBatch>>,
-    /// What ends an item where items are printed.
+    /// The byte that ends an item in output.
     pub(crate) end: u8,
-    /// Bytes that there are to read, if that is known.
+    /// Bytes of the input, if known.
     pub(crate) input_bytes: Option<u64>,
 }
 
-/// Whether a batch has all that it should.
+/// Whether a batch is complete.
 pub(super) fn is_full(batch: &PackedBatch) -> bool {
     batch.len() >= BATCH_ITEMS_MAX || batch.data_bytes() >= BATCH_BYTES_CUT
 }
 
-/// What batches go through that are read beside.
+/// A channel for batches that another task or thread reads.
 pub(super) fn channel() -> (mpsc::Sender<Result<ReadBatch>>, mpsc::Receiver<Result<ReadBatch>>) {
     mpsc::channel(WAITING_BATCHES_MAX)
 }
 
 impl ItemArgs {
-    /// All of them, on their way.
+    /// Starts to read the items.
     ///
     /// # Errors
     ///
@@ -73,7 +74,7 @@ impl ItemArgs {
         Ok(Input { batches: self.read()?, end, input_bytes })
     }
 
-    /// Whether one single item was given as an argument.
+    /// Whether exactly one item was given as an argument.
     pub(crate) fn is_single(&self) -> bool {
         self.items.len() == 1
     }
@@ -83,22 +84,22 @@ impl ItemArgs {
         self.null
     }
 
-    /// What ends an item.
+    /// The byte that ends an item.
     pub(crate) fn end(&self) -> u8 {
         if self.null { 0 } else { b'\n' }
     }
 
-    /// Bytes that there are to read, if that is known.
+    /// Bytes of the input, if known.
     fn input_bytes(&self) -> Option<u64> {
         let path = self.file.as_ref().filter(|path| !is_dash(path))?;
         path.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len())
     }
 
-    /// Begins to read on a thread of its own: batches in order; a failure is the last.
+    /// Starts to read on a thread of its own: batches in order; an error is the last.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if --null stands beside items that are arguments; if the file cannot be opened.
+    /// A [`UsageError`] if `--null` is given with items as arguments; if the file cannot be opened.
     pub(crate) fn read(&self) -> Result<mpsc::Receiver<Result<ReadBatch>>> {
         let (sender, receiver) = channel();
         if !self.items.is_empty() {
@@ -123,7 +124,7 @@ impl ItemArgs {
         tokio::task::spawn_blocking(move || {
             while let Some(batch) = cutter.next_batch().transpose() {
                 let is_last = batch.is_err();
-                // Nobody waits any more once sending has failed.
+                // Sending fails once the receiver is gone.
                 if sender.blocking_send(batch).is_err() || is_last {
                     return;
                 }
@@ -137,7 +138,7 @@ fn is_dash(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Cuts input into items.
+/// Splits input into items.
 struct Cutter<R> {
     name: String,
     input: BufReader<R>,
@@ -152,14 +153,14 @@ impl<R: Read> Cutter<R> {
         Self { name, input, end, item_count: 0, line: Vec::new() }
     }
 
-    /// The next items; None at the end. Fewer than could be when there are none at hand, so that
-    /// the last line of a slow pipe does not wait for the next one.
+    /// The next items; None at the end. The batch is not filled up if no complete item is buffered, so
+    /// that the last line of a slow pipe need not wait for the next one.
     fn next_batch(&mut self) -> Result<Option<ReadBatch>> {
         let mut batch = PackedBatch::new();
         let mut input_bytes = 0;
         while !is_full(&batch) {
             self.line.clear();
-            // The end itself, and one byte that shows that the item is too long.
+            // One byte more than the longest item: for its end, or to detect an item that is too long.
             let mut limited = self.input.by_ref().take(ITEM_BYTES_MAX as u64 + 1);
             let byte_count = limited
                 .read_until(self.end, &mut self.line)

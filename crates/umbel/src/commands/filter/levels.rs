@@ -1,4 +1,4 @@
-//! Levels of inserts and questions, as they are written and shown.
+//! Levels of acknowledgement and of reading, as arguments and in output.
 
 use clap::ValueEnum;
 use umbel_client::{AckLevel, ReadLevel};
@@ -28,7 +28,7 @@ pub(super) enum LevelArg {
 }
 
 impl AckArg {
-    /// As the client has it.
+    /// The level in the client's API.
     pub(super) const fn level(self) -> AckLevel {
         match self {
             Self::Local => AckLevel::Local,
@@ -39,7 +39,7 @@ impl AckArg {
 }
 
 impl LevelArg {
-    /// As the client has it.
+    /// The level in the client's API.
     pub(super) const fn level(self) -> ReadLevel {
         match self {
             Self::Linearizable => ReadLevel::Linearizable,
@@ -50,7 +50,7 @@ impl LevelArg {
     }
 }
 
-/// What a level of an insert is called; None if the answer has none.
+/// The name of an acknowledgement level; None if the answer has none.
 pub(super) const fn ack_name(level: AckLevel) -> Option<&'static str> {
     match level {
         AckLevel::Unspecified => None,
@@ -60,7 +60,7 @@ pub(super) const fn ack_name(level: AckLevel) -> Option<&'static str> {
     }
 }
 
-/// What a level of a question is called; None if the answer has none.
+/// The name of a read level; None if the answer has none.
 pub(super) const fn read_name(level: ReadLevel) -> Option<&'static str> {
     match level {
         ReadLevel::Unspecified => None,

@@ -1,4 +1,5 @@
-//! How wrong a filter is, when it will be full, and whether somebody fills it on purpose: for people and programs.
+//! The measured error rate of a filter, when it will be full, and signs that somebody fills it on
+//! purpose.
 
 use serde_json::{Value, json};
 use umbel_client::InfoResponse;
@@ -6,7 +7,7 @@ use umbel_client::proto::MeasuredRate;
 
 use super::show::rate_text;
 
-/// As lines; forecasts are left out where the cluster makes none.
+/// The facts that the cluster reports; forecasts that it does not make are left out.
 pub(super) fn rows(info: &InfoResponse) -> Vec<(&'static str, String)> {
     let mut rows = Vec::new();
     rows.extend(info.measured.as_ref().map(|measured| ("rate measured", measured_text(measured))));
@@ -25,7 +26,8 @@ pub(super) fn rows(info: &InfoResponse) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// The share of random items that were called present, between which the true rate lies, and of how many.
+/// The share of random items that were reported as present, bounds for the true rate, and the number of
+/// items.
 fn measured_text(measured: &MeasuredRate) -> String {
     let MeasuredRate { probe_count, present_count, rate_low, rate_high } = *measured;
     let (low, high) = (rate_text(rate_low), rate_text(rate_high));
@@ -37,7 +39,7 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// As members of a JSON object.
+/// The same as members of a JSON object.
 pub(super) fn members(info: &InfoResponse) -> [(&'static str, Value); 6] {
     let measured = info.measured.as_ref().map(|measured| {
         json!({

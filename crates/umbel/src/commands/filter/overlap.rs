@@ -1,4 +1,4 @@
-//! `umbel filter overlap`: what two filters have in common.
+//! `umbel filter overlap`: estimates how many items two filters have in common.
 
 use crate::commands::cluster::show::{facts, print};
 use anyhow::Result;
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use umbel_client::Client;
 use umbel_client::proto::{Estimate, OverlapResponse};
 
-/// Prints how many items two filters have, each, together and in common.
+/// Prints how many items each of two filters has, and how many are in either and in both.
 ///
 /// # Errors
 ///
-/// As the cluster; if standard output cannot be written.
+/// If the call to the cluster fails, or standard output cannot be written.
 pub(super) async fn run(client: &Client, one: &str, other: &str, json: bool) -> Result<()> {
     let overlap = client.overlap(one, other).await?;
     print(json, &overlap_json(&overlap), || {
@@ -27,7 +27,8 @@ pub(super) async fn run(client: &Client, one: &str, other: &str, json: bool) -> 
     })
 }
 
-/// An estimate and its standard error; that of what is shared may be a little below 0.
+/// An estimate and its standard error. The estimate of the intersection may be slightly negative and is
+/// shown as 0.
 fn text(estimate: Option<Estimate>) -> String {
     match estimate {
         Some(Estimate { item_count, standard_error }) => {
@@ -37,7 +38,8 @@ fn text(estimate: Option<Estimate>) -> String {
     }
 }
 
-/// The share of items in both among those in either.
+/// The share of items in both filters among those in either; None if an estimate is missing or both are
+/// empty.
 fn jaccard(overlap: &OverlapResponse) -> Option<f64> {
     let (both, either) = (overlap.both?.item_count, overlap.either?.item_count);
     (either > 0.0).then(|| (both / either).clamp(0.0, 1.0))

@@ -1,5 +1,5 @@
-//! Filters out of and into servers that speak the dialect of RedisBloom: a server of RedisBloom's, or a node's port
-//! for the Redis protocol.
+//! Copies filters from and to servers that speak RedisBloom's dialect: a Redis server with RedisBloom, or
+//! a node's port for the Redis protocol.
 
 mod address;
 mod answer;
@@ -33,10 +33,10 @@ use umbel_client::proto::{
 use umbel_node::redis_bloom_dump::{DumpReader, DumpWriter};
 use umbel_tls::{ForeignFiles, KeyPairFiles};
 
-/// Messages of some megabytes that wait while a node takes the one before.
+/// Most messages, of some megabytes each, that are read ahead of sending.
 const WAITING_CHUNKS_MAX: usize = 4;
 
-/// Bytes of a piece that is sent: every server takes as many.
+/// Bytes of a chunk that is sent to a server; every server accepts chunks of this size.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// Whom a server with TLS is believed, and what it is shown.
@@ -54,11 +54,11 @@ pub(super) struct TrustArgs {
 }
 
 impl TrustArgs {
-    /// The files, for a server there.
+    /// The certificate files to connect to this server.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if one is named, and no TLS is spoken.
+    /// A [`UsageError`] if a file is named and the address is not one with TLS.
     pub(super) fn checked(&self, place: Option<&Place>) -> Result<ForeignFiles, UsageError> {
         if !place.is_some_and(|place| place.is_tls) {
             for (name, file) in [("--cacert", &self.cacert), ("--cert", &self.cert)] {
@@ -76,11 +76,12 @@ impl TrustArgs {
     }
 }
 
-/// Makes a filter of one that a server has.
+/// Creates a filter as a copy of a server's filter.
 ///
 /// # Errors
 ///
-/// If the server cannot be asked, or has no such filter; as the cluster. There is no filter then.
+/// If the server cannot be reached or has no such filter, or the call to the cluster fails. No filter is
+/// created then.
 pub(super) async fn import(
     client: &Client,
     name: &str,
@@ -101,27 +102,28 @@ pub(super) async fn import(
     let (name, place) = (name.to_owned(), from.clone());
     let reading = tokio::spawn(async move { send(server, &place, reader, name, &chunks).await });
     let outcome = client.import(ReceiverStream::new(sent)).await;
-    // What the server did not send is the cause of what the cluster says then.
+    // If reading from the server failed, that caused the failure of the call; it is reported first.
     let read = reading.await.context("the reading task broke off")?;
     read.with_context(|| from.to_string())?;
     super::show::print_summary(is_json, &outcome?)?;
     Ok(Exit::Done)
 }
 
-/// Where a filter is copied from.
+/// Parses where a filter is copied from: an address or the path of a file.
 ///
 /// # Errors
 ///
-/// If the text looks like an address, and is none.
+/// If the text looks like an address and cannot be parsed.
 pub(super) fn parse_filter_source(text: &str) -> Result<Given<Address>, String> {
     parse_given(text, parse_address)
 }
 
-/// Makes a filter of one that a file has.
+/// Creates a filter as a copy of one in a database file.
 ///
 /// # Errors
 ///
-/// If the file cannot be read, is damaged, or has no such filter; as the cluster. There is no filter then.
+/// If the file cannot be read, is damaged or has no such filter, or the call to the cluster fails. No
+/// filter is created then.
 pub(super) async fn import_file(
     connect: impl FnOnce() -> Result<Client>,
     name: &str,
@@ -142,13 +144,14 @@ pub(super) async fn import_file(
     let (name, what) = (name.to_owned(), key_of(&database, &key));
     let reading = tokio::task::spawn_blocking(move || database.send_filter(&key, &name, &chunks));
     let outcome = client.import(ReceiverStream::new(sent)).await;
-    // Damage of the file is the cause of what the cluster says then.
+    // If the file is damaged, that caused the failure of the call; it is reported first.
     reading.await.context("the reading thread broke off")?.context(what)?;
     super::show::print_summary(is_json, &outcome?)?;
     Ok(Exit::Done)
 }
 
-/// Sends a dump on, piece by piece; ends without an end where the server breaks off.
+/// Forwards a dump to the cluster, piece by piece. If the server fails, the stream ends without its end
+/// message.
 async fn send(
     mut server: Server,
     from: &Address,
@@ -171,10 +174,10 @@ async fn send(
     loop {
         for part in parts.drain(..) {
             if chunks.send(chunk(part)).await.is_err() {
-                return Ok(()); // The call has failed, and says why.
+                return Ok(()); // The call has failed and reports why.
             }
         }
-        // What the filter has taken since its header came is beyond what that counts.
+        // The size comes from the header. What was inserted after the header was read lies beyond it.
         if reader.is_complete() {
             break;
         }
@@ -182,7 +185,7 @@ async fn send(
             bail!("the dump ends early: has the filter been replaced meanwhile?");
         };
         let frames = reader.push(dump.iterator, &dump.piece)?;
-        // A server that gives nothing new would be asked for ever.
+        // Without this check, a server that returns no progress would be asked forever.
         if dump.iterator <= iterator {
             bail!("iterator {} behind {iterator}: the dump does not go on", dump.iterator);
         }
@@ -196,12 +199,12 @@ async fn send(
     Ok(())
 }
 
-/// Copies a filter to a server: under another key first, which takes the name when all of it is there.
+/// Copies a filter to a server: first to a temporary key, which is renamed once the copy is complete.
 ///
 /// # Errors
 ///
-/// If the filter is of another kind than RedisBloom's; as the cluster and the server. Nothing is left there then, unless
-/// the server does not answer any more.
+/// If the filter is not of kind redisbloom, or a call to the cluster or the server fails. The temporary
+/// key is deleted then, unless the server does not answer any more.
 pub(super) async fn export(
     client: &Client,
     name: &str,
@@ -234,7 +237,7 @@ pub(super) async fn export(
         server.rename(&beside, to).await
     };
     if let Err(error) = copied.await {
-        // Where it does not answer any more, the half of it stays under a name that nobody asks for.
+        // If the server does not answer, the partial copy stays under a temporary key that nobody uses.
         let _ = server.delete(&beside).await;
         return Err(error.context(to.to_string()));
     }

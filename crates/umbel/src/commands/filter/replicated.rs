@@ -1,4 +1,5 @@
-//! What only replicated filters have: a copy on every node, exchanges, nodes that have not heard yet.
+//! What is specific to replicated filters: a copy on each node, exchanges, and nodes that have not
+//! confirmed a change.
 
 use crate::commands::cluster::show::{Rows, facts, numbers, print};
 use crate::exit::Exit;
@@ -8,11 +9,11 @@ use serde_json::{Value, json};
 use umbel_client::Client;
 use umbel_client::proto::{CopyInfo, CopyLag, DistinctEstimates, NodeDistinct, PairOverlap};
 
-/// Has the copies exchange what they have, and prints which nodes hold everything.
+/// Makes the copies exchange their contents, and prints which nodes hold all of them.
 ///
 /// # Errors
 ///
-/// As the cluster; if standard output cannot be written.
+/// If the call to the cluster fails, or standard output cannot be written.
 pub(super) async fn flush(client: &Client, name: &str, json: bool) -> Result<Exit> {
     let flushed = client.flush(name).await?;
     let value = json!({ "nodes": flushed.nodes, "missing_nodes": flushed.missing_nodes });
@@ -33,8 +34,8 @@ pub(super) async fn flush(client: &Client, name: &str, json: bool) -> Result<Exi
     Ok(Exit::Failed)
 }
 
-/// Warns of nodes that did not say in time that they have carried a change out, and what each of
-/// them does meanwhile.
+/// Warns of nodes that did not confirm a change in time; `meaning` states how each of them behaves
+/// meanwhile.
 pub(super) fn report_unconfirmed(nodes: &[u64], meaning: &str) {
     if let Some(text) = unconfirmed_text(nodes, meaning) {
         eprint_line(text);
@@ -51,7 +52,7 @@ fn named(nodes: &[u64]) -> String {
     format!("node{} {}", if nodes.len() == 1 { "" } else { "s" }, numbers(nodes))
 }
 
-/// A row a copy.
+/// A table with one row per copy.
 pub(super) fn copy_rows(copies: &[CopyInfo]) -> Rows {
     let heading = &[
         "",
@@ -92,7 +93,7 @@ pub(super) fn copy_rows(copies: &[CopyInfo]) -> Rows {
     rows
 }
 
-/// Changes that some partner may lack, at most; None without a partner.
+/// The most changes that any partner may lack; None without partners.
 fn lag(copy: &CopyInfo) -> Option<u64> {
     copy.lags.iter().map(|lag| lag.change_count).max()
 }
@@ -124,7 +125,7 @@ pub(super) fn copy_json(copy: &CopyInfo) -> Value {
     })
 }
 
-/// A row for all nodes together, one a node, one a pair of nodes.
+/// Estimates of distinct items: a row for all nodes together, one per node, and one per pair of nodes.
 pub(super) fn distinct_rows(distinct: &DistinctEstimates) -> Rows {
     let mut rows = Rows::new(&["", "inserted on", "items", "error"], &[2]);
     let mut push = |nodes: String, count: f64, error: String| {
@@ -142,7 +143,7 @@ pub(super) fn distinct_rows(distinct: &DistinctEstimates) -> Rows {
     rows
 }
 
-/// How many different items were inserted where, as a JSON object.
+/// The same as a JSON object.
 pub(super) fn distinct_json(distinct: &DistinctEstimates) -> Value {
     let node = |node: &NodeDistinct| json!({ "node": node.node, "items": node.item_count, "exact": node.is_exact });
     let overlap =

@@ -1,4 +1,4 @@
-//! What the catalogue and the nodes say of filters, for people and programs.
+//! Shows what the catalogue and the nodes report of filters, for people and programs.
 
 use super::{outlook, replicated, window};
 use crate::commands::cluster::show::{Rows, facts, print};
@@ -12,7 +12,7 @@ use umbel_client::{Client, Distribution, FilterSummary, Hashing, InfoResponse};
 ///
 /// # Errors
 ///
-/// As the cluster; if standard output cannot be written.
+/// If the call to the cluster fails, or standard output cannot be written.
 pub(super) async fn list(client: &Client, prefix: &str, json: bool) -> Result<()> {
     let filters = client.list(prefix).await?;
     let value = Value::Array(filters.iter().map(summary_json).collect());
@@ -36,7 +36,7 @@ pub(super) async fn list(client: &Client, prefix: &str, json: bool) -> Result<()
     })
 }
 
-/// Prints what the catalogue says of a filter.
+/// Prints the catalogue's entry of a filter.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ pub(super) fn print_summary(json: bool, filter: &FilterSummary) -> Result<()> {
     print(json, &summary_json(filter), || facts(&summary_facts(filter)))
 }
 
-/// What the catalogue says of a filter, as lines.
+/// The catalogue's entry of a filter, as facts.
 pub(super) fn summary_facts(filter: &FilterSummary) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("name", filter.name.clone()),
@@ -63,7 +63,7 @@ pub(super) fn summary_facts(filter: &FilterSummary) -> Vec<(&'static str, String
     facts
 }
 
-/// What the catalogue says of a filter, as a JSON object.
+/// The catalogue's entry of a filter, as a JSON object.
 pub(super) fn summary_json(filter: &FilterSummary) -> Value {
     json!({
         "name": filter.name,
@@ -73,7 +73,7 @@ pub(super) fn summary_json(filter: &FilterSummary) -> Value {
         "false_positive_rate": filter.false_positive_rate,
         "memory_bytes": filter.memory_bytes,
         "hashing": hashing_name(filter),
-        // Too long for the numbers of many readers of JSON.
+        // Many JSON readers cannot hold 64-bit integers.
         "key_id": format!("{:#018x}", filter.key_id),
         "generation": filter.generation,
         "state": filter.state,
@@ -83,7 +83,7 @@ pub(super) fn summary_json(filter: &FilterSummary) -> Value {
     })
 }
 
-/// What the nodes say of a filter, as lines; of a replicated one a line a node behind them.
+/// What the nodes report of a filter, as facts; for a replicated filter, a table of its copies follows.
 pub(super) fn info_text(info: &InfoResponse) -> String {
     let is_replicated = is_replicated(info);
     let mut lines = info.filter.as_ref().map(summary_facts).unwrap_or_default();
@@ -111,7 +111,7 @@ pub(super) fn info_text(info: &InfoResponse) -> String {
     text
 }
 
-/// What the nodes say of a filter, as a JSON object.
+/// What the nodes report of a filter, as a JSON object.
 pub(super) fn info_json(info: &InfoResponse) -> Value {
     let slice = |slice: &SliceInfo| {
         json!({
@@ -166,7 +166,7 @@ fn distribution_name(filter: &FilterSummary) -> &'static str {
     }
 }
 
-/// Three digits say enough of a rate.
+/// A rate with the digits that matter.
 pub(super) fn rate_text(rate: f64) -> String {
     if rate == 0.0 || rate >= 1e-4 { format!("{rate:.6}") } else { format!("{rate:.3e}") }
 }

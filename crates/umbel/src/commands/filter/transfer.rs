@@ -1,4 +1,4 @@
-//! Filters into files and servers, and out of them.
+//! Exports filters to files and servers, and imports them.
 
 use super::earlier;
 use super::redis::{self, Address, FileArgs, Given, TrustArgs, parse_address, parse_filter_source};
@@ -65,11 +65,12 @@ struct ImportSource {
     from: Option<Given<Address>>,
 }
 
-/// Copies a filter into a file, or to a server.
+/// Exports a filter to a file or a server.
 ///
 /// # Errors
 ///
-/// As the cluster; if a file cannot be read or written. There is no new file then.
+/// If a call to the cluster or the server fails, or a file cannot be read or written. No new file is left
+/// then.
 pub(crate) async fn export(client: &Client, args: &ExportArgs, json: bool) -> Result<()> {
     let ExportArgs { name, out, to, trust, since, snapshot, overwrite } = args;
     let files = trust.checked(to.as_ref().map(Address::place))?;
@@ -102,11 +103,12 @@ pub(crate) async fn export(client: &Client, args: &ExportArgs, json: bool) -> Re
     })
 }
 
-/// Makes a filter from a file, or from what a server has.
+/// Creates a filter from a file, or from a key of a server.
 ///
 /// # Errors
 ///
-/// If the file is damaged, before anybody is asked; as the server and the cluster.
+/// If the file is damaged, which is found before the cluster is called; if a call to the server or the
+/// cluster fails.
 pub(crate) async fn import(cluster: &ClusterArgs, args: &ImportArgs) -> Result<Exit> {
     let ImportArgs { name, source: ImportSource { file, from }, file_key, trust } = args;
     let place = match from {
@@ -148,7 +150,7 @@ async fn import_file(cluster: &ClusterArgs, name: &str, file: &Path) -> Result<E
         ImportChunk { part }
     })?;
     let outcome = client.import(chunks).await;
-    // Damage of the file is the cause of what the cluster says then.
+    // If the file is damaged, that caused the failure of the call; it is reported first.
     reading.await.context("the reading thread broke off")??;
     super::show::print_summary(cluster.json, &outcome?)?;
     Ok(Exit::Done)

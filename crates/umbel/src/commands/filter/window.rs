@@ -1,4 +1,4 @@
-//! Windows of time, as they are written and shown.
+//! Time windows of filters: their arguments and their output.
 
 use crate::clock::unix_seconds;
 use crate::exit::UsageError;
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
 use umbel_client::{LateItems, Window};
 
-/// Slices of a window if nobody says.
+/// Default number of slices of a window.
 const DEFAULT_SLICES: u32 = 24;
 
-/// Slices of a manual window if nobody says: what came before the last rotation is kept, and what came before the one
-/// before it is gone.
+/// Default number of slices of a manual window: items from before the last rotation are kept, those from
+/// before the rotation preceding it are gone.
 const DEFAULT_MANUAL_SLICES: u32 = 1;
 
-/// What a window spans.
+/// The span of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Span {
     Time(Duration),
-    /// Slices that end by hand.
+    /// Slices that end with `umbel filter rotate`.
     Manual,
 }
 
@@ -63,11 +63,12 @@ enum LateArg {
 }
 
 impl WindowArgs {
-    /// The window that is wanted.
+    /// The window that the arguments describe; None without `--window`.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if the slices do not divide it.
+    /// A [`UsageError`] if the window does not divide into the slices, or a manual window has
+    /// `--event-time`.
     pub(super) fn window(&self) -> Result<Option<Window>, UsageError> {
         let (event_time, refresh) = (self.event_time, self.refresh);
         let time = match self.window {
@@ -103,7 +104,7 @@ impl WindowArgs {
     }
 }
 
-/// A window in a line.
+/// A window in one line.
 pub(super) fn text(window: &Window) -> String {
     let mut text = match Duration::from_millis(window.slice_ms) {
         _ if window.manual => format!("{} slices that end by hand", window.slice_count),
@@ -118,7 +119,7 @@ pub(super) fn text(window: &Window) -> String {
     text
 }
 
-/// The same as a JSON object.
+/// A window as a JSON object.
 pub(super) fn json(window: &Window) -> Value {
     json!({
         "slice_ms": window.slice_ms,
@@ -138,12 +139,12 @@ fn late_name(window: &Window) -> &'static str {
     }
 }
 
-/// A time in seconds, minutes, hours or days.
+/// Parses a time in seconds, minutes, hours or days.
 fn parse_time(text: &str) -> Result<Duration, String> {
     time(text, "smhd").ok_or_else(|| format!("`{text}` is not a time: write 90s, 10m, 24h or 7d"))
 }
 
-/// A time, or `manual`.
+/// Parses a time, or `manual`.
 fn parse_span(text: &str) -> Result<Span, String> {
     match text {
         "manual" => Ok(Span::Manual),
@@ -151,11 +152,11 @@ fn parse_span(text: &str) -> Result<Span, String> {
     }
 }
 
-/// A time after which a filter goes, or None for never.
+/// The time after which a filter expires; None for never.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ExpiryArg(pub(super) Option<Duration>);
 
-/// Reads a time, or `never`.
+/// Parses a time, or `never`.
 ///
 /// # Errors
 ///
@@ -167,7 +168,7 @@ pub(super) fn parse_expiry(text: &str) -> Result<ExpiryArg, String> {
     }
 }
 
-/// A moment that is to come, as the time until then.
+/// A moment in the future, with the time until then.
 pub(super) fn moment_text(at_ms: Option<u64>) -> String {
     let Some(at_ms) = at_ms else { return "never".to_owned() };
     match (at_ms / 1_000).checked_sub(unix_seconds()) {
@@ -176,7 +177,7 @@ pub(super) fn moment_text(at_ms: Option<u64>) -> String {
     }
 }
 
-/// Milliseconds since 1970 as a time.
+/// Parses a time in milliseconds since the Unix epoch.
 ///
 /// # Errors
 ///

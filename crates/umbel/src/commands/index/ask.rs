@@ -1,4 +1,4 @@
-//! `umbel index ask`: which of the files of an index may hold some items.
+//! `umbel index ask`: which files of an index may hold given items.
 
 use super::asked::Asked;
 use super::items::{ItemCutter, ItemRule};
@@ -38,7 +38,8 @@ impl AskArgs {
     ///
     /// # Errors
     ///
-    /// If the index cannot be read or is damaged, or an argument has no item.
+    /// If the index cannot be read or is damaged, the hash key is missing or wrong, or an argument
+    /// contains no item.
     pub(super) fn run(&self) -> Result<Exit> {
         let mut asked = Asked::open(&self.file)?;
         let name = self.file.display().to_string();
@@ -70,11 +71,11 @@ impl AskArgs {
             printer.write(line.as_bytes())?;
         }
         printer.flush()?;
-        // As grep: 1 is no failure here.
+        // As with grep, code 1 means that no file was found and not a failure.
         Ok(if found.is_empty() { Exit::Failed } else { Exit::Done })
     }
 
-    /// The hashes of the items of all arguments, each once.
+    /// The distinct hashes of the items of all arguments.
     fn hashes(&self, rule: ItemRule, hashing: Hashing) -> Result<Vec<ItemHash>> {
         let mut hashes = Vec::new();
         for argument in &self.items {
@@ -93,9 +94,9 @@ impl AskArgs {
     }
 }
 
-/// How many of so many items are a share of them: at least one.
+/// The least number of items that is this share of `count` items; at least one.
 fn least(share: f64, count: usize) -> usize {
-    // A product such as 0.7 · 10 may be a little above 7.
+    // The tolerance is for products like 0.7 · 10, which may be slightly above 7.
     let is_enough = |found: &usize| *found as f64 >= share * count as f64 - 1e-9;
     (1..count).find(is_enough).unwrap_or(count)
 }

@@ -1,4 +1,4 @@
-//! An index that is asked: its head, and the pages with the rows that were needed.
+//! An index that is queried: its head, and a cache of pages with rows.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use umbel_static::sliced::{
     Question, SLICED_HEADER_BYTES, SLICED_MAGIC, SLICED_PAGE_BYTES, SlicedHead,
 };
 
-/// Pages that are kept for rows that follow: 256 MiB.
+/// Most pages in the cache: 256 MiB.
 const PAGES_MAX: usize = 4096;
 
-/// An index of files.
+/// An open index of files.
 pub(super) struct Asked {
     name: String,
     file: File,
@@ -23,7 +23,7 @@ pub(super) struct Asked {
     pages: BTreeMap<u64, Vec<u8>>,
 }
 
-/// Whether a file is an index of files; what cannot be read is none.
+/// Whether a file begins with the magic of an index of files; false if it cannot be read.
 pub(super) fn is_sliced(path: &Path) -> bool {
     let mut magic = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
@@ -31,7 +31,7 @@ pub(super) fn is_sliced(path: &Path) -> bool {
 }
 
 impl Asked {
-    /// Opens an index, of which the head is read.
+    /// Opens an index and reads its head.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl Asked {
         let file_bytes = file.metadata().with_context(cannot)?.len();
         let mut head = vec![0; usize::try_from(file_bytes.min(SLICED_HEADER_BYTES as u64))?];
         file.read_exact_at(&mut head, 0).with_context(cannot)?;
-        // Never more than the file has.
+        // At most the length of the file.
         let needed = SlicedHead::bytes_needed(&head, file_bytes).with_context(|| name.clone())?;
         head.resize(needed, 0);
         file.read_exact_at(&mut head, 0).with_context(cannot)?;
@@ -51,27 +51,27 @@ impl Asked {
         Ok(Self { name, file, head, pages: BTreeMap::new() })
     }
 
-    /// What stands in front of the rows.
+    /// The head of the index.
     pub(super) fn head(&self) -> &SlicedHead {
         &self.head
     }
 
-    /// Checks every page.
+    /// Reads and checks every page.
     ///
     /// # Errors
     ///
-    /// If one cannot be read, or is damaged.
+    /// If a page cannot be read or is damaged.
     pub(super) fn check(&self) -> Result<()> {
         let page_count = self.head.matrix_bytes().div_ceil(SLICED_PAGE_BYTES);
         (0..page_count)
             .try_for_each(|page| read_page(&self.file, &self.name, &self.head, page).map(drop))
     }
 
-    /// Asks for some items.
+    /// Queries the index for some items.
     ///
     /// # Errors
     ///
-    /// If a page cannot be read, or is damaged.
+    /// If a page cannot be read or is damaged.
     pub(super) fn ask(&mut self, hashes: &[ItemHash]) -> Result<Question> {
         let Self { name, file, head, pages } = self;
         let mut question = head.question();
@@ -102,7 +102,7 @@ impl Asked {
     }
 }
 
-/// A page, once it was checked.
+/// Reads and checks a page.
 fn read_page(file: &File, name: &str, head: &SlicedHead, page: u64) -> Result<Vec<u8>> {
     let range = head.page_range(page).context("the head has every page")?;
     let mut bytes = vec![0; usize::try_from(range.end - range.start)?];

@@ -1,4 +1,4 @@
-//! `umbel index build`: files to an index that says which of them may hold an item.
+//! `umbel index build`: builds an index of files, which answers which of them may hold an item.
 
 use super::columns::Columns;
 use super::info::show;
@@ -15,10 +15,11 @@ use umbel_dedup::refuse_existing_file;
 use umbel_files::{ANY_NEW_FILE, FileRoles};
 use umbel_static::sliced::{SLICED_PROBES_MAX, SlicedShape};
 
-/// Rates from here on need no second row: one probe is within a fifth of the fewest bits, at 0.1 it takes twice as many.
+/// From this rate on, one probe is the default: it needs at most a fifth more bits than the optimum. At
+/// 0.1 it would need twice as many.
 const ONE_PROBE_RATE: f64 = 0.25;
 
-/// Probes at lower rates: of each item and group a row is read for each.
+/// The default number of probes at lower rates. Each probe of an item reads a row in each group.
 const PROBES: u32 = 3;
 
 /// Arguments of `umbel index build`.
@@ -70,7 +71,8 @@ impl BuildArgs {
     ///
     /// # Errors
     ///
-    /// If a file cannot be read or is an output, too; if the index cannot be written. There is none then.
+    /// If a file cannot be read or is also the output, or the index cannot be written. No index is left
+    /// then.
     pub(super) fn run(&self) -> Result<Exit> {
         let hashing = match &self.hash_key {
             Some(path) => Hashing::read(path)?,

@@ -1,4 +1,5 @@
-//! From files to an index: a filter a file into a scratch file, on all processors, and from there row by row.
+//! Builds an index of files: writes a filter per file to a scratch file, on all processors, and then
+//! writes the index by rows.
 
 use super::items::{ItemCutter, ItemRule};
 use anyhow::{Context, Result};
@@ -11,23 +12,23 @@ use umbel_filter::{ItemHash, ItemHasher};
 use umbel_records::{Compression, ReadLimits, RecordReader};
 use umbel_static::sliced::{Group, SlicedBuilder, SlicedHead, SlicedSet, SlicedShape};
 
-/// Hashes of one file, with repeats, that are sorted before more are taken: 16 MiB.
+/// The hashes of a file are sorted and deduplicated once there are this many: 16 MiB.
 const HASHES_MIN: usize = 1 << 20;
 
-/// Bytes of columns that are in memory when they are written by row, and again the rows.
+/// Bytes of columns that are read at once to write them as rows; the rows take as many again.
 const ROWS_BYTES: usize = 16 << 20;
 
-/// A multiple of so many words of a column makes rows.
+/// Columns are read in multiples of this number of words.
 const WORDS_AT_ONCE: usize = 8;
 
-/// Filters of files, in a scratch file one behind the other.
+/// The filters of the files, concatenated in a scratch file.
 pub(super) struct Columns {
     file: File,
-    /// Each set, and where its filter begins.
+    /// Each set, with the offset of its filter.
     sets: Vec<(SlicedSet, u64)>,
 }
 
-/// What threads share that read files.
+/// The state shared by the threads that read files.
 struct Shared<'a> {
     file: &'a File,
     next_file: AtomicUsize,
@@ -36,11 +37,12 @@ struct Shared<'a> {
 }
 
 impl Columns {
-    /// Reads files.
+    /// Reads the files and builds a filter of each.
     ///
     /// # Errors
     ///
-    /// The first in order that cannot be read, or has more items than a set; if the scratch file cannot be written.
+    /// The first error in the order of the files: a file cannot be read, or has more items than a set can
+    /// have. If the scratch file cannot be written.
     pub(super) fn read(
         paths: &[PathBuf],
         rule: ItemRule,
@@ -78,15 +80,15 @@ impl Columns {
         Ok(Self { file, sets })
     }
 
-    /// Writes an index.
+    /// Writes the index.
     ///
     /// # Errors
     ///
-    /// If the scratch file cannot be read, or the index not be written; if there are too many files.
+    /// If the scratch file cannot be read, the index cannot be written, or there are too many files.
     pub(super) fn write(&self, shape: SlicedShape, index: &File) -> Result<SlicedHead> {
         let sets = self.sets.iter().map(|(set, _)| set.clone()).collect();
         let mut builder = SlicedBuilder::new(shape, sets)?;
-        // The head is written last, in place of these zeros: until then the file is none.
+        // The head is written last, over these zeros; until then the file is no valid index.
         index.write_all_at(&vec![0; builder.head_bytes()], 0)?;
         let mut offset = builder.head_bytes() as u64;
         for group in builder.groups().to_vec() {
@@ -104,7 +106,7 @@ impl Columns {
         Ok(head)
     }
 
-    /// So many words of each column of a group.
+    /// `count` words of each column of a group, from word `first`.
     fn part(&self, group: &Group, first: usize, count: usize) -> Result<Vec<Vec<u64>>> {
         let mut bytes = vec![0; 8 * count];
         let part = |set: &usize| -> Result<Vec<u64>> {
@@ -136,7 +138,7 @@ fn column(
     Ok((column.set, start))
 }
 
-/// The hashes of the items of a file, few of them twice.
+/// The hashes of the items of a file, mostly without repetitions.
 fn hashes(path: &Path, rule: ItemRule, hasher: ItemHasher) -> Result<Vec<ItemHash>> {
     let file = std::sync::Arc::new(File::open(path)?);
     let compression = Compression::of_file(&file)?;

@@ -1,4 +1,4 @@
-//! Where repeats stood, of which files they were repeats, and how often records stood.
+//! Repeats by file, which files repeat which, and the sizes of groups of equal records.
 
 use super::words::Noun;
 use crate::picture::{
@@ -7,7 +7,7 @@ use crate::picture::{
 };
 use std::cmp::Reverse;
 
-/// Most pairs of files or directories that the table behind the matrix names.
+/// Most pairs of files or directories that are listed in the table below the matrix.
 const PAIRS_NAMED_MAX: usize = 50;
 
 /// Repeats by file.
@@ -48,7 +48,7 @@ fn noun_head(noun: Noun) -> &'static str {
     }
 }
 
-/// What a file is called; on many machines with the worker that has read it.
+/// The name of a file; if there are several workers, with the one that has read it.
 fn name_of(file: JsonView<'_>) -> String {
     let name = shortened(file.text("/file"));
     if file.is_there("/worker") { of_worker(file.count("/worker"), &name) } else { name }
@@ -78,7 +78,7 @@ fn cells(name: Cell, items: u64, [of_others, within]: [u64; 2]) -> Vec<Cell> {
     ]
 }
 
-/// Which files or directories repeat which.
+/// Which files or directories repeat which; None if there is only one, or nothing is repeated.
 pub(super) fn overlap(summary: JsonView<'_>, noun: Noun) -> Option<Element> {
     let overlap = summary.at("/overlap");
     let workers: Vec<u64> = overlap.list("/workers").map(|worker| worker.count("")).collect();
@@ -152,7 +152,7 @@ fn pair_table(pairs: &[(u64, usize, usize)], names: &[String]) -> Element {
     table("Pairs with the most repeats", &heads, named.iter().map(row), (others, Some(sums)))
 }
 
-/// How often records stood.
+/// The sizes of groups; None if there are none.
 pub(super) fn groups(summary: JsonView<'_>, noun: Noun) -> Option<Element> {
     if summary.count("/groups/count") == 0 {
         return None;
@@ -188,7 +188,7 @@ pub(super) fn groups(summary: JsonView<'_>, noun: Noun) -> Option<Element> {
     Some(section("How often the same stood", content))
 }
 
-/// Records of a class of groups beyond the one that was kept of each.
+/// Records in groups of this size class, without the one kept in each group.
 fn repeats_in(class: JsonView<'_>) -> u64 {
     class.count("/records").saturating_sub(class.count("/groups"))
 }

@@ -1,8 +1,8 @@
-//! Words for what a summary says in short.
+//! Words for the short values of a summary.
 
 use crate::picture::{JsonView, number_of};
 
-/// What items are called.
+/// The noun for what was compared, in singular and plural.
 #[derive(Clone, Copy)]
 pub(super) struct Noun {
     pub(super) one: &'static str,
@@ -20,13 +20,13 @@ impl Noun {
         Self { one, many }
     }
 
-    /// So many of them.
+    /// A count with the noun.
     pub(super) fn number(self, count: u64) -> String {
         number_of(count, self.one, self.many)
     }
 }
 
-/// Which of equal records stays.
+/// Which of equal records is kept.
 pub(super) fn kept_rule(keep: &str) -> &'static str {
     match keep {
         "first" => "The first",
@@ -35,7 +35,7 @@ pub(super) fn kept_rule(keep: &str) -> &'static str {
     }
 }
 
-/// What of equal items is equal.
+/// What must be equal in equal items.
 pub(super) fn compared_by(level: &str) -> &'static str {
     match level {
         "approximate" => "a part of the bits of their hashes",
@@ -44,7 +44,7 @@ pub(super) fn compared_by(level: &str) -> &'static str {
     }
 }
 
-/// What a phase does.
+/// The description of a phase.
 pub(super) fn phase(name: &str) -> &'static str {
     match name {
         "open" => "Finding the inputs",

@@ -1,18 +1,18 @@
-//! Where a server is, and a key of it: `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`, and `rediss://` with TLS.
+//! Addresses of servers and keys: `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`, and `rediss://` with TLS.
 
 use std::fmt;
 
-/// The port where nobody names one.
+/// The default port.
 const PORT: u16 = 6379;
 
-/// What the address of a key looks like.
+/// The form of a key's address.
 const KEY_FORM: &str = "expected redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY, where %2F is a slash; rediss:// is with TLS";
 
-/// What the address of a database looks like.
+/// The form of a database's address.
 const DATABASE_FORM: &str =
     "expected redis://[USER:PASSWORD@]HOST:PORT[/DB] beside --keys; rediss:// is with TLS";
 
-/// A database of a server, and who asks.
+/// A database of a server, and the credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(super) is_tls: bool,
@@ -30,10 +30,10 @@ pub(crate) struct Address {
     pub(super) key: Vec<u8>,
 }
 
-/// A server and what stands behind it: whether that is a key or a database, other arguments say.
+/// A server with an optional path. Other arguments decide whether the path names a key or a database.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// In database 0.
+    /// The server, with database 0.
     place: Place,
     path: Option<String>,
 }
@@ -57,14 +57,14 @@ impl fmt::Display for Address {
     }
 }
 
-/// As it is shown: clap prints what it was given.
+/// Like `Display`, because clap prints values of arguments.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-/// Without the password, too.
+/// Without the password.
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {:?}", self.place, self.path)
@@ -72,30 +72,30 @@ impl fmt::Debug for Origin {
 }
 
 impl Address {
-    /// The key under which a copy is made before it takes the name.
+    /// A temporary key, under which a copy is written before it is renamed.
     #[expect(clippy::disallowed_methods, reason = "a name that nobody else has")]
     pub(super) fn beside(&self) -> Vec<u8> {
         let number: u64 = rand::random();
         [&self.key[..], format!(".copying-{number:016x}").as_bytes()].concat()
     }
 
-    /// Where the key is.
+    /// The server and database.
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
 }
 
 impl Origin {
-    /// Where the server is.
+    /// The server, with database 0.
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }
 
-    /// The key that is meant.
+    /// Interprets the path as a key, with an optional database before it.
     ///
     /// # Errors
     ///
-    /// If none is.
+    /// If the path names no key.
     pub(crate) fn key(&self) -> Result<Address, String> {
         let path = self.path.as_deref().ok_or(KEY_FORM)?;
         let (database, key) = match path.split_once('/') {
@@ -108,11 +108,11 @@ impl Origin {
         Ok(Address { place: Place { database, ..self.place.clone() }, key: decoded(key)? })
     }
 
-    /// The database that is meant.
+    /// Interprets the path as a database.
     ///
     /// # Errors
     ///
-    /// If a key is.
+    /// If the path is no database number.
     pub(crate) fn database(&self) -> Result<Place, String> {
         let database = match self.path.as_deref() {
             None | Some("") => 0,
@@ -126,20 +126,20 @@ fn database_of(text: &str, form: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("`{text}` is no database; {form}"))
 }
 
-/// Reads the address of a key.
+/// Parses the address of a key.
 ///
 /// # Errors
 ///
-/// If the text is none.
+/// If the text is no such address.
 pub(crate) fn parse_address(text: &str) -> Result<Address, String> {
     parse_origin(text)?.key()
 }
 
-/// Reads the address of a key or of a database.
+/// Parses the address of a key or of a database.
 ///
 /// # Errors
 ///
-/// If the text is neither.
+/// If the text is no such address.
 pub(crate) fn parse_origin(text: &str) -> Result<Origin, String> {
     let (is_tls, rest) = match (text.strip_prefix("redis://"), text.strip_prefix("rediss://")) {
         (Some(rest), _) => (false, rest),
@@ -174,7 +174,7 @@ fn text_of(part: &str) -> Result<String, String> {
     String::from_utf8(decoded(part)?).map_err(|_| format!("`{part}` is no UTF-8"))
 }
 
-/// Bytes of which some are written as `%` and two digits.
+/// Decodes percent-encoding.
 fn decoded(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

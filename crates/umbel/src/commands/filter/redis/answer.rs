@@ -1,64 +1,65 @@
-//! What a server answers, as far as a copy needs it. Total: whatever comes is an answer, the beginning of one, or an
-//! error.
+//! Decodes the answers of a server, as far as a copy needs them. Total: any bytes are an answer, the
+//! beginning of one, or an error.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use umbel_resp::limits::PIECE_BYTES_MAX;
 use umbel_resp::number::integer;
 
-/// Longest line: an error's text.
+/// Longest line, which is an error's text.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// What an answer may have that is kept as a whole.
+/// Limits of an answer that is read as a whole.
 const WHOLE: Most = Most { bulk_bytes: PIECE_BYTES_MAX, values: VALUES_MAX };
 
-/// Most values of a list: a piece and its iterator.
+/// Most values of a list; the longest needed holds a piece and its iterator.
 const VALUES_MAX: usize = 16;
 
 /// An answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
-    /// A short text.
+    /// A simple string.
     Status(String),
-    /// Why the command was not carried out.
+    /// An error: why the command was not carried out.
     Error(String),
-    /// A number.
+    /// An integer.
     Integer(i64),
-    /// Bytes; None stands for no value.
+    /// A bulk string; None is null.
     Bulk(Option<Bytes>),
     /// A list.
     List(Vec<Answer>),
 }
 
-/// The first line of an answer. What is longer is not kept as a whole, but read behind this.
+/// The first line of an answer. Long answers are not decoded as a whole; their values are read after the
+/// head.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Head {
-    /// A short text.
+    /// A simple string.
     Status(String),
-    /// Why the command was not carried out.
+    /// An error: why the command was not carried out.
     Error(String),
-    /// A number.
+    /// An integer.
     Integer(i64),
-    /// So many bytes and an end of a line follow; None stands for no value.
+    /// A bulk string of this length follows, with a line end; None is null.
     Bulk(Option<usize>),
-    /// So many values follow; None stands for no value.
+    /// This many values follow; None is null.
     List(Option<usize>),
 }
 
-/// How much a server may announce.
+/// Limits on what a server may announce.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Most {
-    /// Bytes of a value.
+    /// Most bytes of a value.
     pub(super) bulk_bytes: usize,
-    /// Values of a list.
+    /// Most values of a list.
     pub(super) values: usize,
 }
 
-/// The bytes are no answer, or one that no copy needs.
+/// The bytes are no answer, or one that no copy needs, or exceed a limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct NoAnswer(pub(super) String);
 
 impl Head {
-    /// Takes a first line from the front of the bytes; None if more must come.
+    /// Decodes and removes a head from the front of the bytes; None if it is incomplete.
     pub(super) fn take(bytes: &mut BytesMut, most: Most) -> Result<Option<Self>, NoAnswer> {
         let Some((text, line_bytes)) = line(bytes)? else { return Ok(None) };
         let head = Self::of(text, most)?;
@@ -84,7 +85,7 @@ impl Head {
 }
 
 impl Answer {
-    /// Takes an answer from the front of the bytes; None if more must come.
+    /// Decodes and removes an answer from the front of the bytes; None if it is incomplete.
     pub(super) fn take(bytes: &mut BytesMut) -> Result<Option<Self>, NoAnswer> {
         let Some(length) = length_of(bytes, true)? else { return Ok(None) };
         let mut whole = bytes.split_to(length).freeze();
@@ -92,7 +93,7 @@ impl Answer {
     }
 }
 
-/// Bytes of the answer at the front, once all have come.
+/// The length of the answer at the front in bytes; None if it is incomplete.
 fn length_of(bytes: &[u8], may_be_list: bool) -> Result<Option<usize>, NoAnswer> {
     let Some((line, line_bytes)) = line(bytes)? else { return Ok(None) };
     match Head::of(line, WHOLE)? {
@@ -117,7 +118,7 @@ fn length_of(bytes: &[u8], may_be_list: bool) -> Result<Option<usize>, NoAnswer>
     }
 }
 
-/// Reads an answer all of which has come.
+/// Decodes an answer that is complete.
 fn read(bytes: &mut Bytes) -> Result<Answer, NoAnswer> {
     let ended = || NoAnswer("an answer ends early".to_owned());
     let (text, line_bytes) = line(bytes)?.ok_or_else(ended)?;
@@ -141,7 +142,7 @@ fn read(bytes: &mut Bytes) -> Result<Answer, NoAnswer> {
     })
 }
 
-/// The line at the front without its end, and how many bytes it has with it; None if the end is yet to come.
+/// The line at the front without its end, and its length with it; None if it is incomplete.
 fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, NoAnswer> {
     let looked_at = bytes.get(..LINE_BYTES_MAX).unwrap_or(bytes);
     match looked_at.iter().position(|&byte| byte == b'\r') {
@@ -152,7 +153,7 @@ fn line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, NoAnswer> {
     }
 }
 
-/// A count behind the first byte of a line; None of -1.
+/// The count after the first byte of a line; None for -1.
 fn number(line: &[u8], most: usize) -> Result<Option<usize>, NoAnswer> {
     let count = integer(line.get(1..).unwrap_or_default());
     match count.map(usize::try_from) {
@@ -162,7 +163,7 @@ fn number(line: &[u8], most: usize) -> Result<Option<usize>, NoAnswer> {
     }
 }
 
-/// The beginning of a line, as an error shows it.
+/// The beginning of a line, for an error.
 fn shown(line: &[u8]) -> String {
     String::from_utf8_lossy(line.get(..40).unwrap_or(line)).into_owned()
 }

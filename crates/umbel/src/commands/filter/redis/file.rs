@@ -1,7 +1,7 @@
-//! Database files of Redis (.rdb): a filter of RedisBloom's out of one, and items of its keys.
+//! Database files of Redis (.rdb): imports a RedisBloom filter from one, and reads items from its keys.
 //!
-//! A file is read twice: the first time to its end, whose checksum is compared before anything is asked of a cluster, the
-//! second time up to what is wanted.
+//! A file is read twice: first to its end, to verify its checksum before the cluster receives anything,
+//! then up to the value that is wanted.
 
 use super::source::{BLOOM_TYPE, Packer, Unwanted};
 use crate::commands::filter::items::ReadBatch;
@@ -20,13 +20,13 @@ use umbel_node::redis_bloom_value::{self, ValuePart};
 use umbel_rdb::{Key, RdbError, RdbReader, Value};
 use umbel_resp::glob;
 
-/// What RedisBloom calls the type of its cuckoo filters.
+/// The type name of RedisBloom's cuckoo filters.
 const CUCKOO_TYPE: &str = "MBbloomCF";
 
-/// Names that are told where one has to be chosen.
+/// Most names that an error lists for the user to choose from.
 const TOLD_NAMES_MAX: usize = 5;
 
-/// Where something is: at a server, or in a file.
+/// A server's address or a file.
 #[derive(Clone, Debug)]
 pub(crate) enum Given<A> {
     /// The address.
@@ -35,11 +35,11 @@ pub(crate) enum Given<A> {
     File(PathBuf),
 }
 
-/// Reads an address, or takes the text for the name of a file.
+/// Parses an address if the text contains `://`; else the text is the path of a file.
 ///
 /// # Errors
 ///
-/// If it looks like an address, and is none.
+/// If the address cannot be parsed.
 pub(super) fn parse_given<A>(
     text: &str,
     address: impl Fn(&str) -> Result<A, String>,
@@ -62,28 +62,28 @@ pub(crate) struct FileArgs {
 }
 
 impl FileArgs {
-    /// Refuses what makes no sense beside the address of a server.
+    /// Refuses `--key` and `--db` with the address of a server.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] that names it.
+    /// A [`UsageError`] that names the option.
     pub(crate) fn refused_for_servers(&self) -> Result<(), UsageError> {
         let what = "is for files: the address of a server says which key";
         self.option().map_or(Ok(()), |option| Err(UsageError(format!("{option} {what}"))))
     }
 
-    /// Refuses what makes no sense without --from. (Of an option that may not stand beside others, which are there, the
-    /// parser does not say that it is missing.)
+    /// Refuses `--key` and `--db` without `--from`. The parser does not report that: an option it
+    /// requires may be missing if it conflicts with another one that is given.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] that names it.
+    /// A [`UsageError`] that names the option.
     pub(crate) fn refused_without_from(&self) -> Result<(), UsageError> {
         self.option()
             .map_or(Ok(()), |option| Err(UsageError(format!("{option} needs --from FILE"))))
     }
 
-    /// One of the options that was given.
+    /// The first of the options that is given.
     fn option(&self) -> Option<&'static str> {
         match (&self.key, self.db) {
             (Some(_), _) => Some("--key"),
@@ -92,18 +92,18 @@ impl FileArgs {
         }
     }
 
-    /// The database of this file.
+    /// The database in this file.
     pub(super) fn database(&self, path: &Path) -> FileDatabase {
         FileDatabase { path: path.to_owned(), number: self.db.unwrap_or(0) }
     }
 
-    /// The name of the key.
+    /// The key's name, if given.
     pub(super) fn key(&self) -> Option<Vec<u8>> {
         self.key.clone().map(OsString::into_encoded_bytes)
     }
 }
 
-/// A database of a file.
+/// A database in a file.
 #[derive(Clone)]
 pub(super) struct FileDatabase {
     path: PathBuf,
@@ -120,7 +120,7 @@ impl fmt::Display for FileDatabase {
     }
 }
 
-/// Where a key is, as it is told.
+/// The file, database and key, for messages.
 pub(super) fn key_of(database: &FileDatabase, key: &[u8]) -> String {
     format!("{database}, key {}", shown(key))
 }
@@ -135,7 +135,7 @@ impl FileDatabase {
         Ok(RdbReader::new(file)?)
     }
 
-    /// Reads all of the file, and shows the keys of this database.
+    /// Reads the whole file and calls `see` with each key of this database.
     fn keys(&self, mut see: impl FnMut(Key) -> Result<()>) -> Result<()> {
         let mut reader = self.open()?;
         while let Some(key) = reader.next_key()? {
@@ -146,7 +146,7 @@ impl FileDatabase {
         Ok(())
     }
 
-    /// What a key holds, once all of the file was read.
+    /// The value of a key, after the whole file was read.
     fn value_of(&self, name: &[u8]) -> Result<Value> {
         let mut found = None;
         self.keys(|key| {
@@ -158,11 +158,12 @@ impl FileDatabase {
         found.ok_or_else(|| anyhow!("there is no key {} in this database", shown(name)))
     }
 
-    /// The key of the filter that is meant: this one, or the only one.
+    /// Finds the key of the filter: the given one, or the only filter of the database.
     ///
     /// # Errors
     ///
-    /// If the file is damaged, or has no such filter.
+    /// If the file is damaged, the key is missing or no filter, or no key is given and there is not
+    /// exactly one filter.
     pub(super) fn filter(&self, name: Option<Vec<u8>>) -> Result<Vec<u8>> {
         if let Some(name) = name {
             return match &*self.value_of(&name)?.type_name() {
@@ -197,7 +198,7 @@ impl FileDatabase {
         }
     }
 
-    /// Goes on to the value of a key.
+    /// Opens the file and advances to the value of a key.
     fn at_key(&self, name: &[u8]) -> Result<RdbReader<File>> {
         let mut reader = self.open()?;
         while let Some(key) = reader.next_key()? {
@@ -208,7 +209,7 @@ impl FileDatabase {
         bail!("the key has gone: is the file being written?")
     }
 
-    /// Sends a filter as an import; ends without an end where the file is damaged.
+    /// Sends a filter as an import. If the file is damaged, the stream ends without its end message.
     pub(super) fn send_filter(
         &self,
         key: &[u8],
@@ -242,22 +243,22 @@ impl FileDatabase {
         };
         let read = reader.read_module(|id, module| redis_bloom_value::read_value(id, module, send));
         match read {
-            // The call has failed, and says why.
+            // The call has failed and reports why.
             Err(redis_bloom_value::ValueError::Unwanted) => Ok(()),
             read => Ok(read?),
         }
     }
 }
 
-/// Which items of a file.
+/// Which items of a file to read.
 pub(super) enum FileWhat {
-    /// Those of a key.
+    /// The items of a key.
     Key(Vec<u8>),
-    /// The names of keys that a pattern means, each of which begins with the prefix, which is left out.
+    /// The names of the keys that match a pattern, without the prefix that all of them must have.
     Names { pattern: Vec<u8>, prefix: Vec<u8> },
 }
 
-/// Items of a file.
+/// The items to read from a file.
 pub(super) struct FileSource {
     pub(super) database: FileDatabase,
     pub(super) what: FileWhat,
@@ -274,7 +275,7 @@ impl fmt::Display for FileSource {
     }
 }
 
-/// Why reading ended early.
+/// Why reading ended early: an error, or the receiver of the items is gone.
 enum Stop {
     Failed(anyhow::Error),
     Unwanted,
@@ -299,7 +300,7 @@ impl From<Unwanted> for Stop {
 }
 
 impl FileSource {
-    /// Sends all that there is, from a thread that may wait; a failure is the last.
+    /// Sends all items, from a thread that may block; an error is sent last.
     pub(super) fn send(&self, sender: mpsc::Sender<Result<ReadBatch>>) {
         let mut packer = Packer::new(sender);
         let outcome = self.read(&mut packer).and_then(|()| Ok(packer.blocking_flush()?));
@@ -319,7 +320,7 @@ impl FileSource {
                 reader.read_items(|item| Ok(packer.blocking_push(item)??))
             }
             FileWhat::Names { pattern, prefix } => {
-                // Nothing is inserted of a file that is damaged.
+                // The whole file is verified first, so that nothing is inserted from a damaged file.
                 self.database.keys(|_| Ok(()))?;
                 let mut reader = self.database.open()?;
                 while let Some(key) = reader.next_key()? {

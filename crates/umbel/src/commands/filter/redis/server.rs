@@ -1,4 +1,4 @@
-//! A connection to a server, which is asked one thing after the other.
+//! A connection to a server, which carries one request at a time.
 
 use super::address::{Address, Place};
 use super::answer::{Answer, Head, Most, NoAnswer};
@@ -15,30 +15,32 @@ use tokio::time::{Instant, timeout};
 use umbel_resp::Request;
 use umbel_tls::{ForeignFiles, ForeignTls, HandshakeError, TrustError, own_certificate_refused};
 
-/// How long a server may take to be reached.
+/// Timeout to connect to a server, and for the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long it may take for an answer, of 16 MiB at most.
+/// Timeout of an answer, which has at most 16 MiB.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a page, or a dump, may keep one waiting in all, and longer only if it comes at [`BYTES_PER_SECOND_MIN`] or
-/// more: each of its values may come within the time of an answer, and a page has any number of them.
+/// How long a page or a dump may be waited for in total, unless it arrives with at least
+/// [`BYTES_PER_SECOND_MIN`]. The timeout of an answer does not bound this, as each value of a page has
+/// its own.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes of a page, or a dump, that come in a second, at least: a dump of 256 MiB takes under five hours then, and lines
-/// that are slower are rare.
+/// Least rate of a page or a dump in bytes per second. At this rate a dump of 256 MiB takes under five
+/// hours; slower lines are rare.
 const BYTES_PER_SECOND_MIN: u64 = 16 << 10;
 
-/// Has the password where the address has none: command lines are read by others. redis-cli reads it, too.
+/// Environment variable with the password if the address has none, since other users can see command
+/// lines. redis-cli reads it too.
 const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
 
-/// What stands behind a line and a value.
+/// Ends lines and values.
 const LINE_END: &[u8] = b"\r\n";
 
-/// Bytes that are read at once.
+/// Bytes reserved for each read.
 const READ_BYTES: usize = 64 << 10;
 
-/// Bytes of a value that are passed over at once: as many may take as long as an answer.
+/// Most bytes of a skipped value that share one answer's timeout.
 const PASSED_BYTES_MAX: usize = 16 << 20;
 
 /// A connection, with TLS or without.
@@ -46,43 +48,44 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A server that answers.
+/// A connected server.
 pub(super) struct Server {
     stream: Box<dyn Stream>,
-    /// What has come of answers.
+    /// Received bytes that are not decoded yet.
     bytes: BytesMut,
     pace: Pace,
 }
 
-/// How fast a page, or a dump, comes.
+/// How fast a page or a dump arrives.
 #[derive(Default)]
 struct Pace {
-    /// How long it was waited for. What is done with it meanwhile takes its own time.
+    /// The time spent waiting for it, without the time for processing.
     waited: Duration,
-    /// Bytes that came.
+    /// Bytes received.
     came: u64,
 }
 
 impl Pace {
-    /// How long it may still be waited for.
+    /// How long the next read may wait.
     fn left(&self) -> Duration {
         let earned = Duration::from_millis(self.came.saturating_mul(1000) / BYTES_PER_SECOND_MIN);
         (PATIENCE + earned).saturating_sub(self.waited)
     }
 }
 
-/// A piece of a dump, and the iterator behind it.
+/// A piece of a dump, and the iterator after it.
 pub(super) struct Dump {
     pub(super) iterator: i64,
     pub(super) piece: Bytes,
 }
 
 impl Server {
-    /// Reaches a server, says who asks and chooses the database.
+    /// Connects to a server, authenticates and selects the database.
     ///
     /// # Errors
     ///
-    /// If it is not there, is not whom the address names, or does not let one in.
+    /// If the server cannot be reached, its certificate is not trusted, or it refuses the credentials or
+    /// the database.
     pub(super) async fn connect(place: &Place, files: &ForeignFiles) -> Result<Self> {
         let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(&place.server)).await;
         let stream = connecting
@@ -106,16 +109,16 @@ impl Server {
         Ok(server)
     }
 
-    /// One that is reached by this connection.
+    /// A server over an existing connection.
     pub(super) fn over(stream: Box<dyn Stream>) -> Self {
         Self { stream, bytes: BytesMut::new(), pace: Pace::default() }
     }
 
-    /// The same, if the key is free.
+    /// Checks that a key does not exist.
     ///
     /// # Errors
     ///
-    /// If it is not, or the server does not say.
+    /// If it exists, or the server does not answer.
     pub(super) async fn check_free(mut self, address: &Address) -> Result<Self> {
         match self.ask(&[b"EXISTS", &address.key]).await? {
             Answer::Integer(0) => Ok(self),
@@ -124,12 +127,12 @@ impl Server {
         }
     }
 
-    /// The piece of a filter that follows an iterator; None behind the last one. All pieces together come at the pace
-    /// of one page, so that no number of small ones takes for ever.
+    /// The piece of a filter after an iterator; None after the last one. The least rate holds for all
+    /// pieces together, so that a server cannot prolong a dump indefinitely with small pieces.
     ///
     /// # Errors
     ///
-    /// If the server has no such filter, or does not answer.
+    /// If the server has no such filter, does not answer, or is too slow.
     pub(super) async fn dump(&mut self, address: &Address, iterator: i64) -> Result<Option<Dump>> {
         if iterator == 0 {
             self.pace = Pace::default();
@@ -147,7 +150,7 @@ impl Server {
         }
     }
 
-    /// Gives a piece of a filter.
+    /// Sends a piece of a filter.
     ///
     /// # Errors
     ///
@@ -156,7 +159,7 @@ impl Server {
         self.order(&[b"BF.LOADCHUNK", key, iterator.to_string().as_bytes(), piece]).await
     }
 
-    /// Gives a key another name, which must be free.
+    /// Renames a key; the new name must be free.
     ///
     /// # Errors
     ///
@@ -169,7 +172,7 @@ impl Server {
         }
     }
 
-    /// Deletes a key, if it is there.
+    /// Deletes a key, if it exists.
     ///
     /// # Errors
     ///
@@ -178,7 +181,7 @@ impl Server {
         self.ask(&[b"DEL", key]).await.map(drop)
     }
 
-    /// Asks for what is answered by OK.
+    /// Sends a command whose answer is a status, such as OK.
     async fn order(&mut self, words: &[&[u8]]) -> Result<()> {
         match self.ask(words).await? {
             Answer::Status(_) => Ok(()),
@@ -186,7 +189,7 @@ impl Server {
         }
     }
 
-    /// The type of a key's value, as the server calls it: `none` where there is no such key.
+    /// The type of a key's value, by the server's name; `none` if there is no such key.
     ///
     /// # Errors
     ///
@@ -198,11 +201,11 @@ impl Server {
         }
     }
 
-    /// A number that a command answers.
+    /// The non-negative number that a command returns.
     ///
     /// # Errors
     ///
-    /// If the server does not answer, or something else.
+    /// If the server does not answer, or answers something else.
     pub(super) async fn number(&mut self, words: &[&[u8]]) -> Result<u64> {
         match self.ask(words).await? {
             Answer::Integer(number) if number >= 0 => Ok(number.unsigned_abs()),
@@ -210,13 +213,13 @@ impl Server {
         }
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a command and waits for its answer.
     async fn ask(&mut self, words: &[&[u8]]) -> Result<Answer> {
         self.pace = Pace::default();
         self.ask_on(words).await
     }
 
-    /// The same, where the answer is a part of what has come before.
+    /// The same, with the pace of the answers before.
     async fn ask_on(&mut self, words: &[&[u8]]) -> Result<Answer> {
         let answer = in_time(async {
             self.send_words(words).await?;
@@ -233,11 +236,11 @@ impl Server {
         }
     }
 
-    /// Asks, and reads the first line of the answer. Its values are there for [`value`](Self::value).
+    /// Sends a command and reads the head of the answer. Its values are read with [`value`](Self::value).
     ///
     /// # Errors
     ///
-    /// If the server refuses, announces more than that, or does not answer.
+    /// If the server refuses the command, exceeds the limits, or does not answer.
     pub(super) async fn begin(&mut self, words: &[&[u8]], most: Most) -> Result<Head> {
         self.pace = Pace::default();
         let head = in_time(async {
@@ -250,20 +253,20 @@ impl Server {
         }
     }
 
-    /// The first line of a value.
+    /// Reads the head of the next value.
     ///
     /// # Errors
     ///
-    /// If the server announces more than that, or falls silent.
+    /// If the server exceeds the limits, or does not answer.
     pub(super) async fn head(&mut self, most: Most) -> Result<Head> {
         in_time(self.next_head(most)).await
     }
 
-    /// A value whose first line has been read.
+    /// Reads a value whose head was read.
     ///
     /// # Errors
     ///
-    /// If the server falls silent.
+    /// If the server does not answer, or the value does not end where it should.
     pub(super) async fn value(&mut self, byte_count: usize) -> Result<Bytes> {
         let come = in_time(async {
             while self.bytes.len() < byte_count + LINE_END.len() {
@@ -279,11 +282,11 @@ impl Server {
         Ok(value)
     }
 
-    /// Passes over a value whose first line has been read: nothing of it is kept.
+    /// Skips a value whose head was read, without keeping it.
     ///
     /// # Errors
     ///
-    /// If the server falls silent.
+    /// If the server does not answer, or the value does not end where it should.
     pub(super) async fn pass(&mut self, byte_count: usize) -> Result<()> {
         let mut left = byte_count;
         while left > 0 {
@@ -311,7 +314,7 @@ impl Server {
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
         self.stream.write_all(&bytes).await.map_err(broken)?;
-        // A stream with TLS may keep some of it.
+        // A TLS stream may buffer some of it.
         self.stream.flush().await.map_err(broken)
     }
 
@@ -324,7 +327,7 @@ impl Server {
         }
     }
 
-    /// Reads what comes next.
+    /// Reads the next bytes, within the time that the pace leaves.
     async fn fill(&mut self) -> Result<()> {
         self.bytes.reserve(READ_BYTES);
         let began = Instant::now();
@@ -347,13 +350,13 @@ impl Server {
     }
 }
 
-/// What a server does within the time that it has.
+/// Runs an exchange with the server within the timeout of an answer.
 async fn in_time<T>(doing: impl Future<Output = Result<T>>) -> Result<T> {
     let done = timeout(ANSWER_TIMEOUT, doing).await;
     done.map_err(|_| anyhow!("no answer within {} s", ANSWER_TIMEOUT.as_secs()))?
 }
 
-/// The same connection with TLS, once the server has proved itself.
+/// The connection with TLS, once the server's certificate was verified.
 async fn sealed(
     server: &str,
     files: &ForeignFiles,
@@ -363,7 +366,7 @@ async fn sealed(
         TrustError::NoCertificates { .. } => UsageError(format!("{error}: --cacert FILE")).into(),
         error => anyhow::Error::from(UsageError(error.to_string())),
     })?;
-    // A server without TLS may wait for the rest of what it takes for a line.
+    // A server without TLS may take the handshake for an incomplete line and wait for its end.
     let proved = timeout(CONNECT_TIMEOUT, tls.connect(server, stream)).await;
     let proved = proved.map_err(|_| {
         anyhow!("no TLS within {} s: redis:// is without", CONNECT_TIMEOUT.as_secs())
@@ -382,7 +385,7 @@ async fn sealed(
     })
 }
 
-/// Why a connection ended without an end.
+/// Explains why a connection broke.
 fn broken(error: io::Error) -> anyhow::Error {
     match own_certificate_refused(&error) {
         Some(why) => anyhow!(
@@ -405,7 +408,7 @@ fn unexpected(answer: &Answer) -> anyhow::Error {
     unexpected_text(&format!("{answer:?}"))
 }
 
-/// What an answer that begins with this is called.
+/// The error for a head that was not expected.
 pub(super) fn unexpected_head(head: &Head) -> anyhow::Error {
     match head {
         Head::Error(text) => anyhow!("{}", harmless(text)),

@@ -1,4 +1,4 @@
-//! Items that a server keeps as members of a set, or as keys, on their way to a filter.
+//! Reads the members of a server's collection, or the names of its keys, as items for a filter.
 
 use super::TrustArgs;
 use super::address::{Address, Origin, Place, parse_origin};
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use umbel_client::{ITEM_BYTES_MAX, PackedBatch};
 use umbel_tls::ForeignFiles;
 
-/// What RedisBloom calls the type of its Bloom filters, and a node that of every filter.
+/// The type name of RedisBloom's Bloom filters, and of all filters on a node.
 pub(super) const BLOOM_TYPE: &str = "MBbloom--";
 
 /// Where items come from that a server keeps.
@@ -40,16 +40,17 @@ pub(crate) struct SourceArgs {
 }
 
 impl SourceArgs {
-    /// Whether a server is named.
+    /// Whether a source is named.
     pub(crate) fn is_named(&self) -> bool {
         self.from.is_some()
     }
 
-    /// What the server has, on its way; None if no server is named. Items that are printed end with this byte.
+    /// Starts to read the source; None if none is named. `end` ends items where they are printed.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] if the address is of another form than the other arguments want.
+    /// A [`UsageError`] if the address or file does not fit the other arguments, or one is given without
+    /// `--from`.
     pub(crate) fn input(&self, end: u8) -> Result<Option<Input>> {
         let place = match &self.from {
             Some(Given::Server(origin)) => Some(origin.place()),
@@ -106,11 +107,11 @@ fn usage(text: &str) -> UsageError {
     UsageError(format!("--from: {text}"))
 }
 
-/// What is read of a server.
+/// What to read from a server.
 pub(super) enum What {
     /// The items of a key.
     Key(Address),
-    /// The names of keys, each of which begins with the prefix, which is left out.
+    /// The names of the keys that match a pattern, without the prefix that all of them must have.
     Names { place: Place, pattern: Vec<u8>, prefix: Vec<u8> },
 }
 
@@ -125,25 +126,25 @@ impl fmt::Display for What {
     }
 }
 
-/// What is read, and the files for a server with TLS.
+/// What to read, and the certificate files for a server with TLS.
 pub(super) struct Source {
     pub(super) what: What,
     pub(super) files: ForeignFiles,
 }
 
-/// Batches that are filled.
+/// Packs items into batches and sends them.
 pub(super) struct Packer {
     batch: PackedBatch,
     sender: mpsc::Sender<Result<ReadBatch>>,
-    /// Items that came.
+    /// Items received so far.
     count: u64,
 }
 
-/// Nobody waits for items any more.
+/// The receiver of the items is gone.
 pub(super) struct Unwanted;
 
 impl Packer {
-    /// One that has seen no item.
+    /// A packer without items.
     pub(super) fn new(sender: mpsc::Sender<Result<ReadBatch>>) -> Self {
         Self { batch: PackedBatch::new(), sender, count: 0 }
     }
@@ -155,7 +156,7 @@ impl Packer {
         })
     }
 
-    /// As [`push`](Self::push), from a thread that may wait.
+    /// As [`push`](Self::push), from a thread that may block.
     pub(super) fn blocking_push(&mut self, item: &[u8]) -> Result<Result<(), Unwanted>> {
         Ok(match self.put(item)? {
             true => self.blocking_flush(),
@@ -163,7 +164,7 @@ impl Packer {
         })
     }
 
-    /// Whether the batch is full with this item.
+    /// Adds an item; returns whether the batch is full.
     fn put(&mut self, item: &[u8]) -> Result<bool> {
         self.batch.push(item)?;
         self.count += 1;
@@ -177,7 +178,7 @@ impl Packer {
         }
     }
 
-    /// Sends what is left, from a thread that may wait.
+    /// Sends the items that are left, from a thread that may block.
     pub(super) fn blocking_flush(&mut self) -> Result<(), Unwanted> {
         match self.taken() {
             Some(batch) => self.sender.blocking_send(Ok(batch)).map_err(|_| Unwanted),
@@ -189,14 +190,14 @@ impl Packer {
         (!self.batch.is_empty()).then(|| ReadBatch { items: self.batch.take(), input_bytes: 0 })
     }
 
-    /// Says last why there is no more, from a thread that may wait.
+    /// Sends an error as the last element, from a thread that may block.
     pub(super) fn blocking_fail(self, error: anyhow::Error, what: &dyn fmt::Display) {
-        // Nobody waits any more if that fails.
+        // Sending fails if the receiver is gone.
         let _ = self.sender.blocking_send(Err(with_position(error, self.count, what)));
     }
 }
 
-/// An error with how much was read, and of what.
+/// Adds to an error how many items were read, and from where.
 fn with_position(error: anyhow::Error, count: u64, what: &dyn fmt::Display) -> anyhow::Error {
     let error = match count {
         0 => error,
@@ -206,7 +207,7 @@ fn with_position(error: anyhow::Error, count: u64, what: &dyn fmt::Display) -> a
 }
 
 impl Source {
-    /// Sends all that there is; a failure is the last.
+    /// Sends all items; an error is sent last.
     pub(super) async fn send(self, sender: mpsc::Sender<Result<ReadBatch>>) {
         let mut packer = Packer::new(sender);
         let outcome = self.read(&mut packer).await;
@@ -215,7 +216,7 @@ impl Source {
             Ok(_) => return,
             Err(error) => with_position(error, packer.count, &self.what),
         };
-        // Nobody waits any more if that fails.
+        // Sending fails if the receiver is gone.
         let _ = packer.sender.send(Err(error)).await;
     }
 
@@ -232,7 +233,7 @@ impl Source {
                 if walked(&mut server, walk, b"", packer).await?.is_err() {
                     return Ok(Err(Unwanted));
                 }
-                // A key that went away looks like one that has been read to its end.
+                // A key that was deleted meanwhile looks like one that was read to its end.
                 match server.number(&[b"EXISTS", key]).await? {
                     0 => bail!("the key went away meanwhile, so that some may be missing"),
                     _ => Ok(Ok(())),
@@ -242,7 +243,7 @@ impl Source {
     }
 }
 
-/// The way through a key.
+/// Begins to read a key, in the way that its type needs.
 pub(super) async fn begun(server: &mut Server, key: &[u8]) -> Result<Walk> {
     let type_name = server.type_of(key).await?;
     let length = match &*type_name {
@@ -252,7 +253,7 @@ pub(super) async fn begun(server: &mut Server, key: &[u8]) -> Result<Walk> {
     Walk::of_key(&type_name, key, length).ok_or_else(|| no_items(&type_name))
 }
 
-/// Why a key of this type has no items.
+/// The error for a key of a type without items.
 pub(super) fn no_items(type_name: &str) -> anyhow::Error {
     match type_name {
         "none" => anyhow!("there is no such key"),
@@ -273,7 +274,7 @@ pub(super) fn stripped<'n>(name: &'n [u8], prefix: &[u8]) -> Result<&'n [u8]> {
     })
 }
 
-/// Reads all pages of a walk.
+/// Reads all pages of a walk and pushes their items.
 pub(super) async fn walked(
     server: &mut Server,
     mut walk: Walk,
@@ -302,7 +303,7 @@ fn no_walk(NoWalk(what): NoWalk) -> anyhow::Error {
     anyhow!("{what}")
 }
 
-/// Asks for a page, whose values follow: the cursor of the next one, and how many values.
+/// Requests a page; returns the cursor of the next page and the number of values that follow.
 async fn page(server: &mut Server, words: &[&[u8]], form: PageForm) -> Result<(Vec<u8>, usize)> {
     let head = server.begin(words, form.most).await?;
     if !form.has_cursor {
@@ -322,7 +323,7 @@ async fn page(server: &mut Server, words: &[&[u8]], form: PageForm) -> Result<(V
     }
 }
 
-/// The next item of a page; what belongs to it is passed over.
+/// Reads the next item of a page, and skips the value that belongs to it, if there is one.
 async fn item(server: &mut Server, form: PageForm) -> Result<Bytes> {
     let item = match server.head(form.most).await? {
         Head::Bulk(Some(byte_count)) if byte_count > ITEM_BYTES_MAX => {

@@ -1,4 +1,4 @@
-//! Items of servers that answer as they should, and of those that do not.
+//! Items from servers that behave correctly, and from servers that do not.
 
 use super::address::{parse_address, parse_origin};
 use super::server::Server;
@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep};
 use umbel_resp::Decoder;
 use umbel_tls::ForeignFiles;
 
-/// What a server says to the words of a request; None to hang up.
+/// The answer to the words of a request; None to hang up.
 type Answering = fn(&[String]) -> Option<Vec<u8>>;
 
-/// A server that answers like this, for as long as the test takes.
+/// Starts a server with these answers that runs until the test ends.
 async fn server(answering: Answering) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -34,7 +34,7 @@ async fn server(answering: Answering) -> String {
                     }
                 }
                 bytes = BytesMut::from(rest);
-                // One that has hung up itself is not told anything.
+                // A client that has hung up gets no answer.
                 if stream.write_all(&answers).await.is_err() || is_over {
                     break 'connection;
                 }
@@ -47,7 +47,8 @@ async fn server(answering: Answering) -> String {
     address
 }
 
-/// All items of a server's key, or names of its keys that a pattern means, and why there are no more.
+/// All items of key `k`, or the names of the keys that match a pattern, and the error that ended reading,
+/// if any.
 async fn read(address: &str, keys: Option<(&str, &str)>) -> (Vec<Vec<u8>>, Option<String>) {
     let what = match keys {
         None => What::Key(parse_origin(&format!("redis://{address}/k")).unwrap().key().unwrap()),
@@ -83,7 +84,7 @@ fn page(cursor: &str, values: &[&[u8]]) -> Vec<u8> {
     [head, bulks(values)].concat()
 }
 
-/// The words of a request, with a space between each two.
+/// The words of a request, separated by spaces.
 fn text(words: &[String]) -> String {
     words.join(" ")
 }
@@ -170,7 +171,7 @@ async fn what_has_no_items_is_refused_by_its_type() {
     }
 }
 
-/// Servers that break off, never end, or send what nobody asked for.
+/// Servers that hang up, never finish, or send what was not requested.
 #[tokio::test]
 async fn hostile_servers_are_left_with_an_error() {
     fn set(words: &[String], scanned: impl Fn() -> Option<Vec<u8>>) -> Option<Vec<u8>> {
@@ -221,7 +222,7 @@ async fn hostile_servers_are_left_with_an_error() {
     });
     let (_, error) = read(&pairs.await, None).await;
     assert!(error.unwrap().contains("3 values, which are no pairs"));
-    // More than was asked for.
+    // A page longer than requested.
     let list = server(|words| match &*words[0] {
         "TYPE" => Some(b"+list\r\n".to_vec()),
         "LLEN" => Some(b":5\r\n".to_vec()),
@@ -231,7 +232,7 @@ async fn hostile_servers_are_left_with_an_error() {
     assert!(error.unwrap().contains("a count of"));
 }
 
-/// Time goes by at once where everybody waits.
+/// Time is paused and advances as soon as all tasks wait.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_falls_silent_is_waited_for_half_a_minute() {
     let (here, mut there) = duplex(1024);
@@ -245,10 +246,10 @@ async fn a_server_that_falls_silent_is_waited_for_half_a_minute() {
     assert_eq!(error, "item 2: no answer within 30 s");
 }
 
-/// Less than what a server may take for an answer.
+/// Below the timeout of an answer.
 const TRICKLE: Duration = Duration::from_secs(25);
 
-/// Of 2^24 values each may come in time.
+/// Each of 2^24 values arrives within its timeout; the page as a whole is too slow.
 #[tokio::test(start_paused = true)]
 async fn a_page_that_trickles_is_given_up_after_a_minute() {
     let (here, mut there) = duplex(1024);
@@ -267,7 +268,7 @@ async fn a_page_that_trickles_is_given_up_after_a_minute() {
     assert_eq!(began.elapsed().as_secs(), 60);
 }
 
-/// Nor is a dump of many pieces that have little in them; one whose pieces are large may take as long.
+/// The same for a dump of many small pieces; a dump whose pieces are large may take as long.
 #[tokio::test(start_paused = true)]
 async fn a_dump_that_trickles_is_given_up_after_a_minute() {
     for (piece_bytes, piece_count) in [(1_usize, 2), (1 << 20, 100)] {

@@ -1,68 +1,70 @@
-//! How what a server has is asked for page by page. Pure: it says what to ask next, and is told what came.
+//! Iterates over the contents of a server page by page. Pure: it returns the next request and takes the
+//! answers' cursors and counts.
 
 use super::answer::Most;
 
-/// About how many values a page has: a server that looks for them lets others wait for a millisecond.
+/// About how many values a page has. A server blocks other clients for about a millisecond to collect
+/// them.
 const PAGE_VALUES: u64 = 1_000;
 
-/// Most values of a page of a scan: a small set, or one of numbers, is sent as a whole, how large that may be its
-/// server's settings say.
+/// Most values of a page of a scan. A server sends a small collection, or one of integers, as a single
+/// page; its settings determine up to which size.
 const SCANNED_VALUES_MAX: usize = 1 << 24;
 
-/// Longest value that is passed over: as long as values in Redis are.
+/// Longest value that is skipped: the longest that Redis has.
 const VALUE_BYTES_MAX: usize = 512 << 20;
 
-/// Longest cursor: Redis's have 20 digits, other servers' are names of keys.
+/// Longest cursor: those of Redis have up to 20 digits, other servers use names of keys.
 const CURSOR_BYTES_MAX: usize = 64 << 10;
 
-/// Most pages behind each other that bring nothing: as many look through the 2^32 keys that a server has at most.
+/// Most consecutive empty pages: as many as it takes to scan the 2^32 keys that a server has at most.
 const EMPTY_PAGES_MAX: u64 = (1 << 32) / PAGE_VALUES;
 
-/// Most pages of a scan: as many look through tables of 2^34 places. A server has 2^32 keys at most, and so has a key
-/// values, in a table of twice as many places, and in another one while it is resized.
+/// Most pages of a scan: as many as it takes to scan tables of 2^34 slots. A server has at most 2^32
+/// keys, and a key 2^32 values, in a table of twice as many slots, and in a second one during a resize.
 const PAGES_MAX: u64 = (1 << 34) / PAGE_VALUES;
 
-/// Most items of a scan: twice the 2^32 that there are at most, since they may come again.
+/// Most items of a scan: twice the maximum of 2^32, since a scan may return an item repeatedly.
 const ITEMS_MAX: u64 = 1 << 33;
 
-/// The walk does not end, or a page is none that was asked for.
+/// The walk would not end, or a page is not what was requested.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct NoWalk(pub(super) String);
 
-/// A way through what a server has.
+/// An iteration over a server's contents.
 #[derive(Debug)]
 pub(super) enum Walk {
-    /// From cursor to cursor, until one is 0.
+    /// By cursors, until the server returns cursor 0.
     Scan(Scan),
-    /// From place to place, to where the list ended when it was begun.
+    /// By index, up to the list's length at the beginning.
     List {
         key: Vec<u8>,
-        /// The first value of the next page.
+        /// Index of the first value of the next page.
         at: u64,
-        /// How many there are.
+        /// The length of the list.
         length: u64,
     },
 }
 
-/// What a page's answer looks like.
+/// The form of a page's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PageForm {
-    /// Whether a cursor stands before the list.
+    /// Whether a cursor precedes the list.
     pub(super) has_cursor: bool,
-    /// Whether each item has a value behind it, which nobody wants.
+    /// Whether a value follows each item, which is skipped.
     pub(super) has_values: bool,
-    /// What the list and its items may have.
+    /// Limits for the list and its items.
     pub(super) most: Most,
 }
 
-/// A scan.
+/// The state of a scan.
 #[derive(Debug)]
 pub(super) struct Scan {
     command: &'static str,
     key: Option<Vec<u8>>,
     pattern: Option<Vec<u8>>,
     has_values: bool,
-    /// Where the next page begins; `0` before the first one, and behind the last.
+    /// The cursor of the next page; `0` before the first page.
     cursor: Vec<u8>,
     is_done: bool,
     circle: Circle,
@@ -71,8 +73,9 @@ pub(super) struct Scan {
     item_count: u64,
 }
 
-/// Finds out whether cursors go round in a circle, with one of them in memory (R. P. Brent, "An improved Monte Carlo
-/// factorization algorithm", 1980): each cursor is compared with the one that came at the last power of two.
+/// Detects a cycle of cursors with one cursor in memory (R. P. Brent, "An improved Monte Carlo
+/// factorization algorithm", 1980): each cursor is compared with the one that was kept at the last power
+/// of two.
 #[derive(Debug, Default)]
 struct Circle {
     kept: Vec<u8>,
@@ -96,12 +99,12 @@ impl Circle {
 }
 
 impl Walk {
-    /// Through the names of keys.
+    /// Over the names of the keys that match a pattern.
     pub(super) fn of_names(pattern: &[u8]) -> Self {
         Self::scan("SCAN", None, Some(pattern.to_vec()), false)
     }
 
-    /// Through the items of a key of this type, which has so many if it is a list; None if it has none.
+    /// Over the items of a key of this type; `length` is that of a list. None if the type has no items.
     pub(super) fn of_key(type_name: &str, key: &[u8], length: u64) -> Option<Self> {
         let scan = |command, has_values| Self::scan(command, Some(key.to_vec()), None, has_values);
         Some(match type_name {
@@ -135,7 +138,7 @@ impl Walk {
         })
     }
 
-    /// What to ask for next; None at the end.
+    /// The next request; None at the end.
     pub(super) fn request(&self) -> Option<Vec<Vec<u8>>> {
         match self {
             Self::Scan(scan) if scan.is_done => None,
@@ -158,7 +161,7 @@ impl Walk {
         }
     }
 
-    /// What the answer to that looks like.
+    /// The form of the answer to that request.
     pub(super) fn form(&self) -> PageForm {
         let (has_cursor, has_values, values) = match self {
             Self::Scan(scan) => (true, scan.has_values, SCANNED_VALUES_MAX),
@@ -169,16 +172,16 @@ impl Walk {
         PageForm { has_cursor, has_values, most }
     }
 
-    /// How long a cursor may be.
+    /// The limits of a cursor.
     pub(super) const fn most_of_cursor() -> Most {
         Most { bulk_bytes: CURSOR_BYTES_MAX, values: 0 }
     }
 
-    /// How many items a list of so many values has.
+    /// The number of items in a list of `value_count` values.
     ///
     /// # Errors
     ///
-    /// If one lacks its value.
+    /// If an item lacks its value.
     pub(super) fn items_of(form: PageForm, value_count: usize) -> Result<usize, NoWalk> {
         match form.has_values {
             false => Ok(value_count),
@@ -187,7 +190,7 @@ impl Walk {
         }
     }
 
-    /// A page has come, with so many items, and the cursor of the next one.
+    /// Records that a page was received, with its number of items and the cursor of the next page.
     ///
     /// # Errors
     ///
@@ -197,7 +200,7 @@ impl Walk {
             Self::Scan(scan) => scan.took(cursor, item_count),
             Self::List { at, length, .. } => {
                 *at += item_count as u64;
-                // It has become shorter.
+                // The list has become shorter.
                 if item_count == 0 {
                     *length = *at;
                 }
@@ -252,7 +255,7 @@ mod tests {
         assert_eq!(asked(&walk).as_deref(), Some("ZSCAN k 0 COUNT 1000"));
         walk.took(b"17", 3).unwrap();
         assert_eq!(asked(&walk).as_deref(), Some("ZSCAN k 17 COUNT 1000"));
-        // An empty page is not the last one.
+        // An empty page is not necessarily the last one.
         walk.took(b"5", 0).unwrap();
         walk.took(b"0", 0).unwrap();
         assert_eq!(asked(&walk), None);
@@ -274,7 +277,7 @@ mod tests {
         }
         assert_eq!(asked_for, ["LRANGE k 0 999", "LRANGE k 1000 1999", "LRANGE k 2000 2499"]);
         assert_eq!(asked(&Walk::of_key("list", b"k", 0).unwrap()), None);
-        // One that becomes shorter ends there.
+        // A list that becomes shorter ends there.
         let mut walk = Walk::of_key("list", b"k", 2_500).unwrap();
         walk.took(b"", 10).unwrap();
         assert_eq!(asked(&walk).as_deref(), Some("LRANGE k 10 1009"));
@@ -282,7 +285,8 @@ mod tests {
         assert_eq!(asked(&walk), None);
     }
 
-    /// Whatever leads to a circle, and however long it is, its end is found before it was gone through three times.
+    /// A cycle of cursors is found before it was passed three times, whatever its length and whatever
+    /// precedes it.
     #[test]
     fn cursors_that_go_round_are_found() {
         for (lead, circle) in [(0_u64, 1_u64), (0, 2), (1, 1), (7, 5), (100, 37), (3, 1_000)] {
@@ -295,7 +299,7 @@ mod tests {
             let taken = taken.expect("it is found") as u64;
             assert!(taken >= lead + circle, "{lead} {circle}: {taken}");
         }
-        // What never comes again is none.
+        // Distinct cursors are no cycle.
         let mut walk = Walk::of_key("set", b"k", 0).unwrap();
         for cursor in 1..10_000 {
             walk.took(cursor.to_string().as_bytes(), 1).unwrap();
@@ -316,7 +320,7 @@ mod tests {
         assert!(walk.took(b"", 0).is_err());
     }
 
-    /// Cursors that are all different, and pages that all have something, do not make a walk without an end.
+    /// A walk ends even if all cursors differ and all pages have items.
     #[test]
     fn a_scan_of_more_than_there_can_be_ends() {
         let mut walk = Walk::of_names(b"*");
@@ -325,7 +329,7 @@ mod tests {
         walk.took(b"1", 1).unwrap();
         let text = walk.took(b"2", 1).unwrap_err().0;
         assert!(text.ends_with("more than there can be"), "{text}");
-        // The last page is no page too many.
+        // The last page does not count against the limit.
         walk.took(b"0", 1).unwrap();
         let mut walk = Walk::of_key("set", b"k", 0).unwrap();
         let Walk::Scan(scan) = &mut walk else { panic!("a scan") };
