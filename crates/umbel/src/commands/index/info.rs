@@ -1,4 +1,4 @@
-//! `umbel index info`: what indexes hold.
+//! `umbel index info`: describes indexes.
 
 use super::asked::{Asked, is_sliced};
 use crate::commands::cluster::show::{facts, print};
@@ -25,7 +25,8 @@ impl InfoArgs {
     ///
     /// # Errors
     ///
-    /// Names the index that cannot be read, or is damaged.
+    /// If an index cannot be read or is damaged; the error names it. If standard output cannot be
+    /// written.
     pub(super) fn run(&self) -> Result<Exit> {
         let (sliced, kept): (Vec<PathBuf>, Vec<PathBuf>) =
             self.inputs.iter().cloned().partition(|path| is_sliced(path));
@@ -63,18 +64,18 @@ impl InfoArgs {
     }
 }
 
-/// Items of all files, each file's own once.
+/// The distinct items of each file, summed over all files.
 fn item_count(head: &SlicedHead) -> u64 {
     head.sets().iter().map(|set| set.item_count).fold(0, u64::saturating_add)
 }
 
-/// Bits of the index an item; of an index without items none.
+/// Bits of the index per item; None for an index without items.
 fn bits_per_item(head: &SlicedHead) -> Option<f64> {
     let items = item_count(head);
     (items > 0).then(|| head.file_bytes() as f64 * 8.0 / items as f64)
 }
 
-/// Prints what an index is that was built.
+/// Prints a description of an index that was built.
 ///
 /// # Errors
 ///

@@ -1,33 +1,34 @@
-//! What of a file is an item: lines, words, trigrams or k-mers.
+//! Splits files into items: lines, words, trigrams or k-mers.
 
 use std::fmt;
 use std::str::FromStr;
 use umbel_records::item_before;
 
-/// Longest k-mer: two bits a base in 64.
+/// Longest k-mer: 64 bits with two bits per base.
 const KMER_LENGTH_MAX: u8 = 32;
 
-/// Characters of a trigram.
+/// Characters in a trigram.
 const TRIGRAM_CHARS: usize = 3;
 
-/// Lines of a record of FASTQ: name, bases, `+`, qualities.
+/// Lines in a FASTQ record: name, bases, `+`, qualities.
 const FASTQ_LINES: u8 = 4;
 
-/// What is an item.
+/// The rule that determines the items of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ItemRule {
     /// A line, without its end.
     Lines,
-    /// A run of letters and digits of a line in lower case.
+    /// A run of letters and digits, in lower case.
     Words,
-    /// Three characters in a row of a line in lower case.
+    /// Three consecutive characters of a line, in lower case.
     Trigrams,
-    /// So many bases in a row, or their reverse complement.
+    /// This number of consecutive bases, or their reverse complement.
     Kmers(u8),
 }
 
 impl ItemRule {
-    /// False-positive rate and probes where none are named: questions of many items may be content with a share.
+    /// The default false-positive rate. It is higher where queries have many items, since they need only
+    /// a share of them.
     pub(super) const fn default_rate(self) -> f64 {
         match self {
             Self::Lines | Self::Words => 0.01,
@@ -67,32 +68,32 @@ impl fmt::Display for ItemRule {
     }
 }
 
-/// Cuts the lines of a file, or an argument, into items.
+/// Splits the lines of a file, or an argument, into items.
 pub(super) struct ItemCutter {
     rule: ItemRule,
     bases: Bases,
 }
 
-/// Where in a sequence of bases the next line goes on.
+/// The state between two lines of a sequence of bases.
 #[derive(Default)]
 struct Bases {
-    /// The last ones, two bits each, and their reverse complement.
+    /// The last bases with two bits each, and their reverse complement.
     forward: u64,
     reverse: u64,
-    /// How many of them follow each other.
+    /// The number of consecutive bases so far.
     count: u32,
-    /// Of FASTQ, the number of the next line in its record.
+    /// For FASTQ, the number of the last line within its record; 0 before the first.
     fastq_line: Option<u8>,
     has_begun: bool,
 }
 
 impl ItemCutter {
-    /// At the start of a file.
+    /// At the beginning of a file.
     pub(super) fn new(rule: ItemRule) -> Self {
         Self { rule, bases: Bases::default() }
     }
 
-    /// Hands over the items of the next line.
+    /// Calls `take` with each item of the next line.
     pub(super) fn cut(&mut self, line: &[u8], take: &mut dyn FnMut(&[u8])) {
         let line = item_before(line, b'\n');
         match self.rule {
@@ -116,7 +117,7 @@ impl ItemCutter {
 }
 
 impl Bases {
-    /// A line of FASTA, of FASTQ if the file begins with `@`, or of bases alone.
+    /// Splits a line of FASTA, of FASTQ if the file begins with `@`, or of bases only.
     fn cut(&mut self, line: &[u8], length: u8, take: &mut dyn FnMut(&[u8])) {
         if !self.has_begun && line.first() == Some(&b'@') {
             self.fastq_line = Some(0);
@@ -195,10 +196,10 @@ mod tests {
     #[test]
     fn kmers_are_those_of_both_strands() {
         let rule = ItemRule::Kmers(3);
-        // ACG is CGT on the other strand: 0b00_01_10 is the lesser.
+        // ACG is CGT on the other strand; 0b00_01_10 is the smaller of the two.
         assert_eq!(items(rule, &["ACG"]), [6u64.to_le_bytes()]);
         assert_eq!(items(rule, &["cgt"]), items(rule, &["ACG"]));
-        // They go on in the next line, and end at a name, at another letter and at the end.
+        // They continue on the next line, and end at a name, another letter, or the end of the file.
         assert_eq!(items(rule, &[">a\n", "AC\r\n", "GT\n"]), items(rule, &["ACGT"]));
         assert!(items(rule, &["AC\n", ">b\n", "GT\n", "NAC\n"]).is_empty());
         assert_eq!(items(rule, &["@r\n", "ACG\n", "+\n", "ACC\n", "@s\n", "CGT\n"]).len(), 2);

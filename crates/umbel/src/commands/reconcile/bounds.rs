@@ -1,17 +1,17 @@
-//! What a session may take.
+//! Limits of a session.
 
 use super::ReconcileArgs;
 use std::time::Duration;
 use umbel_reconcile::Patience;
 use umbel_reconcile_engine::Limits;
 
-/// Seconds of a session that somebody else begins, unless told otherwise: a gigabyte of contents at 300 kB/s. One that is
-/// cut goes on with `--resume`.
+/// Default time limit of a session that a peer begins, in seconds: enough for a gigabyte of contents at
+/// 300 kB/s. A session that is cut off can continue with `--resume`.
 const LISTEN_SECONDS_MAX: u64 = 3600;
 
 impl ReconcileArgs {
     pub(super) fn patience(&self) -> Patience {
-        // Sessions that others begin come one after another: none may hold up the rest for ever.
+        // A listener serves its sessions one after another, so none may block the others forever.
         let whole = self.listen.is_some().then_some(LISTEN_SECONDS_MAX);
         let whole = self.max_time.or(whole).map(Duration::from_secs);
         Patience { idle: Duration::from_secs(self.idle_timeout), whole }

@@ -1,4 +1,4 @@
-//! What is refused before anything is compared.
+//! Checks arguments before anything is compared.
 
 use super::{ReconcileArgs, usage};
 use anyhow::Result;
@@ -6,7 +6,7 @@ use umbel_files::FileRoles;
 use umbel_reconcile::Endpoint;
 
 impl ReconcileArgs {
-    /// Refuses to write over a set, or over a sketch of one.
+    /// Refuses outputs that would overwrite a set or a sketch given as input.
     pub(super) fn check_roles(&self) -> Result<()> {
         let mut roles = FileRoles::default();
         for set in &self.sets {
@@ -27,7 +27,7 @@ impl ReconcileArgs {
         Ok(())
     }
 
-    /// Refuses `--delete` where nothing is there that could go.
+    /// Refuses `--delete` without a change that could delete items.
     pub(super) fn check_delete(&self) -> Result<()> {
         let answers = self.stdio || self.listen.is_some();
         match (self.delete, answers) {

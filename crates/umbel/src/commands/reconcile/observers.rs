@@ -1,4 +1,4 @@
-//! What people see of a session while it runs.
+//! Shows the progress of a session.
 
 use crate::stderr::eprint_line;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -7,10 +7,10 @@ use std::io::IsTerminal;
 use std::time::Duration;
 use umbel_reconcile::Observer;
 
-/// Time between two pictures of the spinner.
+/// Time between two frames of the spinner.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Lines on standard error alone, for a side that answers.
+/// For the responder: lines on standard error.
 pub(super) struct Notices;
 
 impl Observer for Notices {
@@ -19,7 +19,7 @@ impl Observer for Notices {
     }
 }
 
-/// Lines, and a spinner with the phase if standard error is a terminal, for the side that begins.
+/// For the initiator: lines, and a spinner with the phase if standard error is a terminal.
 pub(super) struct Terminal {
     spinner: ProgressBar,
 }
@@ -31,7 +31,7 @@ impl Terminal {
             true => ProgressBar::new_spinner(),
             false => ProgressBar::hidden(),
         };
-        // How long a phase takes says whether it stands still.
+        // The elapsed time of a phase shows whether it is stuck.
         let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}");
         spinner.set_style(style.expect("a valid template"));
         if !spinner.is_hidden() {

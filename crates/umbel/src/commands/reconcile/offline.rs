@@ -1,4 +1,4 @@
-//! `umbel reconcile` with a sketch in place of a set or of both.
+//! `umbel reconcile` with a sketch in place of one or both sets.
 
 use super::report::write_report;
 use super::{ReconcileArgs, usage};
@@ -11,7 +11,7 @@ use std::io::Write;
 use umbel_reconcile::{Compared, Endpoint, Form, compare_sketches, compare_with_set};
 
 impl ReconcileArgs {
-    /// Compares with a sketch, or two.
+    /// Compares a set with a sketch, or two sketches.
     pub(super) fn offline(&self, form: &Form, a: &Endpoint, b: &Endpoint) -> Result<(Exit, Value)> {
         if self.pull || self.push || self.two_way {
             return Err(usage(
@@ -39,21 +39,21 @@ impl ReconcileArgs {
     }
 }
 
-/// What a comparison found and what it cost.
+/// The result of a comparison, and its costs.
 struct Comparison {
     compared: Compared,
     stopwatch: Stopwatch,
     processor: ProcessorTime,
-    /// Whether this side is the B of the command.
+    /// Whether the local set is the B of the command.
     is_b: bool,
 }
 
 impl Comparison {
-    /// Prints the difference, in the order of the text.
+    /// Prints the difference, sorted by the text of the items.
     ///
     /// # Errors
     ///
-    /// If that cannot be written.
+    /// If standard output cannot be written.
     fn show(&self, out: &mut dyn Write) -> Result<()> {
         let (here_sign, there_sign) = if self.is_b { ("+ ", "- ") } else { ("- ", "+ ") };
         let here = self.compared.here_lines.iter().map(|line| (line, here_sign));
@@ -66,7 +66,7 @@ impl Comparison {
         out.flush().context("standard output")
     }
 
-    /// Numbers of A and B, from those of this side and the other.
+    /// Turns numbers of this side and the other into numbers of A and B.
     fn of_a_and_b(&self, here: u64, there: u64) -> (u64, u64) {
         if self.is_b { (there, here) } else { (here, there) }
     }
@@ -76,7 +76,7 @@ impl Comparison {
         self.of_a_and_b(difference.only_here.len() as u64, difference.only_there.len() as u64)
     }
 
-    /// As JSON.
+    /// The report as JSON.
     fn json(&self) -> Value {
         let difference = &self.compared.difference;
         let (items_a, items_b) = self.of_a_and_b(difference.here_count, difference.there_count);
@@ -95,7 +95,7 @@ impl Comparison {
         })
     }
 
-    /// A line or two for people.
+    /// The report in one or two lines for people.
     fn text(&self) -> String {
         let (only_a, only_b) = self.only_counts();
         let mut text = format!(

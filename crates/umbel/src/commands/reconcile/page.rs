@@ -1,5 +1,5 @@
-//! The page of a comparison: how much differs, and what travelled beside the least that could, drawn from the report in
-//! JSON alone, so that both say the same.
+//! The report page of a comparison: how much differs, and the traffic beside its lower bound; drawn from
+//! the JSON report alone, so that the two always agree.
 
 use crate::picture::{
     Cell, Element, Heading, JsonView, Part, Tone, bar, duration, figures, grouped, note, number_of,
@@ -8,7 +8,7 @@ use crate::picture::{
 use crate::units::size;
 use serde_json::Value;
 
-/// What bytes travel for, in order, and what it is called.
+/// Kinds of traffic, in order, with their labels.
 const PHASES: [(&str, &str); 10] = [
     ("hello", "Greetings and digests"),
     ("estimator", "Estimate of the difference"),
@@ -22,7 +22,7 @@ const PHASES: [(&str, &str); 10] = [
     ("resume", "Around a session that can go on"),
 ];
 
-/// The page of a comparison that has ended well.
+/// The page of a comparison that has succeeded.
 pub(super) fn page_of(report: &Value) -> String {
     let report = JsonView::new(report);
     let differing = report.count("/difference/only_a") + report.count("/difference/only_b");
@@ -48,12 +48,13 @@ fn items(count: u64) -> String {
     number_of(count, "item", "items")
 }
 
-/// All bytes of the session, both ways.
+/// All bytes of the session, in both directions.
 fn travelled(report: JsonView<'_>) -> u64 {
     report.count("/bytes_sent") + report.count("/bytes_received")
 }
 
-/// The same without contents of files and what lies around a session that can go on: what the bound is a bound of.
+/// The same without contents of files and the overhead of resumable sessions, to which the lower bound
+/// does not apply.
 fn compared_bytes(report: JsonView<'_>) -> u64 {
     let beside = report.count("/bytes_by_phase/contents") + report.count("/bytes_by_phase/resume");
     travelled(report).saturating_sub(beside)
@@ -130,7 +131,8 @@ fn key_figures(report: JsonView<'_>) -> Element {
     figures(all)
 }
 
-/// What travelled, and the least that tells both sides what they lack, if items are of random bits.
+/// Traffic beside its lower bound: the fewest bytes with which each side learns what it lacks if items
+/// are random bits.
 fn beside_the_bound(report: JsonView<'_>) -> Option<Element> {
     if !report.is_there("/lower_bound_bytes") {
         return None;
@@ -181,7 +183,7 @@ fn by_phase(report: JsonView<'_>) -> Option<Element> {
     Some(section("What the bytes were for", [table]))
 }
 
-/// How the session went.
+/// The plan and the course of the session.
 fn course(report: JsonView<'_>) -> Element {
     let mut rows = vec![("Plan", shortened(report.text("/plan")))];
     for (name, path) in [

@@ -1,4 +1,4 @@
-//! What a session found and what it cost, for people and programs.
+//! The report of a session: its result and its costs, for people and programs.
 
 use crate::clock::{ProcessorTime, Stopwatch};
 use crate::stderr::eprint_line;
@@ -11,20 +11,20 @@ use std::time::Duration;
 use umbel_reconcile::{Ended, ItemSet, Shown};
 use umbel_reconcile_engine::Item;
 
-/// Measures a command from its start.
+/// Measures the time of a command from its start.
 pub(crate) struct Report {
     stopwatch: Stopwatch,
     processor: ProcessorTime,
 }
 
 impl Report {
-    /// Begins to measure.
+    /// Starts to measure.
     pub(crate) fn start() -> Self {
         Self { stopwatch: Stopwatch::start(), processor: ProcessorTime::start() }
     }
 
-    /// As JSON. `is_b`: whether this side is the B of the command. `changed`: how many records or files both sides have in
-    /// different versions, if that is known and the items have keys.
+    /// The report as JSON. `is_b`: whether this side is the B of the command. `changed`: how many records
+    /// or files the sides have in different versions, if that is known and items have keys.
     pub(crate) fn json(&self, ended: &Ended, is_b: bool, changed: Option<u64>) -> Value {
         let outcome = &ended.outcome;
         let bytes = outcome.bytes;
@@ -75,11 +75,11 @@ impl Report {
         })
     }
 
-    /// A few lines for people.
+    /// The report in a few lines for people.
     pub(crate) fn text(&self, ended: &Ended, is_b: bool, changed: Option<u64>) -> String {
         let value = self.json(ended, is_b, changed);
         let get = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
-        // Both versions of it are counted as only in A and only in B.
+        // A changed item counts as only in A in one version and as only in B in the other.
         let versions = match changed {
             None | Some(0) => String::new(),
             Some(count) => format!(" ({count} in two versions)"),
@@ -105,7 +105,7 @@ impl Report {
     }
 }
 
-/// Writes a report as JSON, if it is wanted.
+/// Writes a report as JSON, if a path is given.
 ///
 /// # Errors
 ///
@@ -121,8 +121,8 @@ fn seconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
-/// How many records or files both sides have in different versions, of a difference that was told and not applied;
-/// nothing where items have no keys.
+/// Counts the records or files that the sides have in different versions, in a difference that was listed
+/// but not applied; None if items have no keys.
 ///
 /// # Errors
 ///
@@ -138,12 +138,12 @@ pub(crate) fn count_changed(set: &dyn ItemSet, ended: &Ended) -> Result<Option<u
     Ok(Some(keys.iter().filter(|key| theirs.contains(*key)).count() as u64))
 }
 
-/// Prints the difference, in the order of the text: `- ` before what only A has, `+ ` before what only B has, `~ ` before
-/// the path of what has two versions, `> ` before what is called otherwise in B.
+/// Prints the difference, sorted by its text: `- ` before items only in A, `+ ` before items only in B,
+/// `~ ` before the path of a changed file, `> ` before a file that has another name in B.
 ///
 /// # Errors
 ///
-/// If the set cannot be read, or the output not be written.
+/// If the set cannot be read, or the output cannot be written.
 pub(crate) fn show_difference(
     set: &dyn ItemSet,
     ended: &Ended,

@@ -1,4 +1,4 @@
-//! What both sides of `umbel reconcile --listen` prove themselves by.
+//! The secret with which both sides of `umbel reconcile --listen` authenticate.
 
 use super::{ReconcileArgs, usage};
 use crate::cluster_client::variable;
@@ -7,12 +7,12 @@ use anyhow::{Context, Result};
 use umbel_reconcile::Endpoint;
 use umbel_tls::{Secret, SecretTls, SecretUse};
 
-/// Variable that names the file of the secret.
+/// Environment variable with the path of the secret's file.
 const FILE_VARIABLE: &str = "UMBEL_RECONCILE_SECRET_FILE";
 
 impl ReconcileArgs {
-    /// The keys that come from the secret, if one was given and is needed: sockets prove themselves by it, programs
-    /// and ssh have their own ways.
+    /// TLS with keys derived from the secret; None if no secret is given, or the connection does not need
+    /// one: only sockets use it, since programs and ssh authenticate otherwise.
     pub(super) fn secret(&self, other: Option<&Endpoint>) -> Result<Option<SecretTls>> {
         if self.listen.is_none() && !matches!(other, Some(Endpoint::Tcp(_))) {
             return match &self.secret_file {

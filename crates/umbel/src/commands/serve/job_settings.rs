@@ -1,4 +1,4 @@
-//! What jobs may do on a node.
+//! Settings for jobs on a node.
 
 use super::node_jobs::NodeJobs;
 use super::settings::Settings;
@@ -23,7 +23,7 @@ umbel_node::settings! {
 }
 
 impl JobSettings {
-    /// Checks what can be checked without looking at the disk.
+    /// Checks what can be checked without access to the disk.
     ///
     /// # Errors
     ///
@@ -42,11 +42,11 @@ impl JobSettings {
     }
 }
 
-/// What jobs may do on the node; none if it takes no part in any.
+/// The limits of jobs on this node; None if the node takes no part in jobs.
 ///
 /// # Errors
 ///
-/// A [`UsageError`] for a root that is not there; if scratch cannot be made.
+/// A [`UsageError`] if a root does not exist; if the scratch folder cannot be created.
 pub(super) fn node_jobs(settings: &Settings) -> Result<Option<Arc<NodeJobs>>> {
     let jobs = &settings.jobs;
     if jobs.job_roots.is_empty() {

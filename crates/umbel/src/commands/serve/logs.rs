@@ -1,4 +1,4 @@
-//! What the server says while it runs: settings of its log, and where it goes.
+//! The server's log: its settings and its output.
 
 use anyhow::Result;
 use tracing_subscriber::EnvFilter;
@@ -16,7 +16,7 @@ umbel_node::settings! {
     }
 }
 
-/// Logs from now on.
+/// Starts to log.
 ///
 /// # Errors
 ///
@@ -27,7 +27,7 @@ pub(crate) fn start(settings: &LogSettings) -> Result<()> {
         UsageError(format!("log_level = \"{level}\": {error}; expected a level like info or debug"))
     })?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A second server in one process does not exist, so neither does a second subscriber.
+    // Cannot panic: a process runs one server, and so installs one subscriber.
     match settings.log_format.as_str() {
         "json" => lines.json().init(),
         _ => lines.init(),

@@ -1,4 +1,5 @@
-//! Jobs of a cluster on one node: from a description to a worker's data, within the folders that the node allows.
+//! A cluster's jobs on one node: turns a job's description into a worker's data, within the folders that
+//! the node allows.
 
 use crate::cluster_client::Credentials;
 use crate::commands::dedup::{spec_of, start_cell_tasks};
@@ -21,13 +22,13 @@ use umbel_files::{PATH_BYTES_MAX, Roots};
 use umbel_node::jobs::{JobSite, OpenJob, WorkshopError, Workshops};
 use umbel_node::ports::PortFuture;
 
-/// Permissions of the folder of jobs' scratch: records lie in it.
+/// Permissions of the folder of jobs' scratch, which holds records.
 const SCRATCH_MODE: u32 = 0o700;
 
-/// Prefix of the folders that hold jobs' scratch.
+/// Prefix of the names of jobs' scratch folders.
 const FOLDER_PREFIX: &str = "job-";
 
-/// Nobody looks on; what was left behind is told where the node writes its lines.
+/// Shows no progress, because nobody watches; writes warnings to the node's standard error.
 struct Log;
 
 impl Observer for Log {
@@ -36,25 +37,25 @@ impl Observer for Log {
     }
 }
 
-/// What a node allows its jobs.
+/// The limits of jobs on this node.
 pub(crate) struct NodeJobs {
-    /// Folders below which they may read and write.
+    /// Folders below which jobs may read and write.
     roots: Roots,
-    /// Folder of their scratch.
+    /// Folder for their scratch files.
     scratch: PathBuf,
     memory_bytes: u64,
     cell_tasks: Runtime,
     cell_task_count: u32,
-    /// What the node proves itself by, also to its own cluster.
+    /// The node's certificate and key, with which it also connects to its own cluster.
     tls: Option<TlsFiles>,
 }
 
 impl NodeJobs {
-    /// Takes what the settings of a node say.
+    /// Creates the scratch folder and the runtime for cells.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] for a root that is not there; if scratch cannot be made.
+    /// A [`UsageError`] if a root does not exist; if the scratch folder cannot be created.
     pub(crate) fn new(
         roots: &[String],
         scratch: PathBuf,
@@ -79,13 +80,13 @@ impl NodeJobs {
         self.scratch.join(format!("{FOLDER_PREFIX}{}", job.0))
     }
 
-    /// What a node makes of a description, and whether the user gave the seed.
+    /// This node's specification for a description, and whether the user has given the seed.
     fn spec(&self, description: &[u8], node: u64, seed: u64) -> Result<(JobSpec, bool)> {
         let (mut spec, names_seed) = spec_of(description, node)?;
         (spec.seed, spec.memory_bytes) = (seed, self.memory_bytes);
         spec.scratch.clone_from(&self.scratch);
         spec.roots = Some(self.roots.clone());
-        // Whoever asked gets it from the ledger, and draws the page of it.
+        // The client gets the summary from the ledger and draws the page itself.
         (spec.summary, spec.page) = (None, None);
         check_possible(&spec)?;
         check_own(&spec)?;
@@ -116,7 +117,8 @@ impl NodeJobs {
         }
         check_length(path)?;
         if path.components().any(|part| part == Component::ParentDir) {
-            // What does not exist yet cannot be resolved, and is made before it is opened.
+            // A path that does not exist yet cannot be resolved, and could be created before it is
+            // opened.
             bail!("{}: nodes need paths without \"..\"", path.display());
         }
         let place = identity(path);
@@ -130,7 +132,7 @@ impl NodeJobs {
         )
     }
 
-    /// Leaves out what matches nothing here: each node has other files.
+    /// Leaves out inputs that match nothing on this node, since each node has different files.
     fn present(&self, spec: &mut JobSpec) -> Result<()> {
         let mut present = Vec::new();
         let inputs = std::mem::take(&mut spec.inputs);
@@ -142,7 +144,7 @@ impl NodeJobs {
             if !is_pattern && !Path::new(&input).exists() {
                 continue;
             }
-            // Before anything of it is read, or named.
+            // Checked before anything below is read or named.
             self.allow(&identity(&fixed_part(&input)), "read")?;
             if !is_pattern {
                 check_content(Path::new(&input))?;
@@ -178,7 +180,8 @@ impl NodeJobs {
     }
 }
 
-/// Refuses a path that no file can have, without naming it: it may be a request's whole 16 MiB.
+/// Refuses a path that no file can have. The error does not quote it, since it may be as long as a
+/// request, 16 MiB.
 fn check_length(path: &Path) -> Result<()> {
     let bytes = path.as_os_str().len();
     if bytes > PATH_BYTES_MAX {
@@ -187,24 +190,24 @@ fn check_length(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The folder that all matches of a pattern are below; of another path, itself.
+/// The folder that contains all matches of a pattern; the path itself if it is no pattern.
 fn fixed_part(pattern: &str) -> PathBuf {
     let is_fixed = |part: &Component| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']);
     Path::new(pattern).components().take_while(is_fixed).collect()
 }
 
-/// Refuses devices, pipes and sockets: they may have no end, or keep whoever opens them waiting.
+/// Refuses devices, pipes and sockets: they may be endless, or block the process that opens them.
 fn check_content(path: &Path) -> Result<()> {
     match std::fs::metadata(path) {
         Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => {
             bail!("{}: neither a regular file nor a directory", path.display())
         }
-        // What is not there is told by whoever opens it.
+        // A missing file is reported when it is opened.
         Ok(_) | Err(_) => Ok(()),
     }
 }
 
-/// All that a node needs to take part in jobs.
+/// A node's access to jobs on its files.
 pub(crate) struct FileWorkshops(pub(crate) Arc<NodeJobs>);
 
 impl Workshops for FileWorkshops {
@@ -264,7 +267,7 @@ mod tests {
         let deep = folder.path().join("a/".repeat(30_000));
         let error = jobs.allow(&deep, "written").unwrap_err().to_string();
         assert!(error.contains("at most 4095 are allowed"), "{error}");
-        // As deep as a path may be, and nothing of it is there.
+        // A path as deep as allowed, of which nothing exists.
         let missing = folder.path().join("a/".repeat(1_900));
         jobs.allow(&missing, "written").unwrap();
     }

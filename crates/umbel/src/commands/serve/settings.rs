@@ -1,4 +1,4 @@
-//! Settings from four places: built in, a file, the environment, flags; the later ones win.
+//! Settings in four layers: built in, file, environment, flags; later layers override earlier ones.
 
 use super::job_settings::JobSettings;
 use super::logs::LogSettings;
@@ -10,16 +10,16 @@ use umbel_node::Config;
 use umbel_node::config::{Setting, SettingKind};
 use umbel_node::ports::IssuedFiles;
 
-/// Everything that the server is told.
+/// All settings of the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Settings {
-    /// What the node is told.
+    /// Settings of the node.
     pub(crate) node: Config,
-    /// What the log is told.
+    /// Settings of the log.
     pub(crate) logs: LogSettings,
-    /// What jobs may do.
+    /// Settings of jobs.
     pub(crate) jobs: JobSettings,
-    /// Whether somebody named a data folder.
+    /// Whether a layer names a data folder.
     pub(crate) names_data: bool,
 }
 
@@ -28,11 +28,11 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
     Config::SETTINGS.iter().chain(JobSettings::SETTINGS).chain(LogSettings::SETTINGS)
 }
 
-/// What a setting means and what it is by default, for the help text of its flag.
+/// The meaning and default of a setting, for the help text of its flag.
 ///
 /// # Panics
 ///
-/// If there is no such setting: the name is a literal, and every help text is made in tests.
+/// If there is no such setting. Names are literals, and tests generate every help text.
 pub(crate) fn about(name: &str) -> String {
     let setting = all().find(|setting| setting.name == name).expect("flags name settings");
     let mut text = setting.lines().collect::<Vec<_>>().join(" ").replace('`', "");
@@ -45,22 +45,22 @@ pub(crate) fn about(name: &str) -> String {
     text
 }
 
-/// One place where settings come from.
+/// One source of settings.
 pub(crate) struct Layer {
-    /// How messages name it.
+    /// The name of the source in error messages.
     source: String,
     table: Table,
 }
 
 impl Layer {
-    /// The text of a file.
+    /// A layer from the text of a TOML file.
     ///
     /// # Errors
     ///
-    /// If it is not TOML, or names what is no setting, or a value is of another kind.
+    /// If the text is not TOML, names an unknown setting, or has a value of the wrong type.
     pub(crate) fn file(name: &str, text: &str) -> Result<Self, UsageError> {
         let table: Table = text.parse().map_err(|error: toml::de::Error| {
-            // The library's own text has several lines, to show the place.
+            // The library's own message has several lines, to show the position.
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             UsageError(format!("{name}:{line}: not TOML: {}", error.message()))
         })?;
@@ -79,11 +79,12 @@ impl Layer {
         Ok(Self { source: name.to_owned(), table })
     }
 
-    /// The variables of the environment, given how to look one up. Empty ones count as not set.
+    /// A layer from the environment, given a function that looks up a variable. Empty variables count as
+    /// unset.
     ///
     /// # Errors
     ///
-    /// If a value is of another kind than its setting.
+    /// If a value cannot be parsed as its setting's type.
     pub(crate) fn environment(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, UsageError> {
@@ -99,8 +100,8 @@ impl Layer {
         Ok(Self { source: "environment".to_owned(), table })
     }
 
-    /// Where the files of TLS lie that a cluster has issued, or will issue by a token: below all other
-    /// layers, if none of them names such files.
+    /// The lowest layer: the paths of the TLS files that the cluster has issued, or will issue for a join
+    /// token. None if another layer names TLS files, or the cluster issues none.
     pub(crate) fn issued(layers: &[Self], is_there: impl Fn(&IssuedFiles) -> bool) -> Option<Self> {
         let named = |name: &str| layers.iter().rev().find_map(|layer| layer.table.get(name));
         if ["tls_cert", "tls_key", "tls_ca"].into_iter().any(|name| named(name).is_some()) {
@@ -122,18 +123,18 @@ impl Layer {
         Some(Self { source: "data folder".to_owned(), table: table.collect::<Option<_>>()? })
     }
 
-    /// What flags set.
+    /// A layer from flags.
     pub(crate) fn flags(table: Table) -> Self {
         Self { source: "flags".to_owned(), table }
     }
 }
 
 impl Settings {
-    /// Lays the layers over the built-in settings, the last one on top, and checks the result.
+    /// Applies the layers to the built-in settings, in order, and checks the result.
     ///
     /// # Errors
     ///
-    /// A setting that is wrong, or two that exclude each other.
+    /// If a setting is wrong, or two contradict each other.
     pub(crate) fn resolve(layers: &[Layer]) -> Result<Self, UsageError> {
         let mut merged = Table::new();
         for layer in layers {
@@ -161,7 +162,7 @@ impl Settings {
         Ok(Self { node, logs, jobs, names_data })
     }
 
-    /// All settings with their descriptions, as a file that sets the same again.
+    /// All settings with their descriptions, as a file that yields the same settings again.
     pub(crate) fn print(&self) -> String {
         let mut table = to_table(&self.node, &self.logs, &self.jobs);
         if self.node.dev && !self.names_data {
@@ -185,7 +186,7 @@ impl Settings {
     }
 }
 
-/// The built-in settings, of a development cluster or another one.
+/// The built-in settings, for a development cluster or any other.
 fn defaults(is_dev: bool) -> Table {
     let node = if is_dev { Config::development() } else { Config::default() };
     to_table(&node, &LogSettings::default(), &JobSettings::default())
@@ -198,7 +199,7 @@ fn to_table(node: &Config, logs: &LogSettings, jobs: &JobSettings) -> Table {
     table
 }
 
-/// Refuses numbers that the setting's type does not hold; its own range is checked later.
+/// Refuses numbers outside of the setting's type; the setting's own range is checked later.
 fn check_range(layer: &Layer, name: &str, value: &Value) -> Result<(), UsageError> {
     let Value::Integer(number) = value else { return Ok(()) };
     let most = match name {
@@ -235,7 +236,7 @@ fn parse(text: &str, kind: SettingKind) -> Option<Value> {
     })
 }
 
-/// A list of texts, without blanks around them.
+/// A list of texts, trimmed, without empty ones.
 pub(crate) fn texts<'a>(parts: impl Iterator<Item = &'a str>) -> Value {
     let parts = parts.map(str::trim).filter(|part| !part.is_empty());
     Value::Array(parts.map(|part| Value::String(part.to_owned())).collect())

@@ -1,21 +1,22 @@
-//! The first signal asks the server to stop, the second one ends it.
+//! The first signal stops the server gracefully, the second ends the process.
 
 use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
-/// Exit code of a process that was interrupted, as shells have it: 128 + SIGINT.
+/// Exit code of an interrupted process, by the shells' convention: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// Whether somebody asked the server to stop.
+/// Receives the request to stop the server.
 pub(crate) struct StopSignal(watch::Receiver<bool>);
 
 impl StopSignal {
-    /// From now on SIGINT, SIGTERM and SIGHUP ask to stop, and end the process when they come again.
+    /// Installs a handler: the first SIGINT, SIGTERM or SIGHUP requests a stop, the second ends the
+    /// process.
     ///
     /// # Errors
     ///
-    /// If the system refuses the handler.
+    /// If the handler cannot be installed.
     pub(crate) fn install() -> Result<Self> {
         let (sender, receiver) = watch::channel(false);
         let was_asked = AtomicBool::new(false);
@@ -29,10 +30,10 @@ impl StopSignal {
         Ok(Self(receiver))
     }
 
-    /// Waits until somebody asks.
+    /// Waits until a stop is requested.
     pub(crate) async fn asked(&mut self) {
         if self.0.wait_for(|is_asked| *is_asked).await.is_err() {
-            // The handler lives as long as the process; without one nobody can ask.
+            // Unreachable in practice: the handler, and so the sender, lives as long as the process.
             std::future::pending::<()>().await;
         }
     }

@@ -1,4 +1,4 @@
-//! `umbel static ask`: items of arguments, of a file or of standard input, and what a file says of each.
+//! `umbel static ask`: queries a static file for items from arguments, a file or standard input.
 
 use super::asked::{Answer, Asked};
 use super::form::ItemForm;
@@ -48,7 +48,7 @@ pub(super) struct AskArgs {
     hash_key: Option<PathBuf>,
 }
 
-/// Answers so far.
+/// Counts of the answers so far.
 #[derive(Default)]
 struct Tally {
     present: u64,
@@ -60,7 +60,8 @@ impl AskArgs {
     ///
     /// # Errors
     ///
-    /// If the file or the records cannot be read, or are damaged.
+    /// If the static file or the records cannot be read or are damaged, or the arguments do not fit the
+    /// file.
     pub(super) fn run(&self) -> Result<Exit> {
         let mut asked = Asked::open(&self.file, !self.items.is_empty())?;
         let name = self.file.display();
@@ -81,7 +82,7 @@ impl AskArgs {
             printer.write(format!("present\t{present}\nabsent\t{absent}\n").as_bytes())?;
         }
         printer.flush()?;
-        // As grep: 1 is no failure here.
+        // As with grep, code 1 means "absent" and not a failure.
         let is_absent = self.items.len() == 1 && tally.present == 0;
         Ok(if is_absent { Exit::Failed } else { Exit::Done })
     }
@@ -133,7 +134,7 @@ impl AskArgs {
                         hashes.push(hashing.hasher.hash(item));
                         records.push(at..at + record.len());
                     }
-                    // A blank line between JSON values, or behind the last one.
+                    // A blank line between JSON values, or after the last one.
                     Err(_) if record.trim_ascii().is_empty() => {}
                     Err(error) => {
                         let offset = block_offset + at as u64;
@@ -153,7 +154,7 @@ impl AskArgs {
         Ok(tally)
     }
 
-    /// Counts and prints an answer.
+    /// Counts an answer, and prints it if the flags select it.
     fn print(
         &self,
         printer: &mut Printer,
@@ -206,26 +207,26 @@ fn bad(name: &str, record: u64, offset: u64, error: ItemError) -> anyhow::Error 
     anyhow::Error::from(error).context(format!("{name}: record {record} (byte {offset})"))
 }
 
-/// What can be read only once, in a scratch file.
+/// Copies an input that can be read only once into a scratch file.
 fn spooled(mut from: File) -> io::Result<File> {
     let mut file = tempfile::tempfile()?;
     io::copy(&mut from, &mut file)?;
     Ok(file)
 }
 
-/// The format that the first bytes of a file tell.
+/// The format that the first bytes of a file reveal, if any.
 fn magic_format(file: &File) -> io::Result<Option<Format>> {
     let mut head = [0; 8];
     let length = std::os::unix::fs::FileExt::read_at(file, &mut head, 0)?;
     Ok(ParquetFile::is_magic(&head[..length]).then_some(Format::Parquet))
 }
 
-/// Records that are asked for.
+/// The records to query for.
 struct Input {
     name: String,
     reader: RecordReader,
     header: Option<TableHeader>,
-    /// `None` for a table without any row.
+    /// `None` for a table without rows.
     extractor: Option<ItemExtractor>,
 }
 

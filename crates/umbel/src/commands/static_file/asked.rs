@@ -1,4 +1,4 @@
-//! A file that is asked: all of it in memory for many questions, or the chunks that are needed for a few.
+//! A static file that is queried: read as a whole for many queries, or only its needed chunks for a few.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -9,18 +9,18 @@ use std::path::Path;
 use umbel_filter::ItemHash;
 use umbel_static::{FileError, Head, STATIC_HEADER_BYTES, StaticFile};
 
-/// What a file says of an item: its number if it is a map, else 1; `None` if it is no key.
+/// The answer for an item: the number of a map, else 1; `None` if the item is no key.
 pub(super) type Answer = Option<u64>;
 
-/// A file that is asked.
+/// An open static file.
 pub(super) enum Asked {
-    /// All of it.
+    /// The whole file in memory.
     Whole(Box<StaticFile<Vec<u8>>>),
-    /// Its head, and the chunks that were needed so far.
+    /// The head, and the chunks read so far.
     Parts(Box<Parts>),
 }
 
-/// A file of which only what is needed is read.
+/// A file of which only the needed chunks are read.
 pub(super) struct Parts {
     name: String,
     file: File,
@@ -28,15 +28,15 @@ pub(super) struct Parts {
     chunks: BTreeMap<usize, Vec<u8>>,
 }
 
-/// Reads all of a file and checks it.
+/// Reads and checks a whole file.
 ///
 /// # Errors
 ///
-/// If it cannot be read, or is damaged.
+/// If it cannot be read or is damaged.
 pub(super) fn read_whole(path: &Path) -> Result<StaticFile<Vec<u8>>> {
     let name = path.display();
     let mut file = File::open(path).with_context(|| format!("{name}: cannot open"))?;
-    // Before all of something else is read: the header says what it is.
+    // The header is checked first, so that a file of another kind is not read as a whole.
     let mut bytes = Vec::new();
     let cannot = || format!("{name}: cannot read");
     let mut header = file.by_ref().take(STATIC_HEADER_BYTES as u64);
@@ -47,11 +47,11 @@ pub(super) fn read_whole(path: &Path) -> Result<StaticFile<Vec<u8>>> {
 }
 
 impl Asked {
-    /// Opens a file for few questions, or for many.
+    /// Opens a file for a few queries, or for many.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is damaged; for few questions, if its head is.
+    /// If it cannot be read or is damaged; for a few queries, only its head is checked.
     pub(super) fn open(path: &Path, is_for_few: bool) -> Result<Self> {
         let name = path.display().to_string();
         let file = File::open(path).with_context(|| format!("{name}: cannot open"))?;
@@ -74,7 +74,7 @@ impl Asked {
         Ok(Self::Parts(Box::new(Parts { name, file, head, chunks: BTreeMap::new() })))
     }
 
-    /// What stands in front of the chunks.
+    /// The head of the file.
     pub(super) fn head(&self) -> &Head {
         match self {
             Self::Whole(file) => file.head(),
@@ -82,11 +82,11 @@ impl Asked {
         }
     }
 
-    /// What the file says of items, in order.
+    /// The answers for items, in order.
     ///
     /// # Errors
     ///
-    /// If a chunk cannot be read, or is damaged.
+    /// If a chunk cannot be read or is damaged.
     pub(super) fn answers(&mut self, hashes: &[ItemHash], answers: &mut Vec<Answer>) -> Result<()> {
         match self {
             Self::Whole(file) => file.value_batch(hashes, answers),
@@ -108,7 +108,7 @@ impl Parts {
             return Ok(self.head.checked_before(chunk, bytes)?.value(hash));
         }
         let range = self.head.chunk_range(chunk).context("the head has every chunk")?;
-        // The head was checked against the length of the file, which pays for this.
+        // The allocation is bounded: the head was checked against the length of the file.
         let mut bytes = vec![0; usize::try_from(range.end - range.start)?];
         let name = &self.name;
         self.file

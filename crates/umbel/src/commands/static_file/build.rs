@@ -1,4 +1,4 @@
-//! `umbel static build`: keys to a file.
+//! `umbel static build`: builds a static file of keys.
 
 use super::chunks::{GROUP_BITS, Gathered, Plan};
 use super::form::ItemForm;
@@ -19,13 +19,13 @@ use umbel_filter::ItemHash;
 use umbel_records::Normaliser;
 use umbel_static::{BuildError, CELL_BITS_MAX, Head, ShapeError, StaticShape, check_bits_for};
 
-/// False-positive rate of a filter for which none is named.
+/// Default false-positive rate of a filter.
 const DEFAULT_RATE: f64 = 0.01;
 
-/// Check bits of a map for which none are named: one in 256 other items has a value.
+/// Default check bits of a map: one in 256 other items has a value.
 const DEFAULT_CHECK_BITS: u8 = 8;
 
-/// Memory, beside two chunks that are built at once.
+/// Default memory, besides the chunks that are built concurrently.
 const DEFAULT_MEMORY: &str = "128M";
 
 const ITEMS: &str = "Items";
@@ -87,7 +87,7 @@ pub(super) struct BuildArgs {
     json: bool,
 }
 
-/// Keys, and the others of an exact set.
+/// The keys, and the others of an exact set.
 struct Opened<'o> {
     keys: OpenedItems<'o>,
     others: Option<OpenedItems<'o>>,
@@ -98,8 +98,8 @@ impl BuildArgs {
     ///
     /// # Errors
     ///
-    /// A usage error for arguments that make no sense together; if keys cannot be read or have no file of that shape; if
-    /// the file cannot be written. There is no file then.
+    /// A usage error if arguments contradict each other; if keys cannot be read or do not fit the shape;
+    /// if the file cannot be written. No file is left then.
     pub(super) fn run(&self) -> Result<Exit> {
         let hashing = match &self.hash_key {
             Some(path) => Hashing::read(path)?,
@@ -167,7 +167,7 @@ impl BuildArgs {
         self.check.unwrap_or(DEFAULT_CHECK_BITS)
     }
 
-    /// Bits that a value may have.
+    /// Most bits of a value.
     fn value_bits_max(&self) -> u8 {
         self.value_bits.unwrap_or(CELL_BITS_MAX - self.check_bits())
     }
@@ -181,7 +181,7 @@ impl BuildArgs {
         }
     }
 
-    /// What is said of keys, once they were seen.
+    /// The form of the items, with the types of the keys that were read.
     fn form(&self, gathered: &Gathered) -> ItemForm {
         let types = if self.key.len() == 1 { gathered.keys.tags() } else { String::new() };
         ItemForm { types, ..self.item_form() }
@@ -205,7 +205,7 @@ impl BuildArgs {
         StaticShape::map(self.value_bits.unwrap_or(needed), self.check_bits(), hashing.key)
     }
 
-    /// Writes the file aside, and gives it its name.
+    /// Writes the file to a temporary name, syncs it and renames it.
     fn write(
         &self,
         gathered: &Gathered,
@@ -223,7 +223,7 @@ impl BuildArgs {
 }
 
 impl Opened<'_> {
-    /// The error of a chunk, with the records that it is about.
+    /// Adds to the error of a chunk the records that caused it.
     fn explain(&self, hashing: Hashing, error: anyhow::Error) -> anyhow::Error {
         let records: Result<Vec<Option<FoundRecord>>> = match error.downcast_ref::<BuildError>() {
             Some(BuildError::TwoValues { hash, values }) => {
@@ -240,7 +240,7 @@ impl Opened<'_> {
             Ok(records) => records,
             Err(why) => return why,
         };
-        // What cannot be found again was changed meanwhile.
+        // If they cannot be found again, the input has changed meanwhile.
         let [Some(a), Some(b)] = &records[..] else { return error };
         match error.downcast_ref::<BuildError>() {
             Some(BuildError::TwoValues { .. }) => anyhow!(
@@ -253,7 +253,7 @@ impl Opened<'_> {
     }
 }
 
-/// The first record with this item, and this number if one is given.
+/// The first record with this item, and with this number if one is given.
 fn first(
     items: &OpenedItems<'_>,
     hashing: Hashing,

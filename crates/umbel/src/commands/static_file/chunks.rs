@@ -1,4 +1,4 @@
-//! From gathered hashes to a file: chunk by chunk, on all processors, in order.
+//! Writes a static file from gathered hashes: builds chunks on all processors and writes them in order.
 
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -10,25 +10,27 @@ use umbel_static::{
     BuildError, BuiltChunk, CHUNK_BITS_MAX, Head, HeadBuilder, Role, ShapeError, StaticShape,
 };
 
-/// Upper bits of a hash that choose its group: a chunk is some whole groups, however many there are.
+/// Number of upper bits of a hash that choose its group. A chunk consists of whole groups, whatever the
+/// number of chunks.
 pub(super) const GROUP_BITS: u8 = CHUNK_BITS_MAX;
 
-/// What building a chunk takes: hashes, what stands at cells, and the order in which keys go.
+/// Memory to build a chunk: its hashes, the contents of its cells, and the order in which keys are
+/// placed.
 const CHUNK_BYTES: u64 = 64 << 20;
 
-/// Chunks that may be built at once with however little memory.
+/// Chunks that are built concurrently even with little memory.
 const THREADS_MIN: usize = 2;
 
-/// What a file is built of.
+/// The input of a file.
 pub(super) struct Gathered {
-    /// How much memory the user gives.
+    /// The memory that the user allows.
     pub(super) memory_bytes: u64,
     pub(super) keys: GatheredItems,
     /// The others of an exact set.
     pub(super) others: Option<GatheredItems>,
 }
 
-/// How a file is built: the shape, and how many bits of a hash choose its chunk.
+/// The plan of a file: its shape, and how many bits of a hash choose its chunk.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) shape: StaticShape,
@@ -38,12 +40,14 @@ pub(super) struct Plan {
 impl Gathered {
     /// Writes the file.
     ///
-    /// The plan depends on the number of different keys, which is known once they were sorted. So it is made for as many
-    /// as if all were different, and made again in the rare case that it would have been another one.
+    /// The plan depends on the number of distinct keys, which is known only once they are sorted. So the
+    /// file is written with a plan for the number of all keys, and written again in the rare case that
+    /// the distinct keys need another plan.
     ///
     /// # Errors
     ///
-    /// A [`BuildError`]; if scratch files cannot be read, or the file cannot be written.
+    /// A [`BuildError`] of a chunk; if there are too many keys, scratch files cannot be read, or the file
+    /// cannot be written.
     pub(super) fn write(
         &self,
         plan_for: impl Fn(u64, u64) -> Result<Plan, ShapeError>,
@@ -54,7 +58,7 @@ impl Gathered {
         let mut counts = (self.keys.item_count(), self.others.as_ref().map_or(0, item_count));
         loop {
             let plan = match plan_for(counts.0, counts.1) {
-                // More than a file takes may be fewer, once equal ones are one.
+                // Too many keys with duplicates may be few enough without.
                 Err(ShapeError::KeyCount { .. }) => {
                     counts = self.count_distinct()?;
                     plan_for(counts.0, counts.1)?
@@ -85,7 +89,7 @@ impl Gathered {
         let threads = self.threads();
         let mut builder = HeadBuilder::new(plan.shape.clone(), plan.chunk_bits);
         file.set_len(0).with_context(cannot)?;
-        // The head is written last, in place of these zeros: until then the file is none.
+        // The head is written last, over these zeros; until then the file is not valid.
         file.write_all_at(&vec![0; builder.head_bytes()], 0).with_context(cannot)?;
         let mut offset = builder.head_bytes() as u64;
         let chunks: Vec<usize> = (0..1 << plan.chunk_bits).collect();
@@ -112,7 +116,7 @@ impl Gathered {
         Ok(head)
     }
 
-    /// Chunks that are built at once: as many as there are processors, if memory allows.
+    /// Chunks that are built concurrently: one per processor, if memory allows.
     fn threads(&self) -> usize {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let affordable = usize::try_from(self.memory_bytes / CHUNK_BYTES).unwrap_or(usize::MAX);
@@ -150,7 +154,7 @@ impl Gathered {
     }
 }
 
-/// The hashes of a group, each once.
+/// The distinct hashes of a group, sorted.
 fn sorted_hashes(items: &GatheredItems, group: usize) -> Result<Vec<ItemHash>> {
     let mut hashes = items.hashes(group)?;
     hashes.sort_unstable();
@@ -158,7 +162,7 @@ fn sorted_hashes(items: &GatheredItems, group: usize) -> Result<Vec<ItemHash>> {
     Ok(hashes)
 }
 
-/// The hashes of some groups, each once: groups rise with the hash.
+/// The distinct hashes of some groups, sorted, since groups ascend with the hash.
 fn all_hashes(items: &GatheredItems, groups: std::ops::Range<usize>) -> Result<Vec<ItemHash>> {
     let mut hashes = Vec::new();
     for group in groups {
@@ -167,7 +171,7 @@ fn all_hashes(items: &GatheredItems, groups: std::ops::Range<usize>) -> Result<V
     Ok(hashes)
 }
 
-/// The hashes of a group and the value of each, each once.
+/// The distinct hashes of a group with their values, sorted. Fails if a hash has two values.
 fn sorted_pairs(items: &GatheredItems, group: usize) -> Result<Vec<(ItemHash, u64)>> {
     let mut pairs = items.pairs(group)?;
     pairs.sort_unstable();

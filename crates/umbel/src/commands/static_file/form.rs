@@ -1,33 +1,34 @@
-//! What of a record is a key: said when a file is built, stored in it, and followed when it is asked.
+//! Which part of a record is the key: chosen when a file is built, stored in it, and applied when it is
+//! queried.
 
 use crate::exit::UsageError;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use umbel_records::{Format, Granularity, ItemExtractor, Normaliser, Normalisers};
 
-/// What of a record is a key.
+/// Which part of a record is the key.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ItemForm {
-    /// Fields; none where the line is the key.
+    /// The fields of the key; empty if the key is the whole line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) key: Vec<String>,
-    /// Names of normalisers, in order.
+    /// Names of the normalisers, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) normalise: Vec<String>,
-    /// Of keys of one field, which types of JSON values they have: `s` texts, `d` numbers and others.
+    /// The types of JSON values that keys of one field have: `s` for strings, `d` for numbers and others.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) types: String,
-    /// The field of the numbers of a map.
+    /// The field with the numbers of a map.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) value: Option<String>,
 }
 
 impl ItemForm {
-    /// As a file has it.
+    /// Parses the text that a file stores.
     ///
     /// # Errors
     ///
-    /// If a release wrote it that knows other forms.
+    /// If a newer release wrote it, with forms that are unknown here.
     pub(super) fn parse(text: &str) -> Result<Self> {
         if text.is_empty() {
             return Ok(Self::default());
@@ -40,7 +41,7 @@ impl ItemForm {
         })
     }
 
-    /// The text for the file.
+    /// The text that a file stores.
     pub(super) fn text(&self) -> String {
         match self == &Self::default() {
             true => String::new(),
@@ -55,22 +56,23 @@ impl ItemForm {
         }
     }
 
-    /// The normalisers.
+    /// The normalisers by their names.
     ///
     /// # Errors
     ///
-    /// If a release wrote the file that knows others.
+    /// If a newer release wrote the file, with normalisers that are unknown here.
     pub(super) fn normalisers(&self) -> Result<Normalisers> {
         let parsed: Result<Vec<Normaliser>, _> =
             self.normalise.iter().map(|name| name.parse()).collect();
         Ok(Normalisers::new(parsed?))
     }
 
-    /// The item that an argument means: a line, or the only field of a key.
+    /// The item for an argument: a line, or the key's only field.
     ///
     /// # Errors
     ///
-    /// If keys have several fields, or values of several types, so that a text may mean several keys.
+    /// If keys have several fields, or values of several types, so that an argument could be more than
+    /// one key.
     pub(super) fn item_of(&self, argument: &str) -> Result<Vec<u8>> {
         let normalisers = self.normalisers()?;
         let mut extractor = match &self.key[..] {
@@ -101,7 +103,7 @@ impl ItemForm {
         })
     }
 
-    /// In words.
+    /// A description in words.
     pub(super) fn words(&self) -> String {
         let mut text = match &self.key[..] {
             [] => "lines".to_owned(),
@@ -114,7 +116,7 @@ impl ItemForm {
     }
 }
 
-/// A text of a file that anybody may have made, for a terminal: control characters are escaped.
+/// A text from an untrusted file, for a terminal: control characters are escaped.
 pub(crate) fn printable(text: &str) -> String {
     let escaped = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),

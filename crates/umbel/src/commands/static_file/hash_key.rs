@@ -1,4 +1,4 @@
-//! How items are hashed: under a seed that anybody may know, or under a secret key from a file.
+//! How items are hashed: with a public seed, or with a secret key from a file.
 
 use crate::exit::UsageError;
 use anyhow::{Context, Result};
@@ -8,13 +8,13 @@ use std::path::Path;
 use umbel_codec::FrameKey;
 use umbel_filter::{HashFunction, ItemHasher};
 
-/// Hexadecimal digits of a key file: 16 bytes of key, then 8 bytes that name it.
+/// Hexadecimal digits of a key file: 16 bytes of key, then the 8 bytes of its key id.
 const KEY_DIGITS: usize = 48;
 
-/// Bytes that a key file may have: the digits, and a line end or two.
+/// Most bytes of a key file: the digits, and one or two line ends.
 const KEY_FILE_BYTES_MAX: u64 = 64;
 
-/// A hasher, and what a file says of it.
+/// A hasher, and its description for a file's header.
 #[derive(Clone, Copy)]
 pub(crate) struct Hashing {
     pub(crate) hasher: ItemHasher,
@@ -22,13 +22,13 @@ pub(crate) struct Hashing {
 }
 
 impl Hashing {
-    /// Under a seed, which is no secret.
+    /// Hashing with a public seed.
     pub(crate) fn seeded(seed: u64) -> Self {
         let key = FrameKey { function: HashFunction::Xxh3Seeded, key_id: seed };
         Self { hasher: ItemHasher::Xxh3 { seed }, key }
     }
 
-    /// Under the key of a file.
+    /// Hashing with the secret key in a file.
     ///
     /// # Errors
     ///
@@ -49,11 +49,12 @@ impl Hashing {
         })
     }
 
-    /// As a file says that its items were hashed, under the key of another file if they were under a secret one.
+    /// The hashing that a file's header describes; the path names the secret key if it needs one.
     ///
     /// # Errors
     ///
-    /// If a secret key is needed and none was named, or the other way round.
+    /// If the header needs a secret key and no path is given, or the other way round; if the key cannot
+    /// be read.
     pub(crate) fn of_file(key: FrameKey, path: Option<&Path>) -> Result<Self> {
         match (key.function, path) {
             (HashFunction::Xxh3Seeded, None) => Ok(Self::seeded(key.key_id)),

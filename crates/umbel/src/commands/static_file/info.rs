@@ -1,4 +1,4 @@
-//! `umbel static info`: what a file is, once it was checked from end to end.
+//! `umbel static info`: checks a file from end to end and describes it.
 
 use super::asked::read_whole;
 use super::form::{ItemForm, printable};
@@ -26,7 +26,7 @@ impl InfoArgs {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or is damaged.
+    /// If the file cannot be read or is damaged.
     pub(super) fn run(&self) -> Result<Exit> {
         let file = read_whole(&self.file)?;
         let form = ItemForm::parse(file.head().shape().form())?;
@@ -35,7 +35,7 @@ impl InfoArgs {
     }
 }
 
-/// Prints what a file is.
+/// Prints a description of a file.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub(super) fn show(head: &Head, form: &ItemForm, as_json: bool) -> Result<()> {
     print(as_json, &as_value(head, form), || text(head, form))
 }
 
-/// Bits of the file a key; of an empty file none.
+/// Bits of the file per key; None for a file without keys.
 fn bits_per_key(head: &Head) -> Option<f64> {
     (head.key_count() > 0).then(|| head.file_bytes() as f64 * 8.0 / head.key_count() as f64)
 }
