@@ -1,4 +1,4 @@
-//! Principals: who may ask what of a cluster.
+//! Principals of a cluster: their rights and quotas.
 
 use umbel_proto::v1::{
     ListPrincipalsRequest, Principal, PutPrincipalRequest, RevokePrincipalRequest, SetQuotaRequest,
@@ -10,8 +10,9 @@ use crate::client::Client;
 use crate::error::ClientError;
 
 impl Client {
-    /// Adds a principal, or changes one, as the request says. Who draws a token sends the BLAKE3 hash of
-    /// its secret alone. With the first principal the cluster denies whatever is not granted.
+    /// Adds or changes a principal, as the request says. To give it a token, the caller draws a secret and
+    /// sends only the secret's BLAKE3 hash. Once a first principal exists, the cluster denies whatever is not
+    /// granted.
     ///
     /// # Errors
     /// [`ClientError`]; calling again does no harm.
@@ -25,10 +26,11 @@ impl Client {
             .map(drop)
     }
 
-    /// Removes a principal: what it asks later is refused.
+    /// Removes a principal: its later requests are refused.
     ///
     /// # Errors
-    /// [`ClientError`]. After an attempt without an answer `Refused` may mean that it is done.
+    /// [`ClientError`]. If an earlier attempt had no answer, `Refused` may mean that it removed the
+    /// principal.
     pub async fn revoke_principal(&self, name: &str) -> Result<(), ClientError> {
         let target = format!("principal {name}");
         let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
@@ -43,8 +45,8 @@ impl Client {
             .map(drop)
     }
 
-    /// Sets limits of a principal's quota, or of the cluster's, as the request says; one that sets none tells
-    /// what they are.
+    /// Sets limits of a principal's quota or of the cluster's, as the request says, and returns the quota with
+    /// its usage. A request that sets and removes no limits only reads them.
     ///
     /// # Errors
     /// [`ClientError`]; calling again does no harm.
@@ -81,7 +83,7 @@ impl Client {
         Ok(answer.principals)
     }
 
-    /// Who this client is to the cluster.
+    /// How the cluster identifies this client, and what rights it has.
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.

@@ -1,4 +1,4 @@
-//! What operators ask for.
+//! Operations on the cluster itself.
 
 use umbel_proto::v1::{
     DrainRequest, MoveShardRequest, PutJoinTokenRequest, RemoveNodeRequest, SetAutoSplitRequest,
@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::error::ClientError;
 
 impl Client {
-    /// Nodes, shards, leaders.
+    /// The nodes, shards and leaders of the cluster.
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
@@ -19,11 +19,11 @@ impl Client {
         self.ask_status(StatusRequest::default()).await
     }
 
-    /// The same, and in `moves` which replicas would move later: as the cluster is, or as if a node were being drained,
-    /// which changes nothing.
+    /// The status, with the replicas that would move later in `moves`: for the cluster as it is, or as if
+    /// a node were being drained. Changes nothing.
     ///
     /// # Errors
-    /// [`ClientError`]; nothing is changed. If that node cannot be drained the cluster says why.
+    /// [`ClientError`]; nothing is changed. If that node cannot be drained, the error says why.
     pub async fn status_with_plan(
         &self,
         without_node: Option<u64>,
@@ -43,8 +43,8 @@ impl Client {
             .await
     }
 
-    /// Keeps a token by which one node may join: the BLAKE3 hash of its secret, until a moment in
-    /// milliseconds since 1970.
+    /// Stores a token with which one node may join: the BLAKE3 hash of its secret, and its expiry in
+    /// milliseconds since the Unix epoch.
     ///
     /// # Errors
     /// [`ClientError`]; calling again does no harm.
@@ -63,9 +63,9 @@ impl Client {
             .map(drop)
     }
 
-    /// Takes all replicas off a node, or with `undo` lets it have some again. Returns the number
-    /// that it still has, as soon as the wish is recorded; [`status`](Self::status) shows how far
-    /// it is.
+    /// Drains a node of its replicas, or with `undo` allows it replicas again. Returns the number of
+    /// replicas that it still has as soon as the order is recorded; [`status`](Self::status) shows the
+    /// progress.
     ///
     /// # Errors
     /// [`ClientError`]; calling again does no harm.
@@ -81,11 +81,11 @@ impl Client {
         Ok(answer.replica_count)
     }
 
-    /// Removes a node for ever; if it runs still, drain it first.
+    /// Removes a node permanently; if it still runs, drain it first.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm. After an attempt without an answer `Refused`
-    /// may mean that it is done.
+    /// [`ClientError`]; calling again does no harm. If an earlier attempt had no answer, `Refused` may
+    /// mean that it removed the node.
     pub async fn remove_node(&self, node: u64) -> Result<(), ClientError> {
         let target = format!("removal of node {node}");
         let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
@@ -97,11 +97,11 @@ impl Client {
         Ok(())
     }
 
-    /// Moves a replica of a shard from one node to another. Returns when it is recorded.
+    /// Orders a replica of a shard to move from one node to another. Returns when the order is recorded.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm. After an attempt without an answer `Refused`
-    /// may mean that it is recorded.
+    /// [`ClientError`]; calling again does no harm. If an earlier attempt had no answer, `Refused` may
+    /// mean that it recorded the order.
     pub async fn move_shard(&self, shard: u32, from: u64, to: u64) -> Result<(), ClientError> {
         let target = format!("move of shard {shard}");
         let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
@@ -113,8 +113,9 @@ impl Client {
         Ok(())
     }
 
-    /// Which release each node runs; and, unless it is only asked for, raises the cluster's version as far as all of them can.
-    /// There is no way back. If a node does not answer nothing is raised, and its `failure` says why.
+    /// Returns the release of each node and, unless `check` is set, raises the cluster version as far as
+    /// all nodes support. This cannot be undone. If a node does not answer, the version stays, and the
+    /// node's `failure` says why.
     ///
     /// # Errors
     /// [`ClientError`]; calling again does no harm.
@@ -128,7 +129,7 @@ impl Client {
             .await
     }
 
-    /// Has shards be split by themselves, as cores and filters grow, or not.
+    /// Switches automatic splits of shards, as cores and filters grow, on or off.
     ///
     /// # Errors
     /// [`ClientError`]; calling again does no harm.
@@ -143,11 +144,11 @@ impl Client {
         Ok(())
     }
 
-    /// Cuts the next shard in turn in two, so that there are as many as named: one more than now. Returns when the new
-    /// one has a leader.
+    /// Splits the next shard in turn, so that there are `shard_count` shards, one more than now. Returns
+    /// when the new shard has a leader.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm: what is begun goes on by itself.
+    /// [`ClientError`]; calling again does no harm: a split that has begun continues by itself.
     pub async fn split_shard(&self, shard_count: u32) -> Result<SplitShardResponse, ClientError> {
         let target = format!("split into {shard_count} shards");
         let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };

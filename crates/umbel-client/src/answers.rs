@@ -1,9 +1,9 @@
-//! Answers of a batch, one bit an item, in the order of the items.
+//! Answers to a batch, one bit per item, in the order of the items.
 
 use bytes::Bytes;
 use umbel_proto::v1::{AckLevel, ReadLevel};
 
-/// One bit an item; bits behind the last are zero.
+/// One bit per item; unused bits of the last byte are zero.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Bits {
     bytes: Bytes,
@@ -12,7 +12,7 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// The bits of a node's answer; None if they are not as many as were asked for.
+    /// The bits of a node's answer; None if their number is not that of the items.
     pub(crate) fn from_answer(bytes: Bytes, bit_count: usize) -> Option<Self> {
         let tail_bits = bit_count % 8;
         let is_clean = tail_bits == 0 || bytes.last().is_some_and(|last| last >> tail_bits == 0);
@@ -32,7 +32,7 @@ impl Bits {
     }
 }
 
-/// Joins the bits of parts into those of the batch.
+/// Joins the bits of parts into the bits of their batch.
 pub(crate) struct BitsJoin {
     bytes: Vec<u8>,
     bit_count: usize,
@@ -43,25 +43,25 @@ impl BitsJoin {
         Self { bytes: vec![0; bit_count.div_ceil(8)], bit_count }
     }
 
-    /// Places a part's bits one behind the other from `start` on.
+    /// Puts a part's bits at consecutive positions from `start` on.
     pub(crate) fn put_from(&mut self, start: usize, part: &Bits) {
         let shift = start % 8;
         let bytes = &mut self.bytes[start / 8..];
         if shift == 0 {
-            // Parts come in any order: the next one may have set bits of the last byte.
+            // Parts arrive in any order: the next one may have set bits of the last byte already.
             bytes.iter_mut().zip(&part.bytes).for_each(|(byte, new)| *byte |= new);
             return;
         }
         for (at, byte) in part.bytes.iter().enumerate() {
             bytes[at] |= byte << shift;
-            // The last byte's upper bits may all lie in front of the border.
+            // There may be no next byte if all bits of the last byte fit into this one.
             if let Some(next) = bytes.get_mut(at + 1) {
                 *next |= byte >> (8 - shift);
             }
         }
     }
 
-    /// Places a part's bits at these places.
+    /// Puts a part's bits at the given positions.
     pub(crate) fn put_at(&mut self, places: &[u32], part: &Bits) {
         for (at, &place) in places.iter().enumerate() {
             let bit = part.bytes[at / 8] >> (at % 8) & 1;
@@ -79,7 +79,8 @@ impl BitsJoin {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) bits: Bits,
-    /// As it travels: an `AckLevel` of an insert, a `ReadLevel` of a question, 0 of a removal.
+    /// The level as the wire has it: an `AckLevel` for an insert, a `ReadLevel` for a query, 0 for a
+    /// removal.
     pub(crate) level: i32,
 }
 
@@ -113,13 +114,13 @@ macro_rules! answers {
 
             #[doc = $is_doc]
             ///
-            /// None behind the last item.
+            /// None after the last item.
             #[must_use]
             pub fn $is_one(&self, index: usize) -> Option<bool> {
                 self.answer.bits.get(index)
             }
 
-            /// The same of every item, in order.
+            /// The same for every item, in order.
             pub fn iter(&self) -> impl Iterator<Item = bool> {
                 self.answer.bits.iter()
             }
@@ -146,21 +147,21 @@ macro_rules! answers {
 }
 
 answers! {
-    /// What an insert found.
+    /// The result of an insert.
     Inserted,
     new_count "Items that were new.",
     present_count "Items that were present, truly or falsely.",
     is_new "Whether the item of this number was new."
 }
 answers! {
-    /// What a question found.
+    /// The result of a query.
     Answers,
     present_count "Items that are present, truly or falsely.",
     absent_count "Items that are certainly absent.",
     is_present "Whether the item of this number is present."
 }
 answers! {
-    /// What a removal found.
+    /// The result of a removal.
     Removed,
     removed_count "Items that were taken out.",
     absent_count "Items that were certainly not there.",
@@ -168,8 +169,8 @@ answers! {
 }
 
 impl Inserted {
-    /// On how many nodes the items are durable, at least: the level that was asked for, or if none
-    /// was, a majority of a partitioned filter and the answering node of a replicated one.
+    /// On how many nodes the items are durable, at least: the requested level; by default, a majority for
+    /// a partitioned filter and the answering node for a replicated one.
     ///
     /// `Unspecified` if there were no items.
     #[must_use]
@@ -179,8 +180,8 @@ impl Inserted {
 }
 
 impl Answers {
-    /// What "absent" is worth: at level `Local` nothing is said of what other nodes acknowledged,
-    /// at every other level it is final. "Present" always is.
+    /// How far "absent" can be trusted: at level `Local` it does not cover inserts that other nodes
+    /// acknowledged; at every other level it is final. "Present" is final at every level.
     ///
     /// `Unspecified` if there were no items.
     #[must_use]

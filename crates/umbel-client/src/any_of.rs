@@ -1,4 +1,4 @@
-//! Which of several filters is the first that has an item.
+//! Queries which of several filters is the first that has an item.
 
 use umbel_proto::v1::{ContainsAnyRequest, ContainsAnyResponse, Items, PackedItems, ReadLevel};
 
@@ -7,23 +7,23 @@ use crate::client::{Client, missing};
 use crate::error::ClientError;
 use crate::packed_batch::PackedBatch;
 
-/// Which filter of a list is the first that has each item.
+/// For each item, the first filter of a list that has it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FirstFilters {
-    /// Places in the list, counted from 1; 0 for none. One an item.
+    /// One number per item: the position in the list, counted from 1; 0 for none.
     numbers: Vec<u8>,
     level: ReadLevel,
 }
 
 impl FirstFilters {
-    /// The place in the list, from 0, of the first filter that has the item of this number, truly or
-    /// falsely; None if none has it, or behind the last item.
+    /// The position in the list, from 0, of the first filter that has the item of this number, truly or
+    /// falsely; None if none has it, or after the last item.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<usize> {
         self.numbers.get(index).and_then(|&number| usize::from(number).checked_sub(1))
     }
 
-    /// The same of every item, in order.
+    /// The same for every item, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<usize>> {
         self.numbers.iter().map(|&number| usize::from(number).checked_sub(1))
     }
@@ -40,8 +40,9 @@ impl FirstFilters {
         self.numbers.is_empty()
     }
 
-    /// What "in none" is worth: the level that was asked for, or the weakest of the filters' own; at
-    /// level `Local` nothing is said of what other nodes acknowledged. `Unspecified` if there were no items.
+    /// How far "in none" can be trusted: the requested level, or by default the weakest of the filters'
+    /// own. At level `Local` it does not cover inserts that other nodes acknowledged. `Unspecified` if
+    /// there were no items.
     #[must_use]
     pub const fn level(&self) -> ReadLevel {
         self.level
@@ -49,12 +50,13 @@ impl FirstFilters {
 }
 
 impl Client {
-    /// Asks up to 32 filters at once which of them is the first that has each item: a request for each
-    /// 65,536 items, however many filters there are. Level `Unspecified` is that of each filter.
+    /// Queries up to 32 filters at once for the first one that has each item, with one request per 65,536
+    /// items, however many filters there are. With level `Unspecified`, each filter has its default
+    /// level.
     ///
-    /// The filters are not asked at one moment: an item that moves from one to another meanwhile may be
-    /// found in neither. Replicated ones are those of the node that this client's other calls about
-    /// such filters go to.
+    /// The filters are not read at one moment: an item that moves from one to another meanwhile may be
+    /// found in neither. Replicated filters are read on the node that this client uses for replicated
+    /// filters otherwise.
     ///
     /// ```no_run
     /// # async fn example(client: umbel_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -69,8 +71,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`ClientError`]; `Refused`, naming the filter, if one is not there or does not have the level.
-    /// Nothing is changed.
+    /// [`ClientError`]; `Refused`, with the filter's name, if a filter does not exist or does not support
+    /// the level. Nothing is changed.
     pub async fn contains_any(
         &self,
         filters: &[&str],
@@ -78,7 +80,7 @@ impl Client {
         level: ReadLevel,
     ) -> Result<FirstFilters, ClientError> {
         let target = format!("filters {filters:?}");
-        // Where replicated filters are among them, their copies shall be those that hold this client's items.
+        // If some filters are replicated, the home node's copies hold this client's items.
         let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::Home };
         let filters: Vec<String> = filters.iter().map(ToString::to_string).collect();
         let mut found = FirstFilters::default();
@@ -89,7 +91,7 @@ impl Client {
                 filters: filters.clone(),
                 items: Some(Items { packed: Some(packed), ..Items::default() }),
                 level: level.into(),
-                // The deadline travels in the header of the call.
+                // The call's own header carries the deadline.
                 timeout_ms: 0,
             };
             let answer = self

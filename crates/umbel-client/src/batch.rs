@@ -1,4 +1,4 @@
-//! A batch on its way: cut into requests, several in flight, joined again.
+//! Sends a batch: splits it into requests, sends several concurrently, and joins their answers.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::limits::SESSIONS_PER_REQUEST_MAX;
 use crate::packed_batch::PackedPart;
 use crate::session::Ticket;
 
-/// What is done with the items.
+/// The operation on the items.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verb {
-    /// With the items' time, in milliseconds since 1970, if it is named.
+    /// With the time of the items in milliseconds since the Unix epoch, if given.
     Insert {
         level: AckLevel,
         at_ms: Option<u64>,
@@ -29,10 +29,10 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// Orders levels as they travel by what they promise, the weakest first.
+    /// Orders the levels on the wire by the strength of their guarantee, the weakest first.
     fn promise(self, level: i32) -> i32 {
         match self {
-            // Numbered by how many nodes there are.
+            // Their numbers are in that order.
             Self::Insert { .. } => level,
             Self::Remove => 0,
             Self::Contains(_) => match ReadLevel::try_from(level) {
@@ -51,17 +51,17 @@ pub(crate) struct Header {
     pub(crate) caller: Arc<Caller>,
     pub(crate) filter: Arc<str>,
     pub(crate) verb: Verb,
-    /// Whether the filter is known to be replicated: such a one has one node after the other asked,
-    /// and remembers no requests.
+    /// Whether the filter is known to be replicated. Then requests go to the home node first, and carry
+    /// no request id, as nodes do not remember requests to such filters.
     pub(crate) is_replicated: bool,
 }
 
-/// One request of a batch. What it sends never changes.
+/// One request of a batch. Its content never changes.
 pub(crate) struct Part {
     items: PartItems,
     place: Place,
     item_count: usize,
-    /// Its name, once it was sent; of questions and of inserts into replicated filters None.
+    /// Its request id, once it was sent; None for queries, and for inserts into replicated filters.
     ticket: Option<Ticket>,
     progress: Progress,
     answer: Option<Answer>,
@@ -69,7 +69,7 @@ pub(crate) struct Part {
 
 enum PartItems {
     Packed(PackedPart),
-    /// 16 bytes an item, the upper half of the first one, which tells the shard, and the seed.
+    /// 16 bytes per item, the upper half of the first hash, which determines the shard, and the seed.
     Hashes {
         bytes: Bytes,
         hi: u64,
@@ -77,7 +77,7 @@ enum PartItems {
     },
 }
 
-/// Where the part's items stand in the batch.
+/// The positions of the part's items in the batch.
 enum Place {
     From(usize),
     At(Vec<u32>),
@@ -85,13 +85,13 @@ enum Place {
 
 /// Why a part has no answer.
 pub(crate) enum PartFailed {
-    /// Trying longer may help; whether it was applied stands in the failure.
+    /// A later retry may succeed. The failure says whether the part was applied.
     Unanswered(Failure),
-    /// The cluster refuses, and nothing was changed.
+    /// The cluster refuses the part, and nothing was changed.
     Refused(Failure),
-    /// It may have been applied, and its answer is gone.
+    /// The part may have been applied, and the cluster has forgotten its answer.
     AnswerLost(Failure),
-    /// The answer does not fit.
+    /// The answer does not match the request.
     BadAnswer(Failure),
 }
 
@@ -139,7 +139,7 @@ impl Part {
         }
     }
 
-    /// Sends the part until it is answered.
+    /// Sends the part until it is answered, refused or late.
     async fn run(&mut self, header: &Header) -> Result<(), PartFailed> {
         let target = format!("filter {:?}", header.filter);
         let mut session_count = 0;
@@ -153,7 +153,7 @@ impl Part {
                         return Err(PartFailed::BadAnswer(failure));
                     };
                     self.answer = Some(Answer { bits, level });
-                    self.ticket = None; // from now on its answer may be forgotten
+                    self.ticket = None; // the cluster may forget its answer from now on
                     return Ok(());
                 }
                 Err(failed) if is_session_lost(&failed.failure) && self.ticket.is_some() => {
@@ -179,7 +179,7 @@ impl Part {
         }
     }
 
-    /// The answer's bits and level, as they travel.
+    /// Sends the part; returns the bits and the level of its answer as the wire has them.
     async fn send(&mut self, header: &Header, target: &str) -> Result<(Bytes, i32), Failed> {
         let Header { caller, filter, verb, is_replicated } = header;
         let is_named = !matches!(verb, Verb::Contains(_)) && !is_replicated;
@@ -229,7 +229,7 @@ impl Part {
 }
 
 impl PartFailed {
-    /// A part that was not sent because it got no name.
+    /// The failure of a part that was not sent because it got no request id.
     fn of_nothing_sent(mut failed: Failed) -> Self {
         failed.failure.applied = Applied::No;
         if failed.is_transient {
@@ -241,12 +241,12 @@ impl PartFailed {
 }
 
 impl Batch {
-    /// Sends all parts that have no answer, several at once, and begins no further one once one
-    /// failed. Returns the failures.
+    /// Sends all parts without an answer, several concurrently, and starts no further part after a
+    /// failure. Returns the failures.
     pub(crate) async fn run(&mut self) -> Vec<PartFailed> {
         let header = Arc::clone(&self.header);
         header.caller.keep_map_fresh();
-        // The usual case: no task, no copy.
+        // The common case of one part needs no task.
         if let [part] = &mut self.parts[..] {
             return match part.answer {
                 Some(_) => Vec::new(),
@@ -256,7 +256,7 @@ impl Batch {
         let (done, mut waiting): (Vec<Part>, Vec<Part>) =
             std::mem::take(&mut self.parts).into_iter().partition(|part| part.answer.is_some());
         self.parts = done;
-        // Parts are taken from the end.
+        // Parts are popped from the end.
         waiting.reverse();
         let mut failures = Vec::new();
         let mut running = JoinSet::new();
@@ -279,7 +279,7 @@ impl Batch {
                 }
                 Some(Err(error)) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    // Tasks are only stopped with the runtime, and so is this one.
+                    // A task is stopped only with its runtime, which also stops this one.
                     Err(_) => std::future::pending().await,
                 },
             }
@@ -288,17 +288,18 @@ impl Batch {
         failures
     }
 
-    /// Whether some parts are answered.
+    /// Whether any part is answered.
     pub(crate) fn is_begun(&self) -> bool {
         self.parts.iter().any(|part| part.answer.is_some())
     }
 
-    /// Whether a part may be applied without an answer.
+    /// Whether a part without an answer may have been applied.
     pub(crate) fn is_open(&self) -> bool {
         self.parts.iter().any(|part| part.answer.is_none() && part.may_be_applied())
     }
 
-    /// The answers in the order of the batch, at the weakest of their levels; every part has one.
+    /// The answers in the order of the batch, at the weakest of their levels. Every part must have an
+    /// answer.
     pub(crate) fn join(mut self) -> Answer {
         if let [Part { place: Place::From(0), answer, .. }] = &mut self.parts[..] {
             return answer.take().expect("the part was answered");

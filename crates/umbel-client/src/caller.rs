@@ -1,4 +1,4 @@
-//! One call, tried until it is answered, refused or late.
+//! Makes a call, with retries until it is answered, refused or late.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,50 +16,50 @@ use crate::options::ClientOptions;
 use crate::session::SessionSlot;
 use crate::shard_map::ShardMapCache;
 
-/// What all handles of a client share.
+/// State shared by all handles of a client.
 pub(crate) struct Caller {
     pub(crate) options: ClientOptions,
     pub(crate) nodes: Nodes,
     pub(crate) map: ShardMapCache,
     pub(crate) session: SessionSlot,
-    /// Counts pauses, so that no two are drawn alike.
+    /// Number of pauses so far, so that no two draw the same random number.
     pause_count: AtomicU64,
     begun: Instant,
 }
 
-/// What a call is about.
+/// The properties of a call that its retries depend on.
 pub(crate) struct Ask<'a> {
-    /// How errors name it.
+    /// The name of its target in errors.
     pub(crate) target: &'a str,
     pub(crate) repeat: Repeat,
     pub(crate) first: First,
 }
 
-/// Which node is called first; if it fails, any other may come next.
+/// The node that is called first; after a failure, any other node may be next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum First {
     /// The next one in turn.
     InTurn,
     /// The leader of the shard that holds this upper half of a hash.
     LeaderOf(u64),
-    /// The one whose copies of replicated filters this client uses.
+    /// The home node: the one whose copies of replicated filters this client uses.
     Home,
 }
 
-/// When a call may be sent again.
+/// When a call may be repeated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// Sending it twice does what sending it once does.
+    /// Always: it is idempotent.
     Freely,
-    /// Only if nothing was changed.
+    /// Only if the attempts so far changed nothing.
     IfUnchanged,
 }
 
-/// What became of a request so far, over all its attempts.
+/// The state of a request over all its attempts.
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) attempt_count: u32,
-    /// Whether an attempt may have been applied, or may be applied later.
+    /// Whether an attempt may have been applied, or may still be applied later.
     pub(crate) may_be_applied: bool,
     last: Option<Arc<str>>,
 }
@@ -67,12 +67,12 @@ pub(crate) struct Progress {
 /// Why a call ended without an answer.
 pub(crate) struct Failed {
     pub(crate) failure: Failure,
-    /// Whether trying longer might have helped.
+    /// Whether a later retry may succeed.
     pub(crate) is_transient: bool,
 }
 
 impl Failed {
-    /// The error of a call that may be repeated freely or reads only.
+    /// The error for a call with this rule of repetition.
     pub(crate) fn into_error(self, repeat: Repeat) -> ClientError {
         let failure = Box::new(self.failure);
         let is_unknown = matches!(failure.applied, Applied::Unknown | Applied::Partly);
@@ -96,7 +96,7 @@ impl Caller {
         }
     }
 
-    /// Sends a request until it is answered, within the time and attempts of the options.
+    /// Sends a request until it is answered, within the time and the number of attempts of the options.
     pub(crate) async fn call<R, F, A>(
         &self,
         ask: &Ask<'_>,
@@ -115,7 +115,8 @@ impl Caller {
             let node = self.pick(ask.first, progress.last.as_deref()).await;
             let node = match ask.repeat {
                 Repeat::Freely => node,
-                // If its connection were given up, nobody would know what became of it.
+                // On an ordinary connection, a missed keep-alive could end the call with an unknown
+                // outcome.
                 Repeat::IfUnchanged => self.nodes.patient(node),
             };
             let patience = self
@@ -147,7 +148,7 @@ impl Caller {
             let pause = self.pause(tried, failure.retry_after);
             tried += 1;
             let is_late = Instant::now() + pause >= deadline;
-            // A node that hangs up is none that this client can talk to, as one that is not there.
+            // A node that hangs up on this client counts as unreachable.
             let is_nobody_there = (failure.origin == Origin::Connect || failure.is_broken())
                 && tried as usize >= self.nodes.addresses().len()
                 && !self.nodes.has_answered()
@@ -181,19 +182,19 @@ impl Caller {
         if failure.blames_node() {
             self.nodes.failed(address);
         } else if !is_transient {
-            // Whoever refuses is alive.
+            // A node that refuses is alive.
             self.nodes.succeeded(address);
         }
         if is_transient {
             progress.last = Some(Arc::clone(address));
-            // Parts of keyed filters do not need the map, but nodes may have come and gone.
+            // Requests for keyed filters do not need the map, but the set of nodes may have changed.
             self.map.distrust();
         }
         progress.may_be_applied |= failure.applied != Applied::No && !is_session_lost(failure);
     }
 
-    /// How long to wait after an attempt: between half of the doubled pause and all of it, so that
-    /// many clients do not come back at once, and no shorter than the node asks for.
+    /// The pause after an attempt: a random time between half of the doubled pause and all of it, so that
+    /// many clients do not retry at once, and no shorter than the node's wish.
     fn pause(&self, tried: u32, wish: Option<Duration>) -> Duration {
         let doubled = self.options.pause_first.saturating_mul(2_u32.saturating_pow(tried));
         let longest = doubled.min(self.options.pause_max);
@@ -204,7 +205,7 @@ impl Caller {
         (longest / 2 + drawn).max(wish.unwrap_or_default())
     }
 
-    /// A call about the cluster or the catalogue.
+    /// Makes a call about the cluster or the catalogue.
     pub(crate) async fn simple<Q, R, F, A>(
         self: &Arc<Self>,
         ask: &Ask<'_>,
@@ -227,13 +228,13 @@ impl Caller {
     }
 }
 
-/// Whether the cluster has forgotten the session or the request's first answer. Such an attempt
-/// changes nothing itself.
+/// Whether the cluster has forgotten the session, or the answer to the request's first attempt. Such an
+/// attempt itself changes nothing.
 pub(crate) fn is_session_lost(failure: &Failure) -> bool {
     matches!(failure.cause, ErrorCode::SessionExpired | ErrorCode::RequestExpired)
 }
 
-/// The finaliser of `SplitMix64`: near numbers become far ones.
+/// The finaliser of `SplitMix64`, which spreads similar numbers.
 const fn scramble(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

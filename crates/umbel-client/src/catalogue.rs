@@ -1,40 +1,40 @@
-//! What changes of whole filters say.
+//! Results of changes to whole filters.
 //!
-//! A partitioned filter is changed everywhere or not at all. Of a replicated one each node changes
-//! its own copy as soon as it hears of it, so these answers name the nodes that did not confirm it
-//! in time.
+//! A partitioned filter is changed everywhere or not at all. The copies of a replicated filter are
+//! changed by each node as soon as it learns of the change, so these results list the nodes that did not
+//! confirm it in time.
 
 use umbel_proto::v1::FilterSummary;
 
 /// A filter that was created.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Created {
-    /// What was made.
+    /// The filter's entry in the catalogue.
     pub filter: FilterSummary,
-    /// Of a replicated filter: nodes that did not say in time that they have their copy. Until they
-    /// hear of it, they know no such filter.
+    /// For a replicated filter: nodes that did not confirm in time that they have a copy. Until they
+    /// learn of the filter, they refuse requests for it.
     pub unconfirmed_nodes: Vec<u64>,
 }
 
-/// A filter that was emptied.
+/// A filter that was cleared.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cleared {
     /// Its new generation.
     pub generation: u64,
-    /// Of a replicated filter: nodes that did not say in time that their copy is empty. Until they
-    /// hear of it, they answer from the old generation.
+    /// For a replicated filter: nodes that did not confirm in time that their copy is empty. Until they
+    /// learn of the change, they answer from the old generation.
     pub unconfirmed_nodes: Vec<u64>,
 }
 
 /// A filter that was dropped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dropped {
-    /// Of a replicated filter: nodes that did not say in time that their copy is gone. They drop it
-    /// as soon as they hear of it.
+    /// For a replicated filter: nodes that did not confirm in time that their copy is gone. They drop it
+    /// as soon as they learn of the change.
     pub unconfirmed_nodes: Vec<u64>,
 }
 
-/// Copies of a replicated filter that exchanged what they have.
+/// The result of an exchange between the copies of a replicated filter.
 ///
 /// ```
 /// use umbel_client::Flushed;
@@ -44,10 +44,10 @@ pub struct Dropped {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Flushed {
-    /// Nodes that hold everything that was acknowledged before the call on any of them.
+    /// Nodes that hold everything that any of these nodes acknowledged before the call.
     pub nodes: Vec<u64>,
-    /// Nodes that did not answer. What they acknowledged may be on no other node, and they may lack
-    /// what the others have.
+    /// Nodes that did not answer. What they acknowledged may be on no other node, and they may lack what
+    /// the others hold.
     pub missing_nodes: Vec<u64>,
 }
 

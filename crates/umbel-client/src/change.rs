@@ -1,4 +1,4 @@
-//! Inserts and removals whose outcome is unknown, to be sent again.
+//! Inserts and removals with an unknown outcome, which can be resent.
 
 use std::fmt;
 
@@ -8,38 +8,39 @@ use crate::answers::{Answer, Inserted, Removed};
 use crate::batch::{Batch, PartFailed, Verb};
 use crate::error::{ClientError, Failure};
 
-/// Requests that were not all answered.
+/// Requests of which some have no answer.
 #[derive(Debug)]
 pub enum PendingRequest {
-    /// Of [`Filter::insert`](crate::Filter::insert).
+    /// From [`Filter::insert`](crate::Filter::insert).
     Insert(PendingInsert),
-    /// Of [`Filter::remove`](crate::Filter::remove).
+    /// From [`Filter::remove`](crate::Filter::remove).
     Remove(PendingRemove),
 }
 
-/// What became of a [`PendingRequest`].
+/// The result of a [`PendingRequest`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Of an insert.
+    /// The result of an insert.
     Inserted(Inserted),
-    /// Of a removal.
+    /// The result of a removal.
     Removed(Removed),
 }
 
-/// An insert that was not answered in full. It holds the items, and while it lives the cluster
-/// keeps its first answers; dropping it gives it up.
+/// An insert of which some requests have no answer. It holds the items, and while it exists, the cluster
+/// keeps the answers to its requests. Dropping it gives the insert up.
 pub struct PendingInsert(Batch);
 
-/// A removal that was not answered in full, as [`PendingInsert`].
+/// A removal of which some requests have no answer, like [`PendingInsert`].
 pub struct PendingRemove(Batch);
 
 impl PendingRequest {
-    /// Sends exactly what has no answer again, under the same names: what was applied is not
-    /// applied again, and the answers are the first ones. Replicated filters remember no names, so
-    /// what was applied of an insert is present then, whether it was new or not.
+    /// Resends exactly the requests without an answer, with their request ids: what was applied is not
+    /// applied again, and the answers are those of the first attempt. Replicated filters do not remember
+    /// request ids: items that an earlier attempt inserted are reported as present, whether they were new
+    /// or not.
     ///
     /// # Errors
-    /// As the call that it comes from; `OutcomeUnknown` gives it back.
+    /// As for the call that returned it; `OutcomeUnknown` contains the pending request again.
     pub async fn resend(self) -> Result<Outcome, ClientError> {
         match self {
             Self::Insert(pending) => pending.resend().await.map(Outcome::Inserted),
@@ -49,21 +50,22 @@ impl PendingRequest {
 }
 
 impl PendingInsert {
-    /// Sends exactly what has no answer again, under the same names. Replicated filters remember
-    /// no names: what was applied is present then, whether it was new or not.
+    /// Resends exactly the requests without an answer, with their request ids. Replicated filters do not
+    /// remember request ids: items that an earlier attempt inserted are reported as present, whether they
+    /// were new or not.
     ///
     /// # Errors
-    /// As [`Filter::insert`](crate::Filter::insert).
+    /// As for [`Filter::insert`](crate::Filter::insert).
     pub async fn resend(self) -> Result<Inserted, ClientError> {
         run(self.0).await.map(Inserted::new)
     }
 }
 
 impl PendingRemove {
-    /// Sends exactly what has no answer again, under the same names.
+    /// Resends exactly the requests without an answer, with their request ids.
     ///
     /// # Errors
-    /// As [`Filter::remove`](crate::Filter::remove).
+    /// As for [`Filter::remove`](crate::Filter::remove).
     pub async fn resend(self) -> Result<Removed, ClientError> {
         run(self.0).await.map(Removed::new)
     }
@@ -81,14 +83,14 @@ impl fmt::Debug for PendingRemove {
     }
 }
 
-/// Runs a batch of any verb to its answers.
+/// Runs a batch of any operation until it is answered.
 pub(crate) async fn run(mut batch: Batch) -> Result<Answer, ClientError> {
     let failures = batch.run().await;
     if failures.is_empty() { Ok(batch.join()) } else { Err(error_of(batch, failures)) }
 }
 
-/// The gravest failure decides: an answer that is lost for ever, then one that can still be had,
-/// then a refusal, then that there was no time.
+/// The gravest failure determines the error: an answer that is lost for good, then an unknown outcome
+/// that a resend can settle, then a refusal, then a lack of time.
 fn error_of(batch: Batch, failures: Vec<PartFailed>) -> ClientError {
     let (mut unanswered, mut refused) = (None, None);
     for failed in failures {

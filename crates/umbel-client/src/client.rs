@@ -1,4 +1,4 @@
-//! The client: connection and catalogue.
+//! The client: its connection to a cluster, and the operations on the catalogue of filters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::nodes::{Addresses, Nodes, Timeouts};
 use crate::options::ClientOptions;
 use crate::token::Bearer;
 
-/// A cluster, seen from outside. Cheap to clone; clones share connections, session and shard map.
+/// A client of a cluster. Cheap to clone; clones share connections, session and shard map.
 ///
 /// All methods must be called within a tokio runtime with time and network enabled.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub struct Client {
     pub(crate) caller: Arc<Caller>,
 }
 
-/// What filter to make. Plain data; zero means "not set".
+/// The settings of a new filter. Plain data; zero means "not set".
 ///
 /// ```
 /// use umbel_client::{Distribution, Hashing, Kind, NewFilter};
@@ -41,26 +41,26 @@ pub struct Client {
 pub struct NewFilter {
     /// Its kind; blocked if unspecified.
     pub kind: Kind,
-    /// Number of different items planned for, at least 1.
+    /// The number of distinct items planned for, at least 1.
     pub capacity: u64,
-    /// Probability that an absent item is called present at that number, above 0 and below 1.
+    /// Probability that an absent item is reported as present at that number, above 0 and below 1.
     pub false_positive_rate: f64,
-    /// Bytes over all shards, or of a whole copy, in place of a rate.
+    /// Bytes over all shards, or of one copy of a replicated filter, in place of a rate.
     pub memory_bytes: u64,
     /// How items are hashed; keyed if unspecified.
     pub hashing: Hashing,
-    /// How it lies on the nodes; partitioned if unspecified. Only blocked and single-shot filters
-    /// can be replicated.
+    /// How it is distributed over the nodes; partitioned if unspecified. Only blocked and single-shot
+    /// filters, and windows, can be replicated.
     pub distribution: Distribution,
-    /// Makes a filter that forgets: then the kind must not be set, and the capacity is that of the whole
-    /// window.
+    /// Makes a filter that forgets items after a time. Then the kind must not be set, and the capacity
+    /// covers the whole window.
     pub window: Option<Window>,
-    /// Takes shape and key of this filter; then nothing else must be set.
+    /// Takes the shape and the key of this filter; then nothing else may be set.
     pub like: String,
 }
 
 impl NewFilter {
-    /// A blocked filter with keyed hashing for so many items at this rate.
+    /// A blocked filter with keyed hashing for this many items at this rate.
     #[must_use]
     pub const fn for_rate(capacity: u64, false_positive_rate: f64) -> Self {
         Self {
@@ -75,14 +75,14 @@ impl NewFilter {
         }
     }
 
-    /// A blocked filter with keyed hashing for so many items in so many bytes over all shards.
+    /// A blocked filter with keyed hashing for this many items in this many bytes over all shards.
     #[must_use]
     pub fn for_memory(capacity: u64, memory_bytes: u64) -> Self {
         Self { memory_bytes, ..Self::for_rate(capacity, 0.0) }
     }
 
-    /// A filter that keeps items for so many slices of time at least, and for one more at most; by the
-    /// time of their arrival, from the first time on. For so many items in all slices together.
+    /// A filter that keeps an item for at least `slice_count` slices of time from its first arrival, and
+    /// for at most one slice more. `capacity` covers the items of all slices together.
     ///
     /// ```
     /// use std::time::Duration;
@@ -103,8 +103,8 @@ impl NewFilter {
         Self { window: Some(window), ..Self::for_rate(capacity, false_positive_rate) }
     }
 
-    /// A filter that keeps items until [`Client::rotate`] was called once more than this often since they came. For
-    /// so many items in all slices together.
+    /// A filter that keeps items until [`Client::rotate`] was called `slice_count` + 1 times since they
+    /// were inserted. `capacity` covers the items of all slices together.
     ///
     /// ```
     /// use umbel_client::NewFilter;
@@ -118,7 +118,7 @@ impl NewFilter {
         Self { window: Some(window), ..Self::for_rate(capacity, false_positive_rate) }
     }
 
-    /// A filter that can be merged with another one.
+    /// A filter that can be merged with the filter `other`.
     #[must_use]
     pub fn like(other: &str) -> Self {
         Self { like: other.to_owned(), ..Self::for_rate(0, 0.0) }
@@ -126,7 +126,7 @@ impl NewFilter {
 }
 
 impl Client {
-    /// A client with the usual options. Connections are made when they are needed.
+    /// A client with the default options. It connects when it sends its first request.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), umbel_client::ClientError> {
@@ -141,15 +141,15 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// `Address` if one of the addresses is none, or there is none.
+    /// `Address` if there is no address, or one cannot be parsed.
     pub fn connect(addresses: impl Into<Addresses>) -> Result<Self, ClientError> {
         Self::connect_with(addresses, ClientOptions::default())
     }
 
-    /// A client with options.
+    /// A client with these options.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// As for [`connect`](Self::connect).
     pub fn connect_with(
         addresses: impl Into<Addresses>,
         options: ClientOptions,
@@ -157,10 +157,10 @@ impl Client {
         Self::with_connector(&addresses.into(), options, None)
     }
 
-    /// A client whose connections somebody else makes.
+    /// A client whose connections `connector` makes.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect).
+    /// As for [`connect`](Self::connect).
     pub fn connect_through(
         addresses: impl Into<Addresses>,
         options: ClientOptions,
@@ -180,24 +180,24 @@ impl Client {
         Ok(Self { caller: Arc::new(Caller::new(nodes, options)) })
     }
 
-    /// A handle of the filter of this name, which need not exist yet.
+    /// A handle for the filter of this name, which need not exist yet.
     #[must_use]
     pub fn filter(&self, name: &str) -> Filter {
         Filter::new(Arc::clone(&self.caller), name)
     }
 
-    /// Addresses of the nodes that are known at the moment, sorted.
+    /// Addresses of the nodes that the client knows at the moment, sorted.
     #[must_use]
     pub fn node_addresses(&self) -> Vec<String> {
         self.caller.nodes.addresses()
     }
 
-    /// Creates a filter and returns once every shard has its part of it, or every node that answers
-    /// its copy. It is sent again only if nothing was changed.
+    /// Creates a filter; returns once every shard has its part of it, or every node that answers has its
+    /// copy. It is retried only if nothing was changed.
     ///
     /// # Errors
-    /// [`ClientError`]; `Refused` with `NameTaken` if there is one of that name, whatever it is
-    /// like; `ChangeUnknown` if the answer was lost: [`info`](Self::info) shows what there is.
+    /// [`ClientError`]; `Refused` with `NameTaken` if a filter of that name exists, whatever its
+    /// settings; `ChangeUnknown` if the answer was lost: then [`info`](Self::info) shows what exists.
     pub async fn create(&self, name: &str, settings: &NewFilter) -> Result<Created, ClientError> {
         let message = CreateRequest {
             name: name.to_owned(),
@@ -222,11 +222,11 @@ impl Client {
         Ok(Created { filter, unconfirmed_nodes: answer.unconfirmed_nodes })
     }
 
-    /// Drops a filter; returns once no node holds anything of it, of a replicated one no node that
-    /// answers.
+    /// Drops a filter; returns once no node holds anything of it or, for a replicated filter, no node
+    /// that answers.
     ///
-    /// It is sent again only if nothing was changed: another client may have made a new filter of
-    /// this name in between.
+    /// It is retried only if nothing was changed: another client may have created a new filter of this
+    /// name in between.
     ///
     /// # Errors
     /// [`ClientError`]; `ChangeUnknown` if it may have been dropped.
@@ -245,8 +245,8 @@ impl Client {
         Ok(Dropped { unconfirmed_nodes: answer.unconfirmed_nodes })
     }
 
-    /// All filters whose names begin with the prefix, sorted by name. Those that are created or
-    /// dropped meanwhile may or may not be among them.
+    /// All filters whose names begin with the prefix, sorted by name. Filters that are created or dropped
+    /// meanwhile may or may not be listed.
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
@@ -269,7 +269,7 @@ impl Client {
                 (_, first) => first.is_some(),
             };
             if page.has_more && !is_behind {
-                // It would never end.
+                // The loop would never end.
                 return Err(missing("progress of the list", ask.target));
             }
             found.extend(page.filters);
@@ -279,8 +279,8 @@ impl Client {
         }
     }
 
-    /// Describes a filter: shape, load, share of each shard, or every node's copy and how many
-    /// different items were inserted where.
+    /// Describes a filter: its shape and load, and the part of each shard or the copy of each node with
+    /// the numbers of distinct items inserted.
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
@@ -297,14 +297,14 @@ impl Client {
             .await
     }
 
-    /// Empties a filter, at once over all shards; each copy of a replicated one when its node hears
-    /// of it.
+    /// Clears a filter, in all shards at one moment; each copy of a replicated filter is cleared when its
+    /// node learns of it.
     ///
-    /// It is sent again only if nothing was changed: a second clearing would also take what was
-    /// inserted since the first.
+    /// It is retried only if nothing was changed: a second clear would also remove items inserted since
+    /// the first.
     ///
     /// # Errors
-    /// [`ClientError`]; `ChangeUnknown` if it may have been cleared: the generation tells.
+    /// [`ClientError`]; `ChangeUnknown` if it may have been cleared: the generation shows it.
     pub async fn clear(&self, name: &str) -> Result<Cleared, ClientError> {
         let target = format!("filter {name:?}");
         let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
@@ -319,14 +319,14 @@ impl Client {
         Ok(Cleared { generation, unconfirmed_nodes })
     }
 
-    /// Ends the slice at hand of a manual window, at once over all shards, and returns the filter's new
-    /// generation. What is inserted from then on is in a new slice, and what was in the oldest one is gone. Calls
-    /// that come together rotate once.
+    /// Ends the current slice of a manual window, in all shards at one moment, and returns the filter's
+    /// new generation. Later inserts go into a new slice, and the items of the oldest slice are gone.
+    /// Concurrent calls rotate once.
     ///
-    /// It is sent again only if nothing was changed.
+    /// It is retried only if nothing was changed.
     ///
     /// # Errors
-    /// [`ClientError`]; `ChangeUnknown` if it may have been rotated: the generation tells.
+    /// [`ClientError`]; `ChangeUnknown` if it may have been rotated: the generation shows it.
     pub async fn rotate(&self, name: &str) -> Result<u64, ClientError> {
         let target = format!("filter {name:?}");
         let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
@@ -340,23 +340,23 @@ impl Client {
         Ok(answer.generation)
     }
 
-    /// Gives a filter another name, which must be free. Once this returns, it answers under that name and is refused under the
-    /// one before.
+    /// Renames a filter; the new name must be free. Once this returns, the filter answers under the new
+    /// name and is refused under the old one.
     ///
-    /// It is sent again only if nothing was changed.
+    /// It is retried only if nothing was changed.
     ///
     /// # Errors
-    /// [`ClientError`]; `Refused` if the name is taken; `ChangeUnknown` if it may have been renamed: [`info`](Self::info)
-    /// tells.
+    /// [`ClientError`]; `Refused` if the name is taken; `ChangeUnknown` if it may have been renamed:
+    /// [`info`](Self::info) shows it.
     pub async fn rename(&self, name: &str, new_name: &str) -> Result<FilterSummary, ClientError> {
         self.rename_as(name, new_name, false).await
     }
 
-    /// The same, in place of the filter that has the name, if there is one, which is dropped. Whoever asks by the name is
-    /// answered by one of the two, first by the one and then by the other.
+    /// Renames a filter and drops the filter that has the new name, if there is one. Requests for the new
+    /// name are answered by the dropped filter up to some moment, and by the renamed one from then on.
     ///
     /// # Errors
-    /// As [`rename`](Self::rename).
+    /// As for [`rename`](Self::rename).
     pub async fn rename_over(
         &self,
         name: &str,
@@ -384,12 +384,12 @@ impl Client {
         answer.filter.ok_or_else(|| missing("the filter", "rename"))
     }
 
-    /// Has the copies of a replicated filter exchange what they have, and returns once every node
-    /// that answers holds all that was acknowledged anywhere before the call.
+    /// Makes the copies of a replicated filter exchange their contents; returns once every node that
+    /// answers holds everything that any node acknowledged before the call.
     ///
     /// # Errors
-    /// [`ClientError`]; calling again does no harm. Nodes that do not answer are no error, but
-    /// named by the answer.
+    /// [`ClientError`]; calling again does no harm. Nodes that do not answer are no error; the result
+    /// lists them.
     pub async fn flush(&self, name: &str) -> Result<Flushed, ClientError> {
         let target = format!("filter {name:?}");
         let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::Home };
@@ -404,11 +404,11 @@ impl Client {
         Ok(Flushed { nodes, missing_nodes })
     }
 
-    /// Has a filter dropped by itself after a time, at least a millisecond, or never. Returns when, in
-    /// milliseconds since 1970.
+    /// Sets a filter to expire after a time, of at least a millisecond, or never. Returns the time of
+    /// expiry, in milliseconds since the Unix epoch.
     ///
     /// # Errors
-    /// [`ClientError`]; asking again does no harm.
+    /// [`ClientError`]; calling again does no harm.
     pub async fn expire(
         &self,
         name: &str,
@@ -428,7 +428,7 @@ impl Client {
     }
 }
 
-/// An answer without what it must have.
+/// The error for an answer without a required field.
 pub(crate) fn missing(what: &str, target: &str) -> ClientError {
     let text = format!("the answer misses {what}");
     ClientError::BadAnswer(Box::new(Failure::bad_answer(text, target, "(last called)")))

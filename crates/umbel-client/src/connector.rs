@@ -1,4 +1,4 @@
-//! How connections are made.
+//! How a client makes connections.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 
-/// A connection: bytes in, bytes out.
+/// A byte stream to a node.
 pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Connection for T {}
@@ -42,7 +42,7 @@ pub trait Connector: Send + Sync + 'static {
     fn connect(&self, address: &str) -> Connecting;
 }
 
-/// Connections as they are, without TLS.
+/// Makes plain TCP connections, without TLS.
 pub(crate) struct TcpConnector;
 
 impl Connector for TcpConnector {
@@ -52,17 +52,17 @@ impl Connector for TcpConnector {
     }
 }
 
-/// A connection that sends small messages at once.
+/// A TCP connection with Nagle's algorithm off.
 pub(crate) async fn tcp(address: &str) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// Called when a connection that was made is gone, whoever has ended it.
+/// Called when an established connection is gone, whichever side ended it.
 pub(crate) type Lost = Arc<dyn Fn() + Send + Sync>;
 
-/// A channel that connects when it is first used and again after a failure.
+/// A channel that connects when it is first used, and again after a failure.
 pub(crate) fn channel(
     endpoint: &Endpoint,
     address: &Arc<str>,
@@ -79,7 +79,8 @@ pub(crate) fn channel(
     }))
 }
 
-/// A connection that says when it is gone. The channel above it does not: it connects anew with the next call.
+/// A connection that reports when it is dropped. The channel above does not report that: it reconnects
+/// with the next call.
 struct Watched {
     connection: Box<dyn Connection>,
     lost: Option<Lost>,
