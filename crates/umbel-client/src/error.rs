@@ -1,4 +1,4 @@
-//! What can go wrong, by what the caller should do.
+//! Errors, sorted by what the caller should do.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use umbel_proto::v1::{Applied, ErrorCode, ErrorDetail};
 use crate::change::PendingRequest;
 use crate::limits::{BATCH_ITEMS_MAX, ITEM_BYTES_MAX, SESSIONS_PER_REQUEST_MAX};
 
-/// An item that cannot travel. Nothing was sent.
+/// An item that cannot be sent. Nothing was sent.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum ItemError {
-    /// The item is too long: leave it out, or insert its digest.
+    /// The item is too long: leave it out, or insert a digest of it.
     #[error("item {index} has {item_bytes} bytes, at most {ITEM_BYTES_MAX} are allowed")]
     TooLong {
         /// Its number in the batch, from 0.
@@ -28,51 +28,51 @@ pub enum ItemError {
     TooMany,
 }
 
-/// A call that failed, sorted by what the caller should do.
+/// Why a call failed, sorted by what the caller should do.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// An address is none: correct it. Nothing was sent.
+    /// An address cannot be parsed: correct it. Nothing was sent.
     #[error("{address:?} is no address: host:port is expected, several separated by commas")]
     Address {
-        /// What was given.
+        /// The address as given.
         address: String,
     },
-    /// An item cannot travel: leave it out. Nothing was sent.
+    /// An item cannot be sent: leave it out. Nothing was sent.
     #[error(transparent)]
     Item(#[from] ItemError),
-    /// The cluster refuses: correct the call, or do what the cause asks for. Nothing was changed,
-    /// but for [`Failure::applied`] `Partly`: then some requests of a batch were applied.
+    /// The cluster refuses: correct the call, or do what the cause asks for. Nothing was changed, except
+    /// if [`Failure::applied`] is `Partly`: then some requests of a batch were applied.
     #[error("refused: {0}")]
     Refused(Box<Failure>),
-    /// No node could do it in time: call again later. Nothing was changed, or (where
-    /// [`Failure::applied`] says `Unknown`) the call is one that may be repeated without harm.
+    /// No node could answer in time: call again later. Nothing was changed, or (if [`Failure::applied`]
+    /// is `Unknown`) the call is idempotent.
     #[error("not available: {0}")]
     Unavailable(Box<Failure>),
-    /// Some inserts or removals were not answered in time and may have been applied: send exactly
-    /// them again with [`PendingRequest::resend`], or ask `contains`.
+    /// Some inserts or removals were not answered in time and may have been applied: resend exactly those
+    /// with [`PendingRequest::resend`], or query the items with `contains`.
     #[error("outcome unknown: {failure}")]
     OutcomeUnknown {
-        /// What can be sent again; dropping it gives it up.
+        /// The requests to resend; dropping it gives them up.
         request: Box<PendingRequest>,
-        /// The last answer, or the lack of one.
+        /// The failure of the last attempt.
         failure: Box<Failure>,
     },
-    /// An operation that must not be repeated blindly may have been applied: look, then decide.
+    /// An operation that is not idempotent may have been applied: look, then decide.
     #[error("outcome unknown, look before calling again: {0}")]
     ChangeUnknown(Box<Failure>),
-    /// An insert or removal was sent more than once, and the cluster has forgotten the first
-    /// answer. The outcome of this request is unknown, and sending it again cannot tell: ask
-    /// `contains`. Nothing says whether its items were new.
+    /// An insert or removal was sent more than once, and the cluster has forgotten the answer to the
+    /// first attempt. The outcome of this request is unknown, and resending cannot reveal it: query the
+    /// items with `contains`. Whether they were new cannot be found out any more.
     #[error("the first answer is lost and the outcome of this request is unknown: {0}")]
     FirstAnswerLost(Box<Failure>),
-    /// A node's answer does not fit the question: report a bug. What was asked may be applied.
+    /// A node's answer does not match the request: report a bug. The request may have been applied.
     #[error("wrong answer: {0}")]
     BadAnswer(Box<Failure>),
 }
 
 impl ClientError {
-    /// What the last node said; None where nothing was sent.
+    /// The last failed attempt; None if nothing was sent.
     #[must_use]
     pub fn failure(&self) -> Option<&Failure> {
         match self {
@@ -90,22 +90,22 @@ impl ClientError {
 /// The last failed attempt of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// Code of the status; `DeadlineExceeded` if nothing came in time, `Unauthenticated` if one end of the
-    /// connection could not prove who it is.
+    /// Code of the status; `DeadlineExceeded` if no answer came in time, `Unauthenticated` if one end of
+    /// the connection could not authenticate.
     pub code: Code,
-    /// The cause, `Unspecified` if the node did not say.
+    /// The cause; `Unspecified` if the node gave none.
     pub cause: ErrorCode,
     /// Whether anything was changed, over all attempts.
     pub applied: Applied,
-    /// What the node, or the connection, said.
+    /// The message of the node, or of the connection.
     pub message: String,
-    /// What the call was about: `filter "name"`, or the operation.
+    /// The target of the call: `filter "name"`, or the operation.
     pub target: String,
     /// Address of the node.
     pub node: String,
-    /// Attempts that were made.
+    /// Number of attempts made.
     pub attempt_count: u32,
-    /// When to try again at the earliest, if the node said so.
+    /// The shortest pause before a retry, if the node asked for one.
     pub retry_after: Option<Duration>,
     /// Where the failure arose.
     pub(crate) origin: Origin,
@@ -114,7 +114,7 @@ pub struct Failure {
 /// Where a failure arose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
-    /// A node answered so.
+    /// A node answered with an error.
     Node,
     /// There was no connection, so nothing was sent.
     Connect,
@@ -137,8 +137,8 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// What a status says. A status that a node sent has no source; one that the connection made
-    /// up has.
+    /// The failure that a status describes. A status that a node sent has no source; one that the
+    /// transport made has one.
     pub(crate) fn from_status(status: &Status, target: &str, node: &str) -> Self {
         let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
         let source = std::error::Error::source(status);
@@ -176,20 +176,20 @@ impl Failure {
         }
     }
 
-    /// No answer came in time.
+    /// The failure of an attempt without an answer in time.
     pub(crate) fn silence(target: &str, node: &str, waited: Duration) -> Self {
         let message = format!("no answer within {} ms", waited.as_millis());
         let origin = Origin::Silence;
         Self { origin, ..Self::local(Code::DeadlineExceeded, message, target, node) }
     }
 
-    /// The answer does not fit.
+    /// The failure of an answer that does not match the request.
     pub(crate) fn bad_answer(message: String, target: &str, node: &str) -> Self {
         Self::local(Code::DataLoss, message, target, node)
     }
 
-    /// The refusal of a request whose sessions, all opened for it, were unknown one after another.
-    /// Nothing was applied, for none of its attempts was let in.
+    /// The refusal of a request for which several sessions were opened, all of which the cluster did not
+    /// know. Nothing was applied, because no attempt was accepted.
     pub(crate) fn of_new_sessions(self) -> Self {
         let message = format!(
             "{} ({SESSIONS_PER_REQUEST_MAX} sessions opened for this request were unknown, one \
@@ -214,23 +214,23 @@ impl Failure {
         }
     }
 
-    /// Whether the same request may be sent again.
+    /// Whether the failure is transient, so that the same request may be sent again.
     pub(crate) fn is_transient(&self) -> bool {
         match (self.origin, self.code) {
             (Origin::Connect | Origin::Silence, _) => true,
-            // A server that enforces the timeout of a call's headers says Cancelled.
+            // A server that enforces the timeout in a call's headers answers with Cancelled.
             (Origin::Node, Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled) => true,
             (Origin::Node, Code::Aborted) => self.cause == ErrorCode::OutcomeUnknown,
             (Origin::Node, _) => false,
         }
     }
 
-    /// Whether the connection broke while an answer was waited for.
+    /// Whether the connection broke while the client waited for an answer.
     pub(crate) fn is_broken(&self) -> bool {
         self.origin == Origin::Silence && self.code != Code::DeadlineExceeded
     }
 
-    /// Whether another node would probably have done better.
+    /// Whether another node would probably not have failed.
     pub(crate) fn blames_node(&self) -> bool {
         let is_shared =
             matches!(self.cause, ErrorCode::NoQuorum | ErrorCode::FilterBusy | ErrorCode::DiskFull);
@@ -238,7 +238,7 @@ impl Failure {
     }
 }
 
-/// Whether anything was changed, where a node does not say.
+/// Whether anything was changed, for a status that does not report it.
 fn unsaid(code: Code) -> Applied {
     match code {
         Code::InvalidArgument
@@ -265,12 +265,12 @@ fn is_connect_error(source: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-/// Whether both ends could not prove who they are.
+/// Whether the connection failed because one end could not authenticate in the TLS handshake.
 #[cfg(feature = "tls")]
 fn is_proof_missing(source: &(dyn std::error::Error + 'static)) -> bool {
     let mut at = Some(source);
     while let Some(error) = at {
-        // What is wrapped so is no source of its wrapping.
+        // An error that an `io::Error` wraps is not among the sources of that.
         let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         let proof = wrapped.and_then(|wrapped| wrapped.downcast_ref::<umbel_tls::HandshakeError>());
         if proof.is_some() {

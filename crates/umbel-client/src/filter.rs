@@ -1,4 +1,4 @@
-//! Items in and out of one filter.
+//! Inserts, queries and removals of one filter.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,16 +21,16 @@ use crate::packed_batch::PackedBatch;
 use crate::shard_map::ShardMap;
 use crate::singles::{self, Singles};
 
-/// A handle of one filter, cheap to clone. Making one asks nobody.
+/// A handle for one filter, cheap to clone. Making one sends no request.
 ///
-/// Items of filters with keyed hashing go to any node. Those of filters with public hashing are
-/// hashed here and go straight to the leaders of their shards. Those of replicated filters go to one
-/// node, the same for all handles of a client, until it fails: what a client inserted it finds again
-/// at once, unless it had to change over. What a filter is like is asked at its first use and then
-/// every half minute.
+/// The items of a filter with keyed hashing go to any node. Items of a filter with public hashing are
+/// hashed by the client and go straight to the leaders of their shards. Items of a replicated filter go
+/// to one node, the same for all handles of a client, until that node fails: a client sees its own
+/// inserts at once, unless it had to change to another node. The client requests the properties of a
+/// filter at its first use and then every half minute.
 ///
-/// A filter that is dropped and made again under its name with another seed or distribution may be
-/// asked as the old one until that is noticed: give such a filter a new name instead.
+/// If a filter is dropped and created again under its name with another seed or distribution, a client
+/// may treat it like the old one until it notices: give such a filter a new name instead.
 #[derive(Clone)]
 pub struct Filter {
     caller: Arc<Caller>,
@@ -39,22 +39,22 @@ pub struct Filter {
     singles: Arc<Singles>,
 }
 
-/// What is known of a filter.
+/// What the client knows of a filter.
 #[derive(Clone, Copy, Default)]
 struct Known {
     asked: Option<Instant>,
     route: Route,
 }
 
-/// How a filter's items travel.
+/// How a filter's items are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Route {
-    /// As they are, to any node, which hashes them.
+    /// The items themselves, to any node, which hashes them.
     #[default]
     Any,
-    /// As hashes under this public seed, to the leaders of their shards.
+    /// Their hashes under this public seed, to the leaders of their shards.
     Hashed(u64),
-    /// As they are, to the one node whose copies are used: the filter is replicated.
+    /// The items themselves, to the home node: the filter is replicated.
     Home,
 }
 
@@ -69,14 +69,14 @@ impl Filter {
         &self.name
     }
 
-    /// Inserts items and says of each whether it was new. Of equal items in one batch the first is
+    /// Inserts items and returns for each whether it was new. Of equal items in one batch, the first is
     /// new and the others are present, as long as the batch fits one request.
     ///
-    /// Items are copied before this returns its future; nothing is sent before that is awaited.
-    /// Dropping the future gives up what has no answer: it may be applied or not.
+    /// The items are copied before this returns its future; nothing is sent before the future is polled.
+    /// Dropping the future abandons the requests without an answer: they may be applied or not.
     ///
-    /// The items are durable on a majority of their shard's replicas then; those of a replicated
-    /// filter on the node that answers, unless [`insert_at`](Self::insert_at) asks for more.
+    /// When the future is ready, the items are durable on a majority of their shard's replicas, or for a
+    /// replicated filter on the node that answers, unless [`insert_at`](Self::insert_at) requests more.
     ///
     /// ```no_run
     /// # async fn example(client: umbel_client::Client) -> Result<(), umbel_client::ClientError> {
@@ -87,7 +87,7 @@ impl Filter {
     /// ```
     ///
     /// # Errors
-    /// [`ClientError`] says what to do.
+    /// [`ClientError`], which tells the caller what to do.
     pub fn insert<I>(
         &self,
         items: I,
@@ -99,12 +99,12 @@ impl Filter {
         self.insert_at(items, AckLevel::Unspecified)
     }
 
-    /// Inserts items as [`insert`](Self::insert), and is answered once they are durable on as many
-    /// nodes as the level says. Levels `Local` and `OnePartner` are for replicated filters only, and
+    /// Inserts items like [`insert`](Self::insert), and is answered once they are durable on as many
+    /// nodes as the level requires. Levels `Local` and `OnePartner` are for replicated filters only, and
     /// need no majority of the cluster.
     ///
-    /// If the answers to a replicated filter were lost and it was sent again, items that it inserted
-    /// the first time are called present.
+    /// If an answer of a replicated filter is lost and the client retries, items that the first attempt
+    /// inserted are reported as present.
     ///
     /// ```no_run
     /// # async fn example(client: umbel_client::Client) -> Result<(), umbel_client::ClientError> {
@@ -118,7 +118,7 @@ impl Filter {
     /// ```
     ///
     /// # Errors
-    /// As [`insert`](Self::insert); `Refused` if the filter does not have this level.
+    /// As for [`insert`](Self::insert); `Refused` if the filter does not support this level.
     pub fn insert_at<I>(
         &self,
         items: I,
@@ -133,10 +133,10 @@ impl Filter {
         async move { filter.insert_packed_at(batch?, level).await }
     }
 
-    /// Inserts a batch, which costs nothing an item but its bytes' way.
+    /// Inserts a batch, without cost per item other than for its bytes.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// As for [`insert`](Self::insert).
     pub async fn insert_packed(&self, batch: PackedBatch) -> Result<Inserted, ClientError> {
         self.insert_packed_at(batch, AckLevel::Unspecified).await
     }
@@ -144,7 +144,7 @@ impl Filter {
     /// Inserts a batch at a level.
     ///
     /// # Errors
-    /// As [`insert_at`](Self::insert_at).
+    /// As for [`insert_at`](Self::insert_at).
     pub async fn insert_packed_at(
         &self,
         batch: PackedBatch,
@@ -153,7 +153,7 @@ impl Filter {
         self.run(Verb::Insert { level, at_ms: None }, batch).await.map(Inserted::new)
     }
 
-    /// Inserts a batch of items that have this time into a window that takes the time of events
+    /// Inserts a batch of items with this time into a window by event time
     /// ([`Window::event_time`](crate::Window::event_time)).
     ///
     /// ```no_run
@@ -169,8 +169,8 @@ impl Filter {
     /// ```
     ///
     /// # Errors
-    /// As [`insert`](Self::insert); `Refused` with `OutsideWindow` if the time is before the window,
-    /// or more than a slice ahead. A time before 1970 is taken for 1970.
+    /// As for [`insert`](Self::insert); `Refused` with `OutsideWindow` if the time is before the window,
+    /// or more than a slice ahead. A time before the Unix epoch counts as the epoch.
     pub async fn insert_packed_of(
         &self,
         batch: PackedBatch,
@@ -182,8 +182,8 @@ impl Filter {
         self.run(Verb::Insert { level, at_ms }, batch).await.map(Inserted::new)
     }
 
-    /// Asks whether items were inserted. Level `Unspecified` is the filter's default: linearizable
-    /// of a partitioned one, local of a replicated one. `Linearizable` and `AnyReplica` are for
+    /// Queries whether items were inserted. Level `Unspecified` is the filter's default: linearizable for
+    /// a partitioned filter, local for a replicated one. `Linearizable` and `AnyReplica` are for
     /// partitioned filters only, `Local` and `Majority` for replicated ones.
     ///
     /// ```no_run
@@ -197,8 +197,8 @@ impl Filter {
     /// ```
     ///
     /// # Errors
-    /// [`ClientError`] says what to do, `Refused` if the filter does not have this level; nothing is
-    /// changed.
+    /// [`ClientError`], which tells the caller what to do; `Refused` if the filter does not support this
+    /// level. Nothing is changed.
     pub fn contains<I>(
         &self,
         items: I,
@@ -213,10 +213,10 @@ impl Filter {
         async move { filter.contains_packed(batch?, level).await }
     }
 
-    /// Asks for a batch.
+    /// Queries a batch.
     ///
     /// # Errors
-    /// As [`contains`](Self::contains).
+    /// As for [`contains`](Self::contains).
     pub async fn contains_packed(
         &self,
         batch: PackedBatch,
@@ -225,10 +225,11 @@ impl Filter {
         self.run(Verb::Contains(level), batch).await.map(Answers::new)
     }
 
-    /// Takes items out of a counting, cuckoo or quotient filter: only ones that were inserted, or others go missing.
+    /// Removes items from a counting, cuckoo or quotient filter. Remove only items that were inserted;
+    /// otherwise others are lost.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// As for [`insert`](Self::insert).
     pub fn remove<I>(&self, items: I) -> impl Future<Output = Result<Removed, ClientError>> + use<I>
     where
         I: IntoIterator,
@@ -239,19 +240,19 @@ impl Filter {
         async move { filter.remove_packed(batch?).await }
     }
 
-    /// Takes a batch out of a counting, cuckoo or quotient filter.
+    /// Removes a batch from a counting, cuckoo or quotient filter.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
+    /// As for [`insert`](Self::insert).
     pub async fn remove_packed(&self, batch: PackedBatch) -> Result<Removed, ClientError> {
         self.run(Verb::Remove, batch).await.map(Removed::new)
     }
 
-    /// Inserts an item, together with those that other tasks insert by this handle or clones of it, and
-    /// says whether it was new. Of several tasks that insert the same item exactly one hears that.
+    /// Inserts an item, in a batch with those that other tasks insert with this handle or its clones, and
+    /// returns whether it was new. If several tasks insert the same item, exactly one of them gets true.
     ///
-    /// Nothing is held back for company: an item goes at once unless two batches are on their way. There
-    /// is no bound but that of a batch on what waits: as many items as there are tasks that wait.
+    /// No item is delayed to fill a batch: it is sent at once unless two batches are in flight. The
+    /// number of waiting items is bounded only by the limit of a batch and the number of waiting tasks.
     ///
     /// ```no_run
     /// # async fn example(client: umbel_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -269,18 +270,18 @@ impl Filter {
     /// ```
     ///
     /// # Errors
-    /// As [`insert`](Self::insert), of the batch that the item was in and shared by its items: where the
-    /// outcome is unknown, that of each of them is. An item that is too long is in no batch.
+    /// As for [`insert`](Self::insert). The error is that of the whole batch and shared by its items: if
+    /// the outcome is unknown, it is for each of them. An item that is too long is in no batch.
     pub async fn insert_one(&self, item: impl AsRef<[u8]>) -> Result<bool, Arc<ClientError>> {
         let verb = Verb::Insert { level: AckLevel::Unspecified, at_ms: None };
         singles::ask(self, verb, item.as_ref()).await
     }
 
-    /// Asks whether an item was inserted, together with those that other tasks ask for at this level: see
-    /// [`insert_one`](Self::insert_one).
+    /// Queries whether an item was inserted, in a batch with those that other tasks query at this level:
+    /// see [`insert_one`](Self::insert_one).
     ///
     /// # Errors
-    /// As [`contains`](Self::contains), of the batch that the item was in; nothing is changed.
+    /// As for [`contains`](Self::contains), for the batch with the item; nothing is changed.
     pub async fn contains_one(
         &self,
         item: impl AsRef<[u8]>,
@@ -311,7 +312,7 @@ impl Filter {
         let header = Arc::new(Header { caller, filter, verb, is_replicated });
         let result = change::run(Batch { header, parts, item_count }).await;
         if let Err(ClientError::Refused(failure)) = &result {
-            // It may be another filter by now.
+            // Another filter may have the name by now.
             let is_about_filter = matches!(
                 failure.cause,
                 ErrorCode::UnknownFilter | ErrorCode::Invalid | ErrorCode::WrongKind
@@ -327,15 +328,16 @@ impl Filter {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How the items travel. To any node where nobody can tell: nodes hash what comes as items,
-    /// whatever the filter.
+    /// How to send the items. If the filter's properties are unknown, any node may be used, since nodes
+    /// hash items of any filter themselves.
     async fn route(&self, verb: Verb) -> Result<Route, ClientError> {
         let options = &self.caller.options;
         match verb {
-            // Other filters refuse these levels, so nobody need be asked, and no majority be there.
+            // Partitioned filters refuse these levels, so no lookup is needed, which could need a
+            // majority.
             Verb::Insert { level: AckLevel::Local | AckLevel::OnePartner, .. }
             | Verb::Contains(ReadLevel::Local | ReadLevel::Majority) => return Ok(Route::Home),
-            // And replicated ones these.
+            // Replicated filters refuse these.
             Verb::Contains(ReadLevel::Linearizable | ReadLevel::AnyReplica) | Verb::Remove
                 if !options.learns_nodes =>
             {
@@ -349,7 +351,7 @@ impl Filter {
         }
         let asking = summary_of(&self.caller, &self.name);
         let found = if known.route == Route::Home {
-            // It most likely still is, and goes on where no majority can say so.
+            // It most likely still is replicated, and remains usable without a majority to confirm that.
             match tokio::time::timeout(CATALOGUE_PATIENCE, asking).await {
                 Ok(Ok(found)) => found,
                 Ok(Err(_)) | Err(_) => {
@@ -363,7 +365,7 @@ impl Filter {
                 found => found.ok().flatten(),
             }
         };
-        // If there is none, the next call asks again: it may be about to be created.
+        // If there is no such filter, the next call looks it up again: it may be created at any time.
         let Some(summary) = found else { return Ok(Route::Any) };
         let route = match (summary.distribution(), summary.hashing()) {
             (Distribution::Replicated, _) => Route::Home,
@@ -375,8 +377,8 @@ impl Filter {
     }
 }
 
-/// The catalogue's entry of one filter: as the node that is asked has heard, which needs no majority,
-/// or if it has not heard of the filter, as a majority knows it.
+/// The catalogue's entry of a filter: as the called node knows it, which needs no majority; if that node
+/// does not know the filter, as a majority knows it.
 async fn summary_of(
     caller: &Arc<Caller>,
     name: &str,
@@ -392,7 +394,7 @@ async fn listed(
     name: &str,
     as_heard: bool,
 ) -> Result<Option<FilterSummary>, ClientError> {
-    // Of the names that begin with this one, it is the first itself.
+    // Among the names with this prefix, the name itself is the first.
     let (prefix, after) = (name.to_owned(), String::new());
     let message = ListRequest { prefix, limit: 1, after, as_heard };
     let target = format!("filter {name:?}");
@@ -413,7 +415,7 @@ fn packed_parts(batch: PackedBatch) -> Vec<Part> {
     batch.into_parts().into_iter().map(place).collect()
 }
 
-/// Hashes the items and cuts them by shard, each shard's items in their order.
+/// Hashes the items and splits them by shard; within a shard, items keep their order.
 fn hashed_parts(batch: &PackedBatch, seed: u64, map: &ShardMap) -> Vec<Part> {
     let hasher = ItemHasher::Xxh3 { seed };
     let shard_count = map.shard_count();

@@ -10,8 +10,8 @@ use crate::client::Client;
 use crate::error::ClientError;
 
 impl Client {
-    /// Enters a job and returns its number; its workers begin when they hear of it. The nonce is
-    /// drawn once by the caller, so that a request that is sent again submits nothing twice.
+    /// Submits a job and returns its number; its workers start when they learn of it. The caller draws
+    /// the nonce of the request once, so that a retry submits no second job.
     ///
     /// # Errors
     /// [`ClientError`]; calling again with the same nonce does no harm.
@@ -26,7 +26,7 @@ impl Client {
         Ok(answer.job)
     }
 
-    /// All jobs of the ledger, by rising number.
+    /// All jobs of the ledger, in ascending order of their numbers.
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
@@ -41,7 +41,7 @@ impl Client {
         Ok(answer.jobs)
     }
 
-    /// A job, and how far it is if its coordinator answers.
+    /// A job, and its progress if its coordinator answers.
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
@@ -55,7 +55,8 @@ impl Client {
             .await
     }
 
-    /// Asks a job to end. Returns when that is recorded; one that has decided to commit goes on.
+    /// Requests a job to end. Returns when the request is recorded; a job that has decided to commit
+    /// continues.
     ///
     /// # Errors
     /// [`ClientError`]; calling again does no harm.
@@ -70,7 +71,7 @@ impl Client {
             .map(drop)
     }
 
-    /// Takes a failed job up again, from what its workers have on their disks.
+    /// Resumes a failed job, from what its workers have on their disks.
     ///
     /// # Errors
     /// [`ClientError`]; calling again does no harm.

@@ -1,8 +1,8 @@
-//! Kinds of filters, between their names and the messages.
+//! Converts between kinds of filters and their values in messages.
 
 use umbel_proto::v1::Kind;
 
-/// The kind as messages name it.
+/// The value of a kind in messages.
 ///
 /// ```
 /// assert_eq!(umbel_client::kind_in_messages("counting".parse()?), umbel_client::Kind::Counting);
@@ -27,8 +27,7 @@ pub const fn kind_in_messages(kind: umbel_filter::Kind) -> Kind {
     }
 }
 
-/// The name of a kind that a message names; None if it names none, or one that this release does not
-/// know.
+/// The name of a kind in a message; None if it is unspecified or unknown to this release.
 ///
 /// ```
 /// assert_eq!(umbel_client::kind_name(umbel_client::Kind::SingleShot), Some("single-shot"));

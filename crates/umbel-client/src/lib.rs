@@ -1,9 +1,9 @@
-//! Rust client of an Umbel cluster: shard-map cache, batches, retries that are safe.
+//! Rust client of an Umbel cluster: caches the shard map, batches items, and retries safely.
 //!
-//! A [`Client`] knows some nodes of a cluster and learns the others; it spreads calls over those
-//! that answer. [`Client::filter`] gives a [`Filter`], which inserts, asks and removes batches of
-//! any number of items; the rest of [`Client`] makes, lists, copies and drops filters and looks
-//! after the cluster.
+//! A [`Client`] is given some nodes of a cluster and learns the others; it spreads calls over the nodes
+//! that answer. [`Client::filter`] returns a [`Filter`], which inserts, queries and removes batches of
+//! any number of items. The other methods of [`Client`] create, list, copy and drop filters and
+//! administer the cluster.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), umbel_client::ClientError> {
@@ -22,18 +22,18 @@
 //!
 //! # Retries
 //!
-//! A lost answer must not make an item that was new look present. So each insert and removal has a
-//! name, which its retries repeat, and the cluster answers a name it knows with its first answer.
-//! [`ClientError`] sorts what still can go wrong by what the caller should do; an insert whose
-//! outcome is unknown comes back as a [`PendingRequest`], which can be sent again at any time.
+//! A lost answer must not make a new item look present. So each insert and removal has a request id,
+//! which its retries repeat, and the cluster answers a repeated request id with the answer to its first
+//! attempt. [`ClientError`] sorts the remaining failures by what the caller should do; an insert whose
+//! outcome is unknown is returned as a [`PendingRequest`], which can be resent at any time.
 //!
 //! # Replicated filters
 //!
-//! A filter with [`Distribution::Replicated`] is whole on every node: inserts and questions are
-//! answered by one node alone, unless a level asks for more, and what changed travels to the others.
-//! A client stays with one node, the first address it was given, until that fails. Such a filter
-//! remembers no requests. An insert may be sent again, since it is idempotent, but then it hears
-//! "present" of what its first attempt inserted; and two nodes may both call one item new.
+//! Each node has a complete copy of a filter with [`Distribution::Replicated`]: a single node answers
+//! inserts and queries, unless a level requires more, and sends changes to the others later. A client
+//! uses one node, the first address that it was given, until that node fails. Such a filter does not
+//! remember requests. An insert may be retried, since it is idempotent, but the retry reports "present"
+//! for items that the first attempt inserted; and two nodes may both report one item as new.
 //!
 //! ```no_run
 //! # async fn example(client: umbel_client::Client) -> Result<(), umbel_client::ClientError> {
@@ -55,14 +55,15 @@
 //! # Single items of many tasks
 //!
 //! A call costs the same with one item as with a hundred. [`Filter::insert_one`] and
-//! [`Filter::contains_one`] have the items of all tasks that share a handle, or clones of it, travel
-//! together: the first goes at once, and what comes while two batches are on their way goes with the next.
+//! [`Filter::contains_one`] send the items of all tasks that share a handle, or clones of it, in common
+//! batches: the first item is sent at once, and items that arrive while two batches are in flight go with
+//! the next.
 //!
 //! # Large batches
 //!
-//! Items are copied once, one behind the other. A batch above 65,536 items or 8 MiB is cut into
-//! several requests, of which a few are in flight at once. [`PackedBatch`] uses the memory of the
-//! last batch again.
+//! Items are copied once, into contiguous memory. A batch above 65,536 items or 8 MiB is split into
+//! several requests, of which a few are in flight concurrently. A [`PackedBatch`] reuses the memory of
+//! the previous batch.
 
 mod access;
 mod admin;
@@ -112,7 +113,8 @@ pub use tls::TlsConnector;
 pub use token::{Token, TokenError};
 pub use tonic::Code;
 pub use transfer::{Chunks, ExportOptions};
-/// Messages as they travel: chunks of exports and backups, what status and info say.
+/// The messages of the protocol, such as chunks of exports and backups, and the contents of status and
+/// info.
 pub use umbel_proto::v1 as proto;
 pub use umbel_proto::v1::{
     AckLevel, Applied, Distribution, ErrorCode, FilterSummary, Hashing, InfoResponse, Kind,

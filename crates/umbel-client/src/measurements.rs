@@ -1,4 +1,4 @@
-//! What a node measures, in the text that Prometheus reads.
+//! A node's metrics, in the text format of Prometheus.
 
 use std::pin::pin;
 
@@ -15,8 +15,8 @@ use crate::limits::MEASUREMENTS_BYTES_MAX;
 use crate::nodes::Node;
 
 impl Client {
-    /// The text of a node's `/metrics`: of the next node in turn, and so of the one node of a client that
-    /// knows and learns no other.
+    /// The text of a node's `/metrics`. It comes from the next node in turn; a client that knows only one
+    /// node and learns no others reads that node's.
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.

@@ -1,4 +1,4 @@
-//! Filters into another one.
+//! Merges, intersections and overlaps of filters.
 
 use tonic::{Request, Response, Status};
 use umbel_proto::v1::{
@@ -11,14 +11,14 @@ use crate::error::ClientError;
 use crate::nodes::Node;
 
 impl Client {
-    /// `ORs` filters of equal shape and key into another one and returns how many positions that
-    /// set; of counting and quotient filters it adds up what they count, once, however often that is sent. After
-    /// a repeated attempt that number may leave out what the first one set.
-    /// Of replicated filters what the node has heard of them is merged: flush them first.
+    /// `ORs` filters of equal shape and key into a target, and returns how many positions that set. The
+    /// counts of counting and quotient filters are added, exactly once per call, however often the
+    /// request is sent. If an attempt was repeated, the number may lack the positions that the first
+    /// attempt set. For replicated filters, the node merges its own copies: flush them first.
     ///
     /// # Errors
-    /// [`ClientError`]; some shards may be merged already, which does no harm; but of filters that count a second
-    /// call counts there twice.
+    /// [`ClientError`]. Some shards may be merged already. That does no harm, except that a second call
+    /// adds the counts of counting and quotient filters in those shards a second time.
     pub async fn merge(&self, target: &str, sources: &[&str]) -> Result<u64, ClientError> {
         let mut expired = None;
         loop {
@@ -27,7 +27,8 @@ impl Client {
             let merge = |node: Node, request| async move { node.filters().merge(request).await };
             let request = Some(ticket.request_id());
             match self.put_together(target, sources, request, merge).await {
-                // A session is forgotten where others are opened; a fresh one is known everywhere.
+                // A node may have forgotten a session because others were opened; all nodes know a new
+                // one.
                 Err(ClientError::Refused(failure))
                     if expired.is_none()
                         && is_session_lost(&failure)
@@ -40,21 +41,22 @@ impl Client {
         }
     }
 
-    /// `ORs` what all of these filters have in common into another one, and returns how many positions that set:
-    /// two sources at least, all of them and the target of one shape and key, and blocked, classic or partitioned.
-    /// No item that all have is missed; some that one alone has may come along by chance, no more than the best of
-    /// them calls present wrongly. What the target has stays in it.
+    /// `ORs` the intersection of at least two filters into a target, and returns how many positions that
+    /// set. All of them and the target must have one shape and key, and be blocked, classic or
+    /// partitioned. Each item that all sources have is in the result; by chance also some that only one
+    /// of them has, no more than the best source falsely reports as present. The target keeps its own
+    /// items.
     ///
     /// # Errors
-    /// [`ClientError`]; `Refused` if they are not alike or one is full; some shards may have it already, which does
-    /// no harm.
+    /// [`ClientError`]; `Refused` if shapes or keys differ or a source is full. Some shards may have the
+    /// intersection already, which does no harm.
     pub async fn intersect(&self, target: &str, sources: &[&str]) -> Result<u64, ClientError> {
         let intersect =
             |node: Node, request| async move { node.filters().intersect(request).await };
         self.put_together(target, sources, None, intersect).await
     }
 
-    /// Puts what the call makes of the sources into the target.
+    /// Sends a request that combines the sources into the target.
     async fn put_together<F, A>(
         &self,
         target: &str,
@@ -73,12 +75,13 @@ impl Client {
         Ok(self.caller.simple(&ask, message, call).await?.new_position_count)
     }
 
-    /// Estimates how many items two filters of one shape, key and distribution have, each, together and
-    /// in common: make the second one by [`NewFilter::like`](crate::NewFilter::like). Of replicated
-    /// filters the copies of the node that answers are counted.
+    /// Estimates how many items two filters have, and how many are in either and in both. They must have
+    /// one shape, key and distribution: create the second one with
+    /// [`NewFilter::like`](crate::NewFilter::like). For replicated filters, the node that answers counts
+    /// its own copies.
     ///
     /// # Errors
-    /// [`ClientError`]; `Refused` if they are not alike, or of a kind that does not merge.
+    /// [`ClientError`]; `Refused` if shapes or keys differ, or the kind cannot be merged.
     pub async fn overlap(&self, one: &str, other: &str) -> Result<OverlapResponse, ClientError> {
         let named = format!("filter {one:?}");
         let ask = Ask { target: &named, repeat: Repeat::Freely, first: First::InTurn };

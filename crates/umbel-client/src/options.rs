@@ -1,11 +1,11 @@
-//! How patient a client is.
+//! Timeouts, retries and concurrency of a client.
 
 use std::time::Duration;
 
 use crate::limits::KEEP_ALIVE_TIMEOUT;
 use crate::token::Token;
 
-/// How long a client waits, how often it tries, how much it has in flight. Plain data.
+/// Timeouts of a client, its number of retries, and its requests in flight. Plain data.
 ///
 /// ```
 /// use std::time::Duration;
@@ -17,41 +17,41 @@ use crate::token::Token;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClientOptions {
-    /// Give a request up after this time, all its attempts together; 30 s. A batch that is cut into
-    /// several requests has it for each.
+    /// Time limit of a request over all its attempts; 30 s. It applies to each request of a batch that is
+    /// split into several.
     pub timeout: Duration,
-    /// Give an attempt up after this time and try another node; 10 s.
+    /// Time limit of an attempt, after which another node is tried; 10 s.
     pub attempt_timeout: Duration,
-    /// Most attempts of one request, at least 1; 20.
+    /// Most attempts of a request, at least 1; 20.
     pub attempt_count_max: u32,
-    /// Give a connection up that is not made within this time; 3 s.
+    /// Time limit to establish a connection; 3 s.
     pub connect_timeout: Duration,
-    /// Give a connection up on which a call waits, and a probe has had no answer for this time; 300 ms, in which nodes elect
-    /// another leader. Longer where this process may stand still for so long, as in a container with little of a
-    /// processor.
+    /// How long a probe may stay unanswered before a connection with a waiting call is dropped; 300 ms,
+    /// in which nodes elect another leader. Use more if this process may be suspended that long, as in a
+    /// container with a small share of a processor.
     pub probe_timeout: Duration,
-    /// Give a request up after this time, once every node was tried, while no node has ever answered
-    /// this client and none can be connected to, or hangs up; 30 s. Short for people who wait, long for programs
-    /// that may start before the cluster does.
+    /// Time limit of a request as long as no node has ever answered this client, all nodes were tried,
+    /// and none accepts a connection or all hang up; 30 s. Use less for interactive use, more for
+    /// programs that may start before the cluster.
     pub first_contact_timeout: Duration,
-    /// Pause after the first failed attempt; it doubles with each further one; 20 ms. A node that
-    /// asks for a longer pause gets it.
+    /// Pause after the first failed attempt; it doubles with each further one; 20 ms. A longer pause that
+    /// a node asks for is respected.
     pub pause_first: Duration,
-    /// Longest pause between two attempts that is not a node's wish; 1 s.
+    /// Longest pause between two attempts, unless a node asks for more; 1 s.
     pub pause_max: Duration,
-    /// Requests of one batch that are in flight at once, at least 1; 8.
+    /// Requests of a batch in flight concurrently, at least 1; 8.
     pub parallel_requests: usize,
-    /// Ask for nodes and leaders again after this time; 30 s.
+    /// Age after which nodes and leaders are requested again; 30 s.
     pub map_age_max: Duration,
-    /// Use nodes beyond those of [`connect`](crate::Client::connect), as the cluster names them;
-    /// true. False where the cluster's own addresses cannot be reached; then no call goes straight
-    /// to a shard's leader either.
+    /// Whether to use other nodes than those given to [`connect`](crate::Client::connect), by the
+    /// addresses that the cluster reports; true. Use false if those addresses cannot be reached from
+    /// here; then calls do not go straight to a shard's leader either.
     pub learns_nodes: bool,
-    /// Give an import or restore up after this time; 1 h. Exports and backups may last for ever,
-    /// but each chunk must come within `timeout`.
+    /// Time limit of an import or restore; 1 h. Exports and backups have no limit, but each chunk must
+    /// arrive within `timeout`.
     pub transfer_timeout: Duration,
-    /// What every call proves itself by, if the cluster has principals; none. Who reads the network reads it, so
-    /// it belongs on connections that are encrypted.
+    /// The token that every call carries, if the cluster has principals; none. It can be read on
+    /// connections that are not encrypted, so use it on encrypted ones only.
     pub token: Option<Token>,
 }
 

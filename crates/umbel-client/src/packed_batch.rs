@@ -1,4 +1,4 @@
-//! Items one behind the other, as they travel.
+//! Items in contiguous memory, as they are sent.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use bytes::{Bytes, BytesMut};
 use crate::error::ItemError;
 use crate::limits::{BATCH_ITEMS_MAX, ITEM_BYTES_MAX, REQUEST_DATA_BYTES_CUT, REQUEST_ITEMS_MAX};
 
-/// Items of a batch, packed: one copy of each item's bytes and four bytes for its length, no
-/// allocation an item.
+/// A batch of items, packed: a single copy of each item's bytes and four bytes for its length, without an
+/// allocation per item.
 ///
-/// To use its memory again and again, give [`take`](Self::take) away and keep the batch:
+/// To reuse its memory, send the result of [`take`](Self::take) and keep the batch:
 ///
 /// ```
 /// use umbel_client::PackedBatch;
@@ -32,7 +32,7 @@ pub struct PackedBatch {
     item_bytes: Vec<u32>,
 }
 
-/// What one request takes of a batch.
+/// The items of one request of a batch.
 pub(crate) struct PackedPart {
     pub(crate) data: Bytes,
     pub(crate) item_bytes: Vec<u32>,
@@ -45,7 +45,7 @@ impl PackedBatch {
         Self::default()
     }
 
-    /// An empty batch with room for so many items and bytes.
+    /// An empty batch with room for this many items and bytes.
     ///
     /// ```
     /// assert!(umbel_client::PackedBatch::with_capacity(100, 1_000).is_empty());
@@ -67,7 +67,7 @@ impl PackedBatch {
     /// ```
     ///
     /// # Errors
-    /// As [`push`](Self::push).
+    /// As for [`push`](Self::push).
     pub fn from_items<I>(items: I) -> Result<Self, ItemError>
     where
         I: IntoIterator,
@@ -84,8 +84,8 @@ impl PackedBatch {
     /// Adds an item, which may be empty.
     ///
     /// # Errors
-    /// If the item is longer than [`ITEM_BYTES_MAX`], or the batch holds [`BATCH_ITEMS_MAX`]
-    /// items; the batch stays as it was.
+    /// If the item is longer than [`ITEM_BYTES_MAX`], or the batch already has [`BATCH_ITEMS_MAX`] items;
+    /// the batch is unchanged then.
     ///
     /// ```
     /// let mut batch = umbel_client::PackedBatch::from_items(["a"])?;
@@ -126,15 +126,15 @@ impl PackedBatch {
         self.data.len()
     }
 
-    /// Moves the items out; the batch is empty then and uses its memory again once the requests
-    /// with them are answered.
+    /// Moves the items out. The batch is empty then, and reuses its memory once the requests with these
+    /// items are answered.
     #[must_use]
     pub fn take(&mut self) -> Self {
         let room = Vec::with_capacity(self.item_bytes.len());
         Self { data: self.data.split(), item_bytes: std::mem::replace(&mut self.item_bytes, room) }
     }
 
-    /// Forgets the items and keeps the memory.
+    /// Removes the items and keeps the memory.
     ///
     /// ```
     /// let mut batch = umbel_client::PackedBatch::from_items(["a"])?;
@@ -157,7 +157,7 @@ impl PackedBatch {
         })
     }
 
-    /// Cuts the batch into requests' shares, in order; none of an empty batch.
+    /// Splits the batch into the items of requests, in order; an empty batch gives none.
     pub(crate) fn into_parts(self) -> Vec<PackedPart> {
         self.cut(REQUEST_ITEMS_MAX, REQUEST_DATA_BYTES_CUT)
     }

@@ -1,4 +1,4 @@
-//! Names of requests, which make it safe to send them again.
+//! Sessions and request ids, which make retries safe.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ struct State {
     in_flight: BTreeSet<u64>,
 }
 
-/// A request's name. While it lives, the cluster keeps the request's first answer.
+/// The id of a request. While it exists, the cluster keeps the answer to the request's first attempt.
 pub(crate) struct Ticket {
     session: Arc<Session>,
     sequence: u64,
@@ -34,7 +34,7 @@ impl Session {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next name; None if the oldest request in flight is too far behind.
+    /// The next request id; None if the oldest request in flight is too far behind.
     fn ticket(self: &Arc<Self>) -> Option<Ticket> {
         let mut state = self.state();
         let sequence = state.next;
@@ -50,7 +50,7 @@ impl Session {
 }
 
 impl Ticket {
-    /// The name as it travels now.
+    /// The request id for the wire, with the current lowest request in flight.
     pub(crate) fn request_id(&self) -> RequestId {
         let lowest = self.session.state().in_flight.first().copied();
         RequestId {
@@ -67,14 +67,15 @@ impl Drop for Ticket {
     }
 }
 
-/// The session that new requests belong to, opened when the first one comes.
+/// The session of new requests, opened with the first one.
 #[derive(Default)]
 pub(crate) struct SessionSlot {
     current: tokio::sync::Mutex<Option<Arc<Session>>>,
 }
 
 impl Caller {
-    /// A name for a new request. `expired` is one whose session the cluster no longer knows.
+    /// Draws an id for a new request. `expired` is an id whose session the cluster does not know any
+    /// more.
     pub(crate) async fn ticket(&self, expired: Option<&Ticket>) -> Result<Ticket, Failed> {
         let mut current = self.session.current.lock().await;
         if let Some(session) = &*current

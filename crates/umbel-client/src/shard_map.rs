@@ -1,4 +1,4 @@
-//! Which node leads which range of hashes, as last heard.
+//! A cache of the shard map: which node leads which range of hashes.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,20 +10,20 @@ use umbel_proto::v1::{ShardMapRequest, ShardMapResponse};
 use crate::caller::Caller;
 use crate::limits::{LEARNED_NODES_MAX, MAP_ATTEMPTS_MAX, MAP_PAUSE, MAP_TIMEOUT, SHARD_COUNT_MAX};
 
-/// Ranges and their leaders.
+/// Ranges of hashes and the addresses of their leaders.
 #[derive(Debug)]
 pub(crate) struct ShardMap {
     epoch: u64,
-    /// Last hash of each range, rising to the end of the space.
+    /// The last hash of each range, in ascending order up to the end of the hash space.
     range_lasts: Vec<u64>,
-    /// Addresses of the leaders, where they are known.
+    /// Addresses of the leaders, as far as they are known.
     leaders: Vec<Option<Arc<str>>>,
     nodes: Vec<Arc<str>>,
     fetched: Instant,
 }
 
 impl ShardMap {
-    /// None if the ranges do not tile the space or are too many.
+    /// None if the ranges do not cover the hash space, or are too many.
     fn from_answer(answer: ShardMapResponse, fetched: Instant) -> Option<Self> {
         if answer.shards.len() > SHARD_COUNT_MAX || answer.nodes.len() > LEARNED_NODES_MAX {
             return None;
@@ -43,7 +43,7 @@ impl ShardMap {
         self.range_lasts.len()
     }
 
-    /// Index of the range that holds the upper half of a hash.
+    /// Index of the range that contains the upper half of a hash.
     #[inline]
     pub(crate) fn shard_of(&self, hi: u64) -> usize {
         self.range_lasts.partition_point(|&last| last < hi)
@@ -54,12 +54,12 @@ impl ShardMap {
     }
 }
 
-/// The last map, and whether it is still good.
+/// The last known map, and whether it is stale.
 #[derive(Default)]
 pub(crate) struct ShardMapCache {
     current: Mutex<Option<Arc<ShardMap>>>,
     is_stale: AtomicBool,
-    /// When it was last tried to fetch one.
+    /// The time of the last attempt to fetch a map.
     tried: Mutex<Option<Instant>>,
     /// Held while a map is fetched.
     fetching: tokio::sync::Mutex<()>,
@@ -70,18 +70,18 @@ impl ShardMapCache {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A call failed: the next one wants a new map.
+    /// Marks the map as stale after a failed call, so that the next call fetches a new one.
     pub(crate) fn distrust(&self) {
         self.is_stale.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is too early to try again.
+    /// Whether a fetch was attempted too recently to try again.
     fn was_just_tried(&self) -> bool {
         let tried = *self.tried.lock().unwrap_or_else(PoisonError::into_inner);
         tried.is_some_and(|tried| tried.elapsed() < MAP_PAUSE)
     }
 
-    /// Keeps a map unless it is older than the one that is known.
+    /// Keeps a map unless its epoch is older than the known one's.
     fn keep(&self, map: Arc<ShardMap>) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_none_or(|known| known.epoch <= map.epoch) {
@@ -91,14 +91,14 @@ impl ShardMapCache {
 }
 
 impl Caller {
-    /// The map if it is fresh.
+    /// The map, if it is neither too old nor stale.
     fn fresh_map(&self) -> Option<Arc<ShardMap>> {
         let is_fresh = |map: &Arc<ShardMap>| map.fetched.elapsed() < self.options.map_age_max;
         let is_stale = self.map.is_stale.load(Ordering::Relaxed);
         self.map.current().filter(is_fresh).filter(|_| !is_stale)
     }
 
-    /// A fresh map, or an old one if no node gives another, or none.
+    /// A fresh map if a node provides one; else the last known map, if any.
     pub(crate) async fn shard_map(&self) -> Option<Arc<ShardMap>> {
         if !self.options.learns_nodes {
             return None;
@@ -117,7 +117,7 @@ impl Caller {
         self.map.current()
     }
 
-    /// Fetches a map beside the calls if there is none or it is old.
+    /// Fetches a map in the background if there is none or it is not fresh.
     pub(crate) fn keep_map_fresh(self: &Arc<Self>) {
         if !self.options.learns_nodes
             || self.fresh_map().is_some()

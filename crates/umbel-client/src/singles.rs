@@ -1,4 +1,4 @@
-//! Single items of many tasks, which travel in batches.
+//! Batches single items of many tasks.
 //!
 //! ```text
 //!   task   insert_one ──┐
@@ -7,8 +7,8 @@
 //!     ▲────────────── each its answer ─────┘
 //! ```
 //!
-//! No timer: the first item goes at once, and what comes while two batches are on their way goes with the
-//! next one.
+//! There is no timer: the first item is sent at once, and items that arrive while two batches are in
+//! flight go with the next one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,27 +21,28 @@ use crate::filter::Filter;
 use crate::limits::SINGLES_BATCHES_MAX;
 use crate::packed_batch::PackedBatch;
 
-/// What became of one item, or of the batch that it was in.
+/// The result for an item, or the error of its batch.
 type Single = Result<bool, Arc<ClientError>>;
 
-/// Single items that wait, of all clones of a handle.
+/// Waiting single items of all clones of a handle.
 #[derive(Default)]
 pub(crate) struct Singles {
     lanes: Mutex<Vec<(Verb, Lane)>>,
 }
 
-/// Items that wait for the same to be done with them.
+/// Items that wait for the same operation.
 #[derive(Default)]
 struct Lane {
     batch: PackedBatch,
-    /// Who waits for the answer to each.
+    /// The waiting tasks, one per item.
     callers: Vec<oneshot::Sender<Single>>,
-    /// Tasks that send batches, each one after the other.
+    /// Number of tasks that send batches of this lane, each one batch at a time.
     sender_count: usize,
 }
 
 impl Singles {
-    /// There are a few verbs with a few levels each.
+    /// Runs `act` on the lane of an operation. A linear search suffices: there are few operations and
+    /// levels.
     fn lane<T>(&self, verb: Verb, act: impl FnOnce(&mut Lane) -> T) -> T {
         let mut lanes: MutexGuard<'_, _> =
             self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +56,7 @@ impl Singles {
     }
 }
 
-/// Has an item travel with others of its kind.
+/// Adds an item to the lane of its operation and waits for its result.
 pub(crate) async fn ask(filter: &Filter, verb: Verb, item: &[u8]) -> Single {
     let begun = filter.singles().lane(verb, |lane| {
         lane.batch.push(item)?;
@@ -73,7 +74,7 @@ pub(crate) async fn ask(filter: &Filter, verb: Verb, item: &[u8]) -> Single {
     answer.await.unwrap_or_else(|_| Err(Arc::new(ended(filter, verb))))
 }
 
-/// The task that had the item is gone, as with its runtime.
+/// The error of an item whose sending task is gone, for example because its runtime ended.
 fn ended(filter: &Filter, verb: Verb) -> ClientError {
     let target = format!("filter {:?}", filter.name());
     let text = "the task that sends single items ended".to_owned();
@@ -84,11 +85,11 @@ fn ended(filter: &Filter, verb: Verb) -> ClientError {
     }
 }
 
-/// Sends batches until nothing waits.
+/// A task that sends batches until no items wait.
 struct Sender {
     filter: Filter,
     verb: Verb,
-    /// Whether it is one of its lane's.
+    /// Whether the lane's `sender_count` includes it.
     is_counted: bool,
 }
 
@@ -100,8 +101,8 @@ impl Sender {
         }
     }
 
-    /// What waits now. If nothing does, this sender is none of the lane's from that moment on, so that
-    /// whoever comes next has a new one begin.
+    /// Takes all waiting items. If there are none, this sender leaves the lane in the same critical
+    /// section, so that the next item starts a new one.
     fn next(&mut self) -> Option<(PackedBatch, Vec<oneshot::Sender<Single>>)> {
         let is_counted = &mut self.is_counted;
         self.filter.singles().lane(self.verb, |lane| {
@@ -121,7 +122,7 @@ impl Drop for Sender {
         if !self.is_counted {
             return;
         }
-        // Its runtime ended, or a panic did. Nobody may wait for a sender that is not there.
+        // The runtime ended, or a task panicked. Without a sender, waiting items would never be answered.
         self.filter.singles().lane(self.verb, |lane| {
             lane.sender_count -= 1;
             if lane.sender_count == 0 {
@@ -133,7 +134,7 @@ impl Drop for Sender {
 }
 
 fn answer(answered: Result<Answer, ClientError>, callers: Vec<oneshot::Sender<Single>>) {
-    // Whoever does not listen any more gave up waiting.
+    // Sending fails for a caller that has stopped waiting.
     match answered {
         Ok(answer) => {
             for (caller, is_one) in callers.into_iter().zip(answer.bits.iter()) {
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(left, (0, 0));
     }
 
-    /// Polls once, and says whether there is no answer yet.
+    /// Polls once; returns whether the future is still pending.
     async fn is_pending<F: Future + Unpin>(asked: &mut F) -> bool {
         std::future::poll_fn(|cx| {
             std::task::Poll::Ready(std::pin::Pin::new(&mut *asked).poll(cx).is_pending())

@@ -1,4 +1,4 @@
-//! Connections that prove both ends.
+//! TLS connections, with certificates of nodes and, if named, of the client.
 
 use std::io;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use umbel_tls::{ClientTls, TlsError, TlsFiles};
 
 use crate::connector::{Connecting, Connection, Connector, tcp};
 
-/// Makes encrypted connections: nodes prove themselves by certificates of the authority that is
-/// trusted, the client by its own one. A node is called by the host of its address, which must
-/// stand in its certificate.
+/// Makes TLS connections. Nodes authenticate with certificates of the trusted authority, the client with
+/// its own certificate. A node's certificate must name the host of the address at which the node is
+/// called.
 ///
-/// Files that are replaced are taken with the next connection; where the new ones are damaged, the
-/// old ones stay.
+/// If the files are replaced, the next connection uses the new ones; if the new ones are damaged, the old
+/// ones stay in use.
 ///
 /// ```no_run
 /// use umbel_client::{Client, ClientOptions, KeyPairFiles, TlsConnector, TlsFiles};
@@ -27,8 +27,8 @@ pub struct TlsConnector {
 }
 
 impl TlsConnector {
-    /// Reads the authority's certificate, and the own one with its key if they are named. Without
-    /// an own one nodes answer health questions only.
+    /// Reads the authority's certificate, and the client's certificate and key if they are named. Without
+    /// a client's certificate, nodes only answer health checks.
     ///
     /// # Errors
     /// If a file cannot be read or used.
@@ -41,7 +41,7 @@ impl Connector for TlsConnector {
     fn connect(&self, address: &str) -> Connecting {
         let (tls, address) = (Arc::clone(&self.tls), address.to_owned());
         Box::pin(async move {
-            // Damaged files are no reason to fail while the old ones are good.
+            // Damaged files must not break connections while the old ones still work.
             let _ = tls.refresh();
             let stream = tcp(&address).await?;
             let stream = tls.connect(&address, stream).await.map_err(io::Error::other)?;

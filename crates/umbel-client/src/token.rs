@@ -1,4 +1,4 @@
-//! What a client proves itself by in every call.
+//! The token with which a client authenticates each call.
 
 use std::fmt;
 
@@ -6,10 +6,11 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
 
-/// Longest token that a node looks at, with what stands before it.
+/// Longest token that nodes accept.
 const TOKEN_BYTES_MAX: usize = 500;
 
-/// A principal's token, as `umbel access add` prints it: `NAME.SECRET`. Its `Debug` leaves it out.
+/// A principal's token, as `umbel access add` prints it: `NAME.SECRET`. Its `Debug` output omits the
+/// text.
 ///
 /// ```
 /// use umbel_client::Token;
@@ -21,7 +22,7 @@ const TOKEN_BYTES_MAX: usize = 500;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(MetadataValue<Ascii>);
 
-/// The text is no token. Take the line that `umbel access add` has printed.
+/// The text is no token. Use the line that `umbel access add` has printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "not a token: NAME.SECRET of at most {TOKEN_BYTES_MAX} letters, digits, -, _ and . was expected"
@@ -29,10 +30,10 @@ pub struct Token(MetadataValue<Ascii>);
 pub struct TokenError;
 
 impl Token {
-    /// Reads a token; white space around it does not count.
+    /// Parses a token; white space around it is ignored.
     ///
     /// # Errors
-    /// If the text is none.
+    /// If the text is no token.
     pub fn new(text: &str) -> Result<Self, TokenError> {
         let text = text.trim();
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -44,7 +45,7 @@ impl Token {
         }
         let mut header: MetadataValue<Ascii> =
             format!("Bearer {text}").parse().map_err(|_| TokenError)?;
-        // Nobody prints it.
+        // So that no `Debug` output or log shows the header.
         header.set_sensitive(true);
         Ok(Self(header))
     }
@@ -56,7 +57,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Puts a token into every call, if there is one.
+/// Adds a token to every call, if there is one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bearer(pub(crate) Option<Token>);
 

@@ -1,4 +1,4 @@
-//! Filters and whole clusters in and out, as streams.
+//! Exports, imports, backups, restores and scrubs, as streams.
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,21 +18,21 @@ use crate::client::{Client, missing};
 use crate::error::{ClientError, Failure};
 use crate::nodes::Node;
 
-/// How long a filter may take out of a cluster or into it: nodes end such a stream after a quarter of an
-/// hour unless they are told otherwise, and grant a day at most.
+/// Deadline of a filter's export or import. Without one, nodes end such a stream after a quarter of an
+/// hour; they grant a day at most.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
-/// A request for a stream that may take its time.
+/// A request for a stream that may take that long.
 fn long<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(STREAM_TIMEOUT);
     request
 }
 
-/// Chunks that come from a node, one after the other.
+/// The chunks of a stream from a node.
 ///
-/// A stream that breaks is not begun again by itself: what was written of it is worth nothing
-/// until its last chunk, the end, has come.
+/// A broken stream is not resumed automatically. What was written of it must not be used before the last
+/// chunk, the end, has arrived.
 pub struct Chunks<T> {
     stream: Streaming<T>,
     target: String,
@@ -64,7 +64,7 @@ impl IsEnd for ScrubReport {
     }
 }
 
-/// How a filter is copied out.
+/// Options of an export.
 ///
 /// ```
 /// let options = umbel_client::ExportOptions::default();
@@ -72,23 +72,25 @@ impl IsEnd for ScrubReport {
 /// ```
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ExportOptions {
-    /// Frames of an earlier export that whoever asks has, named by digests, as the message says: in place of a frame may come
-    /// how it differs from the known one at its place. Whatever is known, the copy is whole. Its arrays are written as
-    /// words then, so that a later one finds much that is the same.
+    /// Digests of the frames of an earlier export that the caller has. In place of a frame, the cluster
+    /// may then send its difference to the known frame at the same place; the result is a complete copy
+    /// either way. With this option, arrays are encoded as plain words, so that a later export finds more
+    /// equal pieces.
     pub known: Option<Vec<KnownFrames>>,
-    /// Whether the slices of all shards are copied as they were at one moment of the call: what was inserted and answered
-    /// before is in the copy, what was inserted after it is not. Else each is copied when its turn comes. Writes
-    /// wait while slices are copied, and nodes hold the copies in memory until they are sent.
+    /// Whether the slices of all shards are copied as of one moment of the call: the copy has all inserts
+    /// that were answered before that moment, and none that began after it. Otherwise each slice is
+    /// copied when its turn comes. Writes wait while slices are copied, and nodes hold the copies in
+    /// memory until they are sent.
     pub snapshot: bool,
 }
 
 #[expect(private_bounds, reason = "chunks are those of this crate only")]
 impl<T: IsEnd> Chunks<T> {
-    /// The next chunk; None behind the end.
+    /// The next chunk; None after the end.
     ///
     /// # Errors
-    /// [`ClientError`] if the stream breaks, ends early, or nothing comes within the timeout of the
-    /// options. Nothing is changed.
+    /// [`ClientError`] if the stream breaks or ends early, or if no chunk arrives within the timeout of
+    /// the options. Nothing is changed.
     pub async fn next(&mut self) -> Result<Option<T>, ClientError> {
         if self.is_complete {
             return Ok(None);
@@ -112,7 +114,7 @@ impl<T: IsEnd> Chunks<T> {
 }
 
 impl Client {
-    /// Copies a filter out: a header, frames, and an end.
+    /// Exports a filter: a header, frames, and an end.
     ///
     /// ```no_run
     /// # async fn example(client: umbel_client::Client) -> Result<(), umbel_client::ClientError> {
@@ -130,7 +132,7 @@ impl Client {
         self.export_with(name, ExportOptions::default()).await
     }
 
-    /// Copies a filter out, with options.
+    /// Exports a filter with options.
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
@@ -150,14 +152,14 @@ impl Client {
         .await
     }
 
-    /// Copies a filter in: a name with the exported header, then frames and the end as they were
-    /// exported. It stays invisible until the last frame is verified.
+    /// Imports a filter: a name with the exported header, then the frames and the end as they were
+    /// exported. The filter stays invisible until its last frame is verified.
     ///
-    /// It is sent to one node once. To give it up, end the stream without an end chunk: nothing
-    /// stays of it.
+    /// It is sent to one node, and never retried. To abort it, end the stream without an end chunk:
+    /// nothing of it is kept then.
     ///
     /// # Errors
-    /// [`ClientError`]; `ChangeUnknown` if the filter may have gone live.
+    /// [`ClientError`]; `ChangeUnknown` if the filter may have become visible.
     pub async fn import<S>(&self, chunks: S) -> Result<FilterSummary, ClientError>
     where
         S: Stream<Item = ImportChunk> + Send + 'static,
@@ -167,7 +169,8 @@ impl Client {
         answer.await?.filter.ok_or_else(|| missing("the filter", "import"))
     }
 
-    /// Copies all filters with their keys out: whoever has the copy can ask and forge them.
+    /// Exports all filters with their hash keys. Anyone who has the copy can query the filters and forge
+    /// items.
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
@@ -175,8 +178,8 @@ impl Client {
         self.backup_as(BackupRequest { snapshot: false }).await
     }
 
-    /// The same, each filter as all its shards were at one moment (see [`ExportOptions::snapshot`]); two filters are not
-    /// of the same moment.
+    /// The same, but each filter is copied as all its shards were at one moment (see
+    /// [`ExportOptions::snapshot`]). Different filters are copied at different moments.
     ///
     /// # Errors
     /// [`ClientError`]; nothing is changed.
@@ -189,12 +192,12 @@ impl Client {
             .await
     }
 
-    /// Copies filters of a backup in and returns their names.
+    /// Restores filters of a backup, and returns their names.
     ///
-    /// It is sent to one node once.
+    /// It is sent to one node, and never retried.
     ///
     /// # Errors
-    /// [`ClientError`]; `Refused` if a name is taken; `ChangeUnknown` if some may be restored.
+    /// [`ClientError`]; `Refused` if a name is taken; `ChangeUnknown` if some filters may be restored.
     pub async fn restore<S>(&self, chunks: S) -> Result<Vec<String>, ClientError>
     where
         S: Stream<Item = BackupChunk> + Send + 'static,
@@ -204,10 +207,10 @@ impl Client {
         Ok(answer.await?.restored)
     }
 
-    /// Has a filter, or all of them, compared bit by bit wherever it is more than once, and mended: of a
-    /// replicated filter the copies of each pair of partners in the cube, of a partitioned one the
-    /// replicas of each shard. The reports come as they are done, which may take minutes for large
-    /// filters that differ, and then the end.
+    /// Compares the replicas of a filter, or of all filters, bit by bit and repairs them: for a
+    /// replicated filter the copies of each pair of partners in the hypercube, for a partitioned filter
+    /// the replicas of each shard. Reports arrive as comparisons finish, which may take minutes for large
+    /// filters that differ; the end follows.
     ///
     /// ```no_run
     /// # async fn example(client: umbel_client::Client) -> Result<(), umbel_client::ClientError> {
@@ -254,7 +257,7 @@ impl Client {
         Ok(Chunks { stream, target, node: node_address, patience, is_complete: false })
     }
 
-    /// Sends a stream to one node, once.
+    /// Sends a stream to one node, without retries.
     async fn upload<R, F, A>(&self, target: &str, send: F) -> Result<R, ClientError>
     where
         F: FnOnce(Node) -> A,
