@@ -1,4 +1,4 @@
-//! A cluster in this process that keeps items in sets, remembers answers, and fails as it is told.
+//! A cluster in this process that keeps items in sets, remembers answers, and fails on demand.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -20,33 +20,33 @@ mod admin;
 type Answer<T> = Result<Response<T>, Status>;
 type Chunks<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// What happens to a call.
+/// How a call fails.
 #[derive(Clone)]
 pub(crate) enum Fault {
-    /// It is answered with this status, before anything is done.
+    /// It is answered with this status and not carried out.
     Refuse(Code, ErrorDetail),
-    /// It is done, then answered with this status.
+    /// It is carried out and answered with this status.
     DoAndRefuse(Code, ErrorDetail),
-    /// It is done, and no answer comes.
+    /// It is carried out and never answered.
     DoAndHang,
-    /// The node dies of it before anything is done.
+    /// The node's handler panics before the call is carried out.
     Break,
-    /// The answer has one byte too few.
+    /// The answer lacks its last byte.
     Shorten,
 }
 
-/// An insert, question or removal that came.
+/// An insert, query or removal that a node received.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) node: usize,
     /// All zero if the call had none.
     pub(crate) request: RequestId,
     pub(crate) items: Items,
-    /// As it came.
+    /// The level as received.
     pub(crate) level: i32,
 }
 
-/// What all nodes share.
+/// The state that all nodes share.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) filters: BTreeMap<String, (FilterSummary, BTreeSet<Vec<u8>>)>,
@@ -55,11 +55,11 @@ pub(crate) struct World {
     pub(crate) session_count: u64,
     pub(crate) calls: BTreeMap<&'static str, usize>,
     pub(crate) map: ShardMapResponse,
-    /// Sessions that are forgotten.
+    /// Sessions that the cluster has forgotten.
     pub(crate) forgotten: BTreeSet<u64>,
-    /// Nodes that never confirm anything of replicated filters.
+    /// Nodes that never confirm changes of replicated filters.
     pub(crate) silent_nodes: Vec<u64>,
-    /// Whether lists are refused, as without a majority.
+    /// Whether lists are refused for lack of a majority.
     pub(crate) has_no_majority: bool,
     answers: BTreeMap<(u64, u64), Vec<bool>>,
 }
@@ -72,7 +72,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Nodes that lead one shard each.
+    /// Starts nodes that lead one shard each.
     pub(crate) async fn start(count: usize) -> Self {
         let world = Arc::new(Mutex::new(World::default()));
         let (mut addresses, mut tasks) = (Vec::new(), Vec::new());
@@ -107,7 +107,7 @@ impl Cluster {
         self.world().faults.extend(faults);
     }
 
-    /// Makes a filter without a call.
+    /// Adds a filter without a call.
     pub(crate) fn put(&self, name: &str, hashing: Hashing, key_id: u64) {
         let summary = FilterSummary {
             name: name.into(),
@@ -118,7 +118,7 @@ impl Cluster {
         self.world().filters.insert(name.into(), (summary, BTreeSet::new()));
     }
 
-    /// Makes a replicated filter without a call; its hashing does not matter.
+    /// Adds a replicated filter without a call; its hashing does not matter.
     pub(crate) fn put_replicated(&self, name: &str) {
         self.put(name, Hashing::Public, 42);
         let mut world = self.world();
@@ -126,7 +126,7 @@ impl Cluster {
         summary.distribution = Distribution::Replicated.into();
     }
 
-    /// Inserts, questions and removals so far.
+    /// Inserts, queries and removals received so far.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.world().seen.clone()
     }
@@ -157,7 +157,7 @@ pub(crate) fn status(code: Code, detail: &ErrorDetail) -> Status {
     Status::with_details(code, "as told", detail.encode_to_vec().into())
 }
 
-/// What the sets hold: hashes of public filters, items of others.
+/// The keys of the sets: hashes for filters with public hashing, else items.
 fn keys(items: &Items, summary: &FilterSummary) -> Vec<Vec<u8>> {
     let hasher = ItemHasher::Xxh3 { seed: summary.key_id };
     let key = |item: &[u8]| match summary.hashing() {
@@ -225,8 +225,8 @@ impl Node {
         Ok(bytes)
     }
 
-    /// The level of the answer, given the defaults of partitioned and replicated filters;
-    /// partitioned ones refuse some levels.
+    /// The level of the answer, given the defaults for partitioned and replicated filters; partitioned
+    /// filters refuse some levels.
     fn level(
         &self,
         filter: &str,

@@ -1,4 +1,4 @@
-//! The client against a cluster of fakes that fail as they are told.
+//! Tests of the client against a cluster of fake nodes that fail on demand.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
@@ -18,7 +18,8 @@ use umbel_client::{
 
 use fake::Cluster;
 
-/// Quick pauses, so that tests are. Hashing many items stops this one thread for longer than a probe usually may take.
+/// Short pauses make tests fast. The probe timeout is long, because hashing many items blocks the only
+/// thread for longer than the default.
 fn options() -> ClientOptions {
     ClientOptions {
         probe_timeout: Duration::from_secs(20),
@@ -28,7 +29,7 @@ fn options() -> ClientOptions {
     }
 }
 
-/// A client that was told the first node only.
+/// A client that was given only the first node.
 fn client(cluster: &Cluster, options: ClientOptions) -> Client {
     Client::connect_with(cluster.addresses[0].as_str(), options).unwrap()
 }
@@ -43,7 +44,7 @@ async fn items_go_in_and_out() {
     let client = client(&cluster, options());
     client.create("seen", &NewFilter::for_rate(100, 0.01)).await.unwrap();
     let seen = client.filter("seen");
-    // Calls can run as tasks.
+    // Calls can run in tasks of their own.
     let inserted = tokio::spawn(seen.insert(["a", "b", "", "a"])).await.unwrap().unwrap();
     assert_eq!(inserted.iter().collect::<Vec<_>>(), [true, true, true, false]);
     let inserted = client.filter("other").insert(Vec::<&str>::new()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Replicated filters: one node at a time, no names of requests, levels, nodes that did not confirm.
+//! Replicated filters: one node at a time, no request ids, levels, nodes that do not confirm.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use umbel_client::{
 use crate::fake::{Cluster, Fault, Seen, detail};
 use crate::{client, numbers, options};
 
-/// Three nodes, a client that knows all of them, and a replicated filter with public hashing.
+/// Three nodes, a client that knows all of them, and a replicated filter whose hashing is public.
 async fn start(options: ClientOptions) -> (Cluster, Filter) {
     let cluster = Cluster::start(3).await;
     cluster.put_replicated("near");
@@ -35,7 +35,7 @@ async fn one_node_gets_the_items_as_they_are_and_no_names() {
     for start in (0..50).step_by(5) {
         near.insert(numbers(start..start + 5)).await.unwrap();
     }
-    // Another handle of the same client, and a batch of several requests.
+    // Another handle of the same client, with a batch of several requests.
     let found = near.clone().contains(numbers(0..150_000), ReadLevel::Unspecified).await.unwrap();
     assert_eq!(found.present_count(), 50);
     let seen = cluster.seen();
@@ -121,12 +121,12 @@ async fn no_majority_is_needed_where_a_node_suffices() {
     let quick = ClientOptions { map_age_max: patience, timeout: patience, ..options() };
     let (cluster, near) = start(quick).await;
     cluster.world().has_no_majority = true;
-    // A handle that knows nothing yet, but is told a level that only replicated filters have.
+    // A handle that knows nothing of the filter, with a level that only replicated filters have.
     near.insert_at(["a"], AckLevel::Local).await.unwrap();
     assert_eq!(near.contains(["a"], ReadLevel::Local).await.unwrap().present_count(), 1);
     let error = near.insert(["a"]).await.unwrap_err();
     assert!(matches!(error, ClientError::Unavailable(_)), "{error}");
-    // One that has known it once.
+    // A handle that has looked the filter up before.
     cluster.world().has_no_majority = false;
     near.insert(["a"]).await.unwrap();
     cluster.world().has_no_majority = true;

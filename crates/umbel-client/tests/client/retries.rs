@@ -1,4 +1,4 @@
-//! What is sent again, under which name, and what is not.
+//! Which requests are retried, and with which request ids.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ async fn silence_and_broken_connections_are_tried_again() {
     cluster.fail([Fault::DoAndHang, Fault::Break]);
     let inserted = seen.insert(["a", "b"]).await.unwrap();
     assert_eq!(inserted.new_count(), 2);
-    // A slow machine may need more.
+    // A slow machine may need more attempts.
     assert!(cluster.seen().len() >= 3);
 }
 
@@ -139,7 +139,7 @@ async fn only_unanswered_parts_of_a_batch_are_sent_again() {
     let options = ClientOptions { attempt_count_max: 1, parallel_requests: 1, ..options() };
     let (cluster, _, seen) = start(1, options).await;
     seen.insert(["x"]).await.unwrap();
-    // The second of three parts fails, with nothing applied; the third is not begun.
+    // The second of three parts fails, with nothing applied; the third is not sent.
     let ok = Fault::Refuse(Code::Unavailable, detail(ErrorCode::NoQuorum, Applied::No));
     cluster.fail([ok]);
     let error = seen.insert(numbers(0..150_000)).await.unwrap_err();
@@ -179,7 +179,7 @@ async fn a_client_that_never_reached_a_node_gives_up_once_all_were_tried() {
     let failure = error.failure().unwrap();
     assert_eq!((failure.attempt_count, failure.applied), (2, Applied::No), "{error}");
 
-    // Nor does a node that hangs up, as one does whose port speaks TLS.
+    // A node that hangs up ends the call as well, like a node whose port speaks TLS.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let hanging_up = tokio::spawn(async move { while listener.accept().await.is_ok() {} });
@@ -189,7 +189,7 @@ async fn a_client_that_never_reached_a_node_gives_up_once_all_were_tried() {
     assert_eq!(error.failure().unwrap().attempt_count, 1, "{error}");
     hanging_up.abort();
 
-    // A node that is there and has no time is waited for.
+    // The client retries at a node that answers but cannot serve it yet.
     let (cluster, _, seen) = start(1, impatient).await;
     cluster.fail([no_quorum()]);
     assert_eq!(seen.insert(["a"]).await.unwrap().new_count(), 1);

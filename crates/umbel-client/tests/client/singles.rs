@@ -1,4 +1,4 @@
-//! Single items of many tasks, which travel together.
+//! Single items of many tasks, which are sent in batches.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,8 @@ async fn items_of_many_tasks_go_in_few_requests_and_one_of_equal_ones_is_new() {
     }
     assert_eq!(new_counts.len(), TASKS / 2);
     assert!(new_counts.values().all(|&count| count == 1), "{new_counts:?}");
-    // All tasks are there before the first one hears of its batch: two batches, and what waited.
+    // All tasks have added their items before the first gets an answer: two batches, and the items that
+    // waited.
     assert!(cluster.seen().len() <= 4, "{} requests", cluster.seen().len());
 
     let level = ReadLevel::Linearizable;

@@ -1,4 +1,4 @@
-//! A way to a node on which nothing arrives for longer than calls wait for a probe.
+//! A connection to a node on which nothing arrives for longer than ordinary calls wait for a probe.
 
 use std::io;
 use std::pin::Pin;
@@ -13,12 +13,12 @@ use umbel_client::{Client, ClientOptions, Connecting, Connector, NewFilter, prot
 use super::fake::Cluster;
 use super::options;
 
-/// Longer than a probe and the wait for its answer.
+/// Longer than the interval and the timeout of a probe together.
 const STALL: Duration = Duration::from_millis(900);
 
 struct Slow;
 
-/// What arrives on it arrives after a while.
+/// A stream on which bytes arrive only after the stall.
 struct SlowStream {
     stream: TcpStream,
     stall: Pin<Box<Sleep>>,
@@ -72,7 +72,7 @@ async fn copies_and_changes_wait_longer_for_a_probe_than_questions() {
     let probe_timeout = ClientOptions::default().probe_timeout;
     let options = ClientOptions { probe_timeout, ..options() };
     let client = Client::connect_through(address, options, Slow).unwrap();
-    // Sent once: if the connection were given up, the caller would hear of it.
+    // Sent once: if the connection were dropped, the call would fail.
     let header = proto::ImportHeader { name: "copy".into(), exported: None };
     let part = Some(proto::import_chunk::Part::Header(header));
     let copied = client.import(tokio_stream::iter([proto::ImportChunk { part }])).await.unwrap();

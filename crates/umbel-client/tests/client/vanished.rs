@@ -1,4 +1,5 @@
-//! A node whose network is cut: connections to it end, and new ones are neither made nor refused.
+//! A node that is cut off from the network: its connections end, and new ones are neither accepted nor
+//! refused.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,17 +15,17 @@ use umbel_proto::v1::Hashing;
 use super::fake::Cluster;
 use super::options;
 
-/// Longest that a call may take, which takes milliseconds unless it waits for the node that is gone.
+/// Bound for a call, which takes milliseconds unless it waits for the node that is cut off.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes of a connection on their way.
+/// Buffer of a connection.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Cuts one node off.
+/// Connects to all nodes, and can cut one of them off.
 struct Cuttable {
     node: String,
     is_cut: watch::Receiver<bool>,
-    /// Alive as long as a connection to that node is.
+    /// A clone of this exists per open connection to that node.
     connection: Arc<watch::Sender<()>>,
 }
 
@@ -44,7 +45,7 @@ impl Connector for Cuttable {
                     _ = copy_bidirectional(&mut far, &mut stream) => {}
                     _ = is_cut.wait_for(|is_cut| *is_cut) => {}
                 }
-                // The client reads its end, and gives the connection up.
+                // The client reads the end of the stream and drops the connection.
                 let _ = far.shutdown().await;
                 let _ = copy(&mut far, &mut sink()).await;
                 drop(connection);
@@ -54,7 +55,7 @@ impl Connector for Cuttable {
     }
 }
 
-/// Nodes that have answered inserts since the last look.
+/// The nodes that have answered inserts since the last call of this function.
 fn used(cluster: &Cluster) -> BTreeSet<usize> {
     std::mem::take(&mut cluster.world().seen).into_iter().map(|seen| seen.node).collect()
 }
@@ -79,7 +80,7 @@ async fn no_call_waits_for_a_node_that_is_gone_and_it_is_called_again_once_it_is
         insert().await;
     }
     cut.send_replace(true);
-    // The connector has one, and so has the test.
+    // One clone is the connector's, one is the test's.
     while Arc::strong_count(&connection) > 2 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! The administration of the fakes.
+//! The administration service of the fake nodes.
 
 use super::*;
 
