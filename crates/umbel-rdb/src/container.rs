@@ -1,4 +1,4 @@
-//! Containers that stand in one string: small sets, hashes and lists.
+//! Containers that are stored in a single string: small sets, hashes and lists.
 //!
 //! | container | written by | source |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //! | intset | all | `src/intset.c` |
 //! | zipmap | Redis up to 2.4 | `src/zipmap.c` |
 //!
-//! They are read front to back without being held as a whole. What they say of their own size is compared with what is
-//! there.
+//! They are read front to back and never held as a whole. The sizes and counts that they state are
+//! compared with what was read.
 
 mod intset;
 mod listpack;
@@ -22,10 +22,10 @@ use crate::input::Input;
 use crate::items::Items;
 use crate::string::StringReader;
 
-/// The byte behind the last value of a listpack, ziplist or zipmap.
+/// The byte after the last value of a listpack, ziplist or zipmap.
 const END: u8 = 0xff;
 
-/// Which container.
+/// The kind of a container.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Container {
     Listpack,
@@ -44,7 +44,7 @@ impl Container {
         }
     }
 
-    /// Hands on all values.
+    /// Passes all values to `items`.
     pub(crate) fn read<R: Read, E: From<RdbError>>(
         self,
         input: &mut Input<R>,
@@ -68,7 +68,7 @@ impl Container {
     }
 }
 
-/// The number that little-endian bytes of any length up to 8 stand for, with their sign.
+/// The signed number in up to 8 little-endian bytes.
 fn signed(bytes: &[u8]) -> i64 {
     let unsigned = bytes.iter().rev().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
     let unused = 64_u32.saturating_sub(8 * u32::try_from(bytes.len()).unwrap_or(8));

@@ -1,4 +1,4 @@
-//! Why bytes are no file or payload of Redis.
+//! Why bytes are no valid file or payload of Redis.
 
 use std::io;
 
@@ -6,14 +6,14 @@ use thiserror::Error;
 
 use crate::limits::{STRING_BYTES_MAX, VERSION_MAX, VERSION_MIN};
 
-/// Reading stopped: nothing behind this place was read, and nothing more can be. The caller knows which file and
-/// which key it is.
+/// Reading stopped at an offset: nothing after it was read, and nothing more can be. The caller must add
+/// which file and which key it is about.
 #[derive(Debug, Error)]
 #[error("byte {offset}: {cause}")]
 pub struct RdbError {
-    /// Where, in bytes from the first one.
+    /// The offset of the error in bytes, from the first one.
     pub offset: u64,
-    /// Why.
+    /// The cause.
     pub cause: RdbCause,
 }
 
@@ -21,55 +21,56 @@ pub struct RdbError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RdbCause {
-    /// The bytes cannot be read. Try again, or look after the disk.
+    /// The input cannot be read: try again, or check the disk.
     #[error("cannot read it: {0}")]
     Io(io::Error),
-    /// The file does not begin as one of Redis. Another file is meant.
+    /// The file does not begin like one of Redis: it is another kind of file.
     #[error("not a Redis database file, which begins with REDIS and a version of four digits")]
     Magic,
-    /// The version is too new. Have an older server write it.
+    /// The version is too new: let an older server write the file.
     #[error("version {0}, expected {VERSION_MIN} to {VERSION_MAX}")]
     Version(u32),
-    /// The bytes end here. The file was cut.
+    /// The input ends too early: the file was truncated.
     #[error("it ends early")]
     EndsEarly,
-    /// A byte stands where a type or an opcode does, and is none that is known.
+    /// A byte in the place of a type or an opcode is neither.
     #[error("{0} is no type of a value and no opcode that is known")]
     Opcode(u8),
-    /// A length has none of its forms.
+    /// A length in no known form.
     #[error("byte {0} begins no length")]
     Length(u8),
-    /// A string is longer than what is held in memory.
+    /// A string is longer than the reader holds in memory.
     #[error("a string of {0} bytes, where {STRING_BYTES_MAX} are the most")]
     TooLong(u64),
-    /// A string that is packed with LZF does not unpack to what it says.
+    /// A string compressed with LZF does not decompress to its stated length.
     #[error("packed text: {0}")]
     Packed(&'static str),
-    /// A container within a string is not what it says to be.
+    /// A container in a string is malformed.
     #[error("{container}: {what}")]
     Container {
-        /// Which container.
+        /// The kind of container.
         container: &'static str,
         /// What is wrong.
         what: &'static str,
     },
-    /// A module's value goes on in another way than expected.
+    /// A module's value has a part of another type than expected.
     #[error("the value of a module has part {got}, expected {expected}")]
     Module {
-        /// What is there.
+        /// The type of the part.
         got: u64,
-        /// What should be.
+        /// The expected type.
         expected: u64,
     },
-    /// The checksum at the end is not that of the bytes. The file is damaged.
+    /// The checksum at the end does not match: the file is damaged.
     #[error("checksum {stored:016x}, expected {computed:016x}: it is damaged")]
     Checksum {
-        /// What the file says.
+        /// The checksum in the file.
         stored: u64,
-        /// What its bytes give.
+        /// The checksum of its bytes.
         computed: u64,
     },
-    /// The value that was asked for is not there: another type, or it was read before. A mistake of the caller.
+    /// The requested value is not here: it has another type, or was read already. A mistake of the
+    /// caller.
     #[error("no such value here")]
     NoValue,
 }

@@ -1,4 +1,4 @@
-//! Whatever the bytes, reading ends in values or an error.
+//! Reading any bytes ends in values or an error.
 
 use std::io::{self, Read};
 
@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use crate::reader_test::{WITH_FREQUENCIES, file, items, keys};
 use crate::{RdbError, RdbReader, Value, checked_payload, read_module_value};
 
-/// Reads all that there is, in every way.
+/// Reads all that there is, in every way that the crate offers.
 fn read(bytes: &[u8]) {
     let passed = keys(bytes);
-    // What can be read can be passed over.
+    // What can be read can also be skipped.
     if items(bytes).is_ok() {
         passed.unwrap();
     }
@@ -33,7 +33,7 @@ fn read(bytes: &[u8]) {
     }
 }
 
-/// Types of all forms.
+/// Bytes for types in all forms.
 fn type_byte() -> impl Strategy<Value = u8> {
     prop_oneof![0_u8..28, Just(0xf7), Just(0xfa)]
 }
@@ -41,7 +41,7 @@ fn type_byte() -> impl Strategy<Value = u8> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Bits flip, and the file is cut, as Redis wrote it.
+    /// A file as Redis wrote it, with flipped bits and truncated.
     #[test]
     fn damaged_files_end_in_an_error_or_a_value(
         flips in prop::collection::vec((0..WITH_FREQUENCIES.len(), 0_u8..8), 0..4),
@@ -57,7 +57,7 @@ proptest! {
         prop_assert_eq!(keys(&bytes).is_ok(), is_whole);
     }
 
-    /// A value of any type whose bytes are any.
+    /// Values of every type with arbitrary bytes.
     #[test]
     fn values_of_any_bytes_end(
         type_byte in type_byte(),
@@ -69,7 +69,7 @@ proptest! {
     }
 }
 
-/// Every file that was cut is refused where it ends.
+/// A truncated file is refused at the offset where it ends.
 #[test]
 fn each_cut_is_told() {
     for cut in 9..WITH_FREQUENCIES.len() {
@@ -78,7 +78,7 @@ fn each_cut_is_told() {
     }
 }
 
-/// Input that comes a byte at a time, and is interrupted.
+/// Input that arrives one byte at a time, with interruptions.
 #[test]
 fn input_may_come_in_any_pieces() {
     struct Slow<'a>(&'a [u8], bool);

@@ -1,4 +1,4 @@
-//! Bytes that are counted and summed up as they are taken.
+//! An input that tracks its offset and its checksum.
 
 use std::io::{self, Read};
 
@@ -7,16 +7,16 @@ use crc_fast::{CrcAlgorithm, Digest};
 use crate::error::{RdbCause, RdbError};
 use crate::limits::BUFFER_BYTES;
 
-/// Bytes of a file or of a payload, in their order.
+/// The bytes of a file or payload, in order.
 pub(crate) struct Input<R> {
     from: R,
     buffer: Vec<u8>,
-    /// Bytes of the buffer that were read.
+    /// Bytes of the buffer that hold input.
     end: usize,
-    /// Bytes of the buffer that were taken, and those of them that are in the sum.
+    /// Bytes of the buffer that were consumed, and those of them that the checksum covers.
     taken: usize,
     summed: usize,
-    /// Bytes before the buffer.
+    /// Number of bytes before the buffer.
     before: u64,
     digest: Digest,
 }
@@ -28,12 +28,13 @@ impl<R: Read> Input<R> {
         Self { from, buffer, end: 0, taken: 0, summed: 0, before: 0, digest }
     }
 
-    /// Number of the next byte.
+    /// Offset of the next byte.
     pub(crate) fn offset(&self) -> u64 {
         self.before + self.taken as u64
     }
 
-    /// The checksum of all bytes that were taken: CRC-64 of Redis (polynomial 0xad93d23594c935a9, reflected).
+    /// The checksum of all bytes consumed so far: the CRC-64 of Redis (polynomial 0xad93d23594c935a9,
+    /// reflected).
     pub(crate) fn checksum(&mut self) -> u64 {
         self.sum_up();
         self.digest.finalize()
@@ -49,7 +50,7 @@ impl<R: Read> Input<R> {
         cause.at(self.offset())
     }
 
-    /// At most so many bytes that are there, at least one.
+    /// Consumes and returns the bytes at hand: at least one, at most `byte_count_max`.
     pub(crate) fn piece(&mut self, byte_count_max: u64) -> Result<&[u8], RdbError> {
         if self.taken == self.end {
             self.refill()?;
@@ -71,7 +72,7 @@ impl<R: Read> Input<R> {
                 outcome => break outcome,
             }
         };
-        // Nothing is left to be read if that fails.
+        // After an error, the buffer is empty.
         self.end = read.as_ref().map_or(0, |&count| count);
         match read {
             Ok(0) => Err(self.error(RdbCause::EndsEarly)),
@@ -80,7 +81,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Fills all of the target.
+    /// Fills the whole target.
     pub(crate) fn fill(&mut self, target: &mut [u8]) -> Result<(), RdbError> {
         let mut rest = target;
         while !rest.is_empty() {
@@ -102,7 +103,7 @@ impl<R: Read> Input<R> {
         self.array().map(|[byte]| byte)
     }
 
-    /// Passes over so many bytes, which must be there.
+    /// Skips this many bytes, which must exist.
     pub(crate) fn skip(&mut self, byte_count: u64) -> Result<(), RdbError> {
         let mut left = byte_count;
         while left > 0 {
@@ -111,7 +112,7 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// A length that is one, not a mark of a special string.
+    /// A length; the marker of a special string is an error.
     pub(crate) fn length(&mut self) -> Result<u64, RdbError> {
         let offset = self.offset();
         match self.length_or_special()? {
@@ -120,7 +121,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// A length, or the kind of a special string: two bits say how long it is itself.
+    /// A length, or the kind of a special string. The first two bits determine the form:
     ///
     /// ```text
     /// 00cccccc                    a count of 6 bits
@@ -143,7 +144,7 @@ impl<R: Read> Input<R> {
     }
 }
 
-/// What stands at the front of a string.
+/// A string begins with either of these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Length {
     Count(u64),
@@ -173,7 +174,8 @@ mod tests {
         assert_eq!(text(&[0x40]), "byte 1: it ends early");
     }
 
-    /// The check value of the CRC catalogue, and of src/crc64.c of Redis; pieces change nothing.
+    /// The check value of the CRC catalogue and of src/crc64.c in Redis; it does not depend on how the
+    /// input is split.
     #[test]
     fn the_checksum_is_that_of_redis() {
         let mut input = Input::new(&b"123456789"[..]);

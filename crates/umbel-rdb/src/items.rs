@@ -1,16 +1,17 @@
-//! Items as they come out of containers, one at a time.
+//! Extracts items from the values of a container, one at a time.
 
 use std::io::Read;
 
 use crate::error::RdbError;
 use crate::string::StringReader;
 
-/// Takes the values of a container, of which one in so many is an item: hashes and sorted sets have others between them.
+/// Receives the values of a container and passes every `stride`th one on as an item: in hashes and sorted
+/// sets, other values stand between items.
 pub(crate) struct Items<'v, E> {
     visit: &'v mut dyn FnMut(&[u8]) -> Result<(), E>,
-    /// Values that an item has together with what belongs to it.
+    /// Number of values per item, with the item itself.
     stride: usize,
-    /// Values of the item at work.
+    /// Number of values of the current item so far.
     at: usize,
     buffer: Vec<u8>,
 }
@@ -34,7 +35,7 @@ impl<'v, E: From<RdbError>> Items<'v, E> {
         (self.visit)(&self.buffer)
     }
 
-    /// Takes a number as a value.
+    /// Takes a number as a value; as an item it becomes its decimal digits.
     pub(crate) fn number(&mut self, number: i64) -> Result<(), E> {
         match self.is_item() {
             true => (self.visit)(number.to_string().as_bytes()),
@@ -42,12 +43,12 @@ impl<'v, E: From<RdbError>> Items<'v, E> {
         }
     }
 
-    /// Whether all items have what belongs to them.
+    /// Whether the last item is complete with its other values.
     pub(crate) fn is_even(&self) -> bool {
         self.at == 0
     }
 
-    /// Whether the next value is an item.
+    /// Whether the next value is an item; advances to that value.
     fn is_item(&mut self) -> bool {
         let is_item = self.at == 0;
         self.at = (self.at + 1) % self.stride.max(1);

@@ -1,5 +1,6 @@
-//! Redis's database files and the payloads of its `DUMP`, as pure functions of bytes: keys, the items of sets, sorted
-//! sets, hashes and lists, and the values of modules. No file is opened here; whatever can be read is an input.
+//! Redis's database files and the payloads of its `DUMP`, as pure functions of bytes: keys, the items of
+//! sets, sorted sets, hashes and lists, and the values of modules. The crate opens no file; any `Read` is
+//! an input.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -10,10 +11,10 @@
 //! | [`checked_payload`], [`PayloadWriter`] | payloads of `DUMP` and `RESTORE` |
 //! | [`limits`] | what is read, each number with its reason |
 //!
-//! Reading is total: whatever the bytes, it ends in values or in an [`RdbError`] that names the byte, after work that
-//! grows with the bytes that are there (packed text may be 88 times as long). Memory is bounded by the longest item, and
-//! grows with what came of it, not with what its length announces. Containers and values are read front to back and are
-//! never held as a whole.
+//! Reading is total: any bytes end in values or in an [`RdbError`] with an offset, after work that grows
+//! with the length of the input (compressed text may be 88 times as long). Memory is bounded by the
+//! longest item, and grows with the bytes that were read, not with the lengths that they announce.
+//! Containers and values are read front to back and never held as a whole.
 
 mod container;
 mod error;

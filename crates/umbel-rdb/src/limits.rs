@@ -1,15 +1,15 @@
-//! Every limit of the format with its reason.
+//! Every limit of the format, with its reason.
 
-/// The oldest version of a file that is read: the first one that Redis wrote.
+/// The oldest supported version of a file: the first that Redis wrote.
 pub const VERSION_MIN: u32 = 1;
 
-/// The newest version of a file or payload that is read: Redis 7.4 and 8.0 write it. A newer one may have types of
-/// values whose length nobody knows who does not know the type.
+/// The newest supported version of a file or payload, written by Redis 7.4 and 8.0. A newer one may have
+/// types of values that are unknown here, whose length cannot be determined.
 pub const VERSION_MAX: u32 = 12;
 
-/// Bytes of the name of a key, of an item, or of any string that is held in memory: 16 MiB, as long as an item may be.
-/// Values that nobody asks for are passed over, however long they are.
+/// Longest string that is held in memory, such as a key's name or an item: 16 MiB, the longest item of a
+/// filter. Values that are not requested are skipped, whatever their length.
 pub const STRING_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 pub(crate) const BUFFER_BYTES: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Text that is packed with LZF (M. Lehmann's liblzf, `lzf_d.c`), unpacked piece by piece.
+//! Decompresses LZF (M. Lehmann's liblzf, `lzf_d.c`), piece by piece.
 //!
 //! ```text
 //! 000nnnnn, n + 1 bytes               these bytes
@@ -6,7 +6,7 @@
 //! 111ddddd nnnnnnnn dddddddd          n + 9 bytes from there
 //! ```
 //!
-//! Nothing is taken from further back than 8,192 bytes, which is all that is kept.
+//! Copies reach back at most 8,192 bytes, which is the window that is kept.
 
 use std::io::Read;
 
@@ -16,17 +16,17 @@ use crate::input::Input;
 /// How far back copies reach.
 const WINDOW_BYTES: usize = 1 << 13;
 
-/// A text that is being unpacked.
+/// A text that is being decompressed.
 pub(crate) struct Lzf {
-    /// Packed bytes that are still to be read.
+    /// Compressed bytes that are not read yet.
     packed_left: u64,
     window: Vec<u8>,
-    /// Bytes that came out; modulo the window, where the next one goes.
+    /// Bytes decompressed so far; modulo the window's length, the position of the next one.
     given: u64,
     run: Run,
 }
 
-/// What comes out next.
+/// What produces the next bytes.
 #[derive(Clone, Copy)]
 enum Run {
     Bytes { left: usize },
@@ -39,7 +39,7 @@ impl Lzf {
         Self { packed_left: packed_bytes, window, given: 0, run }
     }
 
-    /// Fills all of the target.
+    /// Fills the whole target with decompressed bytes.
     pub(crate) fn fill<R: Read>(
         &mut self,
         input: &mut Input<R>,
@@ -74,12 +74,12 @@ impl Lzf {
         Ok(())
     }
 
-    /// Passes over all packed bytes, without unpacking them.
+    /// Skips all compressed bytes without decompressing them.
     pub(crate) fn skip<R: Read>(&mut self, input: &mut Input<R>) -> Result<(), RdbError> {
         input.skip(std::mem::take(&mut self.packed_left))
     }
 
-    /// Whether nothing is left.
+    /// Whether the compressed bytes are used up.
     pub(crate) fn is_done(&self) -> bool {
         let (Run::Bytes { left } | Run::Copy { left, .. }) = self.run;
         left == 0 && self.packed_left == 0
@@ -130,7 +130,7 @@ impl Lzf {
         self.given += 1;
     }
 
-    /// So many bytes behind the next one, around the window.
+    /// The position in the window that is `ahead` bytes after the next one, modulo the window's length.
     #[expect(clippy::cast_possible_truncation, reason = "less than the window")]
     fn place(&self, ahead: usize) -> usize {
         ((self.given + ahead as u64) % WINDOW_BYTES as u64) as usize

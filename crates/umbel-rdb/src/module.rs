@@ -1,4 +1,5 @@
-//! Values of modules, whose parts say themselves what they are, so that who does not know the module can pass over them.
+//! Values of modules. Their parts carry type tags, so that a reader that does not know the module can
+//! skip them.
 //!
 //! ```text
 //! id, part, part, …, 0                   id: nine letters of 6 bits, then a version of 10 bits
@@ -17,37 +18,37 @@ use crate::error::{RdbCause, RdbError};
 use crate::input::Input;
 use crate::string::{StringReader, skip_string};
 
-/// Letters of names of types.
+/// The letters that names of types consist of.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Letters of a name.
+/// Number of letters in a name.
 const NAME_LETTERS: u32 = 9;
 
-/// Bits of a version.
+/// Number of bits in a version.
 const VERSION_BITS: u32 = 10;
 
-/// Bits of a letter.
+/// Number of bits in a letter.
 const LETTER_BITS: u32 = 6;
 
-/// The end of a value.
+/// Tag of the end of a value.
 pub(crate) const PART_END: u64 = 0;
 
-/// A number with a sign.
+/// Tag of a signed number.
 const PART_SIGNED: u64 = 1;
 
-/// A number.
+/// Tag of an unsigned number.
 pub(crate) const PART_UNSIGNED: u64 = 2;
 
-/// A float.
+/// Tag of a float.
 const PART_FLOAT: u64 = 3;
 
-/// A double.
+/// Tag of a double.
 pub(crate) const PART_DOUBLE: u64 = 4;
 
-/// A string.
+/// Tag of a string.
 pub(crate) const PART_STRING: u64 = 5;
 
-/// Which type of which module, and in which version its values are written.
+/// The type of a module's values, and the version of their encoding.
 ///
 /// ```
 /// use umbel_rdb::ModuleId;
@@ -59,7 +60,7 @@ pub(crate) const PART_STRING: u64 = 5;
 pub struct ModuleId(pub u64);
 
 impl ModuleId {
-    /// The id of a name, whose letters are those of Base64 with `-` and `_`; another byte counts as `A`.
+    /// The id for a name with the letters of Base64, `-` and `_`; any other byte counts as `A`.
     #[must_use]
     pub fn new(name: &[u8; 9], version: u16) -> Self {
         let place = |byte| LETTERS.iter().position(|&letter| letter == byte).unwrap_or(0) as u64;
@@ -77,7 +78,7 @@ impl ModuleId {
         (0..NAME_LETTERS).map(letter).collect()
     }
 
-    /// The version of its form.
+    /// The version of the encoding.
     #[must_use]
     pub const fn version(self) -> u16 {
         let [low, high, ..] = self.0.to_le_bytes();
@@ -85,7 +86,7 @@ impl ModuleId {
     }
 }
 
-/// A module's value that is being read, part by part in the order in which they were written.
+/// Reads a module's value, part by part in the order in which the parts were written.
 pub struct ModuleReader<'i, R> {
     input: &'i mut Input<R>,
 }
@@ -95,40 +96,40 @@ impl<'i, R: Read> ModuleReader<'i, R> {
         Self { input }
     }
 
-    /// Where the next part begins, in bytes from the first one of the input.
+    /// The offset of the next part in bytes, from the first byte of the input.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.input.offset()
     }
 
-    /// The next part, a number.
+    /// Reads the next part, an unsigned number.
     ///
     /// # Errors
-    /// If it is another one.
+    /// If it is of another type, or the input is damaged.
     pub fn unsigned(&mut self) -> Result<u64, RdbError> {
         self.expect(PART_UNSIGNED)?;
         self.input.length()
     }
 
-    /// The next part, a double.
+    /// Reads the next part, a double.
     ///
     /// # Errors
-    /// If it is another one.
+    /// If it is of another type, or the input is damaged.
     pub fn double(&mut self) -> Result<f64, RdbError> {
         self.expect(PART_DOUBLE)?;
         self.input.array().map(f64::from_le_bytes)
     }
 
-    /// The next part, a string; read it to its end before the next part.
+    /// Begins to read the next part, a string; read it to its end before the next part.
     ///
     /// # Errors
-    /// If it is another one.
+    /// If it is of another type, or the input is damaged.
     pub fn string(&mut self) -> Result<StringReader<'_, R>, RdbError> {
         self.expect(PART_STRING)?;
         StringReader::begin(self.input)
     }
 
-    /// The end of the value.
+    /// Reads the end of the value.
     pub(crate) fn end(mut self) -> Result<(), RdbError> {
         self.expect(PART_END)
     }
@@ -142,7 +143,7 @@ impl<'i, R: Read> ModuleReader<'i, R> {
     }
 }
 
-/// Passes over the parts of a value, and its end.
+/// Skips the parts of a value, and its end.
 pub(crate) fn skip_parts<R: Read>(input: &mut Input<R>) -> Result<(), RdbError> {
     loop {
         let offset = input.offset();
@@ -161,7 +162,7 @@ pub(crate) fn skip_parts<R: Read>(input: &mut Input<R>) -> Result<(), RdbError> 
 mod tests {
     use super::*;
 
-    /// The number that Redis has for RedisBloom's type, by the arithmetic of `moduleTypeEncodeId`.
+    /// The number that Redis computes for RedisBloom's type, by the arithmetic of `moduleTypeEncodeId`.
     #[test]
     fn ids_are_nine_letters_and_a_version() {
         let letters: [u64; 9] = [12, 1, 27, 37, 40, 40, 38, 62, 62];

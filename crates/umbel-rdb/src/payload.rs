@@ -1,4 +1,4 @@
-//! Payloads of `DUMP` and `RESTORE`: one value, and a footer.
+//! Payloads of `DUMP` and `RESTORE`: one value with a footer.
 //!
 //! ```text
 //! type, value │ version │ CRC-64 of all before │     2 and 8 bytes, little-endian
@@ -16,30 +16,30 @@ use crate::input::Input;
 use crate::limits::VERSION_MAX;
 use crate::module::{ModuleId, ModuleReader, PART_DOUBLE, PART_END, PART_STRING, PART_UNSIGNED};
 
-/// Bytes of the version.
+/// Length of the version in bytes.
 const VERSION_BYTES: usize = 2;
 
-/// Bytes of the checksum.
+/// Length of the checksum in bytes.
 const CHECKSUM_BYTES: usize = 8;
 
 /// The type of a module's value.
 const TYPE_MODULE: u8 = 7;
 
-/// The version in payloads that are written: Redis 5 and newer take it.
+/// The version of payloads that are written; Redis 5 and newer accept it.
 const WRITTEN_VERSION: u16 = 9;
 
-/// Bytes of the largest length.
+/// Length of the longest encoded length, in bytes.
 const LENGTH_BYTES_MAX: usize = 9;
 
-/// The payload was cut, damaged, or written by a server that is too new. Nothing was read of it.
+/// The payload is truncated, damaged, or from a server that is too new. Nothing of it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("payload version or checksum are wrong")]
 pub struct NoPayload;
 
-/// The value in a payload whose version and checksum are right.
+/// Checks a payload's version and checksum, and returns its value.
 ///
 /// # Errors
-/// If they are not.
+/// If either is wrong.
 pub fn checked_payload(payload: &[u8]) -> Result<&[u8], NoPayload> {
     let (summed, stored) = payload.split_last_chunk::<CHECKSUM_BYTES>().ok_or(NoPayload)?;
     let (value, version) = summed.split_last_chunk::<VERSION_BYTES>().ok_or(NoPayload)?;
@@ -48,10 +48,10 @@ pub fn checked_payload(payload: &[u8]) -> Result<&[u8], NoPayload> {
     if is_known && is_whole { Ok(value) } else { Err(NoPayload) }
 }
 
-/// Reads a module's value that [`checked_payload`] gave; all of it must be read.
+/// Reads a module's value that [`checked_payload`] returned. `read` must read all parts.
 ///
 /// # Errors
-/// The caller's; if the value is of another type or damaged.
+/// If `read` fails; if the value is of another type, damaged, or not read to its end.
 pub fn read_module_value<'v, T, E: From<RdbError>>(
     value: &'v [u8],
     read: impl FnOnce(ModuleId, &mut ModuleReader<'_, &'v [u8]>) -> Result<T, E>,
@@ -90,7 +90,7 @@ pub struct PayloadWriter {
 }
 
 impl PayloadWriter {
-    /// Begins a value.
+    /// Begins the value.
     #[must_use]
     pub fn new(id: ModuleId) -> Self {
         let mut writer = Self { bytes: vec![TYPE_MODULE] };
@@ -98,7 +98,7 @@ impl PayloadWriter {
         writer
     }
 
-    /// Adds a number.
+    /// Adds an unsigned number.
     pub fn unsigned(&mut self, number: u64) {
         self.length(PART_UNSIGNED);
         self.length(number);
@@ -110,18 +110,18 @@ impl PayloadWriter {
         self.bytes.extend(number.to_le_bytes());
     }
 
-    /// Begins a string of so many bytes, which [`bytes`](Self::bytes) adds.
+    /// Begins a string of this many bytes, which [`bytes`](Self::bytes) adds.
     pub fn string(&mut self, byte_count: u64) {
         self.length(PART_STRING);
         self.length(byte_count);
     }
 
-    /// Adds bytes of the string that was begun.
+    /// Adds bytes of the current string.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Ends the value, and adds version and checksum.
+    /// Ends the value, and adds the version and the checksum.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         self.length(PART_END);
@@ -131,7 +131,7 @@ impl PayloadWriter {
         self.bytes
     }
 
-    /// A length in its shortest form, as Redis writes it.
+    /// Adds a length in its shortest form, as Redis does.
     fn length(&mut self, length: u64) {
         let big_endian = length.to_be_bytes();
         let [.., third, second, first] = big_endian;

@@ -1,4 +1,4 @@
-//! Files: keys in their order, each with its value.
+//! Reads files: keys in their order, each with its value.
 //!
 //! ```text
 //! REDIS0011                                      version 11
@@ -25,13 +25,13 @@ use crate::module::{ModuleId, ModuleReader, skip_parts};
 use crate::string::{skip_string, string};
 use crate::value::{Form, Value};
 
-/// What files begin with.
+/// The first bytes of a file.
 const MAGIC: &[u8; 5] = b"REDIS";
 
-/// The first version that ends with a checksum.
+/// The first version with a checksum at the end.
 const CHECKSUM_VERSION: u32 = 5;
 
-// What stands in place of a type.
+// Opcodes, which stand in the place of a type.
 const OPCODE_SLOT: u8 = 0xf4;
 const OPCODE_FUNCTIONS: u8 = 0xf5;
 const OPCODE_MODULE: u8 = 0xf7;
@@ -51,13 +51,13 @@ pub struct Key {
     pub database: u64,
     /// Its name.
     pub name: Vec<u8>,
-    /// What it holds.
+    /// The type of its value.
     pub value: Value,
-    /// When it expires, in milliseconds since 1970; None if it does not.
+    /// When it expires, in milliseconds since the Unix epoch; None if it does not.
     pub expires_at_ms: Option<i64>,
 }
 
-/// Reads a file, front to back, once.
+/// Reads a file once, front to back.
 ///
 /// ```
 /// use umbel_rdb::{RdbReader, Value};
@@ -83,22 +83,22 @@ pub struct RdbReader<R> {
     state: State,
 }
 
-/// Where the reader is.
+/// The position of the reader.
 #[derive(Clone, Copy)]
 enum State {
     Between,
     /// Before a value.
     Value(Form),
     Ended,
-    /// An error came, so that nobody knows what the next byte is.
+    /// After an error: the meaning of the next byte is unknown.
     Lost,
 }
 
 impl<R: Read> RdbReader<R> {
-    /// Begins a file.
+    /// Reads the header of a file.
     ///
     /// # Errors
-    /// If it cannot be read, is another file, or of a version that is too new.
+    /// If the input cannot be read, is no file of Redis, or has an unsupported version.
     pub fn new(from: R) -> Result<Self, RdbError> {
         let mut input = Input::new(from);
         let mut magic = [0; 5];
@@ -122,16 +122,17 @@ impl<R: Read> RdbReader<R> {
         Ok(Self { input, version, database: 0, state: State::Between })
     }
 
-    /// Bytes that were read.
+    /// Number of bytes read.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.input.offset()
     }
 
-    /// The next key; None at the end, when the checksum was right. A value that was not read is passed over.
+    /// The next key; None at the end, after the checksum was verified. A value that was not read is
+    /// skipped.
     ///
     /// # Errors
-    /// If the file cannot be read, ends early or is damaged; always, once there was an error.
+    /// If the file cannot be read, is truncated or damaged; always, after an error.
     pub fn next_key(&mut self) -> Result<Option<Key>, RdbError> {
         let state = std::mem::replace(&mut self.state, State::Lost);
         match state {
@@ -151,11 +152,12 @@ impl<R: Read> RdbReader<R> {
         Ok(key.map(|(key, _)| key))
     }
 
-    /// Hands on the items of the value of the key that came last: members, fields, values of a list. An error of the
-    /// caller's ends it, and the reader.
+    /// Passes the items of the current key's value to `visit`: members, fields, or values of a list. An
+    /// error of `visit` ends the reading, and the reader cannot be used any more.
     ///
     /// # Errors
-    /// As [`next_key`](Self::next_key); the caller's; if the value has no items.
+    /// As for [`next_key`](Self::next_key); the error of `visit`; if the value has no items or was read
+    /// already.
     pub fn read_items<E: From<RdbError>>(
         &mut self,
         mut visit: impl FnMut(&[u8]) -> Result<(), E>,
@@ -168,11 +170,12 @@ impl<R: Read> RdbReader<R> {
         Ok(())
     }
 
-    /// Reads the module's value of the key that came last; all parts must be read. The caller is told its id. An error of the caller's ends it,
-    /// and the reader.
+    /// Reads the current key's value, which must be a module's. `read` gets its id and must read all
+    /// parts. An error of `read` ends the reading, and the reader cannot be used any more.
     ///
     /// # Errors
-    /// As [`next_key`](Self::next_key); the caller's; if the value is no module's.
+    /// As for [`next_key`](Self::next_key); the error of `read`; if the value is no module's, or was read
+    /// already.
     pub fn read_module<T, E: From<RdbError>>(
         &mut self,
         read: impl FnOnce(ModuleId, &mut ModuleReader<'_, R>) -> Result<T, E>,
@@ -187,7 +190,7 @@ impl<R: Read> RdbReader<R> {
         Ok(value)
     }
 
-    /// The next key, and what its value is like; None at the end.
+    /// The next key, with the form of its value; None at the end.
     fn key(&mut self) -> Result<Option<(Key, Form)>, RdbError> {
         let input = &mut self.input;
         let mut expires_at_ms = None;
@@ -236,7 +239,7 @@ impl<R: Read> RdbReader<R> {
         }
     }
 
-    /// Behind the mark of the end.
+    /// Reads what follows the end's opcode: the checksum, if the version has one.
     fn end(&mut self) -> Result<(), RdbError> {
         if self.version < CHECKSUM_VERSION {
             return Ok(());

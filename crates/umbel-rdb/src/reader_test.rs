@@ -1,16 +1,17 @@
-//! Files that Redis wrote, and forms of older and newer servers built by hand.
+//! Files that Redis wrote, and hand-made encodings of older and newer servers.
 
 use std::collections::BTreeMap;
 
 use crate::{Key, RdbError, RdbReader, Value};
 
-/// Of every type, with an expiry, frequencies, functions and two databases; see testdata/README.md.
+/// Values of every type, with an expiry, frequencies, functions and two databases; see
+/// testdata/README.md.
 pub(crate) const WITH_FREQUENCIES: &[u8] = include_bytes!("../testdata/redis-7.0-lfu.rdb");
 
-/// One set, with a time since it was used.
+/// One set, with its idle time.
 pub(crate) const WITH_IDLE_TIMES: &[u8] = include_bytes!("../testdata/redis-7.0-lru.rdb");
 
-/// Keys in their order.
+/// The keys in their order.
 pub(crate) fn keys(file: &[u8]) -> Result<Vec<Key>, RdbError> {
     let mut reader = RdbReader::new(file)?;
     let mut keys = Vec::new();
@@ -20,7 +21,7 @@ pub(crate) fn keys(file: &[u8]) -> Result<Vec<Key>, RdbError> {
     Ok(keys)
 }
 
-/// Items of all keys that have some, sorted where Redis does not say in which order they are.
+/// The items of all keys that have some, sorted where Redis defines no order.
 pub(crate) fn items(file: &[u8]) -> Result<BTreeMap<String, Vec<String>>, RdbError> {
     let mut reader = RdbReader::new(file)?;
     let mut found = BTreeMap::new();
@@ -41,20 +42,20 @@ pub(crate) fn items(file: &[u8]) -> Result<BTreeMap<String, Vec<String>>, RdbErr
     Ok(found)
 }
 
-/// A file with one key of this type; without a checksum.
+/// A file with one key of this type, without a checksum.
 pub(crate) fn file(type_byte: u8, value: &[u8]) -> Vec<u8> {
     [b"REDIS0012\xfe\x00", &[type_byte][..], b"\x01k", value, b"\xff", &[0; 8]].concat()
 }
 
 fn items_of(type_byte: u8, value: &[u8]) -> Result<Vec<String>, RdbError> {
     let file = file(type_byte, value);
-    // Passing over it comes out at the same place.
+    // Skipping the value ends at the same offset.
     assert_eq!(keys(&file)?.len(), 1);
     let mut items = items(&file)?;
     Ok(items.remove("k").unwrap_or_default())
 }
 
-/// As a string, whose length has one byte up to 63.
+/// Encodes a string, with a length of two bytes.
 fn string(bytes: &[u8]) -> Vec<u8> {
     let length = u16::try_from(bytes.len()).unwrap() | 0x4000;
     [&length.to_be_bytes(), bytes].concat()
@@ -191,12 +192,12 @@ fn listpacks_are_read_in_all_their_forms() {
 
 #[test]
 fn other_forms_are_read() {
-    // A zipmap: a = 1, b = a long value with two free bytes.
+    // A zipmap: a = 1, and b = a long value with two free bytes.
     let value = "v".repeat(300);
     let map =
         [&b"\x02\x01a\x01\x001\x01b\xfe\x2c\x01\x00\x00\x02"[..], value.as_bytes(), b"\0\0\xff"];
     assert_eq!(items_of(9, &string(&map.concat())).unwrap(), ["a", "b"]);
-    // Intsets of each size.
+    // Intsets of each width.
     for (size, number) in [
         (2_u32, &b"\xfe\xff"[..]),
         (4, b"\xfe\xff\xff\xff"),
@@ -214,16 +215,16 @@ fn other_forms_are_read() {
             .to_string()
             .ends_with("count says")
     );
-    // Sorted sets with scores in digits, and without.
+    // Sorted sets with scores as digits, and without a score's digits.
     let scores = b"\x03\x01a\x031.5\x01b\xfe\x01c\xff";
     assert_eq!(items_of(3, scores).unwrap(), ["a", "b", "c"]);
-    // Hashes whose fields expire.
+    // Hashes with expiring fields.
     assert_eq!(items_of(22, b"\x02\x00\x01a\x01x\x40\xff\x01b\x01y").unwrap(), ["a", "b"]);
     assert_eq!(items_of(24, b"12345678\x02\x00\x01a\x01x\x05\x01b\x01y").unwrap(), ["a", "b"]);
     let triples = listpack(6, b"\x81a\x02\x81x\x02\x00\x01\x81b\x02\x81y\x02\x05\x01");
     assert_eq!(items_of(23, &triples).unwrap(), ["a", "b"]);
     assert_eq!(items_of(25, &[b"12345678", &triples[..]].concat()).unwrap(), ["a", "b"]);
-    // Nodes of no known kind.
+    // Nodes of an unknown kind.
     assert!(items_of(18, b"\x01\x03\x01a").unwrap_err().to_string().contains("a node of no known"));
 }
 
@@ -251,7 +252,7 @@ fn streams_and_modules_are_passed_over() {
         let found = keys(&file(type_byte, &value)).unwrap();
         assert_eq!(found[0].value, Value::Stream);
     }
-    // Beside values, and as one; then a slot's numbers.
+    // A module's data outside of values, and as a value; then a slot's numbers.
     let file = b"REDIS0012\xf7\x81\0\0\0\0\0\0\x04\x01\x02\x01\x05\x02ab\0\xf4\x01\x02\x03\
         \x07\x01k\x81\0\0\0\0\0\0\x04\x01\x02\x01\0\xfd\x01\0\0\0\x00\x01s\x01v\xff\0\0\0\0\0\0\0\0";
     let found = keys(file).unwrap();
@@ -283,11 +284,11 @@ fn damage_is_told_with_its_place() {
     let at = damaged.len() - 12;
     damaged[at] ^= 1;
     assert!(message(&damaged).ends_with(": it is damaged"), "{}", message(&damaged));
-    // Once there was an error, nothing more is read.
+    // After an error, nothing more is read.
     let mut reader = RdbReader::new(&b"REDIS0012\x1b\xff"[..]).unwrap();
     reader.next_key().unwrap_err();
     reader.next_key().unwrap_err();
-    // What is no container is refused by who wants its items, and passed over by all others.
+    // A value without items is an error for a caller that wants items; others skip it.
     let mut reader = RdbReader::new(&b"REDIS0009\x00\x01k\x01v\xff\0\0\0\0\0\0\0\0"[..]).unwrap();
     reader.next_key().unwrap();
     assert!(reader.read_items(|_| Ok::<(), RdbError>(())).is_err());

@@ -1,4 +1,4 @@
-//! Streams, which are passed over (`src/rdb.c`, `rdbSaveObject` of `OBJ_STREAM`).
+//! Streams, which are skipped (`src/rdb.c`, `rdbSaveObject` for `OBJ_STREAM`).
 //!
 //! ```text
 //! count of nodes:  16 bytes as a string, a listpack as a string
@@ -14,7 +14,7 @@ use crate::error::RdbError;
 use crate::input::Input;
 use crate::string::skip_string;
 
-/// Which form: Redis 5, 7.0 and 7.2 write it first.
+/// The encoding of a stream. `First` is that of Redis 5, `Second` of 7.0 and `Third` of 7.2.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
 pub(crate) enum StreamForm {
     First,
@@ -22,10 +22,10 @@ pub(crate) enum StreamForm {
     Third,
 }
 
-/// Bytes of an id where it is no pair of lengths.
+/// Length of an id in bytes, where it is not a pair of lengths.
 const ID_BYTES: u64 = 16;
 
-/// Bytes of a time in milliseconds.
+/// Length of a time in milliseconds, in bytes.
 const TIME_BYTES: u64 = 8;
 
 pub(crate) fn skip_stream<R: Read>(input: &mut Input<R>, form: StreamForm) -> Result<(), RdbError> {

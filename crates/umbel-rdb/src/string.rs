@@ -1,4 +1,4 @@
-//! Strings, read piece by piece.
+//! Reads strings piece by piece.
 //!
 //! ```text
 //! length, bytes                                  as they are
@@ -13,8 +13,8 @@ use crate::input::{Input, Length};
 use crate::limits::{BUFFER_BYTES, STRING_BYTES_MAX};
 use crate::lzf::Lzf;
 
-/// A string that is being read: its bytes in pieces, as large as the reader likes. What is not read is passed over by
-/// whoever reads on.
+/// A string that is being read, in pieces of any size. Read it to its end, or skip the rest with
+/// `skip_all`, before the next value.
 pub struct StringReader<'i, R> {
     input: &'i mut Input<R>,
     form: Form,
@@ -23,7 +23,7 @@ pub struct StringReader<'i, R> {
 
 enum Form {
     Plain,
-    /// Digits, and how many of them were read.
+    /// The digits, and how many of them were read.
     Digits(Vec<u8>, usize),
     Packed(Box<Lzf>),
 }
@@ -55,13 +55,13 @@ impl<'i, R: Read> StringReader<'i, R> {
         Ok(Self { input, form: Form::Digits(digits, 0), left })
     }
 
-    /// Bytes that are still to be read.
+    /// Bytes that are not read yet.
     #[must_use]
     pub fn left(&self) -> u64 {
         self.left
     }
 
-    /// Fills all of the target with the next bytes.
+    /// Fills the whole target with the next bytes.
     ///
     /// # Errors
     /// If the string or the input ends before, or is damaged.
@@ -82,10 +82,11 @@ impl<'i, R: Read> StringReader<'i, R> {
         Ok(())
     }
 
-    /// All bytes that are left, if they are no more than are held in memory. Grows with what is really there.
+    /// Reads the remaining bytes, if they are few enough to be held in memory. Memory grows with the
+    /// bytes that are there.
     ///
     /// # Errors
-    /// As [`fill`](Self::fill), and if the string is too long.
+    /// As for [`fill`](Self::fill), and if the string is too long.
     pub fn read_all(mut self) -> Result<Vec<u8>, RdbError> {
         let mut bytes = Vec::new();
         self.append(self.left, &mut bytes)?;
@@ -93,20 +94,20 @@ impl<'i, R: Read> StringReader<'i, R> {
         Ok(bytes)
     }
 
-    /// Passes over what is left.
+    /// Skips the remaining bytes.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If the input ends before.
     pub fn skip_all(mut self) -> Result<(), RdbError> {
         match &mut self.form {
             Form::Plain => self.input.skip(self.left),
             Form::Digits(..) => Ok(()),
-            // Whether it unpacks concerns nobody.
+            // Compressed bytes are skipped without checking that they decompress.
             Form::Packed(lzf) => lzf.skip(self.input),
         }
     }
 
-    /// Adds so many bytes.
+    /// Appends the next `byte_count` bytes to `bytes`.
     pub(crate) fn append(&mut self, byte_count: u64, bytes: &mut Vec<u8>) -> Result<(), RdbError> {
         let too_long = byte_count > STRING_BYTES_MAX as u64;
         if too_long {
@@ -123,7 +124,7 @@ impl<'i, R: Read> StringReader<'i, R> {
         Ok(())
     }
 
-    /// Passes over so many bytes.
+    /// Reads and discards `byte_count` bytes.
     pub(crate) fn pass(&mut self, byte_count: u64) -> Result<(), RdbError> {
         let mut scratch = [0; 1024];
         let mut left = byte_count;
@@ -146,15 +147,15 @@ impl<'i, R: Read> StringReader<'i, R> {
         self.array().map(|[byte]| byte)
     }
 
-    /// An error at the place that is read.
+    /// An error at the current offset.
     pub(crate) fn error(&self, cause: RdbCause) -> RdbError {
         self.input.error(cause)
     }
 
-    /// Behind the last byte.
+    /// Checks that the string was read to its end.
     ///
     /// # Errors
-    /// If bytes are left, or packed text goes on.
+    /// If bytes are left, or the compressed text continues.
     pub fn end(self) -> Result<(), RdbError> {
         match self.form {
             _ if self.left > 0 => {
@@ -168,12 +169,12 @@ impl<'i, R: Read> StringReader<'i, R> {
     }
 }
 
-/// A whole string.
+/// Reads a whole string.
 pub(crate) fn string<R: Read>(input: &mut Input<R>) -> Result<Vec<u8>, RdbError> {
     StringReader::begin(input)?.read_all()
 }
 
-/// Passes over a string.
+/// Skips a string.
 pub(crate) fn skip_string<R: Read>(input: &mut Input<R>) -> Result<(), RdbError> {
     StringReader::begin(input)?.skip_all()
 }
@@ -215,7 +216,7 @@ mod tests {
         );
         assert_eq!(message(b"\x80\x00\xff\xff\xffabc"), "byte 8: it ends early");
         assert_eq!(message(b"\xc4"), "byte 0: byte 196 begins no length");
-        // More than its text: packed bytes are left.
+        // Compressed bytes are left after the stated length.
         assert_eq!(
             message(b"\xc3\x04\x01\x00a\x00b"),
             "byte 5: packed text: it goes on behind its text"

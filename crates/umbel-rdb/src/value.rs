@@ -10,7 +10,7 @@ use crate::module::{ModuleId, skip_parts};
 use crate::stream::{StreamForm, skip_stream};
 use crate::string::{skip_string, string};
 
-/// What a key holds.
+/// The type of a key's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Value {
@@ -31,7 +31,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What `TYPE` says of it; of a module's value its name.
+    /// The name of the type as `TYPE` returns it; for a module's value, the name of its type.
     ///
     /// ```
     /// assert_eq!(umbel_rdb::Value::SortedSet.type_name(), "zset");
@@ -50,53 +50,54 @@ impl Value {
     }
 }
 
-/// How a value is written, which is what its type byte says (`src/rdb.h`, `RDB_TYPE_*`).
+/// The encoding of a value, which its type byte determines (`src/rdb.h`, `RDB_TYPE_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// One string.
     String,
-    /// A count, and as many items with what belongs to each.
+    /// A count, then that many items, each with further data as `behind` says.
     Items {
         behind: Behind,
     },
-    /// A time, and what is said to be behind it.
+    /// A time, then a value in the other form.
     Timed(&'static Self),
-    /// One string that is a container, with so many values for each item.
+    /// A container in one string, with `stride` values per item.
     Packed {
         container: Container,
         stride: usize,
     },
-    /// A count, and as many strings that are ziplists.
+    /// A count, then that many ziplists, each in a string.
     Ziplists,
-    /// A count, and as many nodes: 1 and a string, or 2 and a listpack.
+    /// A count, then that many nodes: 1 and a string, or 2 and a listpack.
     Nodes,
     Stream(StreamForm),
     Module(ModuleId),
 }
 
-/// What stands beside an item.
+/// The data that accompanies an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Behind {
     Nothing,
-    /// A score in digits, behind the byte that is their number; that is 253, 254 or 255 for what is no number.
+    /// A score as digits, after a byte with their number; 253, 254 or 255 stand for NaN and the
+    /// infinities, without digits.
     Digits,
     /// A score of 8 bytes.
     Double,
     /// A string.
     String,
-    /// A length before, which is the time that is left, and a string behind.
+    /// A length before the item, which is the remaining time, and a string after it.
     TimeAndString,
 }
 
-/// A node of a list that is one value.
+/// A node of a list that is a single value.
 const NODE_PLAIN: u64 = 1;
 
 /// A node of a list that is a listpack.
 const NODE_PACKED: u64 = 2;
 
 impl Form {
-    /// What a type byte means; None if it is none. The values of modules of type 6, from before Redis 4, cannot be
-    /// passed over by who does not know the module.
+    /// The encoding for a type byte; None if it is unknown. Values of modules of type 6, from before
+    /// Redis 4, cannot be skipped without knowing the module.
     pub(crate) const fn of(byte: u8) -> Option<(Self, Value)> {
         use Container::{Intset, Listpack, Ziplist, Zipmap};
         const TIMED_HASH: Form = Form::Items { behind: Behind::TimeAndString };
@@ -136,7 +137,7 @@ impl Form {
         })
     }
 
-    /// Passes over a value.
+    /// Skips a value.
     pub(crate) fn skip<R: Read>(self, input: &mut Input<R>) -> Result<(), RdbError> {
         match self {
             Self::String | Self::Packed { .. } => skip_string(input),
@@ -170,7 +171,7 @@ impl Form {
         }
     }
 
-    /// Hands on the items of a list, set, sorted set or hash.
+    /// Calls `visit` with each item of a list, set, sorted set or hash.
     pub(crate) fn visit<R: Read, E: From<RdbError>>(
         self,
         input: &mut Input<R>,

@@ -1,4 +1,4 @@
-//! Intsets: sorted numbers of one size.
+//! Intsets: sorted integers of one width.
 //!
 //! ```text
 //! 0      4       8

@@ -12,7 +12,7 @@
 //! f1, f2, f3, f4               a number of 2, 3, 4 or 8 bytes
 //! ```
 //!
-//! The length backwards has one byte for each 7 bits of the number of bytes of the value.
+//! The length backwards takes one byte per 7 bits of the value's length in bytes.
 
 use std::io::Read;
 
@@ -21,7 +21,7 @@ use crate::error::RdbError;
 use crate::items::Items;
 use crate::string::StringReader;
 
-/// A count that says nothing.
+/// The count of a listpack whose values were not counted.
 const UNCOUNTED: u16 = u16::MAX;
 
 pub(super) fn read<R: Read, E: From<RdbError>>(
@@ -50,7 +50,7 @@ pub(super) fn read<R: Read, E: From<RdbError>>(
     Ok(())
 }
 
-/// Hands on the value behind its first byte: how many bytes it has with that.
+/// Passes the value that begins with `first` to `items`; returns its length in bytes, with `first`.
 fn value<R: Read, E: From<RdbError>>(
     string: &mut StringReader<'_, R>,
     first: u8,
@@ -86,7 +86,7 @@ fn value<R: Read, E: From<RdbError>>(
     Ok(head_bytes + text_bytes)
 }
 
-/// Bytes of the length behind a value of so many bytes.
+/// Length in bytes of the length field after a value of `value_bytes` bytes.
 const fn backwards_bytes(value_bytes: u64) -> u64 {
     match value_bytes {
         0..=0x7f => 1,

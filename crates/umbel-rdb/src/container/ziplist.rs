@@ -19,10 +19,10 @@ use crate::error::RdbError;
 use crate::items::Items;
 use crate::string::StringReader;
 
-/// A count that says nothing.
+/// The count of a ziplist whose values were not counted.
 const UNCOUNTED: u16 = u16::MAX;
 
-/// Stands before a length of four bytes.
+/// Precedes a length of four bytes.
 const LONG: u8 = 0xfe;
 
 pub(super) fn read<R: Read, E: From<RdbError>>(

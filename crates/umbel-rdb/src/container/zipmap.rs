@@ -14,7 +14,7 @@ use crate::error::RdbError;
 use crate::items::Items;
 use crate::string::StringReader;
 
-/// A count that says nothing; before a length of four bytes.
+/// As the count: the fields were not counted. As a length: four bytes of length follow.
 const LONG: u8 = 0xfe;
 
 pub(super) fn read<R: Read, E: From<RdbError>>(
