@@ -1,9 +1,10 @@
-//! The arguments of a command: those of a request from one on, because a command may stand inside another.
+//! The arguments of a command: those of a request from some index on, because a command may be nested in
+//! another.
 
 use crate::refusal::Refusal;
 use crate::request::Request;
 
-/// A command's name and what follows it, in a request.
+/// The name of a command and its arguments, in a request.
 ///
 /// ```
 /// use umbel_resp::{Arguments, Request};
@@ -18,53 +19,53 @@ pub struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// All of a request.
+    /// All arguments of a request.
     #[must_use]
     pub const fn new(request: &'a Request) -> Self {
         Self { request, first: 0 }
     }
 
-    /// Those from one on.
+    /// The arguments from the index `first` on.
     #[must_use]
     pub const fn from(self, first: usize) -> Self {
         Self { request: self.request, first: self.first.saturating_add(first) }
     }
 
-    /// How many there are.
+    /// Number of arguments.
     #[must_use]
     pub fn len(self) -> usize {
         self.request.len().saturating_sub(self.first)
     }
 
-    /// Whether there is none.
+    /// Whether there are no arguments.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// One of them; None behind the last one.
+    /// The argument at an index; None after the last one.
     #[must_use]
     pub fn get(self, index: usize) -> Option<&'a [u8]> {
         self.request.get(self.first.checked_add(index)?)
     }
 
-    /// One that is there: the number of arguments was checked. Empty where it is not.
+    /// The argument at an index whose existence was checked; empty if it does not exist.
     pub(crate) fn at(self, index: usize) -> &'a [u8] {
         self.get(index).unwrap_or_default()
     }
 
-    /// All of them, if they are not too many for what is done with each.
+    /// The arguments, if there are at most `most`.
     pub(crate) fn at_most(self, most: usize, what: &'static str) -> Result<Self, Refusal> {
         if self.len() > most { Err(Refusal::TooMany { what, most }) } else { Ok(self) }
     }
 
-    /// In their order.
+    /// The arguments in order.
     pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
         (0..self.len()).map(move |index| self.at(index))
     }
 
-    /// The bytes of all of them behind each other, and appends the length of each: a batch of items
-    /// without a copy of each.
+    /// Appends the bytes of all arguments to `data` and the length of each to `lengths`, which makes a
+    /// batch of items without copying each item separately.
     pub fn pack(self, data: &mut Vec<u8>, lengths: &mut Vec<u32>) {
         let (bytes, item_bytes) = self.request.packed_from(self.first);
         data.extend_from_slice(bytes);
@@ -72,7 +73,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// Whether an argument is this word, written in whatever case.
+/// Whether an argument is this word, in any case.
 pub(crate) fn is_word(argument: &[u8], word: &str) -> bool {
     argument.eq_ignore_ascii_case(word.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! Commands with their arguments understood: what a node carries out.
+//! Parsed commands, which a node carries out.
 
 use crate::arguments::Arguments;
 use crate::reply::Protocol;
@@ -24,69 +24,69 @@ pub(crate) mod umbel;
 #[cfg(test)]
 mod command_test;
 
-/// A command. What it borrows are arguments of the request that it was read from.
+/// A command. It borrows arguments of the request that it was parsed from.
 #[derive(Clone, Debug)]
 pub enum Command<'a> {
-    /// `BF.RESERVE`: makes a filter, which must not be there.
+    /// `BF.RESERVE`: creates a filter, which must not exist.
     Reserve {
         /// Its name.
         key: &'a [u8],
-        /// What it shall be.
+        /// Its settings.
         new: NewBloom,
     },
     /// `BF.ADD`, `BF.MADD`, `BF.INSERT`, `SADD`: inserts items.
     Insert(Insert<'a>),
-    /// `BF.EXISTS`, `BF.MEXISTS`, `SISMEMBER`, `SMISMEMBER`: asks about items.
+    /// `BF.EXISTS`, `BF.MEXISTS`, `SISMEMBER`, `SMISMEMBER`: queries items.
     Contains(Items<'a>),
     /// `BF.CARD`, `SCARD`: how many items were new.
     Cardinality {
-        /// Of which filter.
+        /// The filter.
         key: &'a [u8],
     },
     /// `BF.INFO`: describes a filter.
     BloomInfo {
-        /// Which one.
+        /// The filter.
         key: &'a [u8],
-        /// The only field that is wanted.
+        /// The only requested field; None for all.
         field: Option<InfoField>,
     },
-    /// `BF.DEBUG`: describes each part of a filter of RedisBloom's.
+    /// `BF.DEBUG`: describes each part of a filter of kind redisbloom.
     BloomDebug {
-        /// Which one.
+        /// The filter.
         key: &'a [u8],
     },
-    /// What is about cuckoo filters alone.
+    /// A command for cuckoo filters only.
     Cuckoo(CuckooCommand<'a>),
-    /// What copies a filter out, or in.
+    /// A command that exports or imports a filter in pieces.
     Dump(DumpCommand<'a>),
-    /// What copies a filter out, or in, as one value.
+    /// A command that exports or imports a filter as one value.
     Payload(PayloadCommand<'a>),
-    /// What is about keys, whatever their kind.
+    /// A command on keys of any kind.
     Keys(KeysCommand<'a>),
-    /// What is about the time at which a key goes.
+    /// A command on the expiry of a key.
     Expiry(ExpiryCommand<'a>),
-    /// What is about the connection, or the server.
+    /// A command on the connection or the server.
     Connection(ConnectionCommand<'a>),
-    /// `COMMAND`: what is about the table of commands.
+    /// `COMMAND`: queries the table of commands.
     Commands(CommandQuery<'a>),
     /// `MULTI`, `EXEC`, `DISCARD`.
     Transaction(Transaction),
     /// `CLUSTER`.
     Cluster(ClusterQuery<'a>),
-    /// Umbel's own words, but for sessions and requests.
+    /// Umbel's own commands, except for sessions and requests.
     Umbel(UmbelCommand<'a>),
-    /// `UMBEL.SESSION`: opens a session, whose requests may be repeated.
+    /// `UMBEL.SESSION`: opens a session, whose requests may be retried.
     Session,
 }
 
-/// What a plain command makes a filter with. Clients name numbers for the server's default kind.
+/// The settings of a filter that a command creates. Clients give numbers for the server's default kind.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct NewBloom {
-    /// Probability that an absent item is called present; above 0, at most 0.25.
+    /// Probability that an absent item is reported as present; above 0, at most 0.25.
     pub error_rate: f64,
-    /// Items that it is made for, or its first part; from 1 to 2^30.
+    /// Planned number of items of the filter or its first part; from 1 to 2^30.
     pub capacity: u64,
-    /// How much larger each further part is; 0 if there shall be none.
+    /// How many times larger each further part is; 0 if there are to be no further parts.
     pub expansion: u32,
 }
 
@@ -96,32 +96,32 @@ impl Default for NewBloom {
     }
 }
 
-/// Items of a filter, and the form of the answer.
+/// Items of a filter, and the form of the reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Items<'a> {
     /// The filter's name.
     pub key: &'a [u8],
-    /// At least one.
+    /// The items; at least one.
     pub items: Arguments<'a>,
-    /// What the answer looks like.
+    /// The form of the reply.
     pub form: AnswerForm,
 }
 
-/// What is told of items, each of which has an answer of yes or no.
+/// The form of a reply about items, each of which has a yes or no.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AnswerForm {
-    /// The answer of the only one, of the protocol's kind.
+    /// The answer for the only item, as the protocol's version encodes a boolean.
     One,
-    /// Those of all, however many there are.
+    /// The answers for all items, as a list of booleans.
     List,
-    /// How many are yes, as a number: of one item 1 or 0.
+    /// How many are yes, as an integer: 1 or 0 for one item.
     Count,
-    /// 1 or 0 of each, as numbers.
+    /// 1 or 0 for each item, as a list of integers.
     Numbers,
 }
 
 impl AnswerForm {
-    /// Whether the answer is a list.
+    /// Whether the reply is a list.
     ///
     /// ```
     /// use umbel_resp::AnswerForm;
@@ -133,72 +133,73 @@ impl AnswerForm {
     }
 }
 
-/// Items that shall be in a filter.
+/// Items to insert into a filter.
 #[derive(Clone, Copy, Debug)]
 pub struct Insert<'a> {
-    /// Which ones.
+    /// The items and their filter.
     pub items: Items<'a>,
-    /// With what the filter is made if it is not there; None if it shall not be made.
+    /// The settings with which the filter is created if it does not exist; None if it must not be
+    /// created.
     pub new: Option<NewBloom>,
-    /// The client's name for the request.
+    /// The request id that the client has given, if any.
     pub request: Option<RequestName>,
 }
 
-/// `UMBEL.REQUEST`: a client's name for a request, under which it may come again.
+/// `UMBEL.REQUEST`: a client's id for a request, with which it may be retried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestName {
     /// The session's number.
     pub session: u64,
-    /// The request's number in it.
+    /// The request's number in the session.
     pub sequence: u64,
-    /// The answers to requests with lower numbers have been received.
+    /// The client has received the answers to requests with lower numbers.
     pub acknowledged_below: u64,
 }
 
 /// A field of `BF.INFO`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InfoField {
-    /// Items that the filter is made for.
+    /// Planned number of items.
     Capacity,
     /// Bytes of memory.
     Size,
-    /// Number of its parts.
+    /// Number of the filter's parts.
     Filters,
     /// Items that were new.
     Items,
-    /// How much larger each further part is.
+    /// How many times larger each further part is.
     Expansion,
 }
 
-/// A command about keys.
+/// A command on keys.
 #[derive(Clone, Copy, Debug)]
 pub enum KeysCommand<'a> {
-    /// `DEL`, `UNLINK`: drops filters, and answers how many there were.
+    /// `DEL`, `UNLINK`: drops filters; the reply is how many existed.
     Drop(Arguments<'a>),
-    /// `EXISTS`, `TOUCH`: how many of these there are; one that is named twice counts twice.
+    /// `EXISTS`, `TOUCH`: how many of these keys exist; a key that is named twice counts twice.
     Count(Arguments<'a>),
     /// `TYPE`.
     Type(&'a [u8]),
-    /// `KEYS`: the names that a pattern means.
+    /// `KEYS`: the names that match a pattern.
     List(&'a [u8]),
-    /// `SCAN`: the same in pieces.
+    /// `SCAN`: the same page by page.
     Scan(Scan<'a>),
-    /// `DBSIZE`: how many there are.
+    /// `DBSIZE`: the number of keys.
     Size,
-    /// `MEMORY USAGE`: the bytes that a filter takes.
+    /// `MEMORY USAGE`: the bytes of a filter.
     Memory(&'a [u8]),
-    /// `RENAME`, `RENAMENX`: gives a filter another name.
+    /// `RENAME`, `RENAMENX`: renames a filter.
     Rename {
-        /// Which one.
+        /// The filter.
         key: &'a [u8],
         /// The new name.
         new_key: &'a [u8],
-        /// Whether a filter of that name is dropped, and the answer is not a number.
+        /// Whether a filter of the new name is dropped, and the reply is OK instead of a number.
         replaces: bool,
     },
-    /// `COPY`: makes a filter that has what another one has.
+    /// `COPY`: creates a filter with the contents of another one.
     Copy {
-        /// Which one.
+        /// The filter to copy.
         key: &'a [u8],
         /// The name of the copy.
         new_key: &'a [u8],
@@ -209,57 +210,57 @@ pub enum KeysCommand<'a> {
     },
     /// `FLUSHDB`, `FLUSHALL`: drops all filters.
     DropAll {
-        /// Of every database, and not of the connection's alone.
+        /// Whether it drops those of all databases, instead of only the connection's.
         of_all_databases: bool,
     },
 }
 
-/// A command about the time at which a key goes.
+/// A command on the expiry of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExpiryCommand<'a> {
     /// `EXPIRE`, `PEXPIRE`, `EXPIREAT`, `PEXPIREAT`.
     Set {
-        /// Which one.
+        /// The key.
         key: &'a [u8],
-        /// When.
+        /// The new expiry.
         expiry: Expiry,
-        /// Under which condition.
+        /// The condition for it.
         condition: Condition,
     },
     /// `TTL`, `PTTL`, `EXPIRETIME`, `PEXPIRETIME`.
     Ask {
-        /// Which one.
+        /// The key.
         key: &'a [u8],
-        /// What is told in.
+        /// The unit of the reply.
         unit: TimeUnit,
-        /// Whether the moment is asked for, and not what is left until then.
+        /// Whether the reply is the time of expiry instead of the remaining time.
         is_moment: bool,
     },
-    /// `PERSIST`: takes the time away.
+    /// `PERSIST`: removes the expiry.
     Persist(&'a [u8]),
 }
 
-/// When a key goes, in milliseconds; below 0 is the past.
+/// The expiry of a key, in milliseconds; a negative number lies in the past.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
-    /// From now on.
+    /// Relative to now.
     InMs(i64),
-    /// Since 1970.
+    /// Since the Unix epoch.
     AtMs(i64),
 }
 
-/// Under which condition a time is set. No time counts as one that never comes.
+/// The condition under which an expiry is set. A key without one counts as expiring infinitely late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition {
-    /// Under none.
+    /// No condition.
     Always,
-    /// `NX`: the key has none.
+    /// `NX`: the key has no expiry.
     IfNone,
-    /// `XX`: the key has one.
+    /// `XX`: the key has an expiry.
     IfSome,
-    /// `GT`: it is later than the key's.
+    /// `GT`: the new expiry is later than the key's.
     IfLater,
-    /// `LT`: it is earlier than the key's.
+    /// `LT`: the new expiry is earlier than the key's.
     IfEarlier,
     /// `XX GT`.
     IfSomeAndLater,
@@ -279,26 +280,26 @@ pub enum TimeUnit {
 /// Arguments of `SCAN`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scan<'a> {
-    /// Where to go on; 0 at the start.
+    /// The cursor of the page; 0 for the first one.
     pub cursor: u64,
-    /// Which names are wanted.
+    /// The pattern that names must match.
     pub pattern: Option<&'a [u8]>,
-    /// About how many names are looked at; from 1.
+    /// About how many names are examined; at least 1.
     pub count: u64,
-    /// The type that is wanted.
+    /// The type that keys must have.
     pub of_type: Option<&'a [u8]>,
 }
 
-/// A command about the connection, or the server.
+/// A command on the connection or the server.
 #[derive(Clone, Copy, Debug)]
 pub enum ConnectionCommand<'a> {
-    /// `PING`, with what shall come back.
+    /// `PING`, with the text to return.
     Ping(Option<&'a [u8]>),
     /// `ECHO`.
     Echo(&'a [u8]),
     /// `QUIT`.
     Quit,
-    /// `RESET`: as at the start.
+    /// `RESET`: returns the connection to its initial state.
     Reset,
     /// `HELLO`.
     Hello(Hello<'a>),
@@ -306,26 +307,26 @@ pub enum ConnectionCommand<'a> {
     Auth(Credentials<'a>),
     /// `SELECT`: one of the databases 0 to 15.
     Select(u8),
-    /// `READONLY`: any replica may say that an item is present.
+    /// `READONLY`: any replica may report that an item is present.
     ReadOnly,
-    /// `READWRITE`: the opposite.
+    /// `READWRITE`: undoes `READONLY`.
     ReadWrite,
-    /// What connections are called, and which there are.
+    /// A command on names and lists of connections.
     Client(ClientCommand<'a>),
     /// `CLIENT REPLY`.
     Replies(ReplyMode),
-    /// `CLIENT NO-EVICT`, `CLIENT NO-TOUCH`: nothing is evicted, so there is nothing to do. `ASKING`, of clients of
-    /// clusters: no slot is elsewhere.
+    /// Commands without effect: `CLIENT NO-EVICT` and `CLIENT NO-TOUCH`, because nothing is ever evicted;
+    /// and `ASKING`, which clients of Redis clusters send, because no slot is elsewhere.
     NoEffect,
-    /// `INFO`, with the sections that are wanted; none for the usual ones.
+    /// `INFO`, with the requested sections; without any, the default ones.
     Info(Arguments<'a>),
-    /// `CONFIG GET`, with patterns of names.
+    /// `CONFIG GET`, with patterns of parameter names.
     ConfigGet(Arguments<'a>),
     /// `TIME`.
     Time,
     /// `ROLE`.
     Role,
-    /// `WAIT`: how many more replicas have what was written.
+    /// `WAIT`: how many further replicas have what was written.
     Wait,
     /// `MODULE LIST`.
     ModuleList,
@@ -333,10 +334,10 @@ pub enum ConnectionCommand<'a> {
     WhoAmI,
 }
 
-/// A command about connections, this one and others.
+/// A command on this connection and others.
 #[derive(Clone, Copy, Debug)]
 pub enum ClientCommand<'a> {
-    /// `CLIENT SETNAME`; empty to have none.
+    /// `CLIENT SETNAME`; an empty name removes it.
     SetName(&'a [u8]),
     /// `CLIENT GETNAME`.
     GetName,
@@ -350,27 +351,27 @@ pub enum ClientCommand<'a> {
     SetInfo(ClientAttribute, &'a [u8]),
 }
 
-/// Who a client says it is.
+/// The credentials that a client presents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Credentials<'a> {
-    /// Its name, if it names one.
+    /// The user's name, if given.
     pub user: Option<&'a [u8]>,
-    /// What proves it.
+    /// The password.
     pub password: &'a [u8],
 }
 
 /// Arguments of `HELLO`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Hello<'a> {
-    /// The version that is wanted.
+    /// The requested version of the protocol.
     pub protocol: Option<Protocol>,
-    /// Who the client is.
+    /// The client's credentials.
     pub credentials: Option<Credentials<'a>>,
-    /// What it is called.
+    /// The connection's name.
     pub name: Option<&'a [u8]>,
 }
 
-/// What a client says of its library.
+/// What a client can report of its library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClientAttribute {
     /// `LIB-NAME`.
@@ -379,46 +380,46 @@ pub enum ClientAttribute {
     LibraryVersion,
 }
 
-/// Whether answers are sent.
+/// Whether replies are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReplyMode {
-    /// They are.
+    /// They are sent.
     On,
-    /// None is.
+    /// None is sent.
     Off,
-    /// Neither this one nor that of the next command.
+    /// Neither the reply to this command nor that to the next one is sent.
     Skip,
 }
 
-/// A question about the table of commands.
+/// A query of the table of commands.
 #[derive(Clone, Copy, Debug)]
 pub enum CommandQuery<'a> {
     /// `COMMAND`: all of them.
     All,
     /// `COMMAND COUNT`.
     Count,
-    /// `COMMAND LIST`, of those that a pattern or a category means.
+    /// `COMMAND LIST`, of the commands that the filter selects.
     List(Option<ListFilter<'a>>),
-    /// `COMMAND INFO`; of all without names.
+    /// `COMMAND INFO`; without names, of all commands.
     Info(Arguments<'a>),
-    /// `COMMAND DOCS`; of all without names.
+    /// `COMMAND DOCS`; without names, of all commands.
     Docs(Arguments<'a>),
     /// `COMMAND GETKEYS`: the keys of a command.
     GetKeys(&'static CommandSpec, Arguments<'a>),
 }
 
-/// Which commands `COMMAND LIST` shows.
+/// The commands that `COMMAND LIST` lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListFilter<'a> {
-    /// Those whose names a pattern means.
+    /// Those whose names match a pattern.
     Pattern(&'a [u8]),
-    /// Those of a category, without `@`.
+    /// Those of a category, given without `@`.
     Category(&'a [u8]),
     /// Those of a module.
     Module(&'a [u8]),
 }
 
-/// A command about transactions.
+/// A command on transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transaction {
     /// `MULTI`.
@@ -429,7 +430,7 @@ pub enum Transaction {
     Discard,
 }
 
-/// A question about the cluster.
+/// A query of the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClusterQuery<'a> {
     /// `CLUSTER SLOTS`.

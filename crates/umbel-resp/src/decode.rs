@@ -1,10 +1,11 @@
-//! Bytes of a client to requests. Total: whatever comes is a request, more to come, or an error after
-//! which nothing is read. Incremental: cut at any byte, the same requests come.
+//! Decodes bytes from a client into requests. Total: any bytes yield a request, need more bytes, or are
+//! an error, after which nothing is read. Incremental: the result does not depend on how the bytes are
+//! split.
 //!
 //! A request that begins with `*` is an array of bulk strings, `*2\r\n$3\r\nfoo\r\n$3\r\nbar\r\n`;
-//! anything else is a line. Nothing is kept on the strength of a length that was announced: memory
-//! grows with the bytes that came. As in Redis the byte behind a `\r`, and the two behind a bulk
-//! string, are skipped unseen.
+//! anything else is a line. Memory grows with the bytes received, never with an announced length. As in
+//! Redis, the byte after a `\r` and the two bytes after a bulk string are skipped without looking at
+//! them.
 
 use std::borrow::Cow;
 
@@ -19,39 +20,40 @@ use crate::limits::{
 use crate::number::integer;
 use crate::request::Request;
 
-/// Where the piece stands among the arguments of `BF.LOADCHUNK`, and the payload among those of `RESTORE`.
+/// Index of the piece among the arguments of `BF.LOADCHUNK`, and of the payload among those of `RESTORE`.
 const PIECE_AT: usize = 3;
 
-/// The client does not speak the protocol, or asks for more than it may. Answer with this text behind
-/// `-ERR `, close the connection, read nothing more; the request that it was in was not carried out.
+/// The client violates the protocol, or exceeds a limit. Answer with this text after `-ERR ` and close
+/// the connection, without reading further; the current request was not carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ProtocolError {
-    /// A line of an inline request has no end within 64 KiB.
+    /// A line of an inline request does not end within 64 KiB.
     #[error("Protocol error: too big inline request")]
     InlineTooBig,
-    /// A quote is open, or glued to what follows.
+    /// A quote is not closed, or text follows a closing quote directly.
     #[error("Protocol error: unbalanced quotes in request")]
     UnbalancedQuotes,
-    /// The number of arguments has no end within 64 KiB.
+    /// The number of arguments does not end within 64 KiB.
     #[error("Protocol error: too big mbulk count string")]
     CountTooBig,
-    /// The length of an argument has no end within 64 KiB.
+    /// The length of an argument does not end within 64 KiB.
     #[error("Protocol error: too big bulk count string")]
     LengthTooBig,
     /// The number of arguments is no integer, or above [`ARGUMENTS_MAX`].
     #[error("Protocol error: invalid multibulk length")]
     InvalidCount,
-    /// The length of an argument is no integer, negative, or above [`BULK_BYTES_MAX`], of a piece of a copy above
-    /// [`PIECE_BYTES_MAX`].
+    /// The length of an argument is no integer, negative, or above [`BULK_BYTES_MAX`]; for a piece of a
+    /// copy, above [`PIECE_BYTES_MAX`].
     #[error("Protocol error: invalid bulk length")]
     InvalidLength,
-    /// An argument is no bulk string; the byte that came, a blank where it ends a line.
+    /// An argument is no bulk string. Contains the byte received instead of `$`, or a blank for a line
+    /// end.
     #[error("Protocol error: expected '$', got '{}'", char::from(*.0))]
     ExpectedBulk(u8),
-    /// More than [`STRANGER_ARGUMENTS_MAX`] arguments before the client said who it is.
+    /// More than [`STRANGER_ARGUMENTS_MAX`] arguments before the client has authenticated.
     #[error("Protocol error: unauthenticated multibulk length")]
     StrangerCount,
-    /// More than [`STRANGER_BULK_BYTES_MAX`] bytes before the client said who it is.
+    /// An argument of more than [`STRANGER_BULK_BYTES_MAX`] bytes before the client has authenticated.
     #[error("Protocol error: unauthenticated bulk length")]
     StrangerLength,
     /// The arguments of the request have more than [`REQUEST_BYTES_MAX`] bytes.
@@ -59,7 +61,7 @@ pub enum ProtocolError {
     RequestTooBig,
 }
 
-/// Reads requests from bytes that come in pieces.
+/// Decodes requests from bytes that arrive in pieces.
 ///
 /// ```
 /// let mut decoder = umbel_resp::Decoder::new(true);
@@ -75,7 +77,7 @@ pub enum ProtocolError {
 pub struct Decoder {
     is_known: bool,
     state: State,
-    /// Of a line that has not come as a whole.
+    /// The beginning of a line whose end has not arrived.
     line: Vec<u8>,
     request: Request,
     failed: Option<ProtocolError>,
@@ -89,11 +91,11 @@ enum State {
     Inline,
     /// In the number of arguments.
     Count,
-    /// In the length of an argument, with so many to come.
+    /// In the length of an argument, with `left` arguments to come.
     Length { left: usize },
-    /// In an argument of which so many bytes are to come; this one counts among those left.
+    /// In an argument of which `bytes` are to come; `left` counts this argument as well.
     Bulk { bytes: usize, left: usize },
-    /// Behind an argument, or a `\r`: so many bytes are skipped.
+    /// After an argument or a `\r`: this many bytes are skipped.
     Skip { bytes: usize, then: Then },
 }
 
@@ -111,29 +113,29 @@ enum Then {
 }
 
 impl Decoder {
-    /// At the start of a connection. `is_known` says whether the client has said who it is, or need not.
+    /// A decoder for a new connection. `is_known` says whether the client has authenticated, or need not.
     #[must_use]
     pub fn new(is_known: bool) -> Self {
         let (line, request) = (Vec::new(), Request::default());
         Self { is_known, state: State::Start, line, request, failed: None }
     }
 
-    /// Says from now on whether the client has said who it is: strangers may send less.
+    /// Sets whether the client has authenticated; other clients may send less.
     pub const fn set_known(&mut self, is_known: bool) {
         self.is_known = is_known;
     }
 
-    /// Bytes that are kept of a request that has not come as a whole.
+    /// Bytes held of a request that is incomplete.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         self.line.len() + self.request_bytes(0)
     }
 
-    /// Reads up to the end of the next request and takes what it read from the front of `input`; None
-    /// when all was read and the request has not ended. Requests without arguments are passed over.
+    /// Decodes up to the end of the next request, and removes what it read from the front of `input`;
+    /// None once all input is read and the request is incomplete. Requests without arguments are skipped.
     ///
     /// # Errors
-    /// If the bytes are no request, or one beyond the limits; from then on always the same.
+    /// If the bytes are no request, or exceed a limit; every later call returns the same error.
     pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Request>, ProtocolError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -176,7 +178,7 @@ impl Decoder {
                 self.state = State::Skip { bytes: 1, then };
             }
             State::Length { left } => {
-                // Said as soon as it is seen: what else comes may be long.
+                // Checked with the first byte, because the rest of the line may be long.
                 if self.line.is_empty() && first != b'$' && first != b'\r' {
                     return Err(ProtocolError::ExpectedBulk(shown(first)));
                 }
@@ -206,7 +208,8 @@ impl Decoder {
         Ok(Step::Further)
     }
 
-    /// A line without its end, once that has come: where it lies in the input, if it came as a whole.
+    /// A line without its end, or None if the end has not arrived. Borrowed from the input if it arrived
+    /// as a whole.
     fn line<'i>(
         &mut self,
         input: &mut &'i [u8],
@@ -260,14 +263,14 @@ impl Decoder {
         Ok(bytes)
     }
 
-    /// The most that the next argument may have: a piece of a copy, or a payload, more than all others.
+    /// The limit of the next argument: a piece of a copy, or a payload, may be longer than others.
     fn bulk_bytes_max(&self) -> usize {
         let has_piece = |name| is_word(name, "BF.LOADCHUNK") || is_word(name, "RESTORE");
         let is_piece = self.request.len() == PIECE_AT && self.request.get(0).is_some_and(has_piece);
         if is_piece { PIECE_BYTES_MAX } else { BULK_BYTES_MAX }
     }
 
-    /// What the request takes with so many bytes more.
+    /// The bytes that the request counts for with `more` further ones.
     fn request_bytes(&self, more: usize) -> usize {
         self.request.byte_count() + more + self.request.len() * ARGUMENT_OVERHEAD_BYTES
     }
@@ -283,7 +286,7 @@ impl Decoder {
         Step::Further
     }
 
-    /// Behind the last byte of an argument.
+    /// Ends an argument after its last byte.
     fn ended(&mut self, left: usize) -> State {
         self.request.end_argument();
         State::Skip { bytes: 2, then: Then::Length { left: left - 1 } }
@@ -296,7 +299,7 @@ enum Step {
     Starved,
 }
 
-/// A byte as error texts show it: they are one line.
+/// A byte for an error text, which is a single line.
 const fn shown(byte: u8) -> u8 {
     match byte {
         b'\r' | b'\n' => b' ',

@@ -1,11 +1,11 @@
-//! Requests whole, cut at every byte, and beyond the limits.
+//! Requests as a whole, split at every byte, and beyond the limits.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
 
-/// What comes of bytes in pieces of this length.
+/// The result of decoding bytes in pieces of this length.
 fn decode(bytes: &[u8], piece: usize, is_known: bool) -> (Vec<Request>, Option<ProtocolError>) {
     let mut decoder = Decoder::new(is_known);
     let mut found = Vec::new();

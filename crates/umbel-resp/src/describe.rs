@@ -1,4 +1,4 @@
-//! What `COMMAND` and its subcommands answer: everything comes from the table.
+//! The replies to `COMMAND` and its subcommands, derived from the table of commands.
 
 use crate::arguments::Arguments;
 use crate::command::{CommandQuery, ListFilter};
@@ -6,11 +6,11 @@ use crate::glob;
 use crate::reply::Reply;
 use crate::table::{self, CommandSpec, KeyRange};
 
-/// Name and module of what stands in the group `module`.
+/// The module that commands in the group `module` belong to.
 const MODULE: &str = "bf";
 
 impl CommandQuery<'_> {
-    /// The answer.
+    /// The reply.
     ///
     /// ```
     /// use umbel_resp::{CommandQuery, Reply, table};
@@ -60,8 +60,8 @@ fn statuses(names: &[&'static str]) -> Reply {
     Reply::Set(names.iter().map(|&name| Reply::Status(name.into())).collect())
 }
 
-/// Ten elements: name, arity, flags, first, last and step of the keys, categories, tips, key
-/// specifications, subcommands.
+/// The ten elements of a command: name, arity, flags, first, last and step of its keys, categories, tips,
+/// key specifications, subcommands.
 fn row(spec: &'static CommandSpec) -> Reply {
     let keys = spec.keys.unwrap_or(KeyRange { first: 0, last: 0, step: 0 });
     Reply::Array(vec![

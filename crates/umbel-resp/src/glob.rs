@@ -1,10 +1,10 @@
-//! Patterns of names: `*`, `?`, `[a-z]`, `[^a]`, and `\` before what stands for itself.
+//! Patterns of names: `*`, `?`, `[a-z]`, `[^a]`, and `\` to escape the next character.
 
-/// Steps that one comparison may take: far more than names of 1,024 bytes need, and few enough that no
-/// pattern of many stars holds a node up.
+/// Most steps of a comparison: far more than names of 1,024 bytes need, and few enough that a pattern
+/// with many stars cannot stall a node. A comparison that needs more is no match.
 const STEPS_MAX: usize = 1 << 18;
 
-/// Whether a name is one of those that a pattern means.
+/// Whether a name matches a pattern.
 ///
 /// ```
 /// use umbel_resp::glob::matches;
@@ -14,7 +14,7 @@ const STEPS_MAX: usize = 1 << 18;
 #[must_use]
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut pattern_at, mut name_at) = (0, 0);
-    // Where to go on when what follows the last star does not fit.
+    // Where to continue if the part after the last star does not match.
     let mut retry: Option<(usize, usize)> = None;
     for _ in 0..STEPS_MAX {
         let (rest, left) = (
@@ -44,7 +44,7 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     false
 }
 
-/// How many bytes of the pattern mean this byte; None if they mean another one.
+/// How many bytes of the pattern match this byte; None if they do not match it.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,
@@ -58,7 +58,7 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// Whether a byte is in a class, and the class's length with the bracket that ends it.
+/// Whether a byte is in a class, and the length of the class with its closing bracket.
 fn in_class(class: &[u8], byte: u8) -> (bool, usize) {
     let is_negated = class.first() == Some(&b'^');
     let mut at = usize::from(is_negated);

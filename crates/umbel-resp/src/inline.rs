@@ -2,10 +2,10 @@
 
 use crate::request::Request;
 
-/// A quote is open at the end of the line, or text follows a closing one without a blank between.
+/// A quote is open at the end of the line, or text follows a closing quote without a blank.
 pub(crate) struct Unbalanced;
 
-/// Splits a line without its end. A line of blanks has no arguments.
+/// Splits a line, given without its end. A blank line has no arguments.
 pub(crate) fn split(line: &[u8]) -> Result<Request, Unbalanced> {
     let mut request = Request::default();
     let mut rest = line.trim_ascii_start();
@@ -17,7 +17,7 @@ pub(crate) fn split(line: &[u8]) -> Result<Request, Unbalanced> {
     Ok(request)
 }
 
-/// Reads one argument, and returns what is behind it.
+/// Reads an argument; returns the rest of the line.
 fn argument<'a>(mut rest: &'a [u8], request: &mut Request) -> Result<&'a [u8], Unbalanced> {
     loop {
         rest = match rest {
@@ -60,7 +60,7 @@ fn quoted<'a>(
     }
 }
 
-/// Of a digit between 0 and f.
+/// The value of a hexadecimal digit.
 const fn hex(digit: u8) -> u8 {
     match digit {
         b'0'..=b'9' => digit - b'0',

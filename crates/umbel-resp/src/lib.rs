@@ -1,6 +1,6 @@
 //! The Redis protocol (<https://redis.io/docs/latest/develop/reference/protocol-spec/>) as pure
-//! functions: bytes of a client become [`Request`]s and these [`Command`]s, [`Reply`] values become bytes.
-//! No socket, no clock, nothing that carries a command out.
+//! functions: bytes of a client are decoded into [`Request`]s and parsed into [`Command`]s, [`Reply`]
+//! values are encoded. The crate has no socket and no clock, and carries out no command.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -1,43 +1,44 @@
-//! Every limit of the protocol with its reason. A client meets them before anything is kept for it.
+//! Every limit of the protocol, with its reason. The decoder and the parsers enforce them before anything
+//! is stored for a client.
 
-/// Bytes of one argument: 512 KiB. An item is hashed and a name is short; Redis allows 512 MiB.
+/// Most bytes of an argument: 512 KiB. Items are hashed and names are short; Redis allows 512 MiB.
 pub const BULK_BYTES_MAX: usize = 512 << 10;
 
-/// Bytes of a piece of a copy, the last argument of `BF.LOADCHUNK`, and of a payload of `RESTORE`: 16 MiB, which RedisBloom sends at most, and some more
-/// for a piece of another maker.
+/// Most bytes of a piece of a copy, the last argument of `BF.LOADCHUNK`, and of a payload of `RESTORE`:
+/// 16 MiB, the most that RedisBloom sends, and a margin for pieces of other software.
 pub const PIECE_BYTES_MAX: usize = (16 << 20) + (64 << 10);
 
-/// Arguments of one request: 1,048,576. One batch of the service has at most 65,536 items, larger ones
-/// are cut; Redis allows 2^31 − 1.
+/// Most arguments of a request: 1,048,576. A batch of the service has at most 65,536 items, and larger
+/// requests are split; Redis allows 2^31 − 1.
 pub const ARGUMENTS_MAX: usize = 1 << 20;
 
-/// Bytes of all arguments of one request: 64 MiB. What holds them grows by doubling, so that one client can have a
+/// Most bytes of all arguments of a request: 64 MiB. The buffer grows by doubling, so a client can make a
 /// node hold twice as much.
 pub const REQUEST_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of a line: an inline request, or the length of an array or an argument. As in Redis.
+/// Most bytes of a line: an inline request, or the length of an array or an argument. As in Redis.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Arguments of a request before the client has said who it is: HELLO with all its options has 7. As
+/// Most arguments of a request before the client has authenticated: HELLO with all its options has 7. As
 /// in Redis.
 pub const STRANGER_ARGUMENTS_MAX: usize = 10;
 
-/// Bytes of an argument before the client has said who it is. As in Redis.
+/// Most bytes of an argument before the client has authenticated. As in Redis.
 pub const STRANGER_BULK_BYTES_MAX: usize = 16 << 10;
 
-/// Names, patterns or sections that one question about commands, settings or the server may have: clients ask for one
-/// or for all, and what is answered for a name of seven bytes has some kibibytes.
+/// Most names, patterns or sections in one query about commands, settings or the server: clients ask for
+/// one or for all, and a name of seven bytes can cause a reply of some kibibytes.
 pub const QUERY_NAMES_MAX: usize = 128;
 
-/// Keys of one command about keys: each is looked up, while others wait.
+/// Most keys of a command on keys: each one is looked up, and other requests wait meanwhile.
 pub const KEYS_MAX: usize = 16_384;
 
-/// Bytes of a pattern: a name has at most 1,024, each of which a pattern may write with a few.
+/// Most bytes of a pattern: a name has at most 1,024, and a pattern may need several bytes for each.
 pub const PATTERN_BYTES_MAX: usize = 4 << 10;
 
-/// Bytes of what a connection says that it, its library or its library's version is called: they are kept as long as it
-/// is open.
+/// Most bytes of the names that a client gives for its connection, its library or the library's version;
+/// they are stored as long as the connection is open.
 pub const CLIENT_TEXT_BYTES_MAX: usize = 1 << 10;
 
-/// Bytes that count for an argument beside its own: where it ends.
+/// Bytes that an argument counts for in addition to its own: its end's position.
 pub(crate) const ARGUMENT_OVERHEAD_BYTES: usize = 4;

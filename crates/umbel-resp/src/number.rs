@@ -1,6 +1,6 @@
-//! Numbers as Redis reads them from arguments and lengths.
+//! Numbers in arguments and lengths, parsed like Redis.
 
-/// An integer: an optional minus, digits without a leading zero, in the range of i64.
+/// Parses an integer: an optional minus and digits without a leading zero, in the range of i64.
 ///
 /// ```
 /// use umbel_resp::number::integer;
@@ -18,7 +18,7 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()
 }
 
-/// Digits alone, in the range of u64: a cursor, or a number of a session or a request.
+/// Parses digits without a sign, in the range of u64: a cursor, or the number of a session or request.
 ///
 /// ```
 /// use umbel_resp::number::natural;
@@ -31,8 +31,8 @@ pub fn natural(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()
 }
 
-/// A float: digits with an optional sign, point and exponent; neither infinite nor "not a number", and
-/// not so small that it becomes 0.
+/// Parses a float: digits with an optional sign, point and exponent; neither infinite nor NaN, and not so
+/// small that it becomes 0.
 ///
 /// ```
 /// use umbel_resp::number::float;
@@ -52,8 +52,8 @@ pub fn float(text: &[u8]) -> Option<f64> {
 /// Significant digits of `%g`.
 const DIGITS: i32 = 6;
 
-/// A float as C's `%g` writes it: six significant digits without zeros at the end, with an exponent where it is below
-/// -4 or above 5. RedisBloom writes rates so.
+/// Formats a float like C's `%g`: six significant digits without trailing zeros, with an exponent if that
+/// is below -4 or above 5. RedisBloom formats rates like this.
 ///
 /// ```
 /// use umbel_resp::number::general;
@@ -67,7 +67,7 @@ const DIGITS: i32 = 6;
 pub fn general(value: f64) -> String {
     let scientific = format!("{:.*e}", 5, value);
     let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
-    // A double's exponent is a number of three digits.
+    // A double's exponent has at most three digits.
     let exponent: i32 = exponent.parse().unwrap_or_default();
     if (-4..DIGITS).contains(&exponent) {
         let decimals = usize::try_from(DIGITS - 1 - exponent).unwrap_or_default();
@@ -77,7 +77,7 @@ pub fn general(value: f64) -> String {
     format!("{}e{sign}{:02}", without_zeros(mantissa), exponent.unsigned_abs())
 }
 
-/// Without zeros behind the point that nothing follows.
+/// Removes trailing zeros after a decimal point, and the point if no digit is left after it.
 fn without_zeros(digits: &str) -> &str {
     match digits.contains('.') {
         true => digits.trim_end_matches('0').trim_end_matches('.'),

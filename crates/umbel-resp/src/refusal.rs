@@ -1,5 +1,5 @@
-//! Every error text of the dialect `redisbloom`, as it is on the wire behind the `-`. Several have no
-//! `ERR` in front and must stay so: clients compare them.
+//! Every error text of the dialect `redisbloom`, as it is on the wire after the `-`. Some have no `ERR`
+//! in front and must stay so: clients compare them.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::reply::Reply;
 
-/// Bytes of a command's name and arguments that the text about an unknown command shows. As in Redis.
+/// Most bytes of an unknown command's name, and of its arguments, that the error text shows. As in Redis.
 const SHOWN_BYTES_MAX: usize = 128;
 
 /// Why a command was not carried out. Nothing was changed, unless the variant says so.
@@ -16,49 +16,49 @@ pub enum Refusal {
     /// No command has this name. Send another one.
     #[error("ERR unknown command '{name}', with args beginning with: {arguments}")]
     UnknownCommand {
-        /// As it came, cut.
+        /// The name as received, truncated.
         name: String,
-        /// Each in quotes and with a blank behind it, cut together.
+        /// The arguments, each in quotes and followed by a blank, truncated together.
         arguments: String,
     },
     /// The command has no such subcommand.
     #[error("ERR unknown subcommand '{name}'. Try {command} HELP.")]
     UnknownSubcommand {
-        /// As it came, cut.
+        /// The name as received, truncated.
         name: String,
-        /// Of which command, in capitals.
+        /// The command, in capitals.
         command: String,
     },
     /// Too few or too many arguments.
     #[error("ERR wrong number of arguments for '{command}' command")]
     Arity {
-        /// In lower case; with a bar before the name of a subcommand.
+        /// The command in lower case; a subcommand after a `|`.
         command: &'static str,
     },
-    /// More than a command may have of something. Send several commands.
+    /// More of something than a command may have. Send several commands.
     #[error("ERR at most {most} {what}")]
     TooMany {
-        /// Of what.
+        /// What there is too much of.
         what: &'static str,
-        /// How many.
+        /// The limit.
         most: usize,
     },
-    /// A word stands where none of this kind may.
+    /// A word that is not allowed in its place.
     #[error("ERR syntax error")]
     Syntax,
     /// No integer, or one out of its range.
     #[error("ERR value is not an integer or out of range")]
     NotInteger,
-    /// EXPIRE: the time is beyond what there is.
+    /// EXPIRE: the time is out of range.
     #[error("ERR invalid expire time in '{command}' command")]
     ExpireTime {
-        /// In lower case.
+        /// The command in lower case.
         command: &'static str,
     },
-    /// EXPIRE: an option that there is not.
+    /// EXPIRE: an unknown option.
     #[error("ERR Unsupported option {option}")]
     UnsupportedOption {
-        /// As it came.
+        /// The option as received.
         option: String,
     },
     /// EXPIRE: NX with another condition.
@@ -70,19 +70,19 @@ pub enum Refusal {
     /// RESTORE: the time is below 0.
     #[error("ERR Invalid TTL value, must be >= 0")]
     RestoreTime,
-    /// RESTORE: the time without use is below 0.
+    /// RESTORE: the idle time is below 0.
     #[error("ERR Invalid IDLETIME value, must be >= 0")]
     RestoreIdle,
-    /// RESTORE: how often it is used is none of its numbers.
+    /// RESTORE: the frequency is out of range.
     #[error("ERR Invalid FREQ value, must be >= 0 and <= 255")]
     RestoreFrequency,
-    /// RESTORE: there is a key of this name. Name another one, or say REPLACE.
+    /// RESTORE: the key exists. Give another name, or REPLACE.
     #[error("BUSYKEY Target key name already exists.")]
     BusyKey,
-    /// RESTORE: the payload was cut or damaged, or comes from a server that is too new.
+    /// RESTORE: the payload is truncated or damaged, or from a server that is too new.
     #[error("ERR DUMP payload version or checksum are wrong")]
     DumpPayload,
-    /// RESTORE: the payload is whole, but holds no filter that is read here.
+    /// RESTORE: the payload is intact, but does not hold a supported filter.
     #[error("ERR Bad data format")]
     DumpFormat,
     /// BF.RESERVE: the error rate is no number.
@@ -97,7 +97,7 @@ pub enum Refusal {
     /// BF.RESERVE: the capacity is out of its range.
     #[error("ERR capacity must be in the range [1, 1073741824]")]
     CapacityRange,
-    /// BF.RESERVE: nothing follows EXPANSION.
+    /// BF.RESERVE: EXPANSION without a value.
     #[error("ERR no expansion")]
     NoExpansion,
     /// BF.RESERVE: the expansion is no number.
@@ -118,38 +118,38 @@ pub enum Refusal {
     /// BF.INSERT: the capacity is no number, or out of its range. CF.RESERVE, CF.INSERT: it is no number.
     #[error("Bad capacity")]
     InsertCapacity,
-    /// BF.INSERT, CF.INSERT: no option of this name.
+    /// BF.INSERT, CF.INSERT: an unknown option.
     #[error("Unknown argument received")]
     InsertOption,
     /// CF.RESERVE: the value of an option is no number.
     #[error("Couldn't parse {option}")]
     CuckooOption {
-        /// In capitals.
+        /// The option in capitals.
         option: &'static str,
     },
     /// CF.RESERVE: the value of an option is out of its range.
     #[error("{option}: value must be in the range [{least}, {most}]")]
     CuckooOptionRange {
-        /// In capitals.
+        /// The option in capitals.
         option: &'static str,
         /// The least value.
         least: i64,
-        /// The largest.
+        /// The largest value.
         most: i64,
     },
     /// CF.RESERVE, CF.INSERT: the capacity is out of its range.
     #[error("Capacity must be in the range [{least}, 1073741824]")]
     CuckooCapacity {
-        /// The least one, as RedisBloom names it.
+        /// The least value, in RedisBloom's words.
         least: &'static str,
     },
-    /// CF.ADD: the filter has no room for the item. Remove some, or make a larger one.
+    /// CF.ADD: the filter has no room for the item. Remove items, or create a larger filter.
     #[error("Filter is full")]
     CuckooFull,
-    /// CF.COMPACT: there is no cuckoo filter of this name.
+    /// CF.COMPACT: no cuckoo filter of this name exists.
     #[error("Cuckoo filter was not found")]
     NothingToCompact,
-    /// CF.DEL: there is no cuckoo filter of this name.
+    /// CF.DEL: no cuckoo filter of this name exists.
     #[error("Not found")]
     NoCuckoo,
     /// BF.SCANDUMP: the iterator is no number.
@@ -161,102 +161,102 @@ pub enum Refusal {
     /// CF.SCANDUMP, CF.LOADCHUNK: the iterator is no number.
     #[error("Invalid position")]
     CuckooIterator,
-    /// BF.LOADCHUNK, CF.LOADCHUNK: no piece of a copy, or not the next one; or the filter is there.
+    /// BF.LOADCHUNK, CF.LOADCHUNK: not a piece of a copy, or not the next one; or the filter exists.
     #[error("ERR received bad data")]
     BadData,
-    /// BF.INFO: no field of this name.
+    /// BF.INFO: an unknown field.
     #[error("Invalid information value")]
     InfoField,
-    /// There is no filter of this name.
+    /// No filter of this name exists.
     #[error("ERR not found")]
     NotFound,
-    /// There is a filter of this name.
+    /// A filter of this name exists.
     #[error("ERR item exists")]
     ItemExists,
     /// The filter is larger than the cluster, or a quota, has room for.
     #[error("ERR Insufficient memory to create filter")]
     NoMemoryToCreate,
-    /// A filter takes no more items.
+    /// The filter accepts no more items.
     #[error("ERR non scaling filter is full")]
     Full,
-    /// What was asked is nothing that this kind of filter does.
+    /// This kind of filter does not support the operation.
     #[error("WRONGTYPE Operation against a key holding the wrong kind of value")]
     WrongType,
-    /// The client must say who it is.
+    /// The client must authenticate.
     #[error("NOAUTH Authentication required.")]
     NoAuth,
-    /// HELLO: the client must say who it is.
+    /// HELLO: the client must authenticate.
     #[error(
         "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
          AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
          version at the same time"
     )]
     HelloNoAuth,
-    /// HELLO: no such version.
+    /// HELLO: an unsupported version.
     #[error("NOPROTO unsupported protocol version")]
     NoProtocol,
     /// HELLO: the version is no number.
     #[error("ERR Protocol version is not an integer or out of range")]
     BadProtocol,
-    /// HELLO: an option that is none, or lacks its values.
+    /// HELLO: an unknown option, or one without its values.
     #[error("ERR Syntax error in HELLO option '{option}'")]
     HelloOption {
-        /// As it came, cut.
+        /// The option as received, truncated.
         option: String,
     },
-    /// AUTH: nobody has this name and password.
+    /// AUTH: no user with this name and password.
     #[error("WRONGPASS invalid username-password pair or user is disabled.")]
     WrongPassword,
-    /// AUTH: a password where nobody needs one.
+    /// AUTH: a password although no user needs one.
     #[error(
         "ERR AUTH <password> called without any password configured for the default user. Are you sure \
          your configuration is correct?"
     )]
     NoPasswordSet,
-    /// The user may not run the command at all.
+    /// The user may not run the command.
     #[error("NOPERM User {user} has no permissions to run the '{command}' command")]
     NoPermission {
-        /// Who asked.
+        /// The user.
         user: String,
-        /// In lower case.
+        /// The command in lower case.
         command: &'static str,
     },
-    /// The user may not do this with the key.
+    /// The user may not do this with this key.
     #[error("NOPERM No permissions to access a key")]
     NoKeyPermission,
-    /// CLIENT SETNAME: what is no name.
+    /// CLIENT SETNAME: an invalid name.
     #[error("ERR Client names cannot contain spaces, newlines or special characters.")]
     ClientName,
-    /// CLIENT SETINFO: no attribute of this name.
+    /// CLIENT SETINFO: an unknown attribute.
     #[error("ERR Unrecognized option '{option}'")]
     ClientAttribute {
-        /// As it came, cut.
+        /// The attribute as received, truncated.
         option: String,
     },
-    /// CLIENT SETINFO: what is no value.
+    /// CLIENT SETINFO: an invalid value.
     #[error("ERR {attribute} cannot contain spaces, newlines or special characters.")]
     ClientAttributeValue {
-        /// The attribute's name as it came, cut.
+        /// The attribute as received, truncated.
         attribute: String,
     },
-    /// CONFIG SET: what a node is set to stands in its file and its arguments.
+    /// CONFIG SET: a node's settings come from its file, environment and arguments only.
     #[error(
         "ERR CONFIG SET failed (possibly related to argument '{parameter}') - can't set immutable config"
     )]
     ImmutableConfig {
-        /// As it came, cut.
+        /// The parameter as received, truncated.
         parameter: String,
     },
-    /// SELECT: there is no such database.
+    /// SELECT: no such database.
     #[error("ERR DB index is out of range")]
     DatabaseRange,
-    /// There is no filter to be renamed.
+    /// RENAME: no filter of this name exists.
     #[error("ERR no such key")]
     NoSuchKey,
-    /// A filter is no copy of itself.
+    /// COPY: a filter cannot be copied onto itself.
     #[error("ERR source and destination objects are the same")]
     SameKey,
-    /// SCAN: the cursor is none.
+    /// SCAN: an invalid cursor.
     #[error("ERR invalid cursor")]
     Cursor,
     /// MULTI within MULTI.
@@ -268,48 +268,49 @@ pub enum Refusal {
     /// DISCARD without MULTI.
     #[error("ERR DISCARD without MULTI")]
     DiscardWithoutMulti,
-    /// EXEC behind a command that could not be queued.
+    /// EXEC after a command that could not be queued.
     #[error("EXECABORT Transaction discarded because of previous errors.")]
     ExecAbort,
-    /// More commands are queued, or larger ones, than a transaction may have.
+    /// A transaction with too many or too large commands.
     #[error("ERR transaction too large: at most {commands} commands and {bytes} bytes are queued")]
     TransactionTooLarge {
-        /// How many commands.
+        /// Most commands.
         commands: usize,
-        /// How many bytes of arguments.
+        /// Most bytes of arguments.
         bytes: usize,
     },
-    /// COMMAND GETKEYS: not a command with these arguments.
+    /// COMMAND GETKEYS: no command with these arguments.
     #[error("ERR Invalid command specified")]
     InvalidCommand,
     /// COMMAND GETKEYS: the command has no keys.
     #[error("ERR The command has no key arguments")]
     NoKeys,
-    /// UMBEL.REQUEST: what is no name of a request.
+    /// UMBEL.REQUEST: an invalid request id.
     #[error("ERR a request is SESSION:SEQUENCE [BELOW SEQUENCE] COMMAND, with numbers from 0 on")]
     RequestName,
-    /// UMBEL.REQUEST: the command is none that a request may name.
+    /// UMBEL.REQUEST: a command that cannot have a request id.
     #[error("ERR a request is one of BF.ADD, BF.MADD, BF.INSERT and SADD, not '{command}'")]
     RequestCommand {
-        /// In lower case.
+        /// The command in lower case.
         command: &'static str,
     },
-    /// UMBEL.CREATE: an option that is none, is there twice, or lacks its value.
+    /// UMBEL.CREATE: an option that is unknown, repeated or without its value, or options that contradict
+    /// each other.
     #[error(
         "ERR a filter is KIND blocked|classic|partitioned|counting|cuckoo|quotient|scalable|redisbloom|aging|stable CAPACITY n ERROR \
          p|BYTES n [REPLICATED], or CAPACITY n ERROR p WINDOW ms|MANUAL [SLICES n, which divides ms] [TIME EVENT \
          [LATE REJECT|DROP|OLDEST]] [REFRESH] [REPLICATED], or LIKE name"
     )]
     CreateOption,
-    /// UMBEL.ESTIMATE: what is no number about two filters.
+    /// UMBEL.ESTIMATE: an unknown estimate.
     #[error("ERR an estimate is UNION, INTERSECTION or JACCARD")]
     EstimateOption,
-    /// The commands of other connections take all the room that requests have. Send again later.
+    /// The requests of other connections use all the memory that requests may use. Retry later.
     #[error(
         "TRYAGAIN requests of clients take all the room that they have on this node: send again"
     )]
     NoRoom,
-    /// Another reason, with its code in front.
+    /// Another error, with its code in front.
     #[error("{0}")]
     Other(Cow<'static, str>),
 }
@@ -323,13 +324,13 @@ impl From<Refusal> for Reply {
     }
 }
 
-/// Bytes as error texts show them, cut.
+/// Bytes for an error text, truncated.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let cut = bytes.get(..SHOWN_BYTES_MAX).unwrap_or(bytes);
     String::from_utf8_lossy(cut).into_owned()
 }
 
-/// What is said of a command that there is not.
+/// The error for an unknown command.
 pub(crate) fn unknown_command(
     name: &[u8],
     arguments: impl Iterator<Item = impl AsRef<[u8]>>,

@@ -1,26 +1,26 @@
-//! Answers, and how both versions of the protocol write them.
+//! Replies, and their encoding in both versions of the protocol.
 
 use std::borrow::Cow;
 
-/// Digits of the largest number of 64 bits.
+/// Digits of the largest 64-bit number.
 const DIGITS_MAX: usize = 20;
 
-/// The version that a connection speaks. It begins with the second one and changes it with `HELLO`.
+/// The version of the protocol on a connection. It begins with RESP2; `HELLO` changes it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// RESP2: statuses, errors, integers, bulk strings, arrays.
     #[default]
     Two,
-    /// RESP3: null, booleans, doubles, maps, sets and verbatim texts beside these.
+    /// RESP3: also null, booleans, doubles, maps, sets and verbatim strings.
     Three,
 }
 
-/// An answer. RESP2 writes what it has no type for as the type in brackets.
+/// A reply. In RESP2, values of types that it lacks are encoded as the types in parentheses.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Reply {
     /// A short text without line breaks, like `OK`.
     Status(Cow<'static, str>),
-    /// An error, with its code in front, like `ERR not found`; line breaks are written as blanks.
+    /// An error, with its code in front, like `ERR not found`; line breaks are replaced by blanks.
     Error(Cow<'static, str>),
     /// A whole number.
     Integer(i64),
@@ -28,24 +28,24 @@ pub enum Reply {
     Boolean(bool),
     /// Any bytes.
     Bulk(Vec<u8>),
-    /// A text that people read (a bulk string).
+    /// A text for people (a bulk string).
     Verbatim(String),
-    /// A number with a fraction (a bulk string).
+    /// A floating-point number (a bulk string).
     Double(f64),
-    /// No value (a bulk string that is null).
+    /// No value (a null bulk string).
     Null,
-    /// No list of values (an array that is null).
+    /// No list (a null array).
     NullArray,
     /// Several values.
     Array(Vec<Reply>),
-    /// Keys with their values (an array of both in turn).
+    /// Keys with their values (an array in which they alternate).
     Map(Vec<(Reply, Reply)>),
     /// Values without an order (an array).
     Set(Vec<Reply>),
 }
 
 impl Reply {
-    /// The answer of what has nothing to say but that it was done.
+    /// The reply of a command that succeeded and has no result.
     pub const OK: Self = Self::Status(Cow::Borrowed("OK"));
 
     /// Any bytes as a bulk string.
@@ -54,7 +54,7 @@ impl Reply {
         Self::Bulk(bytes.as_ref().to_vec())
     }
 
-    /// A number; one that is larger than the protocol's integers as the largest of these.
+    /// An integer; numbers beyond the protocol's integers become the largest of these.
     ///
     /// ```
     /// use umbel_resp::Reply;
@@ -72,7 +72,7 @@ impl Reply {
         (Self::bulk(name), value)
     }
 
-    /// Writes the answer behind what is there.
+    /// Appends the encoded reply to `out`.
     ///
     /// ```
     /// use umbel_resp::{Protocol, Reply};
@@ -132,14 +132,14 @@ fn list(sign: u8, values: &[Reply], protocol: Protocol, out: &mut Vec<u8>) {
     }
 }
 
-/// A text that ends with the line: what would end it earlier becomes a blank.
+/// A line of text; line breaks in the text become blanks.
 fn line(sign: u8, text: &str, out: &mut Vec<u8>) {
     out.push(sign);
     out.extend(text.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
     out.extend_from_slice(b"\r\n");
 }
 
-/// A number behind the sign of its type, or of the values that follow.
+/// A number after the sign of its type, or a length after the sign of a list's type.
 pub(crate) fn number_line(sign: u8, number: i64, out: &mut Vec<u8>) {
     out.push(sign);
     if number < 0 {
@@ -160,12 +160,12 @@ pub(crate) fn number_line(sign: u8, number: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A length behind the sign of what has it.
+/// A length after the sign of a type.
 pub(crate) fn length_line(sign: u8, length: usize, out: &mut Vec<u8>) {
     number_line(sign, i64::try_from(length).unwrap_or(i64::MAX), out);
 }
 
-/// Begins a list of so many answers, which the caller writes behind it.
+/// Begins an array of `count` replies, which the caller must encode after it.
 ///
 /// ```
 /// let mut bytes = Vec::new();
@@ -176,14 +176,15 @@ pub fn encode_array_head(count: usize, out: &mut Vec<u8>) {
     length_line(b'*', count, out);
 }
 
-/// Any bytes behind their number.
+/// Bytes after their length.
 pub(crate) fn bulk(bytes: &[u8], out: &mut Vec<u8>) {
     length_line(b'$', bytes.len(), out);
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
 
-/// As the protocol spells it: `inf`, `-inf`, `nan`, else the shortest digits that mean this number.
+/// A double as the protocol spells it: `inf`, `-inf`, `nan`, else the shortest digits that identify the
+/// number.
 fn double(value: f64) -> String {
     if value.is_nan() { "nan".to_owned() } else { value.to_string() }
 }

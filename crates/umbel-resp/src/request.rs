@@ -1,11 +1,11 @@
-//! One request: its arguments behind each other, and where each ends.
+//! A request: its arguments in contiguous memory, and the position where each ends.
 
 use crate::reply::{bulk, length_line};
 
-/// Bytes of a command that is about one item.
+/// Bytes reserved for the arguments of a short command, on one item.
 const SHORT_BYTES: usize = 64;
 
-/// Its arguments.
+/// Number of arguments reserved for a short command.
 const SHORT_ARGUMENTS: usize = 4;
 
 /// The arguments of one command. The first one is the command's name.
@@ -17,30 +17,30 @@ const SHORT_ARGUMENTS: usize = 4;
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Request {
     data: Vec<u8>,
-    /// Where each argument ends in `data`; rising.
+    /// The end of each argument in `data`, ascending.
     ends: Vec<u32>,
 }
 
 impl Request {
-    /// Number of arguments, the name among them.
+    /// Number of arguments, with the command's name.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether it has no argument at all, not even a name.
+    /// Whether it has no arguments, not even a name.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Bytes of all arguments together.
+    /// Bytes of all arguments.
     #[must_use]
     pub fn byte_count(&self) -> usize {
         self.data.len()
     }
 
-    /// An argument; None behind the last one.
+    /// An argument; None after the last one.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)? as usize;
@@ -48,13 +48,13 @@ impl Request {
         self.data.get(start.map_or(0, |&start| start as usize)..end)
     }
 
-    /// The arguments in their order.
+    /// The arguments in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// The bytes of the arguments from one on, behind each other, and the length of each: a batch of
-    /// items without a copy of each.
+    /// The bytes of the arguments from `first` on, concatenated, and the length of each: a batch of items
+    /// without a copy of each item.
     ///
     /// ```
     /// let request: umbel_resp::Request = ["BF.MADD", "users", "a", "bcd"].iter().collect();
@@ -76,7 +76,7 @@ impl Request {
         (data, lengths.collect())
     }
 
-    /// Writes the request as clients send it: an array of bulk strings.
+    /// Appends the request as clients send it: an array of bulk strings.
     ///
     /// ```
     /// let request: umbel_resp::Request = ["PING"].iter().collect();
@@ -89,19 +89,19 @@ impl Request {
         self.iter().for_each(|argument| bulk(argument, out));
     }
 
-    /// Makes room for a short command, so that most have one allocation for their bytes and one for where
-    /// they end, however many they announce.
+    /// Reserves room for a short command, so that most requests need one allocation for their bytes and
+    /// one for the positions, whatever length they announce.
     pub(crate) fn reserve(&mut self) {
         self.data.reserve(SHORT_BYTES);
         self.ends.reserve(SHORT_ARGUMENTS);
     }
 
-    /// Appends bytes to the argument that is being read.
+    /// Appends bytes to the current argument.
     pub(crate) fn extend_last(&mut self, bytes: &[u8]) {
         self.data.extend_from_slice(bytes);
     }
 
-    /// Ends the argument that is being read.
+    /// Ends the current argument.
     pub(crate) fn end_argument(&mut self) {
         let end = u32::try_from(self.data.len()).expect("requests hold at most 64 MiB");
         self.ends.push(end);
@@ -110,7 +110,7 @@ impl Request {
 
 impl<T: AsRef<[u8]>> FromIterator<T> for Request {
     /// # Panics
-    /// If the arguments have 4 GiB together; what the decoder makes has at most 64 MiB.
+    /// If the arguments have 4 GiB or more; requests of the decoder have at most 64 MiB.
     fn from_iter<I: IntoIterator<Item = T>>(arguments: I) -> Self {
         let mut request = Self::default();
         for argument in arguments {

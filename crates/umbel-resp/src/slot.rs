@@ -1,6 +1,6 @@
-//! Hash slots of keys: what clients of a Redis cluster compute before they choose a node.
+//! Hash slots of keys, which clients of a Redis cluster compute to choose a node.
 
-/// How many there are.
+/// Number of slots.
 pub const SLOT_COUNT: u16 = 16_384;
 
 /// The slot of a key: CRC-16/XMODEM of the part in braces, or of all of it, modulo 16,384
@@ -16,7 +16,8 @@ pub fn slot_of(key: &[u8]) -> u16 {
     crc16(tag(key)) % SLOT_COUNT
 }
 
-/// What decides: the bytes between the first brace and the next closing one, if there are any.
+/// The part of a key that determines its slot: the bytes between the first `{` and the next `}`, if there
+/// are any; else the whole key.
 fn tag(key: &[u8]) -> &[u8] {
     let whole = || -> Option<&[u8]> {
         let open = key.iter().position(|&byte| byte == b'{')?;

@@ -1,11 +1,11 @@
-//! Arguments of `BF.*`, read as RedisBloom reads them.
+//! Parses the arguments of `BF.*` like RedisBloom.
 
 use super::{AnswerForm, Command, InfoField, Insert, Items, NewBloom};
 use crate::arguments::{Arguments, is_word};
 use crate::number::{float, integer};
 use crate::refusal::Refusal;
 
-/// Largest error rate; above it RedisBloom takes this one without a word.
+/// Largest error rate; RedisBloom silently reduces larger ones to it.
 const ERROR_RATE_MAX: f64 = 0.25;
 
 /// Largest capacity: 2^30, as in RedisBloom.
@@ -14,10 +14,10 @@ const CAPACITY_MAX: i64 = 1 << 30;
 /// Largest expansion, as in RedisBloom.
 const EXPANSION_MAX: i64 = 32_768;
 
-/// Where the options of `BF.RESERVE` begin.
+/// Index of the first option of `BF.RESERVE`.
 const RESERVE_OPTIONS_AT: usize = 4;
 
-/// Most arguments of `BF.RESERVE`.
+/// Most arguments of `BF.RESERVE`, with its name.
 const RESERVE_ARGUMENTS_MAX: usize = 7;
 
 type Parsed<'a> = Result<Command<'a>, Refusal>;
@@ -83,7 +83,7 @@ pub(crate) fn exist_many(arguments: Arguments<'_>) -> Parsed<'_> {
     Ok(Command::Contains(items(arguments, AnswerForm::List)))
 }
 
-/// An option of `BF.INSERT`: RedisBloom looks at few of its letters.
+/// An option of `BF.INSERT`. RedisBloom distinguishes them by a few of their letters.
 enum InsertOption {
     Items,
     ErrorRate,

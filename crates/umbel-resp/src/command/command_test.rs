@@ -1,4 +1,4 @@
-//! What arguments mean, and what is said of those that mean nothing.
+//! The meaning of arguments, and the errors for invalid ones.
 
 use super::*;
 use crate::limits::{CLIENT_TEXT_BYTES_MAX, KEYS_MAX, PATTERN_BYTES_MAX, QUERY_NAMES_MAX};
@@ -11,7 +11,7 @@ fn parsed(request: &Request) -> Result<Command<'_>, Refusal> {
     table::find(arguments)?.parse(arguments)
 }
 
-/// Reads a line as the decoder does.
+/// Decodes a line into a request.
 fn line(text: &str) -> Request {
     let bytes = format!("{text}\n");
     Decoder::new(true).decode(&mut bytes.as_bytes()).unwrap().expect("a line")
@@ -35,7 +35,7 @@ fn every_refusal_has_its_text() {
     assert!(count > 80, "{count} requests");
 }
 
-/// What a client may say of many names, and in long ones.
+/// Limits on many names, and on long ones.
 #[test]
 fn what_is_kept_compared_or_answered_many_times_has_its_limit() {
     let request = |head: &str, name: String, count: usize| -> Request {
@@ -167,7 +167,8 @@ fn a_filter_of_any_kind_is_described() {
     assert_eq!(created("LIKE other"), Ok(NewFilter::Like(b"other")));
 }
 
-/// What `UMBEL.CREATE k` makes of options. The name of another filter is `other`.
+/// The filter that `UMBEL.CREATE k` with these options describes. Another filter that it names must be
+/// `other`.
 fn created(options: &str) -> Result<NewFilter<'static>, Refusal> {
     let request = line(&format!("UMBEL.CREATE k {options}"));
     match parsed(&request)? {
@@ -232,6 +233,6 @@ fn long_unknown_commands_are_cut() {
     let refusal = parsed(&request).map(|_| ()).unwrap_err();
     let Refusal::UnknownCommand { name, arguments } = refusal else { panic!("unknown") };
     assert_eq!(name.len(), 128);
-    // A hundred and three bytes of the first one leave room for 25 of the second.
+    // 103 bytes for the first argument leave room for 25 of the second.
     assert_eq!(arguments, format!("'{}' '{}' ", "a".repeat(100), "b".repeat(25)));
 }

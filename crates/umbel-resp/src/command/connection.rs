@@ -1,4 +1,4 @@
-//! Arguments of commands about the connection and the server.
+//! Parses the arguments of commands on the connection and the server.
 
 use super::keyspace::check_pattern;
 use super::{
@@ -12,7 +12,7 @@ use crate::refusal::{Refusal, shown};
 use crate::reply::Protocol;
 use crate::table;
 
-/// Databases that a connection may select: 0 to 15. As in Redis.
+/// Number of databases that a connection can select, 0 to 15, as in Redis.
 const DATABASE_COUNT: i64 = 16;
 
 type Parsed<'a> = Result<Command<'a>, Refusal>;
@@ -44,7 +44,7 @@ pub(crate) fn select(arguments: Arguments<'_>) -> Parsed<'_> {
     done(ConnectionCommand::Select(database(arguments.at(1))?))
 }
 
-/// The number of a database.
+/// Parses the number of a database.
 pub(super) fn database(argument: &[u8]) -> Result<u8, Refusal> {
     let number = integer(argument).ok_or(Refusal::NotInteger)?;
     let number = u8::try_from(number).ok().filter(|&number| i64::from(number) < DATABASE_COUNT);
@@ -103,12 +103,12 @@ fn client(command: ClientCommand<'_>) -> Parsed<'_> {
     done(ConnectionCommand::Client(command))
 }
 
-/// Whether a text is printed as one word, and not too long to be kept.
+/// Whether a text prints as one word and is short enough to be stored.
 fn is_plain(text: &[u8]) -> bool {
     text.len() <= CLIENT_TEXT_BYTES_MAX && text.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
-/// Names of what is asked for, behind the command's own.
+/// The names in a query, after the command's own name.
 fn names(arguments: Arguments<'_>, first: usize) -> Result<Arguments<'_>, Refusal> {
     arguments.from(first).at_most(QUERY_NAMES_MAX, "names")
 }
@@ -176,7 +176,7 @@ pub(crate) fn config_get(arguments: Arguments<'_>) -> Parsed<'_> {
     done(ConnectionCommand::ConfigGet(patterns))
 }
 
-/// Nothing is set over a connection: pairs are refused by the first one.
+/// No parameter can be set over a connection: the error names the first one.
 pub(crate) fn config_set(arguments: Arguments<'_>) -> Parsed<'_> {
     match arguments.len().is_multiple_of(2) {
         true => Err(Refusal::ImmutableConfig { parameter: shown(arguments.at(2)) }),

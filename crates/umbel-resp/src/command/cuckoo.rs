@@ -1,4 +1,4 @@
-//! Commands about cuckoo filters, `CF.*`, with arguments read as RedisBloom reads them.
+//! Commands on cuckoo filters, `CF.*`, with arguments parsed like RedisBloom.
 
 use super::{AnswerForm, Command, Items};
 use crate::arguments::{Arguments, is_word};
@@ -8,65 +8,66 @@ use crate::refusal::Refusal;
 /// Largest capacity: 2^30, as in RedisBloom.
 const CAPACITY_MAX: i64 = 1 << 30;
 
-/// Items that a filter is made for whose first item makes it, RedisBloom's `cf-initial-size`.
+/// Planned number of items of a filter that its first item creates: RedisBloom's `cf-initial-size`.
 const CAPACITY_DEFAULT: u64 = 1024;
 
-/// Slots of a bucket where none are named, RedisBloom's `cf-bucket-size`.
+/// Default number of slots per bucket: RedisBloom's `cf-bucket-size`.
 const BUCKET_SIZE_DEFAULT: i64 = 2;
 
-/// Where the options of `CF.RESERVE` begin.
+/// Index of the first option of `CF.RESERVE`.
 const RESERVE_OPTIONS_AT: usize = 3;
 
-/// A command about a cuckoo filter.
+/// A command on a cuckoo filter.
 #[derive(Clone, Copy, Debug)]
 pub enum CuckooCommand<'a> {
-    /// `CF.RESERVE`: makes a filter, which must not be there.
+    /// `CF.RESERVE`: creates a filter, which must not exist.
     Reserve {
         /// Its name.
         key: &'a [u8],
-        /// Items that it is made for, from 2 to 2^30.
+        /// Planned number of items, from 2 to 2^30.
         capacity: u64,
     },
     /// `CF.ADD`, `CF.ADDNX`, `CF.INSERT`, `CF.INSERTNX`: inserts items.
     Insert(CuckooInsert<'a>),
-    /// `CF.EXISTS`, `CF.MEXISTS`: asks about items.
+    /// `CF.EXISTS`, `CF.MEXISTS`: queries items.
     Contains(Items<'a>),
-    /// `CF.COUNT`: asks how often an item is in.
+    /// `CF.COUNT`: how many copies of an item are present.
     Count(Items<'a>),
-    /// `CF.DEL`: takes an item out once.
+    /// `CF.DEL`: removes one copy of an item.
     Remove(Items<'a>),
-    /// `CF.COMPACT`: has nothing to do, for a filter has one part.
+    /// `CF.COMPACT`: has no effect, because a filter has one part.
     Compact {
-        /// Which one.
+        /// The filter.
         key: &'a [u8],
     },
     /// `CF.INFO`: describes a filter.
     Info {
-        /// Which one.
+        /// The filter.
         key: &'a [u8],
     },
     /// `CF.DEBUG`: describes a filter in one line.
     Debug {
-        /// Which one.
+        /// The filter.
         key: &'a [u8],
     },
 }
 
-/// Items that shall be in a cuckoo filter.
+/// Items to insert into a cuckoo filter.
 #[derive(Clone, Copy, Debug)]
 pub struct CuckooInsert<'a> {
-    /// Which ones.
+    /// The items and their filter.
     pub items: Items<'a>,
-    /// For how many items the filter is made if it is not there; None if it shall not be made.
+    /// The planned number of items with which the filter is created if it does not exist; None if it must
+    /// not be created.
     pub capacity: Option<u64>,
-    /// Whether what is present is left as it is.
+    /// Whether items that are present are not inserted again.
     pub is_new_only: bool,
 }
 
 type Parsed<'a> = Result<Command<'a>, Refusal>;
 
 pub(crate) fn reserve(arguments: Arguments<'_>) -> Parsed<'_> {
-    // Options have values, so that they come in pairs.
+    // Each option has a value, so an even number of arguments is wrong.
     if arguments.len().is_multiple_of(2) {
         return Err(Refusal::Arity { command: "cf.reserve" });
     }
@@ -120,7 +121,7 @@ pub(crate) fn insert_new(arguments: Arguments<'_>) -> Parsed<'_> {
     inserted_list(arguments, "cf.insertnx", true)
 }
 
-/// RedisBloom looks at the first letter of an option alone.
+/// RedisBloom distinguishes options by their first letter only.
 fn inserted_list<'a>(
     arguments: Arguments<'a>,
     command: &'static str,

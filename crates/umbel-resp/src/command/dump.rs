@@ -1,28 +1,28 @@
-//! Arguments of the commands that copy a filter out, and in.
+//! Arguments of the commands that export and import a filter in pieces.
 
 use super::Command;
 use crate::arguments::Arguments;
 use crate::number::integer;
 use crate::refusal::Refusal;
 
-/// A command of a copy, which travels in pieces. The iterator that an answer has beside a piece says, too, which one
-/// it is.
+/// A command of an export or import, in pieces. The iterator that is returned with a piece also
+/// identifies the piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DumpCommand<'a> {
-    /// `BF.SCANDUMP`, `CF.SCANDUMP`: the next piece.
+    /// `BF.SCANDUMP`, `CF.SCANDUMP`: returns the next piece.
     Next {
-        /// Of which filter.
+        /// The filter.
         key: &'a [u8],
-        /// 0 at the start, then what came with the piece before.
+        /// 0 at the beginning, then the iterator that was returned with the previous piece.
         iterator: i64,
         /// Whether the filter must be a cuckoo filter.
         is_cuckoo: bool,
     },
-    /// `BF.LOADCHUNK`, `CF.LOADCHUNK`: takes a piece in.
+    /// `BF.LOADCHUNK`, `CF.LOADCHUNK`: imports a piece.
     Load {
-        /// The name of the filter to be.
+        /// The name of the new filter.
         key: &'a [u8],
-        /// What came with the piece.
+        /// The iterator that was returned with the piece.
         iterator: i64,
         /// The piece.
         data: &'a [u8],

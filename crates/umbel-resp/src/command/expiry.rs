@@ -1,4 +1,4 @@
-//! Arguments of commands about the time at which a key goes.
+//! Parses the arguments of commands on the expiry of keys.
 
 use super::{Command, Condition, Expiry, ExpiryCommand, TimeUnit};
 use crate::arguments::{Arguments, is_word};

@@ -1,4 +1,4 @@
-//! Arguments of commands about keys.
+//! Parses the arguments of commands on keys.
 
 use super::connection::database;
 use super::{Command, KeysCommand, Scan};
@@ -7,7 +7,7 @@ use crate::limits::{KEYS_MAX, PATTERN_BYTES_MAX};
 use crate::number::{integer, natural};
 use crate::refusal::Refusal;
 
-/// Names that one `SCAN` looks at where none says how many. As in Redis.
+/// Default number of names that a `SCAN` examines, as in Redis.
 const SCAN_COUNT_DEFAULT: u64 = 10;
 
 type Parsed<'a> = Result<Command<'a>, Refusal>;
@@ -16,7 +16,7 @@ fn keys(arguments: Arguments<'_>) -> Result<Arguments<'_>, Refusal> {
     arguments.from(1).at_most(KEYS_MAX, "keys")
 }
 
-/// Refuses a pattern that takes long to compare.
+/// Refuses a pattern that would take long to match.
 pub(super) fn check_pattern(pattern: &[u8]) -> Result<(), Refusal> {
     match pattern.len() > PATTERN_BYTES_MAX {
         true => Err(Refusal::TooMany { what: "bytes of a pattern", most: PATTERN_BYTES_MAX }),
@@ -45,7 +45,8 @@ pub(crate) fn size(_arguments: Arguments<'_>) -> Parsed<'_> {
     Ok(Command::Keys(KeysCommand::Size))
 }
 
-/// With `SAMPLES` and a number, which says how much of a value Redis looks at: here all is known.
+/// `SAMPLES` and its number are accepted and ignored: Redis samples a value with them, here its size is
+/// known.
 pub(crate) fn memory(arguments: Arguments<'_>) -> Parsed<'_> {
     match (arguments.get(3), arguments.get(4), arguments.len()) {
         (None, ..) => {}
@@ -68,7 +69,7 @@ pub(crate) fn drop_databases(arguments: Arguments<'_>) -> Parsed<'_> {
     drop_all(arguments, true)
 }
 
-/// With `SYNC` or `ASYNC`, which are alike: the answer comes when all are dropped.
+/// `SYNC` and `ASYNC` are accepted and equivalent: the reply is sent once all filters are dropped.
 fn drop_all(arguments: Arguments<'_>, of_all_databases: bool) -> Parsed<'_> {
     let is_mode = |word: &[u8]| is_word(word, "SYNC") || is_word(word, "ASYNC");
     match (arguments.get(1), arguments.len()) {

@@ -1,4 +1,4 @@
-//! Arguments of `DUMP` and `RESTORE`, which copy a key as one value.
+//! Parses the arguments of `DUMP` and `RESTORE`, which copy a key as one value.
 
 use super::{Command, Expiry};
 use crate::arguments::{Arguments, is_word};
@@ -8,25 +8,25 @@ use crate::refusal::Refusal;
 /// A command that copies a key as one value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PayloadCommand<'a> {
-    /// `DUMP`: the payload of a key.
+    /// `DUMP`: returns the payload of a key.
     Dump {
-        /// Which one.
+        /// The key.
         key: &'a [u8],
     },
-    /// `RESTORE`: makes a key of a payload.
+    /// `RESTORE`: creates a key from a payload.
     Restore {
         /// Its name.
         key: &'a [u8],
-        /// When it goes; None if it does not.
+        /// Its expiry; None if it does not expire.
         expiry: Option<Expiry>,
         /// Whether a key of that name is replaced.
         replaces: bool,
-        /// What `DUMP` gave.
+        /// The payload that `DUMP` returned.
         payload: &'a [u8],
     },
 }
 
-/// The largest value of `FREQ`. As in Redis.
+/// Largest value of `FREQ`, as in Redis.
 const FREQUENCY_MAX: i64 = 255;
 
 type Parsed<'a> = Result<Command<'a>, Refusal>;
@@ -35,7 +35,7 @@ pub(crate) fn dump(arguments: Arguments<'_>) -> Parsed<'_> {
     Ok(Command::Payload(PayloadCommand::Dump { key: arguments.at(1) }))
 }
 
-/// `IDLETIME` and `FREQ` are checked and change nothing: no filter is evicted.
+/// `IDLETIME` and `FREQ` are checked but have no effect: no filter is evicted.
 pub(crate) fn restore(arguments: Arguments<'_>) -> Parsed<'_> {
     let (mut replaces, mut is_moment) = (false, false);
     let (mut has_idle, mut has_frequency, mut at) = (false, false, 4);

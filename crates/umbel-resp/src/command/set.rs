@@ -1,5 +1,5 @@
-//! The words of sets that filters know: `SADD`, `SISMEMBER`, `SMISMEMBER`, `SCARD`. Answers are integers in both
-//! versions of the protocol, as Redis gives them.
+//! The commands on sets that filters support: `SADD`, `SISMEMBER`, `SMISMEMBER`, `SCARD`. Replies are
+//! integers in both versions of the protocol, as in Redis.
 
 use super::{AnswerForm, Command, Insert, Items, NewBloom};
 use crate::arguments::Arguments;

@@ -1,4 +1,4 @@
-//! Arguments of Umbel's own words.
+//! Parses the arguments of Umbel's own commands.
 
 use super::{AnswerForm, Command, Items, RequestName};
 use crate::arguments::{Arguments, is_word};
@@ -9,109 +9,109 @@ use crate::table;
 
 type Parsed<'a> = Result<Command<'a>, Refusal>;
 
-/// Slices of a window of time if nobody says.
+/// Default number of slices of a time window.
 const SLICES_DEFAULT: u32 = 24;
 
-/// Slices of a window that goes by hand if nobody says: what came before the last rotation is kept, and what came
-/// before the one before it is gone.
+/// Default number of slices of a manual window: items from before the last rotation are kept, those from
+/// before the rotation preceding it are gone.
 const MANUAL_SLICES_DEFAULT: u32 = 1;
 
-/// A command that Redis has no word for.
+/// A command that Redis does not have.
 #[derive(Clone, Copy, Debug)]
 pub enum UmbelCommand<'a> {
-    /// `UMBEL.CREATE`: makes a filter of any kind.
+    /// `UMBEL.CREATE`: creates a filter of any kind.
     Create {
         /// Its name.
         key: &'a [u8],
-        /// What it shall be.
+        /// Its settings.
         new: NewFilter<'a>,
     },
-    /// `UMBEL.INFO`: describes a filter with all its numbers.
+    /// `UMBEL.INFO`: describes a filter with all its figures.
     Info {
-        /// Which one.
+        /// The filter.
         key: &'a [u8],
     },
-    /// `UMBEL.ADDAT`: inserts items that came at this time, in milliseconds since 1970, into a window.
+    /// `UMBEL.ADDAT`: inserts items with this time, in milliseconds since the Unix epoch, into a window.
     InsertAt {
-        /// Which ones.
+        /// The items and their filter.
         items: Items<'a>,
-        /// When.
+        /// The time.
         at_ms: u64,
     },
-    /// `UMBEL.MERGE`, `UMBEL.INTERSECT`: puts what other filters have into one of their shape and key.
+    /// `UMBEL.MERGE`, `UMBEL.INTERSECT`: combines filters into one of their shape and key.
     PutTogether {
-        /// The one that takes.
+        /// The filter that receives the result.
         target: &'a [u8],
         /// The others; at least one.
         sources: Arguments<'a>,
-        /// Whether only what all of them have is taken.
+        /// Whether only the intersection of the sources is added.
         is_intersection: bool,
     },
-    /// `UMBEL.ESTIMATE`: about how many items two filters have.
+    /// `UMBEL.ESTIMATE`: estimates about two filters.
     Estimate {
-        /// Which number.
+        /// Which estimate.
         of: SetEstimate,
         /// One filter.
         ours: &'a [u8],
         /// The other one.
         theirs: &'a [u8],
     },
-    /// `UMBEL.RESET`: empties a filter, in all its shards at once.
+    /// `UMBEL.RESET`: clears a filter, in all its shards at one moment.
     Reset(&'a [u8]),
-    /// `UMBEL.ROTATE`: ends the slice at hand of a window that goes by hand, in all its shards at once.
+    /// `UMBEL.ROTATE`: ends the current slice of a manual window, in all its shards at one moment.
     Rotate(&'a [u8]),
 }
 
-/// A number about two sets.
+/// An estimate about two sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SetEstimate {
-    /// Items that either has.
+    /// The number of items in either.
     Union,
-    /// Items that both have.
+    /// The number of items in both.
     Intersection,
-    /// The second by the first, from 0 to 1.
+    /// The number in both divided by the number in either, from 0 to 1.
     Jaccard,
 }
 
-/// What `UMBEL.CREATE` makes.
+/// The filter that `UMBEL.CREATE` creates.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum NewFilter<'a> {
-    /// By numbers.
+    /// With these settings.
     Planned {
         /// The kind's name.
         kind: &'a [u8],
-        /// Items that it is made for.
+        /// Planned number of items.
         capacity: u64,
-        /// How large it shall be.
+        /// Its size.
         size: NewSize,
-        /// Whether every node shall have a whole copy.
+        /// Whether each node has a complete copy.
         is_replicated: bool,
     },
-    /// One that forgets.
+    /// A window, which forgets items.
     Window {
-        /// Items of all of the window.
+        /// Planned number of items of the whole window.
         capacity: u64,
-        /// Probability that an absent item is called present, above 0 and below 1.
+        /// Probability that an absent item is reported as present, above 0 and below 1.
         error_rate: f64,
-        /// What it remembers.
+        /// Its slices.
         window: NewWindow,
-        /// Whether every node shall have a whole copy.
+        /// Whether each node has a complete copy.
         is_replicated: bool,
     },
-    /// With shape and key of the filter of this name.
+    /// With the shape and the key of the filter of this name.
     Like(&'a [u8]),
 }
 
-/// What a window remembers.
+/// The settings of a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NewWindow {
-    /// Slices that it has beside the one at hand.
+    /// Number of slices besides the current one.
     pub slice_count: u32,
     /// What ends a slice.
     pub end: WindowEnd,
-    /// What becomes of items whose time is before the window.
+    /// What happens to items whose time is before the window.
     pub late: LateItems,
-    /// Whether an item that comes again is kept from then on.
+    /// Whether a repeated insert renews an item.
     pub refresh: bool,
 }
 
@@ -122,30 +122,30 @@ pub enum WindowEnd {
     Rotation,
     /// Time.
     Time {
-        /// Milliseconds of a slice; at least 1.
+        /// Length of a slice in milliseconds; at least 1.
         slice_ms: u64,
-        /// Whether items say when they came.
+        /// Whether inserts give the time of their items.
         is_of_event: bool,
     },
 }
 
-/// What becomes of items whose time is before the window.
+/// What happens to items whose time is before the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LateItems {
-    /// They are refused.
+    /// The insert is refused.
     Reject,
-    /// They are called present and left out.
+    /// They are reported as present and not inserted.
     Drop,
-    /// They go into the oldest slice.
+    /// They are inserted into the oldest slice.
     Oldest,
 }
 
-/// How large a filter shall be.
+/// The size of a new filter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum NewSize {
-    /// As large as this error rate needs, above 0 and below 1.
+    /// The size that this error rate needs; above 0 and below 1.
     ErrorRate(f64),
-    /// So many bytes over all shards.
+    /// This many bytes over all shards.
     Bytes(u64),
 }
 
@@ -235,7 +235,7 @@ pub(crate) fn create(arguments: Arguments<'_>) -> Parsed<'_> {
     Ok(Command::Umbel(UmbelCommand::Create { key: arguments.at(1), new }))
 }
 
-/// Options of `UMBEL.CREATE`, each as it came.
+/// Options of `UMBEL.CREATE`, not yet checked against each other.
 #[derive(Clone, Copy, Default)]
 struct CreateOptions<'a> {
     kind: Option<&'a [u8]>,
@@ -243,7 +243,7 @@ struct CreateOptions<'a> {
     size: Option<NewSize>,
     like: Option<&'a [u8]>,
     is_replicated: bool,
-    /// Milliseconds, or none if it goes by hand.
+    /// The window's length in milliseconds; the inner None stands for a manual window.
     window: Option<Option<u64>>,
     slices: Option<u64>,
     is_of_event: bool,
@@ -273,7 +273,7 @@ impl<'a> CreateOptions<'a> {
         Ok(options)
     }
 
-    /// Reads an option with a value. True if there is none of this name, or it has come before.
+    /// Parses an option with a value. Returns true if there is no such option, or it was given before.
     fn read_value(&mut self, option: &[u8], value: &'a [u8]) -> Result<bool, Refusal> {
         Ok(if is_word(option, "KIND") {
             self.kind.replace(value).is_some()
@@ -301,7 +301,7 @@ impl<'a> CreateOptions<'a> {
         })
     }
 
-    /// What they ask for; None if they do not go together.
+    /// The filter that the options describe; None if they contradict each other.
     fn filter(self) -> Option<NewFilter<'a>> {
         let Self { kind, capacity, size, like, is_replicated, .. } = self;
         let is_plain = self.slices.is_none() && !self.is_of_event && self.late.is_none();
@@ -348,7 +348,7 @@ fn late_items(name: &[u8]) -> Option<LateItems> {
     all.into_iter().find(|(known, _)| is_word(name, known)).map(|(_, late)| late)
 }
 
-/// A number from 1 on.
+/// Parses a number of at least 1.
 fn count(text: &[u8]) -> Result<u64, Refusal> {
     let number = integer(text).and_then(|number| u64::try_from(number).ok());
     number.filter(|&number| number > 0).ok_or(Refusal::NotInteger)
