@@ -1,4 +1,4 @@
-//! The table of commands: names, arity, flags, keys. What is not in it is an unknown command.
+//! The table of commands: names, arity, flags, keys. A name that is not in it is an unknown command.
 
 use crate::arguments::Arguments;
 use crate::command::Command;
@@ -16,55 +16,55 @@ mod umbel;
 #[cfg(test)]
 mod table_test;
 
-/// Where a command's keys stand among its arguments.
+/// The positions of a command's keys among its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyRange {
-    /// The first one; the command's name is argument 0.
+    /// Index of the first key; the command's name is argument 0.
     pub first: usize,
-    /// The last one; negative ones count from the end, -1 is the last argument.
+    /// Index of the last key; negative indices count from the end, -1 is the last argument.
     pub last: isize,
-    /// From one to the next.
+    /// Distance from one key to the next.
     pub step: usize,
 }
 
-/// What is said of a command to people.
+/// Documentation of a command for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommandDocs {
     /// What it does, in one sentence.
     pub summary: &'static str,
-    /// The release that brought it: of Redis, of RedisBloom, or of Umbel.
+    /// The release that introduced it: of Redis, RedisBloom or Umbel.
     pub since: &'static str,
     /// `connection`, `generic`, `set`, `server`, `transactions`, `cluster` or `module`.
     pub group: &'static str,
-    /// How its work grows.
+    /// Its time complexity.
     pub complexity: &'static str,
 }
 
-/// One command, or one subcommand.
+/// A command or a subcommand.
 #[derive(Debug)]
 pub struct CommandSpec {
-    /// In lower case; of a subcommand behind the command's and a bar.
+    /// The name in lower case; a subcommand's follows that of its command and a `|`.
     pub name: &'static str,
-    /// Number of arguments with the name; negative: at least so many.
+    /// Number of arguments with the name; if negative, at least that many.
     pub arity: i32,
     /// As `COMMAND` shows them.
     pub flags: &'static [&'static str],
-    /// Where its keys are; None if it has none.
+    /// The positions of its keys; None if it has none.
     pub keys: Option<KeyRange>,
     /// As `COMMAND` shows them, with `@`.
     pub categories: &'static [&'static str],
     /// What `COMMAND DOCS` shows.
     pub docs: CommandDocs,
-    /// Its subcommands, sorted as they were added.
+    /// Its subcommands, in the order in which they were added.
     pub subcommands: &'static [CommandSpec],
     parse: Parser,
 }
 
-/// How a command's arguments are read.
+/// A function that parses a command's arguments.
 type Parser = for<'a> fn(Arguments<'a>) -> Result<Command<'a>, Refusal>;
 
 impl CommandSpec {
-    /// Reads the arguments.
+    /// Parses the arguments.
     ///
     /// ```
     /// use umbel_resp::{Arguments, Command, Request, table};
@@ -76,7 +76,7 @@ impl CommandSpec {
     /// ```
     ///
     /// # Errors
-    /// If one of them is none that the command takes.
+    /// If an argument is invalid for this command.
     pub fn parse<'a>(&self, arguments: Arguments<'a>) -> Result<Command<'a>, Refusal> {
         (self.parse)(arguments)
     }
@@ -87,13 +87,13 @@ impl CommandSpec {
         self.flags.contains(&"write")
     }
 
-    /// Whether it may be sent before the client has said who it is.
+    /// Whether it is allowed before the client has authenticated.
     #[must_use]
     pub fn is_for_strangers(&self) -> bool {
         self.flags.contains(&"no_auth")
     }
 
-    /// The keys among the arguments of such a command.
+    /// The keys among the arguments of this command.
     pub fn keys_of<'a>(
         &self,
         arguments: Arguments<'a>,
@@ -116,19 +116,19 @@ impl CommandSpec {
         self.name.as_bytes().eq_ignore_ascii_case(name)
     }
 
-    /// The name behind the bar.
+    /// The name after the last `|`.
     fn last_name(&self) -> &'static str {
         self.name.rsplit('|').next().unwrap_or(self.name)
     }
 }
 
-/// All commands. Those that are asked most come first.
+/// All commands; the most frequent ones come first.
 #[must_use]
 pub fn all() -> &'static [CommandSpec] {
     &entries::COMMANDS
 }
 
-/// The command of a name, in whatever case; with a bar before the name of a subcommand.
+/// The command of a name, in any case; for a subcommand, `COMMAND|SUBCOMMAND`.
 ///
 /// ```
 /// use umbel_resp::table;
@@ -145,10 +145,10 @@ pub fn by_name(name: &[u8]) -> Option<&'static CommandSpec> {
     }
 }
 
-/// The command, or subcommand, that arguments begin with.
+/// The command or subcommand that these arguments begin with.
 ///
 /// # Errors
-/// If there is none, or it takes another number of arguments.
+/// If there is none, or the number of arguments is wrong for it.
 pub fn find(arguments: Arguments<'_>) -> Result<&'static CommandSpec, Refusal> {
     let name = arguments.get(0).unwrap_or_default();
     let Some(command) = all().iter().find(|spec| spec.is_named(name)) else {

@@ -1,14 +1,14 @@
-//! How entries of the table are written down: what commands of a kind share.
+//! Constructors and constants for entries of the table.
 
 use super::{CommandDocs, CommandSpec, KeyRange, Parser};
 use crate::arguments::Arguments;
 use crate::command::Command;
 use crate::refusal::Refusal;
 
-/// Flags, or categories.
+/// A list of flags or categories.
 pub(super) type Names = &'static [&'static str];
 
-/// One key, the first argument.
+/// One key: the first argument.
 pub(super) const ONE_KEY: Option<KeyRange> = Some(KeyRange { first: 1, last: 1, step: 1 });
 
 /// All arguments are keys.
@@ -39,7 +39,7 @@ pub(super) const KEY_READ_OF: Names = &["@keyspace", "@read", "@fast"];
 pub(super) const BLOOM_WRITE: Names = &["@write", "@bloom"];
 pub(super) const BLOOM_READ: Names = &["@read", "@bloom"];
 
-/// A command of the filters.
+/// A command on filters, of RedisBloom's kind.
 pub(super) const fn bloom(
     name: &'static str,
     arity: i32,
@@ -63,7 +63,7 @@ pub(super) const fn plain(
     CommandSpec { name, arity, flags, keys: None, categories, docs, subcommands: &[], parse }
 }
 
-/// A command on keys of whatever kind.
+/// A command on keys of any kind.
 pub(super) const fn keyed(
     name: &'static str,
     (arity, keys): (i32, Option<KeyRange>),
@@ -75,7 +75,7 @@ pub(super) const fn keyed(
     CommandSpec { name, arity, flags, keys, categories, docs, subcommands: &[], parse }
 }
 
-/// A command that has subcommands, and does nothing alone.
+/// A command that only has subcommands.
 pub(super) const fn container(
     name: &'static str,
     subcommands: &'static [CommandSpec],
@@ -86,7 +86,7 @@ pub(super) const fn container(
     CommandSpec { name, arity: -2, flags, keys: None, categories, docs, subcommands, parse: alone }
 }
 
-/// Never called: without a subcommand the number of arguments is wrong.
+/// Never called: without a subcommand, the arity is wrong.
 pub(super) fn alone(_arguments: Arguments<'_>) -> Result<Command<'_>, Refusal> {
     Err(Refusal::Syntax)
 }

@@ -7,7 +7,7 @@ use crate::command::{cuckoo, dump};
 const WRITE: Names = &["@write", "@cuckoo"];
 const READ: Names = &["@read", "@fast", "@cuckoo"];
 
-/// With the parts of a filter that grows; here there is one.
+/// RedisBloom's complexity, in terms of a filter's parts; here a filter has one.
 const PARTS: &str = "O(k + i), where k is the number of sub-filters and i is maxIterations";
 const PARTS_OF_EACH: &str = "O(n * (k + i)), where n is the number of items, k is the number of sub-filters and i is maxIterations";
 const LOOKED_AT: &str = "O(k), where k is the number of sub-filters";

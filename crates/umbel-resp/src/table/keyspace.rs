@@ -1,4 +1,4 @@
-//! The entries of commands that give filters other names, or copy them as a whole.
+//! The entries of commands that rename filters, copy them as a whole, or report their memory.
 
 use super::build::{Names, O1, ONE_KEY, keyed};
 use super::{CommandSpec, KeyRange};
@@ -11,7 +11,7 @@ const SLOW: Names = &["@keyspace", "@write", "@slow"];
 const OF_ITS_SIZE: &str = "O(N) where N is the memory of the filter.";
 const FAST: Names = &["@keyspace", "@write", "@fast"];
 
-/// The argument behind a subcommand.
+/// The argument after a subcommand.
 const SECOND_KEY: Option<KeyRange> = Some(KeyRange { first: 2, last: 2, step: 1 });
 
 /// The subcommands of `MEMORY`.

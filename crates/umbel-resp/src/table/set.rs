@@ -1,4 +1,4 @@
-//! The entries of the words of sets that filters know.
+//! The entries of the commands on sets that filters support.
 
 use super::build::{KEY_READ, Names, ON, ONE_KEY, keyed};
 use super::{CommandDocs, CommandSpec};
@@ -52,7 +52,7 @@ pub(super) const CARDINALITY: CommandSpec = of_set(
     ),
 );
 
-/// What stands among the sets, and came with a release of Redis.
+/// Puts a command into the group `set`, with the release of Redis that introduced it.
 const fn of_set(since: &'static str, spec: &CommandSpec) -> CommandSpec {
     let docs = CommandDocs { since, group: "set", ..spec.docs };
     CommandSpec { docs, ..*spec }

@@ -1,4 +1,4 @@
-//! The table agrees with itself, and with what `COMMAND` answers.
+//! The table is consistent, and agrees with the replies to `COMMAND`.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ fn flags_fit_what_a_command_does() {
         assert_eq!(spec.is_write(), has("@write"), "{}", spec.name);
         assert_eq!(spec.flags.contains(&"readonly"), has("@read"), "{}", spec.name);
         assert!(spec.docs.summary.len() > 5, "{}", spec.name);
-        // Clients refuse arguments before they ask: where keys are, there must be arguments.
+        // Clients check the arity themselves; a command with keys must require arguments.
         let least = spec.arity.unsigned_abs() as usize;
         assert!(spec.keys.is_none_or(|keys| keys.first < least), "{}", spec.name);
     }

@@ -1,4 +1,4 @@
-//! The entries of Umbel's own words.
+//! The entries of Umbel's own commands.
 
 use super::build::{
     ALL_KEYS, BLOOM_READ, BLOOM_WRITE, FILTER_READ, FILTER_WRITE, O1, ON, bloom, plain,
@@ -6,7 +6,7 @@ use super::build::{
 use super::{CommandSpec, KeyRange};
 use crate::command::umbel;
 
-/// What asks or changes every shard.
+/// The complexity of commands that involve every shard.
 const OF_SHARDS: &str = "O(N) where N is the number of shards";
 
 pub(super) const SESSION: CommandSpec = plain(
@@ -18,7 +18,7 @@ pub(super) const SESSION: CommandSpec = plain(
 );
 
 pub(super) const REQUEST: CommandSpec = CommandSpec {
-    // The key of the command inside: it stands two or four arguments behind.
+    // The key is that of the nested command, which begins two or four arguments later.
     keys: None,
     ..bloom(
         "umbel.request",
