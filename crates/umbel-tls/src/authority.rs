@@ -1,4 +1,4 @@
-//! A small certificate authority: enough for the certificates of one cluster.
+//! A small certificate authority, sufficient for the certificates of one cluster.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use thiserror::Error;
 use crate::clock::now;
 use crate::identity::{CLIENT_NAME_BYTES_MAX, CLIENT_URI, NODE_URI, NodeIdentity, is_client_name};
 
-/// How much earlier than now a certificate begins: clocks of two machines differ.
+/// How far before now a certificate's validity begins, because the clocks of two machines differ.
 const CLOCK_SKEW: Duration = Duration::from_secs(3600);
 
-/// Longest life of a certificate in days: a hundred years.
+/// Longest validity of a certificate in days: a hundred years.
 const DAYS_MAX: u32 = 36_525;
 
-/// Signs certificates.
+/// A certificate authority, which signs certificates.
 ///
 /// ```
 /// use umbel_tls::{Authority, Subject};
@@ -42,19 +42,19 @@ pub struct Pem {
     pub key: String,
 }
 
-/// Whose certificate.
+/// The subject of a certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Subject {
-    /// A node's, by the host names and IP addresses that others call it by, without ports.
+    /// Any node, with the host names and IP addresses under which others call it, without ports.
     Node {
-        /// At least one.
+        /// The hosts; at least one.
         hosts: Vec<String>,
     },
-    /// A certain node's, which speaks for no other.
+    /// One particular node: the certificate is valid for no other.
     Member {
-        /// Which.
+        /// The node.
         identity: NodeIdentity,
-        /// At least one.
+        /// Its hosts; at least one.
         hosts: Vec<String>,
     },
     /// A client's.
@@ -64,20 +64,20 @@ pub enum Subject {
     },
 }
 
-/// Why there is no certificate.
+/// Why no certificate was made.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AuthorityError {
-    /// A node's certificate without a host is good for no address. Name one.
+    /// A node's certificate without a host is valid for no address. Name at least one.
     #[error("a node's certificate needs at least one host name or IP address")]
     NoHost,
-    /// A host is none. Correct it.
+    /// A host is invalid. Correct it.
     #[error("{host:?} is neither a host name nor an IP address; expected one without a port")]
     Host {
         /// The host.
         host: String,
     },
-    /// A client's name is none. Correct it.
+    /// A client's name is invalid. Correct it.
     #[error(
         "{name:?} is no client's name: expected 1 to {CLIENT_NAME_BYTES_MAX} letters, digits, '-', \
          '_' or '.'"
@@ -86,33 +86,34 @@ pub enum AuthorityError {
         /// The name.
         name: String,
     },
-    /// The life is too short or too long. Choose another one.
+    /// The validity is too short or too long. Choose another number of days.
     #[error("{days} days: expected 1 to {DAYS_MAX}")]
     Days {
         /// The number of days.
         days: u32,
     },
-    /// The authority's own files cannot be used. Name the right ones.
+    /// The authority's own certificate or key cannot be used. Name the right files.
     #[error("the authority's certificate or key cannot be used: {0}")]
     Own(#[source] rcgen::Error),
-    /// The certificate cannot be made or signed: a bug, please report it.
+    /// The certificate cannot be made or signed. This is a bug; please report it.
     #[error("the certificate cannot be made: {0}")]
     Make(#[from] rcgen::Error),
 }
 
 impl Authority {
-    /// A new authority with this name and a number, for so many days.
+    /// Creates an authority with this name, a number after it, and this validity in days.
     ///
     /// # Errors
     /// If the number of days is out of range.
     pub fn new(name: &str, days: u32) -> Result<(Self, Pem), AuthorityError> {
         let mut params = within(CertificateParams::default(), days)?;
         let key = KeyPair::generate()?;
-        // Two authorities of one name could not be told apart by those who look for an issuer.
+        // With equal names, a client that looks for the issuer of a certificate could not tell two
+        // authorities apart.
         let number: String =
             params.key_identifier(&key).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
         params.distinguished_name = named(&format!("{name} {number}"));
-        // No authority below this one.
+        // It must not sign further authorities.
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let certificate = params.self_signed(&key)?;
@@ -120,10 +121,10 @@ impl Authority {
         Ok((Self { issuer: Issuer::new(params, key) }, pem))
     }
 
-    /// An authority that was made before.
+    /// Loads an existing authority.
     ///
     /// # Errors
-    /// If the texts are not the certificate and the key of one.
+    /// If the texts are not an authority's certificate and its key.
     pub fn read(pem: &Pem) -> Result<Self, AuthorityError> {
         let key = KeyPair::from_pem(&pem.key).map_err(AuthorityError::Own)?;
         let issuer =
@@ -131,18 +132,18 @@ impl Authority {
         Ok(Self { issuer })
     }
 
-    /// A certificate that lasts so many days from now on.
+    /// Issues a certificate that is valid for this many days from now.
     ///
     /// # Errors
-    /// If the subject's names are none, or the number of days is out of range.
+    /// If the subject's names are invalid, or the number of days is out of range.
     pub fn issue(&self, subject: &Subject, days: u32) -> Result<Pem, AuthorityError> {
         self.sign(&within(subject.params()?, days)?)
     }
 
-    /// A certificate that was valid until now: for tests of what becomes of those.
+    /// Issues a certificate that expired an hour ago, for tests.
     ///
     /// # Errors
-    /// If the subject's names are none.
+    /// If the subject's names are invalid.
     pub fn issue_expired(&self, subject: &Subject) -> Result<Pem, AuthorityError> {
         let mut params = subject.params()?;
         params.not_before = (now() - 2 * CLOCK_SKEW).into();
@@ -150,10 +151,10 @@ impl Authority {
         self.sign(&params)
     }
 
-    /// A certificate that is so many days old already: for tests of what becomes of those.
+    /// Issues a certificate whose validity began `age_days` days ago, for tests.
     ///
     /// # Errors
-    /// If the subject's names are none, or the number of days is out of range.
+    /// If the subject's names are invalid, or the number of days is out of range.
     pub fn issue_aged(
         &self,
         subject: &Subject,
@@ -188,7 +189,7 @@ impl Subject {
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = match self {
-            // A node calls other nodes, too.
+            // A node is a client of other nodes as well.
             Self::Node { .. } | Self::Member { .. } => {
                 vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth]
             }
@@ -198,7 +199,7 @@ impl Subject {
     }
 }
 
-/// The common name and all names of a node's certificate.
+/// The common name and all alternative names of a node's certificate.
 fn of_node(hosts: &[String], own_uri: &str) -> Result<(String, Vec<SanType>), AuthorityError> {
     let first = hosts.first().ok_or(AuthorityError::NoHost)?;
     let mut names = hosts.iter().map(|host| san(host)).collect::<Result<Vec<SanType>, _>>()?;
@@ -226,13 +227,13 @@ fn named(common_name: &str) -> DistinguishedName {
     name
 }
 
-/// A host name or an IP address as it stands in certificates.
+/// A host name or IP address as a subject alternative name.
 pub(crate) fn san(host: &str) -> Result<SanType, AuthorityError> {
     let wrong = || AuthorityError::Host { host: host.to_owned() };
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(SanType::IpAddress(address));
     }
-    // What a client would look for: the same type that it makes of an address.
+    // A DNS name must have the form that clients derive from an address.
     rustls::pki_types::DnsName::try_from(host).map_err(|_| wrong())?;
     Ok(SanType::DnsName(Ia5String::try_from(host).map_err(|_| wrong())?))
 }

@@ -1,7 +1,7 @@
-//! Encrypted connections for threads that wait: one reads, one writes.
+//! TLS connections for blocking threads: one thread reads, one writes.
 //!
-//! Both share the state of the connection, and none waits for the network while it holds that. What
-//! the library wants to say by itself, as the answer to new keys, goes out with what is written next.
+//! Both share the state of the connection, and neither waits for the network while it holds the lock.
+//! What the library sends by itself, such as the answer to a key update, is sent with the next write.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -13,22 +13,22 @@ use rustls::{ClientConnection, Connection, ServerConnection};
 use crate::clock::instant;
 use crate::pinned::{SecretRefusal, SecretTls, nobody};
 
-/// Bytes that are read at a time: a record and what is around it.
+/// Bytes per read: a record with its overhead.
 const READ_BYTES: usize = 18 << 10;
 
-/// Bytes that are encrypted at a time: some records, below what the library holds unsent.
+/// Bytes encrypted at a time: some records, less than the library's limit of unsent bytes.
 const WRITE_BYTES: usize = 32 << 10;
 
-/// What is read from an encrypted connection.
+/// The reading half of a TLS connection.
 pub struct SecretReader {
     connection: Arc<Mutex<Connection>>,
     socket: TcpStream,
     raw: Box<[u8]>,
-    /// What of it came and was not taken yet.
+    /// The part of `raw` that was received and not decrypted yet.
     unread: std::ops::Range<usize>,
 }
 
-/// What is written to an encrypted connection.
+/// The writing half of a TLS connection.
 pub struct SecretWriter {
     connection: Arc<Mutex<Connection>>,
     socket: TcpStream,
@@ -36,11 +36,11 @@ pub struct SecretWriter {
 }
 
 impl SecretTls {
-    /// Proves both ends of a connection that this one has made, within a time.
+    /// Authenticates both ends of a connection that this end has made, within a time limit.
     ///
     /// # Errors
-    /// If the other end does not prove that it knows the secret. That it does not believe this one
-    /// shows only when it is read.
+    /// If the other end does not prove that it knows the secret. If the other end rejects this one, that
+    /// shows only on the first read.
     pub fn connect_blocking(
         &self,
         socket: TcpStream,
@@ -51,7 +51,7 @@ impl SecretTls {
         halves(connection.into(), socket, within)
     }
 
-    /// Proves both ends of a connection that was taken, within a time.
+    /// Authenticates both ends of an accepted connection, within a time limit.
     ///
     /// # Errors
     /// If the other end does not prove that it knows the secret.
@@ -84,7 +84,7 @@ fn halves(
     Ok((reader, SecretWriter { connection, socket, records: Vec::new() }))
 }
 
-/// Until both ends have proved themselves: however slowly the other one speaks, it ends in time.
+/// Runs the handshake. The time limit covers all of it, however slowly the other end sends.
 fn shake_hands(
     connection: &mut Connection,
     mut socket: &TcpStream,
@@ -111,7 +111,7 @@ fn shake_hands(
                 Err(error) => return Err(broken(error)),
             }
             if let Err(refusal) = connection.process_new_packets() {
-                // The other end hears why, if it still listens.
+                // Tells the other end why, if it still reads.
                 let _ = connection.write_tls(&mut socket);
                 return Err(SecretRefusal::of(&refusal));
             }
@@ -121,7 +121,7 @@ fn shake_hands(
     }
 }
 
-/// What panicked in one half leaves the other one with a connection that ends with an error.
+/// A panic in one half leaves the connection in a state in which the other half gets an error.
 fn lock(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
     connection.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -133,7 +133,8 @@ impl Read for SecretReader {
                 let mut connection = lock(&self.connection);
                 match connection.reader().read(buffer) {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                    // Who is cut off says no farewell. A session knows by itself whether it is whole.
+                    // A connection that is cut off ends without close_notify. Sessions themselves detect
+                    // whether they are complete.
                     Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(0),
                     read => return read,
                 }
@@ -149,7 +150,7 @@ impl Read for SecretReader {
             let count = self.socket.read(&mut self.raw)?;
             self.unread = 0..count;
             if count == 0 {
-                // From now on the reader says that it has ended.
+                // From now on the reader reports the end of the input.
                 lock(&self.connection).read_tls(&mut io::empty())?;
             }
         }
@@ -157,7 +158,8 @@ impl Read for SecretReader {
 }
 
 impl SecretWriter {
-    /// Encrypts some of it, and whatever else is to be said: how much was taken.
+    /// Encrypts some of the bytes, with what the library has to send; returns how many bytes were
+    /// consumed.
     fn encrypt(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut connection = lock(&self.connection);
         let taken = connection.writer().write(&bytes[..bytes.len().min(WRITE_BYTES)])?;

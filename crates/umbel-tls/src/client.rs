@@ -1,4 +1,4 @@
-//! The side that connects.
+//! The client side of TLS.
 
 use std::io;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use crate::files::{KeyPair, KeyPairFiles, Loaded, TlsFiles};
 use crate::identity::{NodeIdentity, PeerIdentity};
 use crate::reload::Reloading;
 
-/// Makes connections: checks that the other end is whom the address names, and shows the own
+/// Makes TLS connections: verifies that the other end is the host of the address, and presents this end's
 /// certificate, if there is one.
 pub struct ClientTls {
     config: Reloading<ClientConfig>,
 }
 
-/// Why two ends did not come together. Nothing of what was to be said has left this machine.
+/// Why a handshake failed. No data of the application was sent.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The address is none: correct it.
+    /// The address is invalid: correct it.
     #[error("{address:?} is no address like host:port")]
     Address {
         /// The address.
         address: String,
     },
-    /// The other end answers something else than TLS, or hangs up, as one does that stops.
+    /// The other end does not speak TLS, or closes the connection, for example because it stops.
     #[error(
         "{address} does not speak TLS, or hung up: connect without --tls-ca, or start that node with \
          tls_cert"
@@ -41,8 +41,8 @@ pub enum HandshakeError {
         /// The address.
         address: String,
     },
-    /// The other end's certificate is not for this address: call it by a name that its certificate
-    /// has, or make it one with this name.
+    /// The other end's certificate is not for this address: use a name that the certificate contains, or
+    /// issue a certificate with this name.
     #[error(
         "the certificate of {address} is for another name: call that node by a name that stands in \
          its certificate, or make it one with this name"
@@ -51,7 +51,7 @@ pub enum HandshakeError {
         /// The address.
         address: String,
     },
-    /// The other end's certificate comes from another authority than is trusted here.
+    /// The other end's certificate comes from an authority that is not trusted here.
     #[error(
         "the certificate of {address} comes from another authority than that of --tls-ca: one of \
          both has the wrong file, or this is another cluster"
@@ -60,20 +60,19 @@ pub enum HandshakeError {
         /// The address.
         address: String,
     },
-    /// The other end is another node than was meant: correct the address.
+    /// The other end is another node than expected: correct the address.
     #[error("the certificate of {address} is that of {found}, and {wanted} was called: {remedy}")]
     OtherNode {
         /// The address.
         address: String,
-        /// Who was called.
+        /// The expected node.
         wanted: NodeIdentity,
-        /// Who is there.
+        /// The node that answered.
         found: NodeIdentity,
         /// What to do.
         remedy: &'static str,
     },
-    /// The other end has no certificate of the authority whose key's hash is known: whoever it is, it is
-    /// told no secret.
+    /// The other end has no certificate of the pinned authority. No secret was sent to it.
     #[error(
         "{address} has no certificate of the authority that the token names: is the address that of a \
          node of the cluster that the token is for?"
@@ -82,34 +81,34 @@ pub enum HandshakeError {
         /// The address.
         address: String,
     },
-    /// The other end's certificate is too old or too young: make it another one.
+    /// The other end's certificate has expired or is not valid yet: issue another one.
     #[error("the certificate of {address} is not valid now ({why}): give that node another one")]
     NotNow {
         /// The address.
         address: String,
-        /// Whether it is too old or too young.
+        /// Which of the two.
         why: &'static str,
     },
-    /// The other end does not take the own certificate.
+    /// The other end rejects this end's certificate.
     #[error("{address} does not take the certificate of this end: {why}")]
     OwnRefused {
         /// The address.
         address: String,
-        /// What it said.
+        /// The TLS alert that it sent.
         why: String,
     },
-    /// The connection broke, or something else is wrong.
+    /// The connection broke, or another error.
     #[error("TLS with {address}: {source}")]
     Other {
         /// The address.
         address: String,
-        /// What is wrong.
+        /// The error.
         source: io::Error,
     },
 }
 
 impl ClientTls {
-    /// Reads the authority's certificate, and the own one if it is named.
+    /// Reads the authorities' certificates, and this end's certificate if it is named.
     ///
     /// # Errors
     /// If a file cannot be read or used.
@@ -117,19 +116,19 @@ impl ClientTls {
         Ok(Self { config: Reloading::open(files, client_config)? })
     }
 
-    /// Takes the files if they were replaced since the last look, for connections to come, and says
+    /// Reloads the files if they were replaced since the last call, for later connections; returns
     /// whether they were.
     ///
     /// # Errors
-    /// If the new files cannot be used: once, and the old ones stay in use.
+    /// If the new files cannot be used. The error is returned once, and the old files stay in use.
     pub fn refresh(&self) -> Result<bool, TlsError> {
         self.config.refresh()
     }
 
-    /// Proves both ends of a connection that was made to `host:port`.
+    /// Performs the handshake on a connection to `host:port`.
     ///
     /// # Errors
-    /// If the other end speaks no TLS or is not whom the address names, or refuses this end.
+    /// If the other end speaks no TLS, is not the host of the address, or rejects this end.
     pub async fn connect<S>(&self, address: &str, stream: S) -> Result<TlsStream<S>, HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -137,11 +136,11 @@ impl ClientTls {
         handshake(self.config.current(), address, stream).await
     }
 
-    /// Like [`connect`](Self::connect), to a certain node: whoever shows the certificate of another one
-    /// is not it. One that says "node" alone may be any.
+    /// Like [`connect`](Self::connect), but for one particular node: the certificate of another node is
+    /// refused. A certificate for any node is accepted.
     ///
     /// # Errors
-    /// As `connect`, and if another node is there.
+    /// As for `connect`, and if another node answers.
     pub async fn connect_node<S>(
         &self,
         address: &str,
@@ -167,7 +166,7 @@ impl ClientTls {
     }
 }
 
-/// Has the other end of a connection that was made to `host:port` prove itself to a client of these settings.
+/// Performs a client's handshake on a connection to `host:port`.
 pub(crate) async fn handshake<S>(
     config: Arc<ClientConfig>,
     address: &str,
@@ -182,7 +181,7 @@ where
     connected.map_err(|error| explain(address, error))
 }
 
-/// Whom a connection leads to, as far as the other end's certificate says.
+/// The identity in the other end's certificate.
 fn identity_of<S>(stream: &TlsStream<S>) -> PeerIdentity {
     let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
     shown.map_or(PeerIdentity::Anonymous, |der| PeerIdentity::from_certificate(der))
@@ -195,8 +194,8 @@ fn server_name(address: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(host.to_owned()).ok()
 }
 
-/// What the other end of a connection says of this end's certificate, or of its absence, if that is why reading or writing
-/// failed: with TLS 1.3 a client may learn it after its handshake.
+/// The TLS alert by which the other end rejected this end's certificate, or demanded one, if that caused
+/// an error of reading or writing. With TLS 1.3, a client may receive it only after its handshake.
 pub fn own_certificate_refused(error: &io::Error) -> Option<String> {
     match error.get_ref()?.downcast_ref::<Refusal>()? {
         Refusal::AlertReceived(alert) if is_about_certificate(*alert) => Some(format!("{alert:?}")),
@@ -212,7 +211,7 @@ fn explain(address: &str, error: io::Error) -> HandshakeError {
     let refusal = error.get_ref().and_then(|inner| inner.downcast_ref::<Refusal>());
     match refusal {
         Some(Refusal::InvalidMessage(_)) => HandshakeError::NoTls { address },
-        // A server of plain HTTP/2 hangs up at what is no preface.
+        // A plain HTTP/2 server closes the connection when it gets no HTTP/2 preface.
         None if hung_up(&error) => HandshakeError::NoTls { address },
         Some(Refusal::InvalidCertificate(why)) => match why {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
@@ -259,7 +258,7 @@ fn client_config(files: &TlsFiles, loaded: Loaded) -> Result<ClientConfig, TlsEr
     Ok(config)
 }
 
-/// Settings of a client that trusts these authorities and shows this certificate, which the files hold.
+/// A client's configuration with these trusted authorities and, if given, this certificate.
 pub(crate) fn config_of(
     roots: Arc<RootCertStore>,
     pair: Option<(&KeyPairFiles, KeyPair)>,
@@ -274,7 +273,7 @@ pub(crate) fn config_of(
             .map_err(|error| files.refused(error))?,
         None => builder.with_no_client_auth(),
     };
-    // Servers of this crate resume nothing.
+    // The servers of this crate do not resume sessions.
     config.resumption = Resumption::disabled();
     Ok(config)
 }

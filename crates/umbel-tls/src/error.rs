@@ -1,30 +1,30 @@
-//! What can be wrong with the files.
+//! Errors of certificate and key files.
 
 use std::path::PathBuf;
 
 use rustls::server::VerifierBuilderError;
 use thiserror::Error;
 
-/// Certificates or keys that cannot be used. Whoever had older ones goes on with them.
+/// Certificates or keys that cannot be used. If older ones were loaded before, they stay in use.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file cannot be read. Correct the path or the file's rights.
+    /// A file cannot be read. Correct the path or the permissions.
     #[error("{}: cannot read it: {source}", file.display())]
     Read {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A file is longer than certificates are. Name the right one.
+    /// A file is longer than certificates can be. Name the right one.
     #[error("{}: {byte_count} bytes, more than the {most} that certificates or keys may have", file.display())]
     TooLong {
         /// The file.
         file: PathBuf,
         /// Its length.
         byte_count: u64,
-        /// The most that is read.
+        /// The limit.
         most: u64,
     },
     /// A file is damaged. Copy it again.
@@ -35,17 +35,17 @@ pub enum TlsError {
         /// What is wrong.
         why: String,
     },
-    /// A file holds none of what it should. Name the right one.
+    /// A file does not hold what it should. Name the right one.
     #[error("{}: no {expected} in it; expected PEM, \"-----BEGIN {begin}-----\"", file.display())]
     Missing {
         /// The file.
         file: PathBuf,
         /// What it should hold.
         expected: &'static str,
-        /// How that begins.
+        /// The label of its PEM header.
         begin: &'static str,
     },
-    /// A certificate cannot be read or used. Make another one.
+    /// A certificate cannot be parsed or used. Issue another one.
     #[error("{}: not a certificate that can be used: {why}", file.display())]
     Certificate {
         /// The file.
@@ -53,12 +53,12 @@ pub enum TlsError {
         /// What is wrong.
         why: String,
     },
-    /// A certificate is too old. Make another one.
+    /// A certificate has expired. Issue another one.
     #[error("{}: the certificate expired on {on}: make another one", file.display())]
     Expired {
         /// The file.
         file: PathBuf,
-        /// The last moment of its life.
+        /// The end of its validity.
         on: String,
     },
     /// A certificate is not valid yet. Wait, or correct the clock.
@@ -66,10 +66,10 @@ pub enum TlsError {
     NotYetValid {
         /// The file.
         file: PathBuf,
-        /// The first moment of its life.
+        /// The beginning of its validity.
         from: String,
     },
-    /// The key is another certificate's. Name files that were made together.
+    /// The key belongs to another certificate. Name files that were made together.
     #[error("{} is not the key of the certificate {}", key.display(), certificate.display())]
     KeyMismatch {
         /// The key's file.
@@ -93,7 +93,7 @@ pub enum TlsError {
         /// What is wrong.
         source: VerifierBuilderError,
     },
-    /// The library refuses the settings: a bug, please report it.
+    /// The library refuses the configuration. This is a bug; please report it.
     #[error("TLS cannot be set up: {0}")]
     Library(#[from] rustls::Error),
 }

@@ -1,4 +1,4 @@
-//! Certificates and keys from files.
+//! Loads certificates and keys from files.
 
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -17,25 +17,25 @@ use crate::error::TlsError;
 /// authorities some hundred.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Where certificates and keys lie, all in PEM.
+/// Paths of certificates and keys, all in PEM.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
-    /// Certificates of the authorities that others' certificates must come from.
+    /// Certificates of the authorities that other ends' certificates must come from.
     pub ca: PathBuf,
-    /// The own certificate and its key; a client may have none, and is anonymous then.
+    /// This end's certificate and key; a client may have none, and then is anonymous.
     pub pair: Option<KeyPairFiles>,
 }
 
 /// A certificate and its key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeyPairFiles {
-    /// The certificate, and those between it and the authority's behind it.
+    /// The certificate, followed by the intermediate ones up to the authority.
     pub certificate: PathBuf,
     /// Its private key, in PKCS #8, PKCS #1 or SEC1.
     pub key: PathBuf,
 }
 
-/// What the files hold.
+/// The contents of the files.
 pub(crate) struct Loaded {
     pub(crate) roots: Arc<RootCertStore>,
     /// The authorities' certificates.
@@ -43,23 +43,23 @@ pub(crate) struct Loaded {
     pub(crate) pair: Option<KeyPair>,
 }
 
-/// A certificate with what lies between it and the authority's, and its key.
+/// A certificate with its intermediate ones, and its key.
 pub(crate) struct KeyPair {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
-    /// From when on, and until when it is valid.
+    /// The validity of the certificate.
     pub(crate) life: Life,
 }
 
-/// From when on, and until when a certificate is valid.
+/// The validity of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Life {
     pub(crate) begins_at: SystemTime,
     pub(crate) expires_at: SystemTime,
 }
 
-/// What tells a file that was replaced from the one before: length, time of the last change in
-/// nanoseconds, number of the inode.
+/// Identifies a version of the files, to notice replacements: length, modification time in nanoseconds,
+/// and inode number of each.
 pub(crate) type Stamp = Vec<Option<(u64, u128, u64)>>;
 
 impl TlsFiles {
@@ -68,7 +68,7 @@ impl TlsFiles {
         std::iter::once(&self.ca).chain(pair).map(PathBuf::as_path)
     }
 
-    /// What the files look like now, without reading them.
+    /// The stamp of the files now, without reading them.
     pub(crate) fn stamp(&self) -> Stamp {
         self.paths().map(|path| path.metadata().ok().map(|metadata| stamp_of(&metadata))).collect()
     }
@@ -96,7 +96,7 @@ impl KeyPairFiles {
         Ok(KeyPair { chain, key, life })
     }
 
-    /// What the library's refusal of certificate and key means.
+    /// The error for a certificate and key that the library refuses.
     pub(crate) fn refused(&self, error: rustls::Error) -> TlsError {
         match error {
             rustls::Error::InconsistentKeys(_) => TlsError::KeyMismatch {
@@ -111,7 +111,7 @@ impl KeyPairFiles {
     }
 }
 
-/// What vouches for others: the certificates of a file.
+/// The trusted authorities, from the certificates of a file.
 pub(crate) fn roots(
     ca: &Path,
     authorities: &[CertificateDer<'static>],
@@ -127,7 +127,7 @@ pub(crate) fn roots(
     Ok(Arc::new(roots))
 }
 
-/// At least one certificate.
+/// The certificates of a file; at least one.
 pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let text = read(file)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -153,7 +153,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(text)
 }
 
-/// The certificate's dates; an error if it is not valid now.
+/// The validity of a certificate; an error if it is not valid now.
 fn check_dates(file: &Path, der: &[u8], now: SystemTime) -> Result<Life, TlsError> {
     let (_, certificate) = X509Certificate::from_der(der)
         .map_err(|error| TlsError::Certificate { file: file.to_owned(), why: error.to_string() })?;
