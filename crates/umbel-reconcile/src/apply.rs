@@ -1,4 +1,5 @@
-//! What a session brought, as the change of a set, and put into a file: all of it, or nothing.
+//! Turns the items that a session received into the change of a set, and writes it to a file: all of it,
+//! or nothing.
 
 use super::change::Change;
 use super::frozen::FrozenFile;
@@ -10,7 +11,7 @@ use std::path::Path;
 use umbel_files::{Likeness, OWNER_ONLY, PartialFile, folder_of, sync_folder};
 use umbel_reconcile_engine::{Item, ItemIndex};
 
-/// A file that is written aside, to take the place of another.
+/// A temporary file, written next to the file that it will replace.
 pub(crate) struct Target {
     writer: BufWriter<File>,
     unterminated: bool,
@@ -22,7 +23,7 @@ impl Target {
         Ok(self.writer.write_all(bytes)?)
     }
 
-    /// Writes a record, the last of which may lack its line end.
+    /// Writes a record; only the last one may lack its line end.
     pub(crate) fn write_record(&mut self, record: &[u8]) -> Result<()> {
         if std::mem::replace(&mut self.unterminated, !record.ends_with(b"\n")) {
             self.write(b"\n")?;
@@ -40,11 +41,12 @@ impl Target {
     }
 }
 
-/// Replaces a file by what is written: durable, with its permissions, and only if nobody else changed it meanwhile.
+/// Replaces a file with what `write` writes: synced, with the old permissions, and only if nobody else
+/// changed it meanwhile.
 ///
 /// # Errors
 ///
-/// If it cannot be written, or was changed; the file is as it was then.
+/// If the file cannot be written, or somebody changed it; it then keeps its old contents.
 pub(crate) fn replace(
     file: &FrozenFile,
     write: impl FnOnce(&mut Target) -> Result<()>,
@@ -69,8 +71,9 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The change of a set that takes these items and loses those. Another version of a record that the set has takes
-/// its place if theirs win, and is left out if ours do; if neither does, it is a conflict.
+/// The change of a set that adds the items `added` and removes the items `removed`. If the set already
+/// has another version of an added record, `theirs_win` decides: `Some(true)` replaces it, `Some(false)`
+/// skips the new version, and `None` counts a conflict.
 ///
 /// # Errors
 ///

@@ -1,12 +1,12 @@
-//! What becomes of a set after a session.
+//! The change of a set after a session.
 
 use std::collections::BTreeMap;
 use umbel_reconcile_engine::{Item, ItemIndex};
 
-/// What becomes of a record that differs on both sides, when both take what they lack.
+/// What happens to a record that differs on both sides when both sides receive what they lack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnConflict {
-    /// Both keep what they have.
+    /// Both sides keep their version.
     Report,
     /// The version of A wins.
     A,
@@ -14,18 +14,18 @@ pub enum OnConflict {
     B,
 }
 
-/// What becomes of a set.
+/// The change of a set.
 #[derive(Debug, Default)]
 pub struct Change {
-    /// Items that come in.
+    /// Items to add.
     pub added: Vec<Item>,
-    /// Items that go.
+    /// Items to remove.
     pub removed: Vec<ItemIndex>,
-    /// Items in whose place others come.
+    /// Items to replace, with their replacements.
     pub replaced: BTreeMap<ItemIndex, Item>,
-    /// Records that differ on both sides and stay so.
+    /// Records that differ on both sides and are left so.
     pub conflict_count: u64,
-    /// Records that both sides have in different versions, whatever becomes of them.
+    /// Records of which both sides have different versions, whether or not they are replaced.
     pub differing_count: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Contents that follow a session: what items name but do not hold.
+//! Transfer of contents after a session: the file contents that items name but do not hold.
 //!
 //! ```text
 //!   initiator                               responder
@@ -8,12 +8,13 @@
 //!     │  contents, if the responder does     ──►
 //! ```
 //!
-//! Wanted: a count of 4 bytes; if it is not 0 a salt of 8 bytes and, of each content, 8 bytes of its hash and how an
-//! older version of it is cut: the average chunk and the number of chunks (LEB128), and 5 bytes of hash of each.
+//! `wanted` is a count of 4 bytes. If it is not 0, a salt of 8 bytes follows, and for each content 8
+//! bytes of its hash and the chunks of the requester's older version: average chunk size and number of
+//! chunks (LEB128), and 5 bytes of hash for each chunk.
 //!
-//! Contents are one zstd stream, cut into pieces of 4 bytes of length and as many of the stream; an empty piece ends it.
-//! In it, each content is its length in 8 bytes and what differs from the older version (see [`delta`]), in
-//! the order in which they were asked for.
+//! Contents are one zstd stream, cut into pieces: 4 bytes of length and that many bytes of the stream; an
+//! empty piece ends it. Inside the stream each content is its length in 8 bytes and its differences from
+//! the older version (see [`delta`]), in the order in which the contents were requested.
 
 use super::change::Change;
 use super::delta::{self, HASH_BYTES, Patched};
@@ -25,27 +26,28 @@ use std::io::{self, Read, Write};
 /// Longest piece of a stream.
 const PIECE_BYTES_MAX: usize = 128 << 10;
 
-/// Contents that one side asks for at once, at most: a bound for what is held of a peer's list.
+/// Maximum number of contents that one side may request: bounds the memory for a peer's list.
 const WANTED_MAX: usize = 1 << 24;
 
-/// Chunks of older versions of all contents, at most: 80 MiB of hashes, those of 8 GiB of small files.
+/// Maximum number of chunks of all older versions: 80 MiB of hashes, which is 8 GiB of small files.
 const CHUNKS_MAX: u64 = 1 << 24;
 
 /// zstd level of contents: source text is a fifth smaller than at level 3, at 20 MB/s.
 const ZSTD_LEVEL: i32 = 12;
 
-/// A content that somebody else wants.
+/// A content that the peer requests.
 struct Asked {
     prefix: [u8; 8],
     average: u32,
     hashes: Vec<[u8; HASH_BYTES]>,
 }
 
-/// Exchanges what both sides lack. The salt must be new in each session.
+/// Sends the peer the contents that it lacks and receives those that this side lacks. The salt must be
+/// new in each session.
 ///
 /// # Errors
 ///
-/// If the connection or a file fails, or something else came than was asked for.
+/// If the connection or a file fails, or the peer sends something other than what was requested.
 pub(super) fn exchange(
     drive: &mut Drive<'_>,
     contents: &dyn Contents,
@@ -147,19 +149,21 @@ fn receive(drive: &mut Drive<'_>, contents: &dyn Contents, wanted: &[Wanted]) ->
         let mut content = Patched::new(&mut decoder, basis.as_ref(), bytes);
         contents.stage(*hash, bytes, &mut content)?;
     }
-    // One byte more is enough to see it: what a few bytes unfold to may have no end.
+    // Reads one byte more, which is enough to detect an excess: a few compressed bytes may expand without
+    // end.
     let rest = io::copy(&mut decoder.by_ref().take(1), &mut io::sink())?;
     ensure!(rest == 0, "more bytes came than were asked for");
     Ok(())
 }
 
-/// Whether a content is as long as its item said, by which its place on the disk was counted.
+/// Checks that a content is as long as its item said: the check for free disk space relied on that
+/// length.
 fn check_length(bytes: u64, announced: u64) -> Result<()> {
     ensure!(bytes == announced, "a content of {bytes} bytes came, its item says {announced}");
     Ok(())
 }
 
-/// Cuts a stream into pieces and sends them, never more than one ahead of the connection.
+/// Cuts a stream into pieces and sends them, at most one piece ahead of the connection.
 struct Pieces<'d, 's> {
     drive: &'d mut Drive<'s>,
     piece: Vec<u8>,
@@ -195,7 +199,7 @@ impl Write for Pieces<'_, '_> {
     }
 }
 
-/// A stream put together from its pieces.
+/// Reassembles the stream from its pieces.
 struct Stream<'d, 's> {
     drive: &'d mut Drive<'s>,
     left: usize,

@@ -1,15 +1,15 @@
-//! A content encoded by what differs from an older version of it.
+//! Encodes a content as its differences from an older version.
 //!
-//! Whoever takes a content and has another version cuts that into chunks where its bytes say so, and sends a short hash
-//! of each. The other side cuts the content by the same rule and sends runs of chunks by their numbers, and the bytes of
-//! all others:
+//! The receiver, if it has an older version of a content, cuts that version into content-defined chunks
+//! and sends a short hash of each. The sender cuts its content by the same rule and sends runs of chunk
+//! numbers for the chunks that match, and the bytes of all others:
 //!
 //! ```text
 //! | 0 | count | bytes |            so many bytes
 //! | 1 + first | count |            so many chunks of the older version, from that one on
 //! ```
 //!
-//! All numbers are LEB128. That the result is what was asked for, the hash of the whole content says.
+//! All numbers are LEB128. The hash of the whole content verifies the result.
 //!
 //! FastCDC: Xia et al., "The Design of Fast Content-Defined Chunking for Data Deduplication Based Storage Systems",
 //! IEEE TPDS 31, 2020, doi:10.1109/TPDS.2020.2984632.
@@ -23,40 +23,40 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use umbel_filter::ItemHasher;
 
-/// Bytes of a chunk's hash on the wire: among the thousands of chunks of a file one in 10^5 files has two that collide,
-/// which the hash of the whole notices, and the next session hashes otherwise.
+/// Bytes of a chunk's hash on the wire. A file has thousands of chunks; two of them collide in one file
+/// of 10^5. The hash of the whole content detects that, and the next session uses another salt.
 pub(super) const HASH_BYTES: usize = 5;
 
-/// Chunks of a file, about: more would cost more hashes than they save bytes.
+/// Approximate number of chunks of a file: with more, the hashes would cost more bytes than they save.
 const CHUNKS: u64 = 4096;
 
-/// Shortest chunk on average: five bytes of hash are a hundredth of it.
+/// Smallest average chunk size: five bytes of hash are a hundredth of it.
 const AVERAGE_MIN: u32 = 512;
 
-/// Longest chunk on average, so that a chunk fits in memory.
+/// Largest average chunk size, so that a chunk fits in memory.
 const AVERAGE_MAX: u32 = 1 << 20;
 
-/// Bytes that are sent as they are, at a time.
+/// Bytes of a literal part, before it is written.
 const LITERAL_BYTES: usize = 64 << 10;
 
-/// An older version of a content, cut.
+/// An older version of a content, cut into chunks.
 #[derive(Debug)]
 pub(super) struct Basis {
-    /// Opened for each chunk: there may be more older versions than a process may have files open.
+    /// Opened anew for each chunk: there may be more older versions than the process may have open files.
     path: PathBuf,
-    /// Where each chunk begins, and where the last one ends.
+    /// Start offset of each chunk, and the end of the last one.
     ends: Vec<u64>,
     pub(super) average: u32,
     pub(super) hashes: Vec<[u8; HASH_BYTES]>,
 }
 
-/// The average chunk of a file of so many bytes.
+/// Average chunk size for a file of `bytes` bytes.
 fn average_for(bytes: u64) -> u32 {
     let average = (bytes / CHUNKS).next_power_of_two();
     u32::try_from(average).unwrap_or(AVERAGE_MAX).clamp(AVERAGE_MIN, AVERAGE_MAX)
 }
 
-/// Whether a peer may ask for such chunks.
+/// Whether a peer may request this average chunk size.
 pub(super) fn is_average(average: u32) -> bool {
     average.is_power_of_two() && (AVERAGE_MIN..=AVERAGE_MAX).contains(&average)
 }
@@ -72,11 +72,11 @@ fn hash(chunk: &[u8], salt: u64) -> [u8; HASH_BYTES] {
 }
 
 impl Basis {
-    /// Cuts a file of so many bytes.
+    /// Cuts a file of `bytes` bytes into chunks.
     ///
     /// # Errors
     ///
-    /// If it cannot be read.
+    /// If the file cannot be read.
     pub(super) fn of(path: PathBuf, bytes: u64, salt: u64) -> Result<Self> {
         let file = File::open(&path)?;
         let average = average_for(bytes);
@@ -89,7 +89,7 @@ impl Basis {
         Ok(Self { path, ends, average, hashes })
     }
 
-    /// Reads a chunk.
+    /// Reads chunk number `place`.
     fn chunk(&self, place: u64) -> Result<Vec<u8>> {
         let place = usize::try_from(place).ok().context(TOO_LONG)?;
         let bounds = self.ends.get(place..).and_then(|ends| ends.first_chunk());
@@ -100,11 +100,11 @@ impl Basis {
     }
 }
 
-/// Writes a content as what differs from chunks of these hashes.
+/// Writes a content as its differences from the chunks with these hashes.
 ///
 /// # Errors
 ///
-/// If it cannot be read or written.
+/// If the content cannot be read, or `out` not be written.
 pub(super) fn write(
     content: &mut dyn Read,
     (average, salt): (u32, u64),
@@ -122,7 +122,7 @@ pub(super) fn write(
     for chunk in cut(content, average) {
         let chunk = chunk.map_err(io::Error::other)?;
         let hash = hash(&chunk.data, salt);
-        // The chunk behind the run goes on with it, although an equal one may stand before.
+        // Prefer the chunk that continues the run over an equal one earlier in the file.
         let place = match hashes.get(run.end) {
             Some(next) if *next == hash && !run.is_empty() => Some(run.end),
             _ => places.get(&hash).copied(),
@@ -147,7 +147,7 @@ pub(super) fn write(
     write_literal(&mut literal, out)
 }
 
-/// Nothing to compare with.
+/// Writes a content for which there is no older version.
 fn write_whole(content: &mut dyn Read, out: &mut dyn Write) -> Result<()> {
     let mut literal = Vec::new();
     while content.take(LITERAL_BYTES as u64).read_to_end(&mut literal)? > 0 {
@@ -186,7 +186,7 @@ pub(super) fn write_number(mut number: u64, out: &mut dyn Write) -> Result<()> {
     Ok(out.write_all(&bytes)?)
 }
 
-/// Reads a number.
+/// Reads a LEB128 number.
 pub(super) fn read_number(source: &mut dyn Read) -> Result<u64> {
     let mut number = 0;
     for shift in (0..64).step_by(7) {
@@ -202,22 +202,22 @@ pub(super) fn read_number(source: &mut dyn Read) -> Result<u64> {
     bail!("a number of more than ten bytes")
 }
 
-/// A content, put together from what came and an older version.
+/// Reassembles a content from the received parts and the older version.
 pub(super) struct Patched<'p> {
     source: &'p mut dyn Read,
     basis: Option<&'p Basis>,
-    /// Bytes of the content that no part has covered yet.
+    /// Bytes of the content that the parts read so far do not cover.
     left: u64,
-    /// Bytes that follow in the source as they are.
+    /// Literal bytes that are still to be read from the source.
     literal_left: u64,
-    /// Chunks that follow in the older version.
+    /// Chunks of the older version that are still to be read.
     run: std::ops::Range<u64>,
     /// The chunk that is being read.
     chunk: io::Cursor<Vec<u8>>,
 }
 
 impl<'p> Patched<'p> {
-    /// Reads a content of so many bytes.
+    /// Reassembles a content of `bytes` bytes.
     pub(super) fn new(source: &'p mut dyn Read, basis: Option<&'p Basis>, bytes: u64) -> Self {
         let chunk = io::Cursor::default();
         Self { source, basis, left: bytes, literal_left: 0, run: 0..0, chunk }
@@ -240,7 +240,7 @@ impl<'p> Patched<'p> {
         Ok(())
     }
 
-    /// Runs may be whole files, so chunks are read one by one.
+    /// Reads a single chunk: a run may be a whole file, too much to hold in memory.
     fn next_chunk(&mut self, place: u64) -> Result<()> {
         let basis = self.basis.context("chunks of a version that is not here")?;
         let bytes = basis.chunk(place)?;
@@ -278,7 +278,7 @@ impl Read for Patched<'_> {
 mod tests {
     use super::*;
 
-    /// Bytes that no code makes shorter.
+    /// Incompressible bytes.
     fn noise(bytes: usize, mut seed: u64) -> Vec<u8> {
         let mut noise = Vec::new();
         while noise.len() < bytes {

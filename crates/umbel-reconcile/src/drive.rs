@@ -1,7 +1,8 @@
-//! A session over a connection: bytes in and out, scans of the set, and what comes of it.
+//! A session over a connection: sends and receives bytes, scans the set, and applies the result.
 //!
-//! Behind the session's last frame come contents, if the items have any, and one byte of the responder: that it has put
-//! what came where it belongs. The initiator puts its own part there only then.
+//! After the session's last frame the two sides exchange contents, if the items have any. Then the
+//! responder sends one byte which says that it has applied what it received. The initiator applies its
+//! own part only after that byte.
 
 use super::apply::change_of;
 use super::change::{Change, OnConflict};
@@ -25,40 +26,42 @@ mod resumed;
 
 use again::Resumed;
 
-/// The byte behind the session: what came is where it belongs.
+/// The byte after the session: the responder has applied what it received.
 const APPLIED: u8 = b'+';
 
-/// What a session came to.
+/// Result of a session.
 pub struct Ended {
     /// What the session found and what it cost.
     pub outcome: Outcome,
-    /// Items of this side alone.
+    /// Items that only this side has.
     pub only_here: Vec<ItemIndex>,
-    /// Items of the other side alone.
+    /// Items that only the other side has.
     pub only_there: Vec<RemoteItem>,
-    /// What became of this side's set.
+    /// The change of this side's set.
     pub change: Change,
-    /// Bytes that were sent and received behind the session: contents, and that all is applied.
+    /// Bytes sent and received after the session: contents, and the byte that confirms the application.
     pub behind: [u64; 2],
-    /// Of a resumable session, how often it went on after a cut, and bytes that travelled again.
+    /// For a resumable session: how often it was resumed after a cut, and how many bytes were sent again.
     pub resumed: [u64; 2],
-    /// Bytes that lay around those of the session, sent and received, since it last went on.
+    /// Framing bytes around those of the session, sent and received, since it was last resumed.
     pub around: [u64; 2],
 }
 
 impl Ended {
-    /// Items of this side alone that are counted but not listed: so it is where hashes collided in a session.
+    /// Items that only this side has and that are counted but not listed: this happens when hashes
+    /// collide in a session.
     pub fn unlisted_count(&self) -> u64 {
         self.outcome.only_here_count.saturating_sub(self.only_here.len() as u64)
     }
 }
 
-/// What an initiator wants beside the session's own options.
+/// What an initiator asks for beyond the session's own options.
 #[derive(Clone, Copy, Debug)]
 pub struct Initiative {
-    /// Whether the side that takes loses what only it has. A side that answers removes nothing unless both have that option.
+    /// Whether the side that receives items removes those that only it has. A responder removes nothing
+    /// unless both sides set this option.
     pub delete: bool,
-    /// What becomes of records that differ on both sides.
+    /// What happens to records that differ on both sides.
     pub on_conflict: OnConflict,
     /// Whether this side is the B of the command.
     pub is_b: bool,
@@ -76,28 +79,28 @@ impl Initiative {
     }
 }
 
-/// How a session is driven, beside its own options.
+/// How to drive a session, beyond its own options.
 #[derive(Clone, Copy)]
 pub struct Driving<'d> {
-    /// What an initiator wants of it, and what a responder may do.
+    /// What an initiator asks for, and what a responder may do.
     pub initiative: Initiative,
-    /// How long it waits.
+    /// Timeouts of the session.
     pub patience: Patience,
-    /// Where what came is kept, so that a cut session can go on: a file of the side that begins, a folder of the side that
-    /// answers.
+    /// Journal of what is received, so that a cut session can be resumed: a file for the initiator, a
+    /// folder for the responder.
     pub journal: Option<&'d Path>,
-    /// The observer of what goes on.
+    /// Observes the progress.
     pub observer: &'d dyn Observer,
-    /// Draws names and keys of journals; no result depends on them, but nobody else may guess them.
+    /// Draws names and keys of journals. No result depends on them, but they must be unpredictable.
     pub draw: fn() -> u128,
 }
 
-/// Begins a session with the other side, and changes this side's set if that is wanted. With a journal it goes on where it
-/// was cut.
+/// Begins a session with the other side, and changes this side's set if that is wanted. With a journal it
+/// resumes the session that was cut.
 ///
 /// # Errors
 ///
-/// If the session fails, or one of the sets cannot be changed; what had been changed is said.
+/// If the session fails, or one of the sets cannot be changed; the error says what had been changed.
 pub fn reconcile(
     set: &dyn ItemSet,
     options: Options,
@@ -116,8 +119,8 @@ pub fn reconcile(
     ended
 }
 
-/// Answers a session that the other side begins. With a folder of journals, one that was cut goes on; none if there was
-/// nothing left of it to do.
+/// Answers a session that the other side begins. With a folder of journals it resumes a session that was
+/// cut. Returns `None` if that session had nothing left to do.
 ///
 /// # Errors
 ///
@@ -133,35 +136,36 @@ pub fn answer(
         Some(folder) => drive.respond_resumable(options, driving.initiative, folder),
         None => drive.respond(options, driving.initiative).map(Some),
     };
-    // What the session wrote must arrive in any case, so that the other side knows how far it came.
+    // What the session wrote must arrive in any case, so that the other side learns how far the session
+    // came.
     drive.end();
     outcome
 }
 
-/// A session while it runs.
+/// A running session.
 pub(super) struct Drive<'s> {
     set: &'s dyn ItemSet,
     link: Link,
-    /// What of it outlives the connection.
+    /// State of a resumable session, which outlives the connection.
     resumed: Option<Resumed>,
-    /// Whether it was the connection that failed.
+    /// Whether the connection failed.
     is_cut: bool,
-    /// Whether this side's set was about to be changed.
+    /// Whether this side has begun to change its set.
     is_applying: bool,
-    /// Bytes of a plain session that came before it began.
+    /// First bytes of a plain session, received where an offer to resume was expected.
     early: Option<Vec<u8>>,
-    /// Items that came to be applied.
+    /// Received items that are to be applied.
     applied: Vec<Item>,
-    /// Bytes that came so far.
+    /// Bytes received so far.
     received: u64,
-    /// While the session runs, what came last: as much as the session may hold without having worked on it. Then, what
-    /// came behind the session and was not read.
+    /// While the session runs: the bytes received last, as many as the session may hold unprocessed.
+    /// Afterwards: the bytes received after the session and not read yet.
     pending: VecDeque<u8>,
-    /// Bytes that were sent and received behind the session.
+    /// Bytes sent and received after the session.
     behind: [u64; 2],
-    /// For hashes of contents, drawn for this session.
+    /// Salt for hashes of contents, drawn for this session.
     salt: u64,
-    /// The observer of what goes on.
+    /// Observes the progress.
     observer: &'s dyn Observer,
     /// Draws names and keys of journals.
     draw: fn() -> u128,
@@ -188,7 +192,7 @@ impl<'s> Drive<'s> {
         }
     }
 
-    /// The whole of a session that this side begins.
+    /// Runs the whole of a session that this side begins.
     fn begin(&mut self, options: Options, initiative: Initiative) -> Result<Ended> {
         let mut ended = self.run(options)?;
         self.prepare(&mut ended, initiative, true)?;
@@ -202,7 +206,7 @@ impl<'s> Drive<'s> {
         Ok(ended)
     }
 
-    /// The whole of a session that the other side begins.
+    /// Runs the whole of a session that the other side begins.
     fn respond(&mut self, options: Options, initiative: Initiative) -> Result<Ended> {
         let mut ended = self.run(options)?;
         self.prepare(&mut ended, initiative, false)?;
@@ -243,7 +247,7 @@ impl<'s> Drive<'s> {
                     }
                     Output::Phase(phase) => self.observer.phase(phase),
                     Output::Finish(Ok(outcome)) => {
-                        // Of what came last, the session took all but this.
+                        // Drop what the session consumed; the rest came after it.
                         let behind = self.received.saturating_sub(outcome.received_bytes);
                         let behind = usize::try_from(behind).unwrap_or(usize::MAX);
                         self.pending.drain(..self.pending.len().saturating_sub(behind));
@@ -308,7 +312,7 @@ impl<'s> Drive<'s> {
         }
     }
 
-    /// The next event; what is no news for a session is dealt with.
+    /// Returns the next event, after it has handled those that the session itself need not know.
     fn next_event(&mut self) -> Result<Event> {
         let event = self.link.next_event();
         match &event {
@@ -343,7 +347,7 @@ impl<'s> Drive<'s> {
         self.pending.drain(..excess);
     }
 
-    /// What shall become of this side's set; contents that it lacks come now.
+    /// Determines the change of this side's set, and receives the contents that it lacks.
     fn prepare(
         &mut self,
         ended: &mut Ended,
@@ -380,7 +384,7 @@ impl<'s> Drive<'s> {
         }
     }
 
-    /// Whether the side that answers removes what only it has.
+    /// Whether the responder removes the items that only it has.
     fn deletes(&self, ended: &Ended, initiative: Initiative) -> Result<bool> {
         let wanted = ended.outcome.notifies_responder;
         if wanted && !initiative.delete {
@@ -397,7 +401,7 @@ impl<'s> Drive<'s> {
         if ended.change.is_empty() { Ok(()) } else { self.set.apply(&ended.change) }
     }
 
-    /// Waits until everything is written, or cannot be.
+    /// Waits until everything is written, or a write fails.
     fn flush(&mut self) {
         self.observer.end_phases();
         self.link.mark();
@@ -411,7 +415,7 @@ impl<'s> Drive<'s> {
     /// Waits until the other side has everything in its journal, and returns whether it has.
     fn wait_durable(&mut self) -> bool {
         self.link.notify_durable();
-        // The end of the connection may overtake the answer to the last acknowledgement, once.
+        // The close of the connection may overtake the answer to the last acknowledgement, once.
         let mut is_closed = false;
         while let Ok(event) = self.next_event() {
             match event {
@@ -424,20 +428,20 @@ impl<'s> Drive<'s> {
         false
     }
 
-    /// Writes what is left and lets the other side go.
+    /// Writes what is left and closes the connection.
     fn end(mut self) {
         self.flush();
         self.link.end();
     }
 
-    /// Waits for the byte that says that the other side has applied what came to it.
+    /// Waits for the byte with which the other side confirms that it has applied what it received.
     fn receive_applied(&mut self) -> Result<()> {
         let mut byte = [0];
         self.read_exact(&mut byte)?;
         if byte == [APPLIED] { Ok(()) } else { bail!("something else came") }
     }
 
-    /// Reads what came behind the session.
+    /// Reads bytes that follow the session.
     pub(super) fn read_exact(&mut self, buffer: &mut [u8]) -> Result<()> {
         self.behind[1] += buffer.len() as u64;
         let mut filled = 0;
@@ -460,14 +464,14 @@ impl<'s> Drive<'s> {
         Ok(())
     }
 
-    /// Sends bytes behind the session.
+    /// Sends bytes that follow the session.
     pub(super) fn send(&mut self, bytes: Vec<u8>) -> Result<()> {
         self.behind[0] += bytes.len() as u64;
-        // If the writer has ended, the next wait says why.
+        // If the writer has ended, the next wait returns its error.
         self.put(bytes)
     }
 
-    /// Waits until everything that was sent is on its way.
+    /// Waits until everything that was sent is written.
     pub(super) fn wait_written(&mut self) -> Result<()> {
         self.link.mark();
         loop {
@@ -482,7 +486,7 @@ impl<'s> Drive<'s> {
     }
 }
 
-/// That the other side has gone, and has not said why.
+/// The other side closed the connection without a reason.
 fn ended_too_early() -> ReconcileError {
     io::Error::new(io::ErrorKind::BrokenPipe, "the connection ended too early").into()
 }

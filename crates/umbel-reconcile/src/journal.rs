@@ -1,7 +1,8 @@
-//! Journals on disk: what came of a session, so that it can go on after a cut.
+//! Journals on disk: the bytes that a session received, so that it can be resumed after a cut.
 //!
-//! A journal is a file with a mark and the engine's records. One process at a time has it, by a lock of the system; what
-//! is torn or damaged at its end is cut off when it is opened; nobody else may read it, for it holds items.
+//! A journal is a file with magic bytes and the engine's records. A lock of the system ensures that only
+//! one process uses it at a time. A torn or damaged end is truncated when the file is opened. Only the
+//! owner may read it, because it holds items.
 
 use crate::error::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
@@ -15,28 +16,29 @@ use umbel_reconcile_engine::{
     JournalHeader, JournalReader, JournalRecord, JournalState, StreamEnd, StreamHash,
 };
 
-/// First bytes of a journal.
+/// Magic bytes at the start of a journal.
 const MARK: &[u8; 8] = b"UMBELJNL";
 
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const READ_BYTES: usize = 64 << 10;
 
-/// Journals of cut sessions that an answering side keeps. Where there are more, the oldest of who has most goes: nobody
-/// pushes out others' by many sessions of his own. Each is as long as what came of its session.
+/// How many journals of cut sessions a responder keeps. If there are more, it removes the oldest of the
+/// owner that has most, so that no owner evicts others' journals with many sessions of its own. A journal
+/// is as long as what its session received.
 const KEPT_MAX: usize = 16;
 
-/// Ending of their names.
+/// Suffix of their file names.
 const SUFFIX: &str = ".journal";
 
-/// A journal that this process has.
+/// A journal that this process has locked.
 pub(super) struct Journal {
     path: PathBuf,
     writer: Arc<JournalWriter>,
-    /// What it said when it was opened, or since it begins anew.
+    /// Its state when it was opened, or since it was begun anew.
     state: Option<Box<JournalState>>,
 }
 
-/// The end of a journal, where records are added; by more than one thread.
+/// The end of a journal, where several threads append records.
 pub(super) struct JournalWriter {
     path: PathBuf,
     inner: Mutex<Inner>,
@@ -46,23 +48,23 @@ struct Inner {
     file: File,
     received: StreamHash,
     received_max: u64,
-    /// Whether a record could not be written: what would be behind it could not be read.
+    /// Whether a record could not be written: records after it would be unreadable.
     is_broken: bool,
 }
 
-/// What became of the wish to have a journal.
+/// Result of opening a journal.
 pub(super) enum Opened {
     Ours(Journal),
-    /// Another process has it.
+    /// Another process holds it.
     Busy,
 }
 
 impl Journal {
-    /// Opens a journal, or makes a new one that says nothing.
+    /// Opens a journal, or creates an empty one.
     ///
     /// # Errors
     ///
-    /// If the file is something else, or cannot be read or written.
+    /// If the file is not a journal, or cannot be read or written.
     pub(super) fn open(path: &Path, received_max: u64) -> Result<Opened> {
         let shown = || path.display().to_string();
         loop {
@@ -74,7 +76,7 @@ impl Journal {
                 Err(TryLockError::WouldBlock) => return Ok(Opened::Busy),
                 Err(TryLockError::Error(error)) => return Err(error).with_context(shown),
             }
-            // Whoever had it may have removed it meanwhile.
+            // The process that held the lock may have removed the file meanwhile.
             let locked = file.metadata().with_context(shown)?;
             ensure!(locked.is_file(), "{}: not a regular file", path.display());
             match std::fs::metadata(path) {
@@ -92,7 +94,7 @@ impl Journal {
         }
     }
 
-    /// What it said when it was opened, or since it begins anew; none if it is empty.
+    /// Its state when it was opened, or since it was begun anew; `None` if it is empty.
     pub(super) fn state(&self) -> Option<&JournalState> {
         self.state.as_deref()
     }
@@ -101,11 +103,11 @@ impl Journal {
         &self.writer
     }
 
-    /// Forgets all that it says and begins anew.
+    /// Discards all records and begins anew.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// If the journal cannot be written.
     pub(super) fn begin(&mut self, header: JournalHeader) -> Result<()> {
         let shown = || format!("{}: cannot write the journal", self.path.display());
         let mut inner = self.writer.lock();
@@ -123,7 +125,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes that the session went on, so that so many bytes travel again.
+    /// Records that the session was resumed, and how many bytes are sent again.
     pub(super) fn note_resumed(&mut self, again: u64) -> Result<()> {
         let record = JournalRecord::Resumed(again);
         self.writer.append(&record, true)?;
@@ -133,19 +135,20 @@ impl Journal {
         Ok(())
     }
 
-    /// Reads from its first byte what came.
+    /// Reads the received bytes from the first one on.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// If the file cannot be opened.
     pub(super) fn replay(&self) -> Result<Replay> {
         let file = File::open(&self.path).with_context(|| self.path.display().to_string())?;
         Replay::new(file, &self.path)
     }
 
-    /// The session has ended: the journal goes.
+    /// Removes the journal of a session that has ended.
     pub(super) fn remove(self) {
-        // One that stays says at its next opening that the set has changed, or that all is there.
+        // If the file stays, its next opening finds that the set has changed, or that the session is
+        // complete.
         let _ = std::fs::remove_file(&self.path);
     }
 
@@ -171,11 +174,11 @@ impl JournalWriter {
         written.with_context(shown)
     }
 
-    /// Makes bytes that came durable: how many there are then.
+    /// Makes received bytes durable, and returns the number of bytes received so far.
     ///
     /// # Errors
     ///
-    /// If it cannot, or there are more than a session may cost.
+    /// If they cannot be written, or are more than a session may cost.
     pub(super) fn receive(&self, bytes: Vec<u8>) -> Result<u64> {
         let mut inner = self.lock();
         inner.received.update(&bytes);
@@ -186,12 +189,14 @@ impl JournalWriter {
         Ok(got)
     }
 
-    /// Notes how much is sent by now. A crash of the machine may forget it, for it is only shown to people.
+    /// Records how many bytes were sent so far. Not synced: the number is only shown to users, so a crash
+    /// may lose it.
     pub(super) fn note_sent(&self, bytes: u64) -> Result<()> {
         self.append(&JournalRecord::Sent(bytes), false)
     }
 
-    /// Keeps the end of what was sent: the set is about to change to one with this fingerprint.
+    /// Records the end of what was sent, and the fingerprint that the set will have after the change that
+    /// follows.
     pub(super) fn note_end(
         &self,
         fingerprint: umbel_reconcile_engine::Fingerprint,
@@ -201,7 +206,7 @@ impl JournalWriter {
     }
 }
 
-/// Reads all records, and cuts off what is behind the last whole one.
+/// Reads all records, and truncates the file after the last whole one.
 fn read_state(file: &mut File, path: &Path) -> Result<Option<JournalState>> {
     let shown = || path.display().to_string();
     let bytes = file.metadata().with_context(shown)?.len();
@@ -227,7 +232,7 @@ fn read_state(file: &mut File, path: &Path) -> Result<Option<JournalState>> {
     Ok(state)
 }
 
-/// Reads what came, record by record.
+/// Reads the received bytes, record by record.
 pub(super) struct Replay {
     file: File,
     path: PathBuf,
@@ -244,7 +249,7 @@ impl Replay {
         Ok(Self { file, path, reader, at, whole_bytes: at, has_ended: false })
     }
 
-    /// The next record; none at the end, and at one that is torn or damaged.
+    /// The next record; `None` at the end, and at a record that is torn or damaged.
     fn next_record(&mut self) -> Result<Option<JournalRecord>> {
         use std::os::unix::fs::FileExt;
         let mut buffer = vec![0; READ_BYTES];
@@ -268,11 +273,11 @@ impl Replay {
         Ok(None)
     }
 
-    /// The next bytes that came.
+    /// The next received bytes.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// If the file cannot be read.
     pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>> {
         loop {
             match self.next_record()? {
@@ -284,18 +289,18 @@ impl Replay {
     }
 }
 
-/// Journals of an answering side: a folder with one for each cut session.
+/// Journals of a responder: a folder with one for each cut session.
 pub(super) struct Journals {
     folder: PathBuf,
     received_max: u64,
 }
 
 impl Journals {
-    /// Those in this folder, which is made if there is none.
+    /// The journals in this folder, which is created if it does not exist.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// If the folder cannot be created.
     pub(super) fn open(folder: &Path, received_max: u64) -> Result<Self> {
         let mut made = std::fs::DirBuilder::new();
         made.recursive(true)
@@ -305,7 +310,7 @@ impl Journals {
         Ok(Self { folder: folder.to_owned(), received_max })
     }
 
-    /// All of them, with whom they belong to, the oldest first.
+    /// All journals with their owners, oldest first.
     fn list(&self) -> Result<Vec<Kept>> {
         let shown = || self.folder.display().to_string();
         let mut found = Vec::new();
@@ -327,7 +332,7 @@ impl Journals {
     ///
     /// # Errors
     ///
-    /// As for [`Journal::open`].
+    /// As for [`Journal::open`], and if the folder cannot be listed.
     pub(super) fn find(&self, session: u128) -> Result<Option<Opened>> {
         let session = format!("{session:032x}");
         match self.list()?.into_iter().find(|kept| kept.session == session) {
@@ -336,11 +341,12 @@ impl Journals {
         }
     }
 
-    /// A journal for a new session of somebody. If there are too many, the oldest of who has most goes.
+    /// A journal for a new session of this owner. If there are too many, one is removed: the oldest of
+    /// the owner that has most.
     ///
     /// # Errors
     ///
-    /// As for [`Journal::open`]; if another process has that name.
+    /// As for [`Journal::open`]; if another process holds a journal of that name.
     pub(super) fn make(&self, session: u128, owner: &str) -> Result<Journal> {
         self.prune(owner)?;
         let path = self.folder.join(format!("{session:032x}-{owner}{SUFFIX}"));
@@ -350,12 +356,12 @@ impl Journals {
         }
     }
 
-    /// Makes room for one more of somebody.
+    /// Makes room for one more journal of `newcomer`.
     fn prune(&self, newcomer: &str) -> Result<()> {
         let mut kept = self.list()?;
         while kept.len() >= KEPT_MAX {
             let Kept { path, .. } = kept.remove(next_to_go(&kept, newcomer));
-            // What is no journal, or is in use, stays.
+            // A file that is not a journal, or is in use, stays.
             if let Ok(Opened::Ours(oldest)) = Journal::open(&path, self.received_max) {
                 oldest.remove();
             }
@@ -364,7 +370,7 @@ impl Journals {
     }
 }
 
-/// A journal of a folder; the oldest are the least.
+/// A journal in the folder; the oldest sorts first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Kept {
     modified: SystemTime,
@@ -373,7 +379,8 @@ struct Kept {
     path: PathBuf,
 }
 
-/// Which of these goes first, if somebody wants one more: the oldest of who has most, the newcomer's before others'.
+/// Index of the journal to remove before `newcomer` gets one more: the oldest of the owner that has most;
+/// on a tie the newcomer's.
 fn next_to_go(kept: &[Kept], newcomer: &str) -> usize {
     let mut counts = BTreeMap::from([(newcomer, 1)]);
     kept.iter().for_each(|kept| *counts.entry(&kept.owner[..]).or_insert(0) += 1);
@@ -447,7 +454,7 @@ mod tests {
         journal.writer().receive(b"ghi".to_vec()).unwrap();
         drop(journal);
         assert_eq!(came(&open(&path)), b"abcghi");
-        // A journal whose beginning is damaged says nothing.
+        // A journal with a damaged beginning has no state.
         std::fs::write(&path, &whole[..20]).unwrap();
         assert!(open(&path).state().is_none());
         std::fs::write(&path, "lines\n").unwrap();
@@ -485,12 +492,12 @@ mod tests {
         }
         assert!((1..=3).all(is_kept), "another one's");
         assert!(!is_kept(100) && is_kept(199));
-        // Others find room as long as somebody has more than they.
+        // Other owners get room as long as some owner has more than they have.
         for session in 300..305 {
             journals.make(session, "10.0.0.3").unwrap().begin(header(session)).unwrap();
         }
         assert!((1..=3).chain(300..305).all(is_kept));
-        // Where all have one, the oldest goes.
+        // If every owner has one, the oldest goes.
         let folder = tempfile::tempdir().unwrap();
         let journals = Journals::open(folder.path(), 9).unwrap();
         for session in 0..17 {

@@ -1,4 +1,5 @@
-//! Reconciliation of files and directories with others, here or elsewhere: sets, and sessions over connections.
+//! Reconciles local files and directories with others, local or remote: sets, and sessions over
+//! connections.
 //!
 //! ```text
 //!   set.rs        what a session needs of a set            records.rs, ids.rs, tree.rs  the sorts of sets
@@ -10,8 +11,9 @@
 //!   offline.rs    sketch files in place of a set           error.rs, observer.rs  what callers get
 //! ```
 //!
-//! The session itself is [`umbel_reconcile_engine`]; nothing here decides what travels. What people see and how a
-//! process ends is the caller's: it gives an [`Observer`] and gets a [`ReconcileError`].
+//! The session protocol itself is [`umbel_reconcile_engine`]; nothing here decides what is sent. What the
+//! user sees and how the process ends is up to the caller: it passes an [`Observer`] and gets a
+//! [`ReconcileError`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

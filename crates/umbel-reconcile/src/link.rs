@@ -1,9 +1,10 @@
-//! A connection while a session runs over it: one thread reads, one writes, so that no side ever waits for the other to
-//! read.
+//! The connection of a running session: one thread reads and one writes, so that neither side ever waits
+//! for the other to read.
 //!
-//! Over a resumable connection everything lies in the engine's frames. What comes is in the journal before anybody sees
-//! of it, and is acknowledged then; what is sent waits for that. Whoever reads stops behind each offer and verdict until
-//! it learns where to put what follows.
+//! On a resumable connection all bytes are in the engine's frames. Received bytes are written to the
+//! journal first, then acknowledged and reported; the sender keeps what it sent until that
+//! acknowledgement. The reading thread stops after each offer and verdict until [`Link::go_on`] says
+//! where to put what follows.
 
 use super::endpoint::{Connection, Guard};
 use super::journal::JournalWriter;
@@ -14,67 +15,67 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::time::{Duration, Instant};
 use umbel_reconcile_engine::{ResumeFrame, ResumeReader, SendWindow};
 
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 pub(super) const READ_BYTES: usize = 64 << 10;
 
-/// Chunks that wait for the session: a few round trips of a fast network.
+/// Maximum number of events queued for the session: a few round trips on a fast network.
 const CHUNKS_WAITING_MAX: usize = 64;
 
-/// What happened on a connection.
+/// An event of a connection.
 pub(super) enum Event {
     /// Bytes of a plain session.
     Bytes(Vec<u8>),
-    /// So many bytes of a resumable session are in the journal.
+    /// The journal now has this many bytes of a resumable session.
     Journaled(u64),
-    /// An offer or a verdict. Nothing else is read before [`Link::go_on`].
+    /// An offer or a verdict. Nothing more is read until [`Link::go_on`].
     Control(ResumeFrame),
-    /// Nothing more comes.
+    /// Nothing more will arrive; with the error, if reading failed.
     Closed(Option<io::Error>),
-    /// Everything in front of a mark is written, or could not be.
+    /// Everything before a mark is written, or the write failed.
     Written(io::Result<()>),
-    /// Nothing came for too long.
+    /// Nothing arrived within this time.
     Silent(Duration),
-    /// The session takes longer than it may.
+    /// The session exceeded this time limit.
     Late(Duration),
 }
 
-/// How long a session waits.
+/// Timeouts of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// For something to come.
+    /// Maximum time in which nothing arrives.
     pub idle: Duration,
-    /// For all of it together, if there is an end to that.
+    /// Maximum time of the whole session, if it is limited.
     pub whole: Option<Duration>,
 }
 
-/// How the peer's bytes are to be read.
+/// How to interpret the peer's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reading {
-    /// As those of a session.
+    /// As a plain session.
     Plain,
-    /// As the peer begins.
+    /// As plain or resumable, depending on the peer's first bytes.
     Resumable,
 }
 
 enum Writing {
     /// Bytes of the stream.
     Bytes(Vec<u8>),
-    /// A frame beside it.
+    /// A frame outside the stream.
     Frame(ResumeFrame),
     /// Report when everything before this is written.
     NotifyWritten,
     /// Report when everything before this is durable on the other side.
     NotifyDurable,
-    /// From now on the stream goes out in frames.
+    /// From now on the stream is sent in frames.
     Resume(SendWindow, Arc<JournalWriter>),
-    /// The other side has so much.
+    /// The other side has this many bytes.
     Acknowledged(u64),
     /// The peer will acknowledge nothing more.
     PeerGone,
     End,
 }
 
-/// Bytes around the stream of a resumable session.
+/// Framing bytes around the stream of a resumable session.
 #[derive(Default)]
 pub(super) struct Around {
     sent: AtomicU64,
@@ -82,7 +83,7 @@ pub(super) struct Around {
 }
 
 impl Around {
-    /// Those that were sent and received.
+    /// Bytes sent and received.
     pub(super) fn bytes(&self) -> [u64; 2] {
         [&self.sent, &self.received].map(|bytes| bytes.load(Ordering::Relaxed))
     }
@@ -122,12 +123,12 @@ impl Link {
         Self { peer, owner, around, patience, since, events, writing, going, guard }
     }
 
-    /// The next event, or that there was none for too long.
+    /// The next event, or a timeout.
     pub(super) fn next_event(&self) -> Event {
         let Patience { idle, whole } = self.patience;
         let left = whole.map(|whole| whole.saturating_sub(self.since.elapsed()));
         match (self.events.recv_timeout(left.map_or(idle, |left| left.min(idle))), whole) {
-            // Who sends a byte now and then is not silent, and shall not hold others up for ever.
+            // A peer that sends a byte now and then is not silent, but must not block others for ever.
             (_, Some(whole)) if self.since.elapsed() >= whole => Event::Late(whole),
             (Ok(event), _) => event,
             (Err(RecvTimeoutError::Timeout), _) => Event::Silent(idle),
@@ -135,7 +136,7 @@ impl Link {
         }
     }
 
-    // If the writer has ended, the next wait says why.
+    // If the writing thread has ended, the next wait returns its error.
     fn order(&self, writing: Writing) {
         drop(self.writing.send(writing));
     }
@@ -160,23 +161,24 @@ impl Link {
         self.order(Writing::NotifyDurable);
     }
 
-    /// From now on the stream goes out in frames.
+    /// From now on the stream is sent in frames.
     pub(super) fn resume(&self, window: SendWindow, journal: &Arc<JournalWriter>) {
         self.order(Writing::Resume(window, Arc::clone(journal)));
     }
 
-    /// Reads on behind an offer or a verdict; from now on into this journal, if one is given.
+    /// Continues to read after an offer or a verdict; from now on into this journal, if one is given.
     pub(super) fn go_on(&self, journal: Option<&Arc<JournalWriter>>) {
-        // A reader that has ended has said so.
+        // If the reading thread has ended, it has already reported that.
         drop(self.going.send(journal.cloned()));
     }
 
-    /// Says to the other side that nothing more comes. Whoever fails must, too: the thread that reads may wait for ever.
+    /// Tells the other side that nothing more will be sent. A failed session must do so too: the reading
+    /// thread may wait for ever.
     pub(super) fn leave(&self) {
         self.order(Writing::End);
     }
 
-    /// Lets the other side go.
+    /// Closes the connection after a successful session.
     pub(super) fn end(self) {
         self.leave();
         drop(self.writing);
@@ -184,19 +186,19 @@ impl Link {
     }
 }
 
-/// When a session began, for its deadline.
+/// The start of a session, for its deadline.
 #[expect(clippy::disallowed_methods, reason = "no result depends on it, only when it is given up")]
 fn now() -> Instant {
     Instant::now()
 }
 
-/// A thread that may outlive its session: one that waits for a peer which neither writes nor closes.
+/// Spawns a thread that may outlive its session because the peer neither writes nor closes.
 #[expect(clippy::disallowed_methods, reason = "a silent peer must not hold the process")]
 fn spawn(work: impl FnOnce() + Send + 'static) {
     drop(std::thread::spawn(work));
 }
 
-/// What the reading thread has.
+/// State of the reading thread.
 struct Reads {
     events: SyncSender<Event>,
     writing: Sender<Writing>,
@@ -205,7 +207,7 @@ struct Reads {
     around: Arc<Around>,
 }
 
-/// Nobody listens any more.
+/// The receiver of events or of orders is gone.
 struct PeerGone;
 
 impl Reads {
@@ -250,7 +252,7 @@ impl Reads {
         self.events.send(Event::Closed(error)).map_err(|_| PeerGone)
     }
 
-    /// Takes bytes of a resumable connection.
+    /// Handles bytes of a resumable connection.
     fn take(
         &mut self,
         frames: &mut ResumeReader,
@@ -291,24 +293,24 @@ impl Reads {
         self.around.received.fetch_sub(bytes.len() as u64, Ordering::Relaxed);
         let total =
             journal.receive(bytes).map_err(|error| io::Error::other(format!("{error:#}")))?;
-        // If the writer or the session has ended, nobody needs to know.
+        // If the writing thread or the session has ended, nobody needs the acknowledgement or the event.
         drop(self.writing.send(Writing::Frame(ResumeFrame::Ack(total))));
         drop(self.events.send(Event::Journaled(total)));
         Ok(())
     }
 }
 
-/// What the writing thread has.
+/// State of the writing thread.
 struct Writes {
     writer: Box<dyn Write + Send>,
     events: SyncSender<Event>,
     around: Arc<Around>,
     outcome: io::Result<()>,
-    /// Of a resumable session; what it sends is noted in the journal.
+    /// Set for a resumable session; the journal records how much was sent.
     window: Option<(SendWindow, Arc<JournalWriter>)>,
-    /// Who waits for what is in the window: to be sent, or to be durable.
+    /// What the session waits for: that the window is sent, or that it is durable.
     waits: Option<Wait>,
-    /// Whether nothing more will be acknowledged.
+    /// Whether the peer will acknowledge nothing more.
     is_peer_gone: bool,
 }
 
@@ -375,7 +377,7 @@ impl Writes {
         }
     }
 
-    /// Sends what the window allows.
+    /// Sends as much as the window allows.
     fn pump(&mut self) {
         while self.outcome.is_ok() {
             let Some((window, journal)) = &mut self.window else { return };
@@ -389,7 +391,7 @@ impl Writes {
         }
     }
 
-    /// Tells who waits, if it has come to that; false if nobody listens any more.
+    /// Reports a fulfilled or failed wait; returns false if nobody receives events any more.
     fn answer(&mut self) -> bool {
         let window = self.window.as_ref().map(|(window, _)| window);
         let is_done = match self.waits {

@@ -1,4 +1,5 @@
-//! A session that is run again: what it is fed, and what of its words goes out.
+//! A session that is replayed: feeds it from the journal, and sends only what the other side does not
+//! have yet.
 
 use super::{Drive, Event};
 use crate::error::{Context, Result, bail};
@@ -7,24 +8,25 @@ use umbel_reconcile_engine::{
     Regenerated, ResumeFrame, ResumeVerdict, SendWindow, StreamEnd, StreamMark,
 };
 
-/// What of a session outlives its connection.
+/// The state of a session that outlives its connection.
 pub(super) struct Resumed {
     pub(super) journal: Journal,
     pub(super) replay: Replay,
-    /// Bytes that were read out of the journal, and that are in it.
+    /// Bytes read from the journal so far, and the bytes that are in it.
     pub(super) read: u64,
     pub(super) available: u64,
-    /// What is said again, until both sides' verdicts are known.
+    /// Compares the regenerated output with what the other side has, until both sides' verdicts are
+    /// known.
     pub(super) regenerated: Option<(Regenerated, StreamMark)>,
-    /// The other side's verdict, if it came first.
+    /// The other side's verdict, if it arrived before this side had its own.
     pub(super) received: Option<ResumeVerdict>,
-    /// Whether the other side has forgotten the session, and only the journal can end it.
+    /// Whether the other side has forgotten the session, so that only the journal can complete it.
     pub(super) is_alone: bool,
-    /// The end of what this side said.
+    /// The end of what this side has sent.
     pub(super) end: StreamEnd,
-    /// Why a new session is to begin.
+    /// Why a new session must begin.
     pub(super) anew: Option<ResumeVerdict>,
-    /// Whether the other side has all that it needs.
+    /// Whether the other side has received all that it needs.
     pub(super) is_complete: bool,
 }
 
@@ -47,7 +49,7 @@ impl Resumed {
 }
 
 impl Drive<'_> {
-    /// Sends bytes of the session, but for those that the other side has.
+    /// Sends bytes of the session, except those that the other side already has.
     pub(super) fn put(&mut self, mut bytes: Vec<u8>) -> Result<()> {
         if let Some(resumed) = &mut self.resumed {
             resumed.end.push(&bytes);
@@ -67,7 +69,7 @@ impl Drive<'_> {
         Ok(())
     }
 
-    /// The next bytes that are in the journal and were not yet read; none if that is all.
+    /// The next journaled bytes that were not read yet; `None` at the end of the journal.
     pub(super) fn next_journaled(&mut self) -> Result<Option<Vec<u8>>> {
         let Some(resumed) = &mut self.resumed else { return Ok(None) };
         if resumed.read < resumed.available {
@@ -85,13 +87,14 @@ impl Drive<'_> {
         }
     }
 
-    /// No set is changed by a session that is run again before both sides have agreed that it is the same.
+    /// Ensures that a replayed session changes no set before both sides have agreed that it is the same
+    /// session.
     pub(super) fn check_again(&mut self) -> Result<()> {
         let is_checked = self.resumed.as_ref().is_some_and(|resumed| resumed.regenerated.is_some());
         if is_checked { self.journal_ended() } else { Ok(()) }
     }
 
-    /// All that the journal had was worked on.
+    /// Called when everything in the journal has been replayed.
     pub(super) fn journal_ended(&mut self) -> Result<()> {
         let Some(resumed) = &mut self.resumed else { return Ok(()) };
         if resumed.is_alone {
@@ -137,11 +140,12 @@ impl Drive<'_> {
         }
     }
 
-    /// A frame that nobody waits for: the other side's verdict, if this side still runs its session again.
+    /// Handles a control frame that nothing is waiting for: the other side's verdict, while this side
+    /// still replays its session.
     ///
     /// # Errors
     ///
-    /// If it is another one, or says that the session is over.
+    /// If it is another frame, or says that the other side needs nothing more.
     pub(super) fn note_control(&mut self, frame: &ResumeFrame) -> Result<()> {
         match (frame, &mut self.resumed) {
             (ResumeFrame::Verdict(ResumeVerdict::Complete), Some(resumed)) => {

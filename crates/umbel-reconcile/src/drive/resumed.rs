@@ -1,8 +1,8 @@
-//! A session that goes on where its connection was cut.
+//! A session that is resumed after its connection was cut.
 //!
-//! It is run again over the same set, fed from the journal; what it says again is held against what the other side has,
-//! and only the rest is sent. Whatever comes is read back out of the journal, too, so that a session that goes on is the
-//! same to its driver as one that begins.
+//! The session is replayed over the same set, fed from the journal. Its regenerated output is compared
+//! with what the other side already has, and only the rest is sent. New bytes are read back from the
+//! journal, too, so that to its driver a resumed session looks like one that begins.
 
 use super::{Drive, Ended, Event, Initiative, Resumed};
 use crate::change::Change;
@@ -15,25 +15,25 @@ use umbel_reconcile_engine::{
     ResumeOffer, ResumeVerdict, Resumption, SendWindow, StreamEnd,
 };
 
-/// What a journal that lacks its first record says of itself.
+/// Error for a journal that lacks its first record.
 const NO_STATE: &str = "a journal that has not begun";
 
-/// What came of a session that was to go on.
+/// Result of an attempt to resume a session.
 enum Tried {
-    /// Nothing was to go on.
+    /// There was nothing to resume.
     Nothing,
-    /// A new one is to begin; this is the old one's journal.
+    /// A new session must begin; this is the old one's journal.
     Anew(Journal),
-    /// It has ended, or was cut again.
+    /// The session has ended, or was cut again.
     Ended(Box<Result<Ended>>),
 }
 
-/// What an answering side knows of a session.
+/// What a responder knows of a session.
 enum Known {
     Nothing,
-    /// It can be run again.
+    /// The session can be replayed.
     Open(Journal),
-    /// This side's set is changed, as it was to be; this is the end of what it said.
+    /// This side's set is already changed as intended; the `StreamEnd` is the end of what it sent.
     Applied(Journal, StreamEnd),
 }
 
@@ -60,7 +60,8 @@ fn header(
     Ok(JournalHeader { session, is_initiator, dataset_id, nonce, secret, fingerprint })
 }
 
-/// Whether a journal is of this set, as it is now; or else as it was to become.
+/// Whether a journal belongs to this set as it is now; and whether it belongs to it as it was to be after
+/// the change.
 fn is_of(set: &dyn ItemSet, state: &JournalState, dataset_id: u64) -> Result<[bool; 2]> {
     if state.header.dataset_id != dataset_id {
         return Ok([false; 2]);
@@ -76,7 +77,7 @@ fn offer_of(state: &JournalState, fresh: u128) -> ResumeOffer {
 }
 
 impl Drive<'_> {
-    /// The whole of a session that this side begins, or that goes on.
+    /// Runs the whole of a session that this side begins or resumes.
     pub(super) fn begin_resumable(
         &mut self,
         options: Options,
@@ -148,7 +149,8 @@ impl Drive<'_> {
         self.conclude(outcome, true)?.with_context(|| self.link.peer.clone())
     }
 
-    /// The whole of a session that the other side begins, or that goes on; none if there was nothing left to do.
+    /// Runs the whole of a session that the other side begins or resumes; `None` if nothing was left to
+    /// do.
     pub(super) fn respond_resumable(
         &mut self,
         options: Options,
@@ -158,7 +160,7 @@ impl Drive<'_> {
         let offer = match self.link.next_event() {
             Event::Control(ResumeFrame::Offer(offer)) => offer,
             Event::Bytes(bytes) => {
-                // A session that nobody resumes.
+                // The initiator does not ask for a resumable session.
                 self.early = Some(bytes);
                 return self.respond(options, initiative).map(Some);
             }
@@ -203,7 +205,7 @@ impl Drive<'_> {
         self.conclude(outcome, false)
     }
 
-    /// Begins a session with nothing behind it.
+    /// Starts a session from nothing.
     fn start(&mut self, journal: Journal) -> Result<()> {
         self.link.go_on(Some(journal.writer()));
         self.link.resume(SendWindow::new(0), journal.writer());
@@ -241,7 +243,8 @@ impl Drive<'_> {
         Ok(Known::Nothing)
     }
 
-    /// Sends the end of a session that has changed this side's set; the journal, if that is not what the other side lacks.
+    /// Sends the end of a session that has already changed this side's set. Returns the journal if the
+    /// other side's state does not match that end.
     fn send_end(
         &mut self,
         journal: Journal,
@@ -272,12 +275,13 @@ impl Drive<'_> {
         Ok(None)
     }
 
-    /// What came of a session that went on, or that was to.
+    /// Classifies the outcome of a session that was resumed or should have been.
     fn tried(&mut self, outcome: Result<Ended>) -> Tried {
         let is_decided = self.resumed.as_ref().is_none_or(|resumed| resumed.anew.is_some());
         let is_refuted = outcome.is_err() && !self.is_cut && !self.is_applying && !is_decided;
         if is_refuted && self.journal_ended().is_ok() {
-            // It fails with what is in the journal, and would again: an error of the session as any other.
+            // What is in the journal makes it fail, and would again: report it as an ordinary error of
+            // the session.
             return Tried::Ended(Box::new(outcome));
         }
         match self.resumed.take() {
@@ -305,7 +309,7 @@ impl Drive<'_> {
         }
     }
 
-    /// Lets the journal go where the session has ended, and keeps it where it may go on.
+    /// Removes the journal if the session has ended, and keeps it if the session can be resumed.
     fn conclude(&mut self, outcome: Result<Ended>, is_initiator: bool) -> Result<Option<Ended>> {
         let Some(resumed) = self.resumed.take() else { return outcome.map(Some) };
         match outcome {
@@ -334,7 +338,8 @@ impl Drive<'_> {
         }
     }
 
-    /// Keeps what is needed once this side's set is changed and the session can be run no more.
+    /// Records what is needed to finish once this side's set is changed and the session cannot be
+    /// replayed any more.
     pub(super) fn note_end(&self, change: &Change) -> Result<()> {
         let Some(resumed) = &self.resumed else { return Ok(()) };
         let JournalHeader { secret, fingerprint: before, .. } =
