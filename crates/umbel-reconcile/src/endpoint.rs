@@ -1,4 +1,4 @@
-//! Where the other set is, and how to get there.
+//! Where the other set is, and how to connect to it.
 
 use super::form::Form;
 use super::offline::SketchPlace;
@@ -12,17 +12,17 @@ use std::time::Duration;
 use umbel_files::UsageError;
 use umbel_tls::{SecretReader, SecretRefusal, SecretTls, SecretWriter};
 
-/// What the folder of journals beside a set of another machine is called, behind the set's name.
+/// Suffix of the folder of journals next to a set on another machine.
 const JOURNALS_SUFFIX: &str = ".umbel-resume";
 
-/// What a sketch beside a set of another machine is called, behind the set's name.
+/// Suffix of the sketch file next to a set on another machine.
 const SKETCH_SUFFIX: &str = ".sketch";
 
-/// Longest time from a connection to the proof that both sides know one secret: two round trips, and others'
-/// handshakes beside it.
+/// Maximum time from the connection to the proof that both sides know the same secret: two round trips,
+/// and the handshakes of other connections meanwhile.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What an `umbel reconcile` of another machine shall use beside its set.
+/// What an `umbel reconcile` on another machine uses next to its set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Beside {
     /// A folder of journals.
@@ -34,35 +34,35 @@ pub struct Beside {
 /// Where a set is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Endpoint {
-    /// A file of this machine.
+    /// A file on this machine.
     Path(PathBuf),
-    /// A file of a machine that is reached by ssh, which runs `umbel` there.
+    /// A file on a machine that is reached by ssh, which runs `umbel` there.
     Ssh {
-        /// As ssh takes it, perhaps with a user.
+        /// The host as ssh accepts it, optionally with a user.
         host: String,
-        /// As the shell there takes it.
+        /// The path as the remote shell sees it.
         path: String,
     },
-    /// A command whose standard input and output lead to `umbel reconcile --stdio`.
+    /// A command whose standard input and output are connected to `umbel reconcile --stdio`.
     Command(String),
-    /// An `umbel reconcile --listen`.
+    /// An address where `umbel reconcile --listen` accepts connections.
     Tcp(String),
     /// A sketch in place of a set.
     Sketch(SketchPlace),
 }
 
-/// A way to the other side of a session.
+/// A connection to the other side of a session.
 pub struct Connection {
     pub(crate) reader: Box<dyn Read + Send>,
     pub(crate) writer: Box<dyn Write + Send>,
-    /// Who that is, for people.
+    /// The peer's name for messages.
     pub(crate) peer: String,
-    /// Who it is as journals count: they share the room for them.
+    /// The owner of the session's journal: journals of one owner share a quota.
     pub(crate) owner: String,
     pub(crate) guard: Guard,
 }
 
-/// What must be ended when a session has.
+/// What must be closed or stopped after a session.
 pub(crate) enum Guard {
     /// Nothing.
     None,
@@ -73,10 +73,10 @@ pub(crate) enum Guard {
 }
 
 impl Guard {
-    /// Ends it after a session that went well.
+    /// Ends the connection after a successful session.
     pub(crate) fn end(mut self) {
         if let Self::Program(child) = &mut self {
-            // It has nothing more to do once its standard input has ended.
+            // The program exits once its standard input has ended.
             let _ = child.wait();
         }
     }
@@ -96,11 +96,11 @@ impl Drop for Guard {
 }
 
 impl Endpoint {
-    /// Reads an endpoint as it stands on the command line.
+    /// Parses an endpoint as given on the command line.
     ///
     /// # Errors
     ///
-    /// A [`UsageError`] for a `scheme://` that there is not, or one without what it needs.
+    /// A [`UsageError`] for an unknown `scheme://`, or for one that lacks a required part.
     pub fn parse(text: &OsString) -> Result<Self, UsageError> {
         let Some(words) = text.to_str() else { return Ok(Self::Path(text.into())) };
         let incomplete = |form: &str| Err(UsageError(format!("{words}: expected {form}")));
@@ -135,7 +135,7 @@ impl Endpoint {
         }
     }
 
-    /// The path, if it is of this machine.
+    /// The path, if it is on this machine.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Path(path) => Some(path),
@@ -143,7 +143,7 @@ impl Endpoint {
         }
     }
 
-    /// Where the sketch is, if it is one.
+    /// The place of the sketch, if the endpoint is a sketch.
     pub fn sketch(&self) -> Option<&SketchPlace> {
         match self {
             Self::Sketch(place) => Some(place),
@@ -151,7 +151,7 @@ impl Endpoint {
         }
     }
 
-    /// The file of the sketch, if it is one in a file.
+    /// The file of the sketch, if the endpoint is a sketch in a file.
     pub fn sketch_path(&self) -> Option<&Path> {
         match self {
             Self::Sketch(SketchPlace::File(path)) => Some(path),
@@ -159,12 +159,13 @@ impl Endpoint {
         }
     }
 
-    /// Connects to where the set is; `arguments` tell an `umbel reconcile` there what the items are. With a secret, both
-    /// ends of a socket prove that they know it.
+    /// Connects to the endpoint; `arguments` tell the `umbel reconcile` there what the items are. With a
+    /// secret, both ends of a socket prove that they know it.
     ///
     /// # Errors
     ///
-    /// If that cannot be reached, or does not know the secret; a path or a sketch never can be reached.
+    /// If the endpoint cannot be reached, or does not know the secret. Panics for a path or a sketch:
+    /// neither can be connected to.
     pub fn connect(
         &self,
         form: &Form,
@@ -210,10 +211,11 @@ impl Endpoint {
     }
 }
 
-/// Who connects by a program, as journals count.
+/// Owner of journals of sessions that run over a program's pipes.
 const LOCAL: &str = "local";
 
-/// Whom journals of a socket's sessions belong to: an address, or the network of 64 bits that a machine has to itself.
+/// Owner of journals of a socket's sessions: the IPv4 address, or the /64 network of an IPv6 address,
+/// which one machine has to itself.
 fn owner_of(socket: &TcpStream) -> String {
     match socket.peer_addr().map(|address| address.ip().to_canonical()) {
         Ok(IpAddr::V4(address)) => address.to_string(),
@@ -225,7 +227,7 @@ fn owner_of(socket: &TcpStream) -> String {
     }
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 fn quote(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,=".contains(c);
     if word.chars().all(is_plain) {
@@ -236,11 +238,11 @@ fn quote(word: &str) -> String {
 }
 
 impl Connection {
-    /// Over a socket.
+    /// A connection over a socket.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// If a socket operation fails.
     pub fn tcp(stream: TcpStream, peer: String) -> Result<Self> {
         // Frames are whole messages, and the other side waits for each.
         stream.set_nodelay(true).with_context(|| peer.clone())?;
@@ -250,20 +252,22 @@ impl Connection {
         Ok(Self { reader, writer, peer, owner, guard: Guard::Socket(stream) })
     }
 
-    /// Over a socket that this side has connected, encrypted, both ends proved by a secret.
+    /// An encrypted connection over a socket that this side has connected; both ends prove that they know
+    /// the secret.
     ///
     /// # Errors
     ///
-    /// If the other end does not know the secret, or as the system.
+    /// If the other end does not know the secret, or a socket operation fails.
     pub fn dialed(stream: TcpStream, peer: String, tls: &SecretTls) -> Result<Self> {
         Self::encrypted(stream, peer, |socket| tls.connect_blocking(socket, HANDSHAKE_TIMEOUT))
     }
 
-    /// Over a socket that this side has accepted, encrypted, both ends proved by a secret.
+    /// An encrypted connection over a socket that this side has accepted; both ends prove that they know
+    /// the secret.
     ///
     /// # Errors
     ///
-    /// If the other end does not know the secret, or as the system.
+    /// If the other end does not know the secret, or a socket operation fails.
     pub fn accepted(stream: TcpStream, peer: String, tls: &SecretTls) -> Result<Self> {
         Self::encrypted(stream, peer, |socket| tls.accept_blocking(socket, HANDSHAKE_TIMEOUT))
     }
@@ -280,7 +284,7 @@ impl Connection {
         Ok(Self { reader, writer, peer, owner, guard: Guard::Socket(stream) })
     }
 
-    /// Over standard input and output of this process.
+    /// A connection over standard input and output of this process.
     pub fn stdio() -> Self {
         let (reader, writer) = (Box::new(std::io::stdin()), Box::new(std::io::stdout()));
         let (peer, owner) = ("standard input".into(), LOCAL.into());
@@ -291,7 +295,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// If a pipe cannot be created.
     pub fn pair(names: [String; 2]) -> Result<[Self; 2]> {
         let cannot = || "cannot make a pipe";
         let (there, from_here) = pipe().with_context(cannot)?;

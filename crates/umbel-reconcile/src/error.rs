@@ -1,4 +1,4 @@
-//! Why a set cannot be read, compared or changed: the cause, and what was being done.
+//! Why a set cannot be read, compared or changed: the cause, with context.
 
 use std::error::Error;
 use std::{fmt, io};
@@ -12,48 +12,48 @@ pub(crate) type Result<T, E = ReconcileError> = std::result::Result<T, E>;
 
 /// Why a set could not be read, compared or changed.
 ///
-/// `{}` shows the outermost description, `{:#}` all of them down to the cause, separated by colons. What had been
-/// changed before is part of the text.
+/// `{}` shows the outermost description, `{:#}` all of them down to the cause, separated by colons. The
+/// text includes what had already been changed.
 #[derive(Debug)]
 pub enum ReconcileError {
-    /// The call makes no sense as given: change it.
+    /// The call is invalid as given: the caller must change it.
     Usage(UsageError),
     /// The session failed. [`SessionError`] says whether another try can succeed.
     Session(SessionError),
-    /// The peer broke the rules of resumable sessions.
+    /// The peer violated the protocol of resumable sessions.
     Resume(ResumeError),
-    /// A sketch cannot answer what was asked of it.
+    /// A sketch cannot answer the question.
     Sketch(SketchError),
-    /// A sketch file is damaged, or something else.
+    /// A sketch file is damaged, or is not a sketch.
     SketchFormat(SketchFormatError),
     /// A file of records cannot be read.
     Read(ReadError),
-    /// A record is no item.
+    /// A record is not an item.
     Item(ItemError),
-    /// Items cannot be extracted so.
+    /// Items cannot be extracted in the requested way.
     Extractor(ExtractorError),
-    /// The system failed to read or write.
+    /// An I/O operation failed.
     Io(io::Error),
-    /// The other end does not prove that it knows the secret.
+    /// The other end did not prove that it knows the secret.
     Secret(SecretRefusal),
-    /// Something else, which the text names, with what to do.
+    /// Another error; the text names it, and what to do.
     Failed(String),
-    /// What was being done, and why that failed.
+    /// The operation that failed, and the cause.
     Context {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
-        /// Why it failed.
+        /// The cause.
         cause: Box<Self>,
     },
 }
 
 impl ReconcileError {
-    /// Says what was being done.
+    /// Adds the operation that failed.
     pub(crate) fn context(self, what: impl Into<String>) -> Self {
         Self::Context { what: what.into(), cause: Box::new(self) }
     }
 
-    /// The error of another crate that this one stands for; itself if there is none.
+    /// The error of another crate that this one wraps; itself if there is none.
     fn original(&self) -> &(dyn Error + 'static) {
         match self {
             Self::Usage(error) => error,
@@ -70,7 +70,7 @@ impl ReconcileError {
         }
     }
 
-    /// The error and its causes, from the outermost on.
+    /// The error and its causes, outermost first.
     fn chain(&self) -> impl Iterator<Item = &(dyn Error + 'static)> {
         let mut next: Option<&(dyn Error + 'static)> = Some(self);
         std::iter::from_fn(move || {
@@ -80,12 +80,12 @@ impl ReconcileError {
         })
     }
 
-    /// Whether the call made no sense as given.
+    /// Whether the call was invalid as given.
     pub fn is_usage(&self) -> bool {
         self.chain().any(<dyn Error>::is::<UsageError>)
     }
 
-    /// Whether it says no more than that the other side has gone.
+    /// Whether the error only says that the other side has gone.
     pub fn is_peer_gone(&self) -> bool {
         self.chain().any(|cause| {
             let is_broken = |error: &io::Error| {
@@ -98,7 +98,7 @@ impl ReconcileError {
         })
     }
 
-    /// Whether the session itself has failed, and would again with the same bytes.
+    /// Whether the session itself failed, and would fail again with the same bytes.
     pub(crate) fn is_final(&self) -> bool {
         let is_final = |error: &SessionError| !matches!(error, SessionError::Disconnected { .. });
         self.chain().any(|cause| cause.downcast_ref().is_some_and(is_final))
@@ -131,7 +131,7 @@ impl Error for ReconcileError {
     }
 }
 
-/// Takes over the errors of other crates.
+/// Implements `From` for the errors of other crates.
 macro_rules! from_errors {
     ($($variant:ident($error:ty)),*) => {$(
         impl From<$error> for ReconcileError {
@@ -155,12 +155,12 @@ from_errors!(
     Secret(SecretRefusal)
 );
 
-/// Adds to an error what was being done.
+/// Adds context to an error.
 pub(crate) trait Context<T> {
-    /// Says what was being done.
+    /// Adds a description of the operation that failed.
     fn context(self, what: impl Into<String>) -> Result<T>;
 
-    /// The same, put together only if it failed.
+    /// The same, with a description that is built only on failure.
     fn with_context<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T>;
 }
 
@@ -184,17 +184,17 @@ impl<T> Context<T> for Option<T> {
     }
 }
 
-/// An error of this text, as for `format!`.
+/// An error with this text, as for `format!`.
 macro_rules! failed {
     ($($text:tt)*) => { $crate::error::ReconcileError::Failed(format!($($text)*)) };
 }
 
-/// Returns an error of this text.
+/// Returns an error with this text.
 macro_rules! bail {
     ($($text:tt)*) => { return Err($crate::error::failed!($($text)*)) };
 }
 
-/// Returns an error of this text unless a condition holds.
+/// Returns an error with this text unless the condition holds.
 macro_rules! ensure {
     ($condition:expr, $($text:tt)*) => {
         if !$condition {

@@ -1,32 +1,33 @@
-//! What the items of a set are, as a command says it.
+//! The form of a set's items, as the command line states it.
 
 use super::set::ItemSet;
 use umbel_filter::ItemHasher;
 
-/// What the items of a set are.
+/// The form of a set's items.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// Lines, each as often as it occurs.
+    /// Lines, as a multiset.
     Lines,
-    /// Ids in hexadecimal digits, one a line. Where a file is empty they have so many bytes, if that is known.
+    /// Ids in hexadecimal digits, one per line. The number is the length in bytes for an empty file, if
+    /// known.
     HexIds(Option<usize>),
-    /// Ids of so many bytes, one behind the other.
+    /// Raw ids of this many bytes, back to back.
     RawIds(usize),
     /// Lines `key<TAB>value`.
     TabKeyed,
-    /// JSON Lines with a key of these paths.
+    /// JSON Lines with a key made of these paths.
     JsonKeyed(Vec<String>),
     /// Files of a directory.
     Tree,
 }
 
 impl Form {
-    /// What both sides must agree on beside the kind of their items, as a number.
+    /// A number for what both sides must agree on besides the kind of their items.
     pub fn dataset_id(&self, set: &dyn ItemSet) -> u64 {
         self.dataset_id_of(set.id_bytes())
     }
 
-    /// The same of a set whose ids, if it has ids, are of so many bytes.
+    /// The same for a set whose ids, if it has ids, are `id_bytes` long.
     pub(super) fn dataset_id_of(&self, id_bytes: usize) -> u64 {
         let name = match self {
             Self::Lines => "lines".to_owned(),
@@ -38,7 +39,7 @@ impl Form {
         ItemHasher::Xxh3 { seed: 0 }.hash(name.as_bytes()).hi()
     }
 
-    /// The arguments that make another `umbel reconcile` read its file so.
+    /// The arguments with which another `umbel reconcile` reads its file in this form.
     pub fn arguments(&self) -> Vec<String> {
         match self {
             Self::Lines => vec!["--lines".into()],

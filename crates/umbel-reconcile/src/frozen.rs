@@ -6,14 +6,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file and the state in which it was found.
+/// A file, and its state when it was opened.
 pub(crate) struct FrozenFile {
     path: PathBuf,
     file: Arc<File>,
     state: State,
 }
 
-/// What changes when a file does: its number too, for most programs write a new file and rename it.
+/// What a change of a file changes. The inode too, because most programs write a new file and rename it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State {
     device: u64,
@@ -40,7 +40,7 @@ impl FrozenFile {
     ///
     /// # Errors
     ///
-    /// If there is none that can be read, with its path.
+    /// If the path is not a regular file that can be read; the error names the path.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let shown = || path.display().to_string();
         let file = File::open(path).with_context(shown)?;
@@ -57,22 +57,22 @@ impl FrozenFile {
         &self.path
     }
 
-    /// The open file; its cursor means nothing.
+    /// The open file; its cursor is undefined.
     pub(crate) fn file(&self) -> &Arc<File> {
         &self.file
     }
 
-    /// Its length.
+    /// Its length in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.state.bytes
     }
 
-    /// When it was last written to: seconds, and nanoseconds beyond.
+    /// When it was last modified: seconds, and nanoseconds.
     pub(crate) fn modified(&self) -> (i64, i64) {
         (self.state.modified_s, self.state.modified_ns)
     }
 
-    /// Whether the path still leads to this file, as it was.
+    /// Checks that the path still leads to this file, unchanged.
     ///
     /// # Errors
     ///

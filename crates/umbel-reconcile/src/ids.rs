@@ -1,4 +1,4 @@
-//! Sets of ids: hexadecimal digits, one id a line, or raw bytes, one id behind the other.
+//! Sets of ids: hexadecimal digits with one id per line, or raw bytes with ids back to back.
 
 use super::apply;
 use super::change::Change;
@@ -12,19 +12,20 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Kind, Pass};
 
-/// Shortest and longest id, in bytes: shorter ones are better kept as a bitmap, and longer ones are records.
+/// Shortest and longest id, in bytes: shorter ones are better kept as a bitmap, longer ones as records.
 const ID_BYTES: std::ops::RangeInclusive<usize> = 8..=32;
 
-/// Bytes of a raw file that are read at a time, about.
+/// Approximate bytes of a raw file that are read at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// Ids in hexadecimal digits, one a line, all of one length.
+/// Ids in hexadecimal digits, one per line, all of the same length.
 pub(crate) struct HexIds {
     bytes: usize,
 }
 
 impl HexIds {
-    /// The length of a file's ids is that of its first; of an empty file, what is said, or else 64 bits.
+    /// Takes the length of the ids from the first line; for an empty file it is `of_empty`, or else 64
+    /// bits.
     pub(crate) fn of_file(path: &Path, of_empty: Option<usize>) -> Result<Self> {
         let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
         let mut head = Vec::new();
@@ -63,7 +64,7 @@ impl HexIds {
     }
 }
 
-/// An id as the session wants it: a number if it is one.
+/// An id in the form that the session expects: a number if it has 8 bytes.
 fn item_ref(id: &[u8]) -> ItemRef<'_> {
     match id.try_into() {
         Ok(bytes) => ItemRef::Id(u64::from_be_bytes(bytes)),
@@ -75,7 +76,7 @@ fn kind_of(id_bytes: usize) -> Kind {
     if id_bytes == 8 { Kind::Id64 } else { Kind::Hashed }
 }
 
-/// The bytes of an id as they stand in a raw file.
+/// The bytes of an id as in a raw file.
 fn raw_bytes(item: &Item) -> Vec<u8> {
     match item {
         Item::Id(id) => id.to_be_bytes().to_vec(),
@@ -126,18 +127,18 @@ impl RecordItems for HexIds {
     }
 }
 
-/// Ids of one length, one behind the other.
+/// Ids of one length, back to back.
 pub(crate) struct RawIds {
     file: FrozenFile,
     id_bytes: usize,
 }
 
 impl RawIds {
-    /// Opens a file of ids of so many bytes.
+    /// Opens a file of ids that are `id_bytes` long.
     ///
     /// # Errors
     ///
-    /// If its length is no multiple of that, or an id stands in it twice.
+    /// If its length is not a multiple of that, or an id occurs twice.
     pub(crate) fn open(path: &Path, id_bytes: usize) -> Result<Self> {
         let file = FrozenFile::open(path)?;
         let shown = path.display();
@@ -194,7 +195,7 @@ impl RawIds {
     }
 }
 
-/// Reads a file from its start, whatever others do with its cursor.
+/// Reads a file from its start, independent of the shared cursor.
 struct Positioned<'f> {
     file: &'f FrozenFile,
     at: u64,

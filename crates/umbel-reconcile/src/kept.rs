@@ -1,4 +1,4 @@
-//! A set with a stored sketch that is kept beside it: not read before a session needs its items.
+//! A set with a sketch stored next to it: the set is read only when a session needs its items.
 
 use super::change::Change;
 use super::form::Form;
@@ -23,17 +23,18 @@ pub struct KeptSet {
     file: FrozenFile,
     sketch: SketchFile,
     opened: OnceLock<Box<dyn ItemSet>>,
-    /// Held while the set is opened.
+    /// Held while the set is being opened.
     opening: Mutex<()>,
 }
 
 impl KeptSet {
-    /// Takes a set for what its sketch says; the set itself is only looked at.
+    /// Opens a set by its sketch; of the set itself, only its metadata and the length of its ids are
+    /// read.
     ///
     /// # Errors
     ///
-    /// If one of the two cannot be read, the set has been written to since the sketch was, or the sketch is of items of
-    /// another sort.
+    /// If one of the two cannot be read, the set was modified after the sketch, or the sketch is of items
+    /// of another form.
     pub fn open(path: &Path, form: &Form, sketch: &Path) -> Result<Self> {
         if *form == Form::Tree {
             let text = "--sketch: of a directory nobody sees without a scan whether it has changed";
@@ -56,9 +57,9 @@ impl KeptSet {
         Ok(Self { path, form, id_bytes, file, sketch, opened, opening })
     }
 
-    /// The set, read now if it was not before.
+    /// The set, opened now if it was not before.
     fn set(&self) -> Result<&dyn ItemSet> {
-        // Who held it before has set it, or failed.
+        // A thread that held the lock before has opened the set, or failed.
         let _one = self.opening.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(set) = self.opened.get() {
             return Ok(&**set);
@@ -75,7 +76,7 @@ impl KeptSet {
         Ok(&**self.opened.get_or_init(|| set))
     }
 
-    /// The sketch of items that are not in a file.
+    /// The sketch of items that are held in memory.
     fn sketch_of(&self, items: &[Item]) -> Result<StoredSketch> {
         let sketch = &self.sketch.sketch;
         let mut pass = sketch.spec().pass(sketch.coded_count() as u64)?;
@@ -109,7 +110,7 @@ impl ItemSet for KeptSet {
         if wanted.is_empty() { Ok(Vec::new()) } else { self.set()?.items(wanted) }
     }
 
-    /// Of a set that was not opened, the item as it travels: [`show`](Self::show) opens it.
+    /// If the set is not open, the item in its wire form; [`show`](Self::show) opens the set.
     fn text(&self, item: &Item) -> Vec<u8> {
         let travels = || item.to_bytes();
         self.opened.get().map_or_else(travels, |set| set.text(item))
@@ -130,7 +131,7 @@ impl ItemSet for KeptSet {
         if keys.is_empty() { Ok(BTreeMap::new()) } else { self.set()?.find(keys) }
     }
 
-    /// Said before the session, for the other side changes its set first.
+    /// Checked before the session, because the other side changes its set first.
     fn check_writable(&self) -> Result<()> {
         if matches!(self.form, Form::RawIds(_)) {
             return Ok(());
@@ -139,7 +140,8 @@ impl ItemSet for KeptSet {
         check_plain(Compression::of_file(self.file.file()).with_context(shown)?, &self.path)
     }
 
-    /// Changes the set, then the sketch: who is killed between leaves a sketch that is older than its set, which is refused.
+    /// Changes the set, then the sketch. A process that is killed in between leaves a sketch older than
+    /// its set, which `open` refuses.
     fn apply(&self, change: &Change) -> Result<()> {
         let set = self.set()?;
         let gone: Vec<ItemIndex> =

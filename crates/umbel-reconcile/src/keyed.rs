@@ -1,4 +1,4 @@
-//! Records with a key: `key<TAB>value`, or JSON Lines with a key of some fields.
+//! Records with a key: `key<TAB>value`, or JSON Lines with a key made of some fields.
 
 use super::records::RecordItems;
 use crate::error::{Context, Result, bail, ensure};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use umbel_reconcile_engine::{Item, ItemRef, Kind};
 use umbel_records::{Format, Granularity, ItemExtractor};
 
-/// Lines `key<TAB>value`; the value may have tabs.
+/// Lines `key<TAB>value`; the value may contain tabs.
 pub(crate) struct TabRecords;
 
 fn cut(line: &[u8]) -> Result<(&[u8], &[u8])> {
@@ -55,18 +55,18 @@ impl RecordItems for TabRecords {
     }
 }
 
-/// JSON Lines: the key is made of some fields, the value is the line as it stands.
+/// JSON Lines: the key is made of some fields, the value is the whole line.
 pub(crate) struct JsonRecords {
-    /// It needs room of its own for each item.
+    /// Extraction needs a buffer of its own.
     extractor: Mutex<ItemExtractor>,
 }
 
 impl JsonRecords {
-    /// Records with a key of these paths.
+    /// Records with a key made of these paths.
     ///
     /// # Errors
     ///
-    /// If one is no path.
+    /// If one is not a valid path.
     pub(crate) fn new(paths: &[String]) -> Result<Self> {
         let extractor = ItemExtractor::new(Format::JsonLines, Granularity::Key(paths.to_vec()))?;
         Ok(Self { extractor: Mutex::new(extractor) })

@@ -1,13 +1,13 @@
-//! Lines of a file, as a multiset: the second of two equal lines is another item than the first.
+//! Lines of a file as a multiset: each occurrence of a line is an item of its own.
 
 use super::records::RecordItems;
 use crate::error::Result;
 use umbel_reconcile_engine::{Item, ItemRef, Kind};
 
-/// Bytes of the occurrence that follows a line in its item.
+/// Bytes of the occurrence number that follows the line in an item.
 const OCCURRENCE_BYTES: usize = 4;
 
-/// A line and how many equal ones stand before it.
+/// Items that are a line and the number of equal lines before it.
 pub(crate) struct Lines;
 
 impl RecordItems for Lines {
@@ -34,7 +34,7 @@ impl RecordItems for Lines {
         occurrence: u32,
         visit: &mut dyn FnMut(ItemRef<'_>),
     ) -> Result<()> {
-        // Most lines fit, and an allocation for each would take longer than its hash.
+        // Most lines fit on the stack; an allocation for each would take longer than its hash.
         let mut short = [0; 512];
         let length = line.len() + OCCURRENCE_BYTES;
         if let Some(item) = short.get_mut(..length) {

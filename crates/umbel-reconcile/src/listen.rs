@@ -1,10 +1,10 @@
-//! A set that others may reconcile with, over TCP.
+//! Accepts sessions over TCP for one set.
 //!
 //! ```text
 //!   accepts ──► a thread for each who knocks: it proves itself, or says something ──► one session after another
 //! ```
 //!
-//! Nothing is read of the set for somebody who has not come so far, and who takes long to keeps nobody else waiting.
+//! The set is not read for a connection before that step, and a slow connection delays no other.
 
 use super::drive::{Driving, answer};
 use super::endpoint::{Connection, HANDSHAKE_TIMEOUT};
@@ -19,37 +19,39 @@ use umbel_files::UsageError;
 use umbel_reconcile_engine::Options;
 use umbel_tls::{HANDSHAKE_RECORD, SecretTls};
 
-/// Connections that prove themselves or wait for their turn; more wait in the system's queue. Each has a socket and a
-/// thread.
+/// Maximum number of connections that are authenticating or waiting for their session; more wait in the
+/// system's queue. Each has a socket and a thread.
 const KNOCKING_MAX: usize = 32;
 
-/// Refused connections that are shown between two sessions: strangers shall not fill a disk with lines.
+/// Maximum number of refused connections reported between two sessions, so that strangers cannot fill a
+/// log.
 const REFUSALS_REPORTED_MAX: usize = 20;
 
-/// Where to listen, and for whom.
+/// Where to listen, and which connections to accept.
 pub struct Listening<'l> {
     /// The address, `HOST:PORT`.
     pub address: &'l str,
-    /// What both sides prove themselves by; none for whoever comes.
+    /// The secret that both sides prove to know; with `None` nobody is authenticated.
     pub secret: Option<SecretTls>,
-    /// Whether whoever comes may come from other machines.
+    /// Whether connections without a secret may come from other machines.
     pub is_insecure: bool,
-    /// Whether it ends after one session.
+    /// Whether to end after one session.
     pub once: bool,
 }
 
-/// What becomes of a connection.
+/// The result of a connection attempt.
 enum Knocked {
     Admitted(Connection),
     Refused(String),
 }
 
-/// Answers sessions, one after another, each with the file as it is then. With a folder of journals, those that are cut
-/// can go on.
+/// Answers sessions, one after another, each over the file as it is then. With a folder of journals, cut
+/// sessions can be resumed.
 ///
 /// # Errors
 ///
-/// If the address cannot be listened on, or may not be; with `once`, if the session fails.
+/// If the address cannot be listened on, or must not be without a secret; with `once`, if the session
+/// fails.
 pub fn listen(
     listening: Listening<'_>,
     open: impl Fn() -> Result<Box<dyn ItemSet>>,
@@ -111,30 +113,30 @@ pub fn listen(
     Ok(())
 }
 
-/// Ends the thread that accepts.
+/// Ends the accepting thread when dropped.
 struct Stops(TcpListener);
 
 impl Drop for Stops {
     fn drop(&mut self) {
-        // A socket is a socket: one that listens and is shut down accepts no more. Where the system does not do that, the
-        // thread ends with the next connection.
+        // `shutdown` works on a listening socket too and makes it accept no more. Where the system does
+        // not support that, the thread ends with the next connection.
         if let Ok(listener) = self.0.try_clone() {
             drop(TcpStream::from(OwnedFd::from(listener)).shutdown(Shutdown::Both));
         }
     }
 }
 
-/// A thread that waits for connections, whose ends nobody waits for.
+/// Spawns a thread that nobody joins: it waits for connections.
 #[expect(clippy::disallowed_methods, reason = "a silent peer must not hold the process")]
 fn spawn(work: impl FnOnce() + Send + 'static) {
     drop(std::thread::spawn(work));
 }
 
-/// Takes connections until nobody wants them.
+/// Accepts connections until nobody receives them.
 struct Knocking {
     listener: TcpListener,
     secret: Option<SecretTls>,
-    /// How long somebody who need not prove anything may be silent.
+    /// How long a connection that need not authenticate may be silent.
     idle: Duration,
     knocked: SyncSender<std::io::Result<Knocked>>,
 }
@@ -154,10 +156,10 @@ impl Knocking {
             let (secret, idle) = (self.secret.clone(), self.idle);
             spawn(move || {
                 match admit(socket, peer, secret.as_ref(), idle) {
-                    // Keeps its place until it is its turn.
+                    // Keeps its slot until its session is taken.
                     Ok(connection) => drop(knocked.send(Ok(Knocked::Admitted(connection)))),
                     Err(error) => {
-                        // A refusal that is not shown during a long session is not shown at all.
+                        // A refusal that finds the queue full, during a long session, is not reported.
                         let text = format!("{peer}: not let in: {error:#}");
                         drop(knocked.try_send(Ok(Knocked::Refused(text))));
                     }
@@ -168,11 +170,11 @@ impl Knocking {
     }
 
     fn next(&self, room: &Receiver<()>) -> std::io::Result<(TcpStream, SocketAddr)> {
-        // Its other end is this thread's.
+        // Cannot fail: this thread holds the other end, too.
         let _ = room.recv();
         loop {
             match self.listener.accept() {
-                // It is gone already.
+                // The peer has already closed the connection.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 taken => return taken,
             }
@@ -180,7 +182,7 @@ impl Knocking {
     }
 }
 
-/// Waits until the other end has proved itself or, where nobody has to, has said something.
+/// Waits until the peer has authenticated or, without a secret, has sent its first byte.
 fn admit(
     socket: TcpStream,
     peer: SocketAddr,

@@ -1,4 +1,4 @@
-//! Who is let in, and what is read before.
+//! Tests of which connections are accepted, and what is read before.
 
 use super::*;
 use crate::change::OnConflict;
@@ -23,7 +23,7 @@ fn tls(text: &str) -> SecretTls {
     SecretTls::new(&Secret::new(text).unwrap().derive(SecretUse::Reconcile)).unwrap()
 }
 
-/// Passes its messages on.
+/// Forwards notices to a channel.
 struct ChannelObserver(Mutex<std::sync::mpsc::Sender<String>>);
 
 impl Observer for ChannelObserver {
@@ -43,7 +43,7 @@ fn options(set: &dyn ItemSet, role: Role) -> Options {
     Options { role, kind: set.kind(), dataset_id, secret: [0; 16], nonce: 5, limits }
 }
 
-/// A file that is answered for, once.
+/// A listener that answers one session over a file.
 struct Server {
     folder: tempfile::TempDir,
     address: String,
@@ -77,7 +77,7 @@ impl Server {
         Self { folder, address, messages, opened, ended }
     }
 
-    /// A session with it: how much differs.
+    /// Runs a session with the server and returns how many items differ.
     fn ask(&self, secret: Option<&SecretTls>) -> Result<u64> {
         let path: PathBuf = self.folder.path().join("a");
         std::fs::write(&path, "1\n2\n").unwrap();
@@ -107,7 +107,8 @@ impl Server {
 #[test]
 fn who_knows_the_secret_is_answered_whoever_else_knocks() {
     let server = Server::start(Some(tls(SECRET)));
-    // One says nothing and stays, one speaks something else, one has another secret, one hangs up.
+    // The first client stays silent, the second speaks HTTP, the third has another secret, the fourth
+    // hangs up.
     let _silent = server.connect();
     let mut plain = server.connect();
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
@@ -141,7 +142,7 @@ fn nothing_is_read_before_somebody_says_something() {
     let why = server.messages.recv().unwrap();
     assert!(why.contains("this side was given no secret"), "{why}");
     assert_eq!(server.opened.load(Ordering::SeqCst), 0);
-    // A silent one keeps nobody waiting.
+    // A silent client delays nobody.
     assert_eq!(server.ask(None).unwrap(), 2);
     server.ended.join().unwrap().unwrap();
     drop(silent);

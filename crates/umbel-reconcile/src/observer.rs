@@ -1,17 +1,17 @@
-//! What a caller sees of a session while it runs.
+//! Progress of a running session, as reported to the caller.
 
 use std::fmt;
 
-/// Receives what goes on. All of it is for people: no result depends on it.
+/// Receives progress reports. They are for users only: no result depends on them.
 pub trait Observer: Sync {
-    /// Something that a person should know, in one line.
+    /// A notice for the user, in one line.
     fn notice(&self, text: fmt::Arguments<'_>);
 
-    /// The session has come to a phase of this name.
+    /// The session has entered the phase of this name.
     fn phase(&self, name: &'static str) {
         let _ = name;
     }
 
-    /// No phase follows: whatever shows the current one goes.
+    /// No phase follows: a progress display should disappear.
     fn end_phases(&self) {}
 }

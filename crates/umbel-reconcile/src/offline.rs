@@ -1,4 +1,5 @@
-//! Sketch files in place of a set: built, kept up to date, compared with a set or with each other.
+//! Sketch files in place of a set: builds them, keeps them up to date, compares them with a set or with
+//! each other.
 
 use super::apply;
 use super::form::Form;
@@ -17,10 +18,10 @@ use umbel_reconcile_engine::{
     SketchHeader, SketchReader, SketchSpec, StoredSketch,
 };
 
-/// What names of sketch files end in.
+/// Suffix of sketch file names.
 const EXTENSION: &str = ".sketch";
 
-/// Where a sketch is read.
+/// Where to read a sketch from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SketchPlace {
     /// A file.
@@ -30,7 +31,7 @@ pub enum SketchPlace {
 }
 
 impl SketchPlace {
-    /// Reads an endpoint; `None` if it is no sketch.
+    /// Parses an endpoint; `None` if it is not a sketch.
     pub(super) fn parse(words: &str) -> Option<Self> {
         match words.strip_prefix("sketch:") {
             Some("-") => Some(Self::Stdin),
@@ -56,7 +57,7 @@ impl fmt::Display for SketchPlace {
     }
 }
 
-/// A sketch that is being read.
+/// A sketch while it is read.
 struct Reading<'p> {
     place: &'p SketchPlace,
     source: Box<dyn Read>,
@@ -71,7 +72,7 @@ impl<'p> Reading<'p> {
         Ok(Self { place, source, reader: SketchReader::new(), read_bytes: 0, bytes_max })
     }
 
-    /// Reads until the header is there.
+    /// Reads until the header is complete.
     fn header(&mut self) -> Result<SketchHeader> {
         while self.reader.header().is_none() {
             self.next_cells()?;
@@ -79,7 +80,7 @@ impl<'p> Reading<'p> {
         Ok(self.reader.header().cloned().expect("it was read"))
     }
 
-    /// The next coded symbols; none with a part of the header. `None` at the end.
+    /// The next coded symbols; empty while the header is incomplete. `None` at the end.
     fn next_cells(&mut self) -> Result<Option<Vec<SketchCell>>> {
         let shown = || self.place.to_string();
         let wanted_bytes = self.reader.wanted_bytes();
@@ -117,19 +118,19 @@ impl<'p> Reading<'p> {
     }
 }
 
-/// A sketch file that is changed.
+/// A sketch file, which may be changed.
 pub struct SketchFile {
     pub(super) file: FrozenFile,
-    /// What is in it.
+    /// Its contents.
     pub sketch: StoredSketch,
 }
 
 impl SketchFile {
-    /// Reads it.
+    /// Reads the file.
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If the file cannot be read or is not a sketch.
     pub fn open(path: &Path) -> Result<Self> {
         let file = FrozenFile::open(path)?;
         let place = SketchPlace::File(path.to_owned());
@@ -137,11 +138,11 @@ impl SketchFile {
         Ok(Self { file, sketch })
     }
 
-    /// The sketch of another set of the same sort, of so many coded symbols.
+    /// The sketch of another set of the same form, with `coded_count` coded symbols.
     ///
     /// # Errors
     ///
-    /// If the set cannot be read, or its items are of another sort.
+    /// If the set cannot be read, or its items are of another form.
     pub fn sketch_of(&self, path: &Path, form: &Form, coded_count: u64) -> Result<StoredSketch> {
         let set = open_set(path, form)?;
         let spec = &self.sketch.spec();
@@ -149,17 +150,17 @@ impl SketchFile {
         sketch_of(&*set, self.sketch.spec(), coded_count)
     }
 
-    /// Puts another sketch in its place, durably, unless somebody else has changed it.
+    /// Replaces the file with another sketch, durably.
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
+    /// If it cannot be written, or somebody else has changed the file.
     pub fn replace(&self, sketch: &StoredSketch) -> Result<()> {
         apply::replace(&self.file, |target| target.write(&sketch.to_bytes()))
     }
 }
 
-/// Whether a sketch is of items of this kind, or of ids of so many bytes.
+/// Checks that a sketch is of items of this kind and form, and of ids of this length.
 pub(super) fn check_form(
     name: impl fmt::Display,
     spec: &SketchSpec,
@@ -185,7 +186,7 @@ pub fn sketch_of(set: &dyn ItemSet, spec: SketchSpec, coded_count: u64) -> Resul
     Ok(StoredSketch::of_pass(spec, pass)?)
 }
 
-/// Writes a file under a name, whatever stands there: whole or not at all.
+/// Writes a file, and replaces whatever has its name: all of it, or nothing.
 ///
 /// # Errors
 ///
@@ -197,23 +198,23 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> Result<()> {
     aside.rename(path).with_context(cannot)
 }
 
-/// What a comparison found and what it cost.
+/// What a comparison found, and what it cost.
 pub struct Compared {
     /// The difference.
     pub difference: SketchDifference,
-    /// What only this side has, as people read it.
+    /// What only this side has, in human-readable form.
     pub here_lines: Vec<Vec<u8>>,
-    /// What only the other side has.
+    /// What only the other side has, in human-readable form.
     pub there_lines: Vec<Vec<u8>>,
-    /// Bytes of sketches that were read.
+    /// Bytes of sketches read.
     pub read_bytes: u64,
 }
 
-/// Compares a set with a sketch, which is read only as far as needed.
+/// Compares a set with a sketch, of which it reads only as much as it needs.
 ///
 /// # Errors
 ///
-/// If one of them cannot be read, the sketch is too short, or what is found contradicts it.
+/// If one of them cannot be read, the sketch is too short, or the decoded difference contradicts the set.
 pub fn compare_with_set(
     path: &Path,
     form: &Form,
@@ -266,7 +267,7 @@ pub fn compare_sketches(a: &SketchPlace, b: &SketchPlace, limits: &Limits) -> Re
     Ok(Compared { difference, here_lines, there_lines, read_bytes })
 }
 
-/// What went wrong with a sketch, and what to do.
+/// Describes what is wrong with a sketch, and what to do.
 fn explain(place: &SketchPlace, error: &SketchError) -> ReconcileError {
     let hint = match error {
         SketchError::InsufficientSymbols { need_at_least, .. } => format!(
@@ -287,7 +288,7 @@ fn check_limit(difference: &SketchDifference, limits: &Limits) -> Result<()> {
     Ok(())
 }
 
-/// Ids as they stand in files, symbols as hexadecimal digits behind a sign.
+/// Ids as in files; symbols as hexadecimal digits after a `#`.
 fn lines(items: &[RemoteItem], spec: &SketchSpec) -> Vec<Vec<u8>> {
     let digits = usize::from(spec.symbol_bits().div_ceil(4));
     let line = |item: &RemoteItem| match item.item {

@@ -1,4 +1,4 @@
-//! Files and directories as sets, by what their items are.
+//! Opens files and directories as sets, according to their form.
 
 use super::form::Form;
 use super::ids::{HexIds, RawIds};
@@ -11,11 +11,11 @@ use crate::error::Result;
 use std::path::Path;
 
 impl Form {
-    /// The same form, which knows how long ids are if one of these files shows it.
+    /// The same form, with the length of its ids if one of these files shows it.
     ///
     /// # Errors
     ///
-    /// If one that is there cannot be read.
+    /// If a file that exists cannot be read.
     pub fn with_id_bytes_of(&self, paths: &[&Path]) -> Result<Self> {
         if *self == Self::HexIds(None) {
             for path in paths {
@@ -28,11 +28,11 @@ impl Form {
     }
 }
 
-/// How long the ids of a file are, if its items are ids; 0 if they are not.
+/// Length of a file's ids in bytes; 0 if its items are not ids.
 ///
 /// # Errors
 ///
-/// If it cannot be read.
+/// If the file cannot be read.
 pub(super) fn id_bytes_of(path: &Path, form: &Form) -> Result<usize> {
     Ok(match form {
         Form::HexIds(empty) => HexIds::of_file(path, *empty)?.id_bytes(),
@@ -41,11 +41,11 @@ pub(super) fn id_bytes_of(path: &Path, form: &Form) -> Result<usize> {
     })
 }
 
-/// Opens a file or directory as a set, and freezes it.
+/// Opens a file or directory as a set, and records its state to detect changes.
 ///
 /// # Errors
 ///
-/// If it cannot be read, or an item of it is bad or stands twice where that may not be.
+/// If it cannot be read, an item is invalid, or an item that must be unique occurs twice.
 pub fn open_set(path: &Path, form: &Form) -> Result<Box<dyn ItemSet>> {
     Ok(match form {
         Form::Lines => Box::new(RecordSet::open(path, Lines)?),

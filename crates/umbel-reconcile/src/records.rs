@@ -12,11 +12,11 @@ use umbel_filter::{ItemHash, ItemHasher};
 use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Kind, Pass};
 use umbel_records::{Compression, ReadLimits, RecordReader, line_item};
 
-/// Whether a file of records can be changed.
+/// Checks that a file of records can be changed.
 ///
 /// # Errors
 ///
-/// If it is packed.
+/// If it is compressed.
 pub(super) fn check_plain(compression: Compression, path: &Path) -> Result<()> {
     ensure!(
         compression == Compression::Plain,
@@ -26,34 +26,34 @@ pub(super) fn check_plain(compression: Compression, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// How the records of a file are items.
+/// How the records of a file become items.
 pub(crate) trait RecordItems: Send + Sync {
     /// How items become symbols.
     fn kind(&self) -> Kind;
 
-    /// What one is called in messages.
+    /// What messages call an item.
     fn name(&self) -> &'static str;
 
-    /// How long ids are, if the records are ids; 0 if not.
+    /// Length of ids in bytes; 0 if the records are not ids.
     fn id_bytes(&self) -> usize {
         0
     }
 
-    /// Whether several records may be the same: then they are numbered.
+    /// Whether equal records may occur: they are then numbered.
     fn may_repeat(&self) -> bool;
 
-    /// What makes two records the same: appended to `target`.
+    /// Appends to `target` the bytes that two equal records share.
     ///
     /// # Errors
     ///
-    /// If the record is no item.
+    /// If the record is not an item.
     fn identity(&self, line: &[u8], target: &mut Vec<u8>) -> Result<()>;
 
-    /// Shows the item of a record before which so many same ones stand.
+    /// Passes the item of a record to `visit`; `occurrence` equal records come before it.
     ///
     /// # Errors
     ///
-    /// If the record is no item.
+    /// If the record is not an item.
     fn with_item(
         &self,
         line: &[u8],
@@ -61,7 +61,7 @@ pub(crate) trait RecordItems: Send + Sync {
         visit: &mut dyn FnMut(ItemRef<'_>),
     ) -> Result<()>;
 
-    /// Whether an item that came from elsewhere can be a record here.
+    /// Checks that a received item can be a record of this file.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ pub(crate) trait RecordItems: Send + Sync {
     fn text(&self, item: &Item) -> Vec<u8>;
 }
 
-/// Sees a record's number, its line and how many same ones stand before it.
+/// Receives a record's index, its line, and the number of equal records before it.
 type VisitNumbered<'v> = dyn FnMut(u64, &[u8], u32) -> Result<()> + 'v;
 
 /// The records of a file, plain, gzip or zstd.
@@ -84,7 +84,7 @@ pub(crate) struct RecordSet<Items> {
     compression: Compression,
     items: Items,
     item_count: u64,
-    /// Hashes of identities that more than one record has, in order.
+    /// Hashes of identities that more than one record has, sorted.
     repeated: Vec<u64>,
 }
 
@@ -93,7 +93,7 @@ impl<Items: RecordItems> RecordSet<Items> {
     ///
     /// # Errors
     ///
-    /// If it cannot be read or has a record that is no item or, where that may not be, stands twice.
+    /// If the file cannot be read, a record is not an item, or a record that must be unique occurs twice.
     pub(crate) fn open(path: &Path, items: Items) -> Result<Self> {
         let file = FrozenFile::open(path)?;
         let compression = Compression::of_file(file.file());
@@ -144,7 +144,7 @@ impl<Items: RecordItems> RecordSet<Items> {
         })
     }
 
-    /// Shows all records with their ends, in order. An error names its place.
+    /// Passes all records with their line ends to `visit`, in order. An error names the line.
     fn visit(&self, visit: &mut dyn FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let shown = || self.file.path().display().to_string();
         let file = Arc::clone(self.file.file());
@@ -163,7 +163,7 @@ impl<Items: RecordItems> RecordSet<Items> {
         Ok(())
     }
 
-    /// Shows all records with the number of same ones before each.
+    /// Passes all records to `visit`, each with the number of equal ones before it.
     fn visit_numbered(&self, visit: &mut VisitNumbered<'_>) -> Result<()> {
         let mut seen: BTreeMap<(u64, u64), u32> = BTreeMap::new();
         let mut identity = Vec::new();

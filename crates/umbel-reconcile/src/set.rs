@@ -7,20 +7,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use umbel_reconcile_engine::{Item, ItemIndex, Kind, Pass, StoredSketch};
 
-/// A set of items that changes only when changes are applied.
+/// A set of items that changes only when [`apply`](Self::apply) changes it.
 pub trait ItemSet: Send + Sync {
-    /// How its items become symbols.
+    /// How items become symbols.
     fn kind(&self) -> Kind;
 
-    /// How long its ids are, if it has ids; 0 if it does not.
+    /// Length of its ids in bytes; 0 if its items are not ids.
     fn id_bytes(&self) -> usize {
         0
     }
 
-    /// How many items it has.
+    /// Number of items.
     fn item_count(&self) -> u64;
 
-    /// The stored sketch of the set, if one is kept with it.
+    /// The sketch that is stored with the set, if there is one.
     fn stored_sketch(&self) -> Option<&StoredSketch> {
         None
     }
@@ -29,20 +29,20 @@ pub trait ItemSet: Send + Sync {
     ///
     /// # Errors
     ///
-    /// If an item cannot be read, or the set is not what it was.
+    /// If an item cannot be read, or the set has changed since it was opened.
     fn scan(&self, pass: &mut Pass) -> Result<()>;
 
-    /// The items of these numbers, in this order.
+    /// The items with these indices, in this order.
     ///
     /// # Errors
     ///
     /// As for [`scan`](Self::scan); if there is no such item.
     fn items(&self, wanted: &[ItemIndex]) -> Result<Vec<Item>>;
 
-    /// An item as people know it, in one line without its end.
+    /// An item in human-readable form: one line, without its end.
     fn text(&self, item: &Item) -> Vec<u8>;
 
-    /// What names an item that may have several versions.
+    /// The key of an item that may have several versions.
     fn key<'i>(&self, item: &'i Item) -> Option<&'i [u8]> {
         match item {
             Item::Keyed { key, .. } => Some(key),
@@ -50,23 +50,23 @@ pub trait ItemSet: Send + Sync {
         }
     }
 
-    /// The difference as people read it, in any order.
+    /// The difference in human-readable form, in any order.
     ///
     /// # Errors
     ///
-    /// If an item makes no sense here.
+    /// If an item is invalid for this set.
     fn show(&self, ours: &[Item], theirs: &[Item]) -> Result<Vec<Shown>> {
         let ours = ours.iter().map(|item| Shown::OnlyHere(self.text(item)));
         let theirs = theirs.iter().map(|item| Shown::OnlyThere(self.text(item)));
         Ok(ours.chain(theirs).collect())
     }
 
-    /// The contents of items, where those are more than the items.
+    /// The contents that items name, if items do not hold everything themselves.
     fn contents(&self) -> Option<&dyn Contents> {
         None
     }
 
-    /// The items of these keys, where items have keys.
+    /// The items with these keys, if items have keys.
     ///
     /// # Errors
     ///
@@ -76,41 +76,41 @@ pub trait ItemSet: Send + Sync {
         Ok(BTreeMap::new())
     }
 
-    /// Whether the set can be changed; `Err` says why not.
+    /// Checks whether the set can be changed at all.
     ///
     /// # Errors
     ///
-    /// If it cannot.
+    /// The reason why it cannot.
     fn check_writable(&self) -> Result<()>;
 
-    /// Whether a change can be made, before anything of it is.
+    /// Checks a change before any of it is applied.
     ///
     /// # Errors
     ///
-    /// If something stands in its way.
+    /// If something prevents the change.
     fn check_change(&self, change: &Change) -> Result<()> {
         let _ = change;
         Ok(())
     }
 
-    /// Changes the set, all at once or not at all.
+    /// Applies a change: all of it, or nothing.
     ///
     /// # Errors
     ///
-    /// If it cannot be written, or is not what it was.
+    /// If the set cannot be written, or has changed since it was opened.
     fn apply(&self, change: &Change) -> Result<()>;
 }
 
-/// A line of a difference.
+/// One line of a difference.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Shown {
-    /// Of this side.
+    /// Only this side has it.
     OnlyHere(Vec<u8>),
-    /// Of the other side.
+    /// Only the other side has it.
     OnlyThere(Vec<u8>),
-    /// In two versions.
+    /// Both sides have it, in different versions.
     Changed(Vec<u8>),
-    /// The same under two names.
+    /// The same content under two names.
     Renamed {
         /// Its name on this side.
         here: Vec<u8>,
@@ -121,33 +121,34 @@ pub enum Shown {
 
 /// Contents that items name by their hashes.
 pub trait Contents {
-    /// Those that a change needs and that are not here, each once, with older versions cut under this salt.
+    /// The contents that a change needs and that this side lacks, each once, with older versions cut into
+    /// chunks under this salt.
     ///
     /// # Errors
     ///
-    /// If an item makes no sense here, or an older version cannot be read.
+    /// If an item is invalid for this set, or an older version cannot be read.
     fn wanted(&self, change: &Change, salt: u64) -> Result<Vec<Wanted>>;
 
-    /// The length and the bytes of one of this side's contents, by the first bytes of its hash.
+    /// Length and bytes of one of this side's contents, by the first bytes of its hash.
     ///
     /// # Errors
     ///
-    /// If there is none, or it is not what it was.
+    /// If there is none, or it has changed since the set was opened.
     fn open(&self, prefix: [u8; 8]) -> Result<(u64, Box<dyn Read>)>;
 
-    /// Keeps a content until the change is applied.
+    /// Stores a content until the change is applied.
     ///
     /// # Errors
     ///
-    /// If it is not what its hash says, or cannot be kept.
+    /// If it does not match its hash, or cannot be stored.
     fn stage(&self, hash: [u8; 32], bytes: u64, content: &mut dyn Read) -> Result<()>;
 }
 
-/// A content that is wanted.
+/// A content that this side requests.
 pub struct Wanted {
     /// BLAKE3 of its bytes.
     pub hash: [u8; 32],
-    /// Its length, as the item has it.
+    /// Its length as its item states it.
     pub(crate) bytes: u64,
     /// An older version of it.
     pub(crate) basis: Option<Basis>,

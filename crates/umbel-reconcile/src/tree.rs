@@ -5,8 +5,8 @@
 //!                    u32 LE    u64 LE   32 bytes
 //! ```
 //!
-//! The content of a link is the path that it leads to. Directories are there if something is in them. Owners, times and
-//! what a program may do in another's name are not compared.
+//! The content of a link is the path that it points to. A directory is present only if something is in
+//! it. Owners, times, and the setuid, setgid and sticky bits are not compared.
 
 use super::change::Change;
 use super::delta::Basis;
@@ -27,23 +27,23 @@ mod staging;
 
 use staging::Staging;
 
-/// Longest path of an item: what Linux allows for a whole one.
+/// Longest path of an item: the limit of Linux for a whole path.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// Bytes of an item behind its path and the zero: mode, length, hash.
+/// Bytes of an item after its path and the zero: mode, length, hash.
 const FACTS_BYTES: usize = 4 + 8 + 32;
 
-/// Permissions that are compared and set: to read, write and execute. What a program may do in another's
-/// name, nobody on the other side decides.
+/// Permissions that are compared and set: read, write and execute. The peer must not set setuid, setgid
+/// or sticky bits.
 const PERMISSIONS: u32 = 0o777;
 
-/// What distinguishes a link from a file, in a mode.
+/// Bits of a mode that mark a link.
 const IS_LINK: u32 = 0o120_000;
 
-/// A file or link as an item describes it.
+/// A file or link, as its item describes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
-    /// Relative to the directory.
+    /// Path relative to the directory.
     pub(super) path: PathBuf,
     mode: u32,
     pub(super) bytes: u64,
@@ -68,11 +68,11 @@ impl Entry {
         item
     }
 
-    /// Reads an item, perhaps of somebody hostile.
+    /// Parses an item, which may come from a hostile peer.
     ///
     /// # Errors
     ///
-    /// If it is none, or its path leads out of the directory.
+    /// If it is not an item of a tree, or its path leads out of the directory.
     pub(super) fn parse(item: &[u8]) -> Result<Self> {
         let path_bytes = item.len().checked_sub(FACTS_BYTES + 1).context("it is too short")?;
         let (path, rest) = item.split_at(path_bytes);
@@ -106,12 +106,12 @@ fn check_path(path: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// A directory, as it was found.
+/// A directory, as it was when it was opened.
 pub(crate) struct Tree {
     root: PathBuf,
-    /// In the order of their paths.
+    /// Sorted by path.
     entries: Vec<Entry>,
-    /// Of each entry, what changes when somebody writes to it.
+    /// For each entry, the metadata that changes when somebody writes to it.
     stamps: Vec<Stamp>,
     staging: std::sync::Mutex<Option<Staging>>,
 }
@@ -132,7 +132,7 @@ impl Stamp {
 }
 
 impl Tree {
-    /// Refuses contents for which the disk has no room, before the first of them is asked for.
+    /// Checks that the disk has room for the contents, before the first of them is requested.
     fn check_room(&self, wanted: &[Wanted]) -> Result<()> {
         let needed = wanted.iter().fold(0u64, |sum, wanted| sum.saturating_add(wanted.bytes));
         let disk = rustix::fs::statvfs(&self.root).map_err(std::io::Error::from);
@@ -150,7 +150,8 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// If something in it cannot be read, is neither file, link nor directory, or changes meanwhile.
+    /// If something in it cannot be read, is neither file, link nor directory, or changes while it is
+    /// read.
     pub(crate) fn open(root: &Path) -> Result<Self> {
         let metadata = std::fs::metadata(root).with_context(|| root.display().to_string())?;
         ensure!(metadata.is_dir(), "{}: not a directory", root.display());
@@ -181,7 +182,7 @@ impl Tree {
         self.root.join(path).display().to_string()
     }
 
-    /// Whether an entry is as it was found.
+    /// Checks that an entry is unchanged since the tree was opened.
     fn check(&self, index: usize) -> Result<()> {
         let path = &self.entries[index].path;
         let now = std::fs::symlink_metadata(self.root.join(path));
@@ -194,7 +195,7 @@ impl Tree {
         Ok(())
     }
 
-    /// A file, cut to be compared with another version of it.
+    /// A file, cut into chunks for the comparison with another version of it.
     fn basis(&self, index: usize, salt: u64) -> Result<Option<Basis>> {
         let entry = &self.entries[index];
         if entry.is_link() || entry.bytes == 0 {
@@ -292,7 +293,7 @@ impl ItemSet for Tree {
         Ok(found.map(|(path, index)| (path.to_vec(), ItemIndex(index))).collect())
     }
 
-    /// Same content under another path is a rename, other content under the same path a change.
+    /// The same content under another path is a rename; other content under the same path is a change.
     fn show(&self, ours: &[Item], theirs: &[Item]) -> Result<Vec<Shown>> {
         let parse = |items: &[Item]| -> Result<Vec<Entry>> {
             items.iter().map(|item| Entry::parse(&item.to_bytes())).collect()
@@ -417,7 +418,7 @@ mod tests {
         };
         let small = Change { added: vec![item(3, 1)], ..Change::default() };
         assert_eq!(tree.wanted(&small, 0).unwrap().len(), 1);
-        // Together they are more than a number holds.
+        // Their sum overflows.
         for huge in [vec![item(1 << 62, 1)], vec![item(u64::MAX, 1), item(u64::MAX, 2)]] {
             let error = tree.wanted(&Change { added: huge, ..Change::default() }, 0).err();
             let message = error.unwrap().to_string();

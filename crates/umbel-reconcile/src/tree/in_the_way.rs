@@ -1,4 +1,5 @@
-//! What stands in the way of files that come: a file where a directory must be, or a directory where a file must be.
+//! Entries that block incoming files: a file where a directory must be, or a directory where a file must
+//! be.
 
 use super::{Entry, Tree};
 use crate::change::Change;
@@ -7,11 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::path::Path;
 
-/// The entries of a tree that must go before what comes can be put in place, all of which the change removes.
+/// The entries of a tree that must be removed before the incoming files can be put in place; the change
+/// removes all of them.
 ///
 /// # Errors
 ///
-/// If one of them would stay; it is named, and so is what comes.
+/// If the change would keep one of them; the error names it and the incoming file.
 pub(super) fn of(tree: &Tree, change: &Change) -> Result<BTreeSet<usize>> {
     let paths: BTreeMap<&Path, usize> =
         tree.entries.iter().map(|entry| &*entry.path).zip(0..).collect();
@@ -21,7 +23,7 @@ pub(super) fn of(tree: &Tree, change: &Change) -> Result<BTreeSet<usize>> {
     for item in change.added.iter().chain(change.replaced.values()) {
         let entry = Entry::parse(&item.to_bytes()).context("what came is no file")?;
         let above = entry.path.ancestors().skip(1).filter_map(|path| paths.get(path));
-        // Of sorted paths, those below one follow it.
+        // Paths are sorted, so those below a path follow it.
         let from = (Bound::Excluded(&*entry.path), Bound::Unbounded);
         let below = paths.range::<Path, _>(from);
         let below = below.take_while(|(path, _)| path.starts_with(&entry.path)).map(|(_, at)| at);

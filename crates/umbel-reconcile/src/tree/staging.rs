@@ -1,4 +1,4 @@
-//! Contents that came, until they are put in place.
+//! Holds received contents until they are put in place.
 
 use super::{Entry, STAGING_PREFIX, Tree, in_the_way};
 use crate::change::Change;
@@ -12,14 +12,14 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use umbel_files::{PartialDirectory, sync_folder};
 
-/// Bytes that are copied at a time.
+/// Bytes copied at a time.
 const COPY_BYTES: usize = 256 << 10;
 
-/// What is locked in a staging directory while its process lives.
+/// The file in a staging directory that is locked while its process lives.
 const LOCK_NAME: &str = "lock";
 
-/// A directory inside the set's own, so that everything can be renamed out of it. It goes away when it is dropped or the
-/// process is interrupted; what a killed process left is removed by the next one.
+/// A directory inside the set's own, so that files can be renamed out of it. It is removed when it is
+/// dropped or the process is interrupted; the next process removes what a killed one left.
 pub(super) struct Staging {
     directory: PartialDirectory,
     /// Held as long as the directory is in use.
@@ -27,11 +27,11 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// Makes one.
+    /// Creates a staging directory.
     ///
     /// # Errors
     ///
-    /// As the system.
+    /// If it cannot be created or locked.
     pub(super) fn new(root: &Path) -> Result<Self> {
         let cannot = || format!("{}: cannot write", root.display());
         remove_left(root).with_context(cannot)?;
@@ -45,11 +45,11 @@ impl Staging {
         self.directory.path().join(blake3::Hash::from_bytes(hash).to_hex().as_str())
     }
 
-    /// Takes a content of so many bytes, and makes it durable.
+    /// Stores a content of `bytes` bytes, and syncs it.
     ///
     /// # Errors
     ///
-    /// If it is not what its hash says, or cannot be written.
+    /// If it does not match its hash, or cannot be written.
     pub(super) fn stage(&self, hash: [u8; 32], bytes: u64, content: &mut dyn Read) -> Result<()> {
         let path = self.path(hash);
         let cannot = || format!("{}: cannot write", path.display());
@@ -69,7 +69,7 @@ impl Staging {
         written.and_then(|file| file.sync_all()).with_context(cannot)
     }
 
-    /// A copy of a content that is here already, under another name.
+    /// Stages a copy of a content that this side already has under another name.
     fn copy(&self, tree: &Tree, index: usize) -> Result<()> {
         let (hash, bytes) = (tree.entries[index].hash, tree.entries[index].bytes);
         tree.check(index)?;
@@ -77,8 +77,8 @@ impl Staging {
     }
 }
 
-/// Removes the staging directories of processes that are gone: those whose lock nobody holds. One without a lock was just
-/// made, or belongs to an earlier release, and stays.
+/// Removes the staging directories of processes that are gone: those whose lock is free. One without a
+/// lock file was just created, or belongs to an earlier release, and stays.
 fn remove_left(root: &Path) -> std::io::Result<()> {
     for child in std::fs::read_dir(root)? {
         let child = child?;
@@ -93,7 +93,7 @@ fn remove_left(root: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Puts everything in place, file by file, each whole; what is to go goes last.
+/// Puts everything in place, one whole file at a time; removals come last.
 ///
 /// # Errors
 ///
@@ -125,20 +125,20 @@ pub(super) fn apply(tree: &Tree, staging: Option<Staging>, change: &Change) -> R
         *left -= 1;
         put(tree, &staging, entry, *left == 0)?;
     }
-    // What came is certain before what is to go goes.
+    // Sync the incoming files before anything is removed.
     sync_folders(&tree.root, entries.iter().map(|entry| &*entry.path))?;
     let rest: Vec<usize> = removed.filter(|index| !blocking.contains(index)).collect();
     rest.iter().try_for_each(|&index| remove(tree, &tree.entries[index].path))?;
     sync_folders(&tree.root, rest.iter().map(|&index| &*tree.entries[index].path))
 }
 
-/// Makes the names of these paths durable, and those of the folders that were made for them.
+/// Syncs the directory entries of these paths, and those of the directories created for them.
 fn sync_folders<'a>(root: &Path, paths: impl Iterator<Item = &'a Path>) -> Result<()> {
     let folders: BTreeSet<&Path> = paths.flat_map(|path| path.ancestors().skip(1)).collect();
     for folder in folders {
         let folder = root.join(folder);
         match sync_folder(&folder) {
-            // It went with the last that was in it.
+            // It was removed together with its last entry.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             synced => synced.with_context(|| format!("{}: cannot sync", folder.display()))?,
         }
@@ -173,7 +173,7 @@ fn put(tree: &Tree, staging: &Staging, entry: &Entry, is_last: bool) -> Result<(
     std::fs::rename(&made, &target).with_context(cannot)
 }
 
-/// Removes a directory that has nothing but directories in it, which are no part of a set.
+/// Removes a directory that contains only directories, which are not part of a set.
 fn remove_empty_directories(directory: &Path) -> std::io::Result<()> {
     for child in std::fs::read_dir(directory)? {
         let child = child?;
@@ -181,11 +181,11 @@ fn remove_empty_directories(directory: &Path) -> std::io::Result<()> {
             remove_empty_directories(&child.path())?;
         }
     }
-    // Fails if a file has come meanwhile.
+    // Fails if a file has appeared meanwhile.
     std::fs::remove_dir(directory)
 }
 
-/// Makes the directories above a path. None of them may be a link: it could lead out of the set.
+/// Creates the directories above a path. None of them may be a link: it could lead out of the set.
 fn make_parents(root: &Path, path: &Path) -> Result<()> {
     let mut directory = root.to_owned();
     for part in path.parent().into_iter().flatten() {
@@ -200,7 +200,7 @@ fn make_parents(root: &Path, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a file, and the directories that are empty then.
+/// Removes a file, and the directories that this leaves empty.
 fn remove(tree: &Tree, path: &Path) -> Result<()> {
     let full = tree.root.join(path);
     match std::fs::remove_file(&full) {
