@@ -1,8 +1,8 @@
-//! The stream of coded symbols: the stage that takes the fewest round trips.
+//! The stream of coded symbols: the stage with the fewest round trips.
 //!
-//! The responder sends coded symbols of all its symbols, as many as it has credit for; the initiator adds its own and
-//! peels, and gives more credit until the difference is complete. A coded symbol travels as ⌈h/8⌉ bytes of the sum and
-//! four of the check.
+//! The responder sends coded symbols of all its symbols, as many as it has credit for. The initiator
+//! combines them with its own and peels, and grants more credit until the difference is complete. On the
+//! wire a coded symbol has ⌈h/8⌉ bytes of the sum and four of the check.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use super::table::Table;
 use super::wire::Reader;
 use crate::limits::RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT;
 
-/// Bytes of a check.
+/// Bytes of a check on the wire.
 const CHECK_BYTES: usize = 4;
 
 fn encoder_of(table: &Table, key: &SessionKey, symbol_bits: u8) -> RibltEncoder {
@@ -31,11 +31,11 @@ const fn sum_bytes(symbol_bits: u8) -> usize {
     (symbol_bits as usize).div_ceil(8)
 }
 
-/// Where a side's coded symbols come from.
+/// Source of a side's coded symbols.
 #[derive(Debug)]
 enum Source {
     Encoder(RibltEncoder),
-    /// From index 0, and how many were taken.
+    /// Stored ones from index 0, and how many were taken.
     Stored {
         symbols: Vec<CodedSymbol>,
         taken: usize,
@@ -50,7 +50,7 @@ impl Source {
         }
     }
 
-    /// How many there are.
+    /// How many coded symbols there are.
     const fn len(&self) -> u64 {
         match self {
             Self::Encoder(_) => u64::MAX,
@@ -58,7 +58,7 @@ impl Source {
         }
     }
 
-    /// The next ones, of which there are so many.
+    /// The next `count` coded symbols, or what is left of them.
     fn next_symbols(&mut self, count: usize) -> Vec<CodedSymbol> {
         match self {
             Self::Encoder(encoder) => encoder.next_symbols(count),
@@ -85,7 +85,7 @@ impl CodedJob {
         Self { source, symbol_bits, credit }
     }
 
-    /// The same of coded symbols that are stored, of which there are as many as there is credit for.
+    /// Serves stored coded symbols; the credit must not exceed their number.
     pub(crate) fn stored(
         symbols: Vec<CodedSymbol>,
         symbol_bits: u8,
@@ -97,7 +97,7 @@ impl CodedJob {
         Ok(Self { source: Source::Stored { symbols, taken: 0 }, symbol_bits, credit })
     }
 
-    /// Takes more credit, counted from the first coded symbol.
+    /// Raises the credit, counted from the first coded symbol.
     pub(crate) fn extend(&mut self, credit: u64) -> Result<(), FrameError> {
         if credit <= self.credit || credit > self.source.len() {
             return Err(FrameError::Field { field: "credit", got: credit });
@@ -121,7 +121,7 @@ impl CodedJob {
     }
 }
 
-/// Fewest further coded symbols that are asked for: a round trip costs as much.
+/// Smallest extension of the credit: a round trip costs as much as these coded symbols.
 const EXTENSION_MIN: u64 = 16;
 
 type CheckHash = Box<dyn Fn(u64) -> u64 + Send>;
@@ -132,9 +132,9 @@ pub(crate) struct CodedDecoder {
     decoder: RibltDecoder<CheckHash>,
     symbol_bits: u8,
     credit: u64,
-    /// Most coded symbols that are worth waiting for.
+    /// Credit beyond which the stage fails.
     credit_max: u64,
-    /// How often more credit was asked for.
+    /// How often the credit was extended.
     extension_count: u32,
 }
 
@@ -145,16 +145,16 @@ impl fmt::Debug for CodedDecoder {
     }
 }
 
-/// What follows a frame of coded symbols.
+/// The result of a frame of coded symbols.
 #[derive(Debug)]
 pub(crate) enum CodedVerdict {
-    /// More frames are to come.
+    /// More frames will arrive.
     Waiting,
     /// More credit is needed.
     Ask(u64),
-    /// All differences.
+    /// All differences, decoded.
     Decoded(Vec<u64>),
-    /// They contradict each other, or do not end.
+    /// The coded symbols contradict each other, or `credit_max` was not enough.
     Failed,
 }
 
@@ -170,7 +170,7 @@ impl CodedDecoder {
         Self::of(own, key, symbol_bits, (credit, credit_max))
     }
 
-    /// The same where this side's coded symbols are stored, at least `credit_max` of them.
+    /// The same with this side's coded symbols stored; there must be at least `credit_max` of them.
     pub(crate) fn stored(
         symbols: Vec<CodedSymbol>,
         key: SessionKey,
@@ -187,7 +187,7 @@ impl CodedDecoder {
         Self { own, decoder, symbol_bits, credit, credit_max, extension_count: 0 }
     }
 
-    /// Coded symbols that there is credit for and that did not come.
+    /// Coded symbols that were granted and have not arrived.
     pub(crate) fn credit_left(&self) -> u64 {
         self.credit.saturating_sub(self.decoder.coded_count() as u64)
     }
@@ -242,8 +242,9 @@ impl CodedDecoder {
         Ok(CodedVerdict::Ask(self.credit))
     }
 
-    /// Further coded symbols to ask for: a quarter, a half, then as many again. The first covers what an estimate is
-    /// usually short of; whoever needs more has an estimate that says little, and each further one is a round trip.
+    /// Further coded symbols to request: a quarter of what was taken, then a half, then as many again. The
+    /// first extension covers the usual error of an estimate. If that is not enough, the estimate was poor,
+    /// and each further extension costs a round trip.
     fn extension(&self, taken: u64) -> u64 {
         (taken >> 2u32.saturating_sub(self.extension_count)).max(EXTENSION_MIN)
     }

@@ -1,4 +1,4 @@
-//! What both halves of a session share: keys, what is known of the difference, what is to be sent, what is counted.
+//! State that both halves of a session share: keys, the known difference, the send queue, and counters.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -26,7 +26,7 @@ use crate::limits::RECONCILE_ITEM_COUNT_MAX as ITEM_COUNT_MAX;
 use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
-/// What the session waits for from its driver. Frames are worked on only while it waits for nothing.
+/// What the session waits for from its driver. It processes frames only while it waits for nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Awaiting {
     Nothing,
@@ -35,17 +35,17 @@ pub(crate) enum Awaiting {
     Resume,
 }
 
-/// What goes from one side to the other of the items that only the first has.
+/// What one side sends of the items that only it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flow {
     Contents,
     /// Symbols, and the sum of the hashes.
     Symbols,
-    /// Only the sum, so that the digest of the union can be computed.
+    /// Only the sum of the hashes, so that the digest of the union can be computed.
     Sum,
 }
 
-/// What both halves share.
+/// State that both halves share.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) options: Options,
@@ -54,49 +54,50 @@ pub(crate) struct Core {
     pub(crate) source: KeySource,
     pub(crate) key: SessionKey,
     pub(crate) attempt: u8,
-    /// Keys that were tried.
+    /// Number of keys tried.
     pub(crate) attempts: u32,
     pub(crate) awaiting: Awaiting,
     pub(crate) phase: &'static str,
-    /// Items here and there before the session.
+    /// Numbers of items here and there before the session.
     pub(crate) here_count: u64,
     pub(crate) there_count: u64,
     pub(crate) item_bytes: u64,
-    /// Bytes and number of the items that arrived.
+    /// Bytes and number of items that arrived.
     pub(crate) arrived_bytes: u64,
     pub(crate) arrived_count: u64,
-    /// Mean bytes of the peer's items by its word; 0 if it did not say.
+    /// Mean bytes of the peer's items as it stated them; 0 if it did not.
     pub(crate) there_item_bytes: u64,
-    /// This side's set under the current key.
+    /// Digest of this side's set under the current key.
     pub(crate) own: SetDigest,
-    /// What the peer has beside it, by items that arrived or by its word.
+    /// Digest of what only the peer has, by items that arrived or by the sums that it sent.
     pub(crate) received: SetDigest,
     pub(crate) received_hashes: BTreeSet<(u64, u64)>,
     pub(crate) table: Option<Table>,
-    /// Bits of the symbols that are spoken of now.
+    /// Bits of the symbols currently in use.
     pub(crate) symbol_bits: u8,
-    /// Fewest bits of a symbol: 32, and fewer where tests force collisions.
+    /// Fewest bits of a symbol: 32; tests use fewer to force collisions.
     pub(crate) symbol_bits_min: u8,
     pub(crate) only_here: Vec<Entry>,
     pub(crate) knows_only_here: bool,
     pub(crate) only_there: Vec<RemoteItem>,
     pub(crate) knows_only_there: bool,
     pub(crate) accept: Accept,
-    /// Whether the peer said that it alone has what is here too: a filter was wrong, or two symbols are equal.
+    /// Whether the peer sent, as its own alone, an item that this side has too: a filter was wrong, or two
+    /// symbols are equal.
     pub(crate) is_contradicted: bool,
     pub(crate) items: ItemsReader,
     pub(crate) symbols: Option<ListReader>,
-    /// Batches that were handed out and are not yet applied.
+    /// Batches that were handed out and are not applied yet.
     pub(crate) unapplied: u64,
     pub(crate) has_applied: bool,
     pub(crate) queue: VecDeque<Job>,
     /// A responder's encoder between two requests for syndromes.
     pub(crate) encoder: Option<Box<Encoder>>,
-    /// The same of coded symbols.
+    /// A responder's coded job between two credits.
     pub(crate) coded: Option<Box<CodedJob>>,
     /// The stored sketch of this side's set.
     pub(crate) sketch: Option<Box<StoredSketch>>,
-    /// Whether the key is that of stored sketches.
+    /// Whether the key is that of the stored sketches.
     pub(crate) is_stored: bool,
     pub(crate) sent_since_pause: u64,
     pub(crate) done_sent: Option<SetDigest>,
@@ -171,7 +172,8 @@ impl Core {
         out.push(Output::Phase(phase));
     }
 
-    /// Takes the key of an attempt and forgets what the former one found, but not what was applied.
+    /// Switches to the key of an attempt and discards what the previous one found, but not what was
+    /// applied.
     pub(crate) fn begin_attempt(&mut self, attempt: u8) {
         self.attempt = attempt;
         self.is_stored = false;
@@ -185,14 +187,14 @@ impl Core {
         self.symbols = None;
         self.table = None;
         (self.encoder, self.coded) = (None, None);
-        // What the peer took is here and there now; the rest is found again.
+        // Items that the peer has taken are on both sides now; all others are found again.
         if self.flow(!self.is_initiator) != Flow::Contents || !self.changes(!self.is_initiator) {
             self.only_here.clear();
         }
         self.only_there.clear();
     }
 
-    /// What goes to the initiator, or to the responder.
+    /// What is sent to the initiator, or to the responder.
     pub(crate) const fn flow(&self, to_initiator: bool) -> Flow {
         let is_compare = matches!(self.aim.direction, Direction::Compare);
         if self.changes(to_initiator) || (is_compare && to_initiator && self.aim.want_items) {
@@ -214,24 +216,24 @@ impl Core {
         }
     }
 
-    /// What arrives here.
+    /// What this side receives.
     pub(crate) const fn flow_here(&self) -> Flow {
         self.flow(self.is_initiator)
     }
 
-    /// What goes out.
+    /// What this side sends.
     pub(crate) const fn flow_there(&self) -> Flow {
         self.flow(!self.is_initiator)
     }
 
     pub(crate) fn run_pass(&mut self, pass: Pass, out: &mut Outbox<Output>) {
         self.awaiting = Awaiting::Pass;
-        // What is looked for was there from the start; a new key is for the set as it is now.
+        // A find pass looks for items of the snapshot; a new key covers the set as it is now.
         let includes_applied = self.has_applied && !pass.is_find();
         out.push(Output::RunPass(pass.with_applied(includes_applied)));
     }
 
-    /// Notes what a scan of everything found. A second scan under one key must find the same.
+    /// Records the result of a full scan. A second scan under the same key must find the same.
     pub(crate) fn note_pass(
         &mut self,
         gathered: &Gathered,
@@ -263,7 +265,8 @@ impl Core {
         self.item_bytes.div_ceil(self.own.count.max(1))
     }
 
-    /// Mean bits of an item: of those here, else of those that came, else by the peer's word; 0 if none is known.
+    /// Mean bits of an item: of those here, else of those that arrived, else as the peer stated; 0 if none
+    /// is known.
     fn mean_item_bits(&self) -> f64 {
         let mean = |bytes: u64, count: u64| 8.0 * bytes as f64 / count.max(1) as f64;
         match self.kind() {
@@ -274,7 +277,7 @@ impl Core {
         }
     }
 
-    /// Items that the peer may have now: it may have taken what was here.
+    /// Upper bound of the peer's current number of items: it may have taken what this side has.
     pub(crate) const fn there_count_max(&self) -> u64 {
         if self.attempts > 1 && self.changes(!self.is_initiator) {
             self.there_count.saturating_add(self.here_count)
@@ -283,13 +286,13 @@ impl Core {
         }
     }
 
-    /// Items that the peer probably has now.
+    /// The peer's probable current number of items.
     pub(crate) fn there_count_now(&self) -> u64 {
         let is_merged = self.attempts > 1 && self.aim.direction == Direction::TwoWay;
         if is_merged { self.own.count } else { self.there_count }
     }
 
-    /// Whether the peer may have so many items.
+    /// Checks the peer's number of items against the limit on skew.
     pub(crate) fn check_skew(&self, there_count: u64) -> Result<(), SessionError> {
         let max = self.here_count.saturating_mul(4).saturating_add(1 << 20);
         if !self.options.limits.allow_skew && there_count > max {
@@ -303,8 +306,8 @@ impl Core {
         if count > max { Err(limit("differences", count, max)) } else { Ok(()) }
     }
 
-    /// Sends a message now, unless it costs more than the session may: then the next
-    /// [`check_bytes`](Self::check_bytes) fails. Why it gives up, a session says in any case.
+    /// Sends a message now, unless that exceeds the session's byte limit: then the next
+    /// [`check_bytes`](Self::check_bytes) fails. An `Abort` is sent in any case.
     pub(crate) fn send(&mut self, message: &Message, out: &mut Outbox<Output>) {
         let mut bytes = Vec::new();
         put_frame(&mut bytes, message.frame_type(), &message.body());
@@ -316,7 +319,7 @@ impl Core {
         out.push(Output::Send(bytes));
     }
 
-    /// Whether what was sent and received is within what the session may cost.
+    /// Checks that the bytes sent and received are within the session's limit.
     pub(crate) fn check_bytes(&self) -> Result<(), SessionError> {
         if planted::on(Planted::ByteCapIgnored) {
             return Ok(());
@@ -325,17 +328,17 @@ impl Core {
         if got > max { Err(limit("bytes on the wire", got, max)) } else { Ok(()) }
     }
 
-    /// Takes out of the table what the peer's filter does not know: it is only here.
+    /// Removes from the table the entries that the peer's filter does not contain: only this side has them.
     pub(crate) fn take_absent(&mut self, flags: &[bool]) -> Vec<Entry> {
         let absent = self.table.as_mut().map(|table| table.take_out(flags)).unwrap_or_default();
         self.only_here.extend_from_slice(&absent);
         absent
     }
 
-    /// Ends well.
+    /// Ends the session with success.
     ///
     /// # Errors
-    /// If the peer has another number of items than it said.
+    /// If the peer does not have as many items as it stated.
     pub(crate) fn finish(&mut self, out: &mut Outbox<Output>) -> Result<(), SessionError> {
         let union = self.own.and(self.received);
         let counts =
@@ -343,7 +346,7 @@ impl Core {
         let (Some(only_here), Some(only_there)) = counts else {
             return Err(field("item count", self.there_count));
         };
-        // A filter may have found all of it, so that the peer had nothing to ask for.
+        // If a filter found all of it, the peer had nothing to request.
         if self.knows_only_here || self.aim.notify_responder || only_here == 0 {
             let mut indexes: Vec<ItemIndex> =
                 self.only_here.iter().map(|entry| entry.index).collect();
@@ -354,7 +357,7 @@ impl Core {
             } else if self.knows_only_here && self.attempts == 1 {
                 return Err(field("item count", self.there_count));
             }
-            // Else an attempt that failed took something for ours alone, and nobody knows what.
+            // Otherwise a failed attempt counted some items as only here, and it is unknown which.
         }
         if !self.only_there.is_empty() {
             out.push(Output::OnlyThere(std::mem::take(&mut self.only_there)));

@@ -2,19 +2,19 @@
 
 use super::table::Entry;
 
-/// What the decoding side knows.
+/// What the decoding side has found.
 #[derive(Default, Debug)]
 pub(crate) struct Difference {
     pub(crate) here: Vec<Entry>,
-    /// Symbols of what only the peer has, of the current number of bits.
+    /// Symbols of items that only the peer has, with the current number of bits.
     pub(crate) there: Vec<u64>,
-    /// Decoded symbols of which nobody can say what they stand for: those of several entries here, and those that
-    /// contradict a filter. Items on both sides have the same symbol then.
+    /// Number of decoded symbols that cannot be attributed: those of several entries here, and those that
+    /// contradict a filter. Items on both sides then have the same symbol.
     pub(crate) doubtful_count: u64,
 }
 
 impl Difference {
-    /// Takes the entries here that have a decoded symbol.
+    /// Records a decoded symbol, and the entries here that have it.
     pub(crate) fn add(&mut self, symbol: u64, entries: &[Entry]) {
         match entries {
             [] => self.there.push(symbol),

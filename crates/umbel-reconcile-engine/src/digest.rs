@@ -1,8 +1,8 @@
-//! The digest of a set: how many items, and the sum of their 128-bit hashes.
+//! The digest of a set: its number of items, and the sum of their 128-bit hashes.
 
 use super::keys::KeyedHash;
 
-/// Count and sum of keyed hashes modulo 2^128. Additive: of disjoint sets the digests add up, whatever the order.
+/// Count and sum of keyed hashes modulo 2^128. The digests of disjoint sets add up, in any order.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct SetDigest {
     pub(crate) count: u64,
@@ -14,7 +14,7 @@ impl SetDigest {
         *self = self.and(Self { count: 1, sum: u128::from(hash.lo) | u128::from(hash.hi) << 64 });
     }
 
-    /// Of both sets together. A lying peer's count may overflow; then no digest agrees.
+    /// The digest of both sets together. A lying peer's count may overflow; then no digest matches.
     #[must_use]
     pub(crate) const fn and(self, other: Self) -> Self {
         Self { count: self.count.wrapping_add(other.count), sum: self.sum.wrapping_add(other.sum) }

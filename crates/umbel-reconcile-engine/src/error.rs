@@ -1,22 +1,22 @@
-//! What can go wrong in a session, and what the caller should do.
+//! Errors of a session, and what the caller should do.
 
 use std::fmt;
 
 use thiserror::Error;
 use umbel_bits::CodeError;
 
-/// Why bytes of the peer are no frame of this protocol. Nothing of the frame was used.
+/// Why bytes of the peer are not a frame of this protocol. Nothing of the frame was used.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum FrameError {
     /// The checksum differs: the bytes were damaged. Connect again.
     #[error("checksum {got:#010x} of a frame, computed {computed:#010x}")]
     Checksum {
-        /// In the frame.
+        /// The checksum in the frame.
         got: u32,
-        /// Over what came.
+        /// The checksum computed over the received bytes.
         computed: u32,
     },
-    /// A type of frame that this version does not know. Run the same release on both sides.
+    /// A frame type that this version does not know. Run the same release on both sides.
     #[error("unknown frame type {got}")]
     Type {
         /// The byte.
@@ -40,7 +40,7 @@ pub enum FrameError {
         /// How many.
         extra: usize,
     },
-    /// A field with a value that it cannot have.
+    /// A field has a value that it cannot have.
     #[error("frame field `{field}` is {got}")]
     Field {
         /// The field's name.
@@ -48,23 +48,23 @@ pub enum FrameError {
         /// Its value.
         got: u64,
     },
-    /// A list in the frame is no list.
+    /// A list in the frame cannot be decoded.
     #[error("malformed list in a frame")]
     Code(#[from] CodeError),
 }
 
-/// Why a responder does not take part. Nothing was changed.
+/// Why a responder refuses a session. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
-    /// It speaks another version. Run the same release on both sides.
+    /// The responder speaks another version. Run the same release on both sides.
     Version,
-    /// Its items are of another kind. Fix the arguments.
+    /// The responder's items are of another kind. Fix the arguments.
     Kind,
-    /// It serves another dataset. Fix the arguments.
+    /// The responder serves another dataset. Fix the arguments.
     Dataset,
-    /// It takes no items. Use `Compare` or `Pull`.
+    /// The responder accepts no items. Use `Compare` or `Pull`.
     ReadOnly,
-    /// The sets differ in size by more than it allows. Raise its limit.
+    /// The sets differ in size by more than the responder allows. Raise its limit.
     TooLarge,
 }
 
@@ -80,76 +80,78 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Why a session ended without success. Items that were handed out before are whole, were asked for, and may be kept;
-/// that the sets agree now is not known.
+/// Why a session failed. Items that were handed out before are whole, were requested, and may be kept;
+/// whether the sets are equal now is unknown.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum SessionError {
-    /// The responder does not take part; nothing was changed.
+    /// The responder refuses the session; nothing was changed.
     #[error("refused by the responder: {0}")]
     Refused(Refusal),
     /// The sides have different secrets, or a nonce was damaged. Nothing was exchanged; fix the configuration.
     #[error("the sides derive different keys: their secrets differ")]
     Key,
-    /// The peer's bytes are no frame. Run a new session; if that fails too, report it.
+    /// The peer's bytes are not a frame. Run a new session; if that fails too, report it.
     #[error("malformed frame")]
     Frame(#[from] FrameError),
-    /// The peer wants a session that outlives its connection, and this side keeps no journal. Let both keep one, or none.
+    /// The peer wants a resumable session, and this side keeps no journal. Let both sides keep one, or
+    /// neither.
     #[error("one side keeps a journal to resume the session by, the other does not")]
     Resumable,
-    /// The stored sketch is not that of the set that was scanned. Tell it what has changed, or build it again; or run the
-    /// session without it.
+    /// The stored sketch does not match the set that was scanned. Update it with the changes, or rebuild
+    /// it; or run the session without it.
     #[error("the stored sketch is not of this set: tell it what has changed, or build it again")]
     StaleSketch,
-    /// A frame that makes no sense here: a bug of the peer, or an attack.
+    /// A frame that is not allowed in this phase: a bug of the peer, or an attack.
     #[error("{frame} frame while {phase}")]
     OutOfOrder {
-        /// What came.
+        /// The frame's name.
         frame: &'static str,
-        /// What was going on.
+        /// The phase.
         phase: &'static str,
     },
-    /// More than a limit allows. Raise the limit if the peer is to be trusted.
+    /// More than a limit allows. Raise the limit if the peer can be trusted.
     #[error("{got} {limit}, at most {max} are allowed")]
     LimitExceeded {
-        /// What is limited.
+        /// The limit's name.
         limit: &'static str,
-        /// What came.
+        /// The value.
         got: u64,
         /// The limit.
         max: u64,
     },
-    /// An item that was not asked for: a bug of the peer, or an attack. It was not handed out.
+    /// An item that was not requested: a bug of the peer, or an attack. It was not handed out.
     #[error("unexpected item with symbol {symbol:#x}")]
     UnexpectedItem {
         /// Its symbol.
         symbol: u64,
     },
-    /// The digests differed under every key, and after the whole list. Both counts are of the unions that the sides
-    /// arrived at. One of the sets changed meanwhile, or one side is broken: reconcile again from a snapshot.
+    /// The digests differed under every key, and after the whole list. The counts are those of the unions
+    /// that the sides computed. One of the sets changed meanwhile, or one side is broken: reconcile again
+    /// from a snapshot.
     #[error("not converged: {ours} items in the union here, {theirs} there")]
     NotConverged {
-        /// Here.
+        /// Items in the union as computed here.
         ours: u64,
-        /// There.
+        /// Items in the union as computed there.
         theirs: u64,
     },
-    /// The peer gave up. Its text says why.
+    /// The peer aborted the session.
     #[error("the peer gave up: {text}")]
     Aborted {
-        /// Its words.
+        /// The reason that the peer gave.
         text: String,
     },
-    /// The connection ended. Run a new session.
+    /// The connection was closed. Run a new session.
     #[error("the connection ended while {phase}")]
     Disconnected {
-        /// What was going on.
+        /// The phase.
         phase: &'static str,
     },
-    /// The driver said so.
+    /// The driver cancelled the session.
     #[error("cancelled")]
     Cancelled,
-    /// The driver gave what was not asked for, or other items than its snapshot had before. A bug of the driver, or the
-    /// source changed during the session: run it again.
+    /// The driver passed something that was not requested, or other items than its snapshot had before. A
+    /// bug of the driver, or the source changed during the session: run it again.
     #[error("driver out of step: {what}")]
     Driver {
         /// What was wrong.

@@ -1,55 +1,59 @@
-//! What drives a session, and what it orders.
+//! Inputs and outputs of a session.
 
 use super::error::SessionError;
 use super::item::{Item, ItemIndex, RemoteItem};
 use super::outcome::Outcome;
 use super::pass::Pass;
 
-/// What happened.
+/// An event that the driver reports to the session.
 #[derive(Debug)]
 pub enum Input {
-    /// The snapshot is frozen; begin. Exactly once, first.
+    /// The snapshot is frozen; begin. Passed exactly once, before anything else.
     Start,
-    /// Bytes of the peer, cut anywhere.
+    /// Bytes from the peer, split anywhere.
     Received(Vec<u8>),
     /// The pass of [`Output::RunPass`], after every item was added to it or to a fork that was merged into it.
     PassDone(Pass),
-    /// What [`Output::Fetch`] asked for, in its order.
+    /// The items that [`Output::Fetch`] requested, in its order.
     Items(Vec<Item>),
-    /// What one [`Output::OnlyThere`] handed out is as durable as it shall be. Once for each.
+    /// The items of one [`Output::OnlyThere`] are as durable as the driver makes them. Passed once for
+    /// each.
     Applied,
-    /// What [`Output::Pause`] waited for: everything that was to be sent before it is on its way.
+    /// Answers [`Output::Pause`]: everything that was to be sent before it is written.
     Resume,
     /// The peer will send nothing more.
     Closed,
-    /// Give up.
+    /// Abort the session.
     Cancel,
 }
 
-/// What is to be done, in this order.
+/// An order to the driver. Orders are to be executed in sequence.
 #[derive(Debug)]
 pub enum Output {
-    /// Send these bytes. The driver goes on reading while it writes, else both sides could wait for each other.
+    /// Send these bytes. The driver must keep reading while it writes; otherwise both sides could wait for
+    /// each other.
     Send(Vec<u8>),
     /// Add every item of the snapshot to this pass, in any order, and answer [`Input::PassDone`]. If the pass says
     /// [`includes_applied`](Pass::includes_applied), add also every item that this session handed out, by
     /// [`add_applied`](Pass::add_applied).
     RunPass(Pass),
-    /// Get these items of the snapshot and answer [`Input::Items`].
+    /// Read these items of the snapshot and answer [`Input::Items`].
     Fetch(Vec<ItemIndex>),
-    /// There is more to send: answer [`Input::Resume`] once what stands before this is written. It bounds what waits
-    /// in memory.
+    /// There is more to send: answer [`Input::Resume`] once everything before this is written. This bounds
+    /// the bytes that wait in memory.
     Pause,
-    /// Items that only this side has; whole and verified. At most once, before `Finish`. A responder gets it only
-    /// where the initiator told it to ([`notify_responder`](super::Aim::notify_responder)) or the first frame sufficed; an
-    /// initiator always, unless symbols collided, items went over, and what was new to the other side is unknown
-    /// any more. The counts of the [`Outcome`] are right in any case.
+    /// Items that only this side has; whole and verified. At most once, before `Finish`. A responder gets
+    /// it only if the initiator asked for that ([`notify_responder`](super::Aim::notify_responder)) or the
+    /// first frame sufficed. An initiator always gets it, unless symbols collided after items were sent, so
+    /// that it is unknown which of them were new to the other side. The counts of the [`Outcome`] are right
+    /// in any case.
     OnlyHere(Vec<ItemIndex>),
-    /// Items that only the other side has: to be applied if the direction says so, else to be shown. Answer
-    /// [`Input::Applied`]. What is to be applied comes as it arrives, what is to be shown once it is verified.
+    /// Items that only the other side has: to be applied if the direction says so, otherwise to be shown.
+    /// Answer [`Input::Applied`]. Items to be applied are handed out as they arrive, items to be shown once
+    /// they are verified.
     OnlyThere(Vec<RemoteItem>),
-    /// What goes on now, for progress displays and logs.
+    /// The current phase, for progress displays and logs.
     Phase(&'static str),
-    /// The session is over; it does nothing more. What stands before this must still be sent.
+    /// The session is over. Everything before this must still be sent.
     Finish(Result<Outcome, SessionError>),
 }

@@ -1,14 +1,17 @@
-//! One-hash filters: the positions of one side's items as gaps, and which items of the other side are none of them.
+//! One-hash filters: one side's positions, coded as gaps, and the test which items of the other side are at
+//! none of them.
 //!
-//! n items have one of m = ⌈n / −ln(1 − f)⌉ positions each, so an item that is not there has one of theirs with
-//! probability f. The *set* of positions is coded, not the list of items: which is what makes it shorter than a
-//! Golomb-coded set. Where more than half of the positions are taken, the others are listed instead.
+//! Each of n items has one of m = ⌈n / −ln(1 − f)⌉ positions, so an item that is not in the set hits a
+//! taken position with probability f. The *set* of positions is coded, not the list of items, which makes
+//! it shorter than a Golomb-coded set. If more than half of the positions are taken, the free ones are
+//! listed instead.
 //!
 //! ```text
 //! │ u8 stage │ u8 lists the free ones │ varint m │ varint total │ varint count │ varint modulus │ gaps │
 //! ```
 //!
-//! Bits an item at f = 2^-1, 2^-2, 2^-4, 2^-8: 1.44, 2.86, 5.25, 9.45; a Bloom filter takes 1.44, 2.89, 5.77, 11.54.
+//! Bits per item at f = 2^-1, 2^-2, 2^-4, 2^-8: 1.44, 2.86, 5.25, 9.45; a Bloom filter takes 1.44, 2.89,
+//! 5.77, 11.54.
 
 use std::num::NonZeroU64;
 
@@ -24,7 +27,8 @@ use crate::limits::{
     RECONCILE_POSITIONS_PER_ITEM_MAX as POSITIONS_PER_ITEM_MAX,
 };
 
-/// Which filter of a session: the two take different positions, for what passes the first one collides there.
+/// Which filter of a session. The two use different positions, because items that pass the first one
+/// collide in its positions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FilterStage {
     First,
@@ -56,7 +60,7 @@ const fn mix(value: u64) -> u64 {
     value ^ value >> 33
 }
 
-/// Positions of the table's items, with the items' places, sorted.
+/// Sorted positions of the table's items, each with the item's index in the table.
 fn positions(table: &Table, stage: FilterStage, position_count: u64) -> Vec<(u64, usize)> {
     let entries = table.entries().iter().zip(0..);
     let position = |hash| stage.position(hash, position_count);
@@ -66,7 +70,7 @@ fn positions(table: &Table, stage: FilterStage, position_count: u64) -> Vec<(u64
     positions
 }
 
-/// Writes a filter, cut into frames.
+/// Writes a filter, split into frames.
 #[derive(Debug)]
 pub(crate) struct FilterJob {
     stage: FilterStage,
@@ -80,7 +84,7 @@ pub(crate) struct FilterJob {
 }
 
 impl FilterJob {
-    /// Of the table's items at a rate of 2^(−quarters/4).
+    /// A filter of the table's items with false-positive rate 2^(−quarters/4).
     pub(crate) fn new(table: &Table, stage: FilterStage, quarters: u8) -> Self {
         let rate = (-f64::from(quarters) / 4.0).exp2();
         let item_count = table.entries().len().max(1) as f64;
@@ -152,17 +156,17 @@ fn complement(taken: &[u64], position_count: u64) -> Vec<u64> {
     free
 }
 
-/// Tests the table's items against a filter as it arrives.
+/// Tests the table's items against a filter while it arrives.
 #[derive(Debug)]
 pub(crate) struct FilterTest {
     stage: FilterStage,
     header: Option<Header>,
-    /// Our positions, and whose they are.
+    /// This side's positions, each with the item's index in the table.
     own: Vec<(u64, usize)>,
     cursor: usize,
     seen: u64,
     next: u64,
-    /// Our items that are not in the filter.
+    /// Table indices of this side's items that are not in the filter.
     absent: Vec<usize>,
 }
 
@@ -187,7 +191,7 @@ impl FilterTest {
         }
     }
 
-    /// Takes a frame of the filter of a side with `item_count` items.
+    /// Processes a frame of the filter; the sending side has at most `item_count` items.
     pub(crate) fn take(
         &mut self,
         table: &Table,
@@ -248,7 +252,7 @@ impl FilterTest {
         Ok((Header { lists_free, position_count, total, code }, count))
     }
 
-    /// Goes on to a listed position, and over it.
+    /// Advances past a listed position, and collects the absent items before or at it.
     fn pass(&mut self, listed: u64, lists_free: bool) {
         while let Some(&(position, place)) = self.own.get(self.cursor)
             && position <= listed
@@ -260,12 +264,12 @@ impl FilterTest {
         }
     }
 
-    /// Whether all of the filter came.
+    /// Whether the whole filter has arrived.
     pub(crate) fn is_complete(&self) -> bool {
         self.header.is_some_and(|header| header.total == self.seen)
     }
 
-    /// Which of the table's items are not in the filter, in the table's order.
+    /// For each of the table's items, in order, whether the filter lacks it.
     pub(crate) fn absent(self) -> Vec<bool> {
         let mut flags = vec![false; self.own.len()];
         for place in self.absent {
@@ -303,7 +307,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is in the filter is never reported; what is reported has another position.
+        /// An item in the filter is never reported; a reported item has another position.
         #[test]
         fn absent_items_are_those_on_free_positions(
             theirs in 0..400u64, shift in 0..400u64, ours in 0..400u64, quarters in 2..40u8,
@@ -340,7 +344,7 @@ mod tests {
         }
     }
 
-    /// The numbers of the module, measured.
+    /// The numbers in the module documentation, measured.
     #[test]
     fn filters_have_the_promised_length_and_rate() {
         let (theirs, others) = (table(0..50_000), table(100_000..150_000));

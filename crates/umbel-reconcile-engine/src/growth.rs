@@ -1,20 +1,21 @@
-//! How many syndromes each bucket gets, and when more: thresholds by dynamic programming.
+//! How many syndromes each bucket gets, and when it gets more: thresholds by dynamic programming.
 //!
-//! A bucket with X differences decodes once it has t > X syndromes. All buckets get t0, those that fail t1, and so on,
-//! each extension a round trip. With X of known distribution the thresholds minimise the mean number of syndromes a
-//! bucket, Σ (t_k − t_{k−1}) · P[X ≥ t_{k−1}]. X is Poisson with mean μ; where μ comes from an estimate, X is a mixture
-//! of Poissons whose means are spread like the estimate's error.
+//! A bucket with X differences decodes once it has t > X syndromes. All buckets get t0, those that fail t1,
+//! and so on; each extension costs a round trip. For X with known distribution the thresholds minimise the
+//! mean number of syndromes per bucket, Σ (t_k − t_{k−1}) · P[X ≥ t_{k−1}]. X is Poisson with mean μ; if μ
+//! is an estimate, X is a mixture of Poissons whose means are spread like the estimate's error.
 
-/// Most syndromes of a bucket: decoding takes about the square.
+/// Most syndromes of a bucket: decoding time grows about with their square.
 pub(crate) const SYNDROMES_MAX: usize = 128;
 
-/// What a bucket that no planned threshold decodes is taken to cost, in syndromes: more of them, and a round trip.
+/// Assumed cost, in syndromes, of a bucket that no planned threshold decodes: further syndromes, and a
+/// round trip.
 const FAILURE_SYNDROMES: f64 = 60.0;
 
 /// Relative standard deviation of the estimator: sqrt(2/64).
 pub(crate) const ESTIMATE_DEVIATION: f64 = 0.177;
 
-/// Points of the normal distribution that an estimate's error is cut into, and their weights.
+/// Points and weights that approximate the normal distribution of an estimate's error.
 const ERROR_POINTS: [(f64, f64); 9] = [
     (-2.0, 0.0276),
     (-1.5, 0.0663),
@@ -30,21 +31,21 @@ const ERROR_POINTS: [(f64, f64); 9] = [
 /// The distribution of the differences in a bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Occupancy {
-    /// P[X ≥ t], t from 0 to the most syndromes that there are.
+    /// P[X ≥ t], for t from 0 to [`SYNDROMES_MAX`].
     at_least: Vec<f64>,
 }
 
-/// What thresholds cost, and the first of them.
+/// The next threshold, and what it and the following ones cost.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Growth {
-    /// Syndromes that a bucket should have next.
+    /// Number of syndromes that a bucket should have next.
     pub(crate) next: usize,
-    /// Syndromes that a bucket takes in the mean from here on, over all buckets.
+    /// Mean number of further syndromes per bucket, over all buckets.
     pub(crate) mean: f64,
 }
 
 impl Occupancy {
-    /// Of mean `mean`, known up to a relative standard deviation.
+    /// The distribution for mean `mean`, known up to the relative standard deviation `deviation`.
     pub(crate) fn new(mean: f64, deviation: f64) -> Self {
         let mut at_least = vec![0.0; SYNDROMES_MAX + 1];
         let points: &[(f64, f64)] = if deviation > 0.0 { &ERROR_POINTS } else { &[(0.0, 1.0)] };
@@ -72,8 +73,8 @@ impl Occupancy {
         t as f64 + if self.at_least(t) > 1e-12 { tail / self.at_least(t) } else { 1.0 }
     }
 
-    /// The best next threshold for buckets that have `from` syndromes and were not decoded by them, `rounds` thresholds
-    /// at most.
+    /// The best next threshold for buckets that did not decode with `from` syndromes, with at most `rounds`
+    /// thresholds.
     pub(crate) fn grow(&self, from: usize, rounds: u32) -> Growth {
         // later[t]: mean further cost if all buckets with t differences or more have t syndromes now.
         let mut later: Vec<f64> =
@@ -96,8 +97,9 @@ impl Occupancy {
     }
 }
 
-/// The mean per bucket that fits what was decoded best: `decoded` differences in `bucket_count` − `failed` buckets, and
-/// `failed` buckets of `t` or more. Expectation maximisation; each step counts a failed bucket as its mean.
+/// The mean per bucket that best fits what was decoded: `decoded` differences in `bucket_count` − `failed`
+/// buckets, and `failed` buckets with `t` or more. Expectation maximisation; each step counts a failed
+/// bucket as its mean.
 pub(crate) fn refit(decoded: u64, bucket_count: u64, failed: u64, t: usize) -> f64 {
     let total = bucket_count.max(1) as f64;
     let mut mean = (decoded as f64 + failed as f64 * (t as f64 + 2.0)) / total;
@@ -123,7 +125,7 @@ mod tests {
         (occupancy.grow(0, rounds).mean / mean, found)
     }
 
-    /// The table of the design, which has another price for what is left in the end.
+    /// The published table, which assumes another cost for buckets that stay undecoded.
     #[test]
     fn thresholds_are_near_the_published_ones() {
         for (mean, rounds, overhead, expected) in [

@@ -1,4 +1,4 @@
-//! The initiator: greets, estimates, chooses the plan, decodes.
+//! The initiator: sends the Hello, estimates, chooses the plan, decodes.
 
 mod greeting;
 mod planning;
@@ -23,49 +23,49 @@ use super::table::{Entry, Table};
 use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
-/// What it waits for.
+/// What the initiator waits for.
 #[derive(Debug)]
 enum State {
     Idle,
     Greeting,
     AwaitWelcome,
-    /// The scan of everything, and what is known of the difference.
+    /// The full scan; with what is known of the size of the difference.
     Surveying {
         estimate: Known,
     },
-    /// The responder's filter.
+    /// Waits for the responder's filter.
     Filtering(Box<FilterTest>),
     Sketching(Box<Decoder>),
     Coding(Box<CodedDecoder>),
     Listing(Box<Listing>),
-    /// All items of the responder.
+    /// Waits for all items of the responder.
     Whole,
-    /// Stored sketches decoded these symbols: which of them are here is looked for.
+    /// Stored sketches decoded these symbols; a pass looks for those that are here.
     Splitting {
         symbols: Vec<u64>,
     },
-    /// The small sketch was enough: what the responder asks for is looked for.
+    /// The small sketch was enough; waits for the responder's request.
     Answering,
     Finding {
         mode: RequestMode,
         symbols: Vec<u64>,
     },
-    /// What this side asked for.
+    /// Waits for the items that this side requested.
     Transferring,
 }
 
-/// What is known of the difference before the plan.
+/// What is known of the size of the difference before the plan.
 #[derive(Debug)]
 enum Known {
     Estimator(Vec<u8>),
     Count(Count),
 }
 
-/// How many differences there are.
+/// The number of differences.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Count {
     count: f64,
-    /// Whether they were counted; else it is an estimate.
+    /// Whether they were counted; otherwise it is an estimate.
     is_exact: bool,
 }
 
@@ -74,21 +74,21 @@ struct Count {
 pub(crate) struct Initiator {
     state: State,
     plan: Option<Plan>,
-    /// What the first plan of a filtered attempt was chosen by.
+    /// The situation by which the first plan of a filtered attempt was chosen.
     situation: Option<Situation>,
     /// Mean bytes of the responder's items.
     mean_item_bytes: u64,
-    /// What the plan of this attempt was made for.
+    /// The number of differences that the plan of this attempt was made for.
     estimate: Count,
-    /// Items of either side that filters of this attempt have shown.
+    /// Items that only this side has, as the responder's filter of this attempt showed.
     filtered_here: f64,
-    /// Differences that this attempt found, those in doubt among them.
+    /// Differences that this attempt found, including doubtful ones.
     found: f64,
-    /// Symbols in doubt that this attempt left out of its transfer.
+    /// Doubtful symbols that this attempt left out of its transfer.
     doubtful: f64,
-    /// Longest symbols of a plan so far: those of another attempt are longer.
+    /// Most symbol bits of a plan so far: those of another attempt are longer.
     symbol_bits: u8,
-    /// Coded symbols that may still come and mean nothing any more.
+    /// Coded symbols that may still arrive and are no longer needed.
     late_coded: u64,
     asked: Vec<u64>,
     is_last_resort: bool,
@@ -277,7 +277,7 @@ impl Initiator {
         }
     }
 
-    /// Coded symbols for which there was credit may still be on their way.
+    /// Coded symbols that were granted may still be in transit.
     fn note_late_coded(&mut self) {
         if let State::Coding(decoder) = &self.state {
             self.late_coded = decoder.credit_left();
@@ -293,10 +293,11 @@ impl Initiator {
         self.doubtful = difference.doubtful_count as f64;
         let decoded = (difference.here.len() + difference.there.len()) as f64 + self.doubtful;
         self.found = self.filtered_here + core.received.count as f64 + decoded;
-        // The peer has what came from it.
+        // The peer already has what came from it.
         core.is_contradicted |= difference.here.iter().any(Entry::is_applied);
-        // Where both sides take what they lack, all that is not in doubt is resolved now, and only the doubtful again.
-        // Elsewhere another attempt finds all of it again, so nothing is sent for this one.
+        // If both sides take what they lack, everything that is not doubtful is resolved now, and the next
+        // attempt finds only the rest. In other directions another attempt finds everything again, so this
+        // one sends nothing.
         let is_certain = difference.doubtful_count == 0 || self.merges(core);
         if core.is_contradicted || !is_certain {
             return self.retry(core, Failure::Contradicted, out);
@@ -306,7 +307,7 @@ impl Initiator {
         core.begin_transfer(difference, request_bits, out)
     }
 
-    /// All items of the responder came: what did not is only here.
+    /// All items of the responder have arrived: what was not among them is only here.
     fn after_whole(
         &mut self,
         core: &mut Core,
@@ -322,7 +323,7 @@ impl Initiator {
         self.transfer(core, difference, out)
     }
 
-    /// Both digests are known.
+    /// Compares both digests and ends the session, or retries; returns whether it has ended.
     pub(crate) fn conclude(
         &mut self,
         core: &mut Core,

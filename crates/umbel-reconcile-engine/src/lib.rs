@@ -1,9 +1,10 @@
 //! Set reconciliation: two parties find and exchange the difference of their sets for close to the fewest bytes.
 //!
-//! An *initiator* and a *responder* hold sets of n_I and n_R items. Items are never sketched, *symbols* are: 64-bit
-//! ids through a keyed permutation, everything else through a keyed hash. The first frame holds a sketch that decodes
-//! up to fifteen differences in one round trip; beyond that the responder answers with an estimate of the difference,
-//! the initiator chooses a plan by a cost model and says it, the responder encodes, the initiator decodes.
+//! An *initiator* and a *responder* hold sets of n_I and n_R items. Items are never sketched, *symbols*
+//! are: 64-bit ids through a keyed permutation, everything else through a keyed hash. The first frame holds
+//! a sketch that decodes up to fifteen differences in one round trip. Beyond that the responder answers
+//! with an estimator, the initiator estimates the difference, chooses a plan by a cost model and sends it,
+//! the responder encodes, and the initiator decodes.
 //!
 //! ```text
 //!   initiator                                responder
@@ -16,9 +17,10 @@
 //!     │  Done (128-bit digest)          ◄──►   equal: verified; else once more under another key
 //! ```
 //!
-//! [`Session`] is both halves. It owns no socket, clock, die or set: the driver carries bytes, feeds its frozen
-//! snapshot into a [`Pass`] when it gets that output, fetches items by number, and applies what arrives. Success means one
-//! thing: both sides computed the same count and 128-bit digest of the union, over whole items.
+//! [`Session`] is both halves. It owns no socket, clock, random generator or set: the driver carries bytes,
+//! feeds its frozen snapshot into a [`Pass`] when it gets that output, fetches items by number, and applies
+//! what arrives. Success means one thing: both sides computed the same count and 128-bit digest of the
+//! union, over whole items.
 //!
 //! PinSketch: Dodis, Ostrovsky, Reyzin, Smith, "Fuzzy Extractors", SIAM J. Comput. 38, 2008,
 //! doi:10.1137/060651380. Rateless coded symbols: Yang, Gilad, Alizadeh, "Practical Rateless Set Reconciliation",

@@ -1,4 +1,4 @@
-//! The initiator's first frame, and what follows from the answer.
+//! The initiator's first frame, and its handling of the Welcome.
 
 use umbel_sketch::Field;
 

@@ -1,4 +1,4 @@
-//! The initiator's decisions: estimate, plan, filters, and the stage behind them.
+//! The initiator's decisions: estimate, plan, filters, and the stage after them.
 
 use umbel_sketch::Estimator;
 
@@ -19,16 +19,16 @@ use crate::receive::Accept;
 use crate::table::Entry;
 use umbel_step::Outbox;
 
-/// Bytes of plan, digests and the frames around them.
+/// Bytes of the plan, the digests, and their frames.
 const AROUND_BYTES: u64 = 80;
 
 /// Relative standard deviation of the difference once a filter has counted one side of it.
 const COUNTED_DEVIATION: f64 = 0.03;
 
-/// Coded symbols for each difference beyond which something is wrong.
+/// Coded symbols per difference above which something is wrong.
 const CODED_RATIO_MAX: u64 = 3;
 
-/// Coded symbols that a handful of differences may take.
+/// Coded symbols that are allowed for any difference, however small.
 const CODED_COUNT_MIN: u64 = 64;
 
 impl Initiator {
@@ -61,7 +61,7 @@ impl Initiator {
         self.filter(core, plan, situation, out)
     }
 
-    /// What it costs to decode so large a difference by stored coded symbols.
+    /// The price of decoding `count` differences by stored coded symbols.
     pub(crate) fn stored_price(&mut self, core: &mut Core, count: f64, symbol_bits: u8) -> Priced {
         let difference = clamp_difference(count, core.own.count, core.there_count_now());
         core.estimated = difference;
@@ -113,7 +113,7 @@ impl Initiator {
         Ok(())
     }
 
-    /// The responder's filter is whole: what it does not know is only here.
+    /// The responder's filter is complete: items that it lacks are only here.
     pub(super) fn after_filter(
         &mut self,
         core: &mut Core,
@@ -136,7 +136,7 @@ impl Initiator {
         self.second_filter(core, plan, (a * rate, (a - skew).max(0.0)), COUNTED_DEVIATION, out)
     }
 
-    /// Sends this side's filter, if planned, and the plan for what is left of both sides.
+    /// Sends this side's filter, if planned, and the plan for the remaining differences of both sides.
     fn second_filter(
         &mut self,
         core: &mut Core,
@@ -158,7 +158,7 @@ impl Initiator {
         self.follow(core, left.plan, out)
     }
 
-    /// Begins the stage that finds the rest.
+    /// Begins the stage that finds the remaining differences.
     fn follow(
         &mut self,
         core: &mut Core,

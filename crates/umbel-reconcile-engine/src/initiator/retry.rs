@@ -1,8 +1,9 @@
-//! What an attempt that failed teaches the next one.
+//! How a failed attempt affects the next one.
 //!
-//! An attempt fails by items that have the same symbol, at most once in 2^7 sessions, or by a peer that lies. The next
-//! one has another key, symbols that are longer by [`SYMBOL_BITS_MORE`], and the differences that are left by what is
-//! known: so it costs what the first one did, or far less where that one has resolved all but what was in doubt.
+//! An attempt fails because items have the same symbol, at most once in 2^7 sessions, or because the peer
+//! lies. The next one uses another key, symbols that are longer by [`SYMBOL_BITS_MORE`], and the number of
+//! differences that are left as far as known. So it costs what the first one did, or far less if that one
+//! has resolved everything but the doubtful symbols.
 
 use super::{Count, Initiator, Known};
 use crate::core::Core;
@@ -14,35 +15,35 @@ use crate::message::Message;
 use crate::options::Direction;
 use umbel_step::Outbox;
 
-/// Differences that are expected after sets were merged under a key that made two symbols collide.
+/// Expected differences after sets were merged under a key that made two symbols collide.
 const RESIDUE: f64 = 8.0;
 
-/// Differences that a symbol in doubt stands for: one of several entries here, and perhaps one there.
+/// Differences that a doubtful symbol stands for: one of several entries here, and perhaps one there.
 const DOUBTFUL_DIFFERENCES: f64 = 2.0;
 
-/// Bits by which the symbols of another attempt are longer: it fails 2^8 times more rarely.
+/// How many bits longer the symbols of another attempt are: it fails 2^8 times more rarely.
 const SYMBOL_BITS_MORE: u8 = 8;
 
 /// Why an attempt failed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Failure {
-    /// Its sketches decoded nothing.
+    /// Its sketches could not be decoded.
     Undecoded,
-    /// There are far more differences than the plan was made for: about so many.
+    /// There are far more differences than planned for: about this many.
     Overfull(f64),
-    /// What was decoded is contradictory or in doubt, and was not transferred.
+    /// What was decoded is contradictory or doubtful, and was not transferred.
     Contradicted,
-    /// After the transfer the digests differ.
+    /// The digests differ after the transfer.
     Unequal,
 }
 
 impl Initiator {
-    /// Whether each side takes what it lacks, so that an attempt leaves less to the next one.
+    /// Whether each side takes what it lacks, so that an attempt leaves fewer differences to the next one.
     pub(super) const fn merges(&self, core: &Core) -> bool {
         matches!(core.aim.direction, Direction::TwoWay)
     }
 
-    /// Fewest bits of a symbol of the coming plan.
+    /// Fewest bits of a symbol of the next plan.
     pub(super) fn symbol_bits_min(&self, core: &Core) -> u8 {
         match self.symbol_bits {
             0 => core.symbol_bits_min,
@@ -50,7 +51,7 @@ impl Initiator {
         }
     }
 
-    /// Differences that are left after this attempt.
+    /// Number of differences left after this attempt.
     fn left(&self, core: &Core, failure: Failure) -> Count {
         let exact = |count: f64| Count { count, is_exact: true };
         match failure {
@@ -69,7 +70,7 @@ impl Initiator {
         }
     }
 
-    /// Begins again under another key; after two of them with the whole list.
+    /// Begins a new attempt under another key; after two of them with the whole list.
     pub(super) fn retry(
         &mut self,
         core: &mut Core,
