@@ -1,10 +1,10 @@
-//! Items of a set, by value, by reference and by number.
+//! Items of a set: owned, borrowed, and by number.
 
 use super::options::Kind;
 use super::wire::{Reader, put_varint};
 
-/// Number of an item in the driver's frozen snapshot. Any numbers serve that the driver can find its items by; they
-/// never leave this side.
+/// Number of an item in the driver's frozen snapshot. The driver may choose any numbers by which it can
+/// find its items; they never leave this side.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ItemIndex(pub u64);
 
@@ -16,7 +16,7 @@ pub enum ItemRef<'a> {
     Bytes(&'a [u8]),
     /// Of kind `Id64`: the id itself.
     Id(u64),
-    /// Of kind `Keyed`: what names a record, and the rest of it.
+    /// Of kind `Keyed`: the key that names a record, and its value.
     Keyed {
         /// Equal on both sides for two versions of one record.
         key: &'a [u8],
@@ -26,8 +26,8 @@ pub enum ItemRef<'a> {
 }
 
 impl ItemRef<'_> {
-    /// The bytes that the digest is over and that travel: the item, eight little-endian bytes of an id, or the key's
-    /// length as a LEB128 number, the key and the value.
+    /// The bytes that are hashed into the digest and sent: the item, eight little-endian bytes of an id, or
+    /// the key's length as a LEB128 number, the key and the value.
     #[must_use]
     pub fn to_bytes(self) -> Vec<u8> {
         match self {
@@ -37,7 +37,7 @@ impl ItemRef<'_> {
         }
     }
 
-    /// How many bytes that are.
+    /// Length of [`to_bytes`](Self::to_bytes).
     pub(crate) fn bytes_len(self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -46,7 +46,7 @@ impl ItemRef<'_> {
         }
     }
 
-    /// What a keyed item's bytes begin with; nothing for others.
+    /// The prefix of a keyed item's bytes, its key length; empty for others.
     pub(crate) fn length_prefix(self) -> Vec<u8> {
         let mut prefix = Vec::new();
         if let Self::Keyed { key, .. } = self {
@@ -66,7 +66,7 @@ impl ItemRef<'_> {
     }
 }
 
-/// An item that leaves or enters the set.
+/// An owned item that is sent or received.
 ///
 /// ```
 /// use umbel_reconcile_engine::Item;
@@ -84,9 +84,9 @@ pub enum Item {
     Id(u64),
     /// Of kind `Keyed`.
     Keyed {
-        /// What names the record.
+        /// The key that names the record.
         key: Vec<u8>,
-        /// The rest of it.
+        /// The value.
         value: Vec<u8>,
     },
 }
@@ -102,13 +102,13 @@ impl Item {
         }
     }
 
-    /// The bytes that the digest is over and that travel.
+    /// The bytes that are hashed into the digest and sent.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.as_item_ref().to_bytes()
     }
 
-    /// The item with these bytes; none if no item of the kind has them.
+    /// Parses an item of this kind; `None` if the bytes are not one.
     pub(crate) fn from_bytes(kind: Kind, bytes: &[u8]) -> Option<Self> {
         match kind {
             Kind::Hashed => Some(Self::Bytes(bytes.to_vec())),
@@ -126,9 +126,10 @@ impl Item {
 /// An item that only the other side has.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RemoteItem {
-    /// Its symbol under the session's key, the highest bit first: the top `h` bits are known, the others are zero. Of a
-    /// keyed item the top 40 bits come from the key alone, so equal ones here and in `OnlyHere` mean a changed record.
+    /// Its symbol under the session's key, in the highest bits: the top `h` bits are known, the others are
+    /// zero. The top 40 bits of a keyed item depend on the key alone, so equal ones here and in `OnlyHere`
+    /// mean a changed record.
     pub symbol: u64,
-    /// The item, where contents were asked for; of kind `Id64` always.
+    /// The item, if contents were requested; always for kind `Id64`.
     pub item: Option<Item>,
 }

@@ -1,8 +1,8 @@
-//! Items as bodies of frames, and back.
+//! Encodes items as bodies of frames, and decodes them.
 //!
-//! Items of one length, eight bytes or more, are sorted and their first eight bytes travel as gaps, which saves about
-//! log2 k − 1.4 bits an item in a batch of k. Others travel sorted, as length and bytes, packed with zstd where that saves
-//! a twentieth, and cut wherever a frame is full.
+//! Items of one length of eight bytes or more are sorted, and their first eight bytes are coded as gaps,
+//! which saves about log2 k − 1.4 bits per item in a batch of k. Others are sorted and sent as length and
+//! bytes, compressed with zstd if that saves a twentieth, and split wherever a frame is full.
 
 use super::error::{FrameError, SessionError};
 use super::item::Item;
@@ -14,20 +14,20 @@ use crate::limits::{
     RECONCILE_FETCH_ITEMS_MAX as FETCH_ITEMS_MAX, RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT,
 };
 
-/// Bytes that travel as gaps.
+/// Bytes of an item that are coded as gaps.
 const GAP_BYTES: usize = 8;
 
-/// Items longer than this gain nothing by being sorted.
+/// Longest item for the sorted form: longer ones gain nothing.
 const FIXED_BYTES_MAX: usize = 1 << 12;
 
-/// Bytes of a stream that are packed at a time: most of what zstd finds it finds within a quarter of a mebibyte, and no
-/// frame grows to more than that when it is read.
+/// Bytes of a stream that are compressed together: zstd finds most repetitions within a quarter of a
+/// mebibyte, and no frame expands to more than this when it is read.
 const PACKED_BYTES_MAX: usize = 256 << 10;
 
-/// zstd level of items: at 100 MB/s it is no slower than what finds them.
+/// zstd level of items: at 100 MB/s it is no slower than the search for them.
 const ZSTD_LEVEL: i32 = 9;
 
-/// The bodies of a batch of items.
+/// Encodes a batch of items into frame bodies.
 pub(crate) fn bodies_of(items: &[Item]) -> Vec<ItemsBody> {
     let mut items: Vec<Vec<u8>> = items.iter().map(Item::to_bytes).collect();
     let length = items.first().map_or(0, Vec::len);
@@ -57,10 +57,10 @@ fn pack(stream: &[u8]) -> Vec<ItemsBody> {
     }
 }
 
-/// The part of a stream that was packed.
+/// Decompresses a part of a stream.
 ///
 /// # Errors
-/// If it is no zstd frame, or one of more bytes than are packed at a time.
+/// If it is not a zstd frame, or expands to more than `PACKED_BYTES_MAX` bytes.
 pub(crate) fn unpack(packed: &[u8]) -> Result<Vec<u8>, FrameError> {
     let wrong = FrameError::Field { field: "packed items", got: packed.len() as u64 };
     zstd::bulk::decompress(packed, PACKED_BYTES_MAX).map_err(|_| wrong)
@@ -85,7 +85,7 @@ fn fixed(items: &[Vec<u8>], length: usize) -> Vec<ItemsBody> {
     chunks.map(body_of).collect()
 }
 
-/// Puts items together from frames.
+/// Reassembles items from frames.
 #[derive(Debug)]
 pub(crate) struct ItemsReader {
     kind: Kind,
@@ -99,12 +99,12 @@ impl ItemsReader {
         Self { kind, item_bytes_max, stream: Vec::new(), fixed: None }
     }
 
-    /// Whether no item is half there.
+    /// Whether no item is incomplete.
     pub(crate) const fn is_at_end(&self) -> bool {
         self.stream.is_empty() && self.fixed.is_none()
     }
 
-    /// The items that are whole with these bytes of a stream.
+    /// Appends bytes of the stream and returns the items that are complete with them.
     pub(crate) fn take_stream(&mut self, bytes: &[u8]) -> Result<Vec<Item>, SessionError> {
         self.stream.extend_from_slice(bytes);
         let mut items = Vec::new();
@@ -125,7 +125,7 @@ impl ItemsReader {
         Ok(items)
     }
 
-    /// The items of a frame of items of one length.
+    /// The items of a frame with items of one length.
     pub(crate) fn take_fixed(
         &mut self,
         item_bytes: u64,
@@ -211,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Bytes that no code makes shorter.
+    /// Incompressible bytes.
     fn noise(seed: u8) -> Vec<u8> {
         let step = |state: &mut u64| {
             *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -17,30 +17,30 @@ use crate::limits::{
 };
 use umbel_step::Outbox;
 
-/// Symbols of the table that are looked at for one frame of a list.
+/// Most symbols of the table that are considered for one frame of a list.
 const LIST_CHUNK: usize = 1 << 16;
 
 /// One thing to send.
 #[derive(Debug)]
 pub(crate) enum Job {
     Message(Message),
-    /// Syndromes that were asked for.
+    /// Syndromes that were requested.
     Part(Box<Encoder>),
     /// A filter.
     Filter(Box<FilterJob>),
-    /// Coded symbols that there is credit for.
+    /// Coded symbols within the credit.
     Coded(Box<CodedJob>),
     /// Sorted symbols.
     Symbols(SymbolsJob),
     /// All symbols of the table.
     List(ListJob),
-    /// Items, which are fetched first.
+    /// Items, which must be fetched first.
     Items(ItemsJob),
     /// The digest of the union, once everything is applied.
     Done,
 }
 
-/// What a list of symbols is for.
+/// Purpose of a list of symbols.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SymbolsUse {
     Request(RequestMode),
@@ -78,7 +78,7 @@ impl SymbolsJob {
     }
 }
 
-/// All symbols of the table, one after the other.
+/// All symbols of the table, in order.
 #[derive(Debug)]
 pub(crate) struct ListJob {
     writer: ListWriter,
@@ -111,7 +111,7 @@ impl ListJob {
 pub(crate) struct ItemsJob {
     entries: Vec<Entry>,
     cursor: usize,
-    /// How many were fetched last.
+    /// Number of items in the last fetched batch.
     fetched: usize,
 }
 
@@ -131,7 +131,7 @@ impl ItemsJob {
 }
 
 impl Core {
-    /// Sends what is to be sent, until it must wait or is done.
+    /// Sends from the queue until it is empty or the session must wait.
     pub(crate) fn pump(&mut self, out: &mut Outbox<Output>) -> Result<(), SessionError> {
         while self.awaiting == Awaiting::Nothing {
             if self.queue.is_empty() {
@@ -150,7 +150,7 @@ impl Core {
         Ok(())
     }
 
-    /// Sends a piece of the first job; false if it has to wait for what was applied.
+    /// Sends a piece of the first job; false if it must wait until received items are applied.
     fn pump_first(&mut self, out: &mut Outbox<Output>) -> Result<bool, SessionError> {
         let Some(mut job) = self.queue.pop_front() else { return Ok(false) };
         let message = match &mut job {
@@ -187,7 +187,7 @@ impl Core {
                 self.check_bytes()?;
                 self.queue.push_front(job);
             }
-            // What is asked for next goes on where this one ends.
+            // The next request continues where this job ended.
             (None, Job::Part(encoder)) => self.encoder = Some(encoder),
             (None, Job::Coded(coded)) => self.coded = Some(coded),
             (None, _) => {}
@@ -207,7 +207,7 @@ impl Core {
         true
     }
 
-    /// Takes what was fetched, checks that it is what was scanned, and sends it.
+    /// Receives fetched items, checks that they are those of the scan, and sends them.
     pub(crate) fn items_fetched(
         &mut self,
         items: &[Item],

@@ -1,8 +1,8 @@
 //! Keys of a session, keyed hashes of items, and symbols.
 //!
-//! Everything comes from one session key K by SipHash-2-4 (Aumasson & Bernstein 2012,
-//! doi:10.1007/978-3-642-34931-7_28). K holds both sides' nonces, so items cannot be chosen to collide, and a new
-//! attempt has a new K, so what collided does not collide again.
+//! Everything is derived from one session key K by SipHash-2-4 (Aumasson & Bernstein 2012,
+//! doi:10.1007/978-3-642-34931-7_28). K depends on both sides' nonces, so items cannot be chosen to
+//! collide. A new attempt has a new K, so items that collided do so no longer.
 
 use std::hash::Hasher;
 
@@ -15,7 +15,7 @@ use super::options::Kind;
 /// Bits of a keyed item's symbol that come from its key; the lower ones come from the value.
 pub(crate) const KEY_HALF_BITS: u32 = 40;
 
-/// What K is derived from, beside the attempt.
+/// What K is derived from, besides the attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeySource {
     pub(crate) secret: [u8; 16],
@@ -24,12 +24,12 @@ pub(crate) struct KeySource {
     pub(crate) nonce_responder: u64,
 }
 
-/// An item under a session's key: 128 bits for the digest and the filters, and the symbol.
+/// An item's hashes under a session's key: 128 bits for the digest and the filters, and the symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct KeyedHash {
     pub(crate) lo: u64,
     pub(crate) hi: u64,
-    /// The symbol of 64 bits; one of h bits is its top h bits.
+    /// The 64-bit symbol; a symbol of h bits is its top h bits.
     pub(crate) symbol: u64,
 }
 
@@ -61,7 +61,7 @@ fn key_of(key: &[u8; 16], parts: &[&[u8]]) -> [u8; 16] {
 }
 
 impl SessionKey {
-    /// K(attempt). Attempt 0 comes before the responder's first word and leaves its nonce out.
+    /// Derives K(attempt). Attempt 0 precedes the responder's first frame and leaves its nonce out.
     pub(crate) fn derive(source: &KeySource, attempt: u8, kind: Kind) -> Self {
         let k = Self::session_key(source, attempt);
         let [item, check, perm] =
@@ -85,7 +85,7 @@ impl SessionKey {
         self.kind
     }
 
-    /// The item under this key.
+    /// The hashes of an item under this key.
     pub(crate) fn hash(&self, item: ItemRef<'_>) -> KeyedHash {
         match item {
             ItemRef::Bytes(bytes) => self.hash_bytes(&[bytes]),
@@ -134,25 +134,25 @@ impl SessionKey {
         Item::Id(self.unpermute(symbol))
     }
 
-    /// A symbol's check, which seeds its mapping among coded symbols too.
+    /// A symbol's check, which also seeds its mapping to coded symbols.
     pub(crate) fn check(&self, symbol: u64) -> u64 {
         sip64(&self.check, &symbol.to_le_bytes())
     }
 
-    /// What only sides with the same key know. Sums of hashes under different keys can add up on both sides where all
-    /// items seem to differ; with this beside them they do not.
+    /// A value that only sides with the same key know. Under different keys, where all items seem to
+    /// differ, both sides could still compute the same sum of hashes; with this value added they do not.
     pub(crate) fn mark(&self) -> u128 {
         let (lo, hi) = sip128(&self.check, &[b"done"]);
         u128::from(lo) | u128::from(hi) << 64
     }
 
-    /// Four bytes of it, to find different secrets before anything is exchanged.
+    /// Four bytes of [`mark`](Self::mark), to detect different secrets before anything is exchanged.
     pub(crate) fn short_mark(&self) -> u32 {
         u32::try_from(self.mark() & 0xffff_ffff).expect("32 bits")
     }
 
-    /// Masks the syndromes of the Hello, or takes the mask off again. Under different keys two small sets would else
-    /// be decoded all the same, for their symbols have nothing in common, and items would go to a stranger.
+    /// Masks or unmasks the syndromes of the Hello. Otherwise two small sets under different keys would
+    /// decode, because their symbols have nothing in common, and items would be sent to a stranger.
     pub(crate) fn mask_hello(&self, syndromes: &mut [u8]) {
         for (number, chunk) in (0u64..).zip(syndromes.chunks_mut(8)) {
             let [a, b, c, d, e, f, g, h] = number.to_le_bytes();
@@ -161,13 +161,14 @@ impl SessionKey {
         }
     }
 
-    /// A number of a symbol beside its check: where the sums of these are equal, the sets of symbols are.
+    /// A second hash of a symbol besides its check: if the sums of these are equal, the sets of symbols
+    /// are.
     pub(crate) fn second_check(&self, symbol: u64) -> u64 {
         let [a, b, c, d, e, f, g, h] = symbol.to_le_bytes();
         sip64(&self.check, &[a, b, c, d, e, f, g, h, b's', b'u', b'm'])
     }
 
-    /// Where root finding starts: a number that the peer cannot aim at.
+    /// The seed of root finding, which the peer cannot control.
     pub(crate) fn decode_seed(&self) -> u64 {
         sip64(&self.check, b"decode")
     }

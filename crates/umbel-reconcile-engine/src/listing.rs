@@ -1,4 +1,4 @@
-//! The responder's whole list of symbols, merged with this side's table as it arrives.
+//! Merges the responder's whole list of symbols with this side's table while it arrives.
 
 use super::difference::Difference;
 use super::error::SessionError;
@@ -6,13 +6,13 @@ use super::lists::{ListReader, range_of_bits};
 use super::table::{Entry, Table};
 use super::wire::Reader;
 
-/// A merge that goes on from frame to frame.
+/// A merge that continues from frame to frame.
 #[derive(Debug)]
 pub(crate) struct Listing {
     reader: ListReader,
-    /// Entries of the table that were passed.
+    /// Number of entries of the table that were passed.
     cursor: usize,
-    /// The symbol that was last found on both sides; the peer may have it twice.
+    /// The last symbol found on both sides; the peer may have it twice.
     matched: Option<u64>,
     here: Vec<Entry>,
     there: Vec<u64>,
@@ -24,7 +24,7 @@ impl Listing {
         Self { reader, cursor: 0, matched: None, here: Vec::new(), there: Vec::new() }
     }
 
-    /// Differences so far.
+    /// Number of differences so far.
     pub(crate) const fn found(&self) -> usize {
         self.here.len() + self.there.len()
     }
@@ -58,7 +58,7 @@ impl Listing {
         self.reader.is_complete()
     }
 
-    /// What only one side has; entries that the list did not reach are only here.
+    /// What only one side has; entries after the end of the list are only here.
     pub(crate) fn finish(&mut self, table: &Table) -> Difference {
         let mut here = std::mem::take(&mut self.here);
         here.extend_from_slice(table.entries().get(self.cursor..).unwrap_or_default());

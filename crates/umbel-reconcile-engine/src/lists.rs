@@ -4,10 +4,11 @@
 //! │ varint total │ varint count │ gaps, most significant bit first │ 0 to 7 zeros │
 //! ```
 //!
-//! `total` values below a range that is known from elsewhere have gaps of mean range/total; the best modulus is
-//! ⌈ln 2 · range / total⌉ (Gallager & Van Voorhis 1975, doi:10.1109/TIT.1975.1055357), here in integers. A list may go on
-//! over several frames; `count` of its values are in this one, and the first gap counts from the last value before.
-//! Values may repeat. k of w-bit values take about k·(w − log2 k + 1.5) bits.
+//! `total` values below a range that both sides know have gaps with mean range/total; the best modulus is
+//! ⌈ln 2 · range / total⌉ (Gallager & Van Voorhis 1975, doi:10.1109/TIT.1975.1055357), computed here in
+//! integers. A list may span several frames: `count` of its values are in this one, and the first gap
+//! counts from the last value of the previous one. Values may repeat. k of w-bit values take about k·(w −
+//! log2 k + 1.5) bits.
 
 use std::num::NonZeroU64;
 
@@ -19,7 +20,7 @@ use super::wire::{Reader, put_varint};
 /// ln 2 in 65,536ths.
 const LN_2: u128 = 45_426;
 
-/// The number of values of w bits.
+/// The number of values with w bits.
 pub(crate) const fn range_of_bits(width: u32) -> u128 {
     1 << width
 }
@@ -30,7 +31,7 @@ fn code_of(range: u128, total: u64) -> GolombCode {
     GolombCode::new(modulus.unwrap_or(NonZeroU64::MIN))
 }
 
-/// Writes a list, cut into bodies.
+/// Writes a list, split into frame bodies.
 #[derive(Clone, Debug)]
 pub(crate) struct ListWriter {
     code: GolombCode,
@@ -39,12 +40,12 @@ pub(crate) struct ListWriter {
 }
 
 impl ListWriter {
-    /// Of `total` values below `range`, at most 2^64.
+    /// A list of `total` values below `range`, which is at most 2^64.
     pub(crate) fn new(range: u128, total: u64) -> Self {
         Self { code: code_of(range, total), total, previous: 0 }
     }
 
-    /// Appends the next of the values, as many as fit into about `bytes_max`, and says how many.
+    /// Appends the next values, as many as fit into about `bytes_max`, and returns how many.
     pub(crate) fn put(&mut self, body: &mut Vec<u8>, values: &[u64], bytes_max: usize) -> usize {
         let bits_max = 8 * bytes_max as u64;
         let mut bits = BitWriter::new();
@@ -76,17 +77,17 @@ pub(crate) struct ListReader {
 }
 
 impl ListReader {
-    /// Of at most `total_max` values below `range`.
+    /// A list of at most `total_max` values below `range`.
     pub(crate) const fn new(range: u128, total_max: u64) -> Self {
         Self { range, total_max, total: None, seen: 0, previous: 0 }
     }
 
-    /// Whether all values came.
+    /// Whether all values have arrived.
     pub(crate) fn is_complete(&self) -> bool {
         self.total == Some(self.seen)
     }
 
-    /// The values of the next frame, whose gaps take all that is left but `rest_bytes` for each.
+    /// The values of the next frame, and `rest_bytes` for each value, which follow the gaps.
     pub(crate) fn read<'a>(
         &mut self,
         reader: &mut Reader<'a>,
@@ -180,7 +181,7 @@ mod tests {
         }
     }
 
-    /// k·(w − log2 k + 1.5) bits, both headers aside.
+    /// k·(w − log2 k + 1.5) bits, without both headers.
     #[test]
     fn lists_are_as_short_as_promised() {
         let golden = 0x9e37_79b9_7f4a_7c15u64;

@@ -1,5 +1,5 @@
-//! What the sides say to each other, and its bytes. Everything that is read was checked against what is left; lists and
-//! sketches stay bytes here, for only the stage that they belong to knows their widths.
+//! Messages of the protocol, and their encoding. Reading checks every length against the bytes that are
+//! left. Lists and sketches stay bytes here, because only the stage that they belong to knows their widths.
 
 mod greeting;
 
@@ -15,38 +15,38 @@ pub(crate) use greeting::{
 
 use greeting::{put_hello, put_welcome, read_hello, read_welcome};
 
-/// Longest text of a peer that gives up.
+/// Longest text of an `Abort`.
 const ABORT_TEXT_BYTES_MAX: usize = 256;
 
-/// Which of the buckets that were listed last go on.
+/// Selects the buckets of the last list that get more syndromes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Extend {
     pub(crate) window: u64,
-    /// Syndromes that they shall have then; [`Extend::COMPLETE`] or [`Extend::LIST`].
+    /// Number of syndromes that they should have then; or [`Extend::COMPLETE`] or [`Extend::LIST`].
     pub(crate) to: u8,
-    /// Their places in the list before, coded.
+    /// Their positions in the previous list, coded.
     pub(crate) places: Vec<u8>,
 }
 
 impl Extend {
-    /// The window is decoded; the next one may come.
+    /// The window is decoded; the next one may follow.
     pub(crate) const COMPLETE: u8 = 0;
-    /// Send what these buckets hold.
+    /// Send the contents of these buckets.
     pub(crate) const LIST: u8 = 255;
 }
 
-/// What a request wants.
+/// What a request asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RequestMode {
     /// The items.
     Contents,
-    /// Only the sum of their hashes.
+    /// Only the sum of the items' hashes.
     Sum,
-    /// No items, which the other side has: only which they are.
+    /// Nothing: it only tells the other side which of its symbols the requester lacks.
     Hashes,
 }
 
-/// One thing that is said.
+/// A message.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Message {
     Hello(Box<Hello>),
@@ -66,18 +66,18 @@ pub(crate) enum Message {
     Buckets { window: u64, count: u64, bits: Vec<u8> },
 }
 
-/// Items, or what stands for them.
+/// Items, or what is sent in their place.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum ItemsBody {
     /// Count and sum of hashes.
     Sum(SetDigest),
     /// A list of symbols.
     Symbols(Vec<u8>),
-    /// Items of one length: a list of their first eight bytes, then the others' bytes.
+    /// Items of one length: a list of their first eight bytes, then the rest of each.
     Fixed { item_bytes: u64, list: Vec<u8> },
-    /// Lengths and items, cut anywhere.
+    /// Lengths and items, split anywhere.
     Stream(Vec<u8>),
-    /// The same as a zstd frame.
+    /// The same, as a zstd frame.
     Packed(Vec<u8>),
 }
 
@@ -246,7 +246,7 @@ fn put_digest(body: &mut Vec<u8>, digest: SetDigest) {
 }
 
 fn read_digest(reader: &mut Reader<'_>) -> Result<SetDigest, FrameError> {
-    // Two sets together.
+    // A digest may cover the union of two sets.
     let count = reader.varint_at_most("item count", 2 * ITEM_COUNT_MAX)?;
     Ok(SetDigest { count, sum: reader.u128("digest")? })
 }
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever is read as a message is written as the same bytes.
+        /// A message that can be read has only one encoding.
         #[test]
         fn messages_have_one_form(frame_type in 0..18u8, mut body in vec(any::<u8>(), 0..200)) {
             if frame_type == Message::HELLO && body.len() > 3 {
@@ -321,7 +321,7 @@ mod tests {
             let frame = RawFrame { frame_type, body, wire_bytes: 0 };
             if let Ok(message) = Message::read(&frame) {
                 prop_assert_eq!(message.frame_type(), frame_type);
-                // A text is cut, and made valid.
+                // A text is truncated, and made valid UTF-8.
                 if frame_type != Message::ABORT {
                     prop_assert_eq!(message.body(), frame.body);
                 }

@@ -1,4 +1,4 @@
-//! Counts bytes on the wire by what they are for.
+//! Counts bytes on the wire by purpose.
 
 use super::message::{Estimate, Message, Welcome};
 use super::outcome::BytesByPhase;

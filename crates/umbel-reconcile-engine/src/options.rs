@@ -5,16 +5,17 @@
 pub enum Kind {
     /// Any bytes, by a keyed hash of 32 to 64 bits.
     Hashed,
-    /// 64-bit ids, by a keyed permutation: a decoded symbol is the id, and nothing needs to be asked for.
+    /// 64-bit ids, by a keyed permutation: a decoded symbol is the id, and needs no request.
     Id64,
-    /// Records with a key: 40 bits of the key's hash and 24 of the value's, so that a changed record shows as one.
+    /// Records with a key: 40 bits of the key's hash and 24 of the value's, so that a changed record is
+    /// recognized as such.
     Keyed,
 }
 
-/// What is done with the difference.
+/// What happens with the difference.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Direction {
-    /// A dry run: the difference is found and verified, neither set changes.
+    /// A dry run: the difference is found and verified; neither set changes.
     Compare,
     /// The initiator takes what only the responder has.
     Pull,
@@ -38,56 +39,58 @@ impl Direction {
     }
 }
 
-/// What the plan saves.
+/// What the plan minimises.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Optimize {
     /// Bytes on the wire.
     Bytes,
-    /// Round trips, at twice the bytes: a stream of coded symbols instead of sketches that are extended on demand.
+    /// Round trips, at twice the bytes: a stream of coded symbols instead of sketches that are extended on
+    /// demand.
     Time,
 }
 
-/// What an initiator wants. The responder reads it from the first frame.
+/// What an initiator wants. The responder learns it from the first frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aim {
-    /// What is done with the difference.
+    /// What happens with the difference.
     pub direction: Direction,
-    /// What the plan saves.
+    /// What the plan minimises.
     pub optimize: Optimize,
-    /// Whether a [`Direction::Compare`] session shall bring the contents of what only the responder has, and not only
-    /// symbols. Other directions bring contents where they are taken.
+    /// Whether a [`Direction::Compare`] session transfers the contents of what only the responder has, and
+    /// not only symbols. Other directions transfer the contents that are taken.
     pub want_items: bool,
-    /// Whether the responder shall get the difference too: of a [`Direction::Compare`] session, so that it can show it;
-    /// of a [`Direction::Push`] session, so that it can remove what only it has. Other directions send it anyway, or never.
+    /// Whether the responder gets the difference too: in a [`Direction::Compare`] session to show it, in a
+    /// [`Direction::Push`] session to remove what only it has. Other directions send it anyway, or never.
     pub notify_responder: bool,
-    /// The difference that a former session with this peer found, if any: above fifteen, the first frame carries an
-    /// estimator in place of a sketch that could not be decoded.
+    /// The difference that an earlier session with this peer found, if any: above fifteen, the first frame
+    /// carries an estimator instead of a sketch that could not be decoded.
     pub expected_difference: Option<u64>,
 }
 
-/// Which half of the exchange this is.
+/// Which half of the session this is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Begins, chooses the plan, decodes.
+    /// Begins the session, chooses the plan, decodes.
     Initiator(Aim),
-    /// Answers; encodes what it is asked for.
+    /// Answers; encodes what is requested.
     Responder {
-        /// Whether items may be pushed here: without, `Push` and `TwoWay` sessions are refused.
+        /// Whether items may be pushed here: if not, `Push` and `TwoWay` sessions are refused.
         accept_items: bool,
     },
 }
 
-/// What a session may cost. A peer that would exceed one of these ends its session with an error, before anything is
-/// allocated.
+/// Limits of a session. A session ends with an error before it allocates anything for a peer that would
+/// exceed one of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Most bytes on the wire, both ways together.
+    /// Most bytes on the wire, of both directions together.
     pub bytes_max: u64,
-    /// Most differences, both sides together.
+    /// Most differences, of both sides together.
     pub diff_max: u64,
     /// Largest item, at most [`RECONCILE_ITEM_BYTES_MAX`](crate::limits::RECONCILE_ITEM_BYTES_MAX).
     pub item_bytes_max: usize,
-    /// Whether the other set may be far larger than this one: without, at most four times and a million items more.
+    /// Whether the other set may be far larger than this one: if not, it may have at most four times as
+    /// many items and a million more.
     pub allow_skew: bool,
 }
 
@@ -115,23 +118,23 @@ impl Default for Limits {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Which half this is.
+    /// Which half of the session this is.
     pub role: Role,
     /// How items become symbols.
     pub kind: Kind,
-    /// What is reconciled; a responder refuses another one.
+    /// Identifies what is reconciled; a responder refuses another dataset.
     pub dataset_id: u64,
     /// The cluster's secret, or zeros for open sessions. Sides with different secrets never agree.
     pub secret: [u8; 16],
-    /// Drawn by the driver for this session alone, after its snapshot is frozen: so nobody can choose items that
-    /// collide.
+    /// Drawn by the driver for this session alone, after its snapshot is frozen, so that nobody can choose
+    /// items that collide.
     pub nonce: u64,
-    /// What the session may cost.
+    /// Limits of the session.
     pub limits: Limits,
 }
 
 impl Options {
-    /// An open initiator with default limits that saves bytes.
+    /// An initiator without a secret, with default limits, that minimises bytes.
     #[must_use]
     pub fn initiator(kind: Kind, direction: Direction, nonce: u64) -> Self {
         let aim = Aim {
@@ -144,7 +147,7 @@ impl Options {
         Self::open(Role::Initiator(aim), kind, nonce)
     }
 
-    /// An open responder with default limits that accepts items.
+    /// A responder without a secret, with default limits, that accepts items.
     #[must_use]
     pub fn responder(kind: Kind, nonce: u64) -> Self {
         Self::open(Role::Responder { accept_items: true }, kind, nonce)

@@ -1,13 +1,13 @@
-//! What a session found and what it cost.
+//! What a session found, and what it cost.
 
 use super::options::Direction;
 
-/// Bytes on the wire, both ways together, frame headers included, by what they were for.
+/// Bytes on the wire of both directions, frame headers included, by purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BytesByPhase {
     /// The first frame of each side.
     pub hello: u64,
-    /// Estimators in them.
+    /// Estimators in those frames.
     pub estimator: u64,
     /// One-hash filters.
     pub filter: u64,
@@ -17,14 +17,14 @@ pub struct BytesByPhase {
     pub list: u64,
     /// Requests for what one side lacks.
     pub request: u64,
-    /// Items, and symbols and sums in place of them.
+    /// Items, and symbols and sums sent in place of them.
     pub items: u64,
     /// Plans, extensions, credits, digests.
     pub control: u64,
 }
 
 impl BytesByPhase {
-    /// All of them.
+    /// The sum of all.
     ///
     /// ```
     /// use umbel_reconcile_engine::BytesByPhase;
@@ -45,10 +45,10 @@ impl BytesByPhase {
     }
 }
 
-/// How a session ended well: both sides computed the same digest.
+/// The result of a successful session: both sides computed the same digest.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// What was done with the difference.
+    /// What happened with the difference.
     pub direction: Direction,
     /// Whether the initiator wanted the responder to get the difference: see
     /// [`notify_responder`](super::Aim::notify_responder).
@@ -61,27 +61,27 @@ pub struct Outcome {
     pub only_here_count: u64,
     /// Items that only the other side had.
     pub only_there_count: u64,
-    /// Whether count and 128-bit digest of the union were the same on both sides. Always true in an outcome; what
-    /// could not be verified is an error.
+    /// Whether count and 128-bit digest of the union were the same on both sides. Always true in an
+    /// outcome; a session that cannot verify this ends with an error.
     pub verified: bool,
-    /// Keys that were tried: 1, and one more for each time that symbols collided.
+    /// Keys that were tried: 1, and one more for each failed attempt.
     pub attempt_count: u32,
-    /// Times that this side sent something and then waited for the other.
+    /// How often this side sent something and then waited for the other.
     pub round_count: u32,
-    /// The plan in words, such as `part q=5 h=64 t=26`.
+    /// The plan as text, such as `part q=5 h=64 t=26`.
     pub plan: String,
-    /// Bytes by what they were for.
+    /// Bytes by purpose.
     pub bytes: BytesByPhase,
     /// Bytes that this side sent.
     pub sent_bytes: u64,
-    /// Bytes that it received.
+    /// Bytes that this side received.
     pub received_bytes: u64,
-    /// The difference as estimated before it was known; 0 if it never was.
+    /// The estimated difference; 0 if there was no estimate.
     pub estimated_count: u64,
-    /// What the plan was expected to cost, hello and all; 0 without a plan.
+    /// Expected cost of the plan, including the hello; 0 without a plan.
     pub predicted_bytes: u64,
-    /// Fewest bytes that can give both sides what they lack: k of all w-bit items are k·(w − log2 k + 1.4427) bits.
-    /// Of items of other than eight bytes w is their mean length here; on a side without items that of what came, or
-    /// what the peer said.
+    /// Fewest bytes that can give both sides what they lack: k of all w-bit items are k·(w − log2 k +
+    /// 1.4427) bits. For items other than 64-bit ids, w is their mean length here; on a side without items
+    /// that of the received items, or the one that the peer stated.
     pub lower_bound_bytes: u64,
 }

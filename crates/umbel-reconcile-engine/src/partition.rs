@@ -1,9 +1,9 @@
-//! Partitioned PinSketch: symbols fall into 2^q buckets by their top bits, and each bucket sketches the rest of its
-//! symbols over GF(2^(h−q)).
+//! Partitioned PinSketch: symbols are divided into 2^q buckets by their top bits, and each bucket sketches
+//! the remaining bits of its symbols over GF(2^(h−q)).
 //!
-//! The responder sends t0 syndromes of every bucket. The initiator adds its own, decodes what it can, and asks for more
-//! of the buckets that fail: those with as many differences as syndromes, or more. Windows of 2^16 buckets follow one
-//! another, so memory does not grow with the difference.
+//! The responder sends t0 syndromes of every bucket. The initiator adds its own, decodes what it can, and
+//! requests more for the buckets that fail: those with as many differences as syndromes, or more. Windows
+//! of 2^16 buckets are processed one after another, so memory does not grow with the difference.
 
 use umbel_sketch::{Field, LsbReader, LsbWriter, decode_syndromes, toggle_symbols};
 
@@ -16,13 +16,13 @@ use super::table::Table;
 use super::wire::Reader;
 use crate::limits::RECONCILE_FRAME_BODY_BYTES_CUT as BODY_BYTES_CUT;
 
-/// Buckets in a window, as a power of two.
+/// log2 of the buckets in a window.
 const WINDOW_BITS: u8 = 16;
 
-/// Longest bucket that is sent whole: it must fit into a frame.
+/// Longest bucket that is sent as a whole: it must fit into a frame.
 const BUCKET_BYTES_MAX: usize = 1 << 19;
 
-/// What both sides know of a partition.
+/// Parameters of a partition, known to both sides.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Partition {
     symbol_bits: u8,
@@ -31,7 +31,7 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    /// None if no field has so many bits.
+    /// `None` if no field has that many bits.
     pub(crate) fn new(plan: &Plan) -> Option<Self> {
         let Plan { symbol_bits, bucket_bits, .. } = *plan;
         let field = Field::new(symbol_bits.checked_sub(bucket_bits)?).ok()?;
@@ -50,7 +50,7 @@ impl Partition {
         (window << WINDOW_BITS.min(self.bucket_bits)) | u64::from(place)
     }
 
-    /// The rests of a bucket's symbols.
+    /// The remainders of a bucket's symbols.
     fn remainders(&self, table: &Table, bucket: u64, into: &mut Vec<u64>) {
         into.clear();
         let entries = table.with_prefix(bucket, self.bucket_bits);
@@ -86,10 +86,10 @@ impl Encoder {
         Self { partition, window: 0, listed, cursor: 0, from: 0, to: syndrome_count }
     }
 
-    /// The next frame, if not everything that was asked for is sent.
+    /// The next frame; `None` if everything that was requested is sent.
     ///
     /// # Errors
-    /// If a whole bucket was asked for that is longer than a frame.
+    /// If a whole bucket was requested that is longer than a frame.
     pub(crate) fn next(&mut self, table: &Table) -> Result<Option<Message>, SessionError> {
         let left = self.listed.get(self.cursor..).unwrap_or_default();
         if left.is_empty() {
@@ -138,7 +138,8 @@ impl Encoder {
         self.cursor < self.listed.len()
     }
 
-    /// Takes what the initiator asks for next. `first` is what a new window begins with.
+    /// Handles the initiator's next request. `first` is the number of syndromes at the start of a new
+    /// window.
     pub(crate) fn extend(&mut self, extend: &Extend, first: u8) -> Result<(), FrameError> {
         let field = |field: &'static str, got: u64| FrameError::Field { field, got };
         if extend.window != self.window || self.is_sending() {
@@ -164,7 +165,7 @@ impl Encoder {
     }
 }
 
-/// Places among `listed`: a byte that says how, then a bitmap or a list.
+/// Encodes positions among `listed` buckets: a byte for the form, then a bitmap or a list.
 fn put_places(places: &[usize], listed: usize) -> Vec<u8> {
     let mut bitmap = vec![0u8; listed.div_ceil(8)];
     for &place in places {
@@ -197,12 +198,12 @@ fn read_places(bytes: &[u8], listed: usize) -> Result<Vec<usize>, FrameError> {
     Ok(places)
 }
 
-/// A bucket that is not decoded.
+/// A bucket that is not decoded yet.
 #[derive(Debug)]
 struct Pending {
     place: u32,
     has_zero: bool,
-    /// Of the difference.
+    /// Syndromes of the difference.
     syndromes: Vec<u64>,
 }
 
@@ -223,21 +224,21 @@ pub(crate) struct Decoder {
     symbols: Vec<u64>,
 }
 
-/// What follows once everything that was asked for came.
+/// The next step after a frame.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    /// More frames are to come.
+    /// More frames will arrive.
     Waiting,
-    /// This is to be sent.
+    /// Send this.
     Ask(Extend),
     /// The symbols of all differences, unsorted.
     Decoded(Vec<u64>),
-    /// There are far more differences than the plan was made for: about so many.
+    /// There are far more differences than planned for: about this many.
     Overfull(f64),
 }
 
 impl Decoder {
-    /// A decoder of at most as many differences as its caller lets it gather.
+    /// A decoder; the caller bounds the number of differences that it gathers.
     pub(crate) fn new(partition: Partition, syndrome_count: u8, seed: u64) -> Self {
         let mut decoder = Self {
             partition,
@@ -264,12 +265,12 @@ impl Decoder {
         self.decoded_count = 0;
     }
 
-    /// Differences that were found so far.
+    /// Number of differences found so far.
     pub(crate) const fn found(&self) -> usize {
         self.symbols.len()
     }
 
-    /// Takes a frame of syndromes.
+    /// Processes a frame of syndromes.
     pub(crate) fn take_sketch(
         &mut self,
         table: &Table,
@@ -313,7 +314,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes a frame of whole buckets.
+    /// Processes a frame of whole buckets.
     pub(crate) fn take_buckets(
         &mut self,
         table: &Table,
@@ -351,7 +352,7 @@ impl Decoder {
         checked.ok_or(FrameError::Field { field: "bucket count", got: count })
     }
 
-    /// What follows.
+    /// The next step after a frame.
     pub(crate) fn verdict(&mut self, table: &Table) -> Verdict {
         if self.cursor < self.listed.len() {
             return Verdict::Waiting;
@@ -384,13 +385,13 @@ impl Decoder {
         Verdict::Ask(Extend { window: self.window, to: next, places })
     }
 
-    /// Whether whole buckets would be too long to be sent.
+    /// Whether whole buckets would be too long to send.
     fn is_too_long(&self, table: &Table) -> bool {
         let items = table.entries().len() >> self.partition.bucket_bits;
         items * usize::from(self.partition.field.bits()) / 8 > BUCKET_BYTES_MAX / 4
     }
 
-    /// Syndromes that the failed buckets should have, from how many failed.
+    /// Number of syndromes that the failed buckets should have, given how many failed.
     fn next_threshold(&self) -> u8 {
         let have = usize::from(self.to);
         if have >= SYNDROMES_MAX {
@@ -400,7 +401,7 @@ impl Decoder {
         let mean = refit(self.decoded_count, buckets, self.failed.len() as u64, have);
         let left = GROWTH_ROUNDS.saturating_sub(self.rounds);
         let planned = Occupancy::new(mean, 0.0).grow(have, left.max(1)).next;
-        // Beyond the plan the distribution has been wrong: take large steps.
+        // The planned rounds are used up, so the assumed distribution is wrong: take large steps.
         let least = if left == 0 { have * 3 / 2 } else { have + 1 };
         u8::try_from(planned.max(least).min(SYNDROMES_MAX)).unwrap_or(Extend::LIST)
     }

@@ -1,4 +1,4 @@
-//! A scan of the snapshot that the session asks for.
+//! A scan of the snapshot, as requested by the session.
 
 use umbel_sketch::{Estimator, Field, PinSketch};
 
@@ -9,15 +9,15 @@ use super::offline::CodedSums;
 use super::options::Kind;
 use super::table::{APPLIED, Entry, top_bits};
 
-/// Symbols that wait to be sketched together.
+/// Symbols that are collected and then sketched together.
 const BATCH_SYMBOLS: usize = 256;
 
-/// What is computed from all items of a snapshot: mergeable, so that parts of the snapshot can be scanned in parallel,
-/// in any order.
+/// Results computed from all items of a snapshot. Passes can be merged, so parts of the snapshot can be
+/// scanned in parallel, in any order.
 ///
-/// Each item must be added exactly once. One that is added twice cancels itself in sketches, and the session ends with
-/// an error, not with a wrong result. Most passes keep a few kilobytes; the one that a session of more than fifteen
-/// differences asks for keeps 40 bytes an item.
+/// Each item must be added exactly once. An item that is added twice cancels itself in sketches, and the
+/// session ends with an error, not with a wrong result. Most passes need a few kilobytes; the one that a
+/// session with more than fifteen differences requests needs 40 bytes per item.
 ///
 /// ```
 /// use umbel_step::Outbox;
@@ -45,16 +45,16 @@ pub struct Pass {
     digest: SetDigest,
     item_bytes: u64,
     includes_applied: bool,
-    /// Whether an item was of another kind than the session.
+    /// Whether an item of another kind than the session's was added.
     is_mixed: bool,
 }
 
-/// What a pass gathers beside the digest.
+/// What a pass gathers besides the digest.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     /// For the Hello.
     Hello { sketch: Option<PinSketch>, waiting: Vec<u64>, estimator: Option<Box<Estimator>> },
-    /// Everything.
+    /// The full table.
     Table { entries: Vec<Entry>, estimator: Box<Estimator> },
     /// The items with these symbols, which are sorted.
     Find { bits: u8, symbols: Vec<u64>, found: Vec<Entry> },
@@ -62,7 +62,7 @@ pub(crate) enum Work {
     Coded { sums: CodedSums, estimator: Box<Estimator> },
 }
 
-/// What a pass that is done gathered.
+/// The result of a finished pass.
 #[derive(Debug)]
 pub(crate) struct Gathered {
     pub(crate) work: Work,
@@ -70,8 +70,8 @@ pub(crate) struct Gathered {
     pub(crate) item_bytes: u64,
 }
 
-/// By which a set is known again: how many items it has, and the sum of their hashes under a secret. Nobody who does not
-/// know the secret can change a set so that it stays the same.
+/// Identifies a set: the number of its items, and the sum of their hashes under a secret. Without the
+/// secret nobody can change a set so that its fingerprint stays the same.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Fingerprint {
     /// How many items.
@@ -81,7 +81,7 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// That of the set without some of its items, and with others, by the fingerprints of these.
+    /// The fingerprint after some items were removed and others added, given by their fingerprints.
     #[must_use]
     pub const fn changed(self, removed: Self, added: Self) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl Pass {
         Self::new(key, Work::Coded { sums, estimator: Box::default() })
     }
 
-    /// A pass that computes nothing but the fingerprint of a set, under a secret that no peer learns of.
+    /// A pass that computes only the fingerprint of a set, under a secret that no peer learns.
     ///
     /// ```
     /// use umbel_reconcile_engine::{ItemIndex, ItemRef, Kind, Pass};
@@ -130,7 +130,7 @@ impl Pass {
         Self::hello(SessionKey::derive(&source, 0, kind), None, false)
     }
 
-    /// What a pass of [`fingerprint`](Self::fingerprint) found; none if an item was of another kind.
+    /// The result of a [`fingerprint`](Self::fingerprint) pass; `None` if an item was of another kind.
     #[must_use]
     pub fn into_fingerprint(self) -> Option<Fingerprint> {
         let SetDigest { count, sum } = self.finish()?.digest;
@@ -156,12 +156,13 @@ impl Pass {
     }
 
     /// Adds an item that this session handed out and that was applied, if the pass
-    /// [`includes_applied`](Self::includes_applied) items. It is never fetched, and never said to be only here.
+    /// [`includes_applied`](Self::includes_applied) items. Such an item is never fetched, and never
+    /// reported as only here.
     pub fn add_applied(&mut self, item: ItemRef<'_>) {
         self.add(APPLIED, item);
     }
 
-    /// Adds an item of the snapshot, with any number but `u64::MAX`.
+    /// Adds an item of the snapshot, with any index but `u64::MAX`.
     pub fn add(&mut self, index: ItemIndex, item: ItemRef<'_>) {
         if !item.is_of(self.key.kind()) {
             self.is_mixed = true;
@@ -219,10 +220,10 @@ impl Pass {
         Self::new(self.key, work).with_applied(self.includes_applied)
     }
 
-    /// Takes over what another pass of the same kind gathered.
+    /// Merges what another pass of the same kind gathered.
     ///
     /// # Panics
-    /// If it is of another kind or session.
+    /// If the other pass is of another kind or session.
     pub fn merge(&mut self, other: Self) {
         assert_eq!(self.key, other.key, "a fork of this pass");
         self.digest = self.digest.and(other.digest);
@@ -257,14 +258,14 @@ impl Pass {
         }
     }
 
-    /// Whether items that this session handed out to be applied belong to the set too. They are added by
-    /// [`add_applied`](Self::add_applied), beside the snapshot's.
+    /// Whether the items that this session handed out to be applied must be added too, by
+    /// [`add_applied`](Self::add_applied), besides the snapshot's.
     #[must_use]
     pub const fn includes_applied(&self) -> bool {
         self.includes_applied
     }
 
-    /// What it gathered; none if items were of another kind than the session.
+    /// The result; `None` if items were of another kind than the session's.
     pub(crate) fn finish(mut self) -> Option<Gathered> {
         if let Work::Hello { sketch: Some(sketch), waiting, .. } = &mut self.work {
             sketch.toggle_all(waiting);

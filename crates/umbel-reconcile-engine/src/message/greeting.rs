@@ -1,4 +1,4 @@
-//! The first frame of each side, and its bytes.
+//! The first frame of each side, and its encoding.
 
 use umbel_sketch::{Field, PinSketch};
 
@@ -15,10 +15,10 @@ use crate::wire::{Reader, put_varint};
 
 const CODED_COUNT_MAX: u64 = RECONCILE_SKETCH_SYMBOLS_MAX as u64;
 
-/// Syndromes of the Hello: up to fifteen differences end with it.
+/// Syndromes of the Hello: they decode up to fifteen differences.
 pub(crate) const HELLO_SYNDROMES: u8 = 16;
 
-/// Bits of a symbol in the Hello: a collision there has probability n·15·2^-48, and costs a plan.
+/// Bits of a symbol in the Hello: a collision there has probability n·15·2^-48, and makes a plan necessary.
 pub(crate) const fn hello_bits(kind: Kind) -> u8 {
     match kind {
         Kind::Hashed => 48,
@@ -26,7 +26,7 @@ pub(crate) const fn hello_bits(kind: Kind) -> u8 {
     }
 }
 
-/// What a Hello says of the sketch that it is of.
+/// The stored sketch that a Hello refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct StoredStart {
     pub(crate) salt: [u8; 16],
@@ -49,10 +49,10 @@ impl StoredStart {
     }
 }
 
-/// The version of everything here.
+/// Version of the protocol.
 const VERSION: u8 = 1;
 
-/// The first frame.
+/// The first frame of the initiator.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Hello {
     pub(crate) kind: Kind,
@@ -60,10 +60,10 @@ pub(crate) struct Hello {
     pub(crate) dataset_id: u64,
     pub(crate) nonce: u64,
     pub(crate) digest: SetDigest,
-    /// Syndromes under K(0), unless an estimator stands in their place.
+    /// Syndromes under K(0), unless an estimator is sent instead.
     pub(crate) sketch: Option<HelloSketch>,
     pub(crate) estimator: Option<Vec<u8>>,
-    /// The stored sketch that digest and estimator are of, in place of a scan.
+    /// The stored sketch that digest and estimator come from, if there was no scan.
     pub(crate) stored: Option<StoredStart>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct HelloSketch {
 }
 
 impl HelloSketch {
-    /// The difference to a sketch of this side; none if there is too much of it.
+    /// Decodes the difference to a sketch of this side; `None` if it is too large.
     pub(crate) fn decode(
         &self,
         key: &SessionKey,
@@ -94,10 +94,10 @@ impl HelloSketch {
     }
 }
 
-/// The responder's first word.
+/// The responder's first frame.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Welcome {
-    /// Both sets are equal: its own digest says so too.
+    /// Both sets are equal: the responder's own digest is the same.
     InSync {
         nonce: u64,
         digest: SetDigest,
@@ -107,7 +107,7 @@ pub(crate) enum Welcome {
         nonce: u64,
         item_count: u64,
     },
-    /// It was not.
+    /// The small sketch was missing or not enough.
     Undecoded {
         nonce: u64,
         item_count: u64,
@@ -122,11 +122,12 @@ pub(crate) enum Welcome {
 /// What the responder knows of the size of the difference.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Estimate {
-    /// Its estimator under K(1).
+    /// The responder's estimator under K(1).
     Estimator(Vec<u8>),
-    /// The estimate, for the initiator's estimator was in the Hello.
+    /// The estimate itself, if the Hello contained the initiator's estimator.
     Count(u64),
-    /// The same of two stored sketches, and how many coded symbols the responder's has: it decodes the difference.
+    /// The same for two stored sketches, and how many coded symbols the responder has to decode the
+    /// difference.
     Stored { count: u64, coded_count: u64 },
 }
 
