@@ -1,4 +1,5 @@
-//! Sketch files: a set's coded symbols, for whoever compares a set with it later, without the set.
+//! Sketch files: the coded symbols of a set, with which another set can be compared later, without the set
+//! itself.
 //!
 //! ```text
 //!  0 "UMSK"       4 version 1    5 kind        6 symbol bits   7 zero          kind: 0 hashed, 1 ids of 64 bits, 2 keyed
@@ -9,19 +10,21 @@
 //! │ sums, ⌈bits/8⌉ B each │ checks, u32 each │ counts mod 4, two bits each, lowest first │ CRC-32C u32 │
 //! ```
 //!
-//! A block's checksum begins with the header's and the block's first index, both little-endian (u32, u64), so that no
-//! block passes for another one. The *salt* is what all keys are derived from, in place of a session's secret and
-//! nonces. The *digest* is the sum of the items' 128-bit hashes, the *symbol sum* that of one 64-bit hash of each symbol.
-//! The *count* of a coded symbol is how many symbols are in it.
+//! A block's checksum also covers the header's checksum and the block's first index, both little-endian
+//! (u32, u64), so that no block can take the place of another. All keys are derived from the *salt*,
+//! instead of a session's secret and nonces. The *digest* is the sum of the items' 128-bit hashes, the
+//! *symbol sum* the sum of one 64-bit hash of each symbol. The *count* of a coded symbol is the number of
+//! symbols in it.
 //!
-//! All of it is linear: what [`StoredSketch::add`] and [`remove`](StoredSketch::remove) put in and take out is the sketch
-//! of the change alone, so a stored sketch follows its set without a scan of it. A longer sketch begins with the
-//! coded symbols of a shorter one. d differences decode from 1.35·d coded symbols if d is large, see
+//! Everything is linear: [`StoredSketch::add`] and [`remove`](StoredSketch::remove) take the sketch of the
+//! change alone, so a stored sketch can follow its set without a scan of it. A longer sketch begins with
+//! the coded symbols of a shorter one. d differences decode from 1.35·d coded symbols if d is large, see
 //! [`SketchSpec::coded_count_for`].
 //!
-//! Whoever knows the salt can craft items that collide, so that a difference goes wrong: nothing here helps against an
-//! owner of the set who wants that, and a file from elsewhere is only as good as where it came from. Whatever its bytes
-//! are, reading and decoding end with an answer or an error, in time and memory in proportion to them.
+//! Anyone who knows the salt can craft items that collide, so that a difference is wrong: nothing here
+//! protects against an owner of the set who wants that, and a file is only as trustworthy as its source.
+//! For any bytes, reading and decoding end with a result or an error, in time and memory proportional to
+//! their length.
 //!
 //! Yang, Gilad, Alizadeh, "Practical Rateless Set Reconciliation", SIGCOMM 2024, doi:10.1145/3651890.3672219.
 
@@ -51,7 +54,7 @@ pub use format::{SketchHeader, SketchReader};
 /// Fewest bits of a symbol.
 const SYMBOL_BITS_MIN: u8 = 32;
 
-/// What the symbols of a sketch are. Only sketches with the same of it can be compared.
+/// The parameters of a sketch's symbols. Only sketches with equal parameters can be compared.
 ///
 /// ```
 /// use umbel_reconcile_engine::{Kind, SketchSpec};
@@ -71,11 +74,12 @@ pub struct SketchSpec {
 }
 
 impl SketchSpec {
-    /// Symbols of so many bits, 32 to 64; other kinds than `Hashed` have 64. Where n items and d differences meet, two
-    /// collide with probability n·d / 2^bits, which is noticed; a stored sketch has no second key to try.
+    /// Symbols of `symbol_bits` bits, 32 to 64; kinds other than `Hashed` need 64. For n items and d
+    /// differences, two collide with probability n·d / 2^bits. That is detected, but a stored sketch has no
+    /// second key to try.
     ///
     /// # Errors
-    /// If the bits are not possible.
+    /// If this number of bits is not possible.
     pub fn new(
         kind: Kind,
         dataset_id: u64,
@@ -95,7 +99,7 @@ impl SketchSpec {
         self.kind
     }
 
-    /// What is sketched, as the caller numbers it.
+    /// The caller's number for what is sketched.
     #[must_use]
     pub const fn dataset_id(&self) -> u64 {
         self.dataset_id
@@ -113,18 +117,19 @@ impl SketchSpec {
         self.symbol_bits
     }
 
-    /// Coded symbols that decode so many differences in 99 of 100 cases: 1.36·d + 3.3·√d + 12.
+    /// Coded symbols that decode `differences` differences in 99 of 100 cases: 1.36·d + 3.3·√d + 12.
     #[must_use]
     pub fn coded_count_for(differences: u64) -> u64 {
         let spread = differences.saturating_mul(1089).isqrt() / 10;
         differences.saturating_add(differences.saturating_mul(9) / 25).saturating_add(spread + 13)
     }
 
-    /// The scan of a set that makes a sketch of so many coded symbols, at least one. It keeps 24 bytes each, and
-    /// nothing of the items.
+    /// The pass over a set that builds a sketch of `coded_count` coded symbols. It needs 24 bytes for each
+    /// of them, and nothing for the items.
     ///
     /// # Errors
-    /// If there are none, or more than [`RECONCILE_SKETCH_SYMBOLS_MAX`](crate::limits::RECONCILE_SKETCH_SYMBOLS_MAX).
+    /// If `coded_count` is 0, or above
+    /// [`RECONCILE_SKETCH_SYMBOLS_MAX`](crate::limits::RECONCILE_SKETCH_SYMBOLS_MAX).
     pub fn pass(&self, coded_count: u64) -> Result<Pass, SketchFormatError> {
         let count = usize::try_from(coded_count).unwrap_or(usize::MAX);
         if !(1..=CODED_COUNT_MAX).contains(&count) {
@@ -144,7 +149,7 @@ impl SketchSpec {
     }
 }
 
-/// A whole sketch: built by a scan, kept up to date, written.
+/// A whole sketch: built by a pass, kept up to date, written to a file.
 ///
 /// ```
 /// use umbel_reconcile_engine::{ItemIndex, ItemRef, Kind, SketchSpec, StoredSketch};
@@ -179,7 +184,7 @@ impl StoredSketch {
     /// If an item was of another kind.
     ///
     /// # Panics
-    /// If it is another pass.
+    /// If the pass is of another spec or kind.
     pub fn of_pass(spec: SketchSpec, pass: Pass) -> Result<Self, SketchError> {
         assert!(pass.is_of(&spec.key()), "a pass of this spec");
         let gathered = pass.finish().ok_or(SketchError::Mixed)?;
@@ -190,7 +195,7 @@ impl StoredSketch {
     /// The sketch that a reader has read to its end.
     ///
     /// # Errors
-    /// If these are not all coded symbols that the header announces.
+    /// If there are not as many coded symbols as the header announces.
     pub fn of_parts(
         header: SketchHeader,
         cells: Vec<SketchCell>,
@@ -204,10 +209,10 @@ impl StoredSketch {
         Ok(Self { spec, digest, estimator, sums })
     }
 
-    /// The sketch of a file's bytes.
+    /// The sketch in a file's bytes.
     ///
     /// # Errors
-    /// If they are none.
+    /// If they are not a sketch.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SketchFormatError> {
         let mut reader = SketchReader::new();
         let cells = reader.push(bytes)?;
@@ -216,13 +221,13 @@ impl StoredSketch {
         Self::of_parts(header.ok_or(missing)?, cells)
     }
 
-    /// The bytes of its file.
+    /// The contents of its file.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         format::to_bytes(&self.header(), &self.sums.cells)
     }
 
-    /// What stands before the coded symbols.
+    /// The header of its file.
     #[must_use]
     pub fn header(&self) -> SketchHeader {
         SketchHeader {
@@ -257,28 +262,29 @@ impl StoredSketch {
         self.digest
     }
 
-    /// The estimator of how much differs.
+    /// The estimator of the size of a difference.
     pub(crate) const fn estimator(&self) -> &Estimator {
         &self.estimator
     }
 
-    /// Takes over what the header of another sketch of as many coded symbols says, for tests of what contradicts itself.
+    /// Copies the header fields of another sketch of the same length, for tests of sketches that contradict
+    /// themselves.
     #[cfg(test)]
     pub(crate) fn set_header_of(&mut self, other: &Self) {
         (self.digest, self.estimator) = (other.digest, other.estimator.clone());
     }
 
-    /// The coded symbols from index 0, as they travel.
+    /// The coded symbols from index 0, as sent in a session.
     pub(crate) fn coded_symbols(&self) -> Vec<CodedSymbol> {
         self.sums.cells.iter().map(|cell| cell.coded).collect()
     }
 
-    /// Adds the items of another sketch of at least as many coded symbols. The set must have none of them, which cannot
-    /// be checked: an item that is added twice has left the coded symbols, and is still counted. What decodes then
-    /// fails with [`SketchError::Unverified`].
+    /// Adds the items of another sketch with at least as many coded symbols. The set must contain none of
+    /// them, which cannot be checked: an item that is added twice cancels out of the coded symbols, and is
+    /// still counted. A difference that decodes then fails with [`SketchError::Unverified`].
     ///
     /// # Errors
-    /// If the sketches do not fit, or the set grows too large; nothing was added then.
+    /// If the sketches do not fit, or the set becomes too large; nothing is added then.
     pub fn add(&mut self, more: &Self) -> Result<(), SketchError> {
         self.check_fits(more)?;
         let digest = self.digest.and(more.digest);
@@ -291,11 +297,11 @@ impl StoredSketch {
         Ok(())
     }
 
-    /// Removes the items of another sketch of at least as many coded symbols. The set must have all of them, which is
-    /// checked only roughly: removing an item that is not there adds it to the coded symbols.
+    /// Removes the items of another sketch with at least as many coded symbols. The set must contain all of
+    /// them, which is checked only roughly: removing an absent item adds it to the coded symbols.
     ///
     /// # Errors
-    /// If the sketches do not fit, or the set cannot have had all items; nothing was removed then.
+    /// If the sketches do not fit, or the set cannot have contained all items; nothing is removed then.
     pub fn remove(&mut self, gone: &Self) -> Result<(), SketchError> {
         self.check_fits(gone)?;
         let count = self.digest.count.checked_sub(gone.digest.count);
@@ -311,7 +317,7 @@ impl StoredSketch {
         Ok(())
     }
 
-    /// Whether the other sketch is one of the same set and at least as long.
+    /// Whether the other sketch is of the same set and at least as long.
     #[must_use]
     pub fn is_prefix_of(&self, longer: &Self) -> bool {
         self.header().is_of_set(&longer.header()) && longer.sums.cells.starts_with(&self.sums.cells)

@@ -1,7 +1,7 @@
-//! The plan: which stages a session goes through, by a cost model, and its bytes.
+//! The plan: which stages a session goes through, chosen by a cost model, and its encoding.
 //!
-//! No method is smallest everywhere. Costs are in bits, k of w-bit values sorted as gaps being
-//! list(k, w) = k·max(1.5, w − log2 k + 1.5):
+//! No method is smallest everywhere. Costs are in bits; k sorted w-bit values coded as gaps cost list(k, w)
+//! = k·max(1.5, w − log2 k + 1.5):
 //!
 //! | stage | bits |
 //! |---|---|
@@ -11,45 +11,47 @@
 //! | whole: all its items | list(n_R, w) |
 //! | filter of n items at rate f, before one of the former | n·(H2(f)/(−ln(1 − f)) + 0.035) |
 //!
-//! and requests and items on top. A filter of the responder's items leaves a·f1 of the a items that only the initiator
-//! has to the stage behind it, one of the initiator's b·f2.
+//! and requests and items in addition. A filter of the responder's items leaves a·f1 of the a items that
+//! only the initiator has to the next stage, one of the initiator's leaves b·f2 of the responder's b.
 
 use super::error::FrameError;
 use super::growth::{ESTIMATE_DEVIATION, Occupancy};
 use super::options::{Kind, Optimize};
 use super::wire::{Reader, put_varint};
 
-/// Buckets of 16 to 24 mean differences take few multiplications and few bytes; fewer and larger ones fewer bytes still.
+/// Largest mean of differences per bucket. 16 to 24 take few multiplications and few bytes; larger buckets
+/// take fewer bytes still.
 const BUCKET_MEAN_MAX: f64 = 40.0;
 
-/// The same where decoding would take seconds.
+/// The same for differences where decoding would take seconds.
 const BUCKET_MEAN_MAX_LARGE: f64 = 22.0;
 
-/// From here on decoding time counts.
+/// Difference above which decoding time matters.
 const LARGE_DIFFERENCE: f64 = 50_000.0;
 
-/// Rounds of syndromes that a plan counts on.
+/// Rounds of syndromes that a plan assumes.
 pub(crate) const GROWTH_ROUNDS: u32 = 4;
 
-/// Most buckets, as a power of two.
+/// log2 of the largest number of buckets.
 pub(crate) const BUCKET_BITS_MAX: u8 = 24;
 
-/// Fewest bits of a remainder: below, a random overfull bucket could pass for one of few.
+/// Fewest bits of a remainder: with fewer, a random overfull bucket could pass for one with few
+/// differences.
 pub(crate) const REMAINDER_BITS_MIN: u8 = 24;
 
 /// Fewest bits of a symbol.
 pub(crate) const SYMBOL_BITS_MIN: u8 = 32;
 
-/// Largest filter rate as quarter bits: f = 2^-24.
+/// Lowest filter rate, in quarter bits: f = 2^-24.
 pub(crate) const FILTER_QUARTERS_MAX: u8 = 96;
 
-/// What a filter must save to be worth its round trip.
+/// Largest share of the unfiltered cost at which a filter is worth its round trip.
 const FILTER_GAIN: f64 = 0.97;
 
 /// The last stage of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Stage {
-    /// Partitioned PinSketch; with one bucket a single one.
+    /// Partitioned PinSketch; a single sketch if there is one bucket.
     Part,
     /// Coded symbols.
     Riblt,
@@ -59,22 +61,23 @@ pub(crate) enum Stage {
     Whole,
 }
 
-/// What the initiator decides.
+/// The initiator's decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
     pub(crate) attempt: u8,
     pub(crate) stage: Stage,
     /// h, bits of a symbol.
     pub(crate) symbol_bits: u8,
-    /// q, the buckets as a power of two.
+    /// q, log2 of the number of buckets.
     pub(crate) bucket_bits: u8,
-    /// Syndromes of each bucket at first.
+    /// Initial number of syndromes of each bucket.
     pub(crate) syndrome_count: u8,
-    /// Rates of the filters as quarter bits, f = 2^(−e/4); 0 for none. With a filter, another plan follows.
+    /// Rates of the filters in quarter bits, f = 2^(−e/4); 0 for no filter. After a filter, another plan
+    /// follows.
     pub(crate) filter_quarters: [u8; 2],
     /// Bits of a symbol in a request for items.
     pub(crate) request_bits: u8,
-    /// Coded symbols that may be sent at first.
+    /// Initial credit of coded symbols.
     pub(crate) credit: u64,
 }
 
@@ -127,7 +130,7 @@ impl Plan {
         })
     }
 
-    /// In words.
+    /// A textual description.
     pub(crate) fn describe(&self) -> String {
         let Self { symbol_bits: h, bucket_bits: q, syndrome_count: t, .. } = self;
         let stage = match self.stage {
@@ -145,31 +148,31 @@ impl Plan {
     }
 }
 
-/// What a plan is chosen by.
+/// The inputs of the cost model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation {
     pub(crate) kind: Kind,
     pub(crate) optimize: Optimize,
     pub(crate) initiator_count: u64,
     pub(crate) responder_count: u64,
-    /// d, the difference as far as known.
+    /// d, the difference as far as it is known.
     pub(crate) difference: f64,
-    /// Its relative standard deviation.
+    /// Relative standard deviation of the difference.
     pub(crate) deviation: f64,
     /// Mean bits of the responder's items.
     pub(crate) item_bits: f64,
-    /// Whether items of the responder are wanted.
+    /// Whether the responder's items are transferred.
     pub(crate) wants_contents: bool,
-    /// Whether a side receives the symbols of what a filter shows in place of the items.
+    /// Whether a side receives symbols in place of the items that a filter shows.
     pub(crate) sends_symbols: bool,
     pub(crate) attempt: u8,
-    /// Bits of a symbol that are fixed already, by a filter before.
+    /// Bits of a symbol, if an earlier filter has fixed them.
     pub(crate) symbol_bits: Option<u8>,
-    /// Fewest bits of a symbol. 32, fewer where tests force collisions, and more after an attempt that failed.
+    /// Fewest bits of a symbol: 32, fewer in tests that force collisions, and more after a failed attempt.
     pub(crate) symbol_bits_min: u8,
 }
 
-/// A plan and what it is expected to cost beside the items that every plan sends.
+/// A plan and its expected cost, without the items that every plan sends.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Priced {
     pub(crate) plan: Plan,
@@ -185,13 +188,13 @@ pub(crate) fn list_bits(count: f64, width: f64) -> f64 {
     count * (width - log2_of(count) + 1.5).max(1.5)
 }
 
-/// Bits of a one-hash filter an item, at rate f.
+/// Bits of a one-hash filter per item, at rate f.
 fn filter_bits(rate: f64) -> f64 {
     let entropy = -rate * rate.log2() - (1.0 - rate) * (1.0 - rate).log2();
     entropy / -(-rate).ln_1p() + 0.035
 }
 
-/// f.
+/// The rate f of a filter.
 pub(crate) fn rate_of(quarters: u8) -> f64 {
     if quarters == 0 { 1.0 } else { (-f64::from(quarters) / 4.0).exp2() }
 }
@@ -202,15 +205,15 @@ fn to_u8(value: f64, min: u8, max: u8) -> u8 {
 }
 
 impl Situation {
-    /// a and b: what only the initiator and only the responder has.
+    /// a and b: the numbers of items that only the initiator and only the responder have.
     pub(crate) fn sides(&self) -> (f64, f64) {
         let skew = self.initiator_count as f64 - self.responder_count as f64;
         let d = self.difference.max(skew.abs());
         (f64::midpoint(d, skew), f64::midpoint(d, -skew))
     }
 
-    /// h: a harmful collision, of one of `difference` symbols with one of the n others, has a probability of at most
-    /// 2^-7.
+    /// h: such that a harmful collision, of one of `difference` symbols with one of the n others, has a
+    /// probability of at most 2^-7.
     fn symbol_bits(&self, difference: f64) -> u8 {
         if let Some(bits) = self.symbol_bits {
             return bits;
@@ -226,7 +229,7 @@ impl Situation {
         to_u8(bits, self.symbol_bits_min, 64)
     }
 
-    /// Bits of a symbol in a request: what is asked for in vain costs less than whole symbols would.
+    /// Bits of a symbol in a request: items requested in vain cost less than whole symbols would.
     fn request_bits(&self, symbol_bits: u8) -> u8 {
         to_u8(log2_of(self.responder_count as f64).ceil() + 8.0, 1, symbol_bits)
     }
@@ -251,7 +254,7 @@ impl Situation {
         }
     }
 
-    /// The best partition for d differences.
+    /// The best partition for `difference` differences.
     fn part(&self, difference: f64) -> Priced {
         let largest_mean =
             if difference > LARGE_DIFFERENCE { BUCKET_MEAN_MAX_LARGE } else { BUCKET_MEAN_MAX };
@@ -286,11 +289,11 @@ impl Situation {
         Priced { plan, bits: bucket_count * (growth.mean * remainder_bits + 4.0) }
     }
 
-    /// Coded symbols for d differences.
+    /// Coded symbols for `difference` differences.
     fn riblt(&self, difference: f64) -> Priced {
         let mut symbol_bits = self.symbol_bits(difference);
         if self.symbol_bits.is_none() && symbol_bits >= SYMBOL_BITS_MIN {
-            // They travel as whole bytes.
+            // Sums are sent as whole bytes.
             symbol_bits = symbol_bits.next_multiple_of(8);
         }
         let mut plan = self.plan(Stage::Riblt, symbol_bits);
@@ -310,7 +313,7 @@ impl Situation {
         Priced { plan: self.plan(Stage::List, symbol_bits), bits: bits + request }
     }
 
-    /// All items; what the initiator lacks of them comes along.
+    /// All items, which include those that the initiator lacks.
     fn whole(&self) -> Option<Priced> {
         if !self.wants_contents || self.kind == Kind::Id64 {
             return None;
@@ -321,7 +324,7 @@ impl Situation {
         Some(Priced { plan: self.plan(Stage::Whole, self.symbol_bits(self.difference)), bits })
     }
 
-    /// A sketch stage, without filters.
+    /// A sketch stage without filters.
     pub(crate) fn residual(&self, difference: f64) -> Priced {
         match self.optimize {
             Optimize::Bytes => self.part(difference),
@@ -348,7 +351,7 @@ impl Situation {
         best
     }
 
-    /// The whole list, for when all else failed.
+    /// The whole list, used when everything else failed.
     pub(crate) fn last_resort(&self) -> Priced {
         let mut priced = self.list();
         if self.symbol_bits_min >= SYMBOL_BITS_MIN {
@@ -358,8 +361,8 @@ impl Situation {
         priced
     }
 
-    /// What filters make dearer: a decoded symbol that is an id, or that only has to be known, comes for nothing, but
-    /// what a filter finds must be sent. And two lists of ids are longer than one.
+    /// Extra cost of filters: a decoded symbol that is an id, or that only has to be known, costs nothing
+    /// more, but what a filter finds must be sent. And two lists of ids are longer than one.
     fn pushed_bits(&self, f1: f64, f2: f64) -> f64 {
         let (a, b) = self.sides();
         let width = f64::from(self.symbol_bits(self.difference));
@@ -374,7 +377,7 @@ impl Situation {
             - list_bits(a, width)
     }
 
-    /// The best rates of filters in front of a sketch whose bits per difference are taken to stay.
+    /// The best rates of filters before a sketch; its bits per difference are assumed constant.
     fn best_filters(&self, sketch: Priced) -> Option<Priced> {
         let (a, b) = self.sides();
         let (n_i, n_r) = (self.initiator_count as f64, self.responder_count as f64);
@@ -400,7 +403,8 @@ impl Situation {
                 }
             }
         }
-        // The symbols can be as short as what is left allows, where no others travel.
+        // If no symbols are sent for filtered items, the symbols can be as short as the remaining
+        // differences allow.
         let mut best = best?;
         let [f1, f2] = best.plan.filter_quarters.map(rate_of);
         let left = self.residual((a * f1 + b * f2).max(1.0)).plan;
@@ -412,14 +416,14 @@ impl Situation {
     }
 }
 
-/// d̂ within what the counts allow.
+/// The estimate d̂, limited to what the counts allow.
 pub(crate) fn clamp_difference(estimate: f64, initiator_count: u64, responder_count: u64) -> f64 {
     let least = initiator_count.abs_diff(responder_count).max(16) as f64;
     let most = initiator_count.saturating_add(responder_count).max(16) as f64;
     estimate.clamp(least.min(most), most)
 }
 
-/// The deviation of an estimate of d, at least.
+/// Relative standard deviation to assume for d.
 pub(crate) const fn estimate_deviation(is_exact: bool) -> f64 {
     if is_exact { 0.0 } else { ESTIMATE_DEVIATION }
 }

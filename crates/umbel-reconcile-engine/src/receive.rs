@@ -1,4 +1,4 @@
-//! What arrives: which items are taken, and how they are handed out.
+//! Receives items: decides which are accepted, and hands them out.
 
 use super::core::Core;
 use super::error::SessionError;
@@ -12,18 +12,18 @@ use umbel_step::planted::{self, Planted};
 /// Which items may arrive.
 #[derive(Debug)]
 pub(crate) enum Accept {
-    /// None were asked for.
+    /// None were requested.
     Nothing,
-    /// Any that are not here: the peer found them missing by our filter, or decoded them.
+    /// Any that are not here: the peer found them missing by this side's filter, or decoded them.
     Any,
-    /// Those whose symbols were decoded, sorted; a request by fewer bits may bring a few others.
+    /// Those whose symbols were decoded, sorted; a request with shortened symbols may return a few others.
     Wanted { symbols: Vec<u64>, request_bits: u8, extras_left: u64 },
-    /// All items of the peer; each bit says that our entry of this number came.
+    /// All items of the peer; each flag says whether this side's entry of this index arrived.
     Whole { seen: Vec<bool> },
 }
 
 impl Core {
-    /// Takes items that arrived: those that were asked for, once each, and not what is here.
+    /// Accepts items that arrived: those that were requested, each once, and not those that are here.
     pub(crate) fn receive(
         &mut self,
         items: Vec<Item>,
@@ -58,7 +58,7 @@ impl Core {
                 if symbols.binary_search(&symbol).is_ok() {
                     return Ok(!is_here);
                 }
-                // Asked for by fewer bits, it may be another with the same beginning.
+                // A request with shortened symbols may return another item with the same prefix.
                 let shift = u32::from(self.symbol_bits.saturating_sub(*request_bits));
                 let prefix = symbol.checked_shr(shift).unwrap_or(0);
                 let prefix_of = |wanted: &u64| wanted.checked_shr(shift).unwrap_or(0);
@@ -101,7 +101,7 @@ impl Core {
         }
     }
 
-    /// The items of symbols of the peer's ids, added to what it has.
+    /// Accepts the ids of these symbols as items that only the peer has.
     pub(crate) fn receive_ids(&mut self, symbols: &[u64], out: &mut Outbox<Output>) {
         let mut items = Vec::with_capacity(symbols.len());
         for &symbol in symbols {

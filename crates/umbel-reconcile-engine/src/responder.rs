@@ -1,4 +1,4 @@
-//! The responder: answers, and encodes what it is asked for.
+//! The responder: answers, and encodes what the plan and the initiator's requests say.
 
 use umbel_sketch::{Estimator, Field, PinSketch};
 
@@ -20,33 +20,33 @@ use crate::limits::RECONCILE_ATTEMPTS_MAX as ATTEMPTS_MAX;
 use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
-/// What it waits for.
+/// What the responder waits for.
 #[derive(Debug)]
 enum State {
     Idle,
     Greeting(Box<Hello>),
-    /// The items of the symbols that the first frame led to.
+    /// A pass that looks for the items of the symbols decoded from the first frame.
     Finding {
         symbols: Vec<u64>,
     },
-    /// What the initiator asks for, after stored sketches decoded the difference.
+    /// A pass that looks for what the initiator requested, after stored sketches decoded the difference.
     Seeking {
         mode: RequestMode,
         asked_count: usize,
         is_exact: bool,
     },
-    /// The scan of everything; at first the initiator waits for its estimate.
+    /// The full scan; during the first one the initiator waits for the estimate.
     Surveying {
         is_first: bool,
     },
     AwaitPlan,
-    /// A filter is sent, or comes, or both; then another plan.
+    /// A filter is sent, received, or both; then another plan follows.
     Filtering {
         test: Option<Box<FilterTest>>,
     },
-    /// What the plan or an extension says is sent; then the initiator decodes, sends and asks.
+    /// Sends what the plan or an extension asks for; then the initiator decodes, sends and requests.
     Serving,
-    /// It was this side that decoded.
+    /// This side decoded the difference.
     Transferring,
     AwaitRetry,
 }
@@ -67,7 +67,7 @@ impl Responder {
         Self { state: State::Idle, plan: None, asked: Vec::new(), estimate: None, unions: None }
     }
 
-    /// Counts of both unions, if they were unequal last.
+    /// Counts of both unions, if the last digests were unequal.
     pub(crate) const fn unions(&self) -> Option<(u64, u64)> {
         self.unions
     }
@@ -170,7 +170,8 @@ impl Responder {
             }
             (State::Serving, Message::Request { mode, list }) => {
                 let Some(plan) = self.plan else { return Ok(()) };
-                // What says more than items travels whole: sums, and what this side shall receive.
+                // Symbols that serve as more than a request for items are sent in full: for sums, and where
+                // this side is to learn them.
                 let is_cut = mode == RequestMode::Contents && core.flow(false) != Flow::Symbols;
                 let bits = if is_cut { plan.request_bits } else { plan.symbol_bits };
                 self.asked.extend(core.take_request(&list, bits)?);
@@ -355,7 +356,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Sends a filter if the plan says so, and waits for one if it says so.
+    /// Sends a filter if the plan has one, and waits for the initiator's if the plan has one.
     fn filter(&mut self, core: &mut Core, plan: Plan) {
         let [first, second] = plan.filter_quarters;
         if let (1.., Some(table)) = (first, &core.table) {
@@ -366,7 +367,7 @@ impl Responder {
         self.state = State::Filtering { test };
     }
 
-    /// The initiator's filter is whole: what it does not know is only here.
+    /// The initiator's filter is complete: items that it lacks are only here.
     fn after_filter(&mut self, core: &mut Core) {
         let done = State::Filtering { test: None };
         let State::Filtering { test: Some(test) } = std::mem::replace(&mut self.state, done) else {
@@ -393,7 +394,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Both digests are known.
+    /// Compares both digests; ends the session if they are equal, otherwise waits for a retry.
     pub(crate) fn conclude(
         &mut self,
         core: &mut Core,

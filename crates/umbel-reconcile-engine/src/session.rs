@@ -14,7 +14,7 @@ use crate::limits::RECONCILE_INBOX_BYTES_MAX as INBOX_BYTES_MAX;
 use umbel_step::Outbox;
 use umbel_step::planted::{self, Planted};
 
-/// What a responder assumes until the first frame.
+/// A responder's aim until the first frame arrives.
 const UNKNOWN_AIM: Aim = Aim {
     direction: Direction::Compare,
     optimize: Optimize::Bytes,
@@ -85,9 +85,10 @@ impl Session {
         Self { core, half, inbox: FrameBuffer::default(), is_closed: false }
     }
 
-    /// A session that begins with the stored sketch of the set, which is then not scanned before it is known what differs.
-    /// Where more differs than the sketch decodes, or the peer has none of its salt, the set is scanned after all. Both
-    /// sides must trust whoever knows the salt; sessions with a secret do not take sketches.
+    /// A session that begins with the stored sketch of the set, and does not scan the set before the
+    /// difference is known. If more differs than the sketch decodes, or the peer has no sketch with the
+    /// same salt, the set is scanned after all. Both sides must trust everyone who knows the salt; sessions
+    /// with a secret do not accept sketches.
     ///
     /// # Errors
     /// If the sketch is of items of another kind or dataset, or the session has a secret.
@@ -106,16 +107,16 @@ impl Session {
         Ok(self)
     }
 
-    /// An initiator whose symbols are so short that they collide: for tests and simulations of what follows then.
-    /// Below 32 the bits are taken as they are, from there on as the fewest.
+    /// An initiator with symbols short enough to collide, for tests and simulations of collisions. Fewer
+    /// than 32 bits are used exactly, 32 or more are a minimum.
     #[must_use]
     pub fn with_symbol_bits(mut self, bits: u8) -> Self {
         self.core.symbol_bits_min = bits;
         self
     }
 
-    /// Takes one input and gives the orders that follow from it. A step takes at most a few scans of the snapshot's
-    /// hashes (a second for ten million items), so a driver runs it where it may compute.
+    /// Processes one input and emits the resulting outputs. A step computes for at most a few scans of the
+    /// snapshot's hashes (a second for ten million items), so the driver should run it where it may block.
     pub fn step(&mut self, input: Input, out: &mut Outbox<Output>) {
         if matches!(self.half, Half::Over) {
             return;
@@ -125,8 +126,8 @@ impl Session {
         }
     }
 
-    /// Whether [`Input::Received`] would be worked on now. While not, bytes are kept up to a limit; a driver that stops
-    /// reading meanwhile lets the transport hold the peer back.
+    /// Whether [`Input::Received`] would be processed now. Otherwise bytes are buffered up to a limit; a
+    /// driver that stops reading in the meantime makes the transport apply backpressure to the peer.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
         self.core.awaiting == Awaiting::Nothing && self.core.queue.is_empty()
@@ -179,7 +180,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends and reads until it must wait.
+    /// Sends and processes frames until the session must wait.
     fn go_on(&mut self, out: &mut Outbox<Output>) -> Result<(), SessionError> {
         loop {
             self.core.pump(out)?;
@@ -218,7 +219,7 @@ impl Session {
         Ok(())
     }
 
-    /// Compares the digests of the union once both are known; true if that was the end.
+    /// Compares the digests of the union once both are known; true if the session ended.
     fn conclude(&mut self, out: &mut Outbox<Output>) -> Result<bool, SessionError> {
         let Some((ours, theirs)) = self.core.both_done() else { return Ok(false) };
         if self.core.unapplied > 0 {

@@ -1,4 +1,4 @@
-//! A driver for tests: two sessions over sets in memory, bytes carried between them in a loop.
+//! A driver for tests: two sessions over sets in memory; a loop carries bytes between them.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -19,7 +19,7 @@ pub(crate) fn sketch_of(kind: Kind, items: &BTreeSet<Item>, coded_count: u64) ->
     StoredSketch::of_pass(spec, pass).expect("items of this kind")
 }
 
-/// One side with its set.
+/// One side and its set.
 pub(crate) struct Side {
     pub(crate) session: Session,
     pub(crate) items: Vec<Item>,
@@ -59,7 +59,7 @@ impl Side {
         self.session = session.with_sketch(sketch).expect("a sketch of these items");
     }
 
-    /// Works on what waits; true if something did.
+    /// Processes all pending inputs; true if there were any.
     pub(crate) fn work(&mut self) -> bool {
         let mut did = false;
         while let Some(input) = self.inputs.pop_front() {
@@ -111,17 +111,17 @@ impl Side {
         }
     }
 
-    /// Bytes that are to be sent.
+    /// Bytes to be sent.
     pub(crate) fn take_sent(&mut self) -> Option<Vec<u8>> {
         self.sent.pop_front()
     }
 
-    /// Bytes that came.
+    /// Delivers received bytes.
     pub(crate) fn receive(&mut self, bytes: Vec<u8>) {
         self.inputs.push_back(Input::Received(bytes));
     }
 
-    /// What only the other side has, by item.
+    /// The items that only the other side has.
     pub(crate) fn items_there(&self) -> BTreeSet<Item> {
         self.only_there.iter().filter_map(|remote| remote.item.clone()).collect()
     }
@@ -132,16 +132,16 @@ impl Side {
     }
 }
 
-/// What becomes of bytes on their way, and whether they go to the initiator.
+/// What happens to bytes in transit; the flag says whether they go to the initiator.
 pub(crate) type Damage = Box<dyn FnMut(bool, Vec<u8>) -> Vec<Vec<u8>>>;
 
-/// Two sides and what lies between them.
+/// Two sides and the connection between them.
 pub(crate) struct Shuttle {
     pub(crate) ours: Side,
     pub(crate) theirs: Side,
-    /// Bytes that arrive at a time; 0 for what was sent at a time.
+    /// Bytes per delivery; 0 delivers what was sent at once.
     pub(crate) chunk_bytes: usize,
-    /// What happens to bytes on their way, and to which side they go.
+    /// What happens to bytes in transit.
     pub(crate) damage: Damage,
 }
 
@@ -171,7 +171,7 @@ impl Shuttle {
         Self::new(initiator, Options::responder(kind, 0x2222), ours, theirs)
     }
 
-    /// Carries bytes until both sides are done. Where both wait, the connection ends.
+    /// Carries bytes until both sides are done. If both sides wait, it closes the connection.
     pub(crate) fn run(&mut self) {
         let mut step_count = 0;
         loop {

@@ -1,4 +1,4 @@
-//! Sessions that begin with stored sketches: nobody scans a set before it is known what differs.
+//! Sessions that begin with stored sketches: no side scans its set before the difference is known.
 //!
 //! ```text
 //!   initiator                                          responder
@@ -10,10 +10,10 @@
 //!     │  Items, Request                           ──►   (looks its set through for what is asked)
 //! ```
 //!
-//! Attempt 0 has the key of the sketches in place of a session's, which both sides' salt gives. A responder without such
-//! a sketch scans its set under that key. Where more differs than both sketches decode, where what they hold contradicts
-//! itself, or where the digests differ in the end, the next attempt is that of any other session. A scan also shows
-//! whether a sketch is of its set still.
+//! Attempt 0 uses the key of the sketches, derived from their common salt, instead of a session key. A
+//! responder without a matching sketch scans its set under that key. If more differs than both sketches
+//! decode, the coded symbols contradict each other, or the digests differ at the end, the next attempt
+//! proceeds as in any other session. A scan also shows whether a sketch still matches its set.
 
 use umbel_sketch::Estimator;
 
@@ -26,7 +26,7 @@ use super::message::{Estimate, Hello, Message, StoredStart, Welcome};
 use super::offline::{SketchSpec, StoredSketch};
 use super::plan::{Plan, Stage};
 
-/// How much more than estimated may differ, in tenths: two standard deviations of the estimate.
+/// Assumed upper bound of the difference in tenths of the estimate: two standard deviations.
 const ESTIMATE_TENTHS: u64 = 14;
 
 impl StoredStart {
@@ -38,13 +38,13 @@ impl StoredStart {
 }
 
 impl Core {
-    /// Takes the key of a sketch for attempt 0.
+    /// Switches to the key of a sketch for attempt 0.
     fn begin_stored(&mut self, spec: &SketchSpec) {
         self.key = spec.key();
         self.is_stored = true;
     }
 
-    /// Takes the stored sketch for what a scan would find.
+    /// Takes the set's digest and count from the stored sketch instead of a scan.
     fn note_sketch(&mut self) {
         if let Some(sketch) = &self.sketch {
             self.own = sketch.digest();
@@ -52,7 +52,7 @@ impl Core {
         }
     }
 
-    /// The first frame by the stored sketch, if there is one.
+    /// The Hello for the stored sketch, if there is one.
     pub(crate) fn stored_hello(&mut self) -> Option<Hello> {
         let sketch = self.sketch.as_deref()?;
         let (spec, stored) = (sketch.spec(), StoredStart::of(sketch));
@@ -71,8 +71,8 @@ impl Core {
         })
     }
 
-    /// Takes the key of the sketch that a first frame is of, if it is of one. The estimator of the same sketch of this
-    /// side's set, if there is one; else the set is to be scanned.
+    /// Switches to the key of the sketch that a Hello refers to, if it does. Returns the estimator of this
+    /// side's sketch if it has the same spec; otherwise the set must be scanned.
     pub(crate) fn meet_stored(
         &mut self,
         start: Option<StoredStart>,
@@ -81,7 +81,7 @@ impl Core {
             self.sketch = None;
             return Ok(None);
         };
-        // A stored sketch has no part in the secret, so it must not stand in for it.
+        // A stored sketch does not depend on the secret, so it must not stand in for it.
         if self.options.secret != [0; 16] {
             return Err(SessionError::Key);
         }
@@ -94,7 +94,8 @@ impl Core {
         Ok(self.sketch.as_ref().map(|sketch| Box::new(sketch.estimator().clone())))
     }
 
-    /// The answer to a first frame that differs, if both stored sketches decode so much.
+    /// The Welcome to a Hello with another digest, if both stored sketches can decode the estimated
+    /// difference.
     pub(crate) fn stored_welcome(&self, start: StoredStart, count: u64) -> Option<Welcome> {
         let sketch = self.sketch.as_ref()?;
         let coded_count = sketch.coded_count() as u64;
@@ -105,14 +106,14 @@ impl Core {
         Some(Welcome::Undecoded {
             nonce: self.options.nonce,
             item_count: self.own.count,
-            // Nobody has looked.
+            // Unknown without a scan.
             mean_item_bytes: 0,
             key_mark: self.key.short_mark(),
             estimate: Estimate::Stored { count, coded_count },
         })
     }
 
-    /// Answers a plan of attempt 0, which only stored coded symbols can.
+    /// Serves a plan of attempt 0, which must ask for stored coded symbols.
     pub(crate) fn serve_stored(&mut self, plan: &Plan) -> Result<(), SessionError> {
         let unable = || field("stage", 0);
         let sketch = self.sketch.as_ref().ok_or_else(unable)?;
@@ -128,7 +129,7 @@ impl Core {
 }
 
 impl Initiator {
-    /// The decoder of what the responder has stored, and the plan that asks for it.
+    /// The decoder for the responder's stored coded symbols, and the plan that requests them.
     pub(super) fn stored_plan(
         &mut self,
         core: &mut Core,

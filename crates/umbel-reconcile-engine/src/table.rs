@@ -3,10 +3,10 @@
 use super::item::ItemIndex;
 use super::keys::KeyedHash;
 
-/// The number of items that came from the peer: it has them, so nothing is ever to be done with them.
+/// Index of items that came from the peer: the peer has them, so they are never sent or reported.
 pub(crate) const APPLIED: ItemIndex = ItemIndex(u64::MAX);
 
-/// One item.
+/// An item of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) hash: KeyedHash,
@@ -14,12 +14,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Whether it came from the peer.
+    /// Whether the item came from the peer.
     pub(crate) const fn is_applied(&self) -> bool {
         self.index.0 == APPLIED.0
     }
 
-    /// The symbol of `bits` bits.
+    /// The item's symbol with `bits` bits.
     pub(crate) const fn symbol(&self, bits: u8) -> u64 {
         top_bits(self.hash.symbol, bits)
     }
@@ -33,11 +33,11 @@ pub(crate) const fn top_bits(symbol: u64, bits: u8) -> u64 {
     }
 }
 
-/// Entries in the order of their symbols, 40 bytes an item.
+/// Entries sorted by symbol, 40 bytes per item.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Table {
     entries: Vec<Entry>,
-    /// What a filter showed to be only here, in the same order.
+    /// Entries that a filter showed to be only here, in the same order.
     taken: Vec<Entry>,
 }
 
@@ -56,14 +56,14 @@ impl Table {
         with_prefix(&self.entries, prefix, bits)
     }
 
-    /// Whether this very item is here.
+    /// Whether this item, by its full hash, is here.
     pub(crate) fn contains(&self, hash: KeyedHash) -> bool {
         [&self.entries, &self.taken]
             .into_iter()
             .any(|entries| with_prefix(entries, hash.symbol, 64).iter().any(|e| e.hash == hash))
     }
 
-    /// Whether any item here has this symbol of so many bits, one that was taken out among them.
+    /// Whether any item here has this symbol of `bits` bits, including those taken out.
     pub(crate) fn contains_symbol(&self, symbol: u64, bits: u8) -> bool {
         !with_prefix(&self.entries, symbol, bits).is_empty() || self.has_taken(symbol, bits)
     }

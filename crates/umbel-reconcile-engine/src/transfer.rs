@@ -1,9 +1,9 @@
 //! From a decoded difference to equal digests.
 //!
-//! The side that decoded knows which of its entries the other lacks, and the symbols of what it lacks itself. It sends
-//! the former, requests the latter where a symbol is not the item, and the other side answers. Each then says count and
-//! digest of the union of both sets: its own set, and what it received, in whole or as a sum. That both are equal is
-//! what success means.
+//! The side that decoded knows which of its entries the other side lacks, and the symbols of what it lacks
+//! itself. It sends the former and requests the latter, unless the symbol is the item; the other side
+//! answers. Each side then sends count and digest of the union of both sets: its own set, and what it
+//! received, as items or as a sum. The session succeeds if both are equal.
 
 use super::core::{Core, Flow};
 use super::difference::Difference;
@@ -21,7 +21,7 @@ use super::table::{Entry, Table};
 use super::wire::Reader;
 use umbel_step::Outbox;
 
-/// Items beyond those asked for that a request by few bits may bring.
+/// Extra items that a request with shortened symbols may return.
 const EXTRA_ITEMS: u64 = 64;
 
 fn sum_of(entries: &[Entry]) -> SetDigest {
@@ -31,7 +31,8 @@ fn sum_of(entries: &[Entry]) -> SetDigest {
 }
 
 impl Core {
-    /// Queues what only this side has, as the direction wants it. Of nothing, nothing is said.
+    /// Queues what only this side has, in the form that the direction requires. Nothing is sent for no
+    /// entries.
     pub(crate) fn send_only_here(&mut self, entries: &[Entry]) {
         if entries.is_empty() {
             return;
@@ -55,10 +56,11 @@ impl Core {
         self.queue.push_back(Job::Message(sum));
     }
 
-    /// What a request for symbols shall bring; none if nothing needs to be said.
+    /// What a request for symbols should return; `None` if no request is needed.
     fn request_mode(&self) -> Option<RequestMode> {
         match (self.kind(), self.flow_here()) {
-            // The decoder has the ids. The other side learns of them where it wants to.
+            // The decoding side has the ids. The other side is told which of its ids are missing here if it
+            // is to know.
             (Kind::Id64, _) => {
                 let other_is_initiator = !self.is_initiator;
                 (other_is_initiator || self.notifies_peer()).then_some(RequestMode::Hashes)
@@ -74,7 +76,8 @@ impl Core {
         self.is_initiator && (shows || removes)
     }
 
-    /// Goes from the decoded difference to the transfer. `request_bits` is what a request may be cut to.
+    /// Starts the transfer of the decoded difference. `request_bits` is the symbol length to which a
+    /// request may be shortened.
     pub(crate) fn begin_transfer(
         &mut self,
         difference: Difference,
@@ -125,13 +128,14 @@ impl Core {
         Ok(())
     }
 
-    /// Keeps symbols without items, to be shown when they are verified.
+    /// Records symbols without items, to be shown once they are verified.
     fn hand_out_symbols(&mut self, items: Vec<RemoteItem>) {
         self.only_there.extend(items);
         self.knows_only_there = true;
     }
 
-    /// Symbols of a request frame; none until the list is whole.
+    /// The symbols of a request frame. While more frames of the list are to come, `self.symbols` holds the
+    /// reader.
     pub(crate) fn take_request(&mut self, list: &[u8], bits: u8) -> Result<Vec<u64>, SessionError> {
         let total_max = self.own.count;
         let mut reader = self
@@ -153,7 +157,7 @@ impl Core {
         asked_count: usize,
         is_exact: bool,
     ) -> Result<(), SessionError> {
-        // Who asks has what it sent.
+        // The requester already has what came from it.
         entries.retain(|entry| !entry.is_applied());
         let max = 2 * asked_count as u64 + EXTRA_ITEMS;
         if entries.len() as u64 > max {
@@ -180,7 +184,7 @@ impl Core {
         Ok(())
     }
 
-    /// The entries of the table with these symbols of so many bits.
+    /// The entries of the table that have these symbols of `bits` bits.
     pub(crate) fn entries_with(&self, symbols: &[u64], bits: u8) -> Vec<Entry> {
         let Some(table) = &self.table else { return Vec::new() };
         let mut symbols = symbols.to_vec();
@@ -188,7 +192,7 @@ impl Core {
         symbols.iter().flat_map(|&symbol| table.with_prefix(symbol, bits)).copied().collect()
     }
 
-    /// Takes items, or what stands for them.
+    /// Processes items, or what was sent in their place.
     pub(crate) fn take_items(
         &mut self,
         body: &ItemsBody,
@@ -252,7 +256,7 @@ impl Core {
         self.check_difference(self.only_there.len() as u64)
     }
 
-    /// Takes the peer's digest of the union. What it still owed cannot come any more.
+    /// Records the peer's digest of the union. An error if items or symbols are still incomplete.
     pub(crate) fn take_done(&mut self, attempt: u8, union: SetDigest) -> Result<(), SessionError> {
         if attempt != self.attempt || self.done_received.is_some() {
             return Err(field("attempt", attempt.into()));
@@ -268,18 +272,18 @@ impl Core {
         Ok(())
     }
 
-    /// Both digests of the union, once both were said.
+    /// Both digests of the union, once both are known.
     pub(crate) fn both_done(&self) -> Option<(SetDigest, SetDigest)> {
         Some((self.done_sent?, self.done_received?))
     }
 
-    /// Splits decoded symbols by what is here.
+    /// Splits decoded symbols into those of entries here and all others.
     pub(crate) fn split(&self, symbols: &[u64]) -> Difference {
         let mut difference = Difference::default();
         let Some(table) = &self.table else { return difference };
         for &symbol in symbols {
             match table.with_prefix(symbol, self.symbol_bits) {
-                // The peer has what its filter said that it has not.
+                // The peer has what its filter did not contain.
                 [] if table.has_taken(symbol, self.symbol_bits) => difference.doubtful_count += 1,
                 entries => difference.add(symbol, entries),
             }
@@ -287,7 +291,7 @@ impl Core {
         difference
     }
 
-    /// The same by a list of the entries that were found.
+    /// The same, with the entries that a find pass has found.
     pub(crate) fn split_by_found(&self, symbols: &[u64], found: &[Entry]) -> Difference {
         let found = Table::new(found.to_vec());
         let mut difference = Difference::default();

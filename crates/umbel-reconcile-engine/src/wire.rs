@@ -1,11 +1,12 @@
-//! Bytes of frames: numbers, and the frames themselves.
+//! Encoding of numbers and frames.
 //!
 //! ```text
 //! │ varint body_len │ u8 type │ body │ u32 CRC-32C(type ‖ body) │
 //! ```
 //!
 //! Numbers are little-endian; a varint is LEB128 in its shortest form. A body has at most
-//! [`FRAME_BODY_BYTES_MAX`] bytes, and a reader keeps no more than one frame and what came with its end.
+//! [`FRAME_BODY_BYTES_MAX`] bytes, and a reader buffers at most one frame and what was received together
+//! with its end.
 
 use umbel_codec::crc32c;
 
@@ -15,10 +16,10 @@ use crate::limits::RECONCILE_FRAME_BODY_BYTES_MAX as FRAME_BODY_BYTES_MAX;
 /// Bytes of the checksum.
 const CRC_BYTES: usize = 4;
 
-/// Bytes of the longest length that is accepted.
+/// Bytes of the longest accepted length prefix.
 const LENGTH_BYTES_MAX: usize = 3;
 
-/// Appends a number of 1 to 10 bytes.
+/// Appends a varint of 1 to 10 bytes.
 pub fn put_varint(bytes: &mut Vec<u8>, value: u64) {
     let mut rest = value;
     while rest >= 0x80 {
@@ -28,7 +29,7 @@ pub fn put_varint(bytes: &mut Vec<u8>, value: u64) {
     bytes.push((rest & 0x7f) as u8);
 }
 
-/// Bytes of a number.
+/// Bytes of a varint.
 #[cfg(test)]
 pub(crate) const fn varint_bytes(value: u64) -> usize {
     (70 - (value | 1).leading_zeros() as usize) / 7
@@ -37,7 +38,7 @@ pub(crate) const fn varint_bytes(value: u64) -> usize {
 /// Appends a frame.
 ///
 /// # Panics
-/// If the body is longer than a frame may be: whoever fills bodies cuts them far below.
+/// If the body is longer than a frame may be: callers cut bodies far below that.
 pub fn put_frame(bytes: &mut Vec<u8>, frame_type: u8, body: &[u8]) {
     assert!(body.len() <= FRAME_BODY_BYTES_MAX, "a body of {} bytes", body.len());
     put_varint(bytes, body.len() as u64);
@@ -46,26 +47,26 @@ pub fn put_frame(bytes: &mut Vec<u8>, frame_type: u8, body: &[u8]) {
     bytes.extend_from_slice(&crc32c(&[&[frame_type], body]).to_le_bytes());
 }
 
-/// Bytes of a frame with such a body.
+/// Bytes of a frame with a body of this length.
 #[cfg(test)]
 pub(crate) const fn frame_bytes(body_bytes: usize) -> usize {
     varint_bytes(body_bytes as u64) + 1 + body_bytes + CRC_BYTES
 }
 
-/// Reads fields one after the other; every one is checked against what is left.
+/// Reads fields one after another; each is checked against the bytes that are left.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     left: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// At the begin of these bytes.
+    /// A reader at the start of these bytes.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { left: bytes }
     }
 
-    /// So many bytes.
+    /// The next `count` bytes.
     ///
     /// # Errors
     ///
@@ -84,7 +85,7 @@ impl<'a> Reader<'a> {
         Ok(*bytes)
     }
 
-    /// A byte.
+    /// Reads a byte.
     ///
     /// # Errors
     ///
@@ -93,7 +94,7 @@ impl<'a> Reader<'a> {
         self.array::<1>(field).map(|[byte]| byte)
     }
 
-    /// A number of two bytes.
+    /// Reads a number of two bytes.
     ///
     /// # Errors
     ///
@@ -102,7 +103,7 @@ impl<'a> Reader<'a> {
         self.array(field).map(u16::from_le_bytes)
     }
 
-    /// A number of four bytes.
+    /// Reads a number of four bytes.
     ///
     /// # Errors
     ///
@@ -111,7 +112,7 @@ impl<'a> Reader<'a> {
         self.array(field).map(u32::from_le_bytes)
     }
 
-    /// A number of eight bytes.
+    /// Reads a number of eight bytes.
     ///
     /// # Errors
     ///
@@ -120,7 +121,7 @@ impl<'a> Reader<'a> {
         self.array(field).map(u64::from_le_bytes)
     }
 
-    /// A number of sixteen bytes.
+    /// Reads a number of sixteen bytes.
     ///
     /// # Errors
     ///
@@ -129,11 +130,12 @@ impl<'a> Reader<'a> {
         self.array(field).map(u128::from_le_bytes)
     }
 
-    /// A number in its shortest form.
+    /// Reads a varint.
     ///
     /// # Errors
     ///
-    /// If it is longer than it must be, has more than 64 bits, or its bytes end; the error names the field.
+    /// If it is not in its shortest form, has more than 64 bits, or its bytes end; the error names the
+    /// field.
     pub fn varint(&mut self, field: &'static str) -> Result<u64, FrameError> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -150,11 +152,11 @@ impl<'a> Reader<'a> {
         Err(FrameError::Field { field, got: value })
     }
 
-    /// A number of at most `max`.
+    /// Reads a varint of at most `max`.
     ///
     /// # Errors
     ///
-    /// As [`varint`](Self::varint), and if it is above.
+    /// As [`varint`](Self::varint), and if it is above `max`.
     pub fn varint_at_most(&mut self, field: &'static str, max: u64) -> Result<u64, FrameError> {
         let got = self.varint(field)?;
         if got > max { Err(FrameError::Field { field, got }) } else { Ok(got) }
@@ -166,18 +168,18 @@ impl<'a> Reader<'a> {
         self.left.is_empty()
     }
 
-    /// All that is left.
+    /// All bytes that are left.
     pub const fn rest(&mut self) -> &'a [u8] {
         let rest = self.left;
         self.left = &[];
         rest
     }
 
-    /// Nothing may be left.
+    /// Checks that nothing is left.
     ///
     /// # Errors
     ///
-    /// If something is.
+    /// If bytes are left.
     pub const fn finish(self) -> Result<(), FrameError> {
         match self.left.len() {
             0 => Ok(()),
@@ -186,18 +188,18 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A frame whose checksum is right.
+/// A frame with a verified checksum.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RawFrame {
-    /// What it is, as its product numbers them.
+    /// The frame's type, as numbered by the protocol that uses it.
     pub frame_type: u8,
-    /// What it says.
+    /// The frame's body.
     pub body: Vec<u8>,
     /// Bytes on the wire, header and checksum included.
     pub wire_bytes: u64,
 }
 
-/// Cuts a stream of bytes into frames.
+/// Splits a stream of bytes into frames.
 #[derive(Default, Debug)]
 pub struct FrameBuffer {
     bytes: Vec<u8>,
@@ -205,7 +207,7 @@ pub struct FrameBuffer {
 }
 
 impl FrameBuffer {
-    /// Takes bytes that came.
+    /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.taken > 0 {
             self.bytes.drain(..self.taken);
@@ -214,13 +216,13 @@ impl FrameBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Bytes that wait.
+    /// Number of buffered bytes.
     #[must_use]
     pub const fn waiting_bytes(&self) -> usize {
         self.bytes.len() - self.taken
     }
 
-    /// The next frame, if all of it came.
+    /// The next frame, once it is complete.
     ///
     /// # Errors
     ///

@@ -1,11 +1,11 @@
-//! Coded symbols of a set at fixed indices, to which symbols are added in any order.
+//! The coded symbols of a set at fixed indices; symbols may be added in any order.
 
 use umbel_sketch::{CodedSymbol, Indices};
 
 use super::super::keys::SessionKey;
 use super::super::table::top_bits;
 
-/// A coded symbol and how many symbols are in it.
+/// A coded symbol, and the number of symbols in it.
 ///
 /// ```
 /// use umbel_reconcile_engine::SketchCell;
@@ -17,12 +17,13 @@ use super::super::table::top_bits;
 pub struct SketchCell {
     /// XOR of symbols and of their checks.
     pub coded: CodedSymbol,
-    /// Number of symbols modulo 4. Of the difference of two cells with one symbol left it shows the side.
+    /// Number of symbols modulo 4. In a difference of two cells that holds a single symbol, it tells the
+    /// side.
     pub count: u8,
 }
 
 impl SketchCell {
-    /// What is in this cell and not in the other, with count 1, or in the other and not in this one, with count 3.
+    /// The difference of two cells: a symbol only in this one counts 1, a symbol only in the other one 3.
     pub(super) fn minus(self, other: Self) -> Self {
         let mut coded = self.coded;
         coded ^= other.coded;
@@ -44,12 +45,12 @@ impl CodedSums {
         Self { symbol_bits, cells: vec![SketchCell::default(); count], symbol_sum: 0 }
     }
 
-    /// The same of no symbols.
+    /// Empty sums of the same shape.
     pub(crate) fn fork(&self) -> Self {
         Self::new(self.symbol_bits, self.cells.len())
     }
 
-    /// Adds an item by its symbol of 64 bits.
+    /// Adds an item by its 64-bit symbol.
     pub(crate) fn add(&mut self, key: &SessionKey, symbol: u64) {
         let symbol = top_bits(symbol, self.symbol_bits);
         let check_hash = key.check(symbol);
@@ -63,7 +64,7 @@ impl CodedSums {
         self.symbol_sum = self.symbol_sum.wrapping_add(key.second_check(symbol));
     }
 
-    /// Adds all symbols of others that have as many cells or more.
+    /// Adds all symbols of other sums, which must have at least as many cells.
     pub(crate) fn add_all(&mut self, more: &Self) {
         for (cell, other) in self.cells.iter_mut().zip(&more.cells) {
             cell.coded ^= other.coded;
@@ -72,7 +73,7 @@ impl CodedSums {
         self.symbol_sum = self.symbol_sum.wrapping_add(more.symbol_sum);
     }
 
-    /// Removes all symbols of others that have as many cells or more.
+    /// Removes all symbols of other sums, which must have at least as many cells.
     pub(super) fn remove_all(&mut self, gone: &Self) {
         for (cell, other) in self.cells.iter_mut().zip(&gone.cells) {
             *cell = cell.minus(*other);

@@ -15,13 +15,13 @@ use super::error::SketchError;
 use super::format::SketchHeader;
 use super::{SketchSpec, StoredSketch};
 
-/// Coded symbols that are taken of two whole sketches at a time.
+/// Coded symbols of two whole sketches that are decoded at a time.
 const CHUNK_CELLS: usize = 128;
 
-/// Coded symbols that any difference gets beside three for each of its items.
+/// Coded symbols that any difference is allowed, in addition to three per item.
 const SPARE_CELLS: u64 = 64;
 
-/// What differs, verified by counts and symbol sums at least.
+/// A difference, verified at least by counts and symbol sums.
 ///
 /// ```
 /// use umbel_reconcile_engine::{Item, ItemIndex, ItemRef, Kind, SketchSpec, StoredSketch};
@@ -40,11 +40,12 @@ const SPARE_CELLS: u64 = 64;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SketchDifference {
-    /// What only this side has, in the order of the symbols.
+    /// Items that only this side has, sorted by symbol.
     pub only_here: Vec<RemoteItem>,
-    /// The same as items of the snapshot, in their order; empty if this side is a sketch too.
+    /// The same as sorted indices of the snapshot; empty if this side is a sketch too.
     pub only_here_indices: Vec<ItemIndex>,
-    /// What only the other side's set has, in the order of the symbols; ids are known, of other items the symbols.
+    /// Items that only the other side's set has, sorted by symbol; ids are known, of other items only the
+    /// symbols.
     pub only_there: Vec<RemoteItem>,
     /// Number of items here.
     pub here_count: u64,
@@ -52,9 +53,9 @@ pub struct SketchDifference {
     pub there_count: u64,
     /// Coded symbols that were used.
     pub coded_count: u64,
-    /// Whether the 128-bit digest over all items agrees. It can be computed for ids, and where only this side has items
-    /// that the other lacks. Otherwise the counts and the sums of 64-bit hashes of the symbols agree: the items do
-    /// unless two that are not equal have the same symbol.
+    /// Whether the 128-bit digest over all items was checked and agrees. It can be computed for ids, and if
+    /// the other side has nothing that this one lacks. Otherwise the counts and the sums of 64-bit hashes
+    /// of the symbols agree: then the items do, too, unless two different ones have the same symbol.
     pub verified: bool,
 }
 
@@ -73,8 +74,8 @@ fn insufficient(have: usize, ours: &Estimator, theirs: &Estimator) -> SketchErro
     SketchError::InsufficientSymbols { have, need_at_least, estimated }
 }
 
-/// Peels the difference of this side's set and a sketch off the sketch's coded symbols, as they are read. It keeps 64
-/// bytes for each item of this side, and 60 for each coded symbol.
+/// Decodes the difference of this side's set and a sketch while the sketch's coded symbols are read. It
+/// needs 64 bytes for each item of this side, and 60 for each coded symbol.
 ///
 /// ```
 /// use umbel_reconcile_engine::{
@@ -116,14 +117,14 @@ impl fmt::Debug for SketchDecoder {
 }
 
 impl SketchDecoder {
-    /// Of a sketch with this header and a set that was added to a pass of [`SketchHeader::pass`], for at most so many
-    /// differences.
+    /// A decoder for a sketch with this header and a set that was added to a pass of
+    /// [`SketchHeader::pass`], for at most `diff_max` differences.
     ///
     /// # Errors
     /// If an item was of another kind.
     ///
     /// # Panics
-    /// If it is another pass.
+    /// If the pass is not of this header.
     pub fn new(header: &SketchHeader, pass: Pass, diff_max: u64) -> Result<Self, SketchError> {
         let key = header.spec.key();
         assert!(pass.is_of(&key), "a pass of this header");
@@ -147,10 +148,10 @@ impl SketchDecoder {
         })
     }
 
-    /// Takes the sketch's next coded symbols; whether the difference is complete.
+    /// Processes the sketch's next coded symbols; returns whether the difference is complete.
     ///
     /// # Errors
-    /// If they contradict each other, or there are too many for the allowed difference.
+    /// If they contradict each other, or more than `diff_max` differences would be needed to explain them.
     pub fn push(&mut self, cells: &[SketchCell]) -> Result<bool, SketchError> {
         let mut coded = self.encoder.next_symbols(cells.len());
         coded.iter_mut().zip(cells).for_each(|(own, cell)| *own ^= cell.coded);
@@ -172,7 +173,7 @@ impl SketchDecoder {
     /// The difference.
     ///
     /// # Errors
-    /// If it is not complete, or does not agree with the header.
+    /// If it is not complete, or contradicts the header.
     pub fn finish(self) -> Result<SketchDifference, SketchError> {
         let Self { header, key, digest, table, decoder, .. } = &self;
         let coded_count = decoder.coded_count();
@@ -216,11 +217,12 @@ impl SketchDecoder {
 }
 
 impl StoredSketch {
-    /// What this sketch's set and another one's differ in, without either of the sets. Nobody can tell from sketches
-    /// that an item was added to one of them twice: it is found as one that only that set has.
+    /// The difference of two sketches, without either of the sets. If an item was added to one of them
+    /// twice, the sketches do not show it: the item is found as one that only that set has.
     ///
     /// # Errors
-    /// If they do not fit, have too few coded symbols, contradict each other, or lead to what their headers deny.
+    /// If the sketches have different specs or too few coded symbols, contradict each other, or the result
+    /// contradicts their headers.
     pub fn difference(&self, there: &Self) -> Result<SketchDifference, SketchError> {
         if self.spec != there.spec {
             return Err(SketchError::OtherSpec);
@@ -272,14 +274,14 @@ impl StoredSketch {
     }
 }
 
-/// What a side knows of its whole set.
+/// Digest and symbol sum of a side's whole set.
 #[derive(Clone, Copy)]
 struct Side {
     digest: SetDigest,
     symbol_sum: u64,
 }
 
-/// Symbols of the difference.
+/// The symbols of a difference.
 struct Found<'a> {
     spec: SketchSpec,
     key: &'a SessionKey,
@@ -288,7 +290,7 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Whether taking out and putting in what was found leads from one side to the other.
+    /// Checks that removing and adding what was found turns one side into the other.
     fn check(&self, ours: Side, theirs: Side) -> Result<(), SketchError> {
         let count = ours.digest.count.wrapping_sub(self.here.len() as u64);
         if count.wrapping_add(self.there.len() as u64) != theirs.digest.count {
@@ -306,7 +308,8 @@ impl Found<'_> {
         Ok(())
     }
 
-    /// Whether the digest over the items was checked; `rest`: of this side without what only it has.
+    /// Checks the digest over the items if that is possible, and returns whether it was; `rest` is this
+    /// side's digest without what only this side has.
     fn check_digest(&self, rest: SetDigest, theirs: SetDigest) -> Result<bool, SketchError> {
         let mut expected = rest;
         if self.spec.kind == Kind::Id64 {
@@ -342,18 +345,19 @@ impl SetDigest {
     }
 }
 
-/// A coded symbol whose count is left.
+/// A coded symbol, of which only the count is left.
 #[derive(Clone, Copy, Default)]
 struct Undecided {
     count: u8,
-    /// Symbols in it whose side is not known.
+    /// Number of symbols in it whose side is unknown.
     symbols: u32,
-    /// XOR of their places.
+    /// XOR of their positions in `symbols`.
     places: usize,
 }
 
-/// Of each symbol, whether it is of this side: the counts of the coded symbols are peeled as the symbols were, for one
-/// that holds a single symbol counts 1 or −1. None if that contradicts itself.
+/// For each symbol, whether this side has it. The counts of the coded symbols are peeled as the symbols
+/// were, because a coded symbol with a single symbol counts 1 or −1. `None` if the counts contradict each
+/// other.
 fn sides(key: &SessionKey, symbols: &[u64], counts: Vec<u8>) -> Option<Vec<bool>> {
     let blank = Undecided::default();
     let mut cells: Vec<Undecided> =

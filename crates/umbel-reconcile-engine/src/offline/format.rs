@@ -1,4 +1,4 @@
-//! Bytes of a sketch file: written at once, read as they come.
+//! Encoding of a sketch file: written at once, read incrementally.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -27,11 +27,11 @@ const ESTIMATOR_BYTES_MAX: usize = 1 + 8 * COUNTER_COUNT;
 /// Bytes of a checksum.
 const CRC_BYTES: usize = 4;
 
-/// Coded symbols of a block: small, as a reader decodes after each and stops where it can; the checksum is a quarter of a
-/// percent.
+/// Coded symbols per block: few, because a reader decodes after each block and stops as soon as it can; the
+/// checksum adds a quarter of a percent.
 const BLOCK_CELLS: usize = 128;
 
-/// What stands before the coded symbols.
+/// The header of a sketch file.
 ///
 /// ```
 /// use umbel_reconcile_engine::{Kind, SketchSpec, StoredSketch};
@@ -70,7 +70,8 @@ impl SketchHeader {
         self.coded_count
     }
 
-    /// The scan of a set that shall be compared with the sketch, for [`SketchDecoder`](super::SketchDecoder).
+    /// The pass over a set that is to be compared with the sketch, for
+    /// [`SketchDecoder`](super::SketchDecoder).
     #[must_use]
     pub fn pass(&self) -> Pass {
         Pass::table(self.spec.key())
@@ -99,7 +100,7 @@ impl SketchHeader {
         bytes
     }
 
-    /// A header from bytes whose checksum is right.
+    /// Parses a header whose checksum was verified.
     fn parse(bytes: &[u8]) -> Result<Self, SketchFormatError> {
         let mut reader = Reader::new(bytes);
         let parsed = Self::parse_fields(&mut reader);
@@ -162,7 +163,7 @@ const fn sum_bytes(symbol_bits: u8) -> usize {
     (symbol_bits as usize).div_ceil(8)
 }
 
-/// Bytes of a block without its checksum.
+/// Bytes of a block, without its checksum.
 const fn block_bytes(cell_count: usize, symbol_bits: u8) -> usize {
     cell_count * (sum_bytes(symbol_bits) + 4) + cell_count.div_ceil(4)
 }
@@ -171,13 +172,13 @@ fn block_checksum(header_checksum: u32, first_index: usize, block: &[u8]) -> u32
     crc32c(&[&header_checksum.to_le_bytes(), &(first_index as u64).to_le_bytes(), block])
 }
 
-/// The last bytes as a checksum, and those before.
+/// Splits the checksum off the end.
 fn split_checksum(bytes: &[u8]) -> Option<(&[u8], u32)> {
     let (covered, checksum) = bytes.split_last_chunk::<CRC_BYTES>()?;
     Some((covered, u32::from_le_bytes(*checksum)))
 }
 
-/// The bytes of a file.
+/// The contents of a file.
 pub(super) fn to_bytes(header: &SketchHeader, cells: &[SketchCell]) -> Vec<u8> {
     let mut bytes = header.to_bytes();
     let (_, header_checksum) = split_checksum(&bytes).expect("it ends with its checksum");
@@ -201,7 +202,7 @@ pub(super) fn to_bytes(header: &SketchHeader, cells: &[SketchCell]) -> Vec<u8> {
     bytes
 }
 
-/// Reads a sketch file from front to back, and holds no more of it than a block.
+/// Reads a sketch file from front to back, and buffers at most a block of it.
 ///
 /// ```
 /// use umbel_reconcile_engine::{ItemIndex, ItemRef, Kind, SketchReader, SketchSpec, StoredSketch};
@@ -224,16 +225,16 @@ pub(super) fn to_bytes(header: &SketchHeader, cells: &[SketchCell]) -> Vec<u8> {
 /// ```
 #[derive(Clone, Default, Debug)]
 pub struct SketchReader {
-    /// What came of the header or of a block, until it is whole.
+    /// The received part of the header or of a block, until it is complete.
     waiting: Vec<u8>,
     header: Option<SketchHeader>,
     header_checksum: u32,
-    /// Coded symbols that were read.
+    /// Number of coded symbols read.
     cell_count: usize,
 }
 
 impl SketchReader {
-    /// At the beginning of a file.
+    /// A reader at the beginning of a file.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -245,16 +246,16 @@ impl SketchReader {
         self.header.as_ref()
     }
 
-    /// How many bytes the reader needs at least to get on; 0 at the end of the file.
+    /// How many bytes the reader needs at least to continue; 0 at the end of the file.
     #[must_use]
     pub fn wanted_bytes(&self) -> usize {
         self.part_bytes().saturating_sub(self.waiting.len())
     }
 
-    /// Takes the next bytes, and gives the coded symbols of all blocks that are whole then.
+    /// Processes the next bytes, and returns the coded symbols of all blocks that are complete now.
     ///
     /// # Errors
-    /// If they are not those of a sketch; the reader is of no further use then.
+    /// If the bytes are not those of a sketch; the reader cannot be used any more then.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<SketchCell>, SketchFormatError> {
         let mut cells = Vec::new();
         let mut rest = bytes;
@@ -266,7 +267,7 @@ impl SketchReader {
             }
             self.waiting.extend_from_slice(next);
             rest = behind;
-            // The header's length is known only when its beginning is there.
+            // The length of the header is known only once its beginning has been read.
             if self.wanted_bytes() > 0 {
                 continue;
             }
@@ -285,7 +286,7 @@ impl SketchReader {
         Ok(cells)
     }
 
-    /// Says that the file has ended.
+    /// Checks that the file ends here.
     ///
     /// # Errors
     /// If coded symbols are missing.
@@ -297,7 +298,7 @@ impl SketchReader {
         Err(SketchFormatError::Truncated { got: self.cell_count as u64, expected })
     }
 
-    /// Bytes of what is being read: the header as far as its length is known, or a block; 0 at the end.
+    /// Length of the current part: the header, as far as its length is known, or a block; 0 at the end.
     fn part_bytes(&self) -> usize {
         let Some(header) = &self.header else {
             let length = self.waiting.get(FIXED_BYTES - 2..FIXED_BYTES);
@@ -313,12 +314,12 @@ impl SketchReader {
         }
     }
 
-    /// Coded symbols of the next block.
+    /// Number of coded symbols in the next block.
     fn block_cells(&self, header: &SketchHeader) -> usize {
         (header.coded_count - self.cell_count).min(BLOCK_CELLS)
     }
 
-    /// Refuses what is no sketch before more of it is waited for.
+    /// Rejects what is not a sketch before more bytes are read.
     fn check_beginning(&self) -> Result<(), SketchFormatError> {
         if self.header.is_some() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Sketch files against sets: what they hold, what decodes, what is refused.
+//! Sketch files, compared with sets: their contents, what decodes, and what is rejected.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ fn sketch(spec: SketchSpec, set: &Set, coded_count: u64) -> StoredSketch {
     StoredSketch::of_pass(spec, pass).unwrap()
 }
 
-/// The difference of a set and a file that comes in pieces.
+/// The difference of a set and a file that is read in pieces.
 fn decode(ours: &Set, file: &[u8], piece_bytes: usize) -> Result<SketchDifference, SketchError> {
     let mut reader = SketchReader::new();
     let mut decoder = None;
@@ -74,7 +74,7 @@ fn golden_file() {
     let sketch = sketch(spec, &Set::from([1, 2, 3]), 8);
     assert_eq!(sketch.to_bytes(), GOLDEN);
     assert_eq!(StoredSketch::from_bytes(GOLDEN), Ok(sketch));
-    // Counts of coded symbols: all three are in the first.
+    // Counts of coded symbols: the first one contains all three items.
     assert_eq!(GOLDEN[GOLDEN.len() - 6] & 3, 3);
     let difference = decode(&Set::from([2, 3, 4]), GOLDEN, 7).unwrap();
     assert_eq!(difference.only_here_indices, [ItemIndex(4)]);
@@ -111,7 +111,7 @@ fn an_item_that_is_added_twice_is_noticed_when_the_sketch_is_used() {
         kept.add(&sketch(spec, &Set::from([2]), 30)).unwrap();
         let error = decode(&Set::from([1, 2]), &kept.to_bytes(), 99).unwrap_err();
         assert!(matches!(error, SketchError::Unverified { .. }), "{error}");
-        // Without a set, it passes for a set that has the item once more.
+        // A comparison of two sketches without the set finds the item as one that only that set has.
         let difference = sketch(spec, &Set::from([1, 2]), 30).difference(&kept).unwrap();
         assert_eq!(found(&difference.only_there), symbols(spec, [2]));
         let mut small = sketch(spec, &Set::from([1]), 30);
@@ -150,7 +150,7 @@ fn a_pass_refuses_other_kinds_and_lengths() {
     assert_eq!(StoredSketch::of_pass(spec, whole).unwrap(), sketch(spec, &ids, 50));
 }
 
-/// A file with a byte replaced and the header's checksum mended.
+/// A file with a replaced byte and a matching header checksum.
 fn forged(at: usize, byte: u8) -> Vec<u8> {
     let mut file = GOLDEN.to_vec();
     file[at] = byte;
@@ -176,7 +176,7 @@ fn what_no_sketch_has_is_refused() {
     assert_eq!(refused(71, 1), field("coded symbols", 8 | 1 << 56));
     assert_eq!(refused(32, 0), field("estimator", 0));
     assert!(matches!(refused(73, 255), SketchFormatError::Field { field: "estimator bytes", .. }));
-    // A file that promises much is believed only as far as it is there.
+    // A file that announces many coded symbols takes no more memory than it has bytes.
     let promised = forged(66, 1);
     let mut reader = SketchReader::new();
     assert!(reader.push(&promised).unwrap().is_empty());
@@ -208,7 +208,7 @@ fn lengths_suffice_in_99_of_100_cases() {
 }
 
 proptest! {
-    /// The twin is the difference of two sets in memory.
+    /// The expected result is the difference of two sets in memory.
     #[test]
     fn differences_are_those_of_the_sets(
         common in prop::collection::btree_set(0u64..5000, 0..300),
@@ -246,7 +246,7 @@ proptest! {
         prop_assert_eq!(by_sketch.verified, spec.kind() == Kind::Id64 || both_empty);
     }
 
-    /// Updates lead to the sketch of the set that they lead to.
+    /// Updates of a sketch yield the sketch of the updated set.
     #[test]
     fn a_kept_sketch_is_a_built_one(
         before in prop::collection::btree_set(0u64..1000, 0..100),
@@ -276,7 +276,7 @@ proptest! {
         prop_assert!(is_truncated, "{}", error);
     }
 
-    /// Coded symbols of nobody end with an answer too.
+    /// Decoding arbitrary coded symbols terminates with a result or an error.
     #[test]
     fn forged_coded_symbols_end(
         cells in prop::collection::vec((any::<u64>(), any::<u32>(), 0u8..4), 1..300),
