@@ -1,10 +1,11 @@
 //! What reconciling two sets costs on the wire, measured on whole sessions.
 //!
-//! `reconcile_table [n] [seed]` prints, for sets of n items a side (a million by default) of 64-bit and of 256-bit random
-//! ids and differences from none to everything, the bytes of a two-way session by what they are for, their ratio to the
-//! lower bound, rounds and seconds, beside other methods: a plain list, rateless coded symbols alone, and a Merkle tree, the
-//! bytes of which are computed, and generously, without greetings, frames and checks; and, for 256-bit ids,
-//! negentropy 0.5 (<https://github.com/rust-nostr/negentropy>), which is run on the same sets.
+//! `reconcile_table [n] [seed]` takes sets of n items per side (a million by default) of 64-bit and of
+//! 256-bit random ids, and differences from none to everything. It prints the bytes of a two-way session by
+//! purpose, their ratio to the lower bound, rounds and seconds, and for comparison other methods: a plain
+//! list, rateless coded symbols alone, and a Merkle tree, whose bytes are computed generously, without
+//! greetings, frames and checks; and for 256-bit ids negentropy 0.5
+//! (<https://github.com/rust-nostr/negentropy>), which runs on the same sets.
 
 mod session_pair;
 
@@ -15,8 +16,9 @@ use negentropy::{Id, Negentropy, NegentropyStorageVector};
 use session_pair::{item, mix, run};
 use umbel_reconcile_engine::{Direction, Item, Kind, Optimize, Options, Role};
 
-/// The columns: bytes, their ratio to the lower bound, rounds, keys that were tried; bytes by phase; seconds of the
-/// initiator's passes and of both sides' steps; bytes of other methods; messages and seconds of negentropy.
+/// The columns: bytes, their ratio to the lower bound, rounds, number of keys tried; bytes by phase;
+/// seconds of the initiator's passes and of both sides' steps; bytes of other methods; messages and seconds
+/// of negentropy.
 const HEADER: &str = "       d      bytes   x LB round keys    hello  estim    filter    sketch      list  request     \
      items control pass s    I s    R s       list      riblt     merkle negentropy  msgs  seconds  plan";
 
@@ -25,7 +27,7 @@ fn list_bits(count: f64, width: f64) -> f64 {
     if count < 1.0 { 0.0 } else { count * (width - count.log2() + std::f64::consts::LOG2_E) }
 }
 
-/// The other methods' bytes: a list of everything, coded symbols, a Merkle tree.
+/// Bytes of other methods: a list of everything, coded symbols, a Merkle tree.
 fn others(n: f64, a: f64, b: f64, width: f64) -> [f64; 3] {
     let payload = list_bits(a, width) + list_bits(b, width);
     let list = list_bits(n, width) + list_bits(a, width);
@@ -41,7 +43,8 @@ fn others(n: f64, a: f64, b: f64, width: f64) -> [f64; 3] {
     let (request, own) =
         if is_id { (0.0, list_bits(a, width)) } else { (list_bits(b, 28.0), payload) };
     let riblt = overhead * d * (64.0 + 32.0) + request + own;
-    // Leaves of 2^k: of each node that differs both children's 64-bit hashes, then the leaf's 64-bit hashes.
+    // Leaves of 2^k items: both children's 64-bit hashes of each differing node, then the 64-bit hashes of
+    // the leaf's items.
     let merkle = (4..=20).map(|depth| {
         let distinct = |nodes: f64| nodes * -(-d / nodes).exp_m1();
         let levels: f64 = (0..depth).map(|level| distinct(f64::from(1 << level))).sum();
@@ -51,8 +54,8 @@ fn others(n: f64, a: f64, b: f64, width: f64) -> [f64; 3] {
     [list / 8.0, riblt / 8.0, merkle.fold(f64::INFINITY, f64::min) / 8.0]
 }
 
-/// What negentropy costs for the same: bytes, with the ids that the other side lacks, messages, and seconds of both sides
-/// without the sorting of the sets.
+/// The cost of negentropy for the same sets: bytes, including the ids that the other side lacks, messages,
+/// and seconds of both sides without sorting the sets.
 #[expect(clippy::disallowed_methods, reason = "it measures")]
 fn run_negentropy(ours: &[Item], theirs: &[Item], a: u64, b: u64) -> (usize, u32, f64) {
     let sorted = |items: &[Item]| {

@@ -1,5 +1,5 @@
-//! How the cost of a session is distributed: bytes and rounds of many sessions over the same two sets, which differ in
-//! their nonces, and so in their keys, estimates and collisions.
+//! The distribution of a session's cost: bytes and rounds of many sessions over the same two sets with
+//! different nonces, and so different keys, estimates and collisions.
 //!
 //! `session_tail` runs every case of the table below; `session_tail MODE BITS N D SESSIONS` runs one. MODE is `two-way`,
 //! `time` (two-way, `--optimize time`) or `quiet` (counts alone, `umbel reconcile -q`), BITS is 64 or 256.
@@ -85,7 +85,7 @@ fn costs_of(mode: &str, bits: u64, n: u64, d: u64, session_count: u64) -> Vec<Co
     })
 }
 
-/// The value that a share of `share` in 10,000 of all does not exceed.
+/// The value that is not exceeded by `share` in 10,000 of all values.
 fn quantile(sorted: &[u64], share: usize) -> u64 {
     let at = (sorted.len() * share).div_ceil(10_000).saturating_sub(1);
     sorted.get(at).copied().unwrap_or(0)

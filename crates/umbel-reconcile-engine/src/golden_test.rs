@@ -1,4 +1,5 @@
-//! Sketches, coded symbols and counters of known ids under a known key: what any other implementation must compute too.
+//! Sketches, coded symbols and counters of known ids under a known key, which every other implementation
+//! must reproduce.
 
 use umbel_sketch::{CodedSymbol, Estimator, Field, PinSketch, RibltEncoder};
 

@@ -1,5 +1,6 @@
-//! Sessions whose bytes are damaged, lost, repeated, reordered or lies, and symbols that collide: the exact difference
-//! with a verified digest, or a named error; never a wrong result, never a hang.
+//! Sessions whose bytes are damaged, lost, repeated, reordered or forged, and sessions whose symbols
+//! collide: they end with the exact difference and a verified digest, or with a named error; never with a
+//! wrong result, and they never hang.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -12,13 +13,13 @@ use super::session_test::sets;
 use super::shuttle::{Damage, Shuttle, Side, sketch_of};
 use super::wire::{FrameBuffer, put_frame};
 
-/// Seeded sessions of the test that runs always; the ignored one runs all.
+/// Seeded sessions of the test that always runs; the ignored test runs all.
 const SESSIONS: u64 = 2_000;
 
-/// Bytes of a frame that gives up, with its text.
+/// Upper bound of the bytes of an `Abort` frame and its text.
 const LAST_WORD_BYTES: u64 = 300;
 
-/// What is done to one message of a session.
+/// The fault that is injected into one message of a session.
 const FAULTS: [&str; 8] =
     ["none", "flip", "cut", "drop", "repeat", "swap", "lie", "lie about the end"];
 
@@ -38,7 +39,7 @@ impl Dice {
     }
 }
 
-/// A frame with a byte of its body changed, and the right checksum.
+/// A frame with a changed byte in its body, and a matching checksum.
 fn lie(bytes: &[u8], at_end: bool, dice: &mut Dice) -> Vec<u8> {
     let mut buffer = FrameBuffer::default();
     buffer.push(bytes);
@@ -57,13 +58,13 @@ fn lie(bytes: &[u8], at_end: bool, dice: &mut Dice) -> Vec<u8> {
     lie
 }
 
-/// Does one thing to one of the first messages.
+/// Injects one fault into one of the first messages.
 fn damage(fault: &'static str, mut dice: Dice) -> Damage {
     let mut left = dice.draw(12);
     let mut held: Option<(bool, Vec<u8>)> = None;
     Box::new(move |to_ours, bytes| {
         if let Some((side, first)) = held.take() {
-            // Only messages to one side can change places.
+            // Only messages to the same side can be swapped.
             return if side == to_ours { vec![bytes, first] } else { vec![bytes] };
         }
         if left > 0 {
@@ -123,7 +124,7 @@ fn case(seed: u64, fault: &'static str) -> Case {
     shuttle.ours.session = shuttle.ours.session.with_symbol_bits(bits);
     shuttle.chunk_bytes = dice.pick(&[0, 0, 1, 7]);
     shuttle.damage = damage(fault, dice);
-    // One in three has stored sketches, which decode some of the differences, and not others.
+    // One session in three has stored sketches, which decode some of the differences and not others.
     if seed.is_multiple_of(3) {
         let coded_count = 10 << (seed % 5);
         let [(for_ours, our_side), (for_theirs, their_side)] =
@@ -134,8 +135,8 @@ fn case(seed: u64, fault: &'static str) -> Case {
     Case { shuttle, ours, theirs, text, is_honest: !fault.starts_with("lie") }
 }
 
-/// A side that says Ok must be right; any side may only have applied what the other has, unless the other lied: ids
-/// that it never had are believed until the digests differ.
+/// A side that finishes with `Ok` must be right. Any side may only have applied items that the other has,
+/// unless the other lied: ids that it never had are accepted until the digests differ.
 fn check_side(case: &Case, side: &Side, here: &BTreeSet<Item>, there: &BTreeSet<Item>) {
     let text = &case.text;
     for item in &side.applied {
@@ -146,7 +147,7 @@ fn check_side(case: &Case, side: &Side, here: &BTreeSet<Item>, there: &BTreeSet<
         return;
     };
     assert!(outcome.verified, "{text}");
-    // Ids that a liar invented were merged before the digests differed, and belong to both sets then.
+    // Ids that a liar invented were merged before the digests differed, so they belong to both sets now.
     if !case.is_honest && outcome.attempt_count > 1 {
         return;
     }
@@ -225,7 +226,8 @@ fn whatever_happens_to_the_bytes_no_result_is_wrong_long() {
     run(SESSIONS..SESSIONS + 100_000);
 }
 
-/// Symbols of 12 bits of a hundred items collide often; under one of the keys they do not, or the list says so.
+/// Symbols of 12 bits of a hundred items collide often; another key separates them, or the whole list
+/// resolves them.
 #[test]
 fn collisions_are_found_and_cured_by_another_key() {
     let mut resalted = 0;
@@ -244,7 +246,7 @@ fn collisions_are_found_and_cured_by_another_key() {
     assert!(resalted > 5, "{resalted}");
 }
 
-/// Different secrets, datasets and kinds do not mix.
+/// Sides with different secrets, datasets or kinds fail with an error that names the reason.
 #[test]
 fn strangers_part_with_a_reason() {
     let (ours, theirs) = sets(Kind::Hashed, true, 30, 2, 2);
@@ -276,8 +278,8 @@ fn strangers_part_with_a_reason() {
     assert!(shuttle.ours.applied.is_empty() && shuttle.theirs.result.unwrap().is_err());
 }
 
-/// Nothing of sets so small that their symbols fit into the first frame goes to a stranger, and nothing that it made of
-/// them is handed out. (Simulated seeds 53, 2344 and 2452.)
+/// Sets so small that their symbols fit into the first frame: nothing of them is sent to a side with
+/// another secret, and that side hands out no items decoded from them. (Simulated seeds 53, 2344 and 2452.)
 #[test]
 fn nothing_of_small_sets_is_exchanged_with_a_stranger() {
     for kind in [Kind::Hashed, Kind::Id64, Kind::Keyed] {
@@ -296,7 +298,8 @@ fn nothing_of_small_sets_is_exchanged_with_a_stranger() {
     }
 }
 
-/// No side sends more than its session may cost, beside a last frame that says so. (Simulated seed 1 with a cap.)
+/// No side sends more than its session's limit, apart from a last frame that reports it. (Simulated seed 1
+/// with a cap.)
 #[test]
 fn nothing_is_sent_beyond_the_cap() {
     let (ours, theirs) = sets(Kind::Hashed, false, 300, 200, 200);

@@ -1,4 +1,4 @@
-//! Sessions whose first plan fails by items with the same symbol, at seeds that a search found.
+//! Sessions whose first plan fails because items have the same symbol, at seeds found by a search.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,8 +15,8 @@ use super::shuttle::Shuttle;
 use super::wire::FrameBuffer;
 use crate::limits::RECONCILE_ATTEMPTS_MAX;
 
-/// A session over sets of 800 items and `only` more on each side, symbols of so many bits at first; the outcome and all
-/// plans of the initiator.
+/// Runs a session over sets of 800 common items and `only` more on each side, with short symbols at first;
+/// returns the outcome and all plans of the initiator.
 fn run(
     (direction, optimize): (Direction, Optimize),
     only: u64,
@@ -62,10 +62,11 @@ const AIMS: [(Direction, Optimize); 8] = [
     (Direction::TwoWay, Optimize::Time),
 ];
 
-/// A seed at which symbols of 18 bits collide, whatever the session is for.
+/// A seed at which symbols of 18 bits collide, for every aim.
 const FAILING_SEED: u64 = 7;
 
-/// Without its estimate the second attempt was made for 16 differences, failed, and ended at the list.
+/// Regression: without the first estimate, the second attempt was planned for 16 differences, failed, and
+/// fell back to the list.
 #[test]
 fn a_second_attempt_keeps_what_the_first_one_knew() {
     for aim in AIMS {
@@ -74,7 +75,7 @@ fn a_second_attempt_keeps_what_the_first_one_knew() {
         assert_eq!((failed.attempt_count, whole.attempt_count), (2, 1), "{aim:?}");
         let estimated = failed.estimated_count;
         if aim.0 == Direction::TwoWay {
-            // All but what was in doubt is resolved.
+            // Everything but the doubtful symbols is resolved.
             assert!(estimated < 30, "{aim:?}: {estimated}");
         } else {
             assert!(estimated >= 50, "{aim:?}: {estimated} of 120, {plans:?}");
@@ -85,7 +86,7 @@ fn a_second_attempt_keeps_what_the_first_one_knew() {
     }
 }
 
-/// Filters let go what they show, and its symbols travel: those must be as long as for a sketch of all of it.
+/// If the symbols of filtered items are sent, they must be as long as for a sketch of the whole difference.
 #[test]
 fn sent_symbols_are_as_long_as_the_whole_difference_needs() {
     let situation = |sends_symbols: bool| Situation {

@@ -1,4 +1,4 @@
-//! Whole sessions against plain sets.
+//! Whole sessions, compared with plain sets.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,8 @@ const DIRECTIONS: [Direction; 4] =
 
 const KINDS: [Kind; 3] = [Kind::Hashed, Kind::Id64, Kind::Keyed];
 
-/// The item of a number: ids, lines of other lengths, 32-byte ids, records of which some share their key.
+/// The item of a number: an id, a line of varying length, a 32-byte id, or a record (some records share
+/// their key).
 pub(crate) fn item(kind: Kind, number: u64, is_fixed: bool) -> Item {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -158,7 +159,7 @@ fn sessions_that_save_time_find_the_difference_too() {
     }
 }
 
-/// A side with nothing has no mean length of its own: what came shows it.
+/// A side without items has no mean item length of its own: it is taken from the received items.
 #[test]
 fn a_side_without_items_has_a_lower_bound_too() {
     for only_theirs in [10, 300] {
@@ -171,7 +172,7 @@ fn a_side_without_items_has_a_lower_bound_too() {
             let mut shuttle = Shuttle::new(initiator, responder, &ours, &theirs);
             shuttle.run();
             let outcome = shuttle.ours.result.expect("done").expect("verified");
-            // 256 bits an item, less what their order would cost.
+            // 256 bits per item, less the cost of their order.
             assert!(outcome.lower_bound_bytes > 30 * only_theirs, "{outcome:?}");
         }
     }

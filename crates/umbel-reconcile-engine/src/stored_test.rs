@@ -1,4 +1,4 @@
-//! Sessions that begin with stored sketches, against plain sets.
+//! Sessions that begin with stored sketches, compared with plain sets.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ const DIRECTIONS: [Direction; 4] =
 
 const KINDS: [Kind; 3] = [Kind::Hashed, Kind::Id64, Kind::Keyed];
 
-/// A session of which both sides have sketches of so many coded symbols.
+/// A session in which both sides have sketches with the given numbers of coded symbols.
 fn stored(
     kind: Kind,
     direction: Direction,
@@ -38,12 +38,13 @@ fn equal_sets_are_not_scanned() {
         shuttle.check(Direction::TwoWay);
         assert_eq!((shuttle.ours.scan_count, shuttle.theirs.scan_count), (0, 0));
         let outcome = shuttle.ours.result.unwrap().unwrap();
-        // 55 bytes before the estimator, which is 64 numbers of 9 bits here, then the digest that answers.
+        // 55 bytes before the estimator, which is 64 numbers of 9 bits here, then the digest in the answer.
         assert!(outcome.bytes.total() < 55 + 80 + 40, "{}", outcome.bytes.total());
     }
 }
 
-/// One scan finds what differs, and gives what the other side asks for; who only takes does not look at all.
+/// One scan finds this side's part of the difference, and serves the other side's request; a side that only
+/// receives does not scan at all.
 #[test]
 fn what_differs_takes_one_scan_of_a_side() {
     for kind in KINDS {
@@ -51,7 +52,7 @@ fn what_differs_takes_one_scan_of_a_side() {
         let mut shuttle = stored(kind, Direction::TwoWay, (&ours, &theirs), (500, 400));
         shuttle.run();
         shuttle.check(Direction::TwoWay);
-        // Nobody asks for ids, which are known by their symbols.
+        // Ids are not requested, because their symbols determine them.
         let asked = usize::from(kind != Kind::Id64);
         assert_eq!((shuttle.ours.scan_count, shuttle.theirs.scan_count), (1, asked), "{kind:?}");
         let outcome = shuttle.ours.result.unwrap().unwrap();
@@ -68,7 +69,7 @@ fn what_differs_takes_one_scan_of_a_side() {
 #[test]
 fn undecodable_sketches_lead_to_a_plain_session() {
     let (ours, theirs) = sets(Kind::Hashed, true, 2000, 300, 200);
-    // Too short, on both sides or one, or on one side only.
+    // Too short on both sides, or on one side only.
     for coded_counts in [(5, 5), (5, 2000), (2000, 5), (500, 500)] {
         let mut shuttle = stored(Kind::Hashed, Direction::TwoWay, (&ours, &theirs), coded_counts);
         shuttle.run();
@@ -84,7 +85,7 @@ fn undecodable_sketches_lead_to_a_plain_session() {
         shuttle.run();
         shuttle.check(Direction::TwoWay);
     }
-    // Equal sets of which one has no sketch: it scans once, and that was all.
+    // Equal sets, one without a sketch: it scans once, and nothing more is needed.
     let mut shuttle = Shuttle::of(Kind::Hashed, Direction::TwoWay, &ours, &ours);
     shuttle.ours.begin_with(sketch_of(Kind::Hashed, &ours, 20));
     shuttle.run();
@@ -92,7 +93,8 @@ fn undecodable_sketches_lead_to_a_plain_session() {
     assert_eq!((shuttle.ours.scan_count, shuttle.theirs.scan_count), (0, 1));
 }
 
-/// A sketch that its set has left behind ends the session as soon as a scan shows it. A responder of ids does not scan.
+/// A sketch that does not match its set any more ends the session at the first scan. A responder of ids
+/// does not scan.
 #[test]
 fn a_stale_sketch_is_noticed_by_the_first_scan() {
     for kind in KINDS {
@@ -113,7 +115,7 @@ fn a_stale_sketch_is_noticed_by_the_first_scan() {
     }
 }
 
-/// Coded symbols of another set under the right digest decode to nothing that is believed.
+/// Coded symbols of another set under the right digest decode to a difference that is rejected.
 #[test]
 fn a_sketch_that_contradicts_itself_costs_an_attempt() {
     let (ours, theirs) = sets(Kind::Hashed, true, 500, 10, 10);
@@ -138,7 +140,7 @@ fn sketches_of_other_items_and_sessions_with_secrets_do_not_go_together() {
     assert!(Session::new(other_set).with_sketch(sketch.clone()).is_err());
     let secret = Options { secret: [1; 16], ..Options::responder(Kind::Hashed, 1) };
     assert!(Session::new(secret).with_sketch(sketch.clone()).is_err());
-    // Nor does a side with a secret answer one that begins so.
+    // A side with a secret does not answer a session that begins with a sketch either.
     let initiator = Options::initiator(Kind::Hashed, Direction::TwoWay, 1);
     let mut shuttle = Shuttle::new(initiator, secret, &ours, &ours);
     shuttle.ours.begin_with(sketch);

@@ -1,4 +1,4 @@
-//! Two sessions over sets in memory, bytes carried between them, seconds measured.
+//! Two sessions over sets in memory, with bytes carried between them and seconds measured.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -22,7 +22,7 @@ pub(crate) fn item(kind: Kind, seed: u64, number: u64) -> Item {
     }
 }
 
-/// One side: its session, its items, and the seconds that passes, steps and the rest of the driver took.
+/// One side: its session, its items, and the seconds spent in passes, steps and the rest of the driver.
 pub(crate) struct Side<'a> {
     session: Session,
     items: &'a [Item],
@@ -96,7 +96,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Runs a whole session between sides that have not begun.
+/// Runs a whole session between two fresh sides.
 pub(crate) fn run<'a>(
     (initiator, our_items): (Options, &'a [Item]),
     (responder, their_items): (Options, &'a [Item]),

@@ -1,4 +1,4 @@
-//! The frames of a resumable connection. They lie around those of the session, and are laid out as they are.
+//! The frames of a resumable connection. They enclose those of the session, and have the same layout.
 //!
 //! ```text
 //! Offer    │ u8 version │ u128 session │ u128 new session │ varint bytes that came │ u128 hash │ varint bytes sent │
@@ -11,16 +11,16 @@ use super::{ResumeError, ResumeVerdict, StreamMark};
 use crate::error::FrameError;
 use crate::wire::{FrameBuffer, Reader, put_frame, put_varint};
 
-/// The version of these frames, and of what makes a journal lead to the same bytes.
+/// Version of these frames, and of everything that determines the bytes which a journal regenerates.
 const VERSION: u8 = 1;
 
-/// Type of the first frame, which the frames of a session do not have.
+/// Type of the first frame; no frame of a session has it.
 pub(crate) const OFFER: u8 = 32;
 const VERDICT: u8 = 33;
 const DATA: u8 = 34;
 const ACK: u8 = 35;
 
-/// In the order of their numbers.
+/// In the order of their codes.
 const VERDICTS: [ResumeVerdict; 5] = [
     ResumeVerdict::Same,
     ResumeVerdict::Changed,
@@ -32,26 +32,26 @@ const VERDICTS: [ResumeVerdict; 5] = [
 /// What a side has of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ResumeOffer {
-    /// Which session.
+    /// The session to resume.
     pub session: u128,
-    /// The one that begins if that cannot go on; drawn by the initiator.
+    /// The session to begin if that one cannot be resumed; drawn by the initiator.
     pub fresh: u128,
-    /// What came of the other side's stream and is durable.
+    /// How much of the other side's stream is durable here.
     pub received: StreamMark,
-    /// Most bytes of its own stream that it ever sent.
+    /// Most bytes of its own stream that this side ever sent.
     pub sent: u64,
 }
 
 /// A frame of a resumable connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResumeFrame {
-    /// What a side has; the first frame of each.
+    /// The first frame of each side.
     Offer(ResumeOffer),
-    /// Whether it goes on.
+    /// Whether the session can go on.
     Verdict(ResumeVerdict),
     /// Bytes of the stream.
     Data(Vec<u8>),
-    /// So many bytes of the stream are durable.
+    /// This many bytes of the stream are durable.
     Ack(u64),
 }
 
@@ -126,7 +126,7 @@ impl ResumeFrame {
     }
 }
 
-/// Cuts what comes over a resumable connection into frames.
+/// Splits the bytes of a resumable connection into frames.
 ///
 /// ```
 /// use umbel_reconcile_engine::{ResumeFrame, ResumeReader};
@@ -144,15 +144,16 @@ pub struct ResumeReader {
 }
 
 impl ResumeReader {
-    /// Takes bytes, cut anywhere. Frames should be taken out before more bytes come: then no more than one waits.
+    /// Appends received bytes, split anywhere. The caller should read all frames before it pushes more:
+    /// then at most one frame is buffered.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.push(bytes);
     }
 
-    /// The next frame, if all of it came.
+    /// The next frame, once it is complete.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the bytes are not a frame.
     pub fn next_frame(&mut self) -> Result<Option<ResumeFrame>, ResumeError> {
         match self.buffer.next_frame()? {
             Some(frame) => ResumeFrame::read(frame.frame_type, &frame.body).map(Some),
@@ -160,7 +161,8 @@ impl ResumeReader {
         }
     }
 
-    /// Whether a peer's first bytes begin a resumable connection, and not a plain session; none if too few came to say.
+    /// Whether a peer's first bytes begin a resumable connection rather than a plain session; `None` if
+    /// there are too few bytes to tell.
     #[must_use]
     pub fn is_resumable(first: &[u8]) -> Option<bool> {
         // The length comes first, in groups of seven bits, then the type.
@@ -180,7 +182,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whatever is read as a frame is written as the same bytes, and nothing panics.
+        /// A frame that can be read has only one encoding, and nothing panics.
         #[test]
         fn frames_have_one_form(frame_type in 30..37u8, mut body in vec(any::<u8>(), 0..90)) {
             if let (Some(first), OFFER | VERDICT) = (body.first_mut(), frame_type) {

@@ -1,4 +1,4 @@
-//! What a journal consists of: records laid out as frames, one behind the other.
+//! The records of a journal, laid out as frames, one after another.
 //!
 //! ```text
 //! Begin     │ u8 version │ u8 role │ u128 session │ u64 dataset │ u64 nonce │ 16 secret │ fingerprint │
@@ -8,14 +8,14 @@
 //! Ended     │ fingerprint of the set as it will be │ the end of this side's stream │
 //! ```
 //!
-//! A record that is torn or damaged ends the journal: what is behind it was never acknowledged, or is sent again.
+//! A torn or damaged record ends the journal: what followed it was never acknowledged, or is sent again.
 
 use super::{ResumeError, StreamEnd, StreamHash};
 use crate::error::FrameError;
 use crate::pass::Fingerprint;
 use crate::wire::{FrameBuffer, Reader, put_frame, put_varint};
 
-/// The version of these records.
+/// Version of these records.
 const VERSION: u8 = 1;
 
 const BEGIN: u8 = 48;
@@ -24,45 +24,45 @@ const SENT: u8 = 50;
 const RESUMED: u8 = 51;
 const ENDED: u8 = 52;
 
-/// What a session began with, and needs to be run again.
+/// The parameters that a session began with and needs to be replayed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct JournalHeader {
-    /// Its name.
+    /// The session's id.
     pub session: u128,
-    /// Whether this side began it.
+    /// Whether this side is the initiator.
     pub is_initiator: bool,
-    /// What is reconciled.
+    /// The dataset that is reconciled.
     pub dataset_id: u64,
-    /// What this side drew for it.
+    /// The nonce that this side drew for the session.
     pub nonce: u64,
-    /// Key of the fingerprints; no peer learns of it.
+    /// Key of the fingerprints; no peer learns it.
     pub secret: [u8; 16],
-    /// By which the set is known again.
+    /// Identifies the set.
     pub fingerprint: Fingerprint,
 }
 
 /// One record of a journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum JournalRecord {
-    /// The first one.
+    /// The first record.
     Begin(JournalHeader),
-    /// Bytes that came.
+    /// Received bytes.
     Received(Vec<u8>),
-    /// So many bytes were sent, or are about to be.
+    /// This many bytes were sent, or are about to be.
     Sent(u64),
-    /// The session went on after a cut, and so many bytes travel again.
+    /// The session was resumed after a cut; this many bytes are sent again.
     Resumed(u64),
-    /// The set is about to change, and the session can be run no more.
+    /// The set is about to change, and the session cannot be replayed after that.
     Ended {
-        /// Of the set as it will be.
+        /// Fingerprint of the set after the change.
         fingerprint: Fingerprint,
-        /// What can still be said.
+        /// The end of this side's stream, which can still be sent.
         end: StreamEnd,
     },
 }
 
 impl JournalRecord {
-    /// As it stands in the journal.
+    /// The record's bytes in the journal.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut body = Vec::new();
@@ -143,22 +143,22 @@ fn read_header(reader: &mut Reader<'_>) -> Result<JournalHeader, ResumeError> {
     Ok(JournalHeader { session, is_initiator, dataset_id, nonce, secret, fingerprint })
 }
 
-/// Cuts a journal into records.
+/// Splits a journal into records.
 #[derive(Default, Debug)]
 pub struct JournalReader {
     buffer: FrameBuffer,
 }
 
 impl JournalReader {
-    /// Takes the next bytes of it.
+    /// Appends the next bytes of the journal.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.push(bytes);
     }
 
-    /// The next record and how many bytes it has, if all of it is there.
+    /// The next record and its length in bytes, once it is complete.
     ///
     /// # Errors
-    /// If it is none: the journal ends before it.
+    /// If the bytes are not a record: the journal ends before them.
     pub fn next_record(&mut self) -> Result<Option<(JournalRecord, u64)>, ResumeError> {
         let Some(frame) = self.buffer.next_frame()? else { return Ok(None) };
         let record = JournalRecord::read(frame.frame_type, &frame.body)?;
@@ -166,32 +166,33 @@ impl JournalReader {
     }
 }
 
-/// What a journal says when all of it was read.
+/// The state that a whole journal describes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JournalState {
     /// What the session began with.
     pub header: JournalHeader,
-    /// What came.
+    /// The bytes received.
     pub received: StreamHash,
     /// Most bytes that were ever sent.
     pub sent: u64,
-    /// How often the session went on after a cut.
+    /// How often the session was resumed.
     pub resumed_count: u64,
-    /// Bytes that travelled again.
+    /// Bytes that were sent again.
     pub again: u64,
-    /// The set as it was to become, and what can be said since.
+    /// Fingerprint of the set after the change, and the end of this side's stream; once the set has
+    /// changed.
     pub ended: Option<(Fingerprint, StreamEnd)>,
 }
 
 impl JournalState {
-    /// Of a journal with nothing but its first record.
+    /// The state of a journal with only its first record.
     #[must_use]
     pub fn new(header: JournalHeader) -> Self {
         let received = StreamHash::default();
         Self { header, received, sent: 0, resumed_count: 0, again: 0, ended: None }
     }
 
-    /// Takes the next record. A second first one counts for nothing.
+    /// Applies the next record. A second `Begin` is ignored.
     pub fn take(&mut self, record: JournalRecord) {
         match record {
             JournalRecord::Begin(_) => {}

@@ -1,4 +1,5 @@
-//! Sessions cut at any byte, any number of times, end as if they had not been, and say little twice.
+//! Sessions that are cut at any byte, any number of times, have the same result as uncut ones, and send
+//! little twice.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +13,15 @@ use crate::options::{Direction, Kind, Options, Role};
 use crate::session_test::sets;
 use crate::shuttle::{Shuttle, Side};
 
-/// Handshakes and the frames around the stream of one resumption, at most.
+/// Most bytes of handshakes and framing for one resumption.
 const AROUND_BYTES_MAX: u64 = 1_000;
 
-/// What of a side outlives its process.
+/// The state of a side that survives its process.
 #[derive(Clone, Default)]
 struct Journal {
     bytes: Vec<u8>,
     sent: u64,
-    /// Whether the session is known to it.
+    /// Whether the session is in the journal.
     is_begun: bool,
 }
 
@@ -38,7 +39,7 @@ struct Running {
     regenerated: Regenerated,
     window: SendWindow,
     reader: ResumeReader,
-    /// Bytes of the journal that the session was fed.
+    /// Bytes of the journal that were fed to the session.
     fed: usize,
     wire: Vec<u8>,
     has_sent_verdict: bool,
@@ -63,7 +64,7 @@ impl Running {
         self.has_sent_verdict && self.received == Some(ResumeVerdict::Same)
     }
 
-    /// Works on what is there, and says what came of it.
+    /// Processes everything that is pending.
     fn work(&mut self, journal: &mut Journal) {
         loop {
             let did = self.side.work();
@@ -110,7 +111,7 @@ impl Running {
     }
 }
 
-/// Two sides that are started again and again.
+/// Two sides that are restarted again and again.
 struct Pair {
     options: [Options; 2],
     sets: [BTreeSet<Item>; 2],
@@ -132,7 +133,7 @@ impl Pair {
         }
     }
 
-    /// Both offers and what follows from them; a new session begins where that is it.
+    /// Exchanges both offers, and begins a new session if they lead to one.
     fn greet(&mut self) -> [Resumption; 2] {
         self.fresh += 1;
         let first = match self.journals[0].known() {
@@ -151,7 +152,7 @@ impl Pair {
         resumptions
     }
 
-    /// Runs both until they are done, or until so many bytes have passed.
+    /// Runs both sides until they are done, or until `cut_after` bytes were transferred.
     fn run(&mut self, cut_after: Option<u64>, loses: [usize; 2]) -> [Running; 2] {
         let resumptions = self.greet();
         let Role::Initiator(aim) = self.options[0].role else { panic!() };
@@ -253,11 +254,11 @@ proptest! {
         let ended = pair.run(None, [0, 0]);
         let verdict = ended[whose].regenerated.verdict();
         if has > 0 {
-            // A session that fails over the new set is at its end before it said so much.
+            // A session that fails over the changed set ends before it has regenerated enough bytes.
             prop_assert!(matches!(verdict, Some(ResumeVerdict::Changed | ResumeVerdict::Lost)));
             prop_assert!(!ended[1 - whose].goes_on());
         } else {
-            // The other side has received nothing yet of the set as it was.
+            // The other side has received nothing yet that depends on the old set.
             prop_assert_eq!(verdict, Some(ResumeVerdict::Same));
         }
     }
@@ -320,7 +321,7 @@ fn offers_about_other_sessions_are_errors() {
     ] {
         assert!(matches!(ours.with(&foreign), Err(ResumeError::ForeignSession { .. })));
     }
-    // Counts that nobody can have sent are not added up beyond the end of numbers.
+    // Offsets that nobody can have sent do not overflow.
     let huge = ResumeOffer { sent: u64::MAX, ..theirs };
     assert!(matches!(ours.with(&huge), Ok(Resumption::Rejoin { again: 7.., .. })));
 }

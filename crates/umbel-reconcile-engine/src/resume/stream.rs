@@ -1,4 +1,4 @@
-//! The bytes of one direction: how many, their hash, and the end of them.
+//! The bytes of one direction: their number, their hash, and their end.
 
 use std::collections::VecDeque;
 
@@ -9,27 +9,28 @@ use crate::error::FrameError;
 use crate::limits::RECONCILE_RESUME_TAIL_BYTES_MAX as TAIL_BYTES_MAX;
 use crate::wire::{Reader, put_varint};
 
-/// Bytes that are hashed together with the hash of all before them, so that a hash under way is as short as this.
+/// Bytes that are hashed at once, together with the hash of all bytes before them. This bounds the state of
+/// an unfinished hash.
 const BLOCK_BYTES: usize = 4 << 10;
 
-/// Finds that two streams differ, not who made them so: a session ends well only by its own keyed digests.
+/// Detects that two streams differ, but not forgery: a session succeeds only by its own keyed digests.
 const HASHER: ItemHasher = ItemHasher::Xxh3 { seed: 0x7265_7375_6d65_0001 };
 
 /// How many bytes a side has of the other's stream, and their hash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamMark {
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
-    /// A hash of all of them; 0 of none.
+    /// Hash of all of them; 0 if there are none.
     pub hash: u128,
 }
 
 impl StreamMark {
-    /// Of a stream that has not begun.
+    /// The mark of a stream that has not begun.
     pub const START: Self = Self { bytes: 0, hash: 0 };
 }
 
-/// Computes [`StreamMark`]s of a stream that comes in pieces, cut anywhere.
+/// Computes [`StreamMark`]s of a stream that arrives in pieces, split anywhere.
 ///
 /// ```
 /// use umbel_reconcile_engine::StreamHash;
@@ -43,14 +44,14 @@ impl StreamMark {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct StreamHash {
     bytes: u64,
-    /// Hash of all whole blocks.
+    /// Hash of all complete blocks.
     chain: u128,
-    /// What came behind them.
+    /// Bytes after the last complete block.
     block: Vec<u8>,
 }
 
 impl StreamHash {
-    /// Takes the next bytes.
+    /// Appends the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
         let mut rest = bytes;
@@ -88,16 +89,17 @@ impl StreamHash {
     }
 }
 
-/// The end of what a side sent: what it can still say when its set has changed and its session cannot be run again.
+/// The end of what a side sent: what it can still send when its set has changed and its session cannot be
+/// replayed.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct StreamEnd {
-    /// Everything before the end.
+    /// Hash of everything before the end.
     before: StreamHash,
     end: VecDeque<u8>,
 }
 
 impl StreamEnd {
-    /// Takes the next bytes that are sent.
+    /// Appends the next sent bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.end.extend(bytes);
         let excess = self.end.len().saturating_sub(TAIL_BYTES_MAX);
@@ -107,11 +109,11 @@ impl StreamEnd {
         }
     }
 
-    /// All that is behind what the other side has.
+    /// The bytes that the other side lacks.
     ///
     /// # Errors
-    /// [`ResumeVerdict::Changed`] if what it has is none of this stream, [`ResumeVerdict::Lost`] if it lacks more than
-    /// is kept, or has more than was sent.
+    /// [`ResumeVerdict::Changed`] if what it has is not of this stream, [`ResumeVerdict::Lost`] if it lacks
+    /// more than is kept, or has more than was sent.
     pub fn behind(&self, theirs: StreamMark) -> Result<Vec<u8>, ResumeVerdict> {
         let known = theirs.bytes.checked_sub(self.before.bytes).ok_or(ResumeVerdict::Lost)?;
         let known = usize::try_from(known).map_err(|_| ResumeVerdict::Lost)?;
@@ -125,7 +127,7 @@ impl StreamEnd {
         if hash.mark() == theirs { Ok(lacks.to_vec()) } else { Err(ResumeVerdict::Changed) }
     }
 
-    /// As it is stored.
+    /// The stored form.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -137,10 +139,10 @@ impl StreamEnd {
         bytes
     }
 
-    /// Reads what was stored.
+    /// Reads the stored form.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the bytes are not one.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ResumeError> {
         let mut reader = Reader::new(bytes);
         let read = |reader: &mut Reader<'_>| -> Result<Self, FrameError> {

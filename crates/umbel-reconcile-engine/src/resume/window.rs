@@ -1,4 +1,4 @@
-//! What is on its way to a peer that keeps a journal.
+//! The bytes in flight to a peer that keeps a journal.
 
 use std::collections::VecDeque;
 
@@ -9,11 +9,12 @@ use crate::limits::{
 };
 use umbel_step::planted::{self, Planted};
 
-/// Least room for which a frame is cut, unless fewer bytes wait: frames stay long.
+/// Smallest room in the window for which a frame is cut, unless fewer bytes are waiting: this keeps frames
+/// long.
 const ROOM_BYTES_MIN: u64 = WINDOW_BYTES / 8;
 
-/// Cuts a stream into frames, and keeps the bytes that are sent and not acknowledged within [`WINDOW_BYTES`]: these
-/// are what may have to be sent again.
+/// Splits a stream into frames, and limits the bytes that are sent and not acknowledged to
+/// [`WINDOW_BYTES`]: these may have to be sent again.
 #[derive(Clone, Debug)]
 pub struct SendWindow {
     sent: u64,
@@ -48,10 +49,10 @@ impl SendWindow {
         Some(ResumeFrame::Data(piece).to_bytes())
     }
 
-    /// The peer says that so many bytes of the stream are durable.
+    /// The peer reports that the first `bytes` bytes of the stream are durable.
     ///
     /// # Errors
-    /// If they were not sent, or were more before.
+    /// If they were not sent, or it has acknowledged more before.
     pub const fn acknowledge(&mut self, bytes: u64) -> Result<(), ResumeError> {
         if bytes < self.acked || bytes > self.sent {
             let (acked, sent) = (self.acked, self.sent);
@@ -61,7 +62,7 @@ impl SendWindow {
         Ok(())
     }
 
-    /// Bytes of the stream that were sent.
+    /// Number of bytes of the stream that were sent.
     #[must_use]
     pub const fn sent(&self) -> u64 {
         self.sent
