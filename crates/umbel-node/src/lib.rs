@@ -7,21 +7,21 @@
 //! | `storage` | one log for all groups, snapshots, identity |
 //! | `raft` | openraft behind Umbel's types; nothing else knows it |
 //! | `peer` | links between nodes |
-//! | `arrivals` | how fast new items come to slices and copies |
-//! | `beats` | which nodes are alive; elections when one is not |
-//! | `shard_leader` | batches of inserts into entries of a shard's log, confirmed reads |
-//! | `cube` | copies of replicated filters, and their exchange |
-//! | `comparisons` | what comparisons of replicas came to last |
-//! | `coordinator` | hash at the edge, cut by shard, follow leaders, join |
-//! | `gateway` | what clients see: gRPC, the Redis protocol, health, metrics |
-//! | [`export_change`] | what changed of exported frames, for who sends exports and who takes them |
-//! | [`redis_bloom_dump`] | between RedisBloom's dumps and frames, for who sends exports and who takes them |
-//! | [`redis_bloom_value`] | RedisBloom's filters in Redis's files and payloads, for who sends exports and who takes them |
+//! | `arrivals` | rates of new items per slice and per copy |
+//! | `beats` | which nodes are alive; starts an election when a leader is not |
+//! | `shard_leader` | batches inserts into entries of a shard's log; confirmed reads |
+//! | `cube` | copies of replicated filters, and their exchange over the hypercube |
+//! | `comparisons` | the last results of comparisons between replicas |
+//! | `coordinator` | hashes items, cuts requests by shard, calls the leaders, joins the responses |
+//! | `gateway` | the interface for clients: gRPC, the Redis protocol, health, metrics |
+//! | [`export_change`] | differences between exported frames, for both sides of an export |
+//! | [`redis_bloom_dump`] | converts RedisBloom's dumps to frames and back, for both sides of an export |
+//! | [`redis_bloom_value`] | RedisBloom's filters in Redis's files and payloads, for both sides |
 //! | [`jobs`] | workers of duplicate-detection jobs |
-//! | `formation`, `peer_admission`, `controller` | how a cluster forms, who may enter, what its leader has done |
-//! | `enrolment`, `renewal` | how a node comes to a certificate from its cluster, and to the next one |
-//! | `local`, `node` | what a node has, from its start to its end |
-//! | `local_copy` | a copy of a replicated filter for programs that run the node themselves |
+//! | `formation`, `peer_admission`, `controller` | how a cluster forms, which nodes may join, the controller's tasks |
+//! | `enrolment`, `renewal` | how a node gets its first certificate from its cluster, and renews it |
+//! | `local`, `node` | the state of a running node, and its life cycle |
+//! | `local_copy` | read access to a copy of a replicated filter, for programs that embed the node |
 
 mod arrivals;
 mod beats;
@@ -65,5 +65,5 @@ pub use metrics::HISTOGRAMS;
 pub use node::{Node, NodeFailure, RenderMetrics, StartError};
 pub use umbel_engine::meta::CORE_COUNT_MAX;
 
-/// The release of this node.
+/// The release version of this node.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,4 +1,4 @@
-//! A node from its start to its end.
+//! Life cycle of a node: start, run, shutdown.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -74,30 +74,30 @@ mod windowed_copies_test;
 #[cfg(test)]
 mod windowed_test;
 
-/// How long a stop may take before connections are cut.
+/// How long a shutdown may take before connections are cut.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a snapshot of one group that was ordered may take.
+/// How long a requested snapshot of one group may take.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Bytes of a segment of the log where short ones are provoked.
+/// Bytes of a log segment where a simulation asks for small ones (`Rare::SmallSegments`).
 const SHORT_SEGMENT_BYTES: u32 = 16 << 10;
 
 /// Renders all measurements as text.
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Why a node did not start. Nothing of the cluster was changed, unless the variant says so.
+/// Why a node did not start. The cluster is unchanged, unless the variant says otherwise.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// Mend the setting that is named.
+    /// A setting is invalid: correct the setting that the message names.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Mend the address, or stop what uses it.
+    /// The address cannot be bound: correct it, or stop the process that uses it.
     #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: String,
-        /// What the system said.
+        /// The operating system's error.
         #[source]
         source: std::io::Error,
     },
@@ -109,7 +109,7 @@ pub enum StartError {
     Membership(String),
 }
 
-/// Why a node stopped by itself. What it acknowledged is on the other replicas.
+/// Why a running node stopped by itself. Whatever it acknowledged is on the other replicas.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{0}")]
 pub struct NodeFailure(String);
@@ -130,14 +130,14 @@ impl Node {
     /// Starts a node and waits until it belongs to a cluster.
     ///
     /// # Errors
-    /// If a setting is wrong, the address or the data folder cannot be used, or no cluster takes
-    /// the node.
+    /// If a setting is invalid, an address cannot be bound, the data folder cannot be used, or no
+    /// cluster admits the node.
     pub fn start(
         config: Config,
         ports: Ports,
         render_metrics: Option<RenderMetrics>,
     ) -> PortFuture<'static, Result<Self, StartError>> {
-        // Boxed here, all that a node consists of is compiled with this crate, not with each caller.
+        // Boxed here, so that the whole node is compiled with this crate and not with each caller.
         Box::pin(Self::begin(config, ports, render_metrics))
     }
 
@@ -149,7 +149,8 @@ impl Node {
         config.validate()?;
         metrics::describe();
         metrics::begin();
-        // Before anything is touched: where the address is a guess, the start is tried without it.
+        // First, before the data folder is opened: if this address is only a default, the caller may
+        // retry without it.
         let resp = match &config.resp_listen {
             Some(address) => Some(listen(&ports, address).await?),
             None => None,
@@ -219,19 +220,20 @@ impl Node {
         Ok(Self { address, resp_address, local, failure: failed, stop, links, tasks, server })
     }
 
-    /// Where others reach the node, with the port that was chosen.
+    /// The address at which other nodes reach this node, with the port that was chosen.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Where it speaks the Redis protocol, with the port that was chosen; None if it does not.
+    /// The address at which the node serves the Redis protocol, with the port that was chosen; None if
+    /// it does not.
     #[must_use]
     pub fn resp_address(&self) -> Option<&str> {
         self.resp_address.as_deref()
     }
 
-    /// Its number.
+    /// The node's number in the cluster.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.local.node()
@@ -243,10 +245,10 @@ impl Node {
         self.local.cluster()
     }
 
-    /// Returns when the node has failed: its storage broke, or it was removed.
+    /// Waits until the node has failed: its storage failed, or the cluster removed it.
     ///
     /// # Errors
-    /// Always: with the reason.
+    /// Always returns an error: the reason.
     pub async fn stopped(&self) -> Result<(), NodeFailure> {
         let mut failure = self.failure.clone();
         match failure.wait_for(Option::is_some).await {
@@ -255,7 +257,7 @@ impl Node {
         }
     }
 
-    /// The groups that run on this node, the meta group first.
+    /// Reports of the groups that run on this node, the meta group first.
     #[must_use]
     pub fn groups(&self) -> Vec<GroupReport> {
         self.local.groups().iter().map(|group| group.report()).collect()
@@ -273,17 +275,18 @@ impl Node {
         self.local.copies().bits(filter)
     }
 
-    /// For simulations and tests of what mends copies: has this node's copy of a replicated filter lose
-    /// every so many-th one of its bits, as if memory had rotted, and says how many; 0 if there is no
-    /// copy. Nothing that a client or a peer sends comes here.
+    /// For simulations and tests of repair: damages this node's copy of a replicated filter by clearing
+    /// one in `every` of its set bits, as if memory had rotted. Returns the number of cleared bits; 0
+    /// if there is no copy. No request of a client or a peer reaches this function.
     #[must_use]
     pub fn rot_copy(&self, filter: FilterId, every: usize) -> u64 {
         self.local.copies().get(filter).map_or(0, |copy| copy.rot(every))
     }
 
-    /// For simulations and tests of what mends replicas: flips every so many-th bit of a filter's slice in
-    /// this node's replica of a shard, or clears every so many-th of those that are set, as if memory had
-    /// rotted, and says how many; 0 if there is none. Nothing that a client or a peer sends comes here.
+    /// For simulations and tests of repair: damages a filter's slice in this node's replica of a shard,
+    /// as if memory had rotted. Flips one in `every` of its bits or, with `only_clears`, clears one in
+    /// `every` of those that are set. Returns the number of changed bits; 0 if there is no such slice.
+    /// No request of a client or a peer reaches this function.
     #[must_use]
     pub fn rot_slice(
         &self,
@@ -296,15 +299,15 @@ impl Node {
         replica.map_or(0, |replica| replica.group().replica().rot(filter, every, only_clears))
     }
 
-    /// A number that stands for all that this node's replica of a shard holds, if it has one.
+    /// A digest of this node's replica of a shard, if it has one.
     #[must_use]
     pub fn shard_digest(&self, shard: ShardId) -> Option<u64> {
         Some(self.local.shard(shard)?.group().replica().read_shard(ShardState::digest))
     }
 
-    /// Has every group write a snapshot and let go of the whole log behind it, one group after the
-    /// other, as an operator does before a disk gets full. False if a group could not, or needed
-    /// longer than a minute: it may do so later.
+    /// Makes every group write a snapshot and purge its whole log up to it, one group after the other,
+    /// as an operator does before a disk gets full. Returns false if a group failed or took longer than
+    /// a minute; it may still finish later.
     pub async fn snapshot(&self) -> bool {
         let mut is_done = true;
         for group in self.local.groups() {
@@ -313,15 +316,15 @@ impl Node {
         is_done
     }
 
-    /// Hands every leadership that this node has to another voter, and does not wait for what
-    /// becomes of it.
+    /// Starts to transfer every leadership that this node holds to another voter, without waiting for
+    /// the outcome.
     pub async fn hand_over(&self) {
         for group in self.local.groups() {
             group.hand_over().await;
         }
     }
 
-    /// Hands leadership over, answers what is on its way, stops.
+    /// Hands leadership over, answers the requests in flight, and stops.
     pub fn shutdown(self) -> PortFuture<'static, ()> {
         Box::pin(self.end())
     }
@@ -329,7 +332,7 @@ impl Node {
     async fn end(mut self) {
         self.tasks.shutdown().await;
         let deadline = Instant::now() + STOP_TIMEOUT;
-        // What is too slow is cut: it has no acknowledgement yet.
+        // What does not finish in time is cut; it has not been acknowledged.
         let _ = tokio::time::timeout_at(deadline, self.local.shut_down()).await;
         self.links.close();
         self.stop.send_replace(true);
@@ -344,7 +347,7 @@ async fn listen(ports: &Ports, address: &str) -> Result<Box<dyn Listener>, Start
     ports.net.listen(address).await.map_err(failed)
 }
 
-/// What must be stopped again if the start fails in the middle.
+/// Stops the server again if the start fails half way.
 struct Starting {
     stop: Option<watch::Sender<bool>>,
     links: LinkCloser,
@@ -368,7 +371,7 @@ impl Drop for Starting {
     }
 }
 
-/// Reads identity and log, and makes both if the folder is empty.
+/// Loads the identity and opens the log; creates both if the data folder is empty.
 pub(crate) async fn open_data(
     config: &Config,
     ports: &Ports,
@@ -410,8 +413,9 @@ pub(crate) async fn open_data(
     Ok((identity, storage.observed_by(ports.observer.clone())))
 }
 
-/// A member's data folder belongs to the address under which the others know it: at another one it
-/// is most likely another node's, and would vote where it never promised anything.
+/// Checks that a member's data folder belongs to the address under which the other nodes know the
+/// member. A folder found at another address is most likely another node's, and this node would vote
+/// without having made the promises that bind its votes.
 fn check_address(config: &Config, identity: &Identity, address: &str) -> Result<(), StartError> {
     let (Some(node), Some(_)) = (identity.node, identity.cluster) else { return Ok(()) };
     if config.dev || identity.address == address {
@@ -425,7 +429,7 @@ fn check_address(config: &Config, identity: &Identity, address: &str) -> Result<
     )))
 }
 
-/// Waits for the membership, then starts what a member has.
+/// Waits until the node is a member of a cluster, then starts its groups and services.
 async fn become_part(
     (config, ports, address): (&Config, &Ports, &str),
     admission: &PeerAdmission,
@@ -456,7 +460,7 @@ async fn serve(
     failure: watch::Sender<Option<String>>,
 ) {
     let stop = |mut stopped: watch::Receiver<bool>| async move {
-        // A dropped sender means that the node is gone.
+        // A dropped sender means that the node was dropped.
         let _ = stopped.wait_for(|&is_stopped| is_stopped).await;
     };
     let resp_stop = stop(stopped.clone());
