@@ -1,4 +1,4 @@
-//! openraft behind Umbel's types; no other module knows it.
+//! Wraps openraft in Umbel's types; no other module uses openraft directly.
 
 pub(crate) mod encoding;
 pub(crate) mod group;

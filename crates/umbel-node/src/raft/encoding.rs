@@ -1,34 +1,33 @@
-//! Bytes of what only nodes read: log entries, votes, peer calls, snapshot heads. The one place
-//! that knows bincode, behind a version byte, so that another encoding can take its place.
+//! The encoding of data that only nodes read: log entries, votes, calls between nodes, snapshot heads.
+//! Only this module uses bincode, behind a version byte, so that another encoding can replace it.
 
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// First byte of everything that is encoded here: bincode 2, fixed-width little-endian numbers.
+/// First byte of every encoded value: bincode 2 with fixed-width little-endian numbers.
 const VERSION: u8 = 1;
 
-/// Most bytes that a decoder takes in or allocates: the largest record of the log.
+/// Most bytes that a decoder accepts or allocates: the size of the largest record of the log.
 pub(crate) const ENCODED_BYTES_MAX: usize = 64 << 20;
 
-/// Why bytes were not understood. Nothing was changed; whoever sent or stored them speaks another
-/// version, or they are damaged.
+/// Why bytes could not be decoded. The sender or writer uses another version, or the bytes are damaged.
 #[derive(Debug, Error)]
 pub(crate) enum DecodeError {
-    /// Bring both sides to one release.
+    /// The encodings differ: bring both sides to one release.
     #[error("encoded by version {got}, expected {VERSION}")]
     Version {
         /// The first byte.
         got: u8,
     },
-    /// There is nothing at all.
+    /// The input is empty.
     #[error("no bytes, expected at least the version")]
     Empty,
-    /// The bytes are no value of the type.
+    /// The bytes are not a valid value of the type.
     #[error("{0}")]
     Invalid(String),
-    /// Bytes are left over.
+    /// Bytes remain after the value.
     #[error("{left} bytes left over behind the value")]
     Trailing {
         /// How many.
@@ -36,7 +35,7 @@ pub(crate) enum DecodeError {
     },
 }
 
-/// The bytes of a value.
+/// Encodes a value.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Bytes {
     let mut bytes = vec![VERSION];
     bincode::serde::encode_into_std_write(value, &mut bytes, bincode::config::legacy())
@@ -44,7 +43,7 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Bytes {
     bytes.into()
 }
 
-/// The value of the bytes, all of them.
+/// Decodes a value, which must take up all of the bytes.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let (&version, body) = bytes.split_first().ok_or(DecodeError::Empty)?;
     if version != VERSION {

@@ -27,37 +27,40 @@ mod calls;
 mod elections;
 mod members;
 
-/// Reads that may wait for one confirmation of leadership; a thousand batches are more than the
-/// gateway admits at once.
+/// Reads that may wait for one confirmation of leadership. The gateway admits fewer than a thousand
+/// batches at once.
 const BARRIER_QUEUE_MAX: usize = 4096;
 
 /// Pauses of a leader between tries to send entries to a node that does not answer, from the first to the longest. A node that
 /// has just started waits for one of them, and does not serve its shards before. A try costs nothing while the link is down.
 const REPLICATION_PAUSES: &str = "50ms ...200ms";
 
-/// Milliseconds without an answer of a majority after which openraft takes no proposals of a leader. The failure detector
-/// knows better, and a quiet group has no answers but to reminders, twice a minute.
+/// Milliseconds without a response from a majority after which openraft lets a leader accept no
+/// proposals. Long, because the failure detector knows better, and in a quiet group the only responses
+/// are those to heartbeats, twice a minute.
 const LEASE_MS: u64 = 600_000;
 
-/// Entries kept behind a snapshot, so that a follower that missed a moment needs no snapshot.
+/// Entries that a snapshot covers but that stay in the log, so that a follower that lags a little needs
+/// no snapshot.
 const ENTRIES_BEHIND_SNAPSHOT: u64 = 64;
 
-/// The same where snapshots are provoked.
+/// The same if a simulation asks for frequent snapshots.
 const ENTRIES_BEHIND_PROVOKED_SNAPSHOT: u64 = 4;
 
-/// Entries applied since the last snapshot that make a provoked one due.
+/// Entries applied since the last snapshot after which the next one is due, if a simulation asks for
+/// frequent ones.
 const ENTRIES_OF_PROVOKED_SNAPSHOT: u64 = 64;
 
-/// How long a snapshot that was ordered is awaited before it is ordered again.
+/// How long to wait for a requested snapshot before requesting it again.
 const SNAPSHOT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why a proposal has no answer.
+/// Why a proposal has no result.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum ProposeError {
-    /// Nothing was appended: ask the leader, if one is known.
+    /// Nothing was appended. The caller should send the proposal to the leader, if one is given.
     #[error("not the leader")]
     NotLeader(Option<NodeId>),
-    /// The entry was lost or overtaken with its leader: it may have been applied.
+    /// The leader changed after the entry was appended: the entry may or may not have been applied.
     #[error("the leader changed; the outcome is unknown")]
     Unknown(Option<NodeId>),
     /// The group stopped on this node; whether the entry was applied elsewhere is unknown.
@@ -65,7 +68,7 @@ pub(crate) enum ProposeError {
     Stopped(String),
 }
 
-/// A group that runs on this node.
+/// A Raft group's replica that runs on this node.
 pub(crate) struct Group {
     id: GroupId,
     raft: openraft::Raft<Types, StateMachine>,
@@ -76,12 +79,12 @@ pub(crate) struct Group {
     incoming: SnapshotReceiver,
     network: Network,
     beats: Arc<Beats>,
-    /// From when openraft was asked to hand leadership over until this node does not lead.
+    /// True from the request for a leadership transfer until this node is no longer the leader.
     is_handing_over: AtomicBool,
 }
 
 impl Group {
-    /// Starts a group from what the disk holds of it.
+    /// Starts the group from its state on disk.
     pub(crate) async fn start(
         id: GroupId,
         node: NodeId,
@@ -100,7 +103,7 @@ impl Group {
         let suspicion_ms = u64::try_from(beats.suspicion().as_millis()).unwrap_or(u64::MAX);
         let config = openraft::Config {
             cluster_name: id.to_string(),
-            // How long one append may take, then one vote.
+            // Timeout of one append, then of one vote.
             heartbeat_interval: suspicion_ms.saturating_mul(3) / 2,
             election_timeout_min: suspicion_ms.saturating_mul(5),
             election_timeout_max: suspicion_ms.saturating_mul(5).saturating_add(LEASE_MS),
@@ -114,11 +117,12 @@ impl Group {
             max_in_snapshot_log_to_keep: entries_kept,
             replication_lag_threshold: 4096,
             backoff: REPLICATION_PAUSES.to_owned(),
-            // A restarted leader must be elected again. With openraft's default it goes on without,
-            // which gave stale reads and, once, one log id with two payloads.
+            // A restarted leader must be elected again. With openraft's default it continues to lead,
+            // which caused stale reads and, once, two different payloads under one log id.
             enable_leader_restore: Some(planted::on(Planted::LeaderRestore)),
-            // A replica whose disk lost what it confirmed is sent it again. It knows of its loss before
-            // (`recall`), and so votes for nobody who lacks it.
+            // A replica whose disk lost entries that it had confirmed is sent them again. It is
+            // notified of the loss first (`recall`), and so grants no vote to a candidate that lacks
+            // them.
             allow_log_reversion: Some(true),
             ..Default::default()
         };
@@ -179,12 +183,12 @@ impl Group {
         leader_of(&self.raft.metrics().borrow_watched())
     }
 
-    /// Whether this node believes to be the leader.
+    /// Whether this node believes that it is the leader.
     pub(crate) fn is_leader(&self) -> bool {
         self.raft.is_leader()
     }
 
-    /// Whether this node leads, and no majority of the voters is alive.
+    /// Whether this node leads although no majority of the voters is alive.
     pub(crate) fn lacks_quorum(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -192,7 +196,7 @@ impl Group {
         metrics.state.is_leader() && !self.beats.has_majority(voters)
     }
 
-    /// The term that this node is in.
+    /// This node's current term.
     pub(crate) fn term(&self) -> u64 {
         self.raft.metrics().borrow_watched().current_term
     }
@@ -204,12 +208,12 @@ impl Group {
         if let Err(error) = running {
             return Some(error.to_string());
         }
-        // A core that panicked says nothing any more, but its end of the channel is gone.
+        // A core that panicked reports no error, but its end of the channel is closed.
         let is_gone = matches!(metrics.changed().now_or_never(), Some(Err(_)));
         is_gone.then(|| "its task ended without a word".to_owned())
     }
 
-    /// The group as this node knows it.
+    /// The group's leader and members as this node knows them.
     pub(crate) fn view(&self) -> GroupView {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -222,7 +226,7 @@ impl Group {
         }
     }
 
-    /// The group as its Raft sees it now.
+    /// The current state of the group's Raft, for reports.
     pub(crate) fn report(&self) -> GroupReport {
         let failure = self.failure();
         let metrics = self.raft.metrics();
@@ -243,12 +247,12 @@ impl Group {
         }
     }
 
-    /// Whether a choice that is made seldom shall be made now.
+    /// Whether a simulation asks for this rare choice now; always false in production.
     pub(crate) fn provokes(&self, rare: Rare) -> bool {
         self.seed.provokes(rare)
     }
 
-    /// Whether a snapshot is due where snapshots are provoked.
+    /// Whether the next snapshot is due where a simulation asks for frequent ones.
     pub(crate) fn is_provoked_snapshot_due(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -257,12 +261,12 @@ impl Group {
             >= behind(metrics.snapshot).saturating_add(ENTRIES_OF_PROVOKED_SNAPSHOT)
     }
 
-    /// A number drawn for this group.
+    /// A random number for this group.
     pub(crate) fn number(&self, purpose: Purpose) -> u64 {
         self.seed.number(purpose)
     }
 
-    /// Wall-clock time in milliseconds since 1970, for people.
+    /// Wall-clock time in milliseconds since 1970, for people to read.
     pub(crate) fn wall_ms(&self) -> u64 {
         self.seed.wall_ms()
     }
@@ -272,7 +276,7 @@ impl Group {
         self.raft.metrics().borrow_watched().cluster_committed.map_or(0, |id| id.index)
     }
 
-    /// What this replica lacks of what it once confirmed.
+    /// Describes which entries this replica lacks although it had confirmed them, if any.
     pub(crate) fn lacking(&self) -> Option<String> {
         let floor = self.log.floor()?;
         let last = self.log.last_index();
@@ -283,8 +287,9 @@ impl Group {
         ))
     }
 
-    /// Another node knows that this replica has confirmed an entry, and lacks some: until it has them
-    /// again it is as one that came back to this node without its log.
+    /// Records that this replica has confirmed the entry `confirmed`, as another node reports, although
+    /// its log lacks entries. Until it has them again, it is treated like a replica that returned to
+    /// this node without its log.
     pub(crate) async fn lost(&self, confirmed: LogId) -> Result<(), String> {
         let noted = self.log.lost(confirmed).await;
         if let Some(floor) = self.log.floor() {
@@ -302,26 +307,27 @@ impl Group {
         *self.replica.applied_index().borrow()
     }
 
-    /// Forms the group with its first members, if it is not formed.
+    /// Initializes the group with its first members, if that has not happened yet.
     pub(crate) async fn form(&self, members: BTreeMap<NodeId, NodeAddress>) -> Result<(), String> {
         let scoped =
             Runtime::scope(self.seed.number(Purpose::Election), self.raft.initialize(members));
         match scoped.await {
-            // The others run their replicas, if all is well, and are asked at once; else the failure detector
-            // has this node stand when they answer.
+            // Stands for election at once: the other members normally run their replicas already. If
+            // not, the failure detector makes this node stand when they respond.
             Ok(()) => self.raft.trigger().elect(false).await.map_err(|error| error.to_string()),
             Err(RaftError::APIError(openraft::errors::InitializeError::NotAllowed(_))) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// Has a command replicated and applied.
+    /// Proposes a command; returns when it is committed and applied.
     pub(crate) async fn propose(&self, command: Command) -> Result<Reply, ProposeError> {
         match self.raft.client_write(command).await {
             Ok(response) => Ok(response.data),
             Err(RaftError::APIError(ClientWriteError::ForwardToLeader(forward))) => {
-                // A leader that learns that nobody leads has only been quiet for too long: as on a machine that
-                // was suspended. The followers' answers mend it before this is tried again.
+                // A leader that openraft reports without a leader has only had no responses for too
+                // long, as on a machine that was suspended. A heartbeat collects the followers'
+                // responses before the caller retries.
                 if forward.leader_id.is_none() && self.is_leader() {
                     self.remind().await;
                 }
@@ -334,8 +340,8 @@ impl Group {
         }
     }
 
-    /// Returns when this node was confirmed as leader after the call began and has applied all that
-    /// was committed before: what it reads then is linearizable.
+    /// Waits until this node has been confirmed as leader after the call began, and has applied
+    /// everything that was committed before: a read is then linearizable.
     pub(crate) async fn confirm(&self) -> Result<(), ProposeError> {
         if self.decides_alone() {
             return Ok(());
@@ -346,8 +352,9 @@ impl Group {
         receiver.await.map_err(|_| stopped())?
     }
 
-    /// Whether this node leads, is the only voter, and has applied an entry of its own term, and so all from before it: no other
-    /// node can lead then, and what is acknowledged is applied here. A voter that joins is in the log before it votes.
+    /// Whether this node leads, is the only voter, and has applied an entry of its own term, and so all
+    /// earlier entries. No other node can lead then, and whatever is acknowledged is applied here. A
+    /// voter that joins appears in this log before it votes.
     pub(crate) fn decides_alone(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -358,7 +365,7 @@ impl Group {
             && matches!(&voters[..], [only] if only.len() == 1 && only.contains(&metrics.id))
     }
 
-    /// All members that the group's log names, and where they listen.
+    /// The addresses of all members that the group's log names.
     pub(crate) fn addresses(&self) -> BTreeMap<NodeId, String> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -366,21 +373,21 @@ impl Group {
         members.map(|(&node, address)| (node, address.0.clone())).collect()
     }
 
-    /// Where a member listens, as the group's log says.
+    /// A member's address according to the group's log.
     pub(crate) fn address_of(&self, node: NodeId) -> Option<String> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         Some(metrics.membership_config.membership().get_node(&node)?.0.clone())
     }
 
-    /// Writes a snapshot and lets go of the entries behind it, some time after.
+    /// Starts to write a snapshot; the entries that it covers are purged some time later.
     pub(crate) async fn snapshot(&self) {
-        // A group that stopped has nothing to snapshot; its failure is reported elsewhere.
+        // A stopped group has nothing to snapshot; its failure is reported elsewhere.
         let _ = self.raft.trigger().snapshot().await;
     }
 
-    /// Writes a snapshot of what is applied now, lets go of all entries behind it, and returns when
-    /// that is done; false if it was not within the time.
+    /// Writes a snapshot of everything applied so far and purges all entries that it covers. Returns
+    /// true when that is done, false if it failed or took longer than `timeout`.
     pub(crate) async fn snapshot_and_purge(&self, timeout: Duration) -> bool {
         let Some(applied) = self.report().applied else { return true };
         let done = async {
@@ -392,8 +399,9 @@ impl Group {
                 } else {
                     self.snapshot().await;
                 }
-                // The order itself changes the metrics: only what was ordered counts. One that was
-                // being built already may have taken the order's place, so it is given again.
+                // The request itself changes the metrics, so only a new snapshot or purge counts. A
+                // snapshot that was already being built may have replaced the requested one, so the
+                // request is repeated.
                 let (snapshot, purged) = {
                     let metrics = metrics.borrow_watched();
                     (metrics.snapshot, metrics.purged)
@@ -419,8 +427,8 @@ impl Group {
         tokio::time::timeout(timeout, done).await.unwrap_or(false)
     }
 
-    /// Lets go of every entry that the snapshot covers, also of those that are kept behind it for
-    /// followers that missed a moment.
+    /// Purges every entry that the snapshot covers, including those that are kept for followers that
+    /// lag a little.
     pub(crate) async fn purge_to_snapshot(&self) {
         let metrics = self.raft.metrics();
         let (snapshot, purged) = {
@@ -430,25 +438,25 @@ impl Group {
         if let Some(snapshot) = snapshot
             && purged.is_none_or(|purged| purged.index < snapshot.index)
         {
-            // A group that stopped has nothing to let go of; its failure is reported elsewhere.
+            // A stopped group has nothing to purge; its failure is reported elsewhere.
             let _ = self.raft.trigger().purge_log(snapshot.index).await;
         }
     }
 
     pub(crate) async fn shut_down(&self) {
-        // Joining a task that panicked is all that can fail, and the panic was reported.
+        // Shutdown fails only if the joined task panicked, and that panic was reported.
         let _ = self.raft.shutdown().await;
     }
 }
 
-/// The leader that a replica knows. One that came back with its promises, or was started again, may
-/// hold a vote that it once won itself: that does not make it lead.
+/// The leader that a replica knows of. A replica that restarted, or returned with its promises, may
+/// hold a vote that it once won itself; that vote does not make it the leader.
 fn leader_of(metrics: &openraft::RaftMetrics<Types>) -> Option<NodeId> {
     let leader = metrics.current_leader?;
     (leader != metrics.id || metrics.state.is_leader()).then_some(leader)
 }
 
-/// One confirmation of leadership serves all reads that waited when it began.
+/// Confirms leadership once for all reads that are waiting when the confirmation begins.
 async fn confirm_reads(
     raft: openraft::Raft<Types, StateMachine>,
     mut waiting: mpsc::Receiver<oneshot::Sender<Result<(), ProposeError>>>,
@@ -479,7 +487,7 @@ async fn confirm_reads(
         };
         is_confirmed = outcome.is_ok();
         for reader in readers.drain(..) {
-            // A reader that gave up does not listen.
+            // A reader that gave up has dropped its receiver.
             let _ = reader.send(outcome.clone());
         }
     }
@@ -489,7 +497,7 @@ async fn confirm_reads(
 mod tests {
     use super::*;
 
-    /// As one that came back to a node that led the group before it left.
+    /// A replica that returned to a node which led the group before it left.
     #[test]
     fn a_vote_that_was_won_once_does_not_lead() {
         let mut metrics = openraft::RaftMetrics::<Types>::new_initial(NodeId(1));

@@ -1,4 +1,4 @@
-//! Who the members of a group were, by its disk, before the group runs.
+//! The members of a group according to its disk state, before the group runs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +9,7 @@ use umbel_engine::{GroupId, NodeId};
 use super::types::StoredMembership;
 use crate::storage::Storage;
 
-/// Members of a group, and where they listen, as its newest snapshot and all entries since name them.
+/// The addresses of a group's members, as the newest snapshot and all later entries name them.
 ///
 /// # Errors
 /// If the log cannot be read. A damaged snapshot is reported when the group starts.

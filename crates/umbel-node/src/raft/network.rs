@@ -1,4 +1,4 @@
-//! openraft's calls over the links between nodes.
+//! openraft's network calls over the links between nodes.
 
 use std::future::Future;
 use std::pin::pin;
@@ -44,21 +44,21 @@ use terms::{AbsurdTerm, check_vote};
 pub(crate) use snapshot_receiver::SnapshotReceiver;
 use snapshot_receiver::{SNAPSHOT_CHUNK_BYTES, SnapshotBegin, SnapshotEnd, chunk_body};
 
-/// Bytes of a snapshot that travel in one call where small pieces are provoked.
+/// Bytes of a snapshot in one call where a simulation asks for small chunks.
 const SMALL_CHUNK_BYTES: usize = 1 << 10;
 
-/// Makes the clients of one group. All of them share the node's links.
+/// Creates the network clients of one group. All of them share the node's links.
 #[derive(Clone)]
 pub(crate) struct Network {
     links: Arc<Links>,
     witness: Arc<Witness>,
     group: GroupId,
-    /// Snapshots that this group began to send, to number them.
+    /// Snapshot transfers that this group has started; numbers them.
     transfer_count: Arc<AtomicU64>,
 }
 
 impl Network {
-    /// For the group's `Raft::new`.
+    /// Creates the network to pass to the group's `Raft::new`.
     pub(crate) fn new(links: Arc<Links>, witness: Arc<Witness>, group: GroupId) -> Self {
         Self { links, witness, group, transfer_count: Arc::default() }
     }
@@ -67,10 +67,10 @@ impl Network {
         PeerReplica { network: self.clone(), to, address: address.to_owned() }
     }
 
-    /// Asks a replica whether it would vote for this one.
+    /// Sends a pre-vote request to a replica.
     ///
     /// # Errors
-    /// If it does not answer, or receives from a leader.
+    /// If the replica does not respond, or refuses: for example because a live node leads the group.
     pub(crate) async fn ask_pre_vote(
         &self,
         to: NodeId,
@@ -90,7 +90,7 @@ impl RaftNetworkFactory<Types> for Network {
     }
 }
 
-/// What comes of appends that follow each other.
+/// The results of a stream of appends.
 type AppendResults<'s> = BoxStream<'s, Result<StreamAppendResult<Types>, RPCError<Types>>>;
 
 /// The group's replica on another node.
@@ -100,7 +100,7 @@ pub(crate) struct PeerReplica {
     address: String,
 }
 
-/// Why a replica gave no usable answer. openraft waits a little before it tries again.
+/// Why a replica gave no usable response. openraft backs off a little before it retries.
 #[derive(Debug, Error)]
 enum ReplicaError {
     #[error(transparent)]
@@ -146,7 +146,7 @@ impl PeerReplica {
         decode(&answer).map_err(|error| ReplicaError::Answer { from: self.to, error })
     }
 
-    /// Whether an answer to what was said in a term is one that can be.
+    /// Checks the term of a response against the term of the request.
     fn check_term(&self, ours: Vote, theirs: &Vote) -> Result<(), ReplicaError> {
         let checked = check_vote(ours.leader_id.term, theirs);
         checked.map_err(|error| ReplicaError::Term { from: self.to, error })
@@ -163,7 +163,7 @@ impl PeerReplica {
         Ok(answer)
     }
 
-    /// Has entries appended, and notes what that confirms.
+    /// Sends an append request and records in the witness which entry the follower confirms.
     async fn append(
         &self,
         request: &AppendEntriesRequest<Types>,
@@ -184,7 +184,8 @@ impl PeerReplica {
                 {
                     let (links, witness) = (Arc::clone(links), Arc::clone(witness));
                     let (node, address, group) = (self.to, self.address.clone(), *group);
-                    // Raft's own timeout is too short for a sync of the disk there.
+                    // Runs as its own task: Raft's timeout is too short for the follower to sync its
+                    // disk.
                     tokio::spawn(notify_lost(links, witness, (node, address), group, lost));
                     return Err(ReplicaError::Lost { node, lost });
                 }
@@ -199,7 +200,7 @@ impl PeerReplica {
         Ok(answer)
     }
 
-    /// Sends a snapshot in chunks, each of which has the whole timeout.
+    /// Sends a snapshot in chunks; the whole `timeout` applies to each of them.
     async fn send_snapshot(
         &self,
         vote: Vote,
@@ -260,7 +261,8 @@ impl RaftNetworkV2<Types> for PeerReplica {
     {
         match self.network.group.shard() {
             Some(_) => stream_append_sequential(self, hold_commits(input, COMMIT_HOLD), option),
-            // Whoever changed the catalogue waits until its node knows that.
+            // The meta group's commits are not held: a caller that changed the catalogue waits until
+            // its node learns of the commit.
             None => stream_append_sequential(self, input, option),
         }
     }

@@ -1,4 +1,4 @@
-//! What a group's log is applied to: the engine's state behind a lock, and its snapshots.
+//! The state machine of a group: the engine's state behind a lock, and its snapshots.
 
 use std::io;
 use std::sync::{Arc, RwLock};
@@ -26,12 +26,13 @@ use crate::ports::Observer;
 use crate::ports::observer::{Event, Payload};
 use crate::storage::{SnapshotFile, SnapshotStore, SnapshotWriter, Storage};
 
-/// What one node has of a group, shared by the log that changes it and the readers.
+/// A node's replica of a group, shared by the log that changes it and its readers.
 pub(crate) struct Replica {
     group: GroupId,
-    /// The range that a shard began with; that of the state may be the first part of it.
+    /// The hash range with which the shard began; the current range may be the first part of it, after
+    /// a split.
     first_range: HashRange,
-    /// Versions of clusters that this node can run.
+    /// Cluster versions that this node supports.
     versions: VersionRange,
     inner: RwLock<Inner>,
     applied_index: watch::Sender<u64>,
@@ -43,20 +44,20 @@ struct Inner {
     state: GroupState,
 }
 
-/// The replicated state of a group of either kind.
+/// The replicated state: of the meta group or of a shard.
 pub(crate) enum GroupState {
     Meta(Box<MetaState>),
     Shard(Box<ShardState>),
 }
 
-/// First record of a snapshot's body.
+/// First record of a snapshot's body: the kind of group and its state.
 #[derive(Serialize, Deserialize)]
 enum Head {
-    /// Of a cluster of version 1.
+    /// The meta group's state in a cluster of version 1.
     Meta(Box<MetaState>),
     Shard(Box<ShardSnapshotHead>),
-    /// Of a cluster of any later one: the state is encoded as that version has it, so that whoever cannot read it
-    /// reads why.
+    /// The meta group's state in a cluster of any later version, encoded as that version defines. A
+    /// node that cannot decode it can still report which version it needs.
     MetaAt(ClusterVersion, Vec<u8>),
 }
 
@@ -69,7 +70,7 @@ impl Head {
     }
 }
 
-/// The state at one moment, from which a snapshot is written while the state moves on.
+/// A copy of the state at one moment; the snapshot is written from it while the state changes.
 enum Copied {
     Meta(Box<MetaState>),
     Shard(Box<ShardSnapshot>),
@@ -81,7 +82,7 @@ impl Replica {
         Self { versions, ..Self::new(GroupId::META, HashRange::WHOLE, state) }
     }
 
-    /// Of a shard that began with this range.
+    /// The replica of a shard that began with this hash range.
     pub(crate) fn shard(shard: ShardId, first_range: HashRange) -> Self {
         let state = ShardState::new(shard, first_range);
         Self::new(GroupId::of_shard(shard), first_range, GroupState::Shard(Box::new(state)))
@@ -93,7 +94,7 @@ impl Replica {
         Self { group, first_range, versions: VersionRange::OWN, inner, applied_index }
     }
 
-    /// The index of the last applied entry, and its changes.
+    /// Watches the index of the last applied entry.
     pub(crate) fn applied_index(&self) -> watch::Receiver<u64> {
         self.applied_index.subscribe()
     }
@@ -114,7 +115,7 @@ impl Replica {
         }
     }
 
-    /// Reads a shard's state as it is after an entry, with the index of that entry.
+    /// Reads a shard's state together with the index of the last entry applied to it.
     ///
     /// # Panics
     /// If this is the meta group's replica.
@@ -126,7 +127,7 @@ impl Replica {
         }
     }
 
-    /// For tests and simulations of what mends replicas: flips bits of a slice, or clears some.
+    /// For tests and simulations of repair: flips bits of a slice, or only clears some.
     pub(crate) fn rot(&self, filter: FilterId, every: usize, only_clears: bool) -> u64 {
         match &mut self.write().state {
             GroupState::Shard(state) => state.rot(filter, every, only_clears),
@@ -134,7 +135,7 @@ impl Replica {
         }
     }
 
-    /// Applies what no entry of the log says, as a planted bug does
+    /// Applies a command that is not in the log, as a planted bug does
     /// ([`ReplicaClock`](umbel_step::planted::Planted::ReplicaClock)).
     pub(crate) fn apply_unlogged(&self, command: &ShardCommand) {
         if let GroupState::Shard(state) = &mut self.write().state {
@@ -179,7 +180,7 @@ impl Replica {
         }
     }
 
-    /// A number that stands for the whole state. Reads everything.
+    /// A digest of the whole state; reads all of it.
     fn digest(&self) -> u64 {
         match &self.read().state {
             GroupState::Meta(state) => {
@@ -189,7 +190,7 @@ impl Replica {
         }
     }
 
-    /// The state at one moment, with what it is a state of.
+    /// A copy of the state, with the log position and members that belong to it.
     fn copy(&self) -> (SnapshotMeta, Copied) {
         let inner = self.read();
         let meta =
@@ -201,7 +202,7 @@ impl Replica {
         (meta, copied)
     }
 
-    /// Takes over what a snapshot holds.
+    /// Replaces the state by a snapshot's.
     async fn load(&self, file: &SnapshotFile) -> io::Result<()> {
         let mut records = Records { file, offset: 0 };
         let head = records.next().await?.ok_or_else(|| invalid("an empty snapshot"))?;
@@ -290,7 +291,7 @@ pub(crate) struct StateMachine {
 }
 
 impl StateMachine {
-    /// A state machine that begins with the newest snapshot on disk, if there is one.
+    /// Creates a state machine from the newest snapshot on disk, if there is one.
     pub(crate) async fn open(replica: Arc<Replica>, storage: Storage) -> io::Result<Self> {
         let (snapshots, observer) = (storage.snapshots(replica.group), storage.observer().cloned());
         let machine = Self { replica, storage, snapshots, observer };
@@ -301,14 +302,15 @@ impl StateMachine {
         Ok(machine)
     }
 
-    /// Puts the shard that a command is about to cut off on this node's disk, where its group finds it. Before
-    /// the command is applied: no snapshot of the shard that is cut may say that it was, while the other half is nowhere.
+    /// If the command splits this shard, writes a first snapshot of the upper half to this node's disk,
+    /// where the new shard's group finds it. This comes before the split is applied: otherwise a
+    /// snapshot of this shard could record the split while the upper half exists nowhere.
     async fn begin_upper_half(&self, command: &ShardCommand) -> io::Result<()> {
         let ShardCommand::Split { into, .. } = *command else { return Ok(()) };
-        // A command that is refused changes nothing.
+        // A split that will be refused changes nothing.
         let upper = self.replica.read_shard(|state| state.upper_half(command));
         let Ok(Some(upper)) = upper else { return Ok(()) };
-        // As if the members of this group had formed it, and then come so far.
+        // The same log position as if this group's members had formed the new group.
         let (leader_id, index) = (LeaderId { term: 0, node_id: NodeId(0) }, 0);
         let first = LogId { leader_id, index };
         let members = self.replica.read().membership.membership().clone();
@@ -321,10 +323,11 @@ impl StateMachine {
             .await
     }
 
-    /// Stops at an entry that came with a later version than this node can run: what it asks for is not known here.
+    /// Fails at an entry of a later cluster version than this node supports: the node does not know
+    /// what it means.
     fn check_version(&self, entry: &Entry) -> io::Result<()> {
         let EntryPayload::Normal(Command::Meta(command)) = &entry.payload else { return Ok(()) };
-        // A raise may have been refused.
+        // A raise of the version may have been refused, so the state's version counts.
         let needed = match command {
             MetaCommand::RaiseVersion { .. } => self.replica.read_meta(MetaState::version),
             command => command.since(),
@@ -360,7 +363,7 @@ impl StateMachine {
             (EntryPayload::Normal(Command::Shard(command)), Reply::Shard(reply)) => {
                 Payload::Shard(command, reply)
             }
-            // A command of another group's kind changes nothing, either.
+            // A command for the other kind of group changes nothing either.
             (EntryPayload::Blank | EntryPayload::Normal(_), _) => Payload::Blank,
         };
         observer.observe(&Event::Applied {
@@ -395,7 +398,8 @@ impl RaftSnapshotBuilder<Types> for StateMachine {
     }
 }
 
-/// Writes slice by slice, and lets go of each: until then whoever changes it copies it.
+/// Writes slice by slice and drops each slice afterwards: until then, a change to the slice has to copy
+/// it.
 async fn write_shard(writer: &mut SnapshotWriter, mut snapshot: ShardSnapshot) -> io::Result<()> {
     let head = encode(&Head::Shard(Box::new(snapshot.head())));
     writer.write(record(&head)?).await?;
@@ -461,7 +465,8 @@ impl RaftStateMachine<Types> for StateMachine {
         file: SnapshotFile,
     ) -> io::Result<()> {
         self.replica.load(&file).await?;
-        // Only now is it the newest: one that openraft refuses must not outlive its transfer.
+        // Only now does the snapshot become the newest: one that openraft refuses must not outlive its
+        // transfer.
         self.snapshots.adopt(&file).await?;
         self.observe_loaded(file.meta());
         Ok(())

@@ -1,4 +1,4 @@
-//! openraft's types as Umbel fills them in. All groups of a node, the meta group and the shards,
+//! The types with which Umbel configures openraft. All groups of a node, the meta group and the shards,
 //! share one configuration, so that one log, one link and one set of adapters serve them all.
 
 use std::fmt;
@@ -12,7 +12,7 @@ use umbel_engine::{Generation, NodeId};
 
 use crate::ports::observer::{EntryId, VoteId};
 
-/// tokio, with election timeouts drawn from a seed that is set around a group when it starts.
+/// The tokio runtime, with election timeouts drawn from a seed that is set when a group starts.
 pub(crate) type Runtime =
     openraft_rt::deterministic_rng::DeterministicRng<openraft_rt_tokio::TokioRuntime>;
 
@@ -26,28 +26,29 @@ openraft::declare_raft_types!(
         AsyncRuntime = Runtime,
 );
 
-/// What an entry of a log asks for.
+/// The command in a log entry.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Command {
-    /// Of the meta group.
+    /// For the meta group.
     Meta(MetaCommand),
-    /// Of a shard.
+    /// For a shard.
     Shard(ShardCommand),
-    /// Of no group: a node's own inserts into its copy of a replicated filter.
+    /// In a log of this node only, not of a Raft group: the node's own inserts into its copy of a
+    /// replicated filter.
     Copy(CopyEntry),
-    /// The same into a copy that forgets.
+    /// The same for a copy of a windowed filter.
     CopySlice {
-        /// Number of the slice of time that the items came in, by the node's clock.
+        /// Number of the time slice in which the items were inserted, by the node's clock.
         slice: u64,
         /// The items.
         entry: CopyEntry,
     },
 }
 
-/// Items that a node inserts into its copy of a replicated filter, in the order in which they count.
+/// Items that a node inserts into its copy of a replicated filter, in insertion order.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct CopyEntry {
-    /// The copy's generation: what belongs to an older one is passed over.
+    /// The copy's generation; entries of an older one are skipped.
     pub(crate) generation: Generation,
     /// The items.
     pub(crate) hashes: HashList,
@@ -63,10 +64,10 @@ impl fmt::Display for Command {
     }
 }
 
-/// What applying an entry answers.
+/// The result of applying an entry.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// To a blank entry or a change of members.
+    /// Of a blank entry or a membership change.
     None,
     /// Of the meta group.
     Meta(MetaReply),
@@ -74,7 +75,7 @@ pub(crate) enum Reply {
     Shard(ShardReply),
 }
 
-/// Where a node listens, as `host:port`.
+/// A node's address, as `host:port`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct NodeAddress(pub(crate) String);
 
@@ -84,18 +85,18 @@ pub(crate) type Entry = alias::EntryOf<Types>;
 pub(crate) type SnapshotMeta = alias::SnapshotMetaOf<Types>;
 pub(crate) type StoredMembership = alias::StoredMembershipOf<Types>;
 
-/// The name of an entry for whoever watches the node.
+/// An entry's id for the node's observer.
 pub(crate) fn entry_id(id: LogId) -> EntryId {
     EntryId { term: id.leader_id.term, leader: id.leader_id.node_id, index: id.index }
 }
 
-/// A vote for whoever watches the node.
+/// A vote for the node's observer.
 pub(crate) fn vote_id(vote: Vote) -> VoteId {
     let Vote { leader_id, committed } = vote;
     VoteId { term: leader_id.term, node: leader_id.node_id, is_committed: committed }
 }
 
-/// The name of an entry of a log that this node alone writes.
+/// The log id of an entry in a log that only this node writes.
 pub(crate) fn own_log_id(node: NodeId, index: u64) -> LogId {
     LogId { leader_id: LeaderId { term: 1, node_id: node }, index }
 }

@@ -1,5 +1,5 @@
-//! What other replicas of the group ask of this one. Terms that no election can have led to are refused before
-//! openraft learns of them.
+//! Calls from other replicas of the group. A vote with a term that no election can have reached is
+//! refused before openraft learns of it.
 
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse};
 use openraft::storage::Snapshot;
@@ -29,12 +29,12 @@ impl Group {
         self.raft.handle_transfer_leader(request).await.map_err(|error| error.to_string())
     }
 
-    /// Whether a vote is of a term that an election can have led to.
+    /// Checks that a vote's term is one that an election can have reached.
     pub(super) fn check_term(&self, vote: &Vote) -> Result<(), String> {
         check_vote(self.term(), vote).map_err(|error| error.to_string())
     }
 
-    /// Snapshots that other replicas send to this one.
+    /// The receiver of snapshots that other replicas send to this one.
     pub(crate) fn incoming_snapshots(&self) -> &SnapshotReceiver {
         &self.incoming
     }

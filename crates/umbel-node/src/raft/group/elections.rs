@@ -1,6 +1,6 @@
-//! Who leads: votes that are asked for and given, leadership that is handed over.
+//! Elections: requesting and granting votes, transferring leadership.
 //!
-//! openraft neither ticks nor stands by itself here: the node's failure detector says when
+//! openraft runs no timers and starts no elections here: the node's failure detector decides when
 //! ([`umbel_engine::liveness`]).
 
 use std::collections::BTreeSet;
@@ -19,11 +19,12 @@ use umbel_step::planted::{self, Planted};
 use super::{Group, leader_of};
 use crate::raft::types::{LogId, Types, Vote};
 
-/// Entries that a replica may lack that is handed leadership: it takes them in less than a round trip more.
+/// Entries that the target of a leadership transfer may lack; sending them takes less than one more
+/// round trip.
 const HAND_OVER_LAG_MAX: u64 = 64;
 
 impl Group {
-    /// The replica as the failure detector wants to know it.
+    /// The replica's state as the failure detector needs it.
     pub(crate) fn standing(&self) -> GroupStanding {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
@@ -32,7 +33,7 @@ impl Group {
             self.is_handing_over.store(false, Ordering::Relaxed);
         }
         let is_handing_over = self.is_handing_over.load(Ordering::Relaxed);
-        // A replica that a change of voters removes may have to lead until that is committed.
+        // A replica that a membership change removes may have to lead until that change is committed.
         let voters = metrics.membership_config.membership();
         let committed = metrics.committed_membership_config.membership();
         let mut all = voters.voter_ids().chain(committed.voter_ids());
@@ -49,20 +50,23 @@ impl Group {
         }
     }
 
-    /// Whether the log holds all that this replica once confirmed. Before, an old list of voters among the entries that
-    /// it is sent could make it the leader of its own past.
+    /// Whether the log holds every entry that this replica once confirmed. Before that it must not
+    /// stand: with an old list of voters from the entries that it is being sent, it could elect itself
+    /// on its outdated log.
     fn is_whole(&self) -> bool {
         self.log.floor().is_none() || planted::on(Planted::LostTailVotes)
     }
 
-    /// Asks the voters whether they would vote for this replica, and stands for election if a majority would.
+    /// Sends pre-vote requests to the voters, and stands for election if a majority would vote for this
+    /// replica.
     pub(crate) async fn stand(&self) {
         let standing = self.standing();
         let own = *self.raft.node_id();
         let leader_id = LeaderId { term: standing.term + 1, node_id: own };
         let request = VoteRequest::new(Vote { leader_id, committed: false }, self.log.last_id());
         let mut granted = BTreeSet::from([own]);
-        // One that stands still would be waited for, though the others have refused, and then nobody is asked again.
+        // A suspected voter is not asked: its timeout would delay the end of this attempt even if all
+        // others have refused, and no new attempt could begin before.
         let asks_all = planted::on(Planted::SuspectAsked);
         let is_asked =
             |voter: &NodeId| *voter != own && (asks_all || !self.beats.is_suspected(*voter));
@@ -83,19 +87,19 @@ impl Group {
                 None => return,
             }
         }
-        // A group that stopped stands for nothing; its failure is reported elsewhere.
+        // A stopped group cannot stand for election; its failure is reported elsewhere.
         let _ = self.raft.trigger().elect(false).await;
     }
 
-    /// Sends the followers what is committed.
+    /// Sends the followers a heartbeat with the commit index.
     pub(crate) async fn remind(&self) {
-        // A group that stopped has nothing to say; its failure is reported elsewhere.
+        // A stopped group has nothing to send; its failure is reported elsewhere.
         let _ = self.raft.trigger().heartbeat().await;
     }
 
-    /// Whether this replica would vote for another one. Nothing is promised.
+    /// Whether this replica would vote for the candidate. It promises nothing by that.
     ///
-    /// Terms are not compared: a replica that has missed some learns of them when it stands.
+    /// Terms are not compared: a candidate that has missed some learns of them when it stands.
     pub(crate) fn pre_vote(
         &self,
         request: &VoteRequest<Types>,
@@ -108,7 +112,7 @@ impl Group {
         Ok(VoteResponse::new(vote, last, request.last_log_id >= last))
     }
 
-    /// Votes, or does not.
+    /// Grants or refuses a vote.
     pub(crate) async fn vote(
         &self,
         mut request: VoteRequest<Types>,
@@ -116,12 +120,14 @@ impl Group {
         self.check_term(&request.vote)?;
         self.check_caught_up(request.last_log_id)?;
         self.check_vacant(&request)?;
-        // openraft's own lease is one of time alone, and knows nothing of leaders that are gone.
+        // Skips openraft's own lease, which depends on time alone and ignores that a leader may be
+        // gone.
         request.leadership_transfer = true;
         self.raft.vote(request).await.map_err(|error| error.to_string())
     }
 
-    /// Nobody gets a vote against a leader that is reachable, but the one that it told to stand.
+    /// Refuses a vote while the node has a live leader, unless the candidate stands because of a
+    /// leadership transfer.
     fn check_vacant(&self, request: &VoteRequest<Types>) -> Result<(), String> {
         let candidate = request.vote.leader_id.node_id;
         if !request.leadership_transfer
@@ -132,8 +138,8 @@ impl Group {
         Ok(())
     }
 
-    /// A replica whose log lacks what it once acknowledged votes as if the log held it: for a candidate
-    /// whose log reaches that, and for nobody else.
+    /// A replica whose log lacks entries that it once acknowledged votes as if its log held them: only
+    /// for a candidate whose log reaches that far.
     pub(super) fn check_caught_up(&self, candidates_last: Option<LogId>) -> Result<(), String> {
         match self.log.floor() {
             Some(floor)
@@ -145,7 +151,7 @@ impl Group {
         }
     }
 
-    /// Hands leadership to the live voter whose log is the longest, if this node has it.
+    /// If this node leads, transfers leadership to the live voter with the longest log.
     pub(crate) async fn hand_over(&self) {
         let to = {
             let metrics = self.raft.metrics();
@@ -158,7 +164,8 @@ impl Group {
                 voters.filter(|&voter| voter != own && !self.beats.is_suspected(voter)).collect();
             let longest = others.iter().map(matched).max().flatten();
             others.retain(|voter| matched(voter) == longest);
-            // Of equal ones another for each group, so that they are spread.
+            // Among equally long logs the choice depends on the group's number, which spreads leaders
+            // over nodes.
             let turn = (self.id.number() as usize).checked_rem(others.len());
             turn.map(|turn| others[turn])
         };
@@ -167,7 +174,8 @@ impl Group {
         }
     }
 
-    /// Hands leadership to the group's home, if this node has it and that one's log is as long.
+    /// If this node leads, transfers leadership to the group's home node, if that node's log is almost
+    /// as long.
     pub(crate) async fn hand_home(&self, to: NodeId) {
         let is_close = {
             let metrics = self.raft.metrics();
@@ -181,15 +189,16 @@ impl Group {
         }
     }
 
-    /// openraft takes no proposals from here on, whatever becomes of it: so the group counts as vacant until somebody
-    /// leads it in another term.
+    /// openraft accepts no proposals from here on, whatever the outcome: so the group counts as without
+    /// a leader until one is elected in another term.
     async fn transfer(&self, to: NodeId) {
         self.is_handing_over.store(true, Ordering::Relaxed);
-        // If it fails, the others elect a leader.
+        // If the transfer fails, the other replicas elect a leader.
         let _ = self.raft.trigger().transfer_leader(to).await;
     }
 
-    /// Returns when the leadership that is being handed over is taken, or after the time; at once if none is.
+    /// Waits until an ongoing leadership transfer is complete or `timeout` has passed; returns at once
+    /// if there is none.
     pub(crate) async fn handed_over(&self, timeout: Duration) {
         if self.is_handing_over.load(Ordering::Relaxed) {
             let _ = tokio::time::timeout(timeout, self.leadership_lost()).await;
@@ -197,7 +206,7 @@ impl Group {
     }
 }
 
-/// Whether these are a majority of each set.
+/// Whether `nodes` is a majority of each of the sets.
 fn is_majority(sets: &[BTreeSet<NodeId>], nodes: &BTreeSet<NodeId>) -> bool {
     sets.iter().all(|set| 2 * set.intersection(nodes).count() > set.len())
 }

@@ -1,4 +1,4 @@
-//! Changes of a group's members.
+//! Membership changes of a group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,16 +11,17 @@ use super::Group;
 use crate::ports::Purpose;
 use crate::raft::types::{NodeAddress, Runtime, Types};
 
-/// Longest time that one order to add and swap members may take; a learner that needs longer for
-/// its snapshot goes on receiving it, and the controller orders again.
+/// Longest time that one request to change members may take. A learner that needs longer for its
+/// snapshot continues to receive it, and the controller repeats the request.
 const MEMBERS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Longest time that an order waits for learners that openraft takes for caught up, and that lack
-/// entries yet: what it lets them lack is replicated in less, and other orders about this group wait.
+/// Longest time that a request waits for learners which openraft considers caught up but which still
+/// lack entries. Replicating the lag that openraft permits takes less; other requests about this group
+/// wait meanwhile.
 const CATCH_UP_MAX: Duration = Duration::from_secs(5);
 
 impl Group {
-    /// Makes these the voters and learners of the group, adding as learners first.
+    /// Makes these nodes the voters and learners of the group; new ones are added as learners first.
     pub(crate) async fn change_members(
         &self,
         voters: BTreeMap<NodeId, NodeAddress>,
@@ -34,15 +35,15 @@ impl Group {
             let begun_at = self.last_index();
             for (&node, address) in voters.iter().chain(&learners) {
                 if !known.contains(&node) {
-                    // Voters must have caught up before they count; learners catch up in time.
+                    // New voters must catch up before they count; plain learners may catch up later.
                     let blocking = voters.contains_key(&node);
                     self.raft.add_learner(node, address.clone(), blocking).await?;
                 } else if voters.contains_key(&node) && !view.voters.contains(&node) {
                     self.raft.add_learner(node, address.clone(), true).await?;
                 }
             }
-            // One that is down never reaches it. It becomes a voter as openraft has it, for it may have
-            // to be one before it can be removed.
+            // A learner that is down never catches up. It becomes a voter anyway, as openraft permits,
+            // because it may have to be one before it can be removed.
             let _ = tokio::time::timeout(CATCH_UP_MAX, self.reached(&new_voters, begun_at)).await;
             let wanted: BTreeSet<NodeId> = voters.keys().copied().collect();
             self.raft.change_membership(wanted, true).await?;
@@ -71,10 +72,11 @@ impl Group {
         self.raft.metrics().borrow_watched().last_log_index.unwrap_or(0)
     }
 
-    /// Returns when the logs of these learners reach an entry that this node, which leads, had when an
-    /// order began. openraft takes a learner for caught up that lacks a few thousand entries, but one
-    /// that came back says nothing in elections until its log holds what it once acknowledged: made a
-    /// voter before that, it counts for a majority that it cannot help to have.
+    /// Waits until the logs of these learners reach `index`, the last entry that this leader had when
+    /// the request began. openraft considers a learner caught up even if it lacks a few thousand
+    /// entries. But a replica that returned to its node takes no part in elections until its log holds
+    /// what it once acknowledged: if it became a voter before that, it would count towards the majority
+    /// without being able to contribute to one.
     async fn reached(&self, learners: &BTreeSet<NodeId>, index: u64) {
         let mut metrics = self.raft.metrics();
         loop {
@@ -86,15 +88,15 @@ impl Group {
                 };
                 learners.iter().all(has)
             };
-            // Without its metrics the group has stopped, and the next step says why.
+            // If its metrics channel is closed, the group has stopped; the next step reports why.
             if are_there || metrics.changed().await.is_err() {
                 return;
             }
         }
     }
 
-    /// Returns when this node does not lead. A leader that has swapped itself out may lose leadership
-    /// before it learns that this is committed, and then nobody sends it any more.
+    /// Waits until this node is not the leader. A leader that has removed itself may lose leadership
+    /// before it learns that the change is committed, and then no replica notifies it any more.
     pub(super) async fn leadership_lost(&self) {
         let mut metrics = self.raft.metrics();
         while metrics.borrow_and_update().state.is_leader() {

@@ -1,5 +1,5 @@
-//! What was committed is announced with the next entries, if some come soon: of a busy shard's messages half would carry
-//! nothing else.
+//! Delays the announcement of commits so that it travels with the next entries, if some follow soon.
+//! Otherwise half of a busy shard's messages would carry nothing else.
 
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::raft::types::Types;
 
-/// How long the commit of entries that followers have is not announced to them, unless more entries come. Nobody
-/// waits for that: reads are answered by the leader, and a comparison of replicas waits for an entry that it names.
+/// How long the commit of entries that followers already have is held back, unless more entries come.
+/// No request waits for it: the leader answers reads, and a comparison of replicas waits for an entry
+/// that it names.
 pub(super) const COMMIT_HOLD: Duration = Duration::from_millis(20);
 
 type Request = AppendEntriesRequest<Types>;
@@ -22,8 +23,9 @@ struct Held<S> {
     is_ended: bool,
 }
 
-/// The same requests without those that have no entries and are followed by another one within `hold`: that one
-/// carries what they carry. The first is never held: openraft asks by it how far a follower is.
+/// Passes the requests on, without those that have no entries and are followed by another request
+/// within `hold`, which carries the same information. The first request is never held: openraft uses it
+/// to learn how far the follower is.
 pub(super) fn hold_commits<S>(
     input: S,
     hold: Duration,
@@ -54,7 +56,7 @@ impl<S: Stream<Item = Request> + Unpin> Held<S> {
         Some(request)
     }
 
-    /// The input's next request; None at its end, however often it is asked.
+    /// The input's next request; None at its end, also if called again after that.
     async fn receive(&mut self) -> Option<Request> {
         if self.is_ended {
             return None;
@@ -75,7 +77,7 @@ mod tests {
     use crate::raft::types::Vote;
     use crate::storage::{log_entry, log_id};
 
-    /// A request behind entry `prev` with so many entries, which announces a commit.
+    /// A request with `entry_count` entries after the entry `prev` and the commit index `commit`.
     fn request(prev: u64, entry_count: u64, commit: u64) -> Request {
         Request {
             vote: Vote::new(1, NodeId(1)),
@@ -85,7 +87,7 @@ mod tests {
         }
     }
 
-    /// What comes of a request: how many entries it has, what it says is committed, when.
+    /// The next request that comes out: its entry count, its commit index, and when it came in ms.
     async fn next(
         held: &mut (impl Stream<Item = Request> + Unpin),
         since: Instant,
@@ -102,7 +104,7 @@ mod tests {
         let since = Instant::now();
         let send = |prev, entry_count, commit| sender.send(request(prev, entry_count, commit));
 
-        // The first asks how far the follower is.
+        // The first request asks how far the follower is.
         send(5, 0, 5).unwrap();
         assert_eq!(next(&mut held, since).await, Some((0, 5, 0)));
         send(5, 2, 5).unwrap();
@@ -112,7 +114,7 @@ mod tests {
         send(7, 0, 7).unwrap();
         send(7, 1, 7).unwrap();
         assert_eq!(next(&mut held, since).await, Some((1, 7, 0)));
-        // A commit with nothing behind it, and one that came while it was held.
+        // A commit with no entries after it, and another that arrives while it is held.
         send(8, 0, 8).unwrap();
         let later = async {
             tokio::time::sleep(COMMIT_HOLD / 2).await;
@@ -120,7 +122,7 @@ mod tests {
         };
         let (got, ()) = tokio::join!(next(&mut held, since), later);
         assert_eq!(got, Some((0, 9, COMMIT_HOLD.as_millis())));
-        // One that is held when the input ends.
+        // A commit that is held when the input ends.
         send(9, 0, 10).unwrap();
         drop(sender);
         assert_eq!(next(&mut held, since).await, Some((0, 10, COMMIT_HOLD.as_millis())));

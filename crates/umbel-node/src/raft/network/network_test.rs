@@ -42,12 +42,12 @@ fn vote() -> Vote {
     Vote::new(5, NodeId(1))
 }
 
-/// Keeps what it is sent; answers votes with yes, takes entries that fit its log, and answers all else
-/// with letters.
+/// Records what it receives; grants votes, accepts entries that fit its log, and answers every other
+/// call with letters.
 struct Follower {
     /// Index of the last entry.
     last: Mutex<u64>,
-    /// The last entry of whose loss it was notified.
+    /// The entries of whose loss it was notified.
     notified: Mutex<Vec<LogId>>,
     receiver: SnapshotReceiver,
     installed: Mutex<Vec<(Vote, SnapshotFile)>>,
@@ -225,7 +225,7 @@ async fn what_does_not_fit_ends_the_transfer() {
     }
     receiver.begin(from, begin(2, 5)).await.unwrap();
     receiver.chunk(from, chunk_body(2, 0, b"abc")).await.unwrap();
-    // Another sender's number is another transfer.
+    // The same transfer number from another sender is another transfer.
     assert!(receiver.chunk(NodeId(3), chunk_body(2, 3, b"de")).await.is_err());
     let refusal = receiver.end(from, end(2)).await.unwrap_err();
     assert_eq!(refusal.message, "the snapshot ends at byte 3 of 5");
@@ -246,7 +246,7 @@ async fn transfers_are_few() {
     let folder = TempDir::new().unwrap();
     let receiver = SnapshotReceiver::new(storage(&folder).await.snapshots(GROUP));
     let senders = SNAPSHOT_TRANSFERS_MAX as u64;
-    // A sender's next transfer takes the place of its last.
+    // A sender's next transfer replaces its previous one.
     for transfer in 0..5 {
         for sender in 0..senders {
             receiver.begin(NodeId(sender), begin(transfer, 3)).await.unwrap();
@@ -260,7 +260,7 @@ async fn transfers_are_few() {
     receiver.end(NodeId(0), end(4)).await.unwrap();
     receiver.begin(late, begin(1, 3)).await.unwrap();
     assert!(receiver.begin(NodeId(0), begin(5, 3)).await.is_err());
-    // All are quiet for too long.
+    // All transfers are idle for too long.
     tokio::time::pause();
     tokio::time::advance(SNAPSHOT_IDLE + Duration::from_secs(1)).await;
     tokio::time::resume();
@@ -278,7 +278,7 @@ async fn a_replica_that_lacks_confirmed_entries_is_notified_before_raft() {
         leader_commit: None,
     };
     let nothing = 1..1;
-    // It never had entry 3: that is a conflict like any other.
+    // The follower never confirmed entry 3: that is an ordinary conflict.
     let answer = pair.replica.append_entries(append(3, nothing.clone()), option()).await.unwrap();
     assert!(answer.is_conflict());
     let answer = pair.replica.append_entries(append(0, 1..4), option()).await.unwrap();
@@ -294,7 +294,7 @@ async fn a_replica_that_lacks_confirmed_entries_is_notified_before_raft() {
         tokio::task::yield_now().await;
     }
     assert_eq!(follower.notified.lock().unwrap()[0], log_id(5, 3));
-    // Now it knows, and Raft may send again what it lacks.
+    // The follower has been notified, so Raft may send the missing entries again.
     let answer = async {
         loop {
             match pair.replica.append_entries(append(3, nothing.clone()), option()).await {

@@ -1,4 +1,4 @@
-//! Snapshots that other replicas send: their calls in, a file out.
+//! Receives snapshots from other replicas: turns their calls into a file.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,14 +15,14 @@ use crate::raft::encoding::{decode, encode};
 use crate::raft::types::{SnapshotMeta, Vote};
 use crate::storage::{SnapshotFile, SnapshotStore, SnapshotWriter};
 
-/// Bytes of a snapshot that travel in one call: few enough to let others pass.
+/// Bytes of a snapshot in one call: few enough to let other calls pass in between.
 pub(crate) const SNAPSHOT_CHUNK_BYTES: usize = 1 << 20;
 
-/// Snapshots of one group that come in at once: the leader's, and a new leader's while the old one
-/// does not know yet.
+/// Most concurrent incoming snapshots of one group: the leader's, and a new leader's while the old
+/// leader does not know of it yet.
 pub(crate) const SNAPSHOT_TRANSFERS_MAX: usize = 3;
 
-/// A transfer that was quiet for so long is dropped when another call comes.
+/// A transfer that was idle for this long is dropped at the next call.
 pub(crate) const SNAPSHOT_IDLE: Duration = Duration::from_secs(60);
 
 /// Bytes of a chunk's head: version, transfer, offset.
@@ -31,11 +31,11 @@ const CHUNK_HEAD_BYTES: usize = 17;
 /// Body of [`CallKind::SnapshotBegin`](crate::peer::CallKind::SnapshotBegin).
 #[derive(Serialize, Deserialize)]
 pub(super) struct SnapshotBegin {
-    /// Numbers the transfer among those of the sender and the group.
+    /// Identifies the transfer among those of the sender and the group.
     pub(super) transfer: u64,
     /// The leader's vote.
     pub(super) vote: Vote,
-    /// What the snapshot covers.
+    /// The last entry and the members that the snapshot covers.
     pub(super) meta: SnapshotMeta,
     /// How many bytes follow.
     pub(super) byte_count: u64,
@@ -63,14 +63,14 @@ pub(super) fn chunk_body(transfer: u64, offset: u64, bytes: &[u8]) -> Bytes {
     body.freeze()
 }
 
-/// Takes the snapshots that are sent to one replica.
+/// Receives the snapshots that are sent to one replica.
 ///
-/// A transfer that meets an error, or whose call is dropped, is gone: its next call is refused, and
-/// the sender begins again.
+/// A transfer ends when one of its calls fails or is dropped: its next call is refused, and the sender
+/// starts again.
 pub(crate) struct SnapshotReceiver {
     store: SnapshotStore,
     slots: Arc<Semaphore>,
-    /// By sender and its number. A transfer that a call works on is taken out.
+    /// By sender and transfer number. A transfer is taken out while a call works on it.
     transfers: Mutex<BTreeMap<(NodeId, u64), Transfer>>,
 }
 
@@ -90,10 +90,11 @@ impl SnapshotReceiver {
         Self { store, slots, transfers: Mutex::default() }
     }
 
-    /// Begins a transfer. An earlier one of the same sender ends, for it sends one at a time.
+    /// Begins a transfer. An earlier transfer of the same sender ends, because a sender sends one at a
+    /// time.
     ///
     /// # Errors
-    /// A refusal with the body's or the storage's fault, or `Overloaded`.
+    /// A refusal if the body or the storage is at fault, or `Overloaded` if too many transfers run.
     pub(crate) async fn begin(&self, from: NodeId, body: Bytes) -> Result<Bytes, Refusal> {
         let begin: SnapshotBegin = decode(&body).map_err(Refusal::bad_body)?;
         self.retain(|&(sender, _), _| sender != from);
@@ -109,11 +110,11 @@ impl SnapshotReceiver {
         Ok(Bytes::new())
     }
 
-    /// Takes the next bytes.
+    /// Writes the next chunk of a transfer.
     ///
     /// # Errors
-    /// A refusal if the transfer is not known, the bytes are not the next ones or too many, or the
-    /// storage failed. The transfer is over then.
+    /// A refusal if the transfer is unknown, the chunk is not the next one or is too long, or the
+    /// storage failed. The transfer has ended then.
     pub(crate) async fn chunk(&self, from: NodeId, body: Bytes) -> Result<Bytes, Refusal> {
         let Some((head, bytes)) = body.split_at_checked(CHUNK_HEAD_BYTES) else {
             return Err(Refusal::bad_body(format!("a chunk of {} bytes", body.len())));
@@ -136,11 +137,11 @@ impl SnapshotReceiver {
         Ok(Bytes::new())
     }
 
-    /// Ends a transfer: the sender's vote and the whole snapshot, for
-    /// `Raft::install_full_snapshot`, whose answer is what the sender waits for.
+    /// Ends a transfer. Returns the sender's vote and the complete snapshot for
+    /// `Raft::install_full_snapshot`, whose result is the response to the sender.
     ///
     /// # Errors
-    /// A refusal if the transfer is not known, bytes are missing, or the storage failed.
+    /// A refusal if the transfer is unknown, bytes are missing, or the storage failed.
     pub(crate) async fn end(
         &self,
         from: NodeId,
@@ -158,7 +159,7 @@ impl SnapshotReceiver {
         Ok((state.vote, file))
     }
 
-    /// Takes a transfer out, so that an error or a dropped call ends it.
+    /// Removes a transfer from the map, so that an error or a dropped call ends it.
     fn take(&self, from: NodeId, transfer: u64) -> Result<Transfer, Refusal> {
         let taken = self.lock().remove(&(from, transfer));
         self.retain(|_, _| true);
@@ -167,7 +168,7 @@ impl SnapshotReceiver {
         })
     }
 
-    /// Drops transfers that are idle or not to be kept.
+    /// Drops transfers that are idle or that `keep` rejects.
     fn retain(&self, keep: impl Fn(&(NodeId, u64), &Transfer) -> bool) {
         let dropped: Vec<_> = {
             let mut transfers = self.lock();
@@ -177,7 +178,7 @@ impl SnapshotReceiver {
                 })
                 .collect()
         };
-        // Outside the lock: a writer that is dropped may clean up.
+        // Outside the lock: dropping a writer may clean up files.
         drop(dropped);
     }
 

@@ -1,19 +1,19 @@
-//! Terms that no election can have led to. A term only rises, so one near the end of its range would end
-//! elections for ever.
+//! Rejects terms that no election can have reached. Terms only rise, so one near the end of its range
+//! would make elections impossible for ever.
 
 use thiserror::Error;
 
 use crate::raft::types::{Entry, Vote};
 
-/// How far a term may be above that of the replica that learns of it. A replica that is away misses one
-/// term an election: at ten elections a second, this many take thirteen years.
+/// How far a term may exceed the replica's own. A replica that is offline misses one term per election:
+/// at ten elections a second, it would miss this many in thirteen years.
 pub(crate) const TERM_LEAP_MAX: u64 = 1 << 32;
 
-/// A node says something of a term that no election can have led to. Nothing of it was taken. Look at
-/// that node: its disk or its memory is damaged, or it is not what it says.
+/// A node sent a term that no election can have reached; the message was rejected as a whole. Check
+/// that node: its disk or memory is damaged, or it is not the node that it claims to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub(crate) enum AbsurdTerm {
-    /// It is too far above the own one.
+    /// The term is too far above this replica's own.
     #[error(
         "term {got} is more than {TERM_LEAP_MAX} above this replica's {ours}: no election leads there; \
          look at the node that says so"
@@ -21,20 +21,20 @@ pub(crate) enum AbsurdTerm {
     Leap {
         /// The term of this replica.
         ours: u64,
-        /// What came.
+        /// The term that was received.
         got: u64,
     },
-    /// A leader sends an entry of a term that is yet to come.
+    /// A leader sent an entry of a later term than its own.
     #[error("an entry of term {entry} comes from a leader of term {leader}: look at that node")]
     Ahead {
         /// The leader's term.
         leader: u64,
-        /// The entry's.
+        /// The entry's term.
         entry: u64,
     },
 }
 
-/// Whether a replica in the term `ours` can learn of this vote.
+/// Checks that a replica in the term `ours` may accept this vote.
 pub(crate) const fn check_vote(ours: u64, vote: &Vote) -> Result<(), AbsurdTerm> {
     let got = vote.leader_id.term;
     if got > ours.saturating_add(TERM_LEAP_MAX) {
@@ -43,7 +43,7 @@ pub(crate) const fn check_vote(ours: u64, vote: &Vote) -> Result<(), AbsurdTerm>
     Ok(())
 }
 
-/// Whether entries can come from the leader of this vote.
+/// Checks that the entries may come from the leader with this vote.
 pub(crate) fn check_entries(vote: &Vote, entries: &[Entry]) -> Result<(), AbsurdTerm> {
     let leader = vote.leader_id.term;
     let ahead = entries.iter().map(|entry| entry.log_id.leader_id.term).find(|&term| term > leader);
