@@ -1,8 +1,10 @@
-//! One log for all Raft groups of a node, so that one sync makes the writes of many groups durable.
+//! One write-ahead log for all Raft groups of a node, so that one sync makes the writes of many groups
+//! durable.
 //!
-//! Callers change the state in memory and hand records to one writer, in one order. The writer
-//! takes what has gathered while it wrote, writes it with one call, syncs, and only then says so.
-//! After the first sync that fails nothing is acknowledged any more; a full disk is waited for.
+//! Callers change the state in memory and pass records to a single writer, all in one order. The writer
+//! takes the records that gathered during its last write, writes them with one call, syncs, and only
+//! then acknowledges them. After the first failed sync, nothing is acknowledged any more. While the
+//! disk is full, writes wait.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,71 +41,71 @@ use crate::ports::Observer;
 use crate::ports::observer::{EntryId, Event};
 use crate::raft::types::{Entry, LogId, Types, Vote};
 
-/// Folder of the segments.
+/// Folder of the log's segments.
 pub(super) const WAL_FOLDER: &str = "wal";
 
-/// A new segment begins when the newest would grow beyond this. Larger ones are removed later,
+/// A new segment begins when the newest would grow beyond this. Larger segments are removed later;
 /// smaller ones repeat the groups' votes more often.
 const SEGMENT_BYTES_MAX: u32 = 64 << 20;
 
 /// The most that [`WalOptions::segment_bytes_max`] may ask for.
 const SEGMENT_BYTES_LIMIT: u32 = 128 << 20;
 
-/// Bytes of the longest file that can be a segment: the limit, the largest record, and hints. What
-/// is longer is not read into memory.
+/// Bytes of the longest possible segment file: the limit, the largest record, and hints. A longer file
+/// is not read into memory.
 const SEGMENT_FILE_BYTES_MAX: u32 = 256 << 20;
 
-/// Memory for the newest entries of all groups: followers that keep up, and the state machines,
-/// never wait for the disk.
+/// Memory for the newest entries of all groups: reads for followers that keep up, and for the state
+/// machines, never wait for the disk.
 const CACHE_BYTES_MAX: usize = 8 << 20;
 
-/// Calls that wait for the writer. More than that are no faster with one sync.
+/// Calls that may wait for the writer. With more of them, one sync does not become more efficient.
 const QUEUE_CALLS_MAX: usize = 4096;
 
-/// KiB of entries that wait for the writer, so that memory stays bounded while a disk is full or
-/// slow: the largest entry, and enough to gather while one sync runs.
+/// KiB of entries that may wait for the writer. Bounds memory while the disk is full or slow: room for
+/// the largest entry, and for what gathers during one sync.
 const QUEUE_KIB_MAX: u32 = 128 << 10;
 
-/// How long a full disk is left alone before the write is tried again.
+/// Pause before a write to a full disk is retried.
 pub(super) const FULL_RETRY: Duration = Duration::from_millis(250);
 
-/// Hints of what was committed wait so long for other records to be written with.
+/// How long hints about commits wait for other records to be written with.
 const HINT_DELAY: Duration = Duration::from_millis(200);
 
-/// Whose log is expected in the data folder.
+/// The expected owner of the log in the data folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LogOwner {
-    /// No identity file was found. An empty folder gets a log with this nonce. A log without any
-    /// group is adopted ([`Recovered::nonce`]): a start stopped before the identity was saved.
+    /// There is no identity file. An empty folder gets a log with this nonce. A log without any group
+    /// is adopted ([`Recovered::nonce`]): an earlier start stopped before it saved the identity.
     New {
-        /// Random.
+        /// A random number.
         nonce: u64,
     },
-    /// The identity file's nonce.
+    /// The owner that the identity file names.
     Known {
         /// [`Identity::nonce`](super::identity::Identity::nonce).
         nonce: u64,
-        /// The node has joined a cluster: a missing log is then a lost one.
+        /// Whether the node has joined a cluster: then a missing log is a lost one.
         joined: bool,
     },
 }
 
-/// How the log is kept.
+/// Settings of the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WalOptions {
-    /// Whose log it must be.
+    /// The expected owner.
     pub(crate) owner: LogOwner,
-    /// Bytes of a segment, at most 128 MiB; one record and its head may exceed it.
+    /// Bytes of a segment, at most 128 MiB; one record with the segment's head may exceed it.
     pub(crate) segment_bytes_max: u32,
-    /// Bytes of newest entries in memory, over all groups.
+    /// Bytes of the newest entries in memory, over all groups.
     pub(crate) cache_bytes_max: usize,
-    /// Whether writes are synced before they are acknowledged. Without it a power loss may take
-    /// acknowledged writes back, or keep the node from starting; a stop of the process does not.
+    /// Whether writes are synced before they are acknowledged. Without it, a power loss may lose
+    /// acknowledged writes or keep the node from starting; a stop of the process does neither.
     pub(crate) sync: bool,
 }
 
 impl WalOptions {
-    /// What is right for all but tests.
+    /// The settings for everything but tests.
     pub(crate) fn new(owner: LogOwner) -> Self {
         Self {
             owner,
@@ -114,33 +116,34 @@ impl WalOptions {
     }
 }
 
-/// How the log is.
+/// Health of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WalHealth {
     /// Writes are acknowledged.
     Good,
-    /// The disk is full: writes wait, and go on by themselves when there is room.
+    /// The disk is full: writes wait, and continue by themselves when there is room.
     Full,
-    /// The log takes nothing more until the process starts again.
+    /// The log accepts no writes until the process restarts.
     Failed,
 }
 
-/// Whom the writer notifies, exactly once: an error if it is dropped, for openraft waits for ever.
+/// The recipient of a result, notified exactly once: with an error if this is dropped, because openraft
+/// would wait for ever.
 struct Done(Option<Listener>);
 
-/// openraft's callback of an append, and what the node's observer receives with it.
+/// openraft's callback of an append, and what the node's observer is told with it.
 pub(super) struct Flushed {
     callback: IOFlushed<Types>,
     observed: Option<(Arc<dyn Observer>, GroupId, EntryId)>,
 }
 
 impl Flushed {
-    /// Nobody watches.
+    /// Without an observer.
     pub(super) fn new(callback: IOFlushed<Types>) -> Self {
         Self { callback, observed: None }
     }
 
-    /// The observer is notified that everything up to `through` is durable, just before openraft is.
+    /// Notifies the observer that everything up to `through` is durable, just before openraft.
     pub(super) fn observed(
         callback: IOFlushed<Types>,
         observer: Arc<dyn Observer>,
@@ -174,10 +177,10 @@ impl Done {
         match self.0.take() {
             Some(Listener::Callback(flushed)) => flushed.complete(result),
             Some(Listener::Reply(reply)) => {
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = reply.send(result);
             }
-            // A hint.
+            // A hint has no recipient.
             None => {}
         }
     }
@@ -192,29 +195,29 @@ impl Drop for Done {
 /// Records that are acknowledged together.
 struct Call {
     records: Vec<Record>,
-    /// Of the newest entry in memory when the call was made.
+    /// Serial number of the newest entry in memory when the call was made.
     serial: u64,
     done: Done,
-    /// Frees room in the queue when it is dropped.
+    /// Frees room in the queue when dropped.
     _room: OwnedSemaphorePermit,
 }
 
-/// The log's users' side.
+/// The interface of the log to its users.
 pub(crate) struct Wal {
     nonce: u64,
-    /// What entries with secrets are wrapped by.
+    /// Wraps entries that contain secrets.
     wrapping: Option<Arc<Wrapping>>,
     state: Arc<Mutex<State>>,
     queue: mpsc::Sender<Call>,
     room: Arc<Semaphore>,
     closing: watch::Sender<bool>,
-    /// The writer's as well; here, so that whoever watches it may go on when the writer is gone.
+    /// Shared with the writer; kept here so that watchers can go on after the writer has ended.
     health: Arc<watch::Sender<WalHealth>>,
     writer: tokio::sync::Mutex<Option<JoinHandle<()>>>,
 }
 
 fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // A panic in a caller leaves counts that are off at worst in the cache.
+    // A panic in a caller leaves at worst wrong counts in the cache.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -222,8 +225,8 @@ fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-/// Whether a write failed for want of room, or a file could not be opened for want of descriptors,
-/// and it may be tried again.
+/// Whether an operation failed because the disk is full, or a file could not be opened for lack of
+/// descriptors, so that a retry may succeed.
 pub(super) fn is_full(error: &io::Error) -> bool {
     let is_short_of_descriptors =
         matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE));
@@ -236,7 +239,7 @@ fn closed() -> io::Error {
 }
 
 impl Wal {
-    /// Wraps entries with secrets by this from now on.
+    /// Wraps entries that contain secrets from now on.
     pub(super) fn wrapped_by(self, wrapping: Option<Arc<Wrapping>>) -> Self {
         Self { wrapping, ..self }
     }
@@ -249,7 +252,7 @@ impl Wal {
         self.health.subscribe()
     }
 
-    /// True from the moment on when the log closes; the sender goes with the log.
+    /// Turns true when the log begins to close; the sender is dropped with the log.
     pub(super) fn closing(&self) -> watch::Receiver<bool> {
         self.closing.subscribe()
     }
@@ -274,7 +277,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Why the queue takes nothing.
+    /// The reason why the queue accepts nothing.
     fn error(&self) -> io::Error {
         self.state().failure.as_ref().map_or_else(closed, state::Failure::error)
     }
@@ -286,7 +289,7 @@ impl Wal {
         answer.await.map_err(|_| self.error())?
     }
 
-    /// Adds entries with their encodings, and notifies openraft when they are durable.
+    /// Appends entries with their encodings; notifies openraft when they are durable.
     pub(super) async fn append(
         &self,
         group: GroupId,
@@ -296,8 +299,8 @@ impl Wal {
         self.append_and_reply(group, entries, Done(Some(Listener::Callback(flushed)))).await
     }
 
-    /// Adds an entry to a log that is no Raft group's. Its outcome comes to the receiver, also if
-    /// the log closes before it.
+    /// Appends an entry to a log that is not a Raft group's. The receiver gets the outcome, also if the
+    /// log closes before.
     pub(super) async fn append_own(
         &self,
         group: GroupId,
@@ -327,7 +330,7 @@ impl Wal {
         self.call(byte_count, done, |state| {
             let chain = &state.front(group).chain;
             let purged = chain.purged().map(|purged| purged.index);
-            // Behind what was purged as well, for a start takes a gap there for lost entries.
+            // This also holds after purged entries: a start would take a gap there for lost entries.
             let mut next = (!chain.is_empty() || purged.is_some()).then_some(chain.next());
             for (entry, _) in &entries {
                 let id = entry.log_id;
@@ -387,7 +390,7 @@ impl Wal {
         .await
     }
 
-    /// Fits the log to a snapshot, if it is not as the snapshot says.
+    /// Makes the log agree with a snapshot that ends at `through`, if it does not.
     pub(super) async fn cover(&self, group: GroupId, through: LogId) -> io::Result<()> {
         self.durable(|state| state.cover(group, through)).await
     }
@@ -400,7 +403,7 @@ impl Wal {
         .await
     }
 
-    /// Forgets a group that may come back to this node, but for what its replica has promised.
+    /// Forgets a group that may return to this node, except for the promises of its replica.
     pub(super) async fn leave(&self, group: GroupId) -> io::Result<()> {
         self.durable(|state| {
             let left = state.leave(group);
@@ -409,23 +412,24 @@ impl Wal {
         .await
     }
 
-    /// Notes that a group has confirmed an entry, as others know, if its log does not reach that.
+    /// Records that the group's replica has confirmed an entry, as other nodes report, if its log does
+    /// not reach it.
     pub(super) async fn lost(&self, group: GroupId, last: LogId) -> io::Result<()> {
         self.durable(|state| state.lost(group, last)).await
     }
 
-    /// The entry that the log of a group which came back, or lost some, must reach before its replica
-    /// takes part in elections; none if it may.
+    /// The entry that the group's log must reach before its replica takes part in elections: set if the
+    /// replica returned or lost entries. None if it may take part.
     pub(super) fn floor(&self, group: GroupId) -> Option<LogId> {
         self.state().floor(group)
     }
 
-    /// Whether the log knows anything of a group, be it what a replica that left has promised.
+    /// Whether the log knows anything of a group, including the promises of a replica that left.
     pub(super) fn has_seen(&self, group: GroupId) -> bool {
         self.state().has_seen(group)
     }
 
-    /// Groups of which the log knows anything.
+    /// Groups that the log knows of.
     pub(super) fn groups(&self) -> Vec<GroupId> {
         self.state().fronts.keys().copied().collect()
     }
@@ -439,7 +443,7 @@ impl Wal {
         self.state().segments.values().map(|segment| u64::from(segment.byte_count)).sum()
     }
 
-    /// Groups that keep the oldest segment from being removed; none if it is the only one.
+    /// Groups that keep the oldest segment from being removed; empty if it is the only one.
     pub(super) fn groups_holding_oldest_segment(&self) -> Vec<GroupId> {
         let state = self.state();
         match state.segments.first_key_value() {
@@ -448,15 +452,15 @@ impl Wal {
         }
     }
 
-    /// Writes what was handed in before, and stops. Later calls get errors.
+    /// Writes everything that was queued, and stops. Later calls return errors.
     pub(super) async fn close(&self) {
         self.closing.send_replace(true);
         if let Some(writer) = self.writer.lock().await.take() {
-            // A writer that panicked is stopped as well.
+            // A writer that panicked has stopped too.
             let _ = writer.await;
         }
     }
 }
 
-/// Most bytes of an encoded entry: what the decoder takes, less the version byte.
+/// Most bytes of an encoded entry: the decoder's limit, without the version byte.
 const ENTRY_BYTES_MAX: usize = crate::raft::encoding::ENCODED_BYTES_MAX;

@@ -1,4 +1,4 @@
-//! Which entries a group's log has, by log ids alone.
+//! The log ids of a group's entries, without the entries.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use umbel_engine::NodeId;
 
 use crate::raft::types::LogId;
 
-/// Log ids of consecutive entries; entries of one leader cost memory once.
+/// Log ids of consecutive entries; consecutive entries of one leader take memory only once.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Chain {
     purged: Option<LogId>,
-    /// Index of the first entry; equal to `next` if there is none.
+    /// Index of the first entry; equal to `next` if there are none.
     first: u64,
-    /// Index behind the last entry.
+    /// Index after the last entry.
     next: u64,
-    /// The first entry of each leader's run, by index.
+    /// The first entry of each run of entries of one leader, by index.
     runs: BTreeMap<u64, LogId>,
 }
 
@@ -23,12 +23,12 @@ impl Chain {
         self.purged
     }
 
-    /// Index of the first entry; equal to [`next`](Self::next) if there is none.
+    /// Index of the first entry; equal to [`next`](Self::next) if there are none.
     pub(super) fn first(&self) -> u64 {
         self.first
     }
 
-    /// Index behind the last entry.
+    /// Index after the last entry.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
@@ -37,12 +37,12 @@ impl Chain {
         self.first == self.next
     }
 
-    /// The last entry's, or the last purged one's.
+    /// Log id of the last entry or, if there are none, of the last purged one.
     pub(super) fn last(&self) -> Option<LogId> {
         if self.is_empty() { self.purged } else { self.log_id(self.next - 1) }
     }
 
-    /// Of an entry that is there.
+    /// Log id of an entry; None if there is no such entry.
     pub(super) fn log_id(&self, index: u64) -> Option<LogId> {
         if !(self.first..self.next).contains(&index) {
             return None;
@@ -51,7 +51,7 @@ impl Chain {
         Some(LogId { leader_id: run.leader_id, index })
     }
 
-    /// The last of the entries that are there and that a node proposed as a leader.
+    /// The last of the entries that `node` proposed as leader.
     pub(super) fn last_proposed_by(&self, node: NodeId) -> Option<LogId> {
         let mut end = self.next;
         for (&start, run) in self.runs.iter().rev() {
@@ -63,10 +63,10 @@ impl Chain {
         None
     }
 
-    /// The last log id of each leader between two indexes, both of which are looked at.
+    /// The last log id of each leader's run between two indexes, both included.
     ///
-    /// openraft's documentation asks for the first ones; what it makes of them, and its suite, take
-    /// the last ones.
+    /// openraft's documentation asks for the first log ids; its code and its test suite use the last
+    /// ones.
     pub(super) fn key_log_ids(&self, from: u64, through: u64) -> Vec<LogId> {
         if from > through {
             return Vec::new();
@@ -78,11 +78,11 @@ impl Chain {
         ends.chain([through]).filter_map(|index| self.log_id(index)).collect()
     }
 
-    /// Adds an entry. One that is there already, and those behind it, are replaced.
+    /// Appends an entry. If it exists already, it and all later entries are replaced.
     pub(super) fn push(&mut self, id: LogId) {
         if self.is_empty() || id.index > self.next || id.index < self.first {
-            // Behind a gap: what is before it stood in segments that are gone, so it was purged or
-            // replaced.
+            // There is a gap before the entry: the entries before it were in segments that have been
+            // removed, so they were purged or replaced.
             self.runs.clear();
             self.first = id.index;
         } else if id.index < self.next {
@@ -95,12 +95,12 @@ impl Chain {
         }
     }
 
-    /// Drops entries behind `after`.
+    /// Drops the entries after `after`.
     pub(super) fn truncate(&mut self, after: Option<LogId>) {
         self.cut(after.map_or(0, |id| id.index.saturating_add(1)));
     }
 
-    /// Drops entries from an index on.
+    /// Drops the entries from an index on.
     fn cut(&mut self, from: u64) {
         if from < self.next {
             self.next = from.max(self.first);
@@ -108,7 +108,7 @@ impl Chain {
         }
     }
 
-    /// Drops entries up to `through`, of which there may be none.
+    /// Drops the entries up to `through`, if there are any.
     pub(super) fn purge(&mut self, through: LogId) {
         if self.purged.is_some_and(|purged| purged.index >= through.index) {
             return;
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// Terms are led by two nodes in turn.
+    /// Two nodes lead the terms in turn.
     fn id(term: u64, index: u64) -> LogId {
         LogId { leader_id: LeaderId { term, node_id: NodeId(term % 2) }, index }
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     proptest! {
-        /// The slow twin keeps every log id.
+        /// The naive model keeps every log id.
         #[test]
         fn as_a_map_of_log_ids(steps in proptest::collection::vec((0u8..6, 0u64..12), 0..60)) {
             let (mut chain, mut twin) = (Chain::default(), BTreeMap::new());

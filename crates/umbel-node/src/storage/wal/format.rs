@@ -1,4 +1,4 @@
-//! Bytes of the log: segment headers and records.
+//! Format of the log on disk: segment headers and records.
 //!
 //! ```text
 //! segment  UMBELWAL, version u32, number u32, nonce u64, head bytes u32, CRC u32, records
@@ -22,7 +22,7 @@ use super::left::Left;
 use crate::raft::encoding::{ENCODED_BYTES_MAX, decode, encode};
 use crate::raft::types::{LogId, Vote};
 
-/// Version of the segments' format that is written, and the only one that is read.
+/// Version of the segment format that is written, and the only one that is read.
 pub(crate) const WAL_VERSION: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"UMBELWAL";
@@ -38,21 +38,21 @@ const BODY_BYTES_MIN: usize = 5;
 
 const LOG_ID_BYTES: usize = 24;
 
-/// Most bytes of a record's body: the largest encoded entry with its log id, kind and group. It
-/// bounds what a reader allocates for a length that it cannot trust yet.
+/// Most bytes of a record's body: the largest encoded entry with its log id, kind and group. Limits
+/// what a reader allocates for a length that is not verified yet.
 pub(super) const BODY_BYTES_MAX: usize = ENCODED_BYTES_MAX + LOG_ID_BYTES + BODY_BYTES_MIN + 1;
 
-/// Which segment of whose log.
+/// Identifies a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SegmentName {
-    /// Of the data folder.
+    /// The nonce of the data folder.
     pub(super) nonce: u64,
-    /// From 1, without gaps.
+    /// Numbered from 1, without gaps.
     pub(super) number: u32,
 }
 
 impl SegmentName {
-    /// Where the segment lies in the data folder.
+    /// Path of the segment in the data folder.
     pub(super) fn path(self) -> String {
         segment_path(self.number)
     }
@@ -70,23 +70,23 @@ impl SegmentName {
     }
 }
 
-/// Where a segment lies in the data folder.
+/// Path of a segment in the data folder.
 pub(super) fn segment_path(number: u32) -> String {
     format!("wal/{number:08}.log")
 }
 
-/// The number in a segment's file name, None if it is the name of something else.
+/// The number in a segment's file name; None for names of other files.
 pub(super) fn segment_number(name: &str) -> Option<u32> {
     let digits = name.strip_suffix(".log")?;
     let number = digits.parse().ok().filter(|number| *number > 0)?;
     (format!("{number:08}") == digits).then_some(number)
 }
 
-/// What stands first in a segment.
+/// The header of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SegmentHeader {
     pub(super) name: SegmentName,
-    /// Bytes of the header and of the records with which the segment began.
+    /// Bytes of the header and of the records with which the segment begins.
     pub(super) head_byte_count: u32,
 }
 
@@ -103,7 +103,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// The header, an unknown version as an error, or None if there is no whole header.
+    /// The header; an error with the version if that is unknown; None if the header is incomplete.
     pub(super) fn decode(bytes: &[u8]) -> Result<Option<Self>, u32> {
         let Some(bytes) = bytes.first_chunk::<SEGMENT_HEADER_BYTES>() else { return Ok(None) };
         if &bytes[..8] != MAGIC {
@@ -133,26 +133,26 @@ fn u64_at(bytes: &[u8], offset: usize) -> u64 {
     u64::from_le_bytes(number)
 }
 
-/// One change of one group.
+/// A change of one group.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Record {
     /// The group's newest vote, with its encoding.
     Vote(GroupId, Vote, Bytes),
     /// An entry: its log id and its encoding.
     Entry(GroupId, LogId, Bytes),
-    /// A hint: entries up to here were committed.
+    /// A hint: entries up to here are committed.
     Committed(GroupId, Option<LogId>),
-    /// Entries behind this one are gone.
+    /// Entries after this one are deleted.
     Truncate(GroupId, Option<LogId>),
-    /// Entries up to this one are gone.
+    /// Entries up to this one are purged.
     Purge(GroupId, LogId),
-    /// The group is gone.
+    /// The group is deleted.
     Forget(GroupId),
-    /// The group left this node and may come back: what its replica has promised.
+    /// The group left this node and may return: the promises of its replica.
     Left(GroupId, Left),
-    /// The same at the head of a segment, where the group may be back.
+    /// The same, for a group that may have returned; also written at the head of a segment.
     Promised(GroupId, Left),
-    /// Nothing changed; what is before it was durable.
+    /// No change; proves that everything before it was durable.
     Mark,
 }
 
@@ -161,7 +161,7 @@ impl Record {
         Self::Vote(group, vote, encode(&vote))
     }
 
-    /// Bytes in the segment.
+    /// Bytes of the record in the segment.
     pub(super) fn byte_count(&self) -> usize {
         let payload = match self {
             Self::Vote(_, _, bytes) => bytes.len(),
@@ -174,7 +174,7 @@ impl Record {
         RECORD_HEADER_BYTES + BODY_BYTES_MIN + payload
     }
 
-    /// Writes the record behind the buffer's bytes; it will stand at `offset` of the segment.
+    /// Appends the record to the buffer; its position in the segment will be `offset`.
     pub(super) fn put(&self, buffer: &mut BytesMut, name: SegmentName, offset: u32, synced: u32) {
         let start = buffer.len();
         buffer.reserve(self.byte_count());
@@ -227,7 +227,7 @@ impl Record {
         }
     }
 
-    /// The record of a body whose CRC was right, None if this release cannot have written it.
+    /// Decodes a record's body whose CRC was correct; None if this release cannot have written it.
     pub(super) fn decode(body: &Bytes) -> Option<Self> {
         let payload = body.get(BODY_BYTES_MIN..)?;
         let group = GroupId::from_number(u32_at(body, 1));
@@ -257,7 +257,7 @@ impl Record {
     }
 }
 
-/// Whether there is a log id, the log id, and the vote.
+/// Encodes whether there is a log id, the log id, and the vote.
 fn left_payload(left: &Left) -> BytesMut {
     let mut buffer = BytesMut::new();
     buffer.put_u8(u8::from(left.last.is_some()));
@@ -282,23 +282,23 @@ fn put_log_id(buffer: &mut BytesMut, id: LogId) {
     buffer.put_u64_le(id.index);
 }
 
-/// The log id in the first bytes, of which there are enough.
+/// Decodes the log id in the first bytes, which must be enough.
 fn log_id_at(bytes: &[u8]) -> LogId {
     let leader_id = LeaderId { term: u64_at(bytes, 0), node_id: NodeId(u64_at(bytes, 8)) };
     LogId { leader_id, index: u64_at(bytes, 16) }
 }
 
-/// A whole record as it was found.
+/// A complete record found in a segment.
 pub(super) struct Found {
     pub(super) body: Bytes,
-    /// Below this offset the segment was durable when the record was written.
+    /// The segment was durable below this offset when the record was written.
     pub(super) synced: u32,
-    /// Behind the record.
+    /// Offset after the record.
     pub(super) end: u32,
 }
 
-/// The record at `offset` of a segment, of which `bytes` are those from `start` on; None if none is
-/// whole there.
+/// The record at `offset` of a segment; `bytes` begin at the segment's offset `start`. None if there is
+/// no complete record.
 pub(super) fn record_at(
     bytes: &Bytes,
     start: u32,
@@ -323,31 +323,31 @@ pub(super) fn record_at(
     Some(Found { body: bytes.slice(from..to), synced, end })
 }
 
-/// Bytes of checksums that the search for whole records behind damage may cost: seconds. Bytes that
-/// were not made to look like records cost a fraction of that.
+/// Limit of the bytes that the search for complete records after damage runs checksums over, which
+/// takes seconds. Bytes that were not made to look like records cost a fraction of it.
 const PROOF_BYTES_MAX: usize = 16 * BODY_BYTES_MAX;
 
-/// Whether a body of the kind may have so many bytes.
+/// Whether a body of this kind may have this length.
 fn is_length_of(kind: u8, body_bytes: usize) -> bool {
     let payload_bytes = body_bytes - BODY_BYTES_MIN;
     match kind {
-        // A vote is a term, a node and a flag.
+        // A vote consists of a term, a node and a flag.
         1 => payload_bytes <= 64,
         2 => payload_bytes >= LOG_ID_BYTES,
         3 | 4 => payload_bytes == 0 || payload_bytes == LOG_ID_BYTES,
         5 => payload_bytes == LOG_ID_BYTES,
         6 | 7 => payload_bytes == 0,
-        // A flag, a log id or none, and a vote or none.
+        // A flag, an optional log id, and an optional vote.
         8 | 9 => (1..=1 + LOG_ID_BYTES + 64).contains(&payload_bytes),
         _ => false,
     }
 }
 
-/// Where the first whole record behind damage at `offset` stands that was written when `offset`
-/// was durable already. If there is one, the damage is no write that was cut short.
+/// The offset of the first complete record after damage at `offset` that was written when `offset` was
+/// already durable. If there is one, the damage is not a torn write.
 ///
-/// Where the search ends early, because the bytes look like records everywhere, is taken for such a
-/// place: that refuses a start, but cuts nothing off. `bytes` are a whole segment.
+/// If the search reaches its limit because many bytes look like records, the place where it ended is
+/// returned too: that refuses a start, but cuts nothing off. `bytes` are the whole segment.
 pub(super) fn proof_of_damage(bytes: &Bytes, offset: u32, name: SegmentName) -> Option<u32> {
     proof_within(bytes, offset, name, PROOF_BYTES_MAX)
 }
@@ -357,7 +357,7 @@ fn proof_within(bytes: &Bytes, offset: u32, name: SegmentName, mut left: usize) 
     let last = end.checked_sub(u32::try_from(RECORD_HEADER_BYTES + BODY_BYTES_MIN).ok()?)?;
     (offset.saturating_add(1)..=last).find(|&at| {
         let header = &bytes[at as usize..];
-        // Cheap questions first: few places of a damaged file pass them and cost a checksum.
+        // Cheap checks first: few places in a damaged file pass them and cost a checksum.
         let synced = u32_at(header, 8);
         let length = u32_at(header, 0) as usize;
         let is_likely = synced > offset
@@ -408,11 +408,12 @@ mod tests {
             let found = record_at(&bytes, 0, 100, NAME).unwrap();
             assert_eq!(found.end as usize, bytes.len());
             assert_eq!(Record::decode(&found.body), Some(record));
-            // Elsewhere, in another segment or another node's log it is no record.
+            // At another offset, in another segment or in another node's log, the bytes are not a
+            // record.
             assert!(record_at(&bytes, 1, 101, NAME).is_none());
             assert!(record_at(&bytes, 0, 100, SegmentName { number: 4, ..NAME }).is_none());
             assert!(record_at(&bytes, 0, 100, SegmentName { nonce: 8, ..NAME }).is_none());
-            // It proves that what is below 50 was durable, and nothing above.
+            // The record proves that everything below 50 was durable, and nothing above.
             assert_eq!(proof_of_damage(&bytes, 49, NAME), Some(100));
             assert_eq!(proof_of_damage(&bytes, 50, NAME), None);
         }
@@ -420,7 +421,7 @@ mod tests {
 
     #[test]
     fn bytes_made_to_look_like_records_are_not_searched_for_ever() {
-        // At every twentieth byte begins what could be an entry of a thousand bytes.
+        // Every twenty bytes, something begins that could be an entry of a thousand bytes.
         let mut buffer = BytesMut::new();
         for _ in 0..1000 {
             buffer.put_u32_le(1000);

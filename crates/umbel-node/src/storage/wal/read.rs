@@ -1,4 +1,4 @@
-//! Reading entries: the newest from memory, older ones from the segments.
+//! Reads entries: the newest from memory, older ones from the segments.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::raft::encoding::decode;
 use crate::raft::types::{Entry, LogId, Types, Vote};
 use crate::storage::wrapping;
 
-/// Records that stand one after the other are read with one call, up to so many bytes.
+/// Most bytes of adjacent records that are read with one call.
 const RUN_BYTES_MAX: u32 = 4 << 20;
 
 type Stored = (LogId, Location, Arc<dyn File>);
@@ -51,8 +51,8 @@ impl Wal {
         state.fronts.get(&group).map_or_else(Vec::new, |front| front.chain.key_log_ids(from, to))
     }
 
-    /// Entries from `from` and before `to`, as far as there are any, up to about so many bytes but
-    /// at least one; and the vote of the same instant.
+    /// Existing entries from `from` and before `to`, up to about `bytes_max` bytes but at least one;
+    /// and the group's vote at the same moment.
     pub(in crate::storage) async fn read(
         &self,
         group: GroupId,
@@ -75,7 +75,7 @@ impl Wal {
         Ok((vote, entries))
     }
 
-    /// Reads records that stand one after the other.
+    /// Reads adjacent records.
     async fn read_run(
         &self,
         group: GroupId,
@@ -110,7 +110,7 @@ impl Wal {
     }
 }
 
-/// How many of the records stand one after the other, within the limit of a read.
+/// How many of the first records are adjacent, within the limit of one read.
 fn run_length(stored: &[Stored]) -> usize {
     let mut byte_count = 0_u32;
     let mut end = None;

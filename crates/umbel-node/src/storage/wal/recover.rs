@@ -1,4 +1,4 @@
-//! Opening the log: what the segments contain, and which damage forbids a start.
+//! Opens the log: reads the segments, and decides which damage prevents a start.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,53 +22,53 @@ use super::{
 use crate::ports::{Disk, File, WriteError};
 use crate::storage::REJOIN;
 
-/// Why the storage was not opened. Nothing was changed, except that leftovers of a start or of a
-/// write that was cut short may have been removed.
+/// Why the storage was not opened. Nothing was changed, except that leftovers of an interrupted start
+/// or write may have been removed.
 #[derive(Debug, Error)]
 pub(crate) enum OpenError {
-    /// Stop the other process, or name another folder.
+    /// Stop the other process, or configure another folder.
     #[error("another process uses this data folder")]
     Locked,
-    /// Look at the disk.
+    /// Check the disk.
     #[error("{path}: {source}")]
     Io {
-        /// What was read or written.
+        /// The path that was read or written.
         path: String,
-        /// What the system said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The data folder lost what it had promised to keep; the other replicas have it.
+    /// The data folder lost data that the node had promised to keep; the other replicas have it.
     #[error("{path}: record at offset {offset} is damaged: {REJOIN}")]
     Damaged {
-        /// Which segment.
+        /// The segment.
         path: String,
-        /// Where in it, in bytes.
+        /// Offset in the segment, in bytes.
         offset: u32,
     },
-    /// As after [`Damaged`](Self::Damaged).
+    /// Proceed as after [`Damaged`](Self::Damaged).
     #[error("{path} is missing: {REJOIN}")]
     MissingSegment {
-        /// Which segment.
+        /// The segment.
         path: String,
     },
-    /// As after [`Damaged`](Self::Damaged).
+    /// Proceed as after [`Damaged`](Self::Damaged).
     #[error("{group} has no entries from {from} to {to}: {REJOIN}")]
     MissingEntries {
-        /// Whose.
+        /// The group.
         group: umbel_engine::GroupId,
-        /// The first one.
+        /// The first missing entry.
         from: u64,
-        /// The last one.
+        /// The last missing entry.
         to: u64,
     },
-    /// Put back the folder `wal` that belongs to the identity file, or, if it is lost, as after
+    /// Restore the folder `wal` that belongs to the identity file; if it is lost, proceed as after
     /// [`Damaged`](Self::Damaged).
     #[error("the log of a node that has joined a cluster is missing: {REJOIN}")]
     MissingLog,
-    /// As after [`MissingLog`](Self::MissingLog), with the file `identity`.
+    /// Proceed as after [`MissingLog`](Self::MissingLog), but restore the file `identity`.
     #[error("there is a log but no identity file: {REJOIN}")]
     MissingIdentity,
-    /// The data folder was pieced together from two: put back the right parts.
+    /// The data folder was assembled from two: restore the parts that belong together.
     #[error("identity and log belong to different nodes: identity {expected:016x}, log {got:016x}")]
     ForeignLog {
         /// The identity's nonce.
@@ -76,24 +76,25 @@ pub(crate) enum OpenError {
         /// The log's.
         got: u64,
     },
-    /// Name the file with the key by which the data folder was wrapped.
+    /// Configure the file with the key that the data folder was wrapped with.
     #[error(
         "the data folder is wrapped: key_file must name the file with the key that it was wrapped by"
     )]
     KeyMissing,
-    /// Name another file. Who has lost the key removes the node, as after [`Damaged`](Self::Damaged).
+    /// Configure another key file. If the key is lost, remove the node, as after
+    /// [`Damaged`](Self::Damaged).
     #[error(
         "key_file {path}: not the key that the data folder was wrapped by; name the file with that key, or, if it is \
          lost, {REJOIN}"
     )]
     WrongKey {
-        /// The file that was named.
+        /// The configured file.
         path: String,
     },
-    /// Start a release that knows the version.
+    /// Start a release that supports the version.
     #[error("{path}: format version {got}, known is {WAL_VERSION}")]
     UnknownVersion {
-        /// Which file.
+        /// The file.
         path: String,
         /// Its version.
         got: u32,
@@ -101,7 +102,7 @@ pub(crate) enum OpenError {
 }
 
 impl OpenError {
-    /// Whether the data folder is damaged, and nothing that was named or asked wrongly.
+    /// Whether the data folder is damaged, as opposed to a wrong setting or a failed operation.
     pub(crate) const fn is_damage(&self) -> bool {
         !matches!(self, Self::Locked | Self::Io { .. } | Self::KeyMissing | Self::WrongKey { .. })
     }
@@ -112,16 +113,16 @@ impl OpenError {
     }
 }
 
-/// What opening found.
+/// Result of opening the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Recovered {
-    /// The log's nonce, which the identity file must name.
+    /// The log's nonce; the identity file must have the same.
     pub(crate) nonce: u64,
     /// Segments that were read.
     pub(crate) segment_count: usize,
     /// Records that were read.
     pub(crate) record_count: u64,
-    /// Bytes behind the last whole record that were cut off: a write that was never acknowledged.
+    /// Bytes cut off after the last complete record: a write that was never acknowledged.
     pub(crate) cut_byte_count: u64,
 }
 
@@ -209,8 +210,8 @@ impl Recovery {
             self.check_owner(header.name.nonce, is_first, owner)?;
         }
         let name = SegmentName { nonce: self.nonce, number };
-        // A segment's head is made durable before anything else is done with it: if it is not
-        // whole, the segment was never in use, unless older ones have been removed since.
+        // A segment's head is made durable before the segment is used. So if the head is incomplete,
+        // the segment was never in use, unless older segments have been removed since.
         let head_end = header.map_or(u32::MAX, |header| header.head_byte_count);
         let (end, proven) = if header.is_some() { self.replay(&bytes, name)? } else { (0, 0) };
         if (end as usize) < bytes.len() || end < head_end {
@@ -226,10 +227,10 @@ impl Recovery {
             file.set_len(u64::from(end)).await.map_err(OpenError::io(&*path))?;
         }
         if is_last {
-            // What a stopped process left in the system's memory is relied on from here on. Syncing
-            // it is not enough: after a sync that failed, the system may take the pages for written
-            // (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020). So
-            // all that no later record proves to be durable is written once more.
+            // From here on the node relies on bytes that a previous process may have left in the page
+            // cache only. A sync is not enough: after a failed sync, the system may consider the pages
+            // written (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC
+            // 2020). So everything that no later record proves to be durable is written again.
             let tail = bytes.slice(proven as usize..end as usize);
             let rewritten = file.write_and_sync(u64::from(proven), tail).await;
             rewritten.map_err(|error| match error {
@@ -244,7 +245,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// The segment never was in use; the one before it goes on.
+    /// Removes a segment that was never in use; the previous segment becomes the last one.
     async fn remove(&mut self, path: &str) -> Result<(), OpenError> {
         self.disk.remove(path).await.map_err(OpenError::io(path))?;
         self.disk.sync_folder(WAL_FOLDER).await.map_err(OpenError::io(WAL_FOLDER))?;
@@ -264,14 +265,14 @@ impl Recovery {
         }
     }
 
-    /// Applies the segment's records up to the first that is not whole, and says where that is, and
-    /// up to where the last whole one proves that the segment was synced.
+    /// Applies the segment's records up to the first incomplete one. Returns the offset of that one,
+    /// and the offset up to which the last complete record proves that the segment was synced.
     fn replay(&mut self, bytes: &Bytes, name: SegmentName) -> Result<(u32, u32), OpenError> {
         let header = u32::try_from(SEGMENT_HEADER_BYTES).expect("a small number");
         let (mut offset, mut proven) = (header, 0);
         while let Some(found) = record_at(bytes, 0, offset, name) {
             let Some(record) = Record::decode(&found.body) else {
-                // Its checksum is right, but this release would not have written it.
+                // The checksum is correct, but this release would not have written the record.
                 return Err(OpenError::Damaged { path: name.path(), offset });
             };
             let byte_count = found.end - offset;
@@ -283,7 +284,7 @@ impl Recovery {
         Ok((offset, proven))
     }
 
-    /// Entries must follow what was purged; index 1 may be the first of all.
+    /// Checks that entries follow the purged ones; the first entry of all may have index 1.
     fn check_entries(&self) -> Result<(), OpenError> {
         for (group, written) in self.groups.iter() {
             let chain = &written.chain;
@@ -295,7 +296,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// A planted bug: takes entries for lost whose commitment this node did not learn of.
+    /// A planted bug: treats entries as lost if this node has not learned that they are committed.
     fn drop_uncommitted(&mut self) {
         let is_behind = |written: &Written| written.committed < written.chain.last();
         let groups = self.groups.iter().filter(|(_, written)| is_behind(written));
@@ -305,7 +306,7 @@ impl Recovery {
         records.iter().for_each(|record| self.groups.apply(record, nowhere));
     }
 
-    /// The first segment of a new log.
+    /// Creates the first segment of a new log.
     async fn create(&mut self) -> Result<(), OpenError> {
         let name = SegmentName { nonce: self.nonce, number: 1 };
         let path = name.path();
@@ -331,7 +332,7 @@ impl Recovery {
             file: Arc::clone(&newest.file),
             end: newest.byte_count,
             synced: self.synced,
-            // Only what follows makes the next one due.
+            // 0, so that the next record that does not fit begins a new segment.
             head_end: 0,
         };
         let state = State::new(self.groups, self.segments, options.cache_bytes_max);

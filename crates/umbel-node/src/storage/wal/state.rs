@@ -1,4 +1,4 @@
-//! What the log holds, in memory: as its users see it, and as it stands in the segments.
+//! The log's state in memory: as its users see it, and as the segments hold it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -14,7 +14,7 @@ use super::left::{Left, LeftGroups};
 use crate::ports::File;
 use crate::raft::types::{Entry, LogId, Vote};
 
-/// Where a record stands.
+/// Position of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Location {
     pub(super) segment: u32,
@@ -22,13 +22,13 @@ pub(super) struct Location {
     pub(super) byte_count: u32,
 }
 
-/// A group as its records in the segments describe it: what a start would find.
+/// A group's state according to its records in the segments: what a start would find.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Written {
     pub(super) vote: Option<Vote>,
     pub(super) committed: Option<LogId>,
     pub(super) chain: Chain,
-    /// Of the chain's entries, in their order.
+    /// Locations of the chain's entries, in the same order.
     locations: VecDeque<Location>,
     byte_count: u64,
 }
@@ -66,17 +66,17 @@ impl Written {
         }
     }
 
-    /// The records that repeat the group's small state, at the head of a segment.
+    /// The records that repeat the group's small state at the head of a segment.
     fn small_state(&self, group: GroupId) -> impl Iterator<Item = Record> {
         let vote = self.vote.map(|vote| Record::vote(group, vote));
         let purge = self.chain.purged().map(|through| Record::Purge(group, through));
-        // Written for every group, so that a group is known as long as it is not forgotten.
+        // Written for every group, so that the log knows a group until it is forgotten.
         let committed = Record::Committed(group, self.committed);
         vote.into_iter().chain(purge).chain([committed])
     }
 }
 
-/// All groups as the segments describe them.
+/// All groups according to the segments.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct WrittenGroups {
     groups: BTreeMap<GroupId, Written>,
@@ -125,7 +125,7 @@ impl WrittenGroups {
         self.groups.iter().map(|(group, written)| (*group, written))
     }
 
-    /// What a new segment begins with.
+    /// The records with which a new segment begins.
     pub(super) fn head_records(&self) -> Vec<Record> {
         let left = self.left.iter().map(|(group, left)| Record::Promised(group, left));
         left.chain(self.iter().flat_map(|(group, written)| written.small_state(group))).collect()
@@ -137,25 +137,25 @@ impl WrittenGroups {
     }
 }
 
-/// A group as its users see it: with what is not written yet.
+/// A group as its users see it, including what is not written yet.
 #[derive(Default)]
 pub(super) struct Front {
     pub(super) vote: Option<Vote>,
     pub(super) committed: Option<LogId>,
     pub(super) chain: Chain,
-    /// The newest entries, up to the chain's last; all that are not written yet are here.
+    /// The newest entries, up to the chain's last; includes all that are not written yet.
     cached: VecDeque<Cached>,
 }
 
 struct Cached {
     serial: u64,
-    /// Of the entry's record.
+    /// Bytes of the entry's record.
     byte_count: usize,
     entry: Entry,
 }
 
 impl Cached {
-    /// Memory that the entry takes, about: small ones are mostly what holds them.
+    /// Approximate memory of the entry; for small entries most of it is overhead.
     const fn memory_bytes(&self) -> usize {
         self.byte_count + size_of::<Self>() + size_of::<(GroupId, u64)>()
     }
@@ -168,7 +168,7 @@ pub(super) struct Segment {
     pub(super) byte_count: u32,
 }
 
-/// Why the log takes nothing more.
+/// Why the log accepts nothing more.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) kind: io::ErrorKind,
@@ -181,15 +181,15 @@ impl Failure {
     }
 }
 
-/// What of a range is where, at one instant.
+/// Where the entries of a range are at one moment.
 pub(super) struct Plan {
     pub(super) vote: Option<Vote>,
-    /// Entries to read from segments; they come before the others.
+    /// Entries to read from segments; they precede the cached ones.
     pub(super) stored: Vec<(LogId, Location, Arc<dyn File>)>,
     pub(super) cached: Vec<Entry>,
 }
 
-/// Everything that the log's users and its writer share.
+/// State shared by the log's users and its writer.
 pub(super) struct State {
     pub(super) fronts: BTreeMap<GroupId, Front>,
     pub(super) left: LeftGroups,
@@ -198,7 +198,7 @@ pub(super) struct State {
     pub(super) failure: Option<Failure>,
     cache_bytes_max: usize,
     cache_byte_count: usize,
-    /// Entries in the cache in the order they came, among some that were dropped since.
+    /// Cached entries in the order of their arrival, mixed with some that were dropped since.
     cache_order: VecDeque<(GroupId, u64)>,
     cached_count: usize,
     serial: u64,
@@ -233,7 +233,7 @@ impl State {
         }
     }
 
-    /// Number of the newest entry that was handed in, over all groups.
+    /// Serial number of the newest entry that was passed in, over all groups.
     pub(super) fn serial(&self) -> u64 {
         self.serial
     }
@@ -291,8 +291,8 @@ impl State {
         gone.iter().for_each(|cached| self.uncache(cached));
     }
 
-    /// Drops all entries if the log ends before a snapshot's last entry or has another one in its
-    /// place; what says so in the log.
+    /// If the log ends before a snapshot's last entry, or has another entry at that index, drops all
+    /// entries. Returns the records that log this.
     pub(super) fn cover(&mut self, group: GroupId, through: LogId) -> Vec<Record> {
         let chain = &self.front(group).chain;
         let is_purged = chain.purged().is_some_and(|purged| purged.index >= through.index);
@@ -313,7 +313,7 @@ impl State {
         self.left.remove(group);
     }
 
-    /// Forgets a group but for what its replica has promised; that, if it is anything.
+    /// Forgets a group except for its replica's promises; returns those, if there are any.
     pub(super) fn leave(&mut self, group: GroupId) -> Option<Left> {
         let last = self.last(group).max(self.left.floor(group));
         let left = Left { vote: self.vote(group), last };
@@ -326,18 +326,18 @@ impl State {
         Some(left)
     }
 
-    /// Whether anything is known of a group, be it what a replica that left has promised.
+    /// Whether anything is known of a group, including the promises of a replica that left.
     pub(super) fn has_seen(&self, group: GroupId) -> bool {
         self.fronts.contains_key(&group) || self.left.has(group)
     }
 
-    /// What a group's log must reach that came back, if it has not.
+    /// The entry that the log of a returned group must reach, if it does not yet.
     pub(super) fn floor(&self, group: GroupId) -> Option<LogId> {
         self.left.floor(group)
     }
 
-    /// A group has confirmed an entry, as others know: what says so in the log, if the group's log
-    /// does not reach it.
+    /// Records that a group has confirmed an entry, as other nodes report. Returns the records that log
+    /// this; none if the group's log reaches the entry.
     pub(super) fn lost(&mut self, group: GroupId, last: LogId) -> Vec<Record> {
         if self.last(group) >= Some(last) || self.floor(group) >= Some(last) {
             return Vec::new();
@@ -355,7 +355,7 @@ impl State {
         self.cached_count -= 1;
     }
 
-    /// Entries up to this serial stand in segments: the cache may drop them.
+    /// Called when entries up to this serial are in segments: the cache may drop them.
     pub(super) fn wrote(&mut self, serial: u64) {
         self.written_serial = self.written_serial.max(serial);
         while self.cache_byte_count > self.cache_bytes_max {
@@ -371,7 +371,7 @@ impl State {
                 self.uncache(&cached);
             }
         }
-        // Dropped entries left their places in the order: sweep when most of it is such places.
+        // Dropped entries leave gaps in the order: rebuild it when it consists mostly of gaps.
         if self.cache_order.len() > 2 * self.cached_count + 1024 {
             let mut alive: Vec<_> = self
                 .fronts
@@ -383,8 +383,8 @@ impl State {
         }
     }
 
-    /// Where the entries from `from` and before `to` are, as far as there are any, up to about so
-    /// many bytes, but at least one entry.
+    /// Finds the existing entries from `from` and before `to`, up to about `bytes_max` bytes but at
+    /// least one entry.
     pub(super) fn plan(&self, group: GroupId, from: u64, to: u64, bytes_max: u64) -> Plan {
         let mut plan = Plan { vote: None, stored: Vec::new(), cached: Vec::new() };
         let Some(front) = self.fronts.get(&group) else { return plan };

@@ -1,4 +1,4 @@
-//! The one task that writes the log.
+//! The single task that writes the log.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,15 +19,16 @@ use super::{
 use crate::ports::{Disk, File, WriteError};
 use crate::raft::types::LogId;
 
-/// The segment that is written.
+/// The segment that is being written.
 pub(super) struct Current {
     pub(super) name: SegmentName,
     pub(super) file: Arc<dyn File>,
-    /// Behind the last whole record.
+    /// Offset after the last complete record.
     pub(super) end: u32,
-    /// What is below is durable.
+    /// Everything below this offset is durable.
     pub(super) synced: u32,
-    /// Behind the records with which the segment began; one without more is not left for another.
+    /// Offset after the records with which the segment began. A segment with nothing after them is not
+    /// rotated.
     pub(super) head_end: u32,
 }
 
@@ -39,9 +40,9 @@ pub(super) struct Writer {
     pub(super) closing: watch::Receiver<bool>,
     pub(super) health: Arc<watch::Sender<WalHealth>>,
     pub(super) current: Current,
-    /// What was committed, not written yet: a hint is no reason to write.
+    /// Commit hints that are not written yet; a hint alone causes no write.
     pub(super) hints: BTreeMap<GroupId, Option<LogId>>,
-    /// The lock of the data folder.
+    /// The lock on the data folder.
     pub(super) _guard: Box<dyn Send + Sync>,
 }
 
@@ -55,18 +56,18 @@ impl Drop for Writer {
     }
 }
 
-/// Records on their way into the current segment with one write.
+/// Records to be written to the current segment with one write.
 #[derive(Default)]
 struct Batch {
     bytes: BytesMut,
     records: Vec<(Record, Location)>,
     /// Calls whose last record is in the batch.
     done: Vec<Call>,
-    /// Whether anything but hints is in it.
+    /// Whether the batch contains anything but hints.
     needs_sync: bool,
 }
 
-/// What the writer woke up for.
+/// The reason why the writer woke up.
 enum Wake {
     Calls,
     Hints,
@@ -106,15 +107,15 @@ impl Writer {
             count = self.calls.recv_many(calls, QUEUE_CALLS_MAX) => {
                 if count == 0 { Wake::Gone } else { Wake::Calls }
             }
-            // An error says that all users are gone, which the queue shows as well.
+            // An error means that all users are gone, which the queue shows too.
             _ = self.closing.wait_for(|closing| *closing), if !is_closing => Wake::Close,
             () = tokio::time::sleep(HINT_DELAY), if has_hints => Wake::Hints,
         }
     }
 
-    /// Writes all calls with as few writes as segments allow, and completes them in order.
+    /// Writes all calls with as few writes as the segments allow, and completes them in order.
     ///
-    /// After an error, calls that were not completed are in `calls`.
+    /// After an error, `calls` contains the calls that were not completed.
     async fn write(&mut self, calls: &mut Vec<Call>) -> Result<(), Failure> {
         let mut batch = Batch::default();
         let mut may_remove = false;
@@ -151,7 +152,7 @@ impl Writer {
         if may_remove { self.remove_segments().await } else { Ok(()) }
     }
 
-    /// Hints come behind the entries that they speak of.
+    /// Adds the pending hints after the entries that they refer to.
     fn add_hints(&mut self, batch: &mut Batch) {
         for (group, id) in mem::take(&mut self.hints) {
             self.put(batch, Record::Committed(group, id));
@@ -165,7 +166,7 @@ impl Writer {
         self.flush(&mut batch).await
     }
 
-    /// Puts a record into the batch, in a new segment if it does not fit the current one.
+    /// Adds a record to the batch, in a new segment if it does not fit into the current one.
     async fn add(&mut self, batch: &mut Batch, record: Record) -> Result<(), Failure> {
         let used = self.current.end as usize + batch.bytes.len();
         let limit = self.options.segment_bytes_max.min(SEGMENT_BYTES_LIMIT) as usize;
@@ -189,7 +190,7 @@ impl Writer {
         batch.records.push((record, Location { segment: name.number, offset, byte_count }));
     }
 
-    /// Writes the batch, syncs if it has to be, and completes its calls.
+    /// Writes the batch, syncs if needed, and completes its calls.
     async fn flush(&mut self, batch: &mut Batch) -> Result<(), Failure> {
         let bytes = mem::take(&mut batch.bytes).freeze();
         let byte_count = u32::try_from(bytes.len()).expect("segments are bounded");
@@ -222,7 +223,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes at a place, again and again while the disk is full.
+    /// Writes at an offset, retrying while the disk is full.
     async fn write_bytes(
         &mut self,
         file: &Arc<dyn File>,
@@ -259,7 +260,7 @@ impl Writer {
         }
     }
 
-    /// Waits for room if the disk is full; other errors end the log.
+    /// Waits a moment if the disk is full; any other error fails the log.
     async fn wait_if_full(&mut self, what: &str, error: io::Error) -> Result<(), Failure> {
         if !is_full(&error) {
             return Err(failed(what, &error));
@@ -289,7 +290,7 @@ impl Writer {
 
     /// Begins the next segment with the small state of all groups.
     ///
-    /// It is used only when it, its name and everything before it are durable.
+    /// The segment is used only after its head, its name and everything before it are durable.
     async fn rotate(&mut self) -> Result<(), Failure> {
         self.sync().await?;
         let nonce = self.current.name.nonce;
@@ -323,7 +324,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes the oldest segments as long as no group needs anything in them.
+    /// Removes the oldest segments that no group needs any more.
     async fn remove_segments(&mut self) -> Result<(), Failure> {
         let newest = self.current.name.number;
         loop {
@@ -334,22 +335,22 @@ impl Writer {
                 oldest.filter(|oldest| *oldest < needed)
             };
             let Some(oldest) = oldest else { return Ok(()) };
-            // What says that it is not needed must outlive it.
+            // The records that make the segment unnecessary must be durable first.
             self.sync().await?;
             let path = segment_path(oldest);
             if let Err(error) = self.disk.remove(&path).await {
-                // It is tried again with the next one.
+                // The removal is retried at the next rotation.
                 tracing::warn!(path, %error, "old segment not removed");
                 return Ok(());
             }
-            // One by one, so that a power loss leaves no gap.
+            // One segment at a time, so that a power loss leaves no gap.
             let synced = self.disk.sync_folder(WAL_FOLDER).await;
             synced.map_err(|error| failed("sync of the folder", &error))?;
             locked(&self.state).segments.remove(&oldest);
         }
     }
 
-    /// Leaves a log whose every byte is known to be durable.
+    /// Completes the log such that all of its bytes are known to be durable.
     async fn finish(&mut self) -> Result<(), Failure> {
         let mut batch = Batch::default();
         self.add_hints(&mut batch);
@@ -360,7 +361,7 @@ impl Writer {
         self.sync().await
     }
 
-    /// Tells everyone, now and for ever, that nothing is acknowledged any more.
+    /// Fails these calls and all later ones: nothing is acknowledged any more.
     async fn fail(mut self, calls: Vec<Call>, failure: Failure) {
         tracing::error!(error = failure.message, "write-ahead log");
         locked(&self.state).failure = Some(failure.clone());
