@@ -18,7 +18,7 @@
 //! | [`redis_bloom_dump`] | converts RedisBloom's dumps to frames and back, for both sides of an export |
 //! | [`redis_bloom_value`] | RedisBloom's filters in Redis's files and payloads, for both sides |
 //! | [`jobs`] | workers of duplicate-detection jobs |
-//! | `formation`, `peer_admission`, `controller` | how a cluster forms, which nodes may join, the controller's tasks |
+//! | `formation`, `peer_admission`, `controller` | how a cluster forms, who may join, controller tasks |
 //! | `enrolment`, `renewal` | how a node gets its first certificate from its cluster, and renews it |
 //! | `local`, `node` | the state of a running node, and its life cycle |
 //! | `local_copy` | read access to a copy of a replicated filter, for programs that embed the node |

@@ -1,7 +1,7 @@
-//! What a node keeps on disk: one log for all groups, snapshots, its identity.
+//! A node's persistent state: one log for all groups, snapshots, its identity.
 //!
-//! A start goes so: load the identity, open the storage (which locks the folder and checks that the
-//! log is the identity's), save the identity if there was none.
+//! Order of a start: load the identity, open the storage (which locks the folder and checks that the
+//! log belongs to the identity), save the identity if there was none.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -42,11 +42,11 @@ use crate::raft::types::SnapshotMeta;
 use claims::Claims;
 use wal::Wal;
 
-/// What to do with a data folder that cannot be trusted.
+/// Advice for a data folder that cannot be trusted.
 const REJOIN: &str =
     "remove this node from the cluster and let it join again with an empty data folder";
 
-/// The open data folder. Clones are one and the same.
+/// The open data folder. Clones share one state.
 #[derive(Clone)]
 pub(crate) struct Storage {
     disk: Arc<dyn Disk>,
@@ -67,8 +67,8 @@ impl Storage {
         Self::open_wrapped(disk, options, None).await
     }
 
-    /// Locks the data folder, reads the log and the newest snapshots, and removes leftovers. With
-    /// `wrapping` secrets are wrapped by it where they go to the disk.
+    /// Locks the data folder, reads the log and the newest snapshots, and removes leftovers. If
+    /// `wrapping` is given, secrets are wrapped with its key before they are written.
     pub(crate) async fn open_wrapped(
         disk: Arc<dyn Disk>,
         options: WalOptions,
@@ -96,20 +96,22 @@ impl Storage {
         Ok((storage, recovered))
     }
 
-    /// Tells an observer, if there is one, of what happens from now on.
+    /// Reports events to this observer, if there is one, from now on.
     pub(crate) fn observed_by(self, observer: Option<Arc<dyn Observer>>) -> Self {
         Self { observer, ..self }
     }
 
-    /// Whoever watches the node.
+    /// The node's observer.
     pub(crate) fn observer(&self) -> Option<&Arc<dyn Observer>> {
         self.observer.as_ref()
     }
 
-    /// Ends what a power loss cut short between a snapshot that came in and the purge of the log.
+    /// Repairs a log after a power loss between the installation of a snapshot and the purge of the
+    /// log.
     ///
-    /// What a snapshot covers was committed. A log that ends before it, or has another entry in the
-    /// place of its last one, holds nothing else that was; but openraft refuses to start with it.
+    /// Everything that a snapshot covers was committed. If the log ends before the snapshot's last
+    /// entry, or has another entry at that index, the log holds nothing else that was committed; but
+    /// openraft refuses to start with it.
     async fn cover_logs(&self) -> io::Result<()> {
         for group in self.groups() {
             // A damaged snapshot is reported when the group starts.
@@ -121,7 +123,7 @@ impl Storage {
         Ok(())
     }
 
-    /// The log of a group; a new group's is empty.
+    /// The log of a group; empty for a new group.
     pub(crate) fn log(&self, group: GroupId) -> LogStore {
         LogStore::new(Arc::clone(&self.wal), group, self.observer.clone())
     }
@@ -137,15 +139,16 @@ impl Storage {
         stores.entry(group).or_insert_with(make).clone()
     }
 
-    /// Removes all of a group, durably. Its Raft must have stopped.
+    /// Removes all data of a group, durably. Its Raft must have stopped.
     ///
     /// # Errors
-    /// If the log has failed, or a snapshot cannot be removed: the next start does that.
+    /// If the log has failed, or a snapshot cannot be removed; the next start then removes the rest.
     pub(crate) async fn forget(&self, group: GroupId) -> io::Result<()> {
         if let Some(observer) = &self.observer {
             observer.observe(&Event::Forgotten { group });
         }
-        // The log first: snapshots without a log are leftovers, not the other way round.
+        // The log first: snapshots without a log are removed as leftovers, but a log needs its
+        // snapshot.
         self.wal.forget(group).await?;
         self.remove_snapshots(group).await
     }
@@ -156,11 +159,11 @@ impl Storage {
         store.remove_all().await
     }
 
-    /// Like [`forget`](Self::forget), for a replica that may come back to this node: what it has
-    /// promised is kept.
+    /// Like [`forget`](Self::forget), for a replica that may return to this node: keeps its promises,
+    /// that is, its vote and the last entry of its log.
     ///
     /// # Errors
-    /// If the log has failed, or a snapshot cannot be removed: the next start does that.
+    /// If the log has failed, or a snapshot cannot be removed; the next start then removes the rest.
     pub(crate) async fn leave(&self, group: GroupId) -> io::Result<()> {
         if let Some(observer) = &self.observer {
             observer.observe(&Event::Forgotten { group });
@@ -171,11 +174,12 @@ impl Storage {
         Ok(())
     }
 
-    /// Begins a group with a first snapshot, which `write` writes, unless it runs here, or ever did: then what
-    /// there is counts. When this returns, all of it is on the disk.
+    /// Creates a group with a first snapshot that `write` writes, unless the group runs on this node or
+    /// ever did: then the existing state counts. Everything is durable when this returns.
     ///
     /// # Errors
-    /// If the disk fails; nothing is begun then, and the next try begins anew.
+    /// If the disk fails. The group is not created then, and the next attempt starts from the
+    /// beginning.
     pub(crate) async fn begin_group(
         &self,
         group: GroupId,
@@ -190,55 +194,54 @@ impl Storage {
         let mut writer = store.writer(meta).await?;
         write(&mut writer).await?;
         store.adopt(&writer.finish().await?).await?;
-        // The log last: a snapshot of a group that the log does not know is a leftover.
+        // The log last: until it knows the group, the snapshot counts as a leftover.
         self.wal.cover(group, through).await?;
         self.claims.note_begun();
         Ok(())
     }
 
-    /// Before a group starts: from here on nobody else writes it.
+    /// Marks a group as running before it starts: from here on only the group itself writes its state.
     pub(crate) async fn claim(&self, group: GroupId) {
         self.claims.claim(group).await;
     }
 
-    /// How many groups were begun here by others, and every change of that.
+    /// Watches the number of groups that were created on this node by another group's split.
     pub(crate) fn begun_count(&self) -> watch::Receiver<u64> {
         self.claims.begun_count()
     }
 
-    /// Whether this node has, or had, a replica of a group.
+    /// Whether this node has or had a replica of the group.
     pub(crate) fn has_seen(&self, group: GroupId) -> bool {
         self.wal.has_seen(group)
     }
 
-    /// Groups of which the log knows anything, in their order.
+    /// Groups that the log knows of, in ascending order.
     pub(crate) fn groups(&self) -> Vec<GroupId> {
         self.wal.groups()
     }
 
-    /// How the log is, and every change of that.
+    /// Watches the health of the log.
     pub(crate) fn health(&self) -> watch::Receiver<WalHealth> {
         self.wal.health()
     }
 
-    /// Bytes in the log of a group's entries that are not purged.
+    /// Bytes of a group's entries in the log that are not purged.
     pub(crate) fn log_bytes(&self, group: GroupId) -> u64 {
         self.wal.log_bytes(group)
     }
 
-    /// Bytes of the log of all groups on disk.
+    /// Bytes of the log on disk, for all groups.
     pub(crate) fn wal_bytes(&self) -> u64 {
         self.wal.byte_count()
     }
 
-    /// Groups that keep the oldest segment of the log from being removed: a snapshot and a purge
-    /// of each frees it. None if there is only one segment.
+    /// Groups that keep the oldest segment of the log from being removed. A snapshot and a purge of
+    /// each of them frees it. Empty if there is only one segment.
     pub(crate) fn groups_holding_oldest_segment(&self) -> Vec<GroupId> {
         self.wal.groups_holding_oldest_segment()
     }
 
-    /// Makes everything durable that was handed in before, and frees the folder. Later calls get
-    /// errors.
+    /// Makes all earlier writes durable and releases the folder. Later calls return errors.
     pub(crate) async fn close(&self) {
         self.wal.close().await;
     }

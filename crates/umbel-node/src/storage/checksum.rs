@@ -1,13 +1,13 @@
-//! A checksum of files that are too large for memory.
+//! A checksum for files that are too large for memory.
 
 use bytes::{Buf, BytesMut};
 use umbel_codec::crc32c;
 
-/// Bytes of a block: what is checked, written and read at once.
+/// Bytes of a block: the unit of checksums, writes and reads.
 pub(super) const BLOCK_BYTES: usize = 1 << 20;
 
-/// CRC-32C block by block: each one is taken over the one before and the block's bytes, so the
-/// result covers all bytes and does not depend on how they come in.
+/// CRC-32C computed block by block: the CRC of each block also covers the CRC before it. So the result
+/// covers all bytes and does not depend on how the input is divided.
 #[derive(Default)]
 pub(super) struct BlockChecksum {
     state: u32,
@@ -15,7 +15,7 @@ pub(super) struct BlockChecksum {
 }
 
 impl BlockChecksum {
-    /// Takes bytes in.
+    /// Adds bytes.
     pub(super) fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.rest.is_empty() && bytes.len() >= BLOCK_BYTES {
@@ -33,7 +33,7 @@ impl BlockChecksum {
         }
     }
 
-    /// The checksum of all that was taken in.
+    /// The checksum of all bytes so far.
     pub(super) fn finish(&self) -> u32 {
         crc32c(&[&self.state.to_le_bytes(), &self.rest])
     }

@@ -1,14 +1,14 @@
-//! Which groups run on this node, so that nothing is written below one that does.
+//! Which groups run on this node, so that nothing else writes their files.
 //!
-//! A shard that is split off begins on each node when that node applies the split, unless it runs there
-//! already: the others may have begun it long ago, and its leader sends what it has.
+//! When this node applies a split, it creates the new shard here, unless the shard runs here already:
+//! other nodes may have created it long ago, and then its leader replicates its state to this node.
 
 use std::collections::BTreeSet;
 
 use tokio::sync::{Mutex, MutexGuard, watch};
 use umbel_engine::GroupId;
 
-/// Groups that run, and how many were begun here.
+/// The running groups, and how many groups were created here.
 pub(super) struct Claims {
     running: Mutex<BTreeSet<GroupId>>,
     begun_count: watch::Sender<u64>,
@@ -21,17 +21,17 @@ impl Default for Claims {
 }
 
 impl Claims {
-    /// From here on the group runs: waits for whoever writes it.
+    /// Marks the group as running; waits until no creation of a group is in progress.
     pub(super) async fn claim(&self, group: GroupId) {
         self.running.lock().await.insert(group);
     }
 
-    /// It runs no more, and nothing of it is left but what it has promised.
+    /// Marks the group as stopped; only its promises are left of it.
     pub(super) async fn release(&self, group: GroupId) {
         self.running.lock().await.remove(&group);
     }
 
-    /// Keeps groups from being started; None if this one runs.
+    /// Blocks the start of groups while the guard is held; None if this group runs already.
     pub(super) async fn hold(&self, group: GroupId) -> Option<MutexGuard<'_, BTreeSet<GroupId>>> {
         let running = self.running.lock().await;
         (!running.contains(&group)).then_some(running)
@@ -41,7 +41,7 @@ impl Claims {
         self.begun_count.send_modify(|count| *count += 1);
     }
 
-    /// How many groups were begun here, and every change of that.
+    /// Watches how many groups were created here.
     pub(super) fn begun_count(&self) -> watch::Receiver<u64> {
         self.begun_count.subscribe()
     }

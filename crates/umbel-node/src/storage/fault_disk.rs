@@ -1,4 +1,4 @@
-//! A disk in memory that loses what was not synced, for tests.
+//! An in-memory disk that loses whatever was not synced, for tests.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,10 +8,10 @@ use bytes::Bytes;
 
 use crate::ports::{Disk, File, PortFuture, WriteError};
 
-/// What survives a crash of one write, in bytes: writes are cut into pieces of this size.
+/// Writes are cut into pieces of this many bytes; each piece survives a crash or not.
 const SECTOR_BYTES: usize = 32;
 
-/// The disk. Clones are the same one.
+/// The disk. Clones share one state.
 #[derive(Clone, Default)]
 pub(crate) struct FaultDisk {
     inner: Arc<Mutex<Inner>>,
@@ -22,7 +22,7 @@ struct Inner {
     files: Vec<Content>,
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
-    /// Changes of names since their folder was synced: the name, and the file or None.
+    /// Changes of names since their folder was last synced: the name, and its file or None.
     name_changes: Vec<Vec<(String, Option<usize>)>>,
     faults: Faults,
     calls: u64,
@@ -30,22 +30,22 @@ struct Inner {
     locked: bool,
 }
 
-/// What goes wrong.
+/// The faults to inject.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Faults {
-    /// Writes and new files find no room; half of a write is done.
+    /// Writes and new files find no room; half of the write is done.
     pub(crate) full: bool,
     /// No file can be created: the process has too many open.
     pub(crate) no_descriptors: bool,
-    /// So it is in changing calls behind the first number, up to the second.
+    /// The same as `full`, in the changing calls after the first number and up to the second.
     pub(crate) full_calls: Option<(u64, u64)>,
-    /// Writes fail for another reason.
+    /// Writes fail with another error.
     pub(crate) write_fails: bool,
-    /// The next sync fails; the one after it says that all is well, as Linux does.
+    /// The next sync fails; the one after it succeeds although data is lost, as on Linux.
     pub(crate) sync_fails_once: bool,
-    /// Writes panic, as code with a bug does.
+    /// Writes panic, as code with a bug may.
     pub(crate) panics: bool,
-    /// After so many changing calls every call fails: the process is as good as gone.
+    /// Every call fails after this many changing calls, as if the process were dead.
     pub(crate) dies_after: Option<u64>,
 }
 
@@ -92,12 +92,12 @@ impl FaultDisk {
         self.inner().faults = faults;
     }
 
-    /// Changing calls so far.
+    /// Number of changing calls so far.
     pub(crate) fn calls(&self) -> u64 {
         self.inner().calls
     }
 
-    /// Syncs of files so far.
+    /// Number of file syncs so far.
     pub(crate) fn syncs(&self) -> u64 {
         self.inner().syncs
     }
@@ -111,7 +111,7 @@ impl FaultDisk {
         self.inner().names.keys().cloned().collect()
     }
 
-    /// Flips bits of a byte for good.
+    /// Flips bits of a byte permanently.
     pub(crate) fn flip(&self, path: &str, byte: usize, bits: u8) {
         let mut inner = self.inner();
         let file = inner.names[path];
@@ -144,8 +144,8 @@ impl FaultDisk {
         inner.durable_names.remove(path);
     }
 
-    /// The disk after a power loss. `choose` is asked with a number n and says how many of n
-    /// sectors or names, or with 1 whether one sector, got through.
+    /// The disk after a power loss. `choose` returns how many of the n pending changes of names survive
+    /// when called with n, and whether a single sector survives when called with 1.
     pub(crate) fn crash(&self, mut choose: impl FnMut(usize) -> usize) -> Self {
         let inner = self.inner();
         let mut names = inner.durable_names.clone();
@@ -381,7 +381,7 @@ impl File for OpenFile {
 
     fn write_at(&self, offset: u64, bytes: Bytes) -> PortFuture<'_, io::Result<()>> {
         Box::pin(async move {
-            // Other tasks run while the disk works.
+            // Let other tasks run during the write.
             tokio::task::yield_now().await;
             let panics = self.disk.inner().faults.panics;
             assert!(!panics, "a bug that a test asked for");

@@ -1,4 +1,4 @@
-//! Who the node is: the file `identity` of its data folder.
+//! The node's identity: the file `identity` of its data folder.
 //!
 //! ```text
 //! UMBELIDN, version u32, length u32, fields encoded, CRC u32 of everything before
@@ -23,67 +23,68 @@ const MAGIC: &[u8; 8] = b"UMBELIDN";
 const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 16;
 
-/// Most bytes of the file, far above what the longest address needs: a larger one is none of ours.
+/// Most bytes of the file, far more than the longest address needs; a longer file was not written by a
+/// node.
 const FILE_BYTES_MAX: usize = 64 << 10;
 
-/// How far the node is a member of a cluster.
+/// How far the node has become a member of a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum MemberState {
-    /// It belongs to no cluster; the nonce is all that it has.
+    /// The node belongs to no cluster; it has nothing but the nonce.
     New,
-    /// It is one of the nodes that form a cluster together, which has not happened yet.
+    /// The node is one of the founders of a cluster that has not formed yet.
     Forming,
-    /// It is a member, or was one.
+    /// The node is a member, or was one.
     Member,
 }
 
-/// Who the node is.
+/// The node's identity.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Identity {
-    /// Random, of the data folder: the log has the same.
+    /// Random number of the data folder; the log has the same.
     pub(crate) nonce: u64,
-    /// The cluster, once it is known.
+    /// The cluster's id, once known.
     pub(crate) cluster: Option<u128>,
-    /// The node's number in it, once it has one.
+    /// The node's number in the cluster, once assigned.
     pub(crate) node: Option<NodeId>,
-    /// Where other nodes reach it, as `host:port`; empty until it is known.
+    /// The node's address for other nodes, as `host:port`; empty until known.
     pub(crate) address: String,
-    /// How far it is a member.
+    /// The state of its membership.
     pub(crate) state: MemberState,
 }
 
 impl Identity {
-    /// A node that has not joined a cluster yet.
+    /// The identity of a node that has not joined a cluster yet.
     pub(crate) fn new(nonce: u64) -> Self {
         let (cluster, node, address) = (None, None, String::new());
         Self { nonce, cluster, node, address, state: MemberState::New }
     }
 
-    /// Which log belongs to the identity.
+    /// The owner that the log must have.
     pub(crate) fn log_owner(&self) -> LogOwner {
         LogOwner::Known { nonce: self.nonce, joined: self.state != MemberState::New }
     }
 }
 
-/// Why the identity was not loaded or saved. A failed save leaves the old one in place.
+/// Why the identity was not loaded or saved. After a failed save the old identity is still in place.
 #[derive(Debug, Error)]
 pub(crate) enum IdentityError {
-    /// Look at the disk.
+    /// Check the disk.
     #[error("identity: {0}")]
     Io(#[from] io::Error),
-    /// The file lost what it had promised to keep: remove the node from the cluster and let it join
-    /// again with an empty data folder.
+    /// The file is damaged, so the node's promises are lost: remove the node from the cluster and let
+    /// it join again with an empty data folder.
     #[error("identity: file is damaged: {REJOIN}")]
     Damaged,
-    /// Start a release that knows the version.
+    /// Start a release that supports the version.
     #[error("identity: format version {got}, known is {VERSION}")]
     UnknownVersion {
-        /// The file's.
+        /// The file's version.
         got: u32,
     },
 }
 
-/// The identity, None if the folder has none.
+/// Reads the identity; None if the folder has none.
 pub(crate) async fn load(disk: &dyn Disk) -> Result<Option<Identity>, IdentityError> {
     let file = match disk.open(PATH, false).await {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -116,7 +117,7 @@ fn parse(bytes: &[u8]) -> Result<Identity, IdentityError> {
     decode(body).map_err(|_| IdentityError::Damaged)
 }
 
-/// Puts the identity in place of the old one, durably.
+/// Replaces the identity, durably.
 pub(crate) async fn save(disk: &dyn Disk, identity: &Identity) -> Result<(), IdentityError> {
     let body = encode(identity);
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() < FILE_BYTES_MAX / 2);

@@ -1,4 +1,4 @@
-//! One group's log, as openraft wants it.
+//! A group's log, in the form that openraft requires.
 
 use std::fmt::Debug;
 use std::io;
@@ -21,11 +21,11 @@ use crate::ports::observer::Event;
 use crate::raft::encoding::encode;
 use crate::raft::types::{Command, Entry, LogId, Types, Vote, entry_id, own_log_id, vote_id};
 
-/// Bytes of entries that a limited read returns: what goes over a link in one message, and what a
+/// Bytes of entries that a limited read returns: the size of one message on a link, and of what a
 /// stream holds in memory.
 pub(super) const READ_BYTES_MAX: u64 = 4 << 20;
 
-/// The log of a group. Clones are readers of the same log.
+/// The log of a group. Clones read the same log.
 #[derive(Clone)]
 pub(crate) struct LogStore {
     pub(super) wal: Arc<Wal>,
@@ -44,7 +44,7 @@ impl LogStore {
         }
     }
 
-    /// Tells whoever watches the node what the log holds now.
+    /// Reports the current contents of the log to the node's observer.
     pub(crate) fn observe_opened(&self, node: NodeId) {
         let Some(observer) = &self.observer else { return };
         let state = self.wal.log_state(self.group);
@@ -63,8 +63,8 @@ impl LogStore {
         });
     }
 
-    /// Makes the log known on the disk, before its first entry: files of a log that nobody knows
-    /// are leftovers.
+    /// Makes the group known in the log before its first entry: files of a group that the log does not
+    /// know are leftovers.
     ///
     /// # Errors
     /// If the log has failed.
@@ -72,13 +72,14 @@ impl LogStore {
         self.wal.save_vote(self.group, Vote::new(1, node)).await
     }
 
-    /// Index of the last entry that was ever appended, 0 if there was none.
+    /// Index of the last entry, purged or not; 0 if there was none.
     pub(crate) fn last_index(&self) -> u64 {
         self.wal.log_state(self.group).last_log_id.map_or(0, |last| last.index)
     }
 
-    /// Takes over what others know of the group's replica on this node before it starts: no vote below
-    /// theirs is given, and where its log lacks what it confirmed, that is noted.
+    /// Adopts what other nodes know about this node's replica of the group, before the replica starts:
+    /// raises the vote to theirs, and records the entry that the replica confirmed, if its log lacks
+    /// it.
     ///
     /// # Errors
     /// If the log has failed.
@@ -96,7 +97,7 @@ impl LogStore {
         }
     }
 
-    /// Notes that the replica has confirmed an entry, if the log does not reach that.
+    /// Records that the replica has confirmed an entry, if the log does not reach it.
     ///
     /// # Errors
     /// If the log has failed.
@@ -114,20 +115,20 @@ impl LogStore {
         self.wal.log_state(self.group).last_log_id
     }
 
-    /// The vote, and the last entry that a node's replica must have had, as this one knows: one that is
-    /// committed, or one that it has from that node.
+    /// The vote, and the last entry that the replica on `node` must have had as far as this node knows:
+    /// the last committed one, or the last one that `node` proposed.
     pub(crate) fn standing_of(&self, node: NodeId) -> (Option<Vote>, Option<LogId>) {
         let proposed = self.wal.last_proposed_by(self.group, node);
         (self.wal.vote(self.group), self.wal.committed(self.group).max(proposed))
     }
 
-    /// The entry that the log of a replica which came back to this node, or lost entries, must reach
-    /// before it takes part in elections; none if it may.
+    /// The entry that this log must reach before the replica takes part in elections: set if the
+    /// replica returned to this node or lost entries. None if it may take part.
     pub(crate) fn floor(&self) -> Option<LogId> {
         self.wal.floor(self.group)
     }
 
-    /// Adds an entry to a log that this node alone writes. Its outcome comes to the receiver.
+    /// Appends an entry to a log that only this node writes. The receiver gets the outcome.
     ///
     /// # Errors
     /// If the log has failed or is closed.
@@ -143,7 +144,7 @@ impl LogStore {
         self.wal.append_own(self.group, (entry, bytes)).await
     }
 
-    /// Entries from an index on, some at a time; none behind the last.
+    /// The next entries from an index on, a limited number at a time; empty after the last one.
     ///
     /// # Errors
     /// If the disk fails or the log is damaged.
@@ -151,7 +152,7 @@ impl LogStore {
         Ok(self.wal.read(self.group, from, u64::MAX, READ_BYTES_MAX).await?.1)
     }
 
-    /// Lets go of all entries up to an index, which a snapshot holds.
+    /// Purges all entries up to an index, which a snapshot covers.
     ///
     /// # Errors
     /// If the log has failed.
@@ -159,7 +160,7 @@ impl LogStore {
         self.wal.purge(self.group, own_log_id(node, through)).await
     }
 
-    /// The callback, which notifies the node's observer as well.
+    /// openraft's callback, which also reports the entries to the node's observer.
     fn flushed(&self, entries: &[(Entry, Bytes)], callback: IOFlushed<Types>) -> Flushed {
         let Some((observer, (last, _))) = self.observer.as_ref().zip(entries.last()) else {
             return Flushed::new(callback);
@@ -175,7 +176,7 @@ impl LogStore {
     }
 }
 
-/// The range as a first index and the index behind the last.
+/// The range as its first index and the index after its last.
 pub(super) fn bounds(range: &impl RangeBounds<u64>) -> (u64, u64) {
     let from = match range.start_bound() {
         Bound::Included(index) => *index,

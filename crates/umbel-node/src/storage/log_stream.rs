@@ -1,4 +1,4 @@
-//! Long ranges of a log as streams, a few megabytes in memory at a time.
+//! Streams of long ranges of a log, with a few megabytes in memory at a time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +15,7 @@ use crate::raft::types::{Entry, Types, Vote};
 
 type Read = Pin<Box<dyn Future<Output = io::Result<(Option<Vote>, Vec<Entry>)>> + Send>>;
 
-/// Reads a range piece by piece.
+/// Reads a range in pieces.
 struct Pieces {
     log: LogStore,
     from: u64,
@@ -24,7 +24,7 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// The next piece, with the vote of the instant; no entries at the end.
+    /// The next piece, with the group's vote at that moment; empty at the end.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Option<Vote>, Vec<Entry>)>> {
         let Self { log, from, to, reading } = self;
         let read = reading.get_or_insert_with(|| {
@@ -41,7 +41,7 @@ impl Pieces {
     }
 }
 
-/// Entries of a range.
+/// The entries of a range.
 pub(super) struct EntryStream {
     pieces: Pieces,
     ready: VecDeque<Entry>,
@@ -67,7 +67,7 @@ impl Stream for EntryStream {
     }
 }
 
-/// Entries of a range as long as one leader's vote stands.
+/// The entries of a range, as long as one leader's vote stands.
 pub(super) struct LeaderStream {
     entries: EntryStream,
     leader: LeaderIdOf<Types>,
@@ -106,7 +106,7 @@ impl Stream for LeaderStream {
             return self.end(LeaderBoundedStreamError::LeaderChanged(changed));
         }
         match ready!(Pin::new(&mut self.entries).poll_next(cx)) {
-            // The vote may have changed while the entries were read from disk.
+            // The vote may have changed during the read from disk.
             Some(Ok(entry)) => {
                 let log = &self.entries.pieces.log;
                 let vote = log.wal.vote(log.group);

@@ -1,11 +1,11 @@
-//! Snapshots of groups: one file each, written aside and renamed when it is whole.
+//! Snapshots of groups: one file each, written under a temporary name and renamed when complete.
 //!
 //! ```text
 //! UMBELSNP, version u32, group u32, length u32, meta encoded, body, body length u64, checksum u32
 //! ```
 //!
-//! The checksum ([`BlockChecksum`]) covers everything before it. The body of version 2 is wrapped in pieces
-//! of 64 KiB ([`Wrapping`]), the last one shorter; its length is that on the disk.
+//! The checksum ([`BlockChecksum`]) covers everything before it. In version 2 the body is wrapped in
+//! pieces of 64 KiB ([`Wrapping`]), the last one shorter; the body length counts wrapped bytes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,7 +31,7 @@ use crate::ports::{Disk, File, PortFuture};
 use crate::raft::encoding::decode;
 use crate::raft::types::SnapshotMeta;
 
-/// Folder of the groups' folders.
+/// Folder that contains a folder for each group.
 pub(super) const SNAPSHOT_FOLDER: &str = "snapshots";
 
 const MAGIC: &[u8; 8] = b"UMBELSNP";
@@ -40,10 +40,10 @@ const WRAPPED_VERSION: u32 = 2;
 const HEADER_BYTES: usize = 20;
 const TRAILER_BYTES: u64 = 12;
 
-/// Most bytes of an encoded head: members and their addresses, of which there are at most thousands.
+/// Most bytes of an encoded head: members and their addresses, at most thousands of them.
 const META_BYTES_MAX: usize = 1 << 20;
 
-/// A finished file whose checksum was right. It stays readable when a newer one replaces it.
+/// A complete file with a valid checksum. It stays readable after a newer one replaces it.
 #[derive(Clone)]
 pub(crate) struct SnapshotFile {
     file: Arc<dyn File>,
@@ -51,9 +51,9 @@ pub(crate) struct SnapshotFile {
     name: String,
     body_start: u64,
     byte_count: u64,
-    /// How its body is read if it is wrapped.
+    /// How to read the body if it is wrapped.
     wrapped: Option<WrappedBody>,
-    /// Where it was written aside; none once it is the newest.
+    /// Its temporary file; None once it has become the newest snapshot.
     part: Option<Arc<Part>>,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Debug for SnapshotFile {
 }
 
 impl SnapshotFile {
-    /// Up to where the snapshot goes, and the members then.
+    /// The last entry that the snapshot covers, and the members at that point.
     pub(crate) fn meta(&self) -> &SnapshotMeta {
         &self.meta
     }
@@ -79,7 +79,7 @@ impl SnapshotFile {
         self.byte_count
     }
 
-    /// Bytes of the body from `offset` on, fewer only at its end.
+    /// Bytes of the body from `offset` on: `byte_count` of them, or fewer at the end of the body.
     ///
     /// # Errors
     /// If the disk fails.
@@ -114,7 +114,7 @@ fn folder(group: GroupId) -> String {
     format!("{SNAPSHOT_FOLDER}/{}", group.number())
 }
 
-/// Name of a finished snapshot; names in order of the index, if there is one.
+/// File name of a complete snapshot; names contain the index and term of its last entry, if it has one.
 fn file_name(meta: &SnapshotMeta) -> String {
     match &meta.last_log_id {
         Some(id) => format!("{}-{}.snap", id.index, id.leader_id.term),
@@ -122,7 +122,7 @@ fn file_name(meta: &SnapshotMeta) -> String {
     }
 }
 
-/// Which of two snapshots is newer; None for names of other files.
+/// Key that orders snapshots by age; None for names of other files.
 fn order(name: &str) -> Option<Option<(u64, u64)>> {
     let stem = name.strip_suffix(".snap")?;
     if stem == "empty" {
@@ -132,8 +132,8 @@ fn order(name: &str) -> Option<Option<(u64, u64)>> {
     Some(Some((index.parse().ok()?, term.parse().ok()?)))
 }
 
-/// Removes what writers left behind, and snapshots of groups that the log does not know: they were
-/// being forgotten.
+/// Removes unfinished files of writers, and snapshots of groups that the log does not know: the removal
+/// of such a group was cut short.
 pub(super) async fn clean(disk: &dyn Disk, groups: &[GroupId]) -> io::Result<()> {
     disk.make_folder(SNAPSHOT_FOLDER).await?;
     disk.sync_folder("").await?;
@@ -162,7 +162,7 @@ async fn remove_files(
     if count > 0 { disk.sync_folder(&folder).await } else { Ok(()) }
 }
 
-/// The snapshots of a group.
+/// The snapshots of one group.
 #[derive(Clone)]
 pub(crate) struct SnapshotStore {
     disk: Arc<dyn Disk>,
@@ -172,10 +172,10 @@ pub(crate) struct SnapshotStore {
 }
 
 struct Shared {
-    /// The newest one, once it is known; held while files are renamed and removed.
+    /// The newest snapshot, once known; locked while files are renamed and removed.
     newest: tokio::sync::Mutex<Option<SnapshotFile>>,
     parts: Mutex<Parts>,
-    /// True when the storage closes.
+    /// True when the storage is closing.
     closing: watch::Receiver<bool>,
 }
 
@@ -184,8 +184,8 @@ impl Shared {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a call again and again while the disk is full, until the storage closes or the group
-    /// is forgotten: openraft ends a group whose snapshot fails.
+    /// Repeats a call while the disk is full, until the storage closes or the group is forgotten:
+    /// openraft stops a group whose snapshot fails.
     async fn with_room<'a, T>(
         &self,
         call: impl Fn() -> PortFuture<'a, io::Result<T>>,
@@ -210,30 +210,30 @@ impl Shared {
     }
 }
 
-/// Files that are written aside.
+/// Files under temporary names.
 #[derive(Default)]
 struct Parts {
     last: u64,
     open: BTreeSet<String>,
-    /// The group is gone: whoever still writes must not bring files of it back.
+    /// The group was removed; writers that are still at work must not create files of it again.
     is_forgotten: bool,
 }
 
 impl SnapshotStore {
-    /// `closing` turns true when no room is to be waited for any more.
+    /// `closing` turns true when calls should stop waiting for room.
     pub(super) fn new(disk: Arc<dyn Disk>, group: GroupId, closing: watch::Receiver<bool>) -> Self {
         let (newest, parts) = (tokio::sync::Mutex::default(), Mutex::default());
         let shared = Arc::new(Shared { newest, parts, closing });
         Self { disk, group, wrapping: None, shared }
     }
 
-    /// Wraps the bodies of snapshots to come, and reads those that are.
+    /// Wraps the bodies of new snapshots, and unwraps those of wrapped ones.
     pub(super) fn wrapped_by(self, wrapping: Option<Arc<Wrapping>>) -> Self {
         Self { wrapping, ..self }
     }
 
-    /// Begins a snapshot. Until it is finished nobody sees it; dropped, it leaves nothing that
-    /// the next writer or start does not remove. A full disk is waited for.
+    /// Begins a snapshot. It is invisible until it is finished. If the writer is dropped, the next
+    /// writer or start removes whatever it left. Waits while the disk is full.
     ///
     /// # Errors
     /// If the disk fails, the head is too large, or the group was forgotten.
@@ -242,11 +242,11 @@ impl SnapshotStore {
     }
 
     /// Makes a finished snapshot the newest one, durably, and removes older ones. If a newer one
-    /// stands, that one stays, and this one is readable as long as it is held. A full disk is
-    /// waited for.
+    /// exists, that one stays the newest, and this one is readable as long as it is held. Waits while
+    /// the disk is full.
     ///
     /// # Errors
-    /// If the disk fails or the group was forgotten; then the older one stands.
+    /// If the disk fails or the group was forgotten; the older snapshot remains the newest then.
     pub(crate) async fn adopt(&self, file: &SnapshotFile) -> io::Result<SnapshotFile> {
         self.shared.with_room(|| Box::pin(self.try_adopt(file))).await
     }
@@ -257,7 +257,7 @@ impl SnapshotStore {
             return Err(io::Error::other(format!("{} was forgotten", self.group)));
         }
         if newest.is_none() {
-            // A damaged one is no reason not to have a new one.
+            // A damaged snapshot must not prevent a new one.
             *newest = self.find_newest().await.unwrap_or(None);
         }
         let stands = newest.as_ref().is_some_and(|newest| is_newer(&newest.meta, &file.meta));
@@ -275,16 +275,16 @@ impl SnapshotStore {
             order(other).is_some_and(|other| order(&name).is_some_and(|own| other < own))
         };
         if let Err(error) = remove_files(&*self.disk, self.group, is_older).await {
-            // The next one tries again.
+            // The next adopted snapshot tries again.
             tracing::warn!(%error, "older snapshot not removed");
         }
         Ok(adopted)
     }
 
-    /// The newest snapshot, whose checksum was right when it was first looked at.
+    /// The newest snapshot. Its checksum is verified when it is first read.
     ///
     /// # Errors
-    /// If the disk fails, or the newest file is damaged: the error names it.
+    /// If the disk fails, or the newest file is damaged: the error names the file.
     pub(crate) async fn latest(&self) -> io::Result<Option<SnapshotFile>> {
         let mut newest = self.shared.newest.lock().await;
         if newest.is_none() {
@@ -293,7 +293,7 @@ impl SnapshotStore {
         Ok(newest.clone())
     }
 
-    /// That there is no snapshot of what the log no longer has: everything before an entry.
+    /// The error for a missing snapshot although the log is purged up to `first_index`.
     pub(crate) fn missing(&self, first_index: u64) -> io::Error {
         let folder = folder(self.group);
         let what = format!(
@@ -312,7 +312,7 @@ impl SnapshotStore {
         }
     }
 
-    /// Opens a file and checks all of it.
+    /// Opens a file and verifies all of it.
     async fn open(&self, path: String) -> io::Result<SnapshotFile> {
         let file = self.disk.open(&path, false).await?;
         let byte_count = file.len().await?;
@@ -383,7 +383,7 @@ impl SnapshotStore {
         Ok((meta, (HEADER_BYTES + length) as u64, number(8)))
     }
 
-    /// Removes all files of the group, for good: writers that are still at work fail.
+    /// Removes all files of the group for good; writers that are still at work fail.
     pub(super) async fn remove_all(&self) -> io::Result<()> {
         self.shared.parts().is_forgotten = true;
         let mut newest = self.shared.newest.lock().await;
@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(newest.read(5, body.len()).await.unwrap(), &body[5..]);
         assert_eq!(newest.read(1 << 20, 3).await.unwrap(), &body[1 << 20..(1 << 20) + 3]);
         assert!(newest.read(u64::MAX, 3).await.unwrap().is_empty());
-        // One that comes late does not take its place, and is what it is.
+        // A snapshot that is finished late does not replace a newer one, but is readable.
         let snapshots = store(&disk);
         let late = write(&snapshots, 3, b"late").await;
         assert_eq!(late.meta(), &meta(3));
@@ -468,7 +468,7 @@ mod tests {
             disk.flip(path, byte, 4);
             let error = store(&disk).latest().await.unwrap_err().to_string();
             assert!(error.contains(path), "{error}");
-            // Another version may be a newer release's.
+            // An unknown version may belong to a newer release.
             let is_version = (8..12).contains(&byte);
             assert!(is_version || error.contains("let it join again"), "{error}");
             disk.flip(path, byte, 4);
@@ -491,7 +491,7 @@ mod tests {
         let third = snapshots.writer(meta(3)).await.unwrap();
         assert_eq!(disk.paths(), ["snapshots/4/2.part", "snapshots/4/3.part"]);
         third.finish().await.unwrap();
-        // It stays aside: there is a newer one.
+        // It is not renamed, because a newer one exists.
         second.finish().await.unwrap();
         assert_eq!(snapshots.latest().await.unwrap().unwrap().meta(), &meta(3));
         clean(&disk, &[GROUP]).await.unwrap();
@@ -506,7 +506,7 @@ mod tests {
         let (closing, watched) = watch::channel(false);
         let snapshots = SnapshotStore::new(Arc::new(disk.clone()), GROUP, watched);
         write(&snapshots, 1, b"old").await;
-        // Room runs out before each of the calls that a snapshot makes.
+        // The disk becomes full before each of the calls that a snapshot makes.
         let body = body(2 * BLOCK_BYTES);
         for (index, calls) in (2..).zip(0..14) {
             let from = disk.calls() + calls;

@@ -1,11 +1,12 @@
-//! What the disk holds of the meta group's secrets, wrapped by the key that the node was given.
+//! Encrypts the meta group's secrets on disk with the key that the node was configured with
+//! ("wrapping").
 //!
-//! Entries and snapshots of the meta group carry the keys of filters' hashes, the key of session numbers
-//! and the hashes of tokens. With a key the payload of each entry and each piece of a snapshot is wrapped
-//! where it goes to the disk, and unwrapped where it comes back; other groups hold hashes alone. Each node
-//! has a key of its own: what goes to other nodes is not wrapped.
+//! Entries and snapshots of the meta group contain the keys of the filters' hashes, the key of session
+//! numbers, and the hashes of tokens. If the node has a key, the payload of each entry and each piece
+//! of a snapshot is wrapped when written and unwrapped when read. Other groups contain only hashes and
+//! are not wrapped. Each node has its own key; data sent to other nodes is not wrapped with it.
 //!
-//! The file `wrapping` of the data folder says that it is so, and shows a wrong key at the start:
+//! The file `wrapping` of the data folder marks a wrapped folder, and reveals a wrong key at the start:
 //!
 //! ```text
 //! UMBELKEY, the text CHECKED wrapped
@@ -27,16 +28,16 @@ const PART_PATH: &str = "wrapping.part";
 const MAGIC: &[u8; 8] = b"UMBELKEY";
 const CHECKED: &[u8] = b"wrapped by this key";
 
-/// Most bytes of the file that are looked at: more than it has.
+/// Most bytes of the file that are read; more than it has.
 const FILE_BYTES_MAX: usize = 256;
 
-/// First byte of a wrapped entry, which no encoding has for its version.
+/// First byte of a wrapped entry; no encoding uses it as its version.
 const ENTRY_MARK: u8 = 0xE1;
 
-/// Why a wrapped piece is not read.
+/// Message for a wrapped piece without a key.
 pub(super) const NO_KEY: &str = "is wrapped: key_file must name the file with its key";
 
-/// A key, and where its nonces are drawn from.
+/// A key, and the seed that its nonces are drawn from.
 pub(crate) struct Wrapping {
     key: Arc<WrappingKey>,
     seed: Arc<dyn Seed>,
@@ -48,7 +49,7 @@ impl Wrapping {
         Self { key, seed }
     }
 
-    /// The node's, if it was given a key.
+    /// The node's wrapping, if it has a key.
     pub(crate) fn of(ports: &Ports) -> Option<Arc<Self>> {
         let key = ports.wrapping.clone()?;
         Some(Arc::new(Self { key, seed: Arc::clone(&ports.seed) }))
@@ -61,7 +62,7 @@ impl Wrapping {
     }
 
     /// # Errors
-    /// If it was wrapped by another key or for another place: the message names the key's file.
+    /// If the data was wrapped with another key or for another place; the message names the key file.
     pub(super) fn unwrap(&self, context: &[u8], wrapped: &[u8]) -> Result<Bytes, String> {
         let path = self.key.path();
         let unwrapped = self.key.unwrap(context, wrapped);
@@ -73,7 +74,7 @@ fn context_of_entry(group: GroupId, id: LogId) -> Bytes {
     encode(&("entry", group.number(), id))
 }
 
-/// An entry's bytes as they go to the disk.
+/// Prepares an entry's bytes for the disk.
 pub(super) fn entry_out(
     wrapping: Option<&Wrapping>,
     (group, id): (GroupId, LogId),
@@ -87,10 +88,11 @@ pub(super) fn entry_out(
     marked.freeze()
 }
 
-/// An entry's bytes as they came from the disk. Those from before there was a key are as they were.
+/// Restores an entry's bytes as read from the disk. Entries from before the node had a key are not
+/// wrapped.
 ///
 /// # Errors
-/// If they are wrapped, and there is no key or another one.
+/// If the bytes are wrapped and there is no key, or another one.
 pub(super) fn entry_in(
     wrapping: Option<&Wrapping>,
     (group, id): (GroupId, LogId),
@@ -105,7 +107,7 @@ pub(super) fn entry_in(
     }
 }
 
-/// Checks that the key is the one that the data folder was wrapped by, or notes it if it is the first.
+/// Checks that the key is the one that wrapped the data folder; if there was none yet, records it.
 pub(super) async fn check(disk: &dyn Disk, wrapping: Option<&Wrapping>) -> Result<(), OpenError> {
     let failed = || OpenError::io(PATH);
     let found = match disk.open(PATH, false).await {

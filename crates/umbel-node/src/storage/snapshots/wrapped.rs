@@ -1,4 +1,4 @@
-//! Bodies of snapshots that hold secrets: wrapped piece by piece.
+//! Bodies of snapshots that contain secrets, wrapped piece by piece.
 
 use std::io;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use crate::ports::{File, WRAPPED_EXTRA_BYTES};
 use crate::raft::encoding::encode;
 use crate::storage::wrapping::Wrapping;
 
-/// Bytes of a piece before it is wrapped: so much is unwrapped for a single byte.
+/// Bytes of a piece before wrapping; reading a single byte unwraps one whole piece.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Bytes of a whole piece on the disk.
+/// Bytes of a full piece on disk.
 const WRAPPED_PIECE_BYTES: usize = PIECE_BYTES + WRAPPED_EXTRA_BYTES;
 
 /// Why a wrapped body was not read.
 pub(super) enum ReadError {
     /// The disk failed.
     Io(io::Error),
-    /// The file ends before its body.
+    /// The file ends before its body does.
     Cut,
-    /// It was wrapped by another key, or is damaged.
+    /// The piece was wrapped with another key, or is damaged.
     Wrapping(String),
 }
 
-/// Bytes of a body that takes so many on the disk.
+/// Unwrapped length of a body that takes `byte_count` bytes on disk.
 pub(super) fn unwrapped_byte_count(byte_count: u64) -> u64 {
     let pieces = byte_count.div_ceil(WRAPPED_PIECE_BYTES as u64);
     byte_count.saturating_sub(pieces * WRAPPED_EXTRA_BYTES as u64)
@@ -37,7 +37,7 @@ pub(super) fn unwrapped_byte_count(byte_count: u64) -> u64 {
 pub(super) struct WrappedBody {
     wrapping: Arc<Wrapping>,
     group: GroupId,
-    /// What does not fill a piece yet, and how many pieces were written.
+    /// Bytes that do not fill a piece yet, and the number of pieces written.
     pending: BytesMut,
     piece_count: u64,
 }
@@ -51,7 +51,7 @@ impl WrappedBody {
         encode(&("snapshot", self.group.number(), piece))
     }
 
-    /// Takes bytes of the body, and puts out the pieces that are full.
+    /// Adds bytes to the body, and appends the pieces that are full to `out`.
     pub(super) fn push(&mut self, bytes: &[u8], out: &mut BytesMut) {
         self.pending.put_slice(bytes);
         while self.pending.len() >= PIECE_BYTES {
@@ -60,7 +60,7 @@ impl WrappedBody {
         }
     }
 
-    /// Puts out the last piece, if something is left.
+    /// Appends the last piece to `out`, if bytes are left.
     pub(super) fn finish(&mut self, out: &mut BytesMut) {
         if !self.pending.is_empty() {
             let piece = self.pending.split();
@@ -73,7 +73,7 @@ impl WrappedBody {
         self.piece_count += 1;
     }
 
-    /// Bytes of a body that is there: its file, and where in that it begins.
+    /// Reads bytes of a body, given its file and its start in the file.
     pub(super) async fn read(
         &self,
         (file, body_start): (&dyn File, u64),
@@ -85,7 +85,7 @@ impl WrappedBody {
         let mut skipped = usize::try_from(offset % PIECE_BYTES as u64).unwrap_or(usize::MAX);
         while bytes.len() < byte_count {
             let at = body_start + piece * WRAPPED_PIECE_BYTES as u64;
-            // Behind the last piece stand the length and the checksum, which are no part of it.
+            // The length and checksum after the last piece are not part of it.
             let left = skipped + byte_count - bytes.len();
             let unwrapped = self.read_piece(file, at, piece).await?;
             let end = unwrapped.len().min(left);

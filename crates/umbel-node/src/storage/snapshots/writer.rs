@@ -1,4 +1,4 @@
-//! Writing a snapshot aside.
+//! Writes a snapshot under a temporary name.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::raft::encoding::encode;
 use crate::raft::types::SnapshotMeta;
 use crate::storage::checksum::{BLOCK_BYTES, BlockChecksum};
 
-/// Keeps a file that is written aside from being removed.
+/// Protects a temporary file from removal while it is in use.
 pub(super) struct Part {
     shared: Arc<Shared>,
     name: String,
@@ -45,7 +45,7 @@ impl Part {
         self.is_adopted.load(Ordering::Relaxed)
     }
 
-    /// The store's lock on the newest snapshot orders this with the question.
+    /// Relaxed suffices: the store's lock on the newest snapshot orders this with `is_adopted`.
     pub(super) fn set_adopted(&self) {
         self.is_adopted.store(true, Ordering::Relaxed);
     }
@@ -66,7 +66,7 @@ pub(crate) struct SnapshotWriter {
     file: Arc<dyn File>,
     meta: SnapshotMeta,
     body_start: u64,
-    /// Bytes of the body so far, as they were given.
+    /// Bytes of the body so far, before wrapping.
     byte_count: u64,
     wrapped: Option<WrappedBody>,
     written: u64,
@@ -116,10 +116,11 @@ impl SnapshotWriter {
         })
     }
 
-    /// Adds bytes to the body.
+    /// Appends bytes to the body.
     ///
     /// # Errors
-    /// If the disk fails; the snapshot cannot be finished then, nor if the call is dropped.
+    /// If the disk fails. The snapshot cannot be finished after that, nor after a call that was
+    /// dropped.
     pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
         self.byte_count += bytes.len() as u64;
         match &mut self.wrapped {
@@ -130,7 +131,7 @@ impl SnapshotWriter {
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        // Also if the call is dropped half way.
+        // Stays set also if the call is dropped half way.
         if std::mem::replace(&mut self.has_failed, true) {
             return Err(io::Error::other("an earlier write of the snapshot failed"));
         }
@@ -152,19 +153,19 @@ impl SnapshotWriter {
     /// Makes the snapshot durable and the newest one, as [`SnapshotStore::adopt`] does.
     ///
     /// # Errors
-    /// If the disk fails; then the older one stands.
+    /// If the disk fails; the older snapshot remains the newest then.
     pub(crate) async fn finish(self) -> io::Result<SnapshotFile> {
         let store = self.store.clone();
         let file = self.finish_aside().await?;
         store.adopt(&file).await
     }
 
-    /// Makes the snapshot durable, but not the newest one: until it is adopted, a start finds
-    /// nothing of it.
+    /// Makes the snapshot durable without making it the newest: until it is adopted, a start ignores
+    /// it.
     ///
     /// # Errors
-    /// If the disk fails. A sync that found no room is no exception: what is on the disk is unknown
-    /// after it.
+    /// If the disk fails. A sync that fails because the disk is full is not retried: what is on disk is
+    /// unknown after it.
     pub(crate) async fn finish_aside(mut self) -> io::Result<SnapshotFile> {
         if let Some(wrapped) = &mut self.wrapped {
             wrapped.finish(&mut self.pending);
