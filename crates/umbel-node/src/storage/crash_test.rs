@@ -1,4 +1,4 @@
-//! Power losses at every call: what was acknowledged is there, and of the rest a prefix.
+//! Power losses at every call: what was acknowledged survives, and of the rest a prefix.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ mod acts;
 
 use acts::{Act, Step, acts, all_acts};
 
-/// Small segments and a small cache, so that little work takes all paths.
+/// Small segments and a small cache, so that a little work takes all code paths.
 pub(super) fn options() -> WalOptions {
     let owner = LogOwner::Known { nonce: 77, joined: false };
     WalOptions { segment_bytes_max: 600, cache_bytes_max: 200, ..WalOptions::new(owner) }
@@ -30,7 +30,7 @@ pub(crate) fn id(term: u64, index: u64) -> LogId {
     LogId { leader_id: LeaderId { term, node_id: NodeId(1) }, index }
 }
 
-/// An entry whose bytes distinguish it from others with its log id.
+/// An entry whose bytes differ from those of other entries with other log ids.
 pub(crate) fn entry(term: u64, index: u64) -> Entry {
     let command = ShardCommand::DropSlice(FilterId(term * 1000 + index));
     Entry { log_id: id(term, index), payload: EntryPayload::Normal(Command::Shard(command)) }
@@ -40,14 +40,14 @@ pub(super) async fn open(disk: &FaultDisk) -> Storage {
     Storage::open(Arc::new(disk.clone()), options()).await.unwrap().0
 }
 
-/// The slow twin of a group.
+/// The naive model of a group.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Naive {
     vote: Option<Vote>,
     purged: Option<LogId>,
     entries: BTreeMap<u64, Entry>,
     snapshot: Option<LogId>,
-    /// What the log held when the group left, until it holds as much again.
+    /// The last entry when the group left; cleared when the log reaches it again.
     floor: Option<LogId>,
 }
 
@@ -63,7 +63,7 @@ impl Naive {
     }
 }
 
-/// The run's memory: the model after every change, and which of them were acknowledged.
+/// State of a run: the model after every change, and how many of the changes were acknowledged.
 struct Run {
     storage: Storage,
     states: Vec<NaiveGroups>,
@@ -86,7 +86,7 @@ impl Run {
         self.states.last().unwrap().get(&group).cloned().unwrap_or_default()
     }
 
-    /// False when the disk is gone.
+    /// Returns false when the disk is gone.
     async fn act(&mut self, act: Act) -> bool {
         match act {
             Act::Append(group, count) => self.append(GroupId::from_number(group), count).await,
@@ -133,10 +133,10 @@ impl Run {
                 };
                 let after = after.log_id;
                 if model.snapshot.is_some_and(|snapshot| after.index < snapshot.index) {
-                    // Nobody truncates what was committed.
+                    // No replica truncates committed entries.
                     return true;
                 }
-                // Entries that come in place of others are of a later term.
+                // Entries that replace others have a later term.
                 self.term += 1;
                 self.change(group, |model| {
                     model.entries.split_off(&(after.index + 1));
@@ -173,7 +173,7 @@ impl Run {
     }
 
     async fn snapshot(&mut self, group: GroupId, forth: u64, is_anothers: bool) -> bool {
-        // What is in flight would be another history than the one that a start makes up.
+        // Pending appends would make the history differ from the one that a start reconstructs.
         if !self.await_acknowledgements().await {
             return false;
         }
@@ -218,7 +218,7 @@ impl Run {
         true
     }
 
-    /// Acknowledgements that came in before the end count as well.
+    /// Acknowledgements that arrived before the end count as well.
     fn take_acknowledgements(&mut self) {
         for (state, mut receiver) in std::mem::take(&mut self.waiting) {
             if let Ok(Ok(())) = receiver.try_recv() {
@@ -263,19 +263,19 @@ async fn read_groups(storage: &Storage) -> NaiveGroups {
     filled(&groups)
 }
 
-/// Without groups of which nothing is known.
+/// Removes groups of which nothing is known.
 fn filled(groups: &NaiveGroups) -> NaiveGroups {
     let is_filled = |group: &&Naive| **group != Naive::default();
     groups.iter().filter(|(_, g)| is_filled(g)).map(|(id, g)| (*id, g.clone())).collect()
 }
 
-/// Acts, loses power after so many calls, and starts again with what survived; many times.
+/// Repeats: acts, loses power after some calls, and starts again with what survived.
 async fn crash_again_and_again(rounds: Vec<(Vec<Act>, u64, u64)>) {
     let mut disk = FaultDisk::new();
     let mut state = NaiveGroups::new();
     let mut term = 1;
     for (acts, calls, seed) in rounds {
-        // A start may be cut short as well: then the next one has to do.
+        // A start may be cut short as well; then the next start must cope.
         let last_call = disk.calls() + calls;
         disk.set(Faults { dies_after: Some(last_call), ..Faults::default() });
         let opened = Storage::open(Arc::new(disk.clone()), options()).await;
@@ -287,7 +287,7 @@ async fn crash_again_and_again(rounds: Vec<(Vec<Act>, u64, u64)>) {
                 if !run.act(act).await {
                     break;
                 }
-                // While the disk lives, users see all that was handed in.
+                // While the disk works, users see everything that was passed in.
                 let seen = filled(run.states.last().unwrap());
                 if run.storage.health().borrow().eq(&super::WalHealth::Good)
                     && disk.calls() < last_call
@@ -298,7 +298,7 @@ async fn crash_again_and_again(rounds: Vec<(Vec<Act>, u64, u64)>) {
             run.take_acknowledgements();
             term = run.term + 1;
             disk = disk.crash(chooser(seed));
-            // The first start after it may be cut short, at whatever it repairs.
+            // The first start after it may be cut short at any point of its repair.
             let dies_after = Some(disk.calls() + seed % 16);
             disk.set(Faults { dies_after, ..Faults::default() });
             drop(Storage::open(Arc::new(disk.clone()), options()).await);
@@ -310,7 +310,7 @@ async fn crash_again_and_again(rounds: Vec<(Vec<Act>, u64, u64)>) {
     }
 }
 
-/// What a power loss leaves, by a small generator of random numbers.
+/// Chooses what a power loss leaves, with a small generator of random numbers.
 fn chooser(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed | 1;
     move |count| {
@@ -321,7 +321,7 @@ fn chooser(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Opens the disk and finds the model's state that it must be at.
+/// Opens the disk and finds the state of the model that it must match.
 async fn survived(disk: &FaultDisk, run: &Run) -> NaiveGroups {
     let storage = open(disk).await;
     let groups = read_groups(&storage).await;
@@ -350,7 +350,7 @@ proptest! {
         runtime().block_on(crash_again_and_again(rounds));
     }
 
-    /// Room runs out at any call and comes back: nobody sees anything of it but a wait.
+    /// The disk becomes full at any call and has room again later: callers notice only a delay.
     #[test]
     fn full_disks_lose_nothing(
         acts in acts(),
@@ -360,7 +360,7 @@ proptest! {
         runtime().block_on(full_for_a_while(acts, from, calls));
     }
 
-    /// Many rotations; then all is as the model says, in memory and after a start.
+    /// Many rotations; afterwards everything matches the model, in memory and after a start.
     #[test]
     fn segments_that_are_removed_are_missed_by_nobody(acts in proptest::collection::vec(acts(), 1..8)) {
         runtime().block_on(async {
@@ -397,7 +397,7 @@ async fn full_for_a_while(acts: Vec<Act>, from: u64, calls: u64) {
     assert_eq!(read_groups(&storage).await, expected);
 }
 
-/// Every boundary between two calls, not only some.
+/// Every boundary between two calls, not only random ones.
 #[test]
 fn power_losses_at_every_call() {
     for calls in 1..110 {

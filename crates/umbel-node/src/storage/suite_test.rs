@@ -16,7 +16,7 @@ use crate::raft::types::{LogId, Reply, SnapshotMeta, StoredMembership, Types};
 
 type State = (Option<LogId>, StoredMembership);
 
-/// Knows what was applied last, and the members.
+/// Remembers the last applied entry and the members.
 #[derive(Clone, Default)]
 struct Machine {
     state: Arc<Mutex<State>>,
@@ -85,7 +85,7 @@ struct Builder;
 impl StoreBuilder<Types, LogStore, Machine, Storage> for Builder {
     async fn build(&self) -> Result<(Storage, LogStore, Machine), StorageError<Types>> {
         let mut options = WalOptions::new(LogOwner::New { nonce: 1 });
-        // Entries leave the cache at once and segments change often, so that all paths are taken.
+        // Entries leave the cache at once and segments change often, so that all code paths are taken.
         options.segment_bytes_max = 512;
         options.cache_bytes_max = 0;
         let (storage, _) = Storage::open(Arc::new(FaultDisk::new()), options).await.unwrap();

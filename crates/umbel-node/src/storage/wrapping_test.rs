@@ -1,4 +1,4 @@
-//! A stolen disk: what of the meta group's secrets stands on it, and who reads it.
+//! A stolen disk: which of the meta group's secrets it contains, and who can read them.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -38,7 +38,8 @@ fn command() -> Command {
     Command::Meta(MetaCommand::AddNode { address: SECRET.to_owned(), nonce: 7 })
 }
 
-/// An entry and a snapshot of the meta group that contain the secret, the latter of more than one piece.
+/// Writes an entry and a snapshot of the meta group that contain the secret; the snapshot has several
+/// pieces.
 async fn write(storage: &Storage, index: u64) {
     let log = storage.log(GroupId::META);
     log.append_own(NodeId(1), index, command()).await.unwrap().await.unwrap().unwrap();
@@ -119,7 +120,7 @@ async fn wrapped_snapshots_are_read_from_any_byte_on() {
     storage.close().await;
 }
 
-/// A folder from before there was a key goes on, and what comes to it is wrapped.
+/// A folder from before the node had a key stays usable, and new data is wrapped.
 #[tokio::test]
 async fn a_key_may_come_later() {
     let disk = FaultDisk::new();

@@ -1,8 +1,8 @@
-//! What callers do to the log, drawn and listed.
+//! What callers do to the log: random and fixed sequences.
 
 use proptest::prelude::*;
 
-/// One change, as small as it is durable or not.
+/// A single change, which is durable as a whole or not at all.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Vote(u64),
@@ -12,13 +12,13 @@ pub(super) enum Step {
     Leave,
 }
 
-/// What a caller does.
+/// An action of a caller.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     Append(u32, u64),
     Other(u32, Step),
-    /// A snapshot that ends so far behind what was purged, and what openraft does then. With true
-    /// it is another leader's: the log has other entries there, if any.
+    /// A snapshot that ends this far after what was purged, and openraft's reaction to it. If true,
+    /// another leader made it: the log has other entries there, if any.
     Snapshot(u32, u64, bool),
     Commit(u32),
     /// Waits until appends are acknowledged.
@@ -41,7 +41,7 @@ pub(super) fn acts() -> impl Strategy<Value = Vec<Act>> {
     proptest::collection::vec(act, 1..60)
 }
 
-/// All that a caller may do, in an order that rotates and removes segments.
+/// Every action of a caller, in an order that rotates and removes segments.
 pub(super) fn all_acts() -> Vec<Act> {
     let append = |group| Act::Append(group, 3);
     vec![
@@ -59,7 +59,7 @@ pub(super) fn all_acts() -> Vec<Act> {
         Act::Other(1, Step::Purge(4)),
         Act::Other(2, Step::Forget),
         append(2),
-        // Within the log, in place of entries, and behind the log's end.
+        // Inside the log, in place of other entries, and after the log's end.
         Act::Snapshot(0, 1, false),
         append(0),
         Act::Snapshot(0, 1, true),

@@ -1,4 +1,4 @@
-//! What the log's cache holds in memory.
+//! Memory accounting of the log's cache.
 
 use super::*;
 use crate::storage::crash_test::{entry, id};
@@ -12,13 +12,13 @@ fn the_cache_counts_the_memory_of_small_entries_and_not_their_records_alone() {
     for index in 0..100_000 {
         state.push(group, entry(1, index), 10);
     }
-    // Nothing goes before it is written.
+    // No entry is dropped before it is written.
     assert_eq!(state.front(group).cached.len(), 100_000);
     state.wrote(state.serial());
     let cached = &state.front(group).cached;
     let memory_bytes = cached.len() * size_of::<Cached>();
     assert!((CACHE_BYTES / 2..=CACHE_BYTES).contains(&memory_bytes), "{memory_bytes}");
-    // The newest stay.
+    // The newest entries stay.
     assert_eq!(cached.back().unwrap().entry.log_id, id(1, 99_999));
 
     state.purge(group, id(1, 99_999));

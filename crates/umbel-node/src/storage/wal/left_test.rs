@@ -10,7 +10,7 @@ use crate::storage::Storage;
 use crate::storage::crash_test::{id, open};
 use crate::storage::fault_disk::FaultDisk;
 
-/// A log that ends at index 5, in term 1, with a vote for term 4, after its group left.
+/// A log after its group left; it ended at index 5 in term 1, with a vote for term 4.
 async fn left_behind(disk: &FaultDisk) -> (Storage, GroupId) {
     let storage = open(disk).await;
     let group = GroupId::from_number(5);
@@ -25,7 +25,7 @@ async fn left_behind(disk: &FaultDisk) -> (Storage, GroupId) {
 async fn a_group_that_left_comes_back_with_what_it_has_promised() {
     let disk = FaultDisk::new();
     let (storage, group) = left_behind(&disk).await;
-    // The segment with the record goes.
+    // The segment that contains the record is removed.
     let other = GroupId::from_number(1);
     for index in 0..60 {
         durable(&mut storage.log(other), index..index + 1).await;
@@ -40,7 +40,8 @@ async fn a_group_that_left_comes_back_with_what_it_has_promised() {
     assert_eq!(log.floor(), Some(id(1, 5)));
     assert_eq!(log.get_log_state().await.unwrap().last_log_id, None);
 
-    // It stays behind until it has again what it had, over restarts and if it leaves once more.
+    // The group stays behind until its log reaches as far as before, across restarts and another
+    // departure.
     durable(&mut log, 0..5).await;
     assert_eq!(log.floor(), Some(id(1, 5)));
     let storage = open(&disk.crash(|_| 0)).await;
@@ -85,13 +86,13 @@ async fn a_group_that_lost_entries_remembers_it_until_it_has_them() {
     let group = GroupId::from_number(5);
     let mut log = storage.log(group);
     durable(&mut log, 0..4).await;
-    // Others know of no more than it has.
+    // Other nodes know of no more than the log has.
     log.recall(Some(Vote::new(3, NodeId(1))), Some(id(1, 3))).await.unwrap();
     assert_eq!(
         (log.floor(), log.read_vote().await.unwrap()),
         (None, Some(Vote::new(3, NodeId(1))))
     );
-    // They know more, and a vote that is lower than its own.
+    // They know of more, and of a lower vote than its own.
     log.recall(Some(Vote::new(2, NodeId(2))), Some(id(1, 6))).await.unwrap();
     log.lost(id(1, 5)).await.unwrap();
     let storage = open(&disk.crash(|_| 0)).await;

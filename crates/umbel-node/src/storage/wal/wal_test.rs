@@ -43,7 +43,7 @@ async fn refused(disk: &FaultDisk, options: WalOptions) -> OpenError {
     Storage::open(Arc::new(disk.clone()), options).await.err().expect("the start is refused")
 }
 
-/// A log of three batches in one segment, after a stop without a word.
+/// A log of three batches in one segment, after the process stopped abruptly.
 async fn three_batches() -> (FaultDisk, Vec<usize>) {
     let disk = FaultDisk::new();
     let storage = open(&disk).await;
@@ -60,18 +60,18 @@ async fn three_batches() -> (FaultDisk, Vec<usize>) {
 #[tokio::test(start_paused = true)]
 async fn a_torn_tail_is_cut() {
     let (disk, ends) = three_batches().await;
-    // The last eight bytes are the filter's number, so zeros in their place show damage.
+    // The last eight bytes are the filter's number, so zeros in their place are damage.
     for (end, count) in [(ends[3] - 8, 2), (ends[2] + 5, 2), (ends[1], 1)] {
         let disk = disk.crash(|_| 0);
         let mut bytes = disk.bytes(FIRST)[..end].to_vec();
-        // What follows may be zeros.
+        // Zeros may follow.
         bytes.extend([0; 40]);
         disk.put(FIRST, &bytes);
         let (storage, recovered) = Storage::open(Arc::new(disk.clone()), options()).await.unwrap();
         assert_eq!(recovered.cut_byte_count, (bytes.len() - ends[count]) as u64);
         assert_eq!(recovered.record_count, count as u64);
         assert_eq!(disk.len(FIRST), ends[count]);
-        // It goes on where the cut is.
+        // The log continues at the cut.
         durable(&mut storage.log(GroupId::META), count as u64..6).await;
         storage.close().await;
         assert_eq!(indexes(&open(&disk).await, GroupId::META).await, [0, 1, 2, 3, 4, 5]);
@@ -116,12 +116,12 @@ async fn damage_in_older_segments_and_gaps_are_refused() {
     storage.close().await;
     let paths = disk.paths();
     assert!(paths.len() > 4, "{paths:?}");
-    // A tail that is cut off is damage in all but the last.
+    // A truncated tail is damage in every segment except the last.
     let whole = disk.bytes(&paths[1]);
     disk.put(&paths[1], &whole[..whole.len() - 3]);
     let error = refused(&disk, options()).await;
     assert!(matches!(&error, OpenError::Damaged { path, .. } if *path == paths[1]), "{error}");
-    // A segment of another place is none, whatever its name.
+    // A segment under another name than its own is not accepted.
     disk.put(&paths[1], &disk.bytes(&paths[2]));
     assert!(matches!(refused(&disk, options()).await, OpenError::Damaged { offset: 0, .. }));
     disk.delete(&paths[1]);
@@ -168,7 +168,7 @@ async fn after_a_failed_sync_nothing_is_acknowledged() {
         let error = answer.await.unwrap().unwrap_err();
         assert!(error.to_string().contains("sync failed: sync is broken"), "{error}");
     }
-    // The disk says that all is well again; the log knows better.
+    // The disk reports success again, but the log has failed for good.
     assert_eq!(*storage.health().borrow(), WalHealth::Failed);
     assert!(append(&mut log, 4..5).await.is_err());
     assert!(log.save_vote(&Vote::new(1, NodeId(1))).await.is_err());
@@ -187,17 +187,17 @@ async fn what_a_restart_reads_after_a_failed_sync_is_written_again() {
     disk.set(Faults { sync_fails_once: true, ..Faults::default() });
     append(&mut log, 2..3).await.unwrap().await.unwrap().unwrap_err();
     storage.close().await;
-    // The process starts again: the system still has the entry in memory and takes it for written.
+    // The process restarts: the entry is still in the page cache and counts as written.
     let storage = open(&disk).await;
     assert_eq!(indexes(&storage, GroupId::META).await, [0, 1, 2]);
     storage.close().await;
-    // Whoever saw it relies on it, also when the power goes.
+    // A reader may rely on it now, so it must survive a power loss.
     let disk = disk.crash(|_| 0);
     assert_eq!(indexes(&open(&disk).await, GroupId::META).await, [0, 1, 2]);
 }
 
-/// Appends entries up to this index while the disk has a fault, and then without: nothing is acknowledged
-/// before, and everything stands afterwards.
+/// Appends entries up to this index during a fault of the disk, then ends the fault: nothing is
+/// acknowledged before, and everything is there afterwards.
 async fn is_waited_for(faults: Faults, through: u64) {
     let disk = FaultDisk::new();
     let storage = open(&disk).await;
@@ -209,7 +209,7 @@ async fn is_waited_for(faults: Faults, through: u64) {
     health.wait_for(|health| *health == WalHealth::Full).await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(answer.try_recv().is_err(), "nothing is acknowledged");
-    // What was handed in is read, as always.
+    // Entries that were passed in can be read as usual.
     assert_eq!(log.try_get_log_entries(..).await.unwrap().len() as u64, through);
     disk.set(Faults::default());
     answer.await.unwrap().unwrap();
@@ -227,7 +227,7 @@ async fn a_full_disk_is_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_process_without_descriptors_waits_with_its_next_segment() {
-    // More entries than a segment holds.
+    // More entries than fit into a segment.
     is_waited_for(Faults { no_descriptors: true, ..Faults::default() }, 60).await;
 }
 
@@ -269,7 +269,7 @@ async fn a_writer_that_panics_leaves_nobody_waiting() {
     assert!(append(&mut log, 2..3).await.is_err());
     assert!(log.save_vote(&Vote::new(1, NodeId(1))).await.is_err());
     storage.close().await;
-    // Nor does it drive anyone round in circles.
+    // The failure is reported once, so watchers do not spin.
     tokio::time::timeout(Duration::from_secs(1), health.changed()).await.unwrap_err();
 }
 
@@ -280,11 +280,11 @@ async fn one_sync_serves_all_that_wait() {
     let (storage, _) = Storage::open(Arc::new(disk.clone()), options).await.unwrap();
     let before = disk.syncs();
     let mut answers = Vec::new();
-    // Few enough calls that the runtime does not make this task yield between them.
+    // So few calls that the runtime does not make this task yield between them.
     for group in 0..20 {
         let mut log = storage.log(GroupId::from_number(group));
         answers.push(append(&mut log, 0..1).await.unwrap());
-        // Hints are no reason to write.
+        // Hints cause no write.
         log.save_committed(Some(id(1, 0))).await.unwrap();
     }
     for answer in answers {
