@@ -1,18 +1,18 @@
-//! Replicated filters: this node's copies, and how they exchange what they have with other nodes'.
+//! Replicated filters: this node's copies, and the exchange of changes with other nodes' copies.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`copy`] | one copy behind a lock: local inserts and questions, deltas given and taken |
-//! | [`journal`] | inserts made durable, which then take effect in the order of the log |
-//! | [`load`] | how a copy is, for tables |
-//! | [`image`] | a copy saved to a snapshot, and read back with what the log has since |
-//! | [`copies`] | the copies that the catalogue wants this node to have |
-//! | [`exchange`] | sweeps over the cube (`umbel_engine::hypercube`) |
-//! | [`asking`], [`answering`] | the two sides of one step |
-//! | [`questions`] | how many questions a node holds |
-//! | [`settling`] | whether a copy that came late has enough to count for a majority |
-//! | [`scrub`] | copies compared bit by bit with partners' |
-//! | [`wire`], [`pacer`] | messages, and the rate at which they are sent |
+//! | [`copy`] | one copy behind a lock: local inserts and lookups, deltas sent and merged |
+//! | [`journal`] | makes local inserts durable, then applies them in the order of the log |
+//! | [`load`] | size and fill of a copy, for reports |
+//! | [`image`] | saves a copy to a snapshot; restores it from the snapshot and the log |
+//! | [`copies`] | all copies of this node, as the catalogue requires them |
+//! | [`exchange`] | runs sweeps over the hypercube (`umbel_engine::hypercube`) |
+//! | [`asking`], [`answering`] | the two sides of one step of a sweep |
+//! | [`questions`] | bounds the questions that a node holds in memory |
+//! | [`settling`] | decides when a copy that was made late counts for a majority |
+//! | [`scrub`] | compares copies bit by bit with partners' copies |
+//! | [`wire`], [`pacer`] | messages, and a limit on their byte rate |
 
 mod answering;
 mod asking;

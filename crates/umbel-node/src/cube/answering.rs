@@ -1,4 +1,4 @@
-//! The answering side of a step: a partner gets what it lacks, filter by filter.
+//! The answering side of a step: sends a partner what it lacks, filter by filter.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,23 +22,23 @@ use super::wire::{self, CopyDelta, CopyQuestion};
 use crate::local::Local;
 use crate::metrics;
 
-/// How long a partner may take for its next question, which it has at hand.
+/// How long to wait for the partner's next question; the partner has all of them at hand.
 const QUESTION_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a partner may take to read a part.
+/// How long the partner may take to read a part.
 const READ_PATIENCE: Duration = Duration::from_secs(15);
 
-/// The parts of an answer, as they become ready.
+/// The parts of an answer, sent as they become ready.
 pub(crate) type AnswerParts =
     tokio_stream::wrappers::ReceiverStream<Result<v1::ExchangePart, Status>>;
 
-/// The partner reads no more.
+/// The partner has stopped reading.
 struct Gone;
 
-/// Reads a partner's questions, and hands them to the exchange.
+/// Reads a partner's questions and passes them to the exchange.
 ///
 /// # Errors
-/// If they make no sense, or do not come, or too many partners ask at once.
+/// If the questions are malformed or do not arrive in time, or too many partners ask at once.
 pub(crate) async fn take_questions(
     local: &Local,
     from: NodeId,
@@ -54,7 +54,8 @@ pub(crate) async fn take_questions(
         Status::invalid_argument(what)
     };
     let rooms = &local.copies().questions;
-    // Until all questions are read: then they wait for their turn, which others wait for too.
+    // Held only while the questions are read: after that they wait for their turn, as other partners'
+    // questions do.
     let _reading = rooms.reading.try_acquire().map_err(|_| too_many())?;
     let Some(v1::exchange_question::Part::Step(step)) = next().await? else {
         return Err(nonsense("a step is expected first".to_owned()));
@@ -151,7 +152,7 @@ impl Sender<'_> {
         self.send(Part::End(v1::CopyDeltaEnd { frame_count })).await
     }
 
-    /// The reply, and the filter if all of it is to be sent; None if nothing may be sent now.
+    /// The reply, with the whole filter if that is to be sent; None if nothing may be sent now.
     async fn reply(
         &self,
         copy: &Copy,
@@ -162,7 +163,8 @@ impl Sender<'_> {
         if reply.as_ref().is_none_or(|(reply, _)| reply.changes.is_some()) {
             return Ok(reply);
         }
-        // One at a time, for each is a copy in memory; what is to be sent may be less by then.
+        // One whole filter at a time, because each is a clone in memory. What must be sent may have
+        // become less by then.
         let _permit = self.local.copies().whole_sends.acquire().await;
         copy.reply(from, &asked.question, true)
     }

@@ -1,5 +1,4 @@
-//! The asking side of a step: what this node knows of each filter goes out, and what it lacks comes
-//! in.
+//! The asking side of a step: sends what this node has of each filter, and merges what it lacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,51 +25,52 @@ use crate::local::Local;
 use crate::metrics;
 use crate::peer::{add_hello, member_client};
 
-/// How long a partner may take to come to a step for each step before it: those wait for others.
+/// Time limit for a partner to reach a step, for each step up to it: at every step the partner may wait
+/// for others.
 const STEP_PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long the next part of an answer may take: at the least byte rate a frame takes four seconds.
+/// Time limit for the next part of an answer; at the lowest byte rate, a frame takes four seconds.
 const PART_PATIENCE: Duration = Duration::from_secs(15);
 
-/// How far apart in turn the copies are that two sweeps in a row ask about first: 2^64 times the golden
-/// section, which leaves no part out for long.
+/// Offset between the first copies of two consecutive sweeps: 2^64 times the golden section, so that no
+/// copy stays last for long.
 const SWEEP_STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Bytes of frames of a delta that lists changes, at most: coded, a change takes less than in a list.
+/// Most frame bytes of a delta that lists changes; a change takes less when encoded than in a list.
 const CHANGES_BYTES_MAX: u64 = DELTA_LIST_BYTES_MAX;
 
-/// Bytes of frames of a whole filter, at most: small frames have heads that take as much as they hold.
+/// Most frame bytes of a whole filter; in small frames the headers can be as long as the content.
 const WHOLE_BYTES_MAX: u64 = 2 * REPLICATED_BYTES_MAX;
 
-/// Bytes of lists of changes that are held at once, of all partners and filters: each list is held
-/// until all of it is there. Two of the longest.
+/// Most bytes of lists of changes held at once, over all partners and filters; each list is held until
+/// it is complete. Room for two of the longest.
 pub(super) const LISTED_BYTES_MAX: usize = 1 << 30;
 
-/// Why a partner's answer did not come, or not to its end. What came before stays.
+/// Why a partner's answer is missing or incomplete. What was merged before stays.
 #[derive(Debug, Error)]
 pub(super) enum AskError {
-    /// It did not answer lately, or nobody knows where it is.
+    /// The partner did not answer recently, or its address is unknown.
     #[error("it is passed over")]
     PassedOver,
     /// The connection failed.
     #[error("{0}")]
     Broken(String),
-    /// It did not come to the step, or stopped in the middle.
+    /// The partner did not reach the step, or stopped in the middle of its answer.
     #[error("it did not answer within {} ms", .0.as_millis())]
     Timeout(Duration),
-    /// It counts nodes otherwise, or takes this node for another one.
+    /// The partner has another list of nodes, or mistakes this node for another one.
     #[error("it refused: {0}")]
     Refused(String),
-    /// Others send much at the same time; the next sweep asks again.
+    /// Other partners send many changes at the same time; the next sweep asks again.
     #[error("the lists of changes that come in take more than {LISTED_BYTES_MAX} bytes")]
     TooMuchAtOnce,
-    /// It answers what nobody can mean.
+    /// The answer is malformed.
     #[error("its answer makes no sense: {0}")]
     Nonsense(String),
 }
 
 impl AskError {
-    /// Whether the partner seems not to be there.
+    /// Whether the partner seems to be absent.
     pub(super) const fn is_absence(&self) -> bool {
         matches!(self, Self::Broken(_) | Self::Timeout(_))
     }
@@ -85,7 +85,7 @@ impl AskError {
     }
 }
 
-/// Connections to partners, by their addresses; each is for one node.
+/// Clients of the partners by address; each is for one node.
 pub(super) struct Clients(BTreeMap<String, (NodeId, PeerClient<Channel>)>);
 
 impl Clients {
@@ -93,7 +93,7 @@ impl Clients {
         Self(BTreeMap::new())
     }
 
-    /// Lets go of all others.
+    /// Drops the clients of all other addresses.
     pub(super) fn keep(&mut self, addresses: &BTreeSet<String>) {
         self.0.retain(|address, _| addresses.contains(address));
     }
@@ -103,7 +103,7 @@ impl Clients {
         self.0.len()
     }
 
-    /// A client, which connects when it is used.
+    /// A client, which connects when first used.
     pub(super) fn get(
         &mut self,
         local: &Local,
@@ -121,8 +121,8 @@ impl Clients {
     }
 }
 
-/// Asks a partner about all copies, and merges what it answers, having said that it does: returns
-/// the number of its sweep.
+/// Asks a partner about the copies and merges its answer. Sets `is_answered` when the answer begins.
+/// Returns the number of the partner's sweep.
 pub(super) async fn ask(
     local: &Arc<Local>,
     mut client: PeerClient<Channel>,
@@ -151,9 +151,9 @@ pub(super) async fn ask(
     Ok(theirs)
 }
 
-/// The copies to ask a partner about, and the questions: about all copies, or if that is too much for
-/// one step, about some of them. Another one comes first in each sweep, so that neither these nor
-/// those whose answers break off are always the same.
+/// The copies to ask a partner about, and the questions: about all copies, or about some of them if all
+/// are too many for one step. Each sweep starts with another copy, so that it is not always the same
+/// copies that are left out or that an interrupted answer does not reach.
 fn questions_to(local: &Local, to: NodeId, sweep: u64) -> (Vec<Arc<Copy>>, Vec<v1::CopyQuestion>) {
     let mut copies = local.copies().all();
     let first = sweep.wrapping_mul(SWEEP_STRIDE) % copies.len().max(1) as u64;
@@ -189,7 +189,7 @@ impl Parts {
     }
 }
 
-/// Takes what is answered about one copy. A delta that does not fit is refused and read to its end.
+/// Merges the answer about one copy. A delta that does not fit is refused, but read to its end.
 async fn take(local: &Local, copy: &Copy, from: NodeId, parts: &mut Parts) -> Result<(), AskError> {
     let message = match parts.next(PART_PATIENCE).await? {
         Part::Delta(message) => message,
@@ -247,18 +247,18 @@ async fn take(local: &Local, copy: &Copy, from: NodeId, parts: &mut Parts) -> Re
     Ok(())
 }
 
-/// A delta that comes in.
+/// A delta that is being received.
 struct Incoming<'c> {
     copy: &'c Copy,
     from: NodeId,
     delta: &'c Delta,
     new_bit_count: u64,
-    /// Reads without holding the copy.
+    /// Reads frames without locking the copy.
     reader: ChangeReader,
     changes: ReadChanges,
-    /// One permit a byte of the lists that were read.
+    /// One permit per byte of the lists that were read.
     listed: Option<OwnedSemaphorePermit>,
-    /// Why it is not merged any further.
+    /// Why merging stopped.
     error: Option<DeltaError>,
 }
 
@@ -286,7 +286,7 @@ impl<'c> Incoming<'c> {
         }
     }
 
-    /// Reads a frame that lists changes, and takes room for its list.
+    /// Reads a frame that lists changes, and acquires room for its list.
     fn read_frame(&mut self, frame: &[u8], room: &Arc<Semaphore>) -> Result<(), AskError> {
         if self.error.is_some() {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Sweeps over the cube: the engine decides when to ask whom, and here it is done.
+//! Runs the sweeps over the hypercube: the engine decides when to ask which partner, this module does
+//! it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,25 +24,25 @@ use super::wire::{self, CopyQuestion};
 use crate::local::Local;
 use crate::metrics;
 
-/// A sweep is made after so long without any, whether anybody has news or not: a copy that lacks
-/// something does not know it until it asks.
+/// A sweep begins after this long without one, even if no copy has news: a copy that lacks something
+/// learns that only by asking.
 const QUIET_MAX: Duration = Duration::from_secs(30);
 
-/// A node that was waited for in vain is passed over for so long, unless it asks.
+/// A node that did not respond in time is skipped for this long, unless it asks this node.
 const ABSENT_TIME: Duration = Duration::from_secs(1);
 
-/// Who fails faster than this costs a sweep nothing, and is asked again in the next one: its process
-/// is not there.
+/// A partner that fails faster than this costs the sweep nothing and is asked again in the next one:
+/// its process is not running.
 const FAST_FAILURE: Duration = Duration::from_millis(100);
 
-/// Parts of an answer that wait to be sent: the next one is coded while one is on its way.
+/// Parts of an answer that wait to be sent: the next part is encoded while one is being sent.
 pub(super) const PARTS_WAITING_MAX: usize = 2;
 
-/// The options of the exchange.
+/// Events for the exchange.
 pub(crate) enum Event {
-    /// A sweep shall begin as soon as possible.
+    /// A sweep should begin as soon as possible.
     Wanted,
-    /// There is another copy.
+    /// A copy was opened.
     Opened,
     /// A partner asks.
     Asked(Asked),
@@ -53,22 +54,22 @@ pub(crate) struct Asked {
     pub(super) step: v1::ExchangeStep,
     pub(super) questions: Vec<CopyQuestion>,
     pub(super) parts: mpsc::Sender<Result<v1::ExchangePart, Status>>,
-    /// Room for the questions.
+    /// Permits for the memory of the questions.
     pub(super) _room: Option<OwnedSemaphorePermit>,
 }
 
-/// What became of a question of this node.
+/// The outcome of asking a partner.
 struct Finished {
     to: NodeId,
     sweep: u64,
     step: Step,
-    /// When it was asked.
+    /// When the question was sent.
     asked_at: Instant,
-    /// The partner's sweep.
+    /// The number of the partner's sweep.
     outcome: Result<u64, asking::AskError>,
 }
 
-/// A question that is on its way.
+/// A question to a partner that is in flight.
 struct InFlight {
     sweep: u64,
     step: Step,
@@ -82,28 +83,29 @@ struct Exchange {
     local: Arc<Local>,
     sweeper: Sweeper,
     clients: Clients,
-    /// Who asks in which step, and waits.
+    /// Partners that asked and wait for their answer, by step.
     waiting: BTreeMap<(Step, NodeId), Asked>,
-    /// Nodes that did not answer, until when they are passed over.
+    /// Nodes that did not respond, and until when they are skipped.
     absent: BTreeMap<NodeId, Instant>,
     /// Nodes that are being asked.
     in_flight: BTreeMap<NodeId, InFlight>,
-    /// Who is to be asked again when its answer is in, because a newer sweep has begun meanwhile. Were
-    /// the answer given up, one that takes longer than a sweep would never come in.
+    /// Nodes to ask again when their current answer is complete, because a newer sweep has begun
+    /// meanwhile. If that answer were cancelled, an answer that takes longer than a sweep would never
+    /// complete.
     queued: BTreeMap<NodeId, (u64, Step)>,
     finished: mpsc::UnboundedSender<Finished>,
-    /// All that asks, answers and settles: it ends with the exchange.
+    /// All tasks that ask, answer and settle; they end with the exchange.
     tasks: JoinSet<()>,
-    /// Finds out whether copies that came late have everything; one at a time, for with a node that
-    /// is away it may take longer than a sweep.
+    /// Checks whether copies that were made late have everything. One task at a time: if a node is
+    /// down, it may take longer than a sweep.
     settling: Option<AbortHandle>,
     begun_at: Instant,
     ended_at: Option<Instant>,
-    /// Whether a sweep was asked for that has not begun.
+    /// Whether a sweep was requested that has not begun.
     is_wanted: bool,
 }
 
-/// Exchanges for ever.
+/// Runs the exchange until it is cancelled.
 pub(crate) async fn exchange(local: Arc<Local>, interval: Duration) {
     let Some(mut events) = local.copies().take_events() else { return };
     let (finished, mut outcomes) = mpsc::unbounded_channel();
@@ -158,7 +160,7 @@ impl Exchange {
         match event {
             Event::Wanted => {
                 self.is_wanted = true;
-                // During one it begins when that has ended.
+                // If a sweep is running, the next one begins after it.
                 self.look();
             }
             Event::Opened => {
@@ -169,7 +171,7 @@ impl Exchange {
         }
     }
 
-    /// The nodes of the cube are those of the catalogue.
+    /// Takes the members of the cube from the catalogue.
     fn follow_members(&mut self) {
         let meta = self.local.meta().replica();
         let (epoch, nodes) = meta.read_meta(|state| (state.epoch(), state.live_nodes()));
@@ -184,7 +186,7 @@ impl Exchange {
         self.is_wanted = true;
     }
 
-    /// Forgets nodes that have left.
+    /// Drops the state about nodes that have left.
     fn forget_others(&mut self) {
         let members = self.sweeper.members();
         let is_member = |node: &NodeId| members.rank_of(*node).is_some();
@@ -219,7 +221,7 @@ impl Exchange {
     fn asked(&mut self, asked: Asked) {
         self.follow_members();
         let (from, message) = (asked.from, asked.step);
-        // It is there.
+        // It is present.
         self.absent.remove(&from);
         let cube = self.sweeper.members().cube();
         let Some(step) = wire::step_at(cube, message.step) else {
@@ -255,13 +257,13 @@ impl Exchange {
 
     fn refuse(&self, asked: &Asked, why: String) {
         self.local.copies().refused(asked.from, &why);
-        // Whoever asked may have gone.
+        // The asking partner may have gone.
         let _ = asked.parts.try_send(Err(Status::failed_precondition(why)));
     }
 
     fn finish(&mut self, finished: Finished) {
         let Finished { to, sweep, step, asked_at, outcome } = finished;
-        // One that was given up may have ended just before.
+        // A cancelled question may have finished just before it was cancelled.
         let is_latest = |asked: &InFlight| (asked.sweep, asked.step) == (sweep, step);
         if self.in_flight.get(&to).is_some_and(is_latest) {
             self.in_flight.remove(&to);
@@ -273,7 +275,7 @@ impl Exchange {
                 if error.is_absence() && asked_at.elapsed() > FAST_FAILURE {
                     self.absent.insert(to, Instant::now() + ABSENT_TIME);
                 }
-                // An older question's end is nothing to the running step.
+                // The end of an older question does not concern the running step.
                 if self.sweeper.running() == Some((sweep, step)) {
                     self.step(SweepInput::Unreachable { node: to });
                 }
@@ -352,13 +354,14 @@ impl Exchange {
                 self.queued.insert(to, (sweep, step));
                 return;
             }
-            // It may wait for its own partners in an older sweep, from which this question calls it.
+            // The partner may be waiting for its own partners in an older sweep; the new question makes
+            // it leave that sweep.
             Some(running) => running.task.abort(),
             None => {}
         }
         let (finished, asked_at) = (self.finished.clone(), Instant::now());
         let finish = move |outcome| {
-            // The exchange ends with the node.
+            // If sending fails, the exchange has ended with the node.
             let _ = finished.send(Finished { to, sweep, step, asked_at, outcome });
         };
         let Some((client, asked)) = self.question(to, sweep, step) else {
@@ -377,7 +380,7 @@ impl Exchange {
         self.in_flight.insert(to, InFlight { sweep, step, task, is_answered });
     }
 
-    /// How to ask a node; None if it is passed over.
+    /// The client and message to ask a node with; None if the node is skipped.
     fn question(
         &mut self,
         to: NodeId,
@@ -408,7 +411,7 @@ mod tests {
     use crate::node::node_test::{deadline, start_alone};
     use crate::node::replicated_test::{create, name};
 
-    /// An exchange beside that of the node.
+    /// An exchange beside the node's own.
     #[tokio::test]
     async fn one_settling_task_runs_at_a_time_and_ends_with_the_exchange() {
         let folder = tempfile::tempdir().unwrap();
@@ -425,7 +428,7 @@ mod tests {
         }
         assert_eq!(exchange.tasks.len(), 1);
         exchange.tasks.join_next().await.unwrap().unwrap();
-        // Nobody else has anything.
+        // No other node has anything.
         assert!(copy.is_settled());
         exchange.settle();
         assert!(exchange.tasks.is_empty());

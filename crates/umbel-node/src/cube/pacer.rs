@@ -1,18 +1,18 @@
-//! A byte rate that what is sent keeps to.
+//! Limits the byte rate at which a node sends.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How far sending may run ahead of the rate after a pause.
+/// How much time sending may save up during a pause.
 const BURST: Duration = Duration::from_millis(50);
 
-/// Lets bytes pass at a rate, whoever sends them.
+/// Lets bytes pass at a rate shared by all senders.
 pub(super) struct Pacer {
-    /// 0 for no limit.
+    /// 0 means no limit.
     bytes_per_second_max: u64,
-    /// When all that was let pass is through at the rate.
+    /// When all bytes that were let pass have been sent at the rate.
     through_at: Mutex<Option<Instant>>,
 }
 
@@ -21,7 +21,7 @@ impl Pacer {
         Self { bytes_per_second_max, through_at: Mutex::new(None) }
     }
 
-    /// Returns when these bytes may be sent.
+    /// Waits until these bytes may be sent.
     pub(super) async fn pass(&self, byte_count: usize) {
         if let Some(at) = self.reserve(byte_count, Instant::now()) {
             tokio::time::sleep_until(at).await;
@@ -51,7 +51,7 @@ mod tests {
     fn bytes_pass_at_the_rate() {
         let now = Instant::now();
         let pacer = Pacer::new(1_000_000);
-        // 100 KB take 100 ms, 50 of which were saved up.
+        // 100 KB take 100 ms, of which 50 ms were saved up.
         assert_eq!(pacer.reserve(100_000, now), None);
         assert_eq!(pacer.reserve(10_000, now), Some(now + Duration::from_millis(50)));
         assert_eq!(pacer.reserve(1, now), Some(now + Duration::from_millis(60)));

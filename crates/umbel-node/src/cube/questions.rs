@@ -1,4 +1,4 @@
-//! The questions of a step while they are read and wait for their turn: how many a node holds.
+//! Bounds the questions that a node holds while they are read and wait for their turn.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use umbel_proto::v1;
 
 use super::wire::{self, CopyQuestion};
 
-/// Counts of one step's questions, at most: those of 10,000 filters on 200 nodes. Each takes about 30
-/// bytes of memory. Who has more asks about some of its filters in one sweep, and about others in the
+/// Most counts in one step's questions: those of 10,000 filters on 200 nodes. Each takes about 30 bytes
+/// of memory. A node with more asks about some of its filters in one sweep, and about others in the
 /// next.
 pub(super) const STEP_COUNTS_MAX: usize = 4 << 20;
 
-/// What a question takes beside its counts, in counts.
+/// The cost of a question besides its counts, measured in counts.
 const QUESTION_COUNTS: usize = 8;
 
-/// Counts of all questions that a node holds: of two partners that ask about as much as they may.
+/// Most counts of all questions that a node holds: those of two partners with the largest steps.
 const COUNTS_MAX: usize = 2 * STEP_COUNTS_MAX;
 
-/// Steps whose questions are read at once: of more than five times as many partners as a node of the
-/// largest cluster has, for the connections of partners that were broken may be there still.
+/// Steps whose questions are read at once: more than five times the number of partners in the largest
+/// cluster, because broken connections of partners may still exist.
 const STEPS_READ_MAX: usize = 64;
 
-/// Room for the questions that a node holds.
+/// Permits for the questions that a node holds.
 pub(super) struct QuestionRooms {
-    /// One permit a step that is being read.
+    /// One permit per step that is being read.
     pub(super) reading: Semaphore,
-    /// One permit a count.
+    /// One permit per count.
     counts: Arc<Semaphore>,
 }
 
@@ -38,10 +38,10 @@ impl QuestionRooms {
     }
 }
 
-/// Why a question is not taken.
+/// Why a question is not accepted.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum QuestionError {
-    /// No partner asks so.
+    /// The question is malformed: no partner sends such a one.
     Nonsense(String),
     /// Too many questions wait already.
     NoRoom,
@@ -52,7 +52,7 @@ pub(super) struct Questions<'r> {
     rooms: &'r QuestionRooms,
     pub(super) list: Vec<CopyQuestion>,
     count: usize,
-    /// Room for all of them.
+    /// The permits for all of them.
     pub(super) taken: Option<OwnedSemaphorePermit>,
 }
 
@@ -61,10 +61,10 @@ impl<'r> Questions<'r> {
         Self { rooms, list: Vec::new(), count: 0, taken: None }
     }
 
-    /// Takes the next question.
+    /// Adds the next question.
     ///
     /// # Errors
-    /// If it makes no sense, or there are too many: nothing was taken.
+    /// If it is malformed, or there are too many; it was not added then.
     pub(super) fn add(&mut self, question: &v1::CopyQuestion) -> Result<(), QuestionError> {
         if self.list.len() >= FILTER_COUNT_MAX {
             let what = format!("more than {FILTER_COUNT_MAX} questions");
@@ -89,7 +89,7 @@ impl<'r> Questions<'r> {
     }
 }
 
-/// What a question takes of the counts of a step.
+/// The cost of a question, in counts.
 pub(super) fn counts_of(question: &v1::CopyQuestion) -> usize {
     QUESTION_COUNTS + question.knows.len() + question.samples.len()
 }
@@ -100,9 +100,9 @@ mod tests {
 
     use super::*;
 
-    /// As large as one may be.
+    /// A question of the largest size.
     fn large() -> v1::CopyQuestion {
-        // All of one node: what is kept of it is small, and that is not known before it is read.
+        // All counts are of one node: little of it is kept, but that is not known before it is read.
         let counts = vec![v1::NodeCount { node: 1, count: 1 }; VERSION_NODES_MAX];
         v1::CopyQuestion { knows: counts.clone(), samples: counts, ..Default::default() }
     }
@@ -123,7 +123,7 @@ mod tests {
         let expected = "questions with more than 4194304 counts".to_owned();
         assert_eq!(fill(&mut questions), QuestionError::Nonsense(expected));
         assert_eq!(questions.list.len(), STEP_COUNTS_MAX / (2 * VERSION_NODES_MAX + 8));
-        // Small ones fit still.
+        // Small questions still fit.
         assert_eq!(questions.add(&v1::CopyQuestion::default()), Ok(()));
     }
 
@@ -136,7 +136,7 @@ mod tests {
         fill(&mut two);
         while three.add(&large()).is_ok() {}
         assert_eq!(three.add(&large()), Err(QuestionError::NoRoom));
-        // As when it was answered.
+        // As after the answer.
         let Questions { taken, .. } = one;
         assert_eq!(three.add(&large()), Err(QuestionError::NoRoom));
         drop(taken);

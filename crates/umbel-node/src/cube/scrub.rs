@@ -1,8 +1,10 @@
-//! Copies compared bit by bit with partners', and what one lacks set: what versions cannot find.
+//! Compares copies bit by bit with partners' copies, and sets missing bits: damage that version vectors
+//! cannot reveal.
 //!
-//! Copies of equal versions are taken to be equal, and nobody compares bits; so what memory loses, or
-//! a bug, is lost for ever. Here a copy's bits are taken as they are at one moment, with their
-//! coverage, and a repair session (`umbel_engine::repair`) runs between two such images.
+//! Copies with equal versions are considered equal without a comparison of their bits; so a bit that
+//! memory or a bug loses would stay lost for ever. A comparison takes an image of a copy's bits at one
+//! moment, with their coverage, and runs a repair session (`umbel_engine::repair`) between two such
+//! images.
 //!
 //! ```text
 //!   asking                                    answering
@@ -15,11 +17,11 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`image`] | a copy's bits at one moment, and what was found to be lacking set in the copy |
-//! | [`line`] | parts to and from the other side, with a patience for each |
-//! | [`talk`] | a session over a line |
-//! | [`asking`], [`answering`] | its two sides |
-//! | [`turns`] | which copy is compared with whose next |
+//! | [`image`] | a copy's bits at one moment; sets the missing bits that were found |
+//! | [`line`] | sends and receives parts, with a timeout for each |
+//! | [`talk`] | runs a repair session over a line |
+//! | [`asking`], [`answering`] | the two sides of a comparison |
+//! | [`turns`] | decides which copy is compared next, with which partner |
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,67 +50,68 @@ pub(crate) use asking::compare;
 pub(crate) use image::shape_id;
 pub(crate) use turns::{take_turns, turn_pause};
 
-/// Comparisons that a node asks for at once, and as many that it answers: each holds an image of a
-/// copy, up to 1 GiB. One of each, and no one waits for a turn of the other kind, so none wait in a ring.
+/// Comparisons that a node initiates at once, and as many that it answers. Each holds an image of a
+/// copy, up to 1 GiB. The two kinds have separate permits, so nodes cannot wait for each other in a
+/// cycle.
 const SESSIONS_MAX: usize = 1;
 
 /// Partners that wait until this node can answer them: more than a node of the largest cluster has.
 const WAITING_MAX: usize = 16;
 
-/// How long one comparison may take: the largest filter, if all of it differs, at 60 Mbit/s.
+/// Time limit of one comparison: enough for the largest filter at 60 Mbit/s if all of it differs.
 pub(crate) const SESSION_TIME_MAX: Duration = Duration::from_secs(300);
 
-/// How long a partner waits to be answered while another one is.
+/// How long a partner waits while another one is being answered.
 const TURN_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What two copies differed in. It is set in both of them now.
+/// What two copies differed in; both have all of these bits now.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Compared {
-    /// What this node's copy lacked.
+    /// Bits that this node's copy lacked.
     pub(crate) ours: SetBits,
-    /// What the partner's copy lacked.
+    /// Bits that the partner's copy lacked.
     pub(crate) theirs: SetBits,
-    /// Bytes of the comparison, both ways.
+    /// Bytes of the comparison in both directions.
     pub(crate) byte_count: u64,
 }
 
 /// Bits that a copy lacked.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct SetBits {
-    /// Bits that its version says it has: it had lost them.
+    /// Bits that its version covers: the copy had lost them.
     pub(crate) lost_count: u64,
-    /// Bits that may have been under way to it.
+    /// Bits that may have been in transit to it.
     pub(crate) news_count: u64,
 }
 
-/// Why two copies were not compared, or not to the end. What was set stays; try again later.
+/// Why two copies were not compared, or not completely. Bits that were set stay set; retry later.
 #[derive(Debug, Error)]
 pub(crate) enum ScrubError {
-    /// The copy does not take part.
+    /// The copy cannot be compared.
     #[error(transparent)]
     Copy(#[from] CopyFailure),
-    /// The filter is of a kind or size that is not compared.
+    /// Filters of this kind or size are not compared.
     #[error(transparent)]
     Bits(#[from] FilterBitsError),
-    /// Nobody knows where the partner is, or it is no member.
+    /// The partner's address is unknown, or it is not a member.
     #[error("{0} has no address")]
     NoAddress(NodeId),
     /// The connection failed.
     #[error("the connection broke: {0}")]
     Broken(String),
-    /// The other side does not take part, or found that this one lies.
+    /// The other side cannot compare its copy, or found a false claim.
     #[error("refused: {0}")]
     Refused(String),
     /// Another comparison takes too long.
     #[error("others are being compared")]
     Busy,
-    /// Nothing came, or nothing was taken.
+    /// No part was received, or none could be sent.
     #[error("nothing happened within {} s", .0.as_secs())]
     Timeout(Duration),
-    /// A part that makes no sense here.
+    /// A part is malformed or unexpected.
     #[error("it makes no sense: {0}")]
     Nonsense(String),
-    /// More differs than copies of one filter can differ in.
+    /// The difference is larger than between any two copies of one filter.
     #[error("more than {max} bits are lacking here")]
     TooMuch {
         /// The limit.
@@ -117,31 +120,31 @@ pub(crate) enum ScrubError {
     /// The session failed.
     #[error(transparent)]
     Session(#[from] RepairError),
-    /// The partner found what differs, and could not set what it lacks.
+    /// The partner found the difference, but could not set the bits that it lacks.
     #[error("the partner did not set what it lacks: {0}")]
     NotSet(String),
 }
 
-/// What a node holds of comparisons.
+/// State of a node's comparisons.
 pub(crate) struct Scrubs {
     asking: Arc<Semaphore>,
     answering: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     state: Mutex<State>,
-    /// What comparisons that this node asked for found last.
+    /// The last results of the comparisons that this node initiated.
     last: LastComparisons<(FilterId, NodeId)>,
-    /// Told when a comparison is due.
+    /// Notified when a comparison is due.
     is_due: Notify,
-    /// True once the node stops: nobody is answered any more.
+    /// True once the node stops: comparisons are not answered any more.
     is_stopping: watch::Sender<bool>,
 }
 
 #[derive(Default)]
 struct State {
-    /// When a copy was last found equal to a partner's, or made so.
+    /// When a copy was last found equal to a partner's, or made equal to it.
     verified: BTreeMap<FilterId, Instant>,
-    /// Copies to compare soon, because this node's had lost something that the partner may have lost
-    /// too: when at the earliest, and how often it was tried.
+    /// Copies to compare soon, because this node's copy had lost bits that the partner's may have lost
+    /// too: the earliest time, and the number of tries so far.
     due: BTreeMap<(FilterId, NodeId), Due>,
 }
 
@@ -166,16 +169,16 @@ impl Scrubs {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // No holder of the lock panics, and the state is whole after every statement.
+        // No holder of the lock panics, and the state is consistent after every statement.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends what is being answered.
+    /// Ends the comparisons that are being answered.
     pub(super) fn stop(&self) {
         self.is_stopping.send_replace(true);
     }
 
-    /// What the last comparison of each of these copies with each of its partners came to.
+    /// The result of the last comparison of each copy with each of its partners.
     pub(super) fn last_of(
         &self,
         pairs: Vec<(FilterId, NodeId)>,

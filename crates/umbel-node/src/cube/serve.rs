@@ -1,4 +1,4 @@
-//! What this node's copies do for other nodes' coordinators.
+//! Serves requests of other nodes' coordinators to this node's copies.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::local::Local;
 use crate::peer::{CallError, CallKind, RefusalReason};
 use crate::raft::encoding::{decode, encode};
 
-/// How long a question waits for what it asks for before it is answered with "not yet".
+/// How long a request waits for its condition before the response is "not yet".
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
 impl Local {
-    /// Asks a node's copy of a filter, which may be this node's own.
+    /// Sends a request to a node's copy of a filter, which may be this node's own.
     pub(crate) async fn copy_call(
         &self,
         node: NodeId,
@@ -41,7 +41,7 @@ impl Local {
         })
     }
 
-    /// Answers a coordinator.
+    /// Responds to a coordinator.
     pub(crate) async fn serve_copy(&self, group: GroupId, request: CopyRequest) -> CopyAnswer {
         let served = self.try_serve_copy(group, request).await;
         served.unwrap_or_else(CopyAnswer::Failed)
@@ -85,7 +85,7 @@ impl Local {
                     }
                     let changed = tokio::time::timeout_at(deadline, revision.changed()).await;
                     if !matches!(changed, Ok(Ok(()))) {
-                        // A sweep that broke is not made again by itself where nobody has news.
+                        // An interrupted sweep is not repeated by itself if no copy has news.
                         self.copies().begin_sweep();
                         return Ok(CopyAnswer::Done(false));
                     }
@@ -123,7 +123,7 @@ fn bits(copy: &Copy, bits: Vec<bool>) -> CopyAnswer {
     CopyAnswer::Bits { bits: Bitmap::from_bools(bits), is_settled: copy.is_settled() }
 }
 
-/// Whether something comes true within [`WAIT_MAX`].
+/// Whether a condition becomes true within [`WAIT_MAX`].
 async fn comes_true<T>(mut watched: watch::Receiver<T>, is_so: impl FnMut(&T) -> bool) -> bool {
     let waited = tokio::time::timeout(WAIT_MAX, watched.wait_for(is_so)).await;
     matches!(waited, Ok(Ok(_)))

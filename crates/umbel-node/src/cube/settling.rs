@@ -1,4 +1,4 @@
-//! Copies that came late: whether they have what a majority of the others had.
+//! Decides whether copies that were made late have everything that a majority of the older copies have.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use super::copy::Copy;
 use crate::calls::{CopyAnswer, CopyRequest};
 use crate::local::Local;
 
-/// How long another node may take to say what its copy has.
+/// How long another node may take to report its copy's version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Copies about which others are asked at once: a new node has all filters to settle, and each asks
-/// all nodes.
+/// Copies that are checked at once: a new node has to settle all filters, and each check asks all
+/// nodes.
 const COPIES_AT_ONCE_MAX: usize = 16;
 
-/// Finds out whether copies that came late have what a majority of the others had.
+/// Checks whether copies that were made late have everything that a majority of the older copies have.
 pub(super) async fn settle(local: Arc<Local>) {
     let mut others = local.meta().replica().read_meta(MetaState::live_nodes);
     others.remove(&local.node());
-    // Who is away is waited for once, and not for each copy.
+    // Reachability is checked once per node, so an absent node delays this once and not for every copy.
     let looks = others.iter().map(|&node| {
         let local = &local;
         async move { local.is_reachable(node).await.then_some(node) }
@@ -52,7 +52,7 @@ async fn settle_one(local: &Local, copy: &Copy, present: &BTreeSet<NodeId>, othe
         match answer {
             Ok(CopyAnswer::Version { version, is_settled: true }) => counts.push(version),
             Ok(CopyAnswer::Version { .. }) => late_count += 1,
-            // It may have what was acknowledged.
+            // A node that gave no version may have acknowledged inserts; it counts as an older copy.
             _ => {}
         }
     }

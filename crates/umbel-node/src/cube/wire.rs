@@ -1,4 +1,4 @@
-//! Questions and deltas as messages.
+//! Conversion of questions and deltas to and from protocol messages.
 
 use bytes::Bytes;
 use umbel_engine::hypercube::{
@@ -8,7 +8,7 @@ use umbel_engine::limits::VERSION_NODES_MAX;
 use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_proto::v1;
 
-/// A question about a copy, and the samples that the caller has.
+/// A question about a copy, and how much the asking node's samples cover.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct CopyQuestion {
     pub(super) question: Question,
@@ -22,12 +22,12 @@ pub(super) struct CopyDelta {
     pub(super) samples: Vec<NodeSample>,
 }
 
-/// The place of a step in a sweep, which every cube of that size counts alike.
+/// The number of a step in a sweep; all cubes of the same size number their steps alike.
 pub(super) fn step_number(cube: Cube, step: Step) -> u32 {
     cube.steps().zip(0..).find(|(other, _)| *other == step).map_or(u32::MAX, |(_, number)| number)
 }
 
-/// The step at a place.
+/// The step with a number.
 pub(super) fn step_at(cube: Cube, number: u32) -> Option<Step> {
     cube.steps().nth(number as usize)
 }

@@ -1,4 +1,4 @@
-//! The side of a comparison that is asked.
+//! The answering side of a comparison.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::local::Local;
 
 type Answer = Result<v1::ScrubPart, Status>;
 
-/// The parts of an answer. The comparison ends when nobody reads them any more.
+/// The parts of an answer. The comparison ends when this is dropped.
 pub(crate) struct ScrubAnswer {
     parts: mpsc::Receiver<Answer>,
     task: AbortHandle,
@@ -44,7 +44,7 @@ impl tokio_stream::Stream for ScrubAnswer {
 /// Answers a partner that compares copies.
 ///
 /// # Errors
-/// If too many wait already.
+/// If too many partners wait already.
 pub(crate) fn answer_scrub(
     local: Arc<Local>,
     from: NodeId,
@@ -70,7 +70,7 @@ pub(crate) fn answer_scrub(
         };
         if let Err(error) = answered {
             tracing::info!(%from, %error, "a comparison of copies was not answered");
-            // Whoever asked may have gone.
+            // The asking partner may have gone.
             let _ = out.try_send(Err(status_of(&error)));
         }
     });

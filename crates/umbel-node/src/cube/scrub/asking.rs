@@ -1,4 +1,4 @@
-//! The side of a comparison that asks for it.
+//! The initiating side of a comparison.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::local::Local;
 use crate::metrics;
 use crate::peer::{add_hello, member_client};
 
-/// Compares this node's copy of a generation with a partner's, and counts how that went.
+/// Compares this node's copy of a generation with a partner's, and counts the outcome.
 pub(crate) async fn compare(
     local: &Local,
     copy: &Arc<Copy>,

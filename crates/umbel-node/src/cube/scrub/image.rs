@@ -1,4 +1,4 @@
-//! A copy's bits at one moment, and what a comparison has found to be lacking set in the copy.
+//! A copy's bits at one moment; sets the missing bits that a comparison has found.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::cube::failure::CopyFailure;
 use crate::local::Local;
 use crate::metrics;
 
-/// Bits that a copy may lack of a single-shot filter, for each item that the filter is made for: more
-/// than twice as full no such filter is of use.
+/// Most bits that a copy of a single-shot filter may lack, per item of the filter's capacity: a filter
+/// more than twice as full is of no use.
 const LACKING_PER_ITEM_MAX: u64 = 2;
 
-/// Lacking bits that are taken of any filter, however small.
+/// Missing bits that are accepted for any filter, however small.
 const LACKING_LEAST: u64 = 1 << 16;
 
 /// A copy's bits at one moment.
@@ -26,7 +26,7 @@ pub(super) struct Image {
     pub(super) generation: Generation,
     pub(super) claim: Coverage,
     pub(super) bits: FilterBits,
-    /// Of a ring of slices of time.
+    /// The newest time slice of a windowed filter.
     newest_slice: Option<u64>,
     lacking_max: u64,
 }
@@ -38,12 +38,13 @@ impl Image {
         copy: &Arc<Copy>,
         generation: Generation,
     ) -> Result<Self, ScrubError> {
-        // What is found to be lacking must go to the disk some time.
+        // Missing bits that are found must fit on the disk later.
         if let Some(free_bytes) = local.copies().shortage() {
             return Err(CopyFailure::DiskFull { free_bytes }.into());
         }
         let (claim, newest_slice, filter) = copy.compared(generation)?;
-        // A Bloom filter is at most half full: whoever lacks more than that is lied to.
+        // A Bloom filter is at most half full: if more bits seem to be missing, the partner's frames
+        // are wrong.
         let lacking_max = match &filter {
             AnyFilter::Blocked(filter) => filter.words().len() as u64 * 64 / 2,
             _ => copy.settings.capacity.saturating_mul(LACKING_PER_ITEM_MAX).max(LACKING_LEAST),
@@ -60,7 +61,7 @@ impl Image {
         shape_id(&self.copy, (self.generation, self.newest_slice), table)
     }
 
-    /// Notes bits that were found to be lacking.
+    /// Records bits that were found missing.
     pub(super) fn lacks(&mut self, difference: &BlockDifference) -> Result<(), ScrubError> {
         let max = self.lacking_max;
         if self.bits.set_bit_count() + difference.flips.len() as u64 > max {
@@ -70,7 +71,7 @@ impl Image {
         Ok(())
     }
 
-    /// Sets in the copy what was found to be lacking, against a partner's copy that claimed this.
+    /// Sets the missing bits in the copy, against a partner's copy with the coverage `theirs`.
     pub(super) fn settle(
         self,
         local: &Local,
@@ -95,8 +96,9 @@ impl Image {
     }
 }
 
-/// What both images must have in common: the filter, its generation, its kind, size and key; and of a ring its newest
-/// slice of time, for else blocks of different slices would be compared.
+/// A digest of what both images must have in common: the filter, its generation, kind, size and key;
+/// for a windowed filter also its newest time slice, because otherwise blocks of different slices would
+/// be compared.
 pub(crate) fn shape_id(
     copy: &Copy,
     (generation, newest_slice): (Generation, Option<u64>),

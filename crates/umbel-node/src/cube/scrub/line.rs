@@ -1,4 +1,4 @@
-//! Parts of a comparison to and from the other side.
+//! Sends parts of a comparison to the other side, and receives its parts.
 
 use std::time::Duration;
 
@@ -14,23 +14,23 @@ use super::{ScrubError, TURN_PATIENCE};
 use crate::cube::pacer::Pacer;
 use crate::cube::wire::{counts_to_proto, coverage_of};
 
-/// Parts that wait to be sent: the next one is made while one is on its way.
+/// Parts that wait to be sent: the next part is made while one is being sent.
 pub(super) const PARTS_WAITING_MAX: usize = 2;
 
-/// How long the other side may take for a part, or to take one: it may wait for the rate at which bytes
-/// are sent, compute the residues of 1 GiB, or write a snapshot.
+/// How long the other side may take to send or accept a part: it may wait for the byte rate limit,
+/// compute the residues of 1 GiB, or write a snapshot.
 pub(super) const PART_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes of frames in a part: more than the longest that a session makes at once.
+/// Most bytes of frames in a part: more than the longest that a session makes at once.
 const PART_BYTES_MAX: usize = 2 << 20;
 
-/// Parts in both directions.
+/// Both directions of parts.
 pub(super) struct Line<T> {
     pub(super) parts: Streaming<v1::ScrubPart>,
     pub(super) outlet: Outlet<T>,
 }
 
-/// Where parts go. They are made messages by the side that it is.
+/// Sends parts, which `message` turns into the messages of this node's side.
 pub(super) struct Outlet<T> {
     pub(super) out: mpsc::Sender<T>,
     pub(super) message: fn(v1::ScrubPart) -> T,
@@ -50,7 +50,7 @@ impl<T> Outlet<T> {
             .map_err(|_| ScrubError::Broken("it takes nothing more".to_owned()))
     }
 
-    /// Sends frames at the rate that deltas keep to.
+    /// Sends frames at the rate limit that deltas share.
     pub(super) async fn send_frames(self, bytes: Vec<u8>, pacer: &Pacer) -> Result<(), ScrubError> {
         pacer.pass(bytes.len()).await;
         self.send(Part::Frames(Bytes::from(bytes))).await
@@ -80,7 +80,8 @@ impl<T> Line<T> {
         }
     }
 
-    /// The next part, which is a claim; who is asked may have others to answer first.
+    /// The next part, which must be a claim; the answering side may have to answer other partners
+    /// first.
     pub(super) async fn claim(&mut self) -> Result<Coverage, ScrubError> {
         match self.next_within(TURN_PATIENCE + PART_PATIENCE).await? {
             Some(Part::Claim(claim)) => claim_of(&claim),

@@ -1,4 +1,4 @@
-//! A repair session over a line.
+//! Runs a repair session over a line.
 
 use std::collections::VecDeque;
 
@@ -19,15 +19,15 @@ use crate::local::Local;
 use crate::metrics;
 use crate::ports::Purpose;
 
-/// Which side this node is on.
+/// The side that this node is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Side {
     Asking,
     Answering,
 }
 
-/// Runs a session to its end, and returns its outcome. The image has what it lacked then; the copy
-/// does not yet.
+/// Runs a session to its end and returns its outcome. The image then records the missing bits; the copy
+/// does not have them yet.
 pub(super) async fn talk<T: Send + 'static>(
     local: &Local,
     side: Side,
@@ -68,8 +68,8 @@ pub(super) async fn talk<T: Send + 'static>(
             if !queue.is_sending() {
                 break next_input(line).await?;
             }
-            // Who asks has questions on their way, and takes answers whatever it has to send itself: else each side could
-            // wait for the other to read.
+            // The asking side has questions in flight, and reads answers even while it has frames to
+            // send: otherwise each side could wait for the other one to read.
             tokio::select! {
                 biased;
                 sent = queue.sent() => sent?,
@@ -79,7 +79,7 @@ pub(super) async fn talk<T: Send + 'static>(
     }
 }
 
-/// Frames that wait to be sent, and the one that is.
+/// Frames that wait to be sent, and the frame that is being sent.
 struct Queue<'a, T> {
     outlet: Outlet<T>,
     pacer: &'a Pacer,
@@ -92,7 +92,7 @@ impl<T: Send + 'static> Queue<'_, T> {
         self.sending.is_some() || !self.waiting.is_empty()
     }
 
-    /// Waits until one frame more is sent. Dropping the wait loses nothing.
+    /// Waits until one more frame is sent. Cancelling the wait loses nothing.
     async fn sent(&mut self) -> Result<(), ScrubError> {
         if self.sending.is_none() {
             let Some(bytes) = self.waiting.pop_front() else { return Ok(()) };
@@ -108,8 +108,8 @@ impl<T: Send + 'static> Queue<'_, T> {
     }
 }
 
-/// Does what takes long for a large filter, while other threads go on with what this one served.
-/// Simulated nodes have one thread for everything, and no time passes there.
+/// Runs work that takes long for a large filter, while other threads take over the tasks of this one.
+/// Simulated nodes have a single thread, and no time passes there.
 fn beside_others<T>(work: impl FnOnce() -> T) -> T {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),

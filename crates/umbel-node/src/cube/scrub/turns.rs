@@ -1,5 +1,5 @@
-//! Which copy is compared with whose next: every copy once in an interval, with one partner after the
-//! other; and soon with all of them where one had lost something.
+//! Decides which copy is compared with which partner next: every copy once per interval, with its
+//! partners in turn; and soon with all partners if a copy had lost something.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,20 @@ use crate::cube::Copy;
 use crate::local::Local;
 use crate::ports::{Purpose, Seed};
 
-/// Least pause between two comparisons that this node begins by itself: with many filters and a short
-/// interval there is time for other things still.
+/// Shortest pause between two comparisons that this node initiates by itself: with many filters and a
+/// short interval, other work still gets time.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 
-/// Pause before a comparison that is due is tried again; it doubles with each further try.
+/// Pause before a failed comparison that is due is retried; doubles with each further try.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often such a comparison is tried. Then the partner is away for longer, and its turn comes.
+/// Tries of such a comparison. After that the partner is probably away for longer, and is compared in
+/// its regular turn.
 const TRIES_MAX: u32 = 6;
 
 impl Scrubs {
-    /// A copy had lost something that one of these partners still had; the others may lack it too, and
-    /// nobody has to send it to them.
+    /// Schedules comparisons with all partners except `except`, after this copy had lost bits that
+    /// `except` still had: the others may lack them too, and no delta would carry them.
     pub(super) fn compare_soon(&self, filter: FilterId, partners: Vec<NodeId>, except: NodeId) {
         let due = Due { at: Instant::now(), try_count: 0 };
         let others = partners.into_iter().filter(|&partner| partner != except);
@@ -33,7 +34,7 @@ impl Scrubs {
         self.is_due.notify_one();
     }
 
-    /// Takes a comparison that is due now; else says when the next one is.
+    /// Takes a comparison that is due now; otherwise returns when the next one is due, if any.
     fn take_due(&self) -> Result<(FilterId, NodeId, Due), Option<Instant>> {
         let mut state = self.state();
         let first = state.due.iter().min_by_key(|(pair, due)| (due.at, **pair));
@@ -54,7 +55,8 @@ impl Scrubs {
     }
 }
 
-/// Compares copies for ever; each of them once in an interval, or with none only those that are due.
+/// Compares copies for ever: each of them once per interval or, without an interval, only those that
+/// are due.
 pub(crate) async fn take_turns(local: Arc<Local>, interval: Option<Duration>) {
     let mut turn = local.seed().number(Purpose::Scrub);
     let mut next_at = interval.map(|interval| Instant::now() + pause(&local, interval));
@@ -84,7 +86,7 @@ pub(crate) async fn take_turns(local: Arc<Local>, interval: Option<Duration>) {
             && at <= Instant::now()
         {
             if let Some((copy, partner)) = chosen(&local, turn) {
-                // How it went is counted and logged; the next turn is another one's.
+                // The outcome is counted and logged; the next turn is another copy's.
                 let _ = compare(&local, &copy, copy.generation(), partner).await;
             }
             turn = turn.wrapping_add(1);
@@ -103,7 +105,7 @@ async fn compare_due(local: &Arc<Local>, filter: FilterId, partner: NodeId, due:
     }
 }
 
-/// Whose turn it is: copies one after the other, and with the next round the next partner.
+/// The copy and partner for a turn: copies in sequence, and in the next round the next partner.
 fn chosen(local: &Local, turn: u64) -> Option<(Arc<Copy>, NodeId)> {
     let copies = local.copies().all();
     let (round, copy) = (turn / copies.len().max(1) as u64, turn % copies.len().max(1) as u64);
@@ -118,8 +120,8 @@ fn pause(local: &Local, interval: Duration) -> Duration {
     turn_pause(local.seed(), interval, local.copies().all().len())
 }
 
-/// How long until the next turn of so many in an interval: one's share of it, half to one and a half
-/// times, so that nodes that were started together do not compare together.
+/// How long until the next of `count` turns in an interval: the turn's share of the interval times a
+/// random factor between 0.5 and 1.5, so that nodes that started together do not compare together.
 pub(crate) fn turn_pause(seed: &dyn Seed, interval: Duration, count: usize) -> Duration {
     let count = u32::try_from(count.max(1)).unwrap_or(u32::MAX);
     let share = (interval / count).max(PAUSE_MIN);
