@@ -1,4 +1,4 @@
-//! The copies that the catalogue wants this node to have: made, emptied, dropped, saved.
+//! All copies of this node, as the catalogue requires them: created, cleared, dropped, saved.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,27 +36,28 @@ use crate::recall::Recollection;
 use crate::space::Space;
 use crate::storage::Storage;
 
-/// Payload of a frame of a delta: many of them travel in a row, and each is coded and merged while
-/// nobody else uses the copy.
+/// Most payload bytes of a delta's frame. A delta has many frames, and each is encoded and merged while
+/// the copy is locked.
 const FRAME_PAYLOAD_BYTES_MAX: usize = 256 << 10;
 
-/// The same where small pieces are provoked: deltas have many frames then.
+/// The same where a simulation asks for small pieces: deltas have many frames then.
 const SMALL_PAYLOAD_BYTES: usize = 256;
 
-/// Memory for the delta log where small pieces are provoked: who was away gets the whole filter.
+/// Memory for the delta log where a simulation asks for small pieces: a node that was away gets the
+/// whole filter.
 const SMALL_LOG_BYTES: usize = 4 << 10;
 
-/// A copy with merges that are on no disk of this node is saved after so long, so that a restart need
-/// not ask for them again.
+/// A copy with merges that are not on this node's disk is saved after this long, so that a restart need
+/// not request them again.
 const VOLATILE_MAX: Duration = Duration::from_secs(300);
 
-/// Events that may wait for the exchange: two of every node of the largest cluster.
+/// Events that may wait for the exchange: two from each node of the largest cluster.
 const EVENTS_MAX: usize = 512;
 
-/// Frames of an export that are made ahead of the one that is read.
+/// Frames of an export that are encoded ahead of the reader.
 const FRAMES_AHEAD: usize = 2;
 
-/// Whole filters that are sent at once: each is a copy in memory.
+/// Whole filters that are sent at once; each is a clone in memory.
 const WHOLE_SENDS_MAX: usize = 1;
 
 /// All copies of this node.
@@ -69,23 +70,23 @@ pub(crate) struct Copies {
     delta_log_bytes_max: usize,
     queue_items_max: usize,
     held: RwLock<BTreeMap<FilterId, Held>>,
-    /// The entry of the meta group's log up to which the copies are as the catalogue wants them.
+    /// The index in the meta group's log up to which the copies agree with the catalogue.
     followed: watch::Sender<u64>,
     pub(super) events: mpsc::Sender<Event>,
-    /// Taken by the exchange when it begins.
+    /// Taken by the exchange when it starts.
     waiting: Mutex<Option<mpsc::Receiver<Event>>>,
     pub(super) questions: QuestionRooms,
     pub(super) pacer: Pacer,
     pub(super) whole_sends: Semaphore,
-    /// One permit a byte of the lists of changes that come in.
+    /// One permit per byte of the lists of changes that are being received.
     pub(super) listed: Arc<Semaphore>,
-    /// One permit a copy that is exported: each is one in memory.
+    /// One permit per copy that is being exported, because each is a clone in memory.
     exports: Arc<Semaphore>,
-    /// One permit a filter that is put together to be absorbed.
+    /// One permit per filter that is being assembled for an import.
     imports: Arc<Semaphore>,
     scrubs: Scrubs,
     sweeps: Mutex<SweepCounts>,
-    /// Of the sweep that runs.
+    /// The current step of the running sweep.
     step: Mutex<Option<Step>>,
     refused_count: AtomicU64,
 }
@@ -96,7 +97,7 @@ struct Held {
     saved_at: Instant,
 }
 
-/// A replicated filter of the catalogue.
+/// A replicated filter in the catalogue.
 struct Wanted {
     generation: Generation,
     settings: FilterSettings,
@@ -142,23 +143,23 @@ impl Copies {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// A copy, if this node has one.
+    /// The copy of a filter, if this node has one.
     pub(crate) fn get(&self, filter: FilterId) -> Option<Arc<Copy>> {
         Some(Arc::clone(&self.read().get(&filter)?.copy))
     }
 
-    /// All copies, by rising filter.
+    /// All copies, ordered by filter.
     pub(crate) fn all(&self) -> Vec<Arc<Copy>> {
         self.read().values().map(|held| Arc::clone(&held.copy)).collect()
     }
 
-    /// Generation and bits of a copy, for those who look at the node from outside.
+    /// Generation and bits of a copy, for programs that embed the node.
     pub(crate) fn bits(&self, filter: FilterId) -> Option<(Generation, AnyFilter)> {
         Some(self.get(filter)?.bits())
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<FilterId, Held>> {
-        // No holder of the lock panics, and the map is whole after every statement.
+        // No holder of the lock panics, and the map is consistent after every statement.
         self.held.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,17 +167,17 @@ impl Copies {
         self.held.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Up to which entry of the meta group's log the copies have followed the catalogue.
+    /// Watches the index in the meta group's log up to which the copies have followed the catalogue.
     pub(crate) fn followed(&self) -> watch::Receiver<u64> {
         self.followed.subscribe()
     }
 
-    /// How the sweeps go.
+    /// Counters of the sweeps.
     pub(crate) fn sweeps(&self) -> SweepCounts {
         *self.sweeps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The step of the sweep that runs; None between two.
+    /// The current step of the running sweep; None between sweeps.
     pub(crate) fn step(&self) -> Option<Step> {
         *self.step.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -189,7 +190,7 @@ impl Copies {
         change(&mut self.sweeps.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Messages of the exchange that were refused.
+    /// Number of refused messages of the exchange.
     pub(crate) fn refused_count(&self) -> u64 {
         self.refused_count.load(Ordering::Relaxed)
     }
@@ -206,19 +207,19 @@ impl Copies {
         tracing::info!(%from, %why, "an exchange was refused");
     }
 
-    /// What this node holds of comparisons.
+    /// State of the comparisons.
     pub(super) const fn scrubs(&self) -> &Scrubs {
         &self.scrubs
     }
 
-    /// Bytes that the disk has left, if they are too few to take anything.
+    /// The free bytes of the disk, if they are too few to accept inserts.
     pub(super) fn shortage(&self) -> Option<u64> {
         self.space.shortage()
     }
 
-    /// Has the exchange begin a sweep as soon as it can.
+    /// Makes the exchange begin a sweep as soon as possible.
     pub(crate) fn begin_sweep(&self) {
-        // One that is full of events begins one anyway.
+        // If the queue of events is full, a sweep begins anyway.
         let _ = self.events.try_send(Event::Wanted);
     }
 
@@ -226,12 +227,12 @@ impl Copies {
         self.seed.number(Purpose::DeltaLog).max(1)
     }
 
-    /// Makes, empties and drops copies, so that they are as the catalogue wants them, which had
-    /// applied at least this entry.
+    /// Creates, clears and drops copies until they agree with the catalogue as of the entry `index` or
+    /// later.
     ///
-    /// A node that starts replays old catalogues. That does no harm: a filter's number is that of the
-    /// entry that made it, so one that is missing from a catalogue that is newer is gone for ever, and
-    /// a generation that is lower than the copy's is an old one.
+    /// A node that starts replays old catalogues, which is harmless: a filter's number is the index of
+    /// the entry that created it, so a filter that is missing from a newer catalogue is gone for ever,
+    /// and a generation lower than the copy's is an old one.
     ///
     /// # Errors
     /// If the disk fails, or a copy on it is damaged.
@@ -288,8 +289,8 @@ impl Copies {
             log_bytes_max: if is_small { SMALL_LOG_BYTES } else { self.delta_log_bytes_max },
             payload_bytes_max: if is_small { SMALL_PAYLOAD_BYTES } else { FRAME_PAYLOAD_BYTES_MAX },
         };
-        // Whoever was there when the filter was made lacks nothing of it: nodes that join later are
-        // numbered by the entry that added them.
+        // A node that was a member when the filter was created lacks nothing of it. Nodes that join
+        // later have higher numbers: a node's number is the index of the entry that added it.
         let is_settled = node.0 < filter.0;
         let loaded = image::load(options, &settings, is_settled, &log, &snapshots).await;
         let (state, samples) = loaded.map_err(|error| {
@@ -310,13 +311,13 @@ impl Copies {
         let held = Held { copy: Arc::clone(&copy), writer, saved_at: Instant::now() };
         self.write().insert(filter, held);
         tracing::info!(%filter, "copy opened");
-        // The exchange gives it partners, and asks for what it lacks.
+        // The exchange gives the copy its partners and requests what it lacks.
         let _ = self.events.try_send(Event::Opened);
         Ok(copy)
     }
 
-    /// A copy that lacks inserts of its own, which others have, would give their numbers to new ones,
-    /// and nobody would ask for those.
+    /// Refuses a copy with fewer of this node's own inserts than another node has. It would reuse the
+    /// numbers of the missing inserts for new ones, which nobody would then request.
     fn check_inserts(&self, filter: FilterId, state: &CopyState) -> Result<(), String> {
         let Some(known) = self.recollection.inserts(filter) else { return Ok(()) };
         let (generation, count) = (state.generation(), state.replica.inserted());
@@ -336,7 +337,7 @@ impl Copies {
         }
     }
 
-    /// Why a copy must not go on with fewer of this node's inserts than another one has.
+    /// The error for a copy that has fewer of this node's inserts than another node's copy has.
     fn too_old(&self, filter: FilterId, ours: u64, (by, theirs): (NodeId, u64)) -> String {
         let node = self.node.0;
         format!(
@@ -347,8 +348,8 @@ impl Copies {
         )
     }
 
-    /// Why the node must stop because of what a partner said: that it has more of this node's inserts
-    /// than this node has. It was not asked when this node started.
+    /// The reason for this node to stop, if a partner reports more of this node's inserts than this
+    /// node has. The partner was not asked about them when this node started.
     pub(super) fn outgrown(&self, error: &DeltaError) -> Option<String> {
         match *error {
             DeltaError::KnowsTooMuch { from, filter, theirs, ours, .. }
@@ -362,7 +363,7 @@ impl Copies {
         }
     }
 
-    /// How many of a node's inserts each copy here has.
+    /// How many of a node's inserts each copy on this node has.
     pub(crate) fn inserts_of(&self, node: NodeId) -> Vec<(FilterId, Generation, u64)> {
         let count = |(&filter, held): (&FilterId, &Held)| {
             let state = held.copy.read();
@@ -375,7 +376,7 @@ impl Copies {
         let held = self.write().remove(&filter);
         if let Some(held) = held {
             held.writer.abort();
-            // Aborted or not, it writes nothing more then.
+            // The writer has ended and writes nothing more, whether it was aborted or not.
             let _ = held.writer.await;
         }
         let Some(group) = GroupId::of_copy(filter) else { return Ok(()) };
@@ -387,7 +388,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Saves a copy, and lets go of the log that the snapshot covers.
+    /// Saves a copy to a snapshot, and purges the log that the snapshot covers.
     ///
     /// # Errors
     /// If the disk fails.
@@ -407,14 +408,16 @@ impl Copies {
         Ok(())
     }
 
-    /// ORs a filter, which of a ring has this newest slice of time, into this node's copy, and returns how many positions
-    /// were newly set, once the copy is on disk. Then it goes to the other nodes.
+    /// ORs a filter into this node's copy and returns the number of newly set positions, once the copy
+    /// is on disk. After that it is sent to other nodes. For a windowed filter, `newest_slice` is the
+    /// newest time slice of `other`.
     ///
-    /// Take it to its end: given up in the middle, the copy sends nothing to others until it is saved.
+    /// The caller must await the result: if this is cancelled half way, the copy sends nothing to other
+    /// nodes until it is saved.
     ///
     /// # Errors
-    /// If there is no such copy, it is at another generation or of another shape, or the disk is
-    /// nearly full or fails.
+    /// If there is no such copy, it has another generation or shape, or the disk is nearly full or
+    /// fails.
     pub(crate) async fn absorb(
         &self,
         filter: FilterId,
@@ -431,14 +434,14 @@ impl Copies {
         Ok(new_bit_count)
     }
 
-    /// Room in memory for a filter that is put together to be absorbed, as soon as there is some.
+    /// Waits for room in memory for a filter that is assembled to be absorbed.
     pub(crate) async fn import_room(&self) -> OwnedSemaphorePermit {
         let imports = Arc::clone(&self.imports);
         imports.acquire_owned().await.expect("it is never closed")
     }
 
-    /// The frames of a copy as it is now, coded, or written as words, as they are read, and of a ring the newest slice
-    /// of time that they have.
+    /// The newest time slice of a windowed copy, and the frames of the copy's current state, encoded as
+    /// they are read. With `is_raw` the frames contain plain words.
     pub(crate) async fn frames(
         &self,
         copy: &Copy,
@@ -448,13 +451,13 @@ impl Copies {
         let permit = exports.acquire_owned().await.expect("it is never closed");
         let (sender, frames) = mpsc::channel(FRAMES_AHEAD);
         let ((newest_slice, filter), key) = (copy.image(), copy.settings.frame_key());
-        // Ends with its receiver, and what it holds with it.
+        // The task ends when the receiver is dropped, and frees the clone of the copy.
         tokio::spawn(async move {
             let _permit = permit;
             let frames = umbel_codec::frames(&filter, key, EXPORT_FRAME_PAYLOAD_BYTES_MAX);
             for frame in if is_raw { frames.raw() } else { frames } {
                 let frame = frame.map(Bytes::from).map_err(|error| error.to_string());
-                // Who reads no more gives the copy's place to others.
+                // If the reader stops reading, its permit becomes free for others.
                 if !matches!(timeout(EXPORT_IDLE_MAX, sender.send(frame)).await, Ok(Ok(()))) {
                     return;
                 }
@@ -463,8 +466,8 @@ impl Copies {
         (newest_slice, frames)
     }
 
-    /// Saves the copies whose log is long, or that hold on to the oldest part of everybody's, or
-    /// whose merges have been on no disk for long.
+    /// Saves each copy that has a long log, keeps the oldest segment of the shared log from being
+    /// removed, or has merges that have not been on disk for a long time.
     pub(crate) async fn save_due(&self, log_bytes_max: u64, is_provoked: bool) {
         let is_long = self.storage.wal_bytes() > log_bytes_max;
         let oldest =
@@ -483,13 +486,13 @@ impl Copies {
         };
         for filter in due {
             if let Err(error) = self.save(filter).await {
-                // The log keeps what the snapshot does not have.
+                // The log still has what the snapshot lacks.
                 tracing::warn!(error, "a copy was not saved");
             }
         }
     }
 
-    /// What the last comparison of each copy with each of its partners came to.
+    /// The result of each copy's last comparison with each of its partners.
     pub(crate) fn last_comparisons(&self) -> Vec<((FilterId, NodeId), Option<Comparison>)> {
         let pairs = |copy: &Arc<Copy>| {
             let filter = copy.filter;
@@ -498,7 +501,7 @@ impl Copies {
         self.scrubs.last_of(self.all().iter().flat_map(pairs).collect())
     }
 
-    /// Measures.
+    /// Updates the metrics.
     pub(crate) fn measure(&self) {
         let copies = self.all();
         let bytes = copies.iter().map(|copy| copy.memory_bytes()).sum();

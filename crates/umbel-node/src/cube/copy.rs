@@ -1,5 +1,5 @@
-//! One copy of a replicated filter on this node: bits, what it has to send, local inserts and
-//! questions.
+//! One copy of a replicated filter on this node: its bits, the changes to send, local inserts and
+//! lookups.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -28,47 +28,48 @@ mod slices;
 
 pub(super) use slices::SliceClock;
 
-/// A copy, shared by those who insert, ask and exchange.
+/// A copy, shared by inserts, lookups and the exchange.
 pub(crate) struct Copy {
     pub(super) node: NodeId,
     pub(super) filter: FilterId,
     pub(super) group: GroupId,
     pub(super) settings: FilterSettings,
-    /// Of a filter that forgets.
+    /// Set for windowed filters.
     clock: Option<SliceClock>,
     state: RwLock<CopyState>,
-    /// Of what was inserted where; after the state, where both are locked.
+    /// Samples of the items inserted at each node; locked after the state if both are locked.
     samples: Mutex<SampleTable>,
     pub(super) journal: Journal,
-    /// Held while a snapshot is written: of two that end at one entry the later one must stay.
+    /// Held while a snapshot is written: of two snapshots that end at the same entry, the later one
+    /// must remain.
     pub(super) saving: tokio::sync::Mutex<()>,
-    /// Rises whenever the copy knows more, or is emptied.
+    /// Increases whenever the copy gains something or is cleared.
     revision: watch::Sender<u64>,
     pub(super) traffic: Traffic,
-    /// Of items that clients of this node inserted.
+    /// Rate of items inserted by clients of this node.
     pub(crate) arrivals: Arrivals,
 }
 
-/// What is behind the lock.
+/// The state behind the lock.
 pub(super) struct CopyState {
     pub(super) replica: Replica,
-    /// The last entry of this node's log that is in the bits, or is passed over.
+    /// The last entry of this node's log that was applied to the bits or skipped.
     pub(super) applied_index: u64,
-    /// Items that were inserted here and were absent, of this generation.
+    /// Items inserted here that were absent, in this generation.
     pub(super) new_count: u64,
-    /// Whether the copy counts for levels of majority.
+    /// Whether the copy counts towards a majority.
     pub(super) is_settled: bool,
-    /// Merges that brought something, and those of them that are on this node's disk.
+    /// Merges that changed something, and how many of them are on this node's disk.
     pub(super) merge_count: u64,
     pub(super) saved_merge_count: u64,
-    /// The number of merges when a filter was last absorbed. That is in no log, so until it is saved
-    /// a restart would give its number to another change, and nobody must learn of it.
+    /// The merge count when a filter was last absorbed. An absorbed filter is in no log: until it is
+    /// saved, a restart would give its number to another change, so it must not be sent to other nodes.
     absorbed_merge_count: u64,
-    /// When the oldest insert came that waits for the next sweep.
+    /// Arrival of the oldest insert that waits for the next sweep.
     waiting_since: Option<Instant>,
-    /// The same of the inserts that are under way.
+    /// Arrival of the oldest insert that the running sweep carries.
     carried_since: Option<Instant>,
-    /// How long the last ones needed to come everywhere.
+    /// How long the last inserts took to reach all nodes.
     pub(super) convergence: Option<Duration>,
 }
 
@@ -92,18 +93,18 @@ impl CopyState {
         self.replica.options().generation
     }
 
-    /// Whether something was merged that no disk of this node holds.
+    /// Whether something was merged that is not on this node's disk.
     const fn is_volatile(&self) -> bool {
         self.merge_count != self.saved_merge_count
     }
 
-    /// Whether a filter was absorbed that no disk of this node holds.
+    /// Whether a filter was absorbed that is not on this node's disk.
     const fn is_withheld(&self) -> bool {
         self.absorbed_merge_count > self.saved_merge_count
     }
 }
 
-/// Bytes of deltas, and what was refused.
+/// Bytes of deltas, and the number of refused ones.
 #[derive(Default)]
 pub(super) struct Traffic {
     pub(super) sent_bytes: AtomicU64,
@@ -138,8 +139,8 @@ impl Copy {
         self.state.read().expect("no holder of the lock panics")
     }
 
-    /// The same for who tells of all of a copy: one that forgets is in the slice of time that it is. Whoever asks
-    /// goes on meanwhile.
+    /// Like `read`, for callers that report the whole copy: a windowed copy is advanced to the current
+    /// time slice first. Lookups can run in between.
     pub(super) fn read_now(&self) -> RwLockReadGuard<'_, CopyState> {
         if self.clock.is_some() {
             drop(self.write());
@@ -147,7 +148,7 @@ impl Copy {
         self.read()
     }
 
-    /// Whoever changes a copy that forgets, or tells of it, finds it in the slice of time that it is.
+    /// Locks the copy for writing; a windowed copy is advanced to the current time slice first.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, CopyState> {
         let mut state = self.state.write().expect("no holder of the lock panics");
         if let Some(clock) = &self.clock {
@@ -169,22 +170,22 @@ impl Copy {
         self.read().replica.options().payload_bytes_max
     }
 
-    /// Told whenever the copy knows more, or is emptied.
+    /// Watches a counter that increases whenever the copy gains something or is cleared.
     pub(crate) fn revision(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
     }
 
-    /// Whose log it is in calls and on disk.
+    /// The group that identifies the copy in calls and on disk.
     pub(crate) const fn group(&self) -> GroupId {
         self.group
     }
 
-    /// What hashes items for the filter.
+    /// Hashes items for the filter.
     pub(crate) fn hasher(&self) -> ItemHasher {
         self.settings.key.hasher()
     }
 
-    /// Changes that a partner may lack, the most of all partners.
+    /// Changes that a partner may lack; the maximum over all partners.
     pub(crate) fn lag(&self) -> u64 {
         let state = self.read();
         let lags = state.replica.partners().map(|node| state.replica.lag(node));
@@ -239,8 +240,8 @@ impl Copy {
         Ok(())
     }
 
-    /// Inserts items that a client of this node brings, and counts the new ones among those that arrive: once over
-    /// all nodes, on however many the items are held at once.
+    /// Inserts items from a client of this node, and adds the new ones to the arrival rate: so they
+    /// count once, on however many nodes the items are held.
     ///
     /// # Errors
     /// As [`insert`](Self::insert).
@@ -255,10 +256,10 @@ impl Copy {
         Ok(is_new)
     }
 
-    /// Inserts items, and says of each whether it was new here, once all are on this node's disk.
+    /// Inserts items. Once all are on this node's disk, returns for each whether it was new here.
     ///
     /// # Errors
-    /// If the copy is at another generation, too much waits, or the log has failed.
+    /// If the copy has another generation, too many inserts wait, or the log has failed.
     pub(crate) async fn insert(
         self: &Arc<Self>,
         generation: Generation,
@@ -275,8 +276,9 @@ impl Copy {
             (present, state.is_volatile() || state.replica.has_partial_bits())
         };
         self.samples().insert(hashes);
-        // What was merged may be lost with this process, and its source for ever; bits that the version does
-        // not name may be those of an insert that nobody else gets.
+        // Merged bits that are not on disk may be lost with this process, and their source for ever;
+        // and bits that the version does not cover may belong to an insert that nobody else receives.
+        // In these cases present items are logged too.
         if is_lent || !present.contains(&true) {
             return self.journal.insert(generation, None, HashList::from_hashes(hashes)).await;
         }
@@ -294,7 +296,7 @@ impl Copy {
         Ok(is_new)
     }
 
-    /// Takes over an entry of the log that is durable: whether each item was new.
+    /// Applies a durable entry of the log. Returns whether each item was new.
     pub(super) fn apply(
         &self,
         index: u64,
@@ -318,7 +320,7 @@ impl Copy {
         Ok(outcomes.into_iter().map(|outcome| outcome == Insertion::New).collect())
     }
 
-    /// A sweep begins.
+    /// Called when a sweep begins.
     pub(super) fn begin_sweep(&self) {
         let mut state = self.write();
         state.replica.begin_sweep();
@@ -328,7 +330,7 @@ impl Copy {
         self.changed();
     }
 
-    /// A sweep has ended.
+    /// Called when a sweep has ended.
     pub(super) fn end_sweep(&self, is_whole: bool) {
         let mut state = self.write();
         if is_whole && let Some(since) = state.carried_since.take() {
@@ -337,7 +339,7 @@ impl Copy {
         state.replica.trim_log();
     }
 
-    /// Whether somebody may lack something of this copy.
+    /// Whether a partner may lack something of this copy.
     pub(super) fn has_news(&self) -> bool {
         self.read().replica.has_news()
     }
@@ -350,8 +352,8 @@ impl Copy {
         self.write().replica.ask(partner)
     }
 
-    /// What to answer a partner; with the whole filter if that is to be sent and may be. None while
-    /// what was absorbed is on its way to the disk.
+    /// The reply to a partner, with a clone of the whole filter if that must be sent and `may_copy` is
+    /// true. None while an absorbed filter is not on disk yet.
     pub(super) fn reply(
         &self,
         from: NodeId,
@@ -398,7 +400,7 @@ impl Copy {
     ) -> Result<u64, DeltaError> {
         let mut state = self.write();
         let new_bit_count = state.replica.merge_whole_frame(from, delta, frame)?;
-        // The copy may have been saved since the frame before.
+        // The copy may have been saved since the previous frame.
         state.merge_count += u64::from(new_bit_count > 0);
         Ok(new_bit_count)
     }
@@ -414,7 +416,8 @@ impl Copy {
         Ok(merged)
     }
 
-    /// Empties the copy for a later generation, with a new delta log; false if it is there already.
+    /// Clears the copy for a later generation, with a new delta log; false if it has that generation
+    /// already.
     pub(super) fn clear(&self, generation: Generation, log: u64) -> Result<bool, String> {
         let mut state = self.write();
         if state.generation() >= generation {
@@ -425,7 +428,7 @@ impl Copy {
             empty = state.replica.filter().clone();
         }
         state.replica.clear(generation, log, empty).map_err(|error| error.to_string())?;
-        // Every copy of a generation begins empty, so this one lacks nothing.
+        // Every copy of a new generation starts empty, so this one lacks nothing.
         (state.new_count, state.is_settled) = (0, true);
         state.saved_merge_count = state.merge_count;
         (state.waiting_since, state.carried_since) = (None, None);
@@ -435,12 +438,12 @@ impl Copy {
         Ok(true)
     }
 
-    /// Whether something was merged that no disk of this node holds.
+    /// Whether something was merged that is not on this node's disk.
     pub(super) fn is_volatile(&self) -> bool {
         self.read().is_volatile()
     }
 
-    /// All that this node has inserted.
+    /// Number of items that this node has inserted.
     ///
     /// # Errors
     /// If the copy is at another generation.
@@ -450,7 +453,7 @@ impl Copy {
         Ok(state.replica.inserted())
     }
 
-    /// Whether the copy has so many of the inserts of each node.
+    /// Whether the copy has at least the given number of each node's inserts.
     ///
     /// # Errors
     /// If the copy is at another generation.
@@ -471,7 +474,7 @@ impl Copy {
         })
     }
 
-    /// All that the copy has, and whether it counts for levels of majority.
+    /// The copy's version vector, and whether the copy counts towards a majority.
     ///
     /// # Errors
     /// If the copy is at another generation.
@@ -484,7 +487,7 @@ impl Copy {
         Ok((state.replica.coverage().complete, state.is_settled))
     }
 
-    /// Lets the copy count for levels of majority if it has all that a majority had.
+    /// Lets the copy count towards a majority if it covers at least `wanted` of the given versions.
     pub(super) fn settle(&self, generation: Generation, counts: &[VersionVector], wanted: usize) {
         let mut state = self.write();
         if state.generation() != generation {

@@ -1,4 +1,4 @@
-//! A copy in a snapshot file, and read back with what the node's log has since.
+//! A copy as a snapshot file; restores it from the snapshot and the node's log.
 //!
 //! ```text
 //! length u32, head; where there are slices of time: length u32, the clock's number and the newest;
@@ -24,28 +24,28 @@ use crate::raft::encoding::{decode, encode};
 use crate::raft::types::{Command, CopyEntry, Entry, SnapshotMeta, StoredMembership, own_log_id};
 use crate::storage::{LogStore, SnapshotFile, SnapshotStore};
 
-/// Bytes of a frame and its header, or of the head, at most: more is no frame that was written.
+/// Most bytes of a frame with its header, or of the head; a longer one was not written by a node.
 const PIECE_BYTES_MAX: u32 = 64 << 20;
 
-/// Memory of a copy that is read, at most: of a single-shot one, which grows with its items, twice
-/// what is planned at most.
+/// Most memory of a copy that is read. A single-shot copy grows with its items, to at most twice what
+/// is planned.
 const COPY_BYTES_MAX: u64 = 2 * REPLICATED_BYTES_MAX;
 
 /// Bytes of a snapshot that are read with one call.
 const READ_BYTES: usize = 1 << 20;
 
-/// What stands before the frames.
+/// The head before the frames.
 #[derive(Serialize, Deserialize)]
 struct Head {
     generation: Generation,
     coverage: Coverage,
     new_count: u64,
     is_settled: bool,
-    /// Of what was inserted where.
+    /// Encoded samples of the items inserted at each node.
     samples: Vec<u8>,
 }
 
-/// Writes a copy to a snapshot, and lets go of the log that it covers.
+/// Writes a copy to a snapshot, and purges the log that the snapshot covers.
 ///
 /// # Errors
 /// If the disk or the log fails.
@@ -82,7 +82,7 @@ pub(super) async fn save(copy: &Copy, log: &LogStore, snapshots: &SnapshotStore)
     writer.finish().await?;
     {
         let mut state = copy.write();
-        // It may have been emptied meanwhile, and then nothing waits for a disk.
+        // The copy may have been cleared meanwhile; then nothing is left to be saved.
         state.saved_merge_count = state.saved_merge_count.max(merge_count);
     }
     if applied_index > 0 {
@@ -101,7 +101,7 @@ fn piece(bytes: &[u8]) -> Bytes {
 #[error("{what}")]
 pub(super) struct LoadError {
     what: String,
-    /// Whether what the disk holds is no copy; otherwise it could not be read.
+    /// True if the data on disk is not a valid copy; false if it could not be read.
     pub(super) is_damage: bool,
 }
 
@@ -118,7 +118,7 @@ impl From<String> for LoadError {
     }
 }
 
-/// Reads a copy: the newest snapshot, if there is one, and then the log.
+/// Restores a copy: the newest snapshot, if there is one, then the log.
 pub(super) async fn load(
     mut options: ReplicaOptions,
     settings: &FilterSettings,
@@ -152,7 +152,7 @@ pub(super) async fn load(
     Ok((state, samples))
 }
 
-/// Inserts what the log has behind the snapshot, as it was inserted before.
+/// Repeats the inserts that the log has after the snapshot.
 async fn replay(
     state: &mut CopyState,
     samples: &mut SampleTable,
@@ -181,7 +181,7 @@ async fn replay(
                 return Err(format!("entry {expected} of the log is of slice {slice:?}").into());
             }
             if generation > state.generation() {
-                // It was emptied, and no snapshot was written since.
+                // The copy was cleared, and no snapshot was written since.
                 let empty = settings.shape.create_copy().map_err(|error| error.to_string())?;
                 let log_number = state.replica.options().log;
                 let cleared = state.replica.clear(generation, log_number, empty);
@@ -205,7 +205,7 @@ async fn replay(
     }
 }
 
-/// Pieces of a snapshot, one after the other.
+/// Reads the pieces of a snapshot in sequence.
 struct Pieces<'f> {
     file: &'f SnapshotFile,
     offset: u64,
@@ -238,17 +238,17 @@ impl Pieces<'_> {
     }
 }
 
-/// What makes a copy of its frames.
+/// Assembles a copy from its frames.
 ///
 /// # Errors
-/// If the settings are of no copy, or there is no memory for it.
+/// If the settings are not those of a copy, or there is not enough memory.
 pub(crate) fn assembler(settings: &FilterSettings) -> Result<FilterAssembler, String> {
     let shape = settings.shape.shape(HashRange::WHOLE).map_err(|error| error.to_string())?;
     let assembler = FilterAssembler::new(shape, settings.frame_key(), COPY_BYTES_MAX);
     assembler.map_err(|error| error.to_string())
 }
 
-/// Head and bits of a snapshot, and the slices of time that they are of.
+/// Reads the head, the time slices if any, and the bits of a snapshot.
 async fn read(
     file: &SnapshotFile,
     settings: &FilterSettings,

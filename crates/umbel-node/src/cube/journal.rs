@@ -1,5 +1,5 @@
-//! Local inserts on their way to the disk: what waits goes into one entry of the log, and takes
-//! effect in the order of the log, as it would after a restart.
+//! Makes local inserts durable: waiting inserts are written as one entry of the log, and applied in the
+//! order of the log, as they would be after a restart.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,36 +20,36 @@ use crate::raft::types::{Command, CopyEntry};
 use crate::space::Space;
 use crate::storage::LogStore;
 
-/// Entries of one copy that are on their way to the disk at once: while one is synced, the next
-/// gathers, and a third is being coded.
+/// Entries of one copy that are being written at once: while one is synced, the next gathers, and a
+/// third is being encoded.
 const ENTRIES_IN_FLIGHT_MAX: usize = 3;
 
-/// Batches that wait for the log of one copy.
+/// Most batches that may wait for one copy's log.
 const QUEUE_BATCHES_MAX: usize = 4096;
 
-/// Inserts that wait.
+/// An insert that waits.
 struct Job {
     generation: Generation,
-    /// The slice of time that they come in, where there are such.
+    /// The time slice of the items, for windowed filters.
     slice: Option<u64>,
     hashes: HashList,
     reply: oneshot::Sender<Result<Vec<bool>, CopyFailure>>,
-    /// Frees room when it is dropped.
+    /// Frees room in the queue when dropped.
     _room: OwnedSemaphorePermit,
 }
 
-/// Where the inserts of a copy wait.
+/// The queue of a copy's inserts.
 pub(super) struct Journal {
     jobs: mpsc::Sender<Job>,
-    /// One permit an item.
+    /// One permit per item.
     room: Arc<Semaphore>,
     space: Arc<Space>,
 }
 
-/// The other end, for [`run`].
+/// The receiving end, for [`run`].
 pub(super) struct Jobs(mpsc::Receiver<Job>);
 
-/// A queue of at most so many items.
+/// Creates a queue for at most `items_max` items.
 pub(super) fn queue(items_max: usize, space: Arc<Space>) -> (Journal, Jobs) {
     let (jobs, waiting) = mpsc::channel(QUEUE_BATCHES_MAX);
     let room = Arc::new(Semaphore::new(items_max.min(Semaphore::MAX_PERMITS)));
@@ -57,7 +57,7 @@ pub(super) fn queue(items_max: usize, space: Arc<Space>) -> (Journal, Jobs) {
 }
 
 impl Journal {
-    /// Inserts items once they are on disk: whether each was new.
+    /// Inserts items once they are on disk. Returns whether each was new.
     pub(super) async fn insert(
         &self,
         generation: Generation,
@@ -84,7 +84,7 @@ fn stopped(why: impl Into<String>) -> CopyFailure {
     CopyFailure::Stopped(why.into())
 }
 
-/// An entry that was handed to the log.
+/// An entry that was passed to the log, with its outcome.
 struct Written {
     index: u64,
     slice: Option<u64>,
@@ -95,7 +95,7 @@ struct Written {
 
 type Writing = Pin<Box<dyn Future<Output = Written> + Send>>;
 
-/// Writes what waits, and applies what is written; ends when it is aborted.
+/// Writes waiting inserts and applies those that are written; runs until it is aborted.
 pub(super) async fn run(copy: Arc<Copy>, mut jobs: Jobs, log: LogStore, mut last: u64) {
     let mut writing: FuturesOrdered<Writing> = FuturesOrdered::new();
     let mut next: Option<Job> = None;
@@ -120,7 +120,8 @@ async fn take(next: &mut Option<Job>, jobs: &mut Jobs) -> Option<Job> {
     }
 }
 
-/// Takes along what waits and fits into the entry; what does not is the next one's first.
+/// Collects the waiting inserts that fit into the same entry; the first that does not begins the next
+/// entry.
 fn gather(first: Job, next: &mut Option<Job>, jobs: &mut Jobs) -> Vec<Job> {
     let (kept, mut count) = ((first.generation, first.slice), first.hashes.len());
     let mut batch = vec![first];
@@ -135,7 +136,7 @@ fn gather(first: Job, next: &mut Option<Job>, jobs: &mut Jobs) -> Vec<Job> {
     batch
 }
 
-/// Hands an entry to the log.
+/// Passes an entry to the log.
 async fn write(copy: &Copy, log: &LogStore, index: u64, jobs: Vec<Job>) -> Writing {
     let (generation, slice) = (jobs[0].generation, jobs[0].slice);
     let hashes = match &jobs[..] {
@@ -166,17 +167,17 @@ async fn write(copy: &Copy, log: &LogStore, index: u64, jobs: Vec<Job>) -> Writi
     })
 }
 
-/// Applies an entry that is on disk, and answers.
+/// Applies an entry that is on disk, and responds to its callers.
 fn finish(copy: &Copy, Written { index, slice, entry, jobs, outcome }: Written) {
     let outcome = match outcome {
-        // The health of the log stops the node; nothing behind this entry succeeds either.
+        // The health of the log stops the node; no later entry succeeds either.
         Err(error) => Err(stopped(error.to_string())),
         Ok(()) => copy.apply(index, (entry.generation, slice), &entry.hashes),
     };
     match outcome {
         Err(failure) => {
             for job in jobs {
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = job.reply.send(Err(failure.clone()));
             }
         }

@@ -1,4 +1,4 @@
-//! How a copy is, for tables.
+//! Size and fill of a copy, for reports.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,33 +16,34 @@ impl Copy {
         self.read().replica.memory_bytes()
     }
 
-    /// Bytes of memory for what it has to send to others.
+    /// Bytes of memory for the changes to send to other nodes.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.read().replica.log_bytes() as u64
     }
 
-    /// Changes that a partner may lack of it, of the one that may lack the most.
+    /// Changes that a partner may lack; the maximum over all partners.
     pub(crate) fn lag_max(&self) -> u64 {
         let state = self.read();
         let replica = &state.replica;
         replica.partners().map(|node| replica.lag(node)).max().unwrap_or_default()
     }
 
-    /// How the copy is. That counts all bits, up to a gibibyte, in pieces between which copy and thread
-    /// are others': not for what is done often. With a seed it is asked for random items made of that.
+    /// Describes the copy. Counts all of its bits, up to a gibibyte, in pieces; between two pieces the
+    /// copy and the thread are free for others. Not for frequent use. With a seed, it also looks up
+    /// random items made from the seed.
     pub(crate) async fn load(&self, probe_seed: Option<u64>) -> CopyLoad {
         let probes = match probe_seed {
             Some(seed) => self.probe(seed).await,
             None => RateProbes::default(),
         };
         let (mut count, mut counted) = (OnesCount::default(), self.generation());
-        // Slices of time that are gone are not counted.
+        // Expired time slices are not counted.
         drop(self.read_now());
         let description = loop {
             let piece = {
                 let state = self.read();
                 if state.generation() != counted {
-                    // It was emptied meanwhile.
+                    // The copy was cleared meanwhile.
                     (count, counted) = (OnesCount::default(), state.generation());
                 }
                 count.count_on(state.replica.filter(), COUNTED_WORDS_MAX)
@@ -75,10 +76,11 @@ impl Copy {
         }
     }
 
-    /// The rate of a copy whose blocks have this one: where they are of slices of time, all of those are asked.
+    /// The false-positive rate of a copy whose blocks have the rate `of_block`: a windowed copy looks
+    /// into all time slices.
     fn rate_of(&self, of_block: f64) -> f64 {
         let Some(rules) = self.settings.shape.window_rules() else { return of_block };
-        // 1 − (1 − p)^n, as exact as small rates need.
+        // 1 − (1 − p)^n, computed so that small rates stay exact.
         let asked = f64::from(rules.slice_count + 2);
         -(asked * (-of_block).ln_1p()).exp_m1()
     }

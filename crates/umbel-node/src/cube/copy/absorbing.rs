@@ -1,4 +1,4 @@
-//! Whole filters into a copy, and copies into other filters.
+//! Merges whole filters into a copy, and copies into other filters.
 
 use tokio::time::Instant;
 use umbel_engine::Generation;
@@ -8,8 +8,9 @@ use super::Copy;
 use crate::cube::CopyFailure;
 
 impl Copy {
-    /// ORs a filter, which of a ring has this newest slice of time, into the copy, and returns how many positions were newly set. Others learn of it
-    /// when the copy was saved.
+    /// ORs a filter into the copy and returns the number of newly set positions. For a windowed filter,
+    /// `newest_slice` is the newest time slice of `other`. The change is sent to other nodes once the
+    /// copy was saved.
     pub(in crate::cube) fn absorb(
         &self,
         generation: Generation,
@@ -19,7 +20,7 @@ impl Copy {
         self.check(&state, generation)?;
         let absorbed = state.replica.absorb(other, newest_slice);
         let new = absorbed.map_err(|error| CopyFailure::Unmergeable(error.to_string()))?;
-        // Also if all was here: some of it may be on no disk.
+        // Counts even if all bits were present: some of them may not be on disk.
         state.merge_count += 1;
         state.absorbed_merge_count = state.merge_count;
         state.waiting_since.get_or_insert_with(Instant::now);
@@ -40,7 +41,7 @@ impl Copy {
         merged.map(|_| ()).map_err(|error| CopyFailure::Unmergeable(error.to_string()))
     }
 
-    /// Whether a filter was absorbed that no disk of this node holds, and nobody is writing it.
+    /// Whether a filter was absorbed that is not on this node's disk, and no save is running.
     pub(in crate::cube) fn is_left_unsaved(&self) -> bool {
         self.read().is_withheld() && self.saving.try_lock().is_ok()
     }
@@ -59,7 +60,7 @@ mod tests {
     use crate::cube::journal;
     use crate::space::Space;
 
-    /// Others would remember it under a number that another insert gets after a restart.
+    /// Other nodes would record the change under a number that another insert gets after a restart.
     #[test]
     fn changes_are_sent_once_they_are_durable() {
         let settings = FilterSettings {

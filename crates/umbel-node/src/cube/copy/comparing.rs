@@ -1,4 +1,4 @@
-//! A copy's bits for a comparison, and what that found to be lacking.
+//! Provides a copy's bits for a comparison, and sets the missing bits that it found.
 
 use umbel_engine::hypercube::{Coverage, Replica};
 use umbel_engine::{Generation, NodeId};
@@ -9,22 +9,22 @@ use crate::cube::CopyFailure;
 use crate::cube::scrub::SetBits;
 
 impl Copy {
-    /// The bits as they are now, and of a ring the newest slice of time.
+    /// The current bits, and for a windowed filter its newest time slice.
     pub(in crate::cube) fn image(&self) -> (Option<u64>, AnyFilter) {
         let state = self.read_now();
         (state.replica.newest_slice(), state.replica.filter().clone())
     }
 
-    /// The bits, for those who look at the node from outside.
+    /// Generation and bits, for programs that embed the node.
     pub(crate) fn bits(&self) -> (Generation, AnyFilter) {
         let state = self.read_now();
         (state.generation(), state.replica.filter().clone())
     }
 
-    /// The bits as they are now, what they are, and of a ring the newest slice of time.
+    /// The current bits with their coverage, and for a windowed filter its newest time slice.
     ///
     /// # Errors
-    /// If the copy is at another generation, or must not be sent before it is on disk.
+    /// If the copy has another generation, or must not be sent before it is on disk.
     pub(in crate::cube) fn compared(
         &self,
         generation: Generation,
@@ -39,10 +39,10 @@ impl Copy {
         Ok((coverage, newest, state.replica.filter().clone()))
     }
 
-    /// Whether the copy is at this generation.
+    /// Checks that the copy has this generation.
     ///
     /// # Errors
-    /// If not.
+    /// If it has another one.
     pub(in crate::cube) fn check_generation(
         &self,
         generation: Generation,
@@ -50,10 +50,10 @@ impl Copy {
         self.check(&self.read(), generation)
     }
 
-    /// Whether a partner can claim this of its copy.
+    /// Checks that a partner can have a copy with this coverage.
     ///
     /// # Errors
-    /// If not.
+    /// If it cannot.
     pub(in crate::cube) fn check_coverage(
         &self,
         from: NodeId,
@@ -63,14 +63,14 @@ impl Copy {
         checked.map_err(|error| CopyFailure::Unmergeable(error.to_string()))
     }
 
-    /// Sets bits that a comparison found to be lacking, against a copy that claimed this: says how many
-    /// were still lacking, and whether they had been lost.
+    /// Sets bits that a comparison found missing, against a copy with the coverage `theirs`. Returns
+    /// how many were still missing, and whether they had been lost or are news.
     ///
-    /// What was under way when the images were taken may have come since, and the version with it; so
-    /// whether a bit is lost or news is decided now.
+    /// Changes that were in transit when the images were taken may have arrived since, together with
+    /// their versions; so whether a bit was lost or is news is decided now.
     ///
     /// # Errors
-    /// If the copy is at another generation by now, or the claim is one that no copy makes.
+    /// If the copy has another generation by now, or no copy can have the coverage `theirs`.
     pub(in crate::cube) fn take_compared(
         &self,
         generation: Generation,
@@ -82,7 +82,7 @@ impl Copy {
         let is_explained = state.replica.coverage().explains(theirs);
         let new_count = state.replica.merge_compared(bits, theirs, newest_slice);
         let new_count = new_count.map_err(|error| CopyFailure::Unmergeable(error.to_string()))?;
-        // On no disk yet.
+        // Not on disk yet.
         state.merge_count += u64::from(new_count > 0);
         drop(state);
         Ok(if is_explained {
@@ -92,15 +92,15 @@ impl Copy {
         })
     }
 
-    /// With whom the copy is exchanged.
+    /// The nodes with which the copy is exchanged.
     pub(in crate::cube) fn partners(&self) -> Vec<NodeId> {
         self.read().replica.partners().collect()
     }
 }
 
 impl Copy {
-    /// For tests of what mends copies. Loses every so many-th one of the bits, as if the memory under
-    /// them had rotted, and says how many. Nothing else of the copy learns of it.
+    /// For tests of repair: clears one in `every` of the set bits, as if memory had rotted, and returns
+    /// how many. No other state of the copy changes.
     pub(crate) fn rot(&self, every: usize) -> u64 {
         let mut state = self.write();
         let (bits, lost_count) = without(state.replica.filter(), every.max(1));
@@ -114,7 +114,7 @@ impl Copy {
     }
 }
 
-/// A filter without every so many-th one of its bits.
+/// A filter with one in `every` of its set bits cleared, and the number of cleared bits.
 fn without(filter: &AnyFilter, every: usize) -> (AnyFilter, u64) {
     match filter {
         AnyFilter::Blocked(filter) => {

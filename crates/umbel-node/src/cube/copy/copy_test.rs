@@ -1,4 +1,4 @@
-//! What a copy keeps and does not keep.
+//! What a copy saves, and what it does not.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use umbel_filter::Kind;
 use crate::node::node_test::start_alone;
 use crate::node::replicated_test::create;
 
-/// A save in the middle of a whole filter holds the frames before it alone.
+/// A save in the middle of a whole filter contains only the frames before it.
 #[tokio::test]
 async fn what_comes_behind_a_save_is_on_no_disk() {
     let folder = tempfile::tempdir().unwrap();

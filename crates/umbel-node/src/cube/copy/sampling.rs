@@ -1,31 +1,31 @@
-//! Samples of what was inserted where, as they travel with deltas.
+//! Samples of the items inserted at each node, as they are sent with deltas.
 
 use umbel_engine::Generation;
 use umbel_engine::hypercube::{DistinctEstimates, NodeSample, TakeError, VersionVector};
 
 use super::Copy;
 
-/// Bytes of samples in one answer: what all nodes of a large cluster gain in a sweep.
+/// Most bytes of samples in one answer: what all nodes of a large cluster gain in a sweep.
 const SAMPLE_BYTES_MAX: usize = 256 << 10;
 
 impl Copy {
-    /// How many inserts of each node the samples have seen: part of a question.
+    /// The number of each node's inserts that the samples cover; sent in a question.
     pub(in crate::cube) fn sample_counts(&self) -> VersionVector {
         self.samples().counts()
     }
 
-    /// What samples have gained since a partner's: part of an answer.
+    /// What the samples have gained compared with a partner's; sent in an answer.
     pub(in crate::cube) fn samples_since(&self, counts: &VersionVector) -> Vec<NodeSample> {
         self.samples().newer_than(counts, SAMPLE_BYTES_MAX)
     }
 
-    /// Takes samples of a delta of this generation.
+    /// Merges the samples of a delta of this generation.
     pub(in crate::cube) fn take_samples(
         &self,
         generation: Generation,
         samples: &[NodeSample],
     ) -> Result<(), TakeError> {
-        // Not emptied in between.
+        // The lock keeps the copy from being cleared in between.
         let state = self.read();
         if state.generation() == generation {
             let mut table = self.samples();
@@ -36,7 +36,7 @@ impl Copy {
         Ok(())
     }
 
-    /// What this node knows of how many items were inserted where.
+    /// Estimates of how many distinct items were inserted at each node.
     pub(crate) fn estimates(&self) -> DistinctEstimates {
         self.samples().estimates()
     }

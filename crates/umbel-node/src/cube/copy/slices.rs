@@ -1,4 +1,4 @@
-//! A copy that forgets: which slice of time its node's clock is in, and which one an item is kept in.
+//! Time slices of a windowed copy: the current one by the node's clock, and the one that keeps an item.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,36 +13,37 @@ use super::{Copy, CopyState};
 use crate::cube::CopyFailure;
 use crate::ports::Seed;
 
-/// What says which slice of time it is.
+/// Tells the current time slice.
 pub(in crate::cube) struct SliceClock {
     seed: Arc<dyn Seed>,
     pub(in crate::cube) rules: WindowRules,
 }
 
 impl SliceClock {
-    /// The clock of a filter that forgets; None of others.
+    /// The clock of a windowed filter; None for other filters.
     pub(in crate::cube) fn of(settings: &FilterSettings, seed: &Arc<dyn Seed>) -> Option<Self> {
         let rules = *settings.shape.window_rules()?;
         Some(Self { seed: Arc::clone(seed), rules })
     }
 
-    /// Number of the slice that it is in.
+    /// Number of the current slice.
     pub(in crate::cube) fn slice(&self) -> u64 {
         self.rules.slice_at(self.seed.wall_ms())
     }
 }
 
-/// Items to keep, by the slice of time that each is kept in: their places among those of a call.
+/// Items to log, by the time slice that keeps them: their positions in the call.
 type BySlice = BTreeMap<u64, Vec<usize>>;
 
 impl Copy {
-    /// Number of the slice of time that it is, by this node's clock; 0 where there are none.
+    /// Number of the current time slice by this node's clock; 0 for filters without time slices.
     pub(in crate::cube) fn slice_now(&self) -> u64 {
         self.clock.as_ref().map_or(0, SliceClock::slice)
     }
 
-    /// Inserts items into slices of time, as [`insert`](Copy::insert) does: new ones into the slice that it is. One that is
-    /// there is kept from now on if the window is refreshed, and else for as long as it is there.
+    /// Inserts items into time slices, as [`insert`](Copy::insert) does: new items into the current
+    /// slice. An item that is present is kept from now on if the window refreshes items; otherwise it
+    /// stays in its slice.
     pub(super) async fn insert_timed(
         &self,
         generation: Generation,
@@ -71,14 +72,14 @@ impl Copy {
     }
 }
 
-/// Which items are to be logged, and in which slice of time each is.
+/// The items that must be logged, each with its time slice.
 fn slices_of(state: &CopyState, now: u64, refresh: bool, hashes: &[ItemHash]) -> BySlice {
     let now = state.replica.ring().map_or(now, |ring| ring.own().max(now));
-    // What was merged may be lost with this process, and its source for ever.
+    // Merged bits that are not on disk may be lost with this process, and their source for ever.
     let is_lent = state.is_volatile() || state.replica.has_partial_bits();
     let mut by_slice = BySlice::new();
     for (at, &hash) in hashes.iter().enumerate() {
-        // A slice that begins at others' clocks has not begun at this one.
+        // A slice that has begun by other nodes' clocks has not begun by this node's.
         let found = state.replica.slice_with(now, hash).map(|slice| slice.min(now));
         let slice = match found {
             None => Some(now),
