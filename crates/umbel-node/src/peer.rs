@@ -1,4 +1,4 @@
-//! Node to node: one link a peer, many groups over it.
+//! Communication between nodes: one link per peer, shared by all groups.
 
 use bytes::Bytes;
 use thiserror::Error;
@@ -30,71 +30,71 @@ pub(crate) use channel::member_client;
 pub(crate) use link::Links;
 pub(crate) use service::{CallHandler, LinkCloser, PeerService};
 pub(crate) use session::add_hello;
-/// Why a call was refused. `Unspecified` says that it may have been carried out, all others that it
-/// was not.
+/// Why a call was refused. With `Unspecified` the call may have been carried out; with all other
+/// reasons it was not.
 pub(crate) use umbel_proto::v1::link_refusal::Reason as RefusalReason;
 
-/// Version of what nodes say to each other; nodes with different ones refuse each other.
+/// Version of the protocol between nodes; nodes with different versions refuse each other.
 pub(crate) const PEER_PROTOCOL: u32 = 1;
 
-/// Who this node is.
+/// The identity of this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LocalIdentity {
     /// Its cluster.
     pub(crate) cluster: u128,
-    /// Its number there.
+    /// Its number in the cluster.
     pub(crate) node: NodeId,
 }
 
 impl LocalIdentity {
-    /// Another node of the same cluster, as certificates name it.
+    /// The identity of another node of the same cluster, as certificates name it.
     pub(crate) const fn member(self, node: NodeId) -> NodeIdentity {
         NodeIdentity { cluster: self.cluster, node: node.0 }
     }
 }
 
-/// The bytes of a cluster's identity in messages, in the order in which people read it.
+/// A cluster's identity as bytes for messages, big-endian, as people read it.
 pub(crate) fn cluster_bytes(cluster: u128) -> Bytes {
     Bytes::copy_from_slice(&cluster.to_be_bytes())
 }
 
-/// The identity of these bytes, None if they are not 16.
+/// Decodes a cluster's identity; None if there are not 16 bytes.
 pub(crate) fn cluster_of_bytes(bytes: &[u8]) -> Option<u128> {
     Some(u128::from_be_bytes(bytes.try_into().ok()?))
 }
 
-/// What is called. The numbers are on the wire and never change their meaning.
+/// The kind of a call. The numbers are sent on the wire and never change their meaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum CallKind {
-    /// Raft: take these entries.
+    /// Raft: append these entries.
     Append = 1,
-    /// Raft: vote for me.
+    /// Raft: request for a vote.
     Vote = 2,
-    /// Raft: would you vote for me?
+    /// Raft: pre-vote, whether the peer would vote for the caller.
     PreVote = 3,
-    /// Raft: become leader.
+    /// Raft: the peer should become the leader.
     TransferLeader = 4,
-    /// A snapshot comes.
+    /// Begins the transfer of a snapshot.
     SnapshotBegin = 5,
-    /// Bytes of a snapshot.
+    /// A chunk of a snapshot.
     SnapshotChunk = 6,
-    /// The snapshot is whole: install it.
+    /// Ends the transfer; the peer installs the snapshot.
     SnapshotEnd = 7,
     /// A coordinator's request to a shard's replica.
     Shard = 8,
-    /// A proposal or a barrier for the meta group's leader.
+    /// A proposal or a read barrier for the meta group's leader.
     Meta = 9,
-    /// The controller's orders: change members, describe.
+    /// The controller's requests: change members, describe the group.
     Group = 10,
     /// A coordinator's request to a copy of a replicated filter.
     Copy = 11,
-    /// How far a job is.
+    /// Asks for the progress of a job.
     Job = 12,
-    /// What is known of a replica: what it has confirmed, and whether it follows.
+    /// Asks what is known of a replica: what it has confirmed, and whether it follows.
     Recall = 13,
-    /// How a node is, for who looks at the cluster.
+    /// Asks for a node's report, for displays of the cluster.
     Report = 14,
-    /// A sign of life, and which groups the caller leads.
+    /// A heartbeat that also names the groups that the caller leads.
     Beat = 15,
 }
 
@@ -123,18 +123,18 @@ impl CallKind {
         self as u32
     }
 
-    /// The kind with this number, None for one that this release does not know.
+    /// The kind with this number; None if this release does not know it.
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.number() == number)
     }
 
-    /// Whether a group needs it to stay alive: such calls have an allowance of their own.
+    /// Whether a group needs the call to stay alive; such calls have a separate allowance.
     pub(crate) const fn is_raft(self) -> bool {
         self.number() <= Self::SnapshotEnd.number() || matches!(self, Self::Beat)
     }
 
-    /// Whether it goes ahead of others that wait: Raft's calls do, but not snapshots, which are
-    /// large and can wait.
+    /// The queue of the call: Raft's calls go ahead of waiting ones, except snapshots, which are large
+    /// and can wait.
     const fn queue(self) -> outbox::QueueName {
         if self.number() <= Self::TransferLeader.number() || matches!(self, Self::Beat) {
             outbox::QueueName::Raft
@@ -144,11 +144,11 @@ impl CallKind {
     }
 }
 
-/// A handler's refusal: what a call's answer is when it was not carried out.
+/// A handler's refusal: the response to a call that was not carried out.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{message}")]
 pub(crate) struct Refusal {
-    /// For the caller's program.
+    /// For the calling program.
     pub(crate) reason: RefusalReason,
     /// For people: what is wrong and what to do.
     pub(crate) message: String,
@@ -160,64 +160,65 @@ impl Refusal {
         Self { reason, message: message.into() }
     }
 
-    /// The body is no argument of the call.
+    /// The body is not a valid argument of the call.
     pub(crate) fn bad_body(error: impl std::fmt::Display) -> Self {
         Self::new(RefusalReason::BadBody, error.to_string())
     }
 }
 
-/// Why a call has no answer.
+/// Why a call has no result.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub(crate) enum CallError {
-    /// There is no link, or it broke before the answer came. The call may have been carried out if
-    /// `was_sent`, certainly not otherwise. Try again later, or elsewhere.
+    /// There is no link, or it broke before the response came. The call may have been carried out if
+    /// `was_sent`, certainly not otherwise. Retry later, or elsewhere.
     #[error("{node} at {address} cannot be reached: {cause}")]
     Unreachable {
-        /// Who was called.
+        /// The called node.
         node: NodeId,
-        /// Where.
+        /// Its address.
         address: String,
-        /// What the link died of.
+        /// Why the link broke.
         cause: String,
-        /// Whether the call can have left this node.
+        /// Whether the call may have left this node.
         was_sent: bool,
     },
-    /// No answer came in time. The call may have been carried out, or may still be.
+    /// No response came in time. The call may have been carried out, or may still be.
     #[error("{node} did not answer within {timeout_ms} ms")]
     Timeout {
-        /// Who was called.
+        /// The called node.
         node: NodeId,
-        /// How long its answer was waited for.
+        /// How long the caller waited.
         timeout_ms: u64,
     },
-    /// Too many calls or bytes wait for this peer here. The call was not sent. Slow down.
+    /// Too many calls or bytes for this peer wait on this node. The call was not sent. Send more
+    /// slowly.
     #[error("{node} has {waiting} calls waiting already")]
     Overloaded {
-        /// Who was called.
+        /// The called node.
         node: NodeId,
-        /// Calls that wait to be sent or to be answered.
+        /// Calls that wait to be sent or answered.
         waiting: usize,
     },
-    /// The peer refused the call. It was not carried out, unless the reason is `Unspecified`: then
-    /// it may have been, in part or in whole.
+    /// The peer refused the call. It was not carried out, unless the reason is `Unspecified`: then it
+    /// may have been, in part or in whole.
     #[error("{node} refused: {message}")]
     Refused {
-        /// Who was called.
+        /// The called node.
         node: NodeId,
         /// For programs.
         reason: RefusalReason,
-        /// In words.
+        /// For people.
         message: String,
     },
-    /// Somebody else is at the address, or speaks another version. The call was not carried out.
-    /// Trying again helps only after what the message asks for.
+    /// Another node is at the address, or it has another protocol version. The call was not carried
+    /// out. A retry helps only after the operator has done what the message says.
     #[error("{address} is not the wanted {node}: {message}")]
     WrongPeer {
-        /// Who was wanted.
+        /// The node that was expected.
         node: NodeId,
-        /// Where.
+        /// The address.
         address: String,
-        /// Who is there, and what to do.
+        /// Which node is there, and what to do.
         message: String,
     },
 }
@@ -228,8 +229,8 @@ impl CallError {
         matches!(self, Self::Refused { reason: RefusalReason::Removed, .. })
     }
 
-    /// Whether the call was certainly not carried out, so that it may be sent elsewhere even if it
-    /// must not happen twice.
+    /// Whether the call was certainly not carried out. If so, it may be sent elsewhere even if it must
+    /// not happen twice.
     pub(crate) fn is_certainly_undone(&self) -> bool {
         match self {
             Self::Unreachable { was_sent, .. } => !was_sent,

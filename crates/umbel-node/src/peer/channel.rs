@@ -27,21 +27,21 @@ use crate::ports::{
     Connection, ConnectionSlot, Listener, Net, NodeIdentity, PeerIdentity, PortFuture, Stream,
 };
 
-/// A channel to `host:port` that connects when it is first used and again after a failure.
+/// A channel to `host:port` that connects when first used, and reconnects after a failure.
 ///
-/// Pings find out that a peer is gone: without them a call on a connection whose other end vanished
-/// would wait for its own timeout, and every later one too.
+/// Pings detect that a peer is gone: without them, a call on a connection whose other end vanished
+/// would wait for its own timeout, and so would every later call.
 ///
 /// # Errors
-/// `InvalidInput` if the text is no address.
+/// `InvalidInput` if the text is not an address.
 pub(crate) fn channel(net: &Arc<dyn Net>, address: &str) -> io::Result<Channel> {
     channel_to(net, address, None)
 }
 
-/// Like [`channel`], to a certain node, if one is named: whoever proves to be another one is not called.
+/// Like [`channel`], but if a node is named, refuses a server that proves to be another node.
 ///
 /// # Errors
-/// `InvalidInput` if the text is no address.
+/// `InvalidInput` if the text is not an address.
 pub(crate) fn channel_to(
     net: &Arc<dyn Net>,
     address: &str,
@@ -75,6 +75,7 @@ pub(crate) fn channel_to(
 /// [`Links`].
 ///
 /// # Errors
+/// `InvalidInput` if the text is not an address.
 /// `InvalidInput` if the text is no address.
 ///
 /// [`Adopt`]: umbel_proto::v1::AdoptRequest
@@ -84,10 +85,10 @@ pub(crate) fn peer_client(net: &Arc<dyn Net>, address: &str) -> io::Result<PeerC
     Ok(limited(channel(net, address)?))
 }
 
-/// A client of the peer service of a certain node at `host:port`.
+/// A client of the peer service of a particular node at `host:port`.
 ///
 /// # Errors
-/// `InvalidInput` if the text is no address.
+/// `InvalidInput` if the text is not an address.
 pub(crate) fn member_client(
     net: &Arc<dyn Net>,
     address: &str,
@@ -102,8 +103,8 @@ fn limited(channel: Channel) -> PeerClient<Channel> {
         .max_encoding_message_size(LINK_MESSAGE_BYTES_MAX)
 }
 
-/// A server with the windows and pings that match [`channel`]; services are the caller's to add. Each
-/// request has the [`PeerIdentity`] and the [`Connection`] that it came on among its extensions.
+/// A server with the windows and pings that match [`channel`]; the caller adds the services. Each
+/// request carries the [`PeerIdentity`] and the [`Connection`] that it came on in its extensions.
 pub(crate) fn server() -> Server<Stack<MapRequestLayer<NameOrigin>, Identity>> {
     let name: NameOrigin = name_origin;
     Server::builder()
@@ -126,8 +127,8 @@ fn name_origin(mut request: Request<Body>) -> Request<Body> {
     request
 }
 
-/// The connections of a listener, for `serve_with_incoming_shutdown`. It never ends and never
-/// fails: a connection that cannot be taken is logged, and the next one is tried after a pause.
+/// The connections of a listener, for `serve_with_incoming_shutdown`. The stream never ends and never
+/// fails: if a connection cannot be accepted, that is logged, and accepting continues after a pause.
 pub(crate) fn incoming(listener: Box<dyn Listener>) -> Incoming {
     Incoming { accepting: accept(listener) }
 }
@@ -163,8 +164,8 @@ impl tokio_stream::Stream for Incoming {
     }
 }
 
-/// A connection that was taken. It fails if what it began to send does not end in time, if it sends more
-/// frames than it may, or if it has to go for others.
+/// An accepted connection. It fails if something that it began to send does not end in time, if it
+/// sends more frames than allowed, or if it has to make room for others.
 pub(crate) struct Accepted {
     stream: Box<dyn Stream>,
     identity: PeerIdentity,
@@ -172,9 +173,9 @@ pub(crate) struct Accepted {
     watch: FrameWatch,
     allowance: FrameAllowance,
     taken_at: Instant,
-    /// Until when what is owed must have come, and what had ended when that was set.
+    /// Deadline for what the connection owes, and `ended_count` when the deadline was set.
     owed: Option<(u64, Pin<Box<Sleep>>)>,
-    /// Given back with the connection.
+    /// Freed with the connection.
     _slot: Option<ConnectionSlot>,
 }
 
@@ -198,7 +199,7 @@ impl Accepted {
         }
     }
 
-    /// Reads once, and fails if what came is more than the connection may send.
+    /// Reads once; fails if the connection has sent more frames than allowed.
     fn poll_allowed(
         &mut self,
         cx: &mut Context<'_>,
@@ -222,7 +223,7 @@ impl Accepted {
         written
     }
 
-    /// Ready once the connection owes something for too long.
+    /// Ready once the connection has owed something for too long.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if !self.watch.is_owing(self.connection.has_asked()) {
             self.owed = None;
@@ -239,7 +240,7 @@ impl Accepted {
     }
 }
 
-/// Where a connection's requests come from.
+/// The origin of a connection's requests.
 #[derive(Clone)]
 pub(crate) struct RequestOrigin {
     identity: PeerIdentity,

@@ -1,44 +1,47 @@
-//! How many frames that carry nothing a connection may send.
+//! Limits how many frames without content a connection may send.
 //!
-//! Pings, settings, windows and empty data cost their sender a few bytes and the node a wake-up and often
-//! an answer (RFC 9113, 10.5). What calls need of them is in proportion to what the calls carry, so each
-//! frame takes one from an allowance that calls, data both ways and time fill again. A connection that has
-//! used it up is closed.
+//! Pings, settings, window updates and empty data frames cost the sender a few bytes, but the node a
+//! wake-up and often a response (RFC 9113, 10.5). Calls need such frames in proportion to their
+//! content. So each frame takes one unit from an allowance, which calls, data in both directions and
+//! time refill. A connection that has used up its allowance is closed.
 
 use std::time::Duration;
 
 use super::frame_watch::FrameCount;
 
-/// What a connection begins with: it takes well below a millisecond to read so many frames.
+/// The initial allowance: so many frames are read in well below a millisecond.
 const FRAMES_AT_FIRST: u64 = 1_000;
 
-/// The most that is saved up, for whoever reads a long answer at once and then says that it did.
+/// The most that can be saved up, for a client that reads a long response at once and then sends window
+/// updates.
 const FRAMES_MAX: u64 = 10_000;
 
-/// What a call brings: its own frames, a reset, windows and a ping that measures the way.
+/// The refill for a call: its own frames, a reset, window updates, and a ping that measures the round
+/// trip.
 const FRAMES_PER_CALL: u64 = 8;
 
-/// Bytes of data that bring a frame: the smallest message is one frame and has so many.
+/// Bytes of received data that refill one frame: the smallest message is one frame with this many
+/// bytes.
 const BYTES_PER_FRAME: u64 = 8;
 
-/// Bytes that were sent to the peer and bring a frame: a ping's answer brings less than the ping took,
-/// and a window may follow every message.
+/// Bytes sent to the peer that refill one frame: the response to a ping refills less than the ping
+/// took, and a window update may follow every message.
 const SENT_BYTES_PER_FRAME: u64 = 32;
 
-/// How often time brings some, so that little time is not rounded away.
+/// Interval of the refill by time; long enough that it is not rounded to nothing.
 const FILL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What each interval brings, for connections that have long been quiet: they are pinged each second.
+/// The refill per interval, for connections that are quiet for long: they are pinged each second.
 const FRAMES_PER_INTERVAL: u64 = 50;
 
-/// See the module.
+/// The allowance of one connection.
 #[derive(Debug)]
 pub(super) struct FrameAllowance {
     left: u64,
-    /// Parts of a frame that was brought: bytes of data, and bytes that were sent.
+    /// Remainders of data bytes and sent bytes that do not make up a frame yet.
     data_bytes: u64,
     sent_bytes: u64,
-    /// Since the connection began, until when time has brought its part.
+    /// Time since the start of the connection up to which time has refilled.
     filled_until: Duration,
 }
 
@@ -48,15 +51,15 @@ impl FrameAllowance {
         Self { left, data_bytes: 0, sent_bytes: 0, filled_until }
     }
 
-    /// So many bytes went to the peer.
+    /// Notes that bytes were sent to the peer.
     pub(super) fn sent(&mut self, bytes: usize) {
         self.sent_bytes = self.sent_bytes.saturating_add(bytes as u64);
     }
 
-    /// Whether the peer may send these frames, at this time since the connection began.
+    /// Whether the peer may send these frames, at this time since the start of the connection.
     pub(super) fn allows(&mut self, came: FrameCount, since_begin: Duration) -> bool {
         let passed = since_begin.saturating_sub(self.filled_until);
-        // Of more than thirty years the rest counts next time.
+        // If more than thirty years have passed, the rest counts next time.
         let intervals = passed.as_millis() / FILL_INTERVAL.as_millis();
         let intervals = u32::try_from(intervals).unwrap_or(u32::MAX);
         self.filled_until += FILL_INTERVAL.saturating_mul(intervals);
@@ -81,7 +84,7 @@ mod tests {
 
     const IDLE: FrameCount = FrameCount { frames: 1, headers: 0, data_bytes: 0 };
 
-    /// How many of such frames are allowed at once.
+    /// How many such frames are allowed at once.
     fn allowed(allowance: &mut FrameAllowance, frame: FrameCount, at: Duration) -> u64 {
         (0..2 * FRAMES_MAX).take_while(|_| allowance.allows(frame, at)).count() as u64
     }
@@ -105,7 +108,7 @@ mod tests {
         }
         let byte = FrameCount { frames: 1, headers: 0, data_bytes: 1 };
         let mut allowance = FrameAllowance::new();
-        // Each brings an eighth of what it takes.
+        // Each frame refills an eighth of what it takes.
         assert_eq!(allowed(&mut allowance, byte, Duration::ZERO), FRAMES_AT_FIRST * 8 / 7);
     }
 

@@ -1,10 +1,10 @@
-//! What a connection costs before HTTP/2 sees it: whether it owes bytes of what it began to send and has
-//! not ended, and how many of its frames carried nothing.
+//! Observes a connection before HTTP/2 sees its bytes: whether it owes the rest of something that it
+//! began to send, and how many of its frames had no content.
 //!
-//! Read from the frames' heads alone (RFC 9113, 4.1), before HTTP/2 itself looks at them: it waits for
-//! the rest of a frame, and of the headers that frames continue, as long as the connection lives.
+//! Reads only the heads of frames (RFC 9113, 4.1), before HTTP/2 does: HTTP/2 would wait for the rest
+//! of a frame, and of continued headers, as long as the connection lives.
 
-/// What every connection of HTTP/2 begins with.
+/// The first bytes of every HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const FRAME_HEAD_BYTES: usize = 9;
@@ -17,35 +17,35 @@ const CONTINUATION: u8 = 9;
 /// The flag of the frame that ends a block of headers.
 const END_HEADERS: u8 = 4;
 
-/// See the module.
+/// The state of one connection.
 pub(super) struct FrameWatch {
     part: Part,
     /// A block of headers has begun and not ended.
     is_in_headers: bool,
-    /// How many things have ended: the preface, frames, blocks of headers.
+    /// Number of parts that have ended: the preface, frames, blocks of headers.
     ended_count: u64,
     frames: FrameCount,
 }
 
-/// Frames that began, and what they carry.
+/// Counts of frames that began, and of their content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct FrameCount {
     pub(super) frames: u64,
-    /// Blocks of headers: each is a call.
+    /// Blocks of headers; each is a call.
     pub(super) headers: u64,
-    /// Of frames of data.
+    /// Bytes in data frames.
     pub(super) data_bytes: u64,
 }
 
 #[derive(Clone, Copy)]
 enum Part {
-    /// So many bytes of the preface have come.
+    /// This many bytes of the preface have been received.
     Preface(usize),
-    /// It speaks HTTP/1, whose later requests have their own deadline.
+    /// The connection uses HTTP/1, whose later requests have their own deadline.
     Http1,
-    /// So many bytes of a frame's head have come.
+    /// The frame head so far, and how many of its bytes have been received.
     Head([u8; FRAME_HEAD_BYTES], usize),
-    /// So many bytes of a frame are to come.
+    /// This many bytes of the frame are still missing.
     Payload(usize),
 }
 
@@ -55,7 +55,7 @@ impl FrameWatch {
         Self { part: Part::Preface(0), is_in_headers: false, ended_count: 0, frames }
     }
 
-    /// Looks at the bytes that came.
+    /// Processes received bytes.
     pub(super) fn see(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             bytes = match &mut self.part {
@@ -111,23 +111,23 @@ impl FrameWatch {
         }
     }
 
-    /// A frame may begin.
+    /// Ends a part; the next frame may begin.
     fn end(&mut self) {
         self.part = Part::Head([0; FRAME_HEAD_BYTES], 0);
         self.ended_count += u64::from(!self.is_in_headers);
     }
 
-    /// A number that rises when something has ended: what is owed then is owed since then.
+    /// Increases whenever a part has ended; whatever is owed afterwards is owed since then.
     pub(super) const fn ended_count(&self) -> u64 {
         self.ended_count
     }
 
-    /// The frames that have come since this was asked last.
+    /// The frames received since the previous call.
     pub(super) fn take_frames(&mut self) -> FrameCount {
         std::mem::take(&mut self.frames)
     }
 
-    /// Whether more has to come, of a connection on which a request has come or not.
+    /// Whether more bytes are owed. `has_asked`: whether a request has been received on the connection.
     pub(super) const fn is_owing(&self, has_asked: bool) -> bool {
         match self.part {
             Part::Preface(_) | Part::Http1 => !has_asked,
@@ -147,7 +147,7 @@ mod tests {
         frame
     }
 
-    /// Where in these bytes something is owed, however they are cut.
+    /// Where in these bytes something is owed, however they are split.
     fn owed(bytes: &[u8]) -> Vec<bool> {
         let mut watch = FrameWatch::new();
         let owed = bytes.iter().map(|&byte| {

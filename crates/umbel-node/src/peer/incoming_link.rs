@@ -1,4 +1,4 @@
-//! One link that a peer made: its calls run side by side, their answers leave in batches.
+//! A link that a peer opened: its calls run concurrently, and their responses are sent in batches.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -22,10 +22,10 @@ use super::outbox::Outbox;
 use super::service::CallHandler;
 use super::{CallKind, Refusal, RefusalReason};
 
-/// An answer, and the place among the calls on their way that it holds until it is sent.
+/// A response, and the call's share of the allowance, which it holds until it is sent.
 type Waiting = (LinkAnswer, Option<Admitted>);
 
-/// See the module.
+/// The serving side of one link.
 pub(super) struct IncomingLink {
     from: NodeId,
     handler: Arc<dyn CallHandler>,
@@ -34,7 +34,7 @@ pub(super) struct IncomingLink {
     others: Allowance,
 }
 
-/// How many calls, and how many KiB of them, may be on their way.
+/// Limits how many calls, and how many KiB of them, are in progress.
 struct Allowance {
     calls: Arc<Semaphore>,
     kib: Arc<Semaphore>,
@@ -84,7 +84,7 @@ impl IncomingLink {
             let ended = Arc::clone(&self.outbox);
             tokio::select! {
                 biased;
-                // Its place is another link's.
+                // Another link takes this link's slot.
                 _ = replaced => ended.close(),
                 () = self.read(calls, closed) => {}
             }
@@ -98,7 +98,7 @@ impl IncomingLink {
         loop {
             let batch = tokio::select! {
                 biased;
-                // An error is a service that is gone.
+                // An error means that the service is gone.
                 _ = closed.wait_for(|is_closed| *is_closed) => break,
                 Some(_) = tasks.join_next() => continue,
                 message = calls.message() => match message {
@@ -111,7 +111,7 @@ impl IncomingLink {
                 },
             };
             for call in batch.calls {
-                // Who does not read answers is not read either.
+                // If the peer does not read its answers, its calls are not read either.
                 tokio::select! {
                     biased;
                     _ = closed.wait_for(|is_closed| *is_closed) => break,
@@ -120,7 +120,7 @@ impl IncomingLink {
                 self.begin(call, &mut tasks);
             }
         }
-        // Dropping the tasks stops them: nobody can receive their answers.
+        // Dropping the tasks cancels them: no peer can receive their answers.
         drop(tasks);
         self.outbox.close();
     }
@@ -155,7 +155,7 @@ impl IncomingLink {
     }
 }
 
-/// Answers a call exactly once, also if its task panics or is out of time.
+/// Answers a call exactly once, even if its task panics or times out.
 struct Reply {
     outbox: Arc<Outbox<Waiting>>,
     id: u64,
@@ -206,13 +206,13 @@ fn answer(
         }
     };
     let answer = LinkAnswer { id, outcome: Some(outcome) };
-    // Allowances and the reader's waiting bound what is here. A closed outbox has no reader.
+    // The allowances and the wait in `read` bound the length. A closed outbox has no reader.
     let limits = (usize::MAX, usize::MAX);
     let _ = outbox.push(kind.queue(), (answer, admitted), LINK_HEAD_BYTES + bytes, limits);
 }
 
-/// The answers of a link as they are sent. Dropping them, which the server does when the connection
-/// is gone, ends the link.
+/// The answers of a link as a stream. The server drops it when the connection is gone, which ends the
+/// link.
 pub(crate) struct Answers {
     outbox: Arc<Outbox<Waiting>>,
     reader: AbortHandle,

@@ -1,90 +1,91 @@
-//! Every limit between nodes, named, with its reason.
+//! All limits between nodes, with their reasons.
 
 use std::time::Duration;
 
-/// Largest body of a call or an answer: the largest record of a log (64 MiB) and what is around it.
+/// Largest body of a call or a response: the largest log record (64 MiB) with some overhead.
 pub(crate) const LINK_BODY_BYTES_MAX: usize = 65 << 20;
 
-/// Largest message of a link: one body of the largest size with its head, or a batch.
+/// Largest message on a link: one body of the largest size with its head, or a batch.
 pub(crate) const LINK_MESSAGE_BYTES_MAX: usize = LINK_BODY_BYTES_MAX + (64 << 10);
 
-/// A message takes what waits up to here: enough that heads cost nothing, little enough that an
-/// urgent call behind it waits for milliseconds on a link of 1 Gbit/s.
+/// A message takes waiting calls up to this size: large enough that heads cost nothing, small enough
+/// that an urgent call behind it waits only milliseconds on a link of 1 Gbit/s.
 pub(crate) const LINK_BATCH_BYTES: usize = 256 << 10;
 
-/// What a call or an answer costs beside its body, at most.
+/// Most bytes of a call or a response besides its body.
 pub(crate) const LINK_HEAD_BYTES: usize = 48;
 
-/// Most calls of a queue (Raft, others) that wait to be sent on a link.
+/// Most calls of one queue (Raft, others) that wait to be sent on a link.
 pub(crate) const LINK_QUEUE_CALLS_MAX: usize = 4096;
 
-/// Most bytes of a queue that wait to be sent on a link: at least one body of the largest size.
+/// Most bytes of one queue that wait to be sent on a link: at least one body of the largest size.
 pub(crate) const LINK_QUEUE_BYTES_MAX: usize = 128 << 20;
 
-/// Most calls of a link that were sent and wait for their answers, or wait to be sent.
+/// Most calls of a link that wait to be sent or answered.
 pub(crate) const LINK_CALLS_PENDING_MAX: usize = 16 << 10;
 
-/// Most calls of one link, Raft's aside, that a node works on at once.
+/// Most calls of one link, without Raft's, that a node processes at once.
 pub(crate) const LINK_CALLS_IN_FLIGHT_MAX: usize = 1024;
 
-/// Most Raft calls of one link that a node works on at once: a heartbeat and an append of each of
+/// Most Raft calls of one link that a node processes at once: a heartbeat and an append for each of
 /// 1,024 shards and the meta group.
 pub(crate) const LINK_RAFT_CALLS_IN_FLIGHT_MAX: usize = 4096;
 
-/// Most KiB of bodies that a node works on at once, for Raft's calls of a link and for the others.
+/// Most KiB of bodies that a node processes at once, for the Raft calls of a link and for its other
+/// calls.
 pub(crate) const LINK_IN_FLIGHT_KIB_MAX: usize = 128 << 10;
 
-/// A link is not read while so many answers wait to be sent on it.
+/// A link is not read while this many answers wait to be sent on it.
 pub(crate) const LINK_ANSWERS_WAITING_MAX: usize = 8192;
 
-/// Most links of one node that another one serves: a node makes one, and an old one may not be gone yet
-/// when its successor comes. When there is one more, the oldest ends.
+/// Most links of one peer that a node serves: a peer opens one, and its old one may still exist when
+/// the new one arrives. If there is one more, the oldest ends.
 pub(crate) const LINKS_PER_NODE_MAX: usize = 3;
 
-/// Most nodes that a node serves links of whose numbers it does not know (yet): as many as a cluster
-/// has, for a node that starts knows none. When there is one more, the oldest link of such a number
-/// ends; those of known numbers stay.
+/// Most peers with numbers unknown to this node whose links it serves: as many as a cluster has nodes,
+/// because a node that starts knows none. If there is one more, the oldest link of an unknown number
+/// ends; links of known numbers stay.
 pub(crate) const UNKNOWN_NODES_MAX: usize = umbel_engine::limits::NODE_COUNT_MAX;
 
-/// The longest timeout that a caller is granted; a call that asks for more gets this.
+/// Longest timeout granted to a caller; a call that asks for more gets this.
 pub(crate) const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
-/// A connection that is not there after this will not come: a handshake takes one round trip.
+/// Time limit to establish a connection: a handshake takes one round trip.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A link whose peer has not accepted it after this is given up.
+/// Time limit for a peer to accept a link.
 pub(crate) const LINK_OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A connection that is quiet for this long is pinged.
+/// A connection that is idle for this long is pinged.
 pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A connection whose ping is not answered in this time is dead.
+/// A connection whose ping is not answered within this time is dead.
 pub(crate) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A call that times out takes the link down if nothing was answered on it for this long while
-/// something was asked.
+/// A call that times out takes the link down if calls have been waiting on it for this long without any
+/// response.
 pub(crate) const LINK_SILENT: Duration = Duration::from_millis(1500);
 
-/// Links that were not used for this long are closed when another one is made.
+/// Links that were unused for this long are closed when another one is opened.
 pub(crate) const LINK_IDLE: Duration = Duration::from_secs(60);
 
-/// First waiting time after a failure; it doubles with each further one.
+/// First pause after a failure; it doubles with each further failure.
 pub(crate) const LINK_BACKOFF_MIN: Duration = Duration::from_millis(50);
 
-/// Longest waiting time between two tries: a node whose network is back is unreachable for so long, and two
-/// connections a second cost nothing.
+/// Longest pause between two attempts: a node whose network has recovered stays unreachable for at most
+/// this long, and two connections a second cost nothing.
 pub(crate) const LINK_BACKOFF_MAX: Duration = Duration::from_millis(500);
 
-/// HTTP/2 window of a stream: 1 Gbit/s over 16 ms, or 10 Gbit/s over 1.6 ms.
+/// HTTP/2 window of a stream: enough for 1 Gbit/s at 16 ms, or 10 Gbit/s at 1.6 ms.
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 2 << 20;
 
 /// HTTP/2 window of a connection.
 pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
 
-/// Waiting time after a connection that could not be taken, so that a lack of file descriptors is
-/// no busy loop.
+/// Pause after a connection could not be accepted, so that a lack of file descriptors does not cause a
+/// busy loop.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What a connection began to send (the preface of HTTP/2, a frame, a request's headers) must have
-/// ended after this: each fits into a few packets, which take seconds on the worst of lines.
+/// Whatever a connection began to send (the HTTP/2 preface, a frame, a request's headers) must end
+/// within this time: each fits into a few packets, which take seconds on the slowest line.
 pub(crate) const OWED_TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Outgoing links: many calls at once to each peer, over one stream.
+//! Outgoing links: many concurrent calls to each peer over one stream.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,20 +15,20 @@ use super::session::{End, Session};
 use super::{CallError, CallKind, LocalIdentity, RefusalReason};
 use crate::ports::{Net, Purpose, Rare, Seed};
 
-/// The links of this node to others. A link is made by the first call, made again by a call after
-/// it broke, and closed some time after the last call. Dropping this closes all.
+/// The outgoing links of this node. The first call to a peer opens its link, a call after a failure
+/// reopens it, and it is closed some time after the last call. Dropping this closes all links.
 ///
-/// While a peer cannot be reached, calls fail at once for a time that grows from 50 ms to 0.5 s; the
-/// first call after it tries again.
+/// While a peer is unreachable, calls fail at once during a pause that grows from 50 ms to 0.5 s; the
+/// first call after the pause tries again.
 pub(crate) struct Links {
     local: Arc<Local>,
     table: Mutex<Table>,
 }
 
-/// By peer and address: a node that moves has two for a while.
+/// By peer and address: a node that changes its address has two links for a while.
 type Table = BTreeMap<NodeId, BTreeMap<String, Arc<Link>>>;
 
-/// What all links share.
+/// State shared by all links.
 pub(super) struct Local {
     pub(super) net: Arc<dyn Net>,
     pub(super) seed: Arc<dyn Seed>,
@@ -36,22 +36,22 @@ pub(super) struct Local {
 }
 
 impl Links {
-    /// No links yet.
+    /// Creates an empty set of links.
     pub(crate) fn new(net: Arc<dyn Net>, seed: Arc<dyn Seed>, identity: LocalIdentity) -> Self {
         let local = Arc::new(Local { net, seed, identity });
         Self { local, table: Mutex::new(Table::new()) }
     }
 
-    /// Whether a choice that is made seldom shall be made now.
+    /// Whether a simulation asks for this rare choice now; always false in production.
     pub(crate) fn provokes(&self, rare: Rare) -> bool {
         self.local.seed.provokes(rare)
     }
 
-    /// Calls node `to` at `host:port` and waits for its answer, at most for `timeout`. Dropping the
-    /// future gives the call up; it may be carried out nevertheless.
+    /// Calls node `to` at `host:port` and waits at most `timeout` for its response. Dropping the future
+    /// abandons the call, which may still be carried out.
     ///
     /// # Errors
-    /// See [`CallError`]; [`CallError::is_certainly_undone`] says whether the call may have been
+    /// See [`CallError`]; [`CallError::is_certainly_undone`] tells whether the call may have been
     /// carried out.
     pub(crate) async fn call(
         &self,
@@ -84,7 +84,7 @@ impl Links {
         Err(CallError::Timeout { node: to, timeout_ms })
     }
 
-    /// Has the calls that wait for a node fail now, which is no longer reachable. Later ones try it anew.
+    /// Fails the calls that wait for a node that is no longer reachable. Later calls connect again.
     pub(crate) fn give_up(&self, node: NodeId) {
         let links: Vec<Arc<Link>> =
             self.lock().get(&node).into_iter().flat_map(BTreeMap::values).cloned().collect();
@@ -97,14 +97,14 @@ impl Links {
         }
     }
 
-    /// Has the next call try to reach a node at once, which gave a sign of life.
+    /// Lets the next call connect to a node without a pause, because the node gave a sign of life.
     pub(crate) fn retry(&self, node: NodeId) {
         for link in self.lock().get(&node).into_iter().flat_map(BTreeMap::values) {
             link.lock().down.take_if(|(error, _)| matches!(error, CallError::Unreachable { .. }));
         }
     }
 
-    /// Closes all links; calls on their way fail. A later call makes its link again.
+    /// Closes all links; pending calls fail. A later call opens its link again.
     pub(crate) fn close(&self) {
         for link in std::mem::take(&mut *self.lock()).values().flat_map(BTreeMap::values) {
             link.close();
@@ -116,7 +116,7 @@ impl Links {
         if let Some(link) = table.get(&to).and_then(|links| links.get(address)) {
             return Arc::clone(link);
         }
-        // The one moment at which the table grows is the one at which it is swept.
+        // The table is cleaned up only when it grows.
         for links in table.values_mut() {
             links.retain(|_, link| {
                 let is_used = !link.is_idle();
@@ -143,7 +143,7 @@ impl Drop for Links {
     }
 }
 
-/// The link to one peer, over many sessions.
+/// The link to one peer, over a sequence of sessions.
 pub(super) struct Link {
     pub(super) to: NodeId,
     pub(super) address: String,
@@ -151,11 +151,11 @@ pub(super) struct Link {
 }
 
 struct LinkState {
-    /// Open, or being opened.
+    /// The current session, open or being opened.
     session: Option<Arc<Session>>,
-    /// Sessions that broke in a row without an answer.
+    /// Sessions in a row that broke without a response.
     failure_count: u32,
-    /// What the last one died of, and until when calls fail because of it.
+    /// The error of the last session, and until when calls fail with it.
     down: Option<(CallError, Instant)>,
     used_at: Instant,
 }
@@ -167,7 +167,7 @@ impl Link {
         Self { to, address, state: Mutex::new(state) }
     }
 
-    /// The session, a new one if there is none and it is time to try.
+    /// The current session; a new one if there is none and the pause is over.
     fn session(self: &Arc<Self>, local: &Arc<Local>) -> Result<Arc<Session>, CallError> {
         let mut state = self.lock();
         let now = Instant::now();
@@ -186,7 +186,7 @@ impl Link {
         }
     }
 
-    /// Ends a session, once: its calls fail, and so do later ones for a while.
+    /// Ends a session, once: its calls fail, and so do later calls until the pause is over.
     pub(super) fn end(&self, session: &Arc<Session>, end: &End, seed: &dyn Seed) {
         {
             let mut state = self.lock();
@@ -255,8 +255,8 @@ impl Link {
     }
 }
 
-/// Waiting time after so many failures in a row: none after none, else 50 ms, doubled with each one
-/// up to 0.5 s, of which a random part up to a half is taken away.
+/// The pause after `failure_count` failures in a row: none for 0; otherwise 50 ms, doubled with each
+/// further failure up to 0.5 s, minus a random part of at most a half.
 fn backoff(failure_count: u32, seed: &dyn Seed) -> Duration {
     let Some(doublings) = failure_count.checked_sub(1) else {
         return Duration::ZERO;

@@ -1,4 +1,4 @@
-//! Which links a node serves: a few for each number of a node, however many sockets there are.
+//! Limits the links that a node serves: a few per node number, however many sockets there are.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use umbel_engine::NodeId;
 use super::limits::{LINKS_PER_NODE_MAX, UNKNOWN_NODES_MAX};
 use crate::metrics;
 
-/// The links that are served.
+/// The links that are being served.
 #[derive(Default)]
 pub(super) struct LinkSlots(Mutex<Table>);
 
@@ -19,14 +19,13 @@ struct Table {
     nodes: BTreeMap<NodeId, Links>,
 }
 
-/// Those of one node, the oldest first; dropping a sender ends its link.
+/// The links of one node, oldest first; dropping a sender ends its link.
 struct Links {
     links: VecDeque<(u64, oneshot::Sender<()>)>,
     is_known: bool,
 }
 
-/// A link's place. The link ends when the receiver says so, and gives its place back when this is
-/// dropped.
+/// A link's slot. The link must end when the receiver is notified; dropping the slot frees it.
 pub(super) struct LinkSlot {
     slots: Arc<LinkSlots>,
     from: NodeId,
@@ -34,7 +33,7 @@ pub(super) struct LinkSlot {
 }
 
 impl LinkSlots {
-    /// A place for one more link of a node, for which an older one ends where it is one too many.
+    /// Acquires a slot for one more link of a node. If that is one too many, an older link ends.
     pub(super) fn enter(
         self: &Arc<Self>,
         from: NodeId,
@@ -59,7 +58,7 @@ impl LinkSlots {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // No holder of the lock panics, and the table is whole after every call.
+        // No holder of the lock panics, and the table is consistent after every call.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -70,7 +69,7 @@ impl LinkSlots {
 }
 
 impl Table {
-    /// Makes room for a number that nobody knows.
+    /// Makes room for a node number that is unknown.
     fn end_unknown(&mut self) {
         let unknown = self.nodes.iter().filter(|(_, of_node)| !of_node.is_known);
         let ages = unknown.map(|(&node, of_node)| (of_node.links.front().map(|link| link.0), node));

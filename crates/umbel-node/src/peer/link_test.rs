@@ -1,4 +1,4 @@
-//! Links between served nodes: over pipes with paused time, and over the machine's sockets.
+//! Links between served nodes: over in-memory pipes with paused time, and over sockets of the machine.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use super::test_node::{GATED, NEVER, PANIC, REFUSE, SECOND, TestNode, ask, links
 use super::{CallError, CallKind, Links, RefusalReason};
 use crate::ports::{Net, RealNet};
 
-/// A network in memory, links of node 1 on it, and node 2.
+/// An in-memory network with links of node 1, and node 2.
 async fn pair() -> (Arc<MemoryNet>, Arc<Links>, TestNode) {
     let net = Arc::new(MemoryNet::default());
     let there = serve(&*net, "two:1", Some(2)).await;
@@ -65,7 +65,7 @@ async fn sockets_carry_many_calls_both_ways() {
 #[tokio::test]
 async fn the_largest_body_passes_and_a_larger_one_does_not() {
     let (_net, links, there) = pair().await;
-    // The answer has 4 bytes more than the body, and is itself at most as large.
+    // The response is 4 bytes longer than the body, and limited to the same size.
     let (kind, group) = (CallKind::Append, GroupId::META);
     let body = Bytes::from(vec![b'x'; LINK_BODY_BYTES_MAX - 4]);
     let minute = 60 * SECOND;
@@ -121,7 +121,7 @@ async fn who_never_answers_times_out_and_others_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn silence_takes_the_link_down() {
-    // Somebody listens and never says a word.
+    // A listener that accepts and never responds.
     let net = Arc::new(MemoryNet::default());
     let mut listener = net.listen("two:1").await.unwrap();
     let dyn_net: Arc<dyn Net> = Arc::clone(&net) as _;
@@ -202,7 +202,7 @@ async fn who_is_down_fails_at_once_and_is_tried_again_later() {
         assert!(error.to_string().contains("refused"), "{error}");
     }
     assert_eq!(net.connect_count(), 1, "within 25 ms nobody tries again");
-    // Waiting times double up to 0.5 s: within a minute there are between 120 and 250 tries.
+    // Pauses double up to 0.5 s: within a minute there are between 120 and 250 attempts.
     for _ in 0..6000 {
         tokio::time::sleep(Duration::from_millis(10)).await;
         call().await.unwrap_err();
@@ -250,7 +250,7 @@ async fn bulk_beyond_the_allowance_is_refused_and_raft_goes_on() {
     let beat = Bytes::from_static(b"beat");
     let got = links.call(NodeId(2), "two:1", kind, group, beat, SECOND).await;
     assert_eq!(got.unwrap(), "1 1 beat");
-    // What was answered makes room.
+    // Answered calls make room for others.
     there.handler.gate.add_permits(LINK_CALLS_IN_FLIGHT_MAX);
     for got in tasks.join_all().await {
         got.unwrap();
@@ -260,7 +260,7 @@ async fn bulk_beyond_the_allowance_is_refused_and_raft_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_refuses_at_once() {
-    // Nobody accepts the connection, so that nothing is sent.
+    // The connection is not accepted, so nothing is sent.
     let net = Arc::new(MemoryNet::default());
     let _listener = net.listen("two:1").await.unwrap();
     let dyn_net: Arc<dyn Net> = Arc::clone(&net) as _;

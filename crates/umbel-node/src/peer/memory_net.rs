@@ -1,5 +1,5 @@
-//! A network in memory for tests: pipes instead of sockets, so that time can be paused. And a seed
-//! that counts.
+//! An in-memory network for tests: pipes instead of sockets, so that time can be paused. And a seed
+//! that counts up.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::ports::{Incoming, Listener, Net, PeerIdentity, PortFuture, Purpose, Seed, Stream};
 
-/// Listeners by address. Connections can be counted.
+/// Listeners by address; counts connection attempts.
 #[derive(Default)]
 pub(crate) struct MemoryNet {
     listeners: Arc<Mutex<BTreeMap<String, mpsc::Sender<DuplexStream>>>>,
@@ -19,7 +19,7 @@ pub(crate) struct MemoryNet {
 }
 
 impl MemoryNet {
-    /// How often somebody tried to connect.
+    /// Number of connection attempts.
     pub(crate) fn connect_count(&self) -> usize {
         self.connect_count.load(Ordering::SeqCst)
     }
@@ -45,7 +45,7 @@ impl Net for MemoryNet {
     }
 }
 
-/// A network whose listeners take everybody for this one.
+/// A network whose listeners give this identity to every peer.
 pub(crate) struct ProvingNet(pub(crate) MemoryNet, pub(crate) PeerIdentity);
 
 impl Net for ProvingNet {
@@ -90,14 +90,14 @@ impl Listener for MemoryListener {
         Box::pin(async move {
             match self.incoming.recv().await {
                 Some(stream) => Ok(Incoming::unchecked(stream, "memory".to_owned())),
-                // Replaced by a later listener of the same address.
+                // Replaced by a later listener at the same address.
                 None => std::future::pending().await,
             }
         })
     }
 }
 
-/// 0, 1, 2 and so on.
+/// Draws 0, 1, 2 and so on.
 #[derive(Default)]
 pub(crate) struct CountingSeed(AtomicU64);
 

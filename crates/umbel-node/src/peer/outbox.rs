@@ -1,5 +1,5 @@
-//! What waits to be sent on a link, taken in batches. No timer: whatever waits goes together, once all tasks that can
-//! run have had their turn, which may have more to send.
+//! A queue of what waits to be sent on a link, read in batches. It needs no timer: the reader first
+//! lets all runnable tasks run, which may add more, and then sends everything as one batch.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -9,21 +9,21 @@ use tokio::sync::Notify;
 
 use super::limits::LINK_BATCH_BYTES;
 
-/// Which queue of the outbox.
+/// The queues of the outbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum QueueName {
-    /// First, so that heartbeats are not late behind bulk.
+    /// Goes first, so that heartbeats are not delayed by bulk.
     Raft,
-    /// Everything else. It has its turn at least in every second batch.
+    /// Everything else. It goes first in at least every second batch.
     Bulk,
 }
 
-/// Why something was not taken.
+/// Why an item was not accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotTaken {
     /// The queue is full.
     Full,
-    /// Nothing will be sent any more.
+    /// The outbox is closed.
     Closed,
 }
 
@@ -37,9 +37,9 @@ pub(super) struct Outbox<T> {
 struct State<T> {
     raft: Queue<T>,
     bulk: Queue<T>,
-    /// The last batch was full before bulk had anything in it.
+    /// The last batch was full without anything from bulk.
     bulk_is_due: bool,
-    /// The reader has let other tasks run since something waits.
+    /// The reader has yielded to other tasks since items began to wait.
     has_yielded: bool,
     is_closed: bool,
     reader: Option<Waker>,
@@ -55,8 +55,8 @@ impl<T> Queue<T> {
         Self { items: VecDeque::new(), byte_count: 0 }
     }
 
-    /// Moves items over until the batch would pass its size; the first one always fits. Whether
-    /// something is left.
+    /// Moves items over until the batch would exceed its size; the first one always fits. Returns
+    /// whether items are left.
     fn take_into(&mut self, batch: &mut Vec<T>, batch_bytes: &mut usize) -> bool {
         while let Some(&(_, bytes)) = self.items.front() {
             if !batch.is_empty() && *batch_bytes + bytes > LINK_BATCH_BYTES {
@@ -80,7 +80,7 @@ impl<T> Outbox<T> {
         Self { state: Mutex::new(state), room: Notify::new() }
     }
 
-    /// Appends an item of so many bytes, unless the queue holds `count_max` items or would hold more
+    /// Appends an item of `bytes` bytes, unless the queue holds `count_max` items or would hold more
     /// than `bytes_max` bytes.
     pub(super) fn push(
         &self,
@@ -108,13 +108,14 @@ impl<T> Outbox<T> {
         Ok(())
     }
 
-    /// The next batch: at least one item, more up to [`LINK_BATCH_BYTES`]; None after `close` when
-    /// nothing is left. There is one reader; a second one would take the first one's wake-ups.
+    /// The next batch: at least one item, more up to [`LINK_BATCH_BYTES`]; None when the outbox is
+    /// closed and empty. There must be one reader only; a second one would take the first one's
+    /// wake-ups.
     pub(super) fn poll_batch(&self, cx: &Context<'_>) -> Poll<Option<Vec<T>>> {
         let mut state = self.lock();
         if state.is_worth_a_turn() {
             state.has_yielded = true;
-            // Woken while it runs, a task has its next turn behind all that can run.
+            // A task that is woken while it runs is scheduled after all tasks that are runnable.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -142,7 +143,7 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Waits until fewer than `count` items are in both lanes together, or the outbox is closed.
+    /// Waits until both queues together hold fewer than `count` items, or the outbox is closed.
     pub(super) async fn has_room(&self, count: usize) {
         loop {
             let made = self.room.notified();
@@ -156,7 +157,7 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Takes nothing more; what is there can still be read.
+    /// Accepts no more items; waiting ones can still be read.
     pub(super) fn close(&self) {
         let reader = {
             let mut state = self.lock();
@@ -175,7 +176,7 @@ impl<T> Outbox<T> {
 }
 
 impl<T> State<T> {
-    /// Whether something waits, less than a batch, and no turn was left to others for it.
+    /// Whether less than a batch waits and the reader has not yielded for it yet.
     fn is_worth_a_turn(&self) -> bool {
         let is_empty = self.raft.items.is_empty() && self.bulk.items.is_empty();
         let byte_count = self.raft.byte_count + self.bulk.byte_count;
@@ -196,7 +197,7 @@ mod tests {
 
     const ROOMY: (usize, usize) = (1000, 100 * LINK_BATCH_BYTES);
 
-    /// What the reader gets, once it has let others run.
+    /// The next batch, after the reader has let other tasks run.
     fn batch(outbox: &Outbox<u32>) -> Poll<Option<Vec<u32>>> {
         let cx = Context::from_waker(Waker::noop());
         match outbox.poll_batch(&cx) {
@@ -217,10 +218,10 @@ mod tests {
             assert_eq!(outbox.poll_batch(&cx), Poll::Ready(Some(vec![10 + round, round])));
             assert_eq!(outbox.poll_batch(&cx), Poll::Pending);
         }
-        // A whole batch goes at once.
+        // A full batch is returned at once.
         outbox.push(QueueName::Bulk, 2, LINK_BATCH_BYTES, ROOMY).unwrap();
         assert_eq!(outbox.poll_batch(&cx), Poll::Ready(Some(vec![2])));
-        // What is left when it is closed goes at once, too.
+        // After the close, the rest is returned at once, too.
         outbox.push(QueueName::Bulk, 3, 10, ROOMY).unwrap();
         outbox.close();
         assert_eq!(outbox.poll_batch(&cx), Poll::Ready(Some(vec![3])));

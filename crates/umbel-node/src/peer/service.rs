@@ -25,25 +25,24 @@ use super::{CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, cluster_of_bytes};
 use crate::cube::{AnswerParts, ScrubAnswer};
 use crate::ports::{NodeIdentity, PeerIdentity, PortFuture};
 
-/// Carries out what peers ask for.
+/// Carries out calls of peers.
 pub(crate) trait CallHandler: Send + Sync + 'static {
-    /// Who this node is, None while it belongs to no cluster; links are refused then.
+    /// The identity of this node; None while it belongs to no cluster, and links are refused then.
     fn identity(&self) -> Option<LocalIdentity>;
 
-    /// Whether this node knows of the other one; links of those that it does not know of have less
-    /// room.
+    /// Whether this node knows the other one; links of unknown nodes have less room.
     fn knows(&self, _from: NodeId) -> bool {
         true
     }
 
-    /// Whether a node may call, as far as this node knows: not one that was removed.
+    /// Checks that a node may call, as far as this node knows: it must not have been removed.
     fn check_member(&self, _from: NodeId) -> Result<(), Status> {
         Ok(())
     }
 
-    /// Carries out a call. The future is dropped when the caller's timeout has passed or its link
-    /// has ended, so whatever must not stop in the middle belongs into a task of its own. A refusal
-    /// says that nothing was done, unless its reason is `Unspecified`.
+    /// Carries out a call. The future is dropped when the caller's timeout has passed or its link has
+    /// ended, so work that must not stop half way belongs in its own task. A refusal means that nothing
+    /// was done, unless its reason is `Unspecified`.
     fn handle(
         self: Arc<Self>,
         from: NodeId,
@@ -52,8 +51,8 @@ pub(crate) trait CallHandler: Send + Sync + 'static {
         body: Bytes,
     ) -> PortFuture<'static, Result<Bytes, Refusal>>;
 
-    /// Takes the questions of a partner in the cube, and answers them when it is their turn. Whoever
-    /// has no copies refuses.
+    /// Reads the questions of a partner in the cube, and answers them in their turn. The default
+    /// refuses, for nodes without copies.
     fn exchange(
         self: Arc<Self>,
         _from: NodeId,
@@ -62,7 +61,7 @@ pub(crate) trait CallHandler: Send + Sync + 'static {
         Box::pin(async { Err(Status::unimplemented("there are no copies here")) })
     }
 
-    /// Compares a copy with a partner's. Whoever has no copies refuses.
+    /// Compares a copy with a partner's. The default refuses, for nodes without copies.
     fn scrub(
         self: Arc<Self>,
         _from: NodeId,
@@ -74,7 +73,7 @@ pub(crate) trait CallHandler: Send + Sync + 'static {
     /// Makes this node a founder of a cluster.
     fn adopt(&self, request: AdoptRequest) -> PortFuture<'_, Result<(), Status>>;
 
-    /// Says who this node is, to anybody.
+    /// Returns this node's identity to any caller.
     fn who_are_you(&self) -> WhoAreYouResponse;
 }
 
@@ -85,31 +84,31 @@ pub(crate) struct PeerService {
     closed: Arc<watch::Sender<bool>>,
 }
 
-/// Ends all links that a service serves: links have no end of their own, and a server that shuts
-/// down waits for every stream.
+/// Ends all links that a service serves: links do not end by themselves, and a server that shuts down
+/// waits for every stream.
 #[derive(Clone)]
 pub(crate) struct LinkCloser(Arc<watch::Sender<bool>>);
 
 impl LinkCloser {
-    /// Ends the links, now and those to come. Calls on their way get no answer.
+    /// Ends all current and future links. Calls in progress get no response.
     pub(crate) fn close(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl PeerService {
-    /// A service that lets a handler carry out the calls.
+    /// Creates a service that passes calls to a handler.
     pub(crate) fn new(handler: Arc<dyn CallHandler>) -> Self {
         let slots = Arc::default();
         Self { handler, slots, closed: Arc::new(watch::Sender::new(false)) }
     }
 
-    /// To be used when the server shuts down.
+    /// For use when the server shuts down.
     pub(crate) fn closer(&self) -> LinkCloser {
         LinkCloser(Arc::clone(&self.closed))
     }
 
-    /// Who calls, unless this node means nobody to call it so. Nothing is held for whoever is refused.
+    /// Checks the caller and returns its node number. A refused caller occupies no resources.
     fn admit<T>(&self, request: &Request<T>) -> Result<NodeId, Status> {
         let hello = hello_of(request.metadata())?;
         check_hello(&hello, self.handler.identity())?;
@@ -190,7 +189,7 @@ fn hello_of(metadata: &MetadataMap) -> Result<Hello, Status> {
         .map_err(|error| Status::invalid_argument(format!("{HELLO} is no hello: {error}")))
 }
 
-/// Whether the caller means us. Texts go to the caller's log and to its operator.
+/// Checks that the caller means this node. The messages are for the caller's log and its operator.
 fn check_hello(hello: &Hello, local: Option<LocalIdentity>) -> Result<(), Status> {
     let refused = |text: String| Err(Status::failed_precondition(text));
     if hello.protocol != PEER_PROTOCOL {
@@ -226,8 +225,8 @@ fn check_hello(hello: &Hello, local: Option<LocalIdentity>) -> Result<(), Status
     }
 }
 
-/// Whether the connection's certificate lets the caller be whom it says to be. One that names no certain
-/// node lets it be any, and without TLS nothing is proved.
+/// Checks that the connection's certificate permits the claimed identity. A certificate that names no
+/// particular node permits any, and without TLS nothing is proved.
 fn check_proof(hello: &Hello, proved: Option<&PeerIdentity>) -> Result<(), Status> {
     let (from, cluster) = (hello.from, cluster_of_bytes(&hello.cluster_id).unwrap_or_default());
     let claimed = NodeIdentity { cluster, node: from };

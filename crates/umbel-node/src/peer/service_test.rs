@@ -1,4 +1,4 @@
-//! Who may link, and what hostile peers get.
+//! Which peers may open links, and what hostile peers get.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -55,8 +55,8 @@ struct Opened {
     _keep: oneshot::Sender<()>,
 }
 
-/// Messages, then a stream that stays open. It has to end with its link: HTTP/2 keeps a stream
-/// whose answers were dropped for as long as its calls go on.
+/// Messages, then a stream that stays open. It must end with its link: HTTP/2 keeps a stream whose
+/// response was dropped until its requests end.
 struct Calls {
     messages: VecDeque<LinkCalls>,
     kept: oneshot::Receiver<()>,
@@ -131,7 +131,7 @@ async fn a_wrong_peer_is_an_error_of_its_own() {
         assert!(error.to_string().contains("remove node 2 from the cluster"), "{error}");
         assert!(error.is_certainly_undone());
     }
-    // The right number gets through at the same time.
+    // The right number is accepted at the same time.
     let (kind, group) = (CallKind::Meta, GroupId::META);
     let got = links.call(NodeId(4), "four:1", kind, group, Bytes::new(), SECOND).await;
     assert_eq!(got.unwrap(), "1 9 ");
@@ -182,7 +182,7 @@ async fn sockets_of_one_node_take_no_place_of_another() {
     for _ in 0..1100 {
         open_links.push(open(&net, &there, Some(hello().encode_to_vec()), vec![]).await.unwrap());
     }
-    // A link that gave way to its successors has ended, the last ones go on.
+    // The link that made room for its successors has ended; the last ones continue.
     assert!(!matches!(open_links[0].answers.message().await, Ok(Some(_))));
     let last = open_links.last_mut().unwrap();
     let message = tokio::time::timeout(SECOND, last.answers.message()).await;
@@ -205,7 +205,7 @@ async fn unknown_kinds_and_zero_timeouts_are_answered() {
         call(7, 77, 1000, b""),
         call(8, 8, 0, b"never"),
         call(u64::MAX, 8, u32::MAX, b"fine"),
-        // The same number twice is the caller's business.
+        // A duplicate id is the caller's problem.
         call(7, 0, 0, b""),
     ];
     let messages = vec![LinkCalls { calls: vec![] }, LinkCalls { calls }];
@@ -231,7 +231,7 @@ async fn a_message_beyond_the_limit_ends_the_link() {
     let messages = vec![LinkCalls { calls: vec![call] }];
     let mut link = open(&net, &there, Some(hello().encode_to_vec()), messages).await.unwrap();
     assert!(!matches!(link.answers.message().await, Ok(Some(_))));
-    // Others go on.
+    // Other links continue.
     ask(&links(&net, 1), &there, b"x", 10 * SECOND).await.unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! One life of a link: a connection, a stream on it, and the calls that wait for answers.
+//! One session of a link: a connection, a stream on it, and the calls that wait for responses.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -26,10 +26,10 @@ use super::link::{Link, Local};
 use super::outbox::{NotTaken, Outbox};
 use super::{CallError, CallKind, LocalIdentity, PEER_PROTOCOL, RefusalReason, cluster_bytes};
 
-/// Name of the metadata that holds the [`Hello`].
+/// Name of the metadata that contains the [`Hello`].
 pub(super) const HELLO: &str = "umbel-hello-bin";
 
-/// Says in a request who calls whom.
+/// Adds the caller's and the called node's identity to a request.
 pub(crate) fn add_hello<T>(request: &mut Request<T>, identity: LocalIdentity, to: NodeId) {
     let hello = Hello {
         protocol: PEER_PROTOCOL,
@@ -41,7 +41,7 @@ pub(crate) fn add_hello<T>(request: &mut Request<T>, identity: LocalIdentity, to
     request.metadata_mut().insert_bin(HELLO, hello);
 }
 
-/// What a session ended with.
+/// Why a session ended.
 pub(super) enum End {
     /// There was no connection, or it broke.
     Broken(String),
@@ -76,7 +76,7 @@ impl End {
 
 type Answer = Result<Bytes, CallError>;
 
-/// See the module.
+/// One session; see the module.
 pub(super) struct Session {
     to: NodeId,
     address: String,
@@ -89,15 +89,15 @@ pub(super) struct Session {
 struct Calls {
     id_last: u64,
     pending: BTreeMap<u64, oneshot::Sender<Answer>>,
-    /// Since when something was asked and nothing answered.
+    /// Since when calls wait without any response.
     silent_since: Option<Instant>,
-    /// A batch was taken to be sent.
+    /// Whether a batch was taken to be sent.
     was_sent: bool,
     was_answered: bool,
     is_over: bool,
 }
 
-/// A call that waits; dropping it gives it up.
+/// A call that waits; dropping it abandons the call.
 pub(super) struct Waiting {
     session: Arc<Session>,
     id: u64,
@@ -115,7 +115,7 @@ impl Session {
         Self { to, address, outbox, calls, task }
     }
 
-    /// Opens the link in a task of its own, which ends with the session.
+    /// Opens the link in its own task, which ends with the session.
     pub(super) fn start(self: &Arc<Self>, local: Arc<Local>, link: Arc<Link>) {
         let session = Arc::clone(self);
         let task = tokio::spawn(async move {
@@ -126,7 +126,7 @@ impl Session {
         debug_assert!(is_first, "a session is started once");
     }
 
-    /// Queues a call. Its answer comes through the receiver.
+    /// Queues a call. The receiver gets its result.
     pub(super) fn submit(
         self: &Arc<Self>,
         kind: CallKind,
@@ -164,17 +164,17 @@ impl Session {
         }
     }
 
-    /// Whether something has been asked for longer than this while nothing was answered.
+    /// Whether calls have waited for longer than `limit` without any response.
     pub(super) fn is_silent_for(&self, limit: Duration) -> bool {
         self.lock().silent_since.is_some_and(|since| since.elapsed() >= limit)
     }
 
-    /// Whether the peer answered anything.
+    /// Whether the peer answered any call.
     pub(super) fn was_answered(&self) -> bool {
         self.lock().was_answered
     }
 
-    /// Ends the session: all calls fail, the connection is dropped.
+    /// Ends the session: all calls fail, and the connection is dropped.
     pub(super) fn fail(&self, error: impl Fn(bool) -> CallError) {
         self.outbox.close();
         let (pending, was_sent) = {
@@ -183,7 +183,7 @@ impl Session {
             (std::mem::take(&mut calls.pending), calls.was_sent)
         };
         for sender in pending.into_values() {
-            // Who no longer waits does not want to know.
+            // The caller may have gone.
             let _ = sender.send(Err(error(was_sent)));
         }
         if let Some(task) = self.task.get() {
@@ -191,7 +191,7 @@ impl Session {
         }
     }
 
-    /// Talks to the peer until there is nothing more to say.
+    /// Runs the session until it ends.
     async fn talk(self: &Arc<Self>, local: &Local) -> End {
         let opened = tokio::time::timeout(LINK_OPEN_TIMEOUT, self.open(local)).await;
         let mut answers = match opened {
@@ -221,7 +221,7 @@ impl Session {
         Ok(response.into_inner())
     }
 
-    /// Hands answers to those who wait for them.
+    /// Passes answers to their callers.
     fn take(&self, batch: LinkAnswers) {
         let mut calls = self.lock();
         calls.was_answered = true;
@@ -267,7 +267,7 @@ impl Session {
     }
 }
 
-/// The calls of a session as they are sent.
+/// The calls of a session as a stream.
 struct Outgoing {
     session: Arc<Session>,
 }
@@ -281,7 +281,7 @@ impl tokio_stream::Stream for Outgoing {
                 return Poll::Ready(None);
             };
             let mut state = self.session.lock();
-            // Nobody waits for these any more.
+            // Drops calls that were abandoned.
             calls.retain(|call| state.pending.contains_key(&call.id));
             if !calls.is_empty() {
                 state.was_sent = true;

@@ -1,4 +1,4 @@
-//! A node that serves nothing but the peer service, for tests.
+//! A node that serves only the peer service, for tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,20 +22,20 @@ use crate::ports::{Net, PortFuture};
 pub(crate) const CLUSTER: u128 = 0x5f << 120;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// What [`EchoHandler`] does with a body's first letter, besides answering with the body.
+/// First words of a body that tell [`EchoHandler`] what to do besides returning the body.
 pub(crate) const GATED: &[u8] = b"gated";
 pub(crate) const NEVER: &[u8] = b"never";
 pub(crate) const PANIC: &[u8] = b"panic";
 pub(crate) const REFUSE: &[u8] = b"refuse";
 
-/// Answers with the caller, the kind and the body.
+/// Responds with the caller, the kind and the body.
 pub(crate) struct EchoHandler {
     identity: Option<LocalIdentity>,
-    /// Bodies that begin with [`GATED`] are answered when this is given permits.
+    /// Bodies that begin with [`GATED`] wait for a permit.
     pub(crate) gate: Semaphore,
-    /// Calls that were begun.
+    /// Number of calls that have begun.
     pub(crate) begun: watch::Sender<usize>,
-    /// Calls that are on their way.
+    /// Number of calls in progress.
     pub(crate) running: AtomicUsize,
 }
 
@@ -45,7 +45,7 @@ impl EchoHandler {
         Arc::new(Self { identity, gate, begun, running: AtomicUsize::new(0) })
     }
 
-    /// Waits until so many calls were begun.
+    /// Waits until this many calls have begun.
     pub(crate) async fn has_begun(&self, count: usize) {
         self.begun.subscribe().wait_for(|begun| *begun >= count).await.unwrap();
     }
@@ -152,7 +152,7 @@ pub(crate) async fn serve_handler<H: CallHandler>(
 }
 
 impl<H> TestNode<H> {
-    /// Cuts all links without a word, as a crash does.
+    /// Cuts all links abruptly, as a crash does.
     pub(crate) fn crash(&self) {
         self.closer.close();
         self.server.abort();
