@@ -1,7 +1,7 @@
-//! What a node is given of the world: network, disk, seed. Simulations give another one.
+//! The interfaces between a node and its environment: network, disk, seed. Simulations replace them.
 //!
-//! Time is tokio's, which simulations turn themselves. Everything else that a run depends on comes
-//! through here, so a run with equal ports is an equal run.
+//! Time is tokio's, which simulations control themselves. Everything else that a run depends on passes
+//! through these ports, so two runs with equal ports are equal.
 
 use std::future::Future;
 use std::io;
@@ -39,7 +39,7 @@ pub use tls::TlsNet;
 pub use umbel_tls::{NodeIdentity, NodeSigner, PeerIdentity, SecretRefusal, SecretTls};
 pub use wrapping::{KeyFileError, NotUnwrapped, WRAPPED_EXTRA_BYTES, WrappingKey};
 
-/// A future of a port's call.
+/// The future of a port's call.
 pub type PortFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// All ports of a node.
@@ -51,21 +51,23 @@ pub struct Ports {
     pub disk: Arc<dyn Disk>,
     /// Entropy and wall-clock time.
     pub seed: Arc<dyn Seed>,
-    /// The observer of what the node does; none in production.
+    /// The observer of the node's events; None in production.
     pub observer: Option<Arc<dyn Observer>>,
-    /// Input, scratch and outputs of jobs on this node; without it, it takes no part in any.
+    /// Input, scratch space and outputs of jobs on this node; without them, the node takes part in no
+    /// job.
     pub workshops: Option<Arc<dyn Workshops>>,
-    /// What wraps the secrets on the disk; without it they lie there as they are.
+    /// The key that wraps secrets on the disk; without it they are stored unencrypted.
     pub wrapping: Option<Arc<WrappingKey>>,
-    /// Versions of clusters that the node can run: this release's. Simulations run nodes as of an earlier one.
+    /// Cluster versions that the node supports: this release's. Simulations run nodes of earlier ones.
     pub versions: VersionRange,
 }
 
 impl Ports {
-    /// The machine's: TCP, a folder that is made if it is not there, the system's entropy.
+    /// The machine's own ports: TCP, a data folder that is created if it does not exist, the system's
+    /// entropy.
     ///
     /// # Errors
-    /// If the folder can be neither found nor made.
+    /// If the folder can neither be found nor created.
     pub fn real(data: &std::path::Path) -> io::Result<Self> {
         Ok(Self {
             net: Arc::new(RealNet),
@@ -79,21 +81,21 @@ impl Ports {
     }
 }
 
-/// A connection: bytes in, bytes out.
+/// A connection, as a stream of bytes in both directions.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Stream for T {}
 
-/// Connections in and out.
+/// Outgoing and incoming connections.
 pub trait Net: Send + Sync + 'static {
-    /// Listens on `host:port`; port 0 lets the system choose.
+    /// Listens on `host:port`; with port 0 the system chooses one.
     fn listen<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Listener>>>;
 
     /// Connects to `host:port`.
     fn connect<'a>(&'a self, address: &'a str) -> PortFuture<'a, io::Result<Box<dyn Stream>>>;
 
-    /// Connects to a certain node at `host:port`: who proves to be another one is not it. Where nobody
-    /// proves anything, whoever is there will do.
+    /// Connects to a particular node at `host:port`; fails if the server proves to be another node. If
+    /// the network proves no identities, any server is accepted.
     fn connect_node<'a>(
         &'a self,
         address: &'a str,
@@ -102,61 +104,62 @@ pub trait Net: Send + Sync + 'static {
         self.connect(address)
     }
 
-    /// What signs certificates of nodes, if this node has the authority's key.
+    /// Signs certificates of nodes, if this node has the authority's key.
     fn node_signer(&self) -> Option<&NodeSigner> {
         None
     }
 
-    /// Where this node's certificate lies, if the cluster issued it and it is time for the next one.
+    /// Where this node's certificate is stored, if the cluster issued it and it is due for renewal.
     fn due_certificate(&self) -> Option<&IssuedFiles> {
         None
     }
 }
 
-/// A connection that was taken.
+/// An accepted connection.
 pub struct Incoming {
-    /// Its bytes.
+    /// The stream of bytes.
     pub stream: Box<dyn Stream>,
-    /// Whom it comes from, for messages.
+    /// The peer's address, for messages.
     pub from: String,
-    /// Who that is, as far as it was proved.
+    /// The peer's identity, as far as it was proved.
     pub identity: PeerIdentity,
-    /// Its place among those that the process takes, where they are counted.
+    /// Its slot among the connections that the process accepts, if they are counted.
     pub(crate) slot: Option<ConnectionSlot>,
 }
 
 impl Incoming {
-    /// A connection whose other end was not asked who it is.
+    /// A connection whose peer was not asked to prove its identity.
     pub fn unchecked(stream: impl Stream, from: String) -> Self {
         Self { stream: Box::new(stream), from, identity: PeerIdentity::Unchecked, slot: None }
     }
 }
 
-/// Takes connections.
+/// Accepts connections.
 pub trait Listener: Send + 'static {
-    /// Where it listens, with the port that was chosen.
+    /// The address that it listens on, with the port that was chosen.
     fn local_address(&self) -> String;
 
-    /// The next connection. Calling it again after its future was dropped loses none.
+    /// The next connection. Cancel-safe: dropping the future loses no connection.
     fn accept(&mut self) -> PortFuture<'_, io::Result<Incoming>>;
 }
 
-/// The node's data folder. Paths are relative, with `/` between parts.
+/// The node's data folder. Paths are relative, with `/` as separator.
 ///
-/// What the calls promise at a power loss is what POSIX promises: written bytes and lengths are
-/// durable after `sync` of the file, names after `sync_folder` of the folder.
+/// Durability at a power loss is that of POSIX: written bytes and lengths are durable after `sync` of
+/// the file, names after `sync_folder` of the folder.
 pub trait Disk: Send + Sync + 'static {
-    /// Opens a file, which must exist unless `create` is set; then an existing one is emptied.
+    /// Opens a file. It must exist unless `create` is set; with `create`, an existing file is
+    /// truncated.
     fn open<'a>(&'a self, path: &'a str, create: bool)
     -> PortFuture<'a, io::Result<Arc<dyn File>>>;
 
-    /// Names in a folder, sorted; none if the folder is not there.
+    /// The names in a folder, sorted; empty if the folder does not exist.
     fn list<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<Vec<String>>>;
 
-    /// Makes a folder and those above it, if they are not there.
+    /// Creates a folder and its parents, if they do not exist.
     fn make_folder<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<()>>;
 
-    /// Renames a file within the data folder, over another one if there is one.
+    /// Renames a file within the data folder; replaces an existing one.
     fn rename<'a>(&'a self, from: &'a str, to: &'a str) -> PortFuture<'a, io::Result<()>>;
 
     /// Removes a file.
@@ -165,17 +168,17 @@ pub trait Disk: Send + Sync + 'static {
     /// Makes the names in a folder durable; `""` is the data folder itself.
     fn sync_folder<'a>(&'a self, folder: &'a str) -> PortFuture<'a, io::Result<()>>;
 
-    /// Bytes that may still be written.
+    /// Free bytes of the disk.
     fn free_bytes(&self) -> PortFuture<'_, io::Result<u64>>;
 
-    /// Keeps other processes off the folder while the returned guard lives.
+    /// Keeps other processes from using the folder while the returned guard lives.
     ///
     /// # Errors
     /// `WouldBlock` if another process has it.
     fn lock(&self) -> PortFuture<'_, io::Result<Box<dyn Send + Sync>>>;
 }
 
-/// An open file. Calls on one file come one after the other.
+/// An open file. Calls on one file are made one after the other.
 #[expect(clippy::len_without_is_empty, reason = "nobody asks whether a file is empty")]
 pub trait File: Send + Sync + 'static {
     /// Reads up to `byte_count` bytes from `offset`; fewer only at the file's end.
@@ -184,31 +187,32 @@ pub trait File: Send + Sync + 'static {
     /// Writes all bytes at `offset`. After an error any part of them may have been written.
     fn write_at(&self, offset: u64, bytes: Bytes) -> PortFuture<'_, io::Result<()>>;
 
-    /// Writes all bytes at `offset`, then syncs: what a log does most, in one call.
+    /// Writes all bytes at `offset`, then syncs: the most frequent operation of a log, in one call.
     fn write_and_sync(&self, offset: u64, bytes: Bytes) -> PortFuture<'_, Result<(), WriteError>>;
 
     /// Makes the file's bytes and length durable.
     fn sync(&self) -> PortFuture<'_, io::Result<()>>;
 
-    /// Cuts the file or lengthens it with zeros.
+    /// Truncates the file, or extends it with zeros.
     fn set_len(&self, byte_count: u64) -> PortFuture<'_, io::Result<()>>;
 
     /// The file's length in bytes.
     fn len(&self) -> PortFuture<'_, io::Result<u64>>;
 }
 
-/// Which half of [`File::write_and_sync`] failed.
+/// Which part of [`File::write_and_sync`] failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The write; nothing of it counts as durable, and it may be tried again at the same place.
+    /// The write failed; none of it counts as durable, and it may be retried at the same offset.
     #[error("write failed")]
     Write(#[source] io::Error),
-    /// The sync: what the disk holds is unknown from here on. The file must not be used again.
+    /// The sync failed: the content of the disk is unknown from here on. The file must not be used
+    /// again.
     #[error("sync failed")]
     Sync(#[source] io::Error),
 }
 
-/// What entropy is drawn for. Each purpose has a stream of its own in simulations, so that one more
+/// What entropy is drawn for. In simulations each purpose has its own stream, so that an additional
 /// draw for one does not shift the others.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Purpose {
@@ -218,9 +222,9 @@ pub enum Purpose {
     FilterKey,
     /// Election timeouts.
     Election,
-    /// What distinguishes one process of a node from the one before it.
+    /// Number that distinguishes a process of a node from the previous one.
     Incarnation,
-    /// Waiting times between tries.
+    /// Pauses between retries.
     Backoff,
     /// Numbers of delta logs.
     DeltaLog,
@@ -228,36 +232,36 @@ pub enum Purpose {
     Job,
     /// Secrets of jobs.
     JobSecret,
-    /// Turns, pauses and keys of comparisons of copies.
+    /// Order, pauses and keys of comparisons of copies.
     Scrub,
-    /// What numbers of sessions are tagged with.
+    /// Key for the tags of session numbers.
     SessionKey,
-    /// Nonces of what is wrapped on the disk.
+    /// Nonces for wrapping data on the disk.
     Wrapping,
-    /// Random items that filters are asked for, to measure their rate.
+    /// Random items that are looked up in filters to measure their false-positive rate.
     RateProbes,
-    /// Numbers of snapshots, and of copies that are made beside a filter.
+    /// Numbers of snapshots, and of new copies of a filter.
     Snapshot,
 }
 
-/// A choice that a node makes seldom and a simulation often, because bugs hide behind it.
+/// A choice that a node makes rarely and a simulation often, because it hides bugs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Rare {
-    /// Segments of the log hold 16 KiB.
+    /// Segments of the log have 16 KiB.
     SmallSegments,
-    /// Groups write a snapshot every 64 entries and keep 4 behind it.
+    /// Groups write a snapshot every 64 entries and keep 4 covered entries.
     SnapshotsOften,
-    /// A snapshot travels in pieces of 1 KiB, what copies of a replicated filter send each other in frames
-    /// of 256 bytes, and they remember little of what they sent.
+    /// Snapshots are sent in pieces of 1 KiB, and deltas between copies of replicated filters in frames
+    /// of 256 bytes; the copies' delta logs are small.
     SmallPieces,
-    /// An insert's batch closes after one request.
+    /// A batch of inserts closes after one request.
     SmallBatches,
-    /// Shard map and catalogue are taken from what the node had 2 s before.
+    /// The coordinator uses the shard map and catalogue that the node had 2 s before.
     OldMap,
 }
 
 impl Rare {
-    /// All of them, with their names in plans.
+    /// All of them, with their names in plans of simulations.
     pub const ALL: &'static [(Self, &'static str)] = &[
         (Self::SmallSegments, "small_segments"),
         (Self::SnapshotsOften, "snapshots_often"),
@@ -272,16 +276,17 @@ pub trait Seed: Send + Sync + 'static {
     /// Fills the bytes with entropy.
     fn fill(&self, purpose: Purpose, bytes: &mut [u8]);
 
-    /// Milliseconds since 1970: for log lines and records that people read, for what expires, and for the
-    /// slices of windows, into whose log it goes. No other decision rests on it.
+    /// Milliseconds since 1970: for log lines and records that people read, for expiry, and for the
+    /// time slices of windowed filters, where the time is written to their log. No other decision
+    /// depends on it.
     fn wall_ms(&self) -> u64;
 
-    /// Whether to make a rare choice now; production never asks for one.
+    /// Whether to make this rare choice now; always false in production.
     fn provokes(&self, _rare: Rare) -> bool {
         false
     }
 
-    /// A random number, from the bytes.
+    /// A random number made from such bytes.
     fn number(&self, purpose: Purpose) -> u64 {
         let mut bytes = [0; 8];
         self.fill(purpose, &mut bytes);

@@ -1,9 +1,9 @@
-//! How many connections a process takes: descriptors are for its log, too, and no stranger shall
-//! keep others out.
+//! Limits the connections of a process: its log needs descriptors too, and no stranger may keep others
+//! out.
 //!
-//! A connection *proves* something when its certificate names a node or a client, or when a call on it
-//! passes the gate as somebody. When there is no room, the oldest one that has proved nothing gives
-//! way: who connects and stays silent keeps nobody out, however often he does so.
+//! A connection is *proved* when its certificate names a node or a client, or when a call on it is
+//! authenticated at the gate. When there is no room, the oldest unproved connection is closed: silent
+//! connections keep nobody out, however many there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -19,26 +19,27 @@ use tokio::time::timeout;
 
 use crate::metrics;
 
-/// Of so many descriptors one is kept for log, snapshots, jobs and connections to peers.
+/// One in so many descriptors is reserved for log, snapshots, jobs and connections to peers.
 const KEPT_SHARE: u64 = 3;
 
-/// Descriptors that are counted on where the system has no limit: some ten kilobytes each, which
-/// connections that say nothing may cost.
+/// Descriptors that are assumed if the system has no limit: each takes some ten kilobytes, which silent
+/// connections may cost.
 const DESCRIPTORS_MAX: u64 = 1 << 20;
 
-/// One address has at most one of so many connections: who has one address cannot keep others out, also
-/// where all of its connections have proved who they are. Many clients behind one address are still
-/// many: of the 1,024 descriptors of the smallest systems they may have 170.
+/// One address may have at most one in so many connections, so that a single address cannot keep others
+/// out, even with proved connections. Many clients behind one address still have many: of the 1,024
+/// descriptors of the smallest systems, they may have 170.
 const ADDRESS_SHARE: usize = 4;
 
-/// Of so many places one may be left by connections that are being closed: until they are, their descriptors are taken, and
-/// who accepts faster than others are closed would take those that are kept.
+/// One in so many slots may belong to connections that are being closed. Until they are closed, their
+/// descriptors stay in use; accepting faster than connections close would use up the reserved ones.
 const ENDING_SHARE: usize = 8;
 
-/// How long accepting waits for one of these. One that cannot be closed at once holds nobody up for longer.
+/// How long accepting waits for such a connection to close. A connection that cannot be closed at once
+/// delays others no longer than this.
 const ENDING_PATIENCE: Duration = Duration::from_millis(50);
 
-/// A connection as those see it who may end it.
+/// A handle with which others can end a connection.
 #[derive(Clone, Default)]
 pub(crate) struct Connection(Arc<State>);
 
@@ -47,13 +48,13 @@ struct State {
     is_ended: AtomicBool,
     has_asked: AtomicBool,
     is_proved: AtomicBool,
-    /// Of the task that reads the connection.
+    /// The task that reads the connection.
     reader: AtomicWaker,
     place: Option<(Arc<Places>, u64)>,
 }
 
 impl Connection {
-    /// Ends the connection: its reader sees an error.
+    /// Ends the connection: its reader gets an error.
     pub(crate) fn end(&self) {
         self.0.is_ended.store(true, Ordering::Release);
         self.0.reader.wake();
@@ -65,17 +66,17 @@ impl Connection {
         if self.0.is_ended.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// A request's headers have come on it.
+    /// Notes that a request's headers have been received.
     pub(crate) fn note_request(&self) {
         self.0.has_asked.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a request's headers have ever come on it.
+    /// Whether a request's headers have ever been received.
     pub(crate) fn has_asked(&self) -> bool {
         self.0.has_asked.load(Ordering::Relaxed)
     }
 
-    /// The other end is somebody: its place is kept also when others want one.
+    /// Marks the connection as proved: it keeps its slot also when others need one.
     pub(crate) fn prove(&self) {
         if self.0.is_proved.load(Ordering::Relaxed)
             || self.0.is_proved.swap(true, Ordering::Relaxed)
@@ -88,7 +89,7 @@ impl Connection {
     }
 }
 
-/// Room for connections. Who comes when there is none waits in the system's queue.
+/// Slots for connections. Without a free slot, new connections wait in the system's queue.
 #[derive(Clone)]
 pub(super) struct ConnectionSlots(Arc<Places>);
 
@@ -96,7 +97,7 @@ struct Places {
     count_max: usize,
     address_max: usize,
     table: Mutex<Table>,
-    /// A connection has gone.
+    /// Notified when a connection has gone.
     freed: Notify,
 }
 
@@ -104,28 +105,28 @@ struct Places {
 struct Table {
     last: u64,
     taken: BTreeMap<u64, Taken>,
-    /// Those that have proved nothing, the oldest first.
+    /// Unproved connections, oldest first.
     unproved: BTreeSet<u64>,
     /// The same by address.
     unproved_of: BTreeSet<(IpAddr, u64)>,
     by_address: BTreeMap<IpAddr, usize>,
-    /// Those that have given way, and are not closed yet.
+    /// Connections that had to make room and are not closed yet.
     ending_count: usize,
 }
 
 struct Taken {
-    /// None where the address does not count.
+    /// None if the address is not counted.
     address: Option<IpAddr>,
     connection: Connection,
 }
 
-/// A connection's place, as long as it lives.
+/// A connection's slot, for as long as the connection lives.
 pub(crate) struct ConnectionSlot {
     connection: Connection,
 }
 
 impl ConnectionSlot {
-    /// The connection that has this place.
+    /// The connection that has this slot.
     pub(crate) const fn connection(&self) -> &Connection {
         &self.connection
     }
@@ -135,14 +136,14 @@ impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         if let Some((places, number)) = &self.connection.0.place {
             places.lock().leave(*number);
-            // One listener may wait for room, and another one for somebody who connects.
+            // One listener may wait for room, and another one for connections.
             places.freed.notify_waiters();
         }
     }
 }
 
 impl ConnectionSlots {
-    /// As many as the process's descriptors allow, for all its listeners together.
+    /// As many slots as the process's descriptors permit, for all its listeners together.
     pub(super) fn of_process() -> Self {
         static OF_PROCESS: OnceLock<ConnectionSlots> = OnceLock::new();
         let count = || {
@@ -158,8 +159,8 @@ impl ConnectionSlots {
         Self(Arc::new(Places { count_max, address_max, table, freed }))
     }
 
-    /// Waits until a connection may be taken: a place is free, or somebody gives way; and most of those that gave way
-    /// are closed.
+    /// Waits until a connection may be accepted: there is a free slot or a connection that can be
+    /// closed for it, and most of those that had to make room are closed.
     pub(super) async fn room(&self) {
         loop {
             let freed = self.0.freed.notified();
@@ -177,8 +178,8 @@ impl ConnectionSlots {
         }
     }
 
-    /// A place for a connection from there, for which another one may have to go; None if the address
-    /// has its share, or there is no room at all.
+    /// A slot for a connection from this address, for which another connection may have to be closed.
+    /// None if the address has its share, or there is no room at all.
     pub(super) fn enter(&self, from: IpAddr) -> Option<ConnectionSlot> {
         let address = counted_address(from);
         let mut table = self.0.lock();
@@ -204,7 +205,7 @@ impl ConnectionSlots {
 
 impl Places {
     fn lock(&self) -> MutexGuard<'_, Table> {
-        // No holder of the lock panics, and the table is whole after every call.
+        // No holder of the lock panics, and the table is consistent after every call.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -226,8 +227,8 @@ impl Table {
         oldest.is_some_and(|number| self.end(number))
     }
 
-    /// Ends a connection, whose place is free at once: a third of the descriptors is kept for those that are not closed
-    /// yet, too.
+    /// Ends a connection and frees its slot at once: the reserved third of the descriptors also covers
+    /// connections that are not closed yet.
     fn end(&mut self, number: u64) -> bool {
         let Some(taken) = self.taken.get(&number) else { return false };
         taken.connection.end();
@@ -244,7 +245,7 @@ impl Table {
         }
     }
 
-    /// A connection is closed, whether or not it has given way.
+    /// Removes a closed connection, whether or not it had to make room.
     fn leave(&mut self, number: u64) {
         match self.taken.contains_key(&number) {
             true => self.free(number),
@@ -264,8 +265,8 @@ impl Table {
     }
 }
 
-/// What counts as one address: of IPv6 the network of 64 bits that one household has. None for this
-/// machine: proxies and tools beside the node come from there, each for many, and who is on the machine
+/// What counts as one address: for IPv6 the 64-bit network of one household. None for this machine:
+/// proxies and tools beside the node connect from there, each for many clients, and a local attacker
 /// has other means.
 fn counted_address(from: IpAddr) -> Option<IpAddr> {
     match from.to_canonical() {
@@ -283,11 +284,11 @@ fn slot_count(descriptors: u64) -> usize {
     usize::try_from(descriptors - descriptors / KEPT_SHARE).expect("below 2^20").max(1)
 }
 
-/// Lets this process have as many descriptors as it may: systems start programs with few, for the
-/// sake of those that count on small numbers.
+/// Raises the process's limit of descriptors to its maximum: systems start programs with a low limit
+/// for the sake of programs that need small descriptor numbers.
 pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // Refused, the process has what it had.
+    // If that is refused, the old limit stays.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
@@ -336,11 +337,11 @@ mod tests {
         taken[0].connection().prove();
         let more = slots.enter(address("10.0.0.1")).unwrap();
         assert_eq!(taken.iter().map(is_ended).collect::<Vec<_>>(), [false, true, false]);
-        // Nobody else is accepted until that one is closed, or for a while.
+        // No connection is accepted until that one is closed, or for a while.
         let since = Instant::now();
         slots.room().await;
         assert!((ENDING_PATIENCE..2 * ENDING_PATIENCE).contains(&since.elapsed()));
-        // Its end frees no second place.
+        // Its end does not free a second slot.
         drop(taken.into_iter().nth(1));
         assert!(slots.room().now_or_never().is_some());
         more.connection().prove();
@@ -361,7 +362,7 @@ mod tests {
         let others = [enter("10.0.0.2").unwrap(), enter("2001:db8::1").unwrap()];
         let last = enter("2001:db8::2").unwrap();
         assert!(enter("2001:db8::3").is_some() && is_ended(&others[1]) && !is_ended(&others[0]));
-        // It may come again when one of its connections has gone.
+        // The address may connect again after one of its connections has gone.
         drop(first);
         assert!(enter("10.0.0.1").is_some());
         drop((others, last));

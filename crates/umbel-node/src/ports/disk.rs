@@ -10,33 +10,33 @@ use bytes::Bytes;
 
 use super::{Disk, File, PortFuture, WriteError};
 
-/// Writes without a sync up to this size are not handed to another thread, which takes some 20 µs:
-/// as long as 64 KiB take to be copied.
+/// Unsynced writes up to this size run on the calling thread: a switch to another thread takes some 20
+/// µs, as long as copying 64 KiB.
 const SHORT_WRITE_BYTES: usize = 64 << 10;
 
-/// Permissions of folders: keys lie in them.
+/// Permissions of folders, which contain keys.
 const FOLDER_MODE: u32 = 0o700;
 
 /// Permissions of files.
 const FILE_MODE: u32 = 0o600;
 
-/// What all but the owner may do.
+/// All permissions of others than the owner.
 const OTHERS: u32 = 0o077;
 
-/// Name of the file whose lock keeps other processes off the folder.
+/// Name of the file whose lock keeps other processes from using the folder.
 const LOCK_NAME: &str = "LOCK";
 
-/// A folder of the machine. Every call is one hop to tokio's pool for blocking work.
+/// A folder of the machine. Most calls run on tokio's pool for blocking work.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     folder: PathBuf,
 }
 
 impl RealDisk {
-    /// Uses a folder and makes it first if it is not there.
+    /// Uses a folder, and creates it first if it does not exist.
     ///
     /// # Errors
-    /// If the folder can be neither found nor made.
+    /// If the folder can neither be found nor created.
     pub fn open(folder: &Path) -> io::Result<Self> {
         make_folders(folder)?;
         let folder = folder.canonicalize()?;
@@ -48,7 +48,7 @@ impl RealDisk {
         Ok(Self { folder })
     }
 
-    /// Where a relative path lies; paths that lead out of the folder are refused.
+    /// The full path of a relative path; paths that lead out of the folder are refused.
     fn place(&self, path: &str) -> io::Result<PathBuf> {
         let inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
         if !inside || path.contains('\0') {
@@ -61,12 +61,12 @@ impl RealDisk {
     }
 }
 
-/// Makes a folder and those above it that are not there, for their owner only.
+/// Creates a folder and its missing parents, for their owner only.
 fn make_folders(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)
 }
 
-/// Takes the rights of others away, if they have any.
+/// Removes the permissions of others, if they have any.
 fn narrow(
     metadata: &fs::Metadata,
     set: impl FnOnce(fs::Permissions) -> io::Result<()>,
@@ -97,7 +97,8 @@ impl Disk for RealDisk {
                 let mut options = fs::File::options();
                 let options = options.read(true).write(true).create(create).truncate(create);
                 let file = options.mode(FILE_MODE).open(path)?;
-                // Of an older release, or of somebody else: what can be done was done.
+                // The file may come from an older release or another user; failing to narrow its
+                // permissions is not an error.
                 let _ = narrow(&file.metadata()?, |mode| file.set_permissions(mode));
                 Ok(file)
             })
@@ -116,7 +117,7 @@ impl Disk for RealDisk {
                 };
                 let mut names = Vec::new();
                 for entry in entries {
-                    // A name that is not UTF-8 is none of ours.
+                    // A name that is not UTF-8 does not belong to the node.
                     if let Ok(name) = entry?.file_name().into_string() {
                         names.push(name);
                     }
@@ -161,7 +162,7 @@ impl Disk for RealDisk {
             let path = self.folder.clone();
             blocking(move || {
                 let stat = rustix::fs::statvfs(path)?;
-                // What is left for users without privileges, in fragments.
+                // Free space for unprivileged users, in fragments.
                 Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
             })
             .await
@@ -182,7 +183,7 @@ impl Disk for RealDisk {
                 }
             })
             .await?;
-            // The system drops the lock with the file, also when the process is killed.
+            // The system releases the lock with the file, also when the process is killed.
             Ok(Box::new(file) as Box<dyn Send + Sync>)
         })
     }
@@ -195,7 +196,7 @@ struct RealFile {
 
 /// Reads until the buffer or the file ends.
 fn read_up_to(file: &fs::File, offset: u64, byte_count: usize) -> io::Result<Bytes> {
-    // A wish for more bytes than the file has must not allocate them.
+    // The buffer is no larger than the file, whatever length the caller asks for.
     let left = file.metadata()?.len().saturating_sub(offset);
     let mut bytes = vec![0; byte_count.min(usize::try_from(left).unwrap_or(usize::MAX))];
     let mut done = 0;
@@ -219,7 +220,7 @@ impl File for RealFile {
 
     fn write_at(&self, offset: u64, bytes: Bytes) -> PortFuture<'_, io::Result<()>> {
         if bytes.len() <= SHORT_WRITE_BYTES {
-            // Into the system's memory: over before another thread would have begun.
+            // Into the page cache: faster than starting the work on another thread.
             return Box::pin(std::future::ready(self.file.write_all_at(&bytes, offset)));
         }
         let file = Arc::clone(&self.file);
@@ -235,7 +236,7 @@ impl File for RealFile {
             };
             tokio::task::spawn_blocking(work)
                 .await
-                // Whether the work got as far as the sync is unknown.
+                // It is unknown whether the work reached the sync.
                 .unwrap_or_else(|error| Err(WriteError::Sync(io::Error::other(error))))
         })
     }
@@ -280,13 +281,13 @@ mod tests {
         disk.sync_folder("wal").await.unwrap();
         disk.sync_folder("").await.unwrap();
         assert_eq!(disk.list("wal").await.unwrap(), ["a", "old"]);
-        // The open file stays readable when its name is gone.
+        // An open file stays readable after its name was removed.
         disk.remove("wal/a").await.unwrap();
         assert_eq!(file.read_at(0, 8).await.unwrap(), &b"abc"[..]);
         assert!(disk.free_bytes().await.unwrap() > 0);
     }
 
-    /// Whoever may log in to the machine reads no keys, whatever the umask.
+    /// Other users of the machine cannot read the keys, whatever the umask.
     #[tokio::test]
     async fn only_the_owner_gets_in() {
         let parent = tempfile::tempdir().unwrap();
@@ -299,7 +300,7 @@ mod tests {
         assert_eq!(["", "snapshots", "snapshots/0"].map(mode), [0o700; 3]);
         assert_eq!(["snapshots/0/1.snap", "LOCK"].map(mode), [0o600; 2]);
 
-        // What an older release, or somebody, has opened to others is closed when it is used.
+        // Permissions that an older release or a user granted to others are removed on use.
         let open_up = |name: &str, mode: u32| {
             fs::set_permissions(path.join(name), fs::Permissions::from_mode(mode)).unwrap();
         };

@@ -1,4 +1,4 @@
-//! Key and certificate that a cluster issued to this node: in the folder `tls` of its data folder.
+//! Key and certificate that a cluster issued to this node, in the folder `tls` of its data folder.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write as _};
@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 
 use umbel_tls::CertificateRequest;
 
-/// Permissions of the folder: a key lies in it.
+/// Permissions of the folder, which contains a key.
 const FOLDER_MODE: u32 = 0o700;
 
 /// Permissions of the files.
 const FILE_MODE: u32 = 0o600;
 
-/// Where they lie: `ca.pem`, `node.pem` and `node.key`.
+/// The paths of `ca.pem`, `node.pem` and `node.key`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IssuedFiles {
     folder: PathBuf,
 }
 
 impl IssuedFiles {
-    /// Those of a data folder.
+    /// The files of a data folder.
     #[must_use]
     pub fn of(data: &Path) -> Self {
         Self { folder: data.join("tls") }
@@ -38,14 +38,14 @@ impl IssuedFiles {
         self.folder.join("node.pem")
     }
 
-    /// Its key.
+    /// The certificate's key.
     #[must_use]
     pub fn key(&self) -> PathBuf {
         self.folder.join("node.key")
     }
 
-    /// The key, which is made and on the disk when this returns for the first time: who asks again asks
-    /// for the same one.
+    /// The request for the stored key. The first call creates the key and makes it durable; later calls
+    /// use the same one.
     pub(crate) fn request(&self) -> io::Result<CertificateRequest> {
         let path = self.key();
         let named =
@@ -63,18 +63,19 @@ impl IssuedFiles {
         }
     }
 
-    /// Puts a certificate beside its key. The authorities come first: who sees the certificate has them.
+    /// Stores a certificate beside its key. The authorities are written first, so a reader that sees
+    /// the certificate also finds them.
     pub(crate) fn keep(&self, certificate: &str, authorities: &str) -> io::Result<()> {
         self.put(&self.authorities(), authorities)?;
         self.put(&self.certificate(), certificate)
     }
 
-    /// Writes a file durably in place of the one before.
+    /// Replaces a file durably.
     fn put(&self, path: &Path, text: &str) -> io::Result<()> {
         let write = || {
             DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&self.folder)?;
             let aside = path.with_extension("part");
-            // What a process left that was killed.
+            // Left over from a process that was killed.
             match fs::remove_file(&aside) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -103,7 +104,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files = IssuedFiles::of(folder.path());
         let key = files.request().unwrap().key();
-        // As a process leaves it that is killed while it writes.
+        // As left by a process that is killed while it writes.
         fs::write(files.folder.join("node.part"), "half").unwrap();
         files.keep("certificate", "authorities").unwrap();
         assert_eq!(files.request().unwrap().key(), key);

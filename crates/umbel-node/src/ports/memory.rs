@@ -1,11 +1,11 @@
-//! How much memory the process may have.
+//! How much memory the process may use.
 
 use std::path::{Path, PathBuf};
 
-/// Assumed where nothing says how much there is.
+/// Assumed if the system does not tell.
 const UNKNOWN_BYTES: u64 = 4 << 30;
 
-/// The least of the limits of the process's control groups and the machine's memory.
+/// The lowest of the limits of the process's control groups and the machine's memory.
 #[must_use]
 pub fn memory_limit_bytes() -> u64 {
     limit_by(&|path| std::fs::read_to_string(path).ok())
@@ -19,8 +19,8 @@ fn limit_by(read: &dyn Fn(&Path) -> Option<String>) -> u64 {
     of_groups.chain(total_bytes(&meminfo)).min().unwrap_or(UNKNOWN_BYTES)
 }
 
-/// The files with the limits of a group and of those above it, by its line in `/proc/self/cgroup`. In a
-/// container the group's own folder is the root that is seen.
+/// The files with the limits of a group and its parents, by its line in `/proc/self/cgroup`. In a
+/// container the group's own folder is the visible root.
 fn group_files(line: &str) -> Option<Vec<PathBuf>> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, group) = (fields.next()?, fields.next()?);

@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::connections::ConnectionSlots;
 use super::{Incoming, Listener, Net, PortFuture, Stream};
 
-/// TCP. Small messages leave at once (no Nagle delay).
+/// TCP. Small messages are sent at once (no Nagle delay).
 pub struct RealNet;
 
 impl Net for RealNet {

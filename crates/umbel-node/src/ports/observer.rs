@@ -7,139 +7,141 @@ use umbel_engine::meta::{MetaCommand, MetaReply};
 use umbel_engine::shard::{ShardCommand, ShardReply};
 use umbel_engine::{GroupId, NodeId};
 
-/// Watches a node. Called in the middle of the node's work: it must be quick and must not call the
-/// node.
+/// Observes a node. It is called in the middle of the node's work: it must be quick and must not call
+/// the node.
 pub trait Observer: Send + Sync + 'static {
-    /// Something happened.
+    /// Called for each event.
     fn observe(&self, event: &Event<'_>);
 }
 
-/// The name of an entry of a group's log: two entries of one group with equal names are equal.
+/// The id of an entry of a group's log: two entries of one group with equal ids are equal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EntryId {
     /// Term of the leader that appended it.
     pub term: u64,
-    /// The leader.
+    /// That leader.
     pub leader: NodeId,
-    /// Place in the log.
+    /// Index in the log.
     pub index: u64,
 }
 
-/// A vote as it is kept on disk.
+/// A vote as stored on disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct VoteId {
     /// The term.
     pub term: u64,
-    /// For whom.
+    /// The node that was voted for.
     pub node: NodeId,
     /// Whether the node is known to be elected.
     pub is_committed: bool,
 }
 
-/// What happens in a node.
+/// An event in a node.
 pub enum Event<'a> {
-    /// A group starts on this node with what its log holds; with nothing, if it is new here.
+    /// A group starts on this node with the contents of its log, which is empty if the group is new
+    /// here.
     LogOpened {
-        /// Whose.
+        /// The group.
         group: GroupId,
-        /// As whom the node takes part in it.
+        /// The node's number in the group.
         node: NodeId,
-        /// Last entry that was purged.
+        /// The last purged entry.
         purged: Option<EntryId>,
-        /// Last entry, or the last that was purged if there is none.
+        /// The last entry; if there is none, the last purged one.
         last: Option<EntryId>,
-        /// The last entry of each leader among those that are not purged, by rising index: they
-        /// name all the others.
+        /// The last entry of each leader among those that are not purged, by ascending index; they
+        /// determine the ids of all others.
         ends: &'a [EntryId],
         /// The vote.
         vote: Option<VoteId>,
     },
-    /// An entry was handed to the log; it is not durable yet.
+    /// An entry was passed to the log; it is not durable yet.
     Appended {
-        /// Whose.
+        /// The group.
         group: GroupId,
-        /// Its name.
+        /// The entry's id.
         entry: EntryId,
-        /// A checksum of what it holds.
+        /// A checksum of its content.
         checksum: u32,
-        /// The voters, one set or two, if it is a change of members.
+        /// The voters if it is a membership change: one set, or two in a joint configuration.
         voters: Option<&'a [BTreeSet<NodeId>]>,
     },
-    /// Everything up to an entry was reported durable to Raft, which counts it from now on.
+    /// Everything up to an entry was reported durable to Raft, which relies on it from now on.
     Durable {
-        /// Whose.
+        /// The group.
         group: GroupId,
-        /// The last entry of it.
+        /// The last durable entry.
         through: EntryId,
     },
-    /// Entries behind this index are taken back: a start may find them gone from now on.
+    /// Entries after this index are truncated: a start may find them gone from now on.
     Truncated {
-        /// Whose.
+        /// The group.
         group: GroupId,
         /// The last index that stays.
         after: Option<u64>,
     },
-    /// Entries up to this one are let go of.
+    /// Entries up to this one are purged.
     Purged {
-        /// Whose.
+        /// The group.
         group: GroupId,
-        /// The last of them.
+        /// The last purged entry.
         through: EntryId,
     },
     /// A vote was reported durable to Raft.
     VoteSaved {
-        /// Whose.
+        /// The group.
         group: GroupId,
         /// The vote.
         vote: VoteId,
     },
     /// An entry was applied.
     Applied {
-        /// Whose.
+        /// The group.
         group: GroupId,
-        /// Its name.
+        /// The entry's id.
         entry: EntryId,
-        /// What it held and what it answered.
+        /// Its content and the result.
         payload: Payload<'a>,
-        /// Makes a digest of the state after it; for shards the whole state, request ids included.
+        /// Computes a digest of the state after it; for shards of the whole state, including request
+        /// ids.
         digest: &'a dyn Fn() -> u64,
     },
-    /// The meta group's log has an entry that the node's release does not know: the node stops.
+    /// The meta group's log has an entry that this release does not support: the node stops.
     EntryUnknown {
-        /// Its name.
+        /// The entry's id.
         entry: EntryId,
     },
     /// A snapshot was written.
     SnapshotBuilt {
-        /// Whose.
+        /// The group.
         group: GroupId,
-        /// The last entry in it.
+        /// The last entry that it covers.
         through: Option<EntryId>,
     },
-    /// The state was replaced by a snapshot's, from a leader or, at the start, from the disk.
+    /// The state was replaced by a snapshot, from a leader or, at the start, from the disk.
     SnapshotLoaded {
-        /// Whose.
+        /// The group.
         group: GroupId,
-        /// The last entry in it.
+        /// The last entry that it covers.
         through: Option<EntryId>,
-        /// Makes a digest of the state.
+        /// Computes a digest of the state.
         digest: &'a dyn Fn() -> u64,
     },
-    /// A group's log and snapshots are being removed, for its replica is elsewhere now.
+    /// A group's log and snapshots are being removed, because its replica has moved elsewhere.
     Forgotten {
-        /// Whose.
+        /// The group.
         group: GroupId,
     },
-    /// Damage was found in a file: what the operator reads.
+    /// Damage was found in a file.
     DamageFound {
-        /// What was found.
+        /// The message for the operator.
         what: &'a str,
     },
 }
 
-/// What an entry held, and what it answered.
+/// The content of an entry, and the result of applying it.
 pub enum Payload<'a> {
-    /// Nothing: a new leader's first entry.
+    /// No content: a new leader's first entry.
     Blank,
     /// The group's members: one set of voters, or two in a joint configuration.
     Members {
@@ -154,20 +156,20 @@ pub enum Payload<'a> {
     Shard(&'a ShardCommand, &'a ShardReply),
 }
 
-/// A group on a node, as its Raft sees it now.
+/// A group on a node, as its Raft currently sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupReport {
-    /// Which group.
+    /// The group.
     pub group: GroupId,
     /// The term.
     pub term: u64,
-    /// Whether the node believes to lead it.
+    /// Whether the node believes that it is the leader.
     pub is_leader: bool,
-    /// Whom the node believes to lead it.
+    /// The node that this node believes to be the leader.
     pub leader: Option<NodeId>,
-    /// Voters of the newest configuration that it knows, one set or two.
+    /// Voters of the newest configuration that it knows: one set, or two.
     pub voters: Vec<BTreeSet<NodeId>>,
-    /// Learners of it.
+    /// Learners of that configuration.
     pub learners: BTreeSet<NodeId>,
     /// Index of the last entry of its log.
     pub last: Option<u64>,
@@ -175,7 +177,7 @@ pub struct GroupReport {
     pub applied: Option<EntryId>,
     /// Last entry of its newest snapshot.
     pub snapshot: Option<EntryId>,
-    /// Last entry that it let go of.
+    /// Last entry that it purged.
     pub purged: Option<EntryId>,
     /// Why the group stopped on this node, if it did.
     pub failure: Option<String>,

@@ -1,5 +1,5 @@
-//! A network whose ends prove to each other that they know one secret, for those who work together
-//! without a cluster.
+//! A network whose ends prove to each other that they know the same secret, for processes that work
+//! together without a cluster.
 
 use std::io;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use umbel_tls::{SecretRefusal, SecretTls};
 
 use super::{Incoming, Listener, Net, PortFuture, Stream};
 
-/// Longest time from the connection to the proof. Two round trips and two signatures take less than a
-/// second around the world.
+/// Time limit from the connection to the proof. Two round trips and two signatures take less than a
+/// second anywhere in the world.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Handshakes under way at once; what comes then waits in the system's queue. Each holds some ten
+/// Concurrent handshakes; further connections wait in the system's queue. Each handshake holds some ten
 /// kilobytes.
 const HANDSHAKES_MAX: usize = 256;
 
-/// Receives the connections that were closed: where they came from, and why.
+/// Receives the connections that were closed: their origin, and the reason.
 pub type OnRefused = dyn Fn(&str, &SecretRefusal) + Send + Sync;
 
-/// A network with TLS by a secret. Neither end receives anything before both have proved that they know
-/// it, and the secret does not travel.
+/// A network with TLS based on a secret. Neither end receives any data before both have proved that
+/// they know the secret, and the secret is never sent.
 pub struct SecretNet {
     net: Arc<dyn Net>,
     tls: SecretTls,
     refused: Arc<OnRefused>,
 }
 
-/// Whom this end has called does not prove that it knows the secret.
+/// The called end does not prove that it knows the secret.
 #[derive(Debug, Error)]
 #[error("{address} did not prove that it knows the secret")]
 pub(crate) struct NotProved {
@@ -41,8 +41,8 @@ pub(crate) struct NotProved {
 }
 
 impl NotProved {
-    /// The one among an error and its causes after which trying again is of no use before somebody has done
-    /// something.
+    /// Whether the error or one of its causes is of this type and final: a retry is of no use before an
+    /// operator has done something.
     pub(crate) fn is_final(error: &(dyn std::error::Error + 'static)) -> bool {
         let causes = std::iter::successors(Some(error), |error| error.source());
         let mut inner = causes.filter_map(|error| error.downcast_ref::<io::Error>()?.get_ref());
@@ -52,7 +52,8 @@ impl NotProved {
 }
 
 impl SecretNet {
-    /// The same network, encrypted. `refused` receives the connections that were refused; calls must be short.
+    /// Encrypts a network. `refused` receives the connections that were refused; it must return
+    /// quickly.
     #[must_use]
     pub fn new(
         net: Arc<dyn Net>,
@@ -94,7 +95,7 @@ struct SecretListener {
     listener: Box<dyn Listener>,
     tls: SecretTls,
     refused: Arc<OnRefused>,
-    /// Connections whose other end is proving itself: a slow one keeps nobody waiting.
+    /// Connections whose peer is proving its identity; a slow one delays no other.
     handshakes: JoinSet<Option<Incoming>>,
 }
 

@@ -7,20 +7,20 @@ use rand::rngs::SysRng;
 
 use super::{Purpose, Seed};
 
-/// The system's: each purpose draws from the same source, which needs no streams.
+/// The system's entropy: all purposes draw from the same source; separate streams are not needed.
 pub struct RealSeed;
 
 impl Seed for RealSeed {
     /// # Panics
-    /// If the system has no entropy to give, as with a kernel that has no such call: a node without
-    /// it would make keys that can be guessed.
+    /// If the system provides no entropy, for example because the kernel lacks the call: without
+    /// entropy a node would create keys that can be guessed.
     fn fill(&self, _purpose: Purpose, bytes: &mut [u8]) {
         SysRng.try_fill_bytes(bytes).expect("the system gives entropy");
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one place where a node reads the clock")]
     fn wall_ms(&self) -> u64 {
-        // A clock before 1970 is a machine whose clock was never set.
+        // A clock before 1970 was never set.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }

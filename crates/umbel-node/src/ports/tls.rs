@@ -1,4 +1,4 @@
-//! The machine's network, encrypted: both ends of a connection prove who they are.
+//! TLS over the machine's network: both ends of a connection prove their identity.
 
 use std::io;
 use std::path::Path;
@@ -17,19 +17,19 @@ use super::connections::{ConnectionSlot, ConnectionSlots};
 use super::{Incoming, IssuedFiles, Listener, Net, PortFuture, Stream};
 use crate::metrics;
 
-/// Longest time from the connection to its proved identity. Two round trips and two signatures take
-/// less than a second around the world.
+/// Time limit from the connection to the proved identity. Two round trips and two signatures take less
+/// than a second anywhere in the world.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Handshakes under way at once; what comes then waits in the system's queue. Each holds some ten
+/// Concurrent handshakes; further connections wait in the system's queue. Each handshake holds some ten
 /// kilobytes.
 const HANDSHAKES_MAX: usize = 256;
 
-/// How often the files are looked at: who replaces a certificate waits no longer than that.
+/// How often the files are checked: a replaced certificate is used after at most this long.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The first byte of a connection that speaks TLS: a record of a handshake (RFC 8446, 5.1). No HTTP
-/// begins so.
+/// The first byte of a TLS connection: a handshake record (RFC 8446, 5.1). No HTTP request begins with
+/// it.
 const HANDSHAKE_RECORD: u8 = 22;
 
 /// TCP with TLS.
@@ -42,10 +42,10 @@ pub struct TlsNet {
 }
 
 impl TlsNet {
-    /// A network whose nodes trust the authority of `ca`, and whose own certificate and key are in
-    /// two other files. With `takes_plain`, whoever speaks no TLS is served as without it, and
-    /// nodes that speak none are called without it: for the time in which a running cluster moves
-    /// to TLS, one node after the other.
+    /// A network whose nodes trust the authority of `ca`; this node's certificate and key are in the
+    /// two files of `pair`. With `takes_plain`, connections without TLS are accepted, and nodes without
+    /// TLS are called without it: for the time in which a running cluster is moved to TLS, node by
+    /// node.
     ///
     /// # Errors
     /// If a file cannot be read or used.
@@ -60,13 +60,13 @@ impl TlsNet {
         })
     }
 
-    /// Lets the node sign certificates of nodes that join by a token.
+    /// Lets the node sign certificates of nodes that join with a token.
     #[must_use]
     pub fn signing(self, signer: NodeSigner) -> Self {
         Self { signer: Some(signer), ..self }
     }
 
-    /// Says that the cluster issued the own certificate, and where the next one is to lie.
+    /// Marks the node's certificate as issued by the cluster, and says where the next one is stored.
     #[must_use]
     pub fn renewing(self, issued: IssuedFiles) -> Self {
         Self { issued: Some(issued), ..self }
@@ -143,11 +143,11 @@ impl Net for TlsNet {
     }
 }
 
-/// The network of a node that has a token and no certificate yet: it connects to servers of the token's
-/// authorities alone, and takes no connections.
+/// The network of a node that has a token but no certificate yet: it connects only to servers of the
+/// token's authorities, and accepts no connections.
 pub(crate) struct PinnedNet {
     tls: PinnedTls,
-    /// What no patience mends.
+    /// An error that no retry can resolve.
     refused: Mutex<Option<String>>,
 }
 
@@ -156,7 +156,7 @@ impl PinnedNet {
         Self { tls, refused: Mutex::new(None) }
     }
 
-    /// Why the other end is not whom the token names, if it is not.
+    /// Why the other end is not the one that the token names, if it is not.
     pub(crate) fn refused(&self) -> Option<String> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -194,14 +194,14 @@ struct TlsListener {
     server: Arc<ServerTls>,
     client: Arc<ClientTls>,
     takes_plain: bool,
-    /// Connections whose other end is proving itself: a slow one keeps nobody waiting.
+    /// Connections whose peer is proving its identity; a slow one delays no other.
     handshakes: JoinSet<Option<Incoming>>,
     slots: ConnectionSlots,
     reload: Interval,
 }
 
 impl TlsListener {
-    /// Takes the files if they were replaced.
+    /// Reloads the files if they were replaced.
     fn look(&self) {
         let looked = self.server.refresh().and_then(|is_new| Ok(self.client.refresh()? || is_new));
         match looked {

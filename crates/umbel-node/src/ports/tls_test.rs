@@ -44,7 +44,7 @@ impl Certificates {
     }
 }
 
-/// Sends a byte there and back, and says who the listener took the caller for.
+/// Sends a byte there and back, and returns the identity that the listener assigned to the caller.
 async fn ask(listener: &mut dyn Listener, from: &dyn Net) -> io::Result<PeerIdentity> {
     let address = listener.local_address();
     let serving = async {
@@ -61,7 +61,7 @@ async fn ask(listener: &mut dyn Listener, from: &dyn Net) -> io::Result<PeerIden
         assert_eq!(stream.read_u8().await?, 7);
         io::Result::Ok(())
     };
-    // A listener waits on when a caller failed.
+    // A listener continues to wait after a caller failed.
     tokio::select! {
         served = serving => served,
         Err(error) = asking => Err(error),
@@ -101,7 +101,7 @@ async fn who_shows_to_be_another_node_is_not_called() {
         () = calls => {}
         () = async { while listener.accept().await.is_ok() {} } => panic!("it stopped listening"),
     }
-    // Who does not say which node it is may be any.
+    // A server whose certificate names no particular node may be any.
     let mut listener = generic.listen("127.0.0.1:0").await.unwrap();
     let address = listener.local_address();
     let (taken, called) = tokio::join!(listener.accept(), net.connect_node(&address, seventh));
@@ -134,7 +134,7 @@ async fn a_node_that_speaks_none_is_called_only_where_it_is_optional() {
     let certificates = Certificates::new();
     let mut plain = RealNet.listen("127.0.0.1:0").await.unwrap();
     let address = plain.local_address();
-    // What a node without TLS does with a hello that is none of HTTP/2: it hangs up.
+    // A node without TLS hangs up at a hello that is not HTTP/2.
     let hanging_up = async {
         drop(plain.accept().await.unwrap());
         plain
@@ -160,7 +160,7 @@ async fn a_stranger_is_turned_away_and_the_next_one_served() {
     let (certificates, strangers) = (Certificates::new(), Certificates::new());
     let net = certificates.net(false);
     let mut listener = net.listen("127.0.0.1:0").await.unwrap();
-    // It trusts this authority, and shows a certificate of another one.
+    // The stranger trusts this authority, but shows a certificate of another one.
     let stranger = TlsNet::open(&certificates.ca(), &strangers.pair("node"), false).unwrap();
     assert!(ask(&mut *listener, &stranger).await.is_err());
     assert_eq!(ask(&mut *listener, &net).await.unwrap(), PeerIdentity::Node);
@@ -176,7 +176,7 @@ async fn replaced_certificates_are_taken_while_it_listens() {
     let next = certificates.authority.issue(&subject, 9).unwrap();
     fs::write(certificates.folder.path().join("node.pem"), &next.certificate).unwrap();
     fs::write(certificates.folder.path().join("node.key"), &next.key).unwrap();
-    // Nobody connects: the listener looks by itself.
+    // Without a connection, the listener checks the files by itself.
     let waited = tokio::time::timeout(2 * RELOAD_INTERVAL, listener.accept()).await;
     assert!(waited.is_err());
     assert!(net.server.expires_at() > before);

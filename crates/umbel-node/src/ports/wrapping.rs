@@ -1,8 +1,9 @@
-//! The key that wraps what a disk or a backup holds of secrets, from a file.
+//! The key that wraps (encrypts) secrets on disks and in backups, read from a file.
 //!
-//! AES-256-GCM with a drawn nonce for each piece: `nonce (12) | encrypted bytes | tag (16)`. What a piece is
-//! and where it stands goes into the tag, so that none is taken for another. Nonces of 96 bits are drawn
-//! 2^32 times without a noteworthy chance that one comes twice; a meta group writes far fewer pieces.
+//! AES-256-GCM with a random nonce for each piece: `nonce (12) | encrypted bytes | tag (16)`. The tag
+//! also covers what a piece is and where it is stored, so that pieces cannot be swapped. Random nonces
+//! of 96 bits can be drawn 2^32 times without a noteworthy chance of a collision; a meta group writes
+//! far fewer pieces.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -15,24 +16,24 @@ use thiserror::Error;
 /// Bytes of the key.
 const KEY_BYTES: usize = 32;
 
-/// Most bytes that are read of a key file: hexadecimal digits and what may stand around them.
+/// Most bytes that are read of a key file: hexadecimal digits and surrounding whitespace.
 const FILE_BYTES_MAX: u64 = 256;
 
-/// By how much a wrapped piece is longer than what is in it.
+/// Extra bytes of a wrapped piece compared with its content.
 pub const WRAPPED_EXTRA_BYTES: usize = NONCE_LEN + MAX_TAG_LEN;
 
-/// Why a key file was not taken. Nothing was changed.
+/// Why a key file was not accepted. Nothing was changed.
 #[derive(Debug, Error)]
 pub enum KeyFileError {
-    /// Name a file that is there and may be read.
+    /// Name a file that exists and can be read.
     #[error("{path}: cannot read the key: {error}")]
     Read {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The operating system's error.
         error: io::Error,
     },
-    /// Take the rights of others away; whoever has read it before has the key.
+    /// Remove the permissions of others; anyone who has read the file before has the key.
     #[error(
         "{path}: others than its owner may read or write the key (mode {mode:03o}): chmod 600, or 640 if it \
          belongs to root"
@@ -43,7 +44,7 @@ pub enum KeyFileError {
         /// Its permissions.
         mode: u32,
     },
-    /// Write one: `openssl rand -hex 32`.
+    /// Create a key: `openssl rand -hex 32`.
     #[error(
         "{path}: no key: expected 32 bytes, or 64 hexadecimal digits; `openssl rand -hex 32` draws one"
     )]
@@ -53,12 +54,12 @@ pub enum KeyFileError {
     },
 }
 
-/// The piece was not wrapped by this key, or was changed since, or stands in another's place.
+/// The piece was wrapped with another key, was changed since, or is in another piece's place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("wrapped by another key, or damaged")]
 pub struct NotUnwrapped;
 
-/// A key that wraps.
+/// A key that wraps data.
 pub struct WrappingKey {
     path: String,
     key: LessSafeKey,
@@ -68,14 +69,14 @@ impl WrappingKey {
     /// Reads a key from a file of 32 bytes or 64 hexadecimal digits.
     ///
     /// # Errors
-    /// If the file cannot be read, may be read by others, or holds no key.
+    /// If the file cannot be read, can be read by others, or does not contain a key.
     pub fn read(path: &Path) -> Result<Self, KeyFileError> {
         let shown = path.display().to_string();
         let failed = |error| KeyFileError::Read { path: shown.clone(), error };
         let mut file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         let mode = metadata.mode() & 0o777;
-        // A secret that Kubernetes mounts is root's, and its group reads it.
+        // A secret mounted by Kubernetes belongs to root and is readable by its group.
         let forbidden = if metadata.uid() == 0 { 0o037 } else { 0o077 };
         if mode & forbidden != 0 {
             return Err(KeyFileError::Mode { path: shown, mode });
@@ -93,17 +94,17 @@ impl WrappingKey {
         Self { path, key: LessSafeKey::new(key) }
     }
 
-    /// The file, for messages.
+    /// The path of the key file, for messages.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Wraps bytes. The nonce must have been drawn for this call; `context` says what they are and where
-    /// they stand.
+    /// Wraps bytes. The nonce must be newly drawn for this call; `context` identifies the data and its
+    /// place.
     ///
     /// # Panics
-    /// If they are 64 GiB or more, the cipher's limit: what is wrapped is far shorter.
+    /// If `bytes` has 64 GiB or more, the cipher's limit; wrapped data is far shorter.
     #[must_use]
     pub fn wrap(&self, nonce: [u8; NONCE_LEN], context: &[u8], bytes: &[u8]) -> Vec<u8> {
         let mut wrapped = Vec::with_capacity(bytes.len() + WRAPPED_EXTRA_BYTES);
@@ -118,10 +119,10 @@ impl WrappingKey {
         wrapped
     }
 
-    /// The bytes that were wrapped in this context.
+    /// Returns the bytes that were wrapped in this context.
     ///
     /// # Errors
-    /// If they were wrapped by another key or in another context, or have changed.
+    /// If they were wrapped with another key or in another context, or have changed.
     pub fn unwrap(&self, context: &[u8], wrapped: &[u8]) -> Result<Vec<u8>, NotUnwrapped> {
         let (nonce, sealed) = wrapped.split_first_chunk().ok_or(NotUnwrapped)?;
         let nonce = Nonce::assume_unique_for_key(*nonce);
@@ -133,7 +134,7 @@ impl WrappingKey {
     }
 }
 
-/// 32 bytes as they are, or 64 digits with blanks around them.
+/// Parses 32 raw bytes, or 64 hexadecimal digits with surrounding whitespace.
 fn parse(bytes: &[u8]) -> Option<[u8; KEY_BYTES]> {
     if let Ok(key) = bytes.try_into() {
         return Some(key);
