@@ -1,5 +1,5 @@
-//! Workers of duplicate-detection jobs: what drives the machines of [`umbel_dedup_engine`] over
-//! the network.
+//! Workers of duplicate-detection jobs: drives the state machines of [`umbel_dedup_engine`] over the
+//! network.
 //!
 //! ```text
 //!   worker 0                              worker 1
@@ -11,16 +11,16 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `workshop` | the port to a worker's own data: input, scratch, outputs |
-//! | `member` | a worker from its start to its end; [`run_member`] gives it a server of its own |
+//! | `workshop` | the port to a worker's own data: input, scratch space, outputs |
+//! | `member` | a worker from its start to its end; [`run_member`] gives it its own server |
 //! | `host` | the workers of a process behind one service |
-//! | `coordinating`, `working` | drive the two machines of a job |
-//! | `control` | a worker's line to the coordinator |
-//! | `exchanger`, `cell_task`, `overseer` | an attempt at the exchange: its tasks, and who watches them |
+//! | `coordinating`, `working` | drive the two state machines of a job |
+//! | `control` | a worker's control connection (line) to the coordinator |
+//! | `exchanger`, `cell_task`, `overseer` | an attempt at the exchange: its tasks, and their supervision |
 //! | `tallier` | counts the groups, once all cells are decided |
 //! | `outgoing`, `incoming`, `packing` | frames between workers |
-//! | `wire`, `marks` | bytes on the network and in the journal |
-//! | `observer` | who receives the progress of a job |
+//! | `wire`, `marks` | encodings on the network and in the journal |
+//! | `observer` | receives the progress of a job |
 //! | `ledger` | the jobs of a cluster on this node |
 
 mod cell_task;

@@ -1,9 +1,9 @@
-//! The jobs of a cluster on this node: what the ledger says shall run, runs.
+//! The cluster's jobs on this node: starts and ends workers as the ledger in the catalogue says.
 //!
-//! A worker begins when its node learns of the job, and ends when the ledger says so; how a job ended
-//! is written there by whoever learns it first, its coordinator mostly. The ledger must be the newest
-//! before anything begins: a node that starts replays old entries, and would otherwise begin jobs
-//! again that ended long ago.
+//! A worker starts when its node learns of the job, and ends when the ledger says so. The first node to
+//! learn how a job ended writes that to the ledger; usually that is the coordinator. Before a worker
+//! starts, the ledger must be up to date: a node that starts replays old entries, and would otherwise
+//! start jobs again that ended long ago.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,20 +27,20 @@ use crate::coordinator::Coordinator;
 use crate::local::Local;
 use crate::ports::Ports;
 
-/// How long the newest ledger, or an entry of it, is waited for before it is tried again.
+/// Time limit for reading the newest ledger, or writing an entry, before a retry.
 const LEDGER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often scratch is looked for that nobody needs any more.
+/// How often to look for scratch space that is not needed any more.
 const TIDY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Pause before it is tried again.
+/// Pause before a retry.
 const LEDGER_PAUSE: Duration = Duration::from_millis(200);
 
-/// What a node has of jobs.
+/// A node's state about jobs.
 pub(crate) struct LedgerJobs {
     host: Arc<JobHost>,
     ports: Ports,
-    /// What the workers on this node say, and coordinators of the whole.
+    /// Progress of the workers on this node and, if it runs the coordinator, of the job.
     boards: Mutex<BTreeMap<JobId, Arc<Board>>>,
 }
 
@@ -49,12 +49,13 @@ impl LedgerJobs {
         Self { host, ports, boards: Mutex::default() }
     }
 
-    /// The node's data of jobs; none if it takes no part in any.
+    /// The node's data of jobs; None if it takes part in no job.
     pub(crate) fn workshops(&self) -> Option<&Arc<dyn Workshops>> {
         self.ports.workshops.as_ref()
     }
 
-    /// How far a job is that has a worker here: with the phase and who is away if it is coordinated here.
+    /// The progress of a job that has a worker here; with the phase and the absent workers if it is
+    /// coordinated here.
     pub(crate) fn standing(&self, job: JobId) -> Option<JobStanding> {
         let board = self.boards().get(&job).cloned()?;
         Some(board.standing())
@@ -66,7 +67,7 @@ impl LedgerJobs {
     }
 }
 
-/// Where a coordinator's words are kept for those who ask.
+/// Keeps the latest reports about a job, for requests.
 struct Board {
     workers: Vec<NodeId>,
     standing: Mutex<JobStanding>,
@@ -123,7 +124,7 @@ impl Drop for Running {
     }
 }
 
-/// Keeps the workers of this node as the ledger wants them; never ends.
+/// Starts and ends the workers of this node as the ledger says; never ends.
 pub(crate) async fn follow_ledger(local: Arc<Local>, coordinator: Arc<Coordinator>) {
     let Some(workshops) = local.jobs().workshops().cloned() else { return };
     let mut applied = local.meta().replica().applied_index();
@@ -146,7 +147,7 @@ pub(crate) async fn follow_ledger(local: Arc<Local>, coordinator: Arc<Coordinato
             match tokio::time::timeout(TIDY_INTERVAL, applied.changed()).await {
                 Ok(Ok(())) => break,
                 Ok(Err(_)) => return,
-                // A worker that was ended may have held its scratch for a moment.
+                // A worker that was just ended may have kept its scratch space in use for a moment.
                 Err(_) => tidy(&*workshops, seen.as_ref()),
             }
         }
@@ -192,7 +193,7 @@ fn follow(
     }
 }
 
-/// Removes scratch of jobs that need it no more.
+/// Removes the scratch space of jobs that do not need it any more.
 fn tidy(workshops: &dyn Workshops, jobs: Option<&BTreeMap<JobId, JobRecord>>) {
     let Some(jobs) = jobs else { return };
     for job in workshops.stored() {
@@ -206,7 +207,8 @@ fn tidy(workshops: &dyn Workshops, jobs: Option<&BTreeMap<JobId, JobRecord>>) {
     }
 }
 
-/// Runs this node's worker of a job to its end, and writes that into the ledger if nobody else would.
+/// Runs this node's worker of a job to its end, and writes the end to the ledger if no other node
+/// would.
 async fn attend(
     local: Arc<Local>,
     coordinator: Arc<Coordinator>,
@@ -217,13 +219,14 @@ async fn attend(
     let outcome = work(&local, job, &record, cancelled.clone()).await;
     let was_aborted = !is_coordinator && matches!(outcome, Err(MemberError::Aborted { .. }));
     if was_aborted {
-        // Its coordinator writes how it ended, and this task ends with that; unless it is gone before it
-        // could: then it would wait, when it is back, for workers that have left.
+        // The coordinator writes how the job ended, and that ends this task. But if the coordinator
+        // crashed before that, it would wait after its restart for workers that have left; so this node
+        // writes the end itself after a pause.
         tokio::time::sleep(LEDGER_TIMEOUT).await;
     }
     let end = match outcome {
         Ok(Some(summary)) => JobEnd::Done { summary },
-        // Its coordinator says how the job ended.
+        // The coordinator writes how the job ended.
         Ok(None) => return,
         Err(MemberError::Job(JobFailure::Cancelled)) => JobEnd::Cancelled,
         Err(error) => {
@@ -233,13 +236,13 @@ async fn attend(
     };
     let knows = is_coordinator || was_aborted;
     if knows && *cancelled.borrow() && matches!(end, JobEnd::Failed { .. }) {
-        // It was about to end anyway.
+        // The job was being cancelled anyway.
         return write_end(&coordinator, job, record.run, JobEnd::Cancelled).await;
     }
     write_end(&coordinator, job, record.run, end).await;
 }
 
-/// Writes an end into the ledger, however long that takes.
+/// Writes an end to the ledger, retrying until it succeeds.
 async fn write_end(coordinator: &Coordinator, job: JobId, run: u32, end: JobEnd) {
     let command = MetaCommand::EndJob { job, run, end };
     loop {
@@ -254,7 +257,7 @@ async fn write_end(coordinator: &Coordinator, job: JobId, run: u32, end: JobEnd)
     }
 }
 
-/// A failure with nodes in place of workers.
+/// The text of a failure, with nodes named in place of workers.
 fn cause(local: &Local, record: &JobRecord, error: &MemberError) -> String {
     let node = |worker: WorkerId| match record.order.workers.get(worker.index()) {
         Some(node) => node.to_string(),
@@ -280,7 +283,7 @@ fn cause(local: &Local, record: &JobRecord, error: &MemberError) -> String {
     }
 }
 
-/// Opens this node's data of a job and works on it: the summary at the coordinator.
+/// Opens this node's data of a job and runs its worker; returns the summary at the coordinator.
 async fn work(
     local: &Local,
     job: JobId,
@@ -333,7 +336,7 @@ async fn work(
     let member = Member::start(config, &jobs.ports, data, board, &jobs.host)?;
     let canceller = member.canceller();
     let cancelling = async move {
-        // Only the coordinator ends a job; the others learn of it.
+        // Only the coordinator cancels a job; the other workers learn it from the coordinator.
         if worker == 0 && cancelled.wait_for(|&is_cancelled| is_cancelled).await.is_ok() {
             canceller.cancel();
         }
@@ -347,14 +350,15 @@ async fn work(
     Ok((worker == 0).then(|| if result.is_some() { workshop.summary() } else { Vec::new() }))
 }
 
-/// Numbers a run of a job among all that may ever meet: frames of an earlier run are foreign.
+/// A number for a run of a job that is unique among all runs that may ever meet: frames of an earlier
+/// run are foreign.
 fn job_number(cluster: u128, job: JobId, run: u32) -> u64 {
     let mut bytes = cluster.to_le_bytes().to_vec();
     bytes.extend(run.to_le_bytes());
     ItemHasher::Xxh3 { seed: job.0 }.hash(&bytes).lo()
 }
 
-/// What all workers of a job read in the ledger.
+/// A digest of what all workers of a job must read equally in the ledger.
 fn digest(record: &JobRecord) -> [u8; 16] {
     let order = &record.order;
     let mut bytes = order.seed.to_le_bytes().to_vec();

@@ -30,97 +30,98 @@ use super::workshop::{Workshop, WorkshopError};
 use crate::peer::channel::{incoming, server};
 use crate::ports::{Ports, Purpose};
 
-/// How long a job waits for a worker that is away, unless it is configured otherwise.
+/// How long a job waits for an absent worker, unless configured otherwise.
 pub const WORKER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The configuration of a worker of a job.
 #[derive(Clone)]
 pub struct MemberConfig {
-    /// Its number, from 0. The process of worker 0 coordinates.
+    /// The worker's number, from 0. The process of worker 0 runs the coordinator.
     pub worker: u16,
-    /// Address (`host:port`) of every worker, in the order of their numbers; all workers have one
-    /// list.
+    /// Addresses (`host:port`) of all workers, in the order of their numbers; the same list at all
+    /// workers.
     pub peers: Vec<String>,
-    /// On which node of a cluster every worker is, in the same order; empty if they are on none. A caller whose
-    /// certificate says which node it is must be on the worker's.
+    /// The nodes of a cluster on which the workers run, in the same order; empty if they run on none. A
+    /// caller whose certificate names a node must be the worker on that node.
     pub nodes: Vec<NodeId>,
-    /// Where [`run_member`] listens; a hosted member does not listen itself.
+    /// The address on which [`run_member`] listens; not used by a hosted member.
     pub listen: String,
-    /// The job. All its workers have one number.
+    /// The job's number, the same at all workers.
     pub job: u64,
-    /// Digest of every option that must be equal at all workers; another one is refused.
+    /// Digest of all options that must be equal at all workers; a worker with another digest is
+    /// refused.
     pub spec_digest: [u8; 16],
-    /// The options that the digest is over, so that a refusal names those that differ; may be empty.
+    /// The options that the digest covers, so that a refusal can name those that differ; may be empty.
     pub options: Vec<OptionDigest>,
-    /// What all workers of the job know and nobody else; may be empty. It does not travel.
+    /// A secret that only the job's workers know; may be empty. It is never sent.
     pub secret: Vec<u8>,
-    /// What the job decides by.
+    /// The rules of the job's decisions.
     pub rules: JobRules,
-    /// How frames go between workers; the same at all, as [`Route::for_workers`] is.
+    /// How frames travel between workers; the same at all workers, as [`Route::for_workers`] is.
     pub route: Route,
-    /// How long a worker, or the coordinator, may be away; see [`WORKER_TIMEOUT`].
+    /// How long a worker, or the coordinator, may be absent; see [`WORKER_TIMEOUT`].
     pub worker_timeout: Duration,
-    /// Cells that are worked on side by side: 1 to 4. More need more memory.
+    /// Cell tasks, which process cells in parallel: 1 to 4. More of them need more memory.
     pub cell_tasks: u32,
-    /// Where the worker's tasks run, whose calls to the workshop may block; the caller's runtime if
-    /// there is none.
+    /// The runtime of the worker's tasks, whose calls to the workshop may block; if None, the caller's
+    /// runtime.
     pub runtime: Option<Handle>,
 }
 
-/// Why a worker ended without a result. Unless the text says otherwise the job can be taken up again
-/// by starting the same worker again.
+/// Why a worker ended without a result. Unless the text says otherwise, starting the same worker again
+/// resumes the job.
 #[derive(Debug, Error)]
 pub enum MemberError {
-    /// Nothing was begun. Mend the setting.
+    /// Nothing was started. Correct the setting.
     #[error("{what}")]
     Config {
-        /// Which setting, what it is and what is possible.
+        /// The setting, its value, and the possible values.
         what: String,
     },
-    /// The address cannot be listened on. Choose another one, or end who has it.
+    /// The address cannot be bound. Choose another one, or stop the process that uses it.
     #[error("cannot listen on {address}")]
     Listen {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why.
+        /// The operating system's error.
         #[source]
         source: io::Error,
     },
-    /// The job ended without a result, as its coordinator says. Only at worker 0.
+    /// The job ended without a result, as its coordinator decided. Only at worker 0.
     #[error(transparent)]
     Job(#[from] JobFailure),
     /// The job ended without a result, as the coordinator reported. Not at worker 0.
     #[error("the coordinator ended the job: {cause}")]
     Aborted {
-        /// Why.
+        /// The reason.
         cause: String,
-        /// Whether the job can be taken up again.
+        /// Whether the job can be resumed.
         resumable: bool,
     },
-    /// This worker could not go on.
+    /// This worker could not continue.
     #[error(transparent)]
     Workshop(#[from] WorkshopError),
-    /// The coordinator does not take this worker. Do what the text asks for.
+    /// The coordinator refused this worker. Do what the text says.
     #[error("the coordinator at {address} refused worker {worker}: {cause}")]
     Refused {
-        /// Where the coordinator is.
+        /// The coordinator's address.
         address: String,
         /// This worker.
         worker: u16,
-        /// Names both sides' values.
+        /// The reason, with both sides' values.
         cause: String,
     },
-    /// The coordinator was away for too long. Start it, and this worker again.
+    /// The coordinator was absent for too long. Start it, and this worker again.
     #[error("the coordinator at {address} was away for {} s: {cause}", waited.as_secs())]
     Unreachable {
-        /// Where the coordinator should be.
+        /// The coordinator's expected address.
         address: String,
-        /// For how long it was tried.
+        /// How long the worker tried.
         waited: Duration,
-        /// What came of the last try.
+        /// The result of the last attempt.
         cause: String,
     },
-    /// The worker's tasks broke: a bug. The job can be taken up again.
+    /// The worker's tasks failed because of a bug. The job can be resumed.
     #[error("the worker broke: {what}")]
     Broken {
         /// What happened.
@@ -129,7 +130,7 @@ pub enum MemberError {
 }
 
 impl MemberError {
-    /// Whether the job can be taken up again from what is durable.
+    /// Whether the job can be resumed from what is durable.
     #[must_use]
     pub const fn is_resumable(&self) -> bool {
         match self {
@@ -141,7 +142,7 @@ impl MemberError {
     }
 }
 
-/// A worker that is at work. Dropping it ends it as a crash would: what is durable stays.
+/// A running worker. Dropping it ends it as a crash would: what is durable stays.
 pub struct Member {
     outcome: oneshot::Receiver<Result<Option<JobResult>, MemberError>>,
     task: JoinHandle<()>,
@@ -150,10 +151,10 @@ pub struct Member {
 }
 
 impl Member {
-    /// Starts a worker; others reach it through `host`, which a server must serve.
+    /// Starts a worker; other workers reach it through `host`, which a server must serve.
     ///
     /// # Errors
-    /// [`MemberError::Config`], before anything was begun.
+    /// [`MemberError::Config`], before anything was started.
     pub fn start(
         config: MemberConfig,
         ports: &Ports,
@@ -202,27 +203,27 @@ impl Member {
         };
         let (ended, outcome) = oneshot::channel();
         let task = runtime.spawn(async move {
-            // Nobody waits for the outcome of a member that was dropped.
+            // The receiver is gone if the member was dropped.
             let _ = ended.send(part.run().await);
         });
         Ok(Self { outcome, task, cancel, _opened: opened })
     }
 
-    /// Asks for the end of the job (at worker 0, whose scratch is then removed), or of this worker's
-    /// part in it, which ends the job too but lets it be taken up again. A job that commits already
-    /// goes on.
+    /// Cancels the job (at worker 0, whose scratch space is then removed), or this worker's part in it
+    /// (at other workers), which ends the job too, but lets it be resumed. A job that is already
+    /// committing its outputs continues.
     pub fn cancel(&self) {
         self.cancel.send_replace(true);
     }
 
-    /// Does what [`Member::cancel`] does, while somebody waits for the outcome.
+    /// A handle for [`Member::cancel`] that can be used while another task awaits the outcome.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         Canceller(self.cancel.clone())
     }
 
-    /// Waits for the end: at worker 0 the result, unless an earlier start received it; elsewhere
-    /// nothing.
+    /// Waits for the end. Returns the result at worker 0, unless an earlier start received it; None at
+    /// other workers.
     ///
     /// # Errors
     /// Why the job, or this worker's part in it, ended without a result.
@@ -232,12 +233,12 @@ impl Member {
     }
 }
 
-/// See [`Member::canceller`].
+/// A handle that cancels; see [`Member::canceller`].
 #[derive(Clone)]
 pub struct Canceller(watch::Sender<bool>);
 
 impl Canceller {
-    /// See [`Member::cancel`].
+    /// Cancels; see [`Member::cancel`].
     pub fn cancel(&self) {
         self.0.send_replace(true);
     }
@@ -249,8 +250,8 @@ impl Drop for Member {
     }
 }
 
-/// Runs a worker on an address of its own until the job has ended: at worker 0 the result, elsewhere
-/// nothing. Dropping the future ends the worker as a crash would.
+/// Runs a worker with its own listener until the job has ended. Returns the result at worker 0; None at
+/// other workers. Dropping the future ends the worker as a crash would.
 ///
 /// # Errors
 /// See [`MemberError`].
@@ -282,7 +283,7 @@ pub async fn run_member(
     }
 }
 
-/// How many workers a job has whose settings are possible.
+/// Checks the settings, and returns the number of workers.
 fn check(config: &MemberConfig) -> Result<u32, MemberError> {
     let refused = |what: String| Err(MemberError::Config { what });
     let workers = u32::try_from(config.peers.len()).unwrap_or(u32::MAX);
@@ -302,7 +303,7 @@ fn check(config: &MemberConfig) -> Result<u32, MemberError> {
     Ok(workers)
 }
 
-/// How the job has ended, as an earlier process of this worker has marked.
+/// The end of the job, if an earlier process of this worker recorded it.
 fn known_end(marks: &[WorkerJournalRecord]) -> Option<Ending> {
     match marks.last()? {
         WorkerJournalRecord::Ended { failure: None } => Some(Ending::Finished),
@@ -313,7 +314,7 @@ fn known_end(marks: &[WorkerJournalRecord]) -> Option<Ending> {
     }
 }
 
-/// What a member's task needs.
+/// The state of a member's task.
 struct Part {
     config: MemberConfig,
     reach: Reach,
@@ -342,7 +343,8 @@ impl Part {
                 let workshop = Arc::clone(&workshop);
                 (Ok(of_worker), Coordinating::new(machine, workers, timeout, workshop, observer))
             }
-            // Without its marks the coordinator knows nothing; others must find it away.
+            // Without its journal records, the coordinator knows nothing; other workers must find it
+            // absent.
             Err(error) if self.coordinator.is_some() => {
                 workshop.end(true);
                 return Err(error.into());
@@ -368,7 +370,7 @@ impl Part {
         }
     }
 
-    /// Hands the user's wish to end the job to the coordinator.
+    /// Passes the user's cancellation to the coordinator.
     fn cancel_of(
         &self,
         coordinator: mpsc::Sender<CoordinatorEvent>,
@@ -382,7 +384,7 @@ impl Part {
         }
     }
 
-    /// The worker's part.
+    /// Runs the worker.
     async fn work(
         &self,
         marks: Result<Vec<WorkerJournalRecord>, WorkshopError>,
@@ -434,13 +436,13 @@ impl Part {
         Working::new(machine, self.reach.identity.workers, exchanger).run(line, received).await
     }
 
-    /// The end of a worker that does not coordinate.
+    /// The outcome of a worker without the coordinator.
     fn finish(&self, ending: Ending) -> Result<Option<JobResult>, MemberError> {
         let address = self.config.peers[0].clone();
         let outcome = match ending {
             Ending::Finished => Ok(None),
             Ending::Done => {
-                // A coordinator that comes back must learn that this worker has done its part.
+                // If the coordinator restarts, it must learn that this worker has done its part.
                 self.workshop.end(true);
                 return Ok(None);
             }
@@ -458,7 +460,7 @@ impl Part {
         outcome
     }
 
-    /// The end of worker 0.
+    /// The outcome of worker 0.
     fn conclude(
         &self,
         conclusion: Conclusion,
@@ -466,7 +468,7 @@ impl Part {
     ) -> Result<Option<JobResult>, MemberError> {
         let outcome = match (conclusion, ending) {
             (Conclusion::Finished(result), _) => Ok(result.map(|result| *result)),
-            // The same, but not in other words.
+            // The worker's own error has the better text.
             (
                 Conclusion::Failed(JobFailure::Worker { worker: WorkerId(0), .. }),
                 Ending::Failed(error),
