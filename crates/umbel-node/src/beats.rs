@@ -1,4 +1,5 @@
-//! The failure detector of this node. What follows from the others' silence decides [`umbel_engine::liveness`].
+//! This node's failure detector. [`umbel_engine::liveness`] decides what follows from the silence of
+//! other nodes.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,7 @@ use crate::config::Config;
 
 pub(crate) mod send;
 
-/// What this node knows of which others are alive.
+/// This node's knowledge of which other nodes are alive.
 pub(crate) struct Beats {
     began: Instant,
     timing: Timing,
@@ -26,7 +27,7 @@ struct State {
 }
 
 impl Beats {
-    /// The incarnation is a number that no other process of this node had.
+    /// Creates the detector. `incarnation` must be a number that no other process of this node has had.
     pub(crate) fn new(node: NodeId, incarnation: u64, config: &Config) -> Self {
         let timing = Timing { beat_ms: config.heartbeat_ms, suspect_ms: config.suspect_ms };
         let liveness = Liveness::new(node, incarnation, timing);
@@ -43,12 +44,12 @@ impl Beats {
         Duration::from_millis(self.timing.suspect_ms)
     }
 
-    /// How long an election may take, with what has to be noticed before it and a few that come to nothing.
+    /// How long an election may take, including its detection delay and a few failed attempts.
     pub(crate) fn election(&self) -> Duration {
         10 * self.suspicion()
     }
 
-    /// Whether a node was reachable, and is not any more.
+    /// Whether a node was reachable and no longer is.
     pub(crate) fn is_suspected(&self, node: NodeId) -> bool {
         self.lock().liveness.is_suspected(node)
     }
@@ -58,7 +59,7 @@ impl Beats {
         self.lock().liveness.is_alive(node)
     }
 
-    /// Whether a majority of each of these sets is alive.
+    /// Whether a majority of each of the sets is alive.
     pub(crate) fn has_majority(&self, voters: &[BTreeSet<NodeId>]) -> bool {
         self.lock().liveness.has_majority(voters)
     }
@@ -68,7 +69,7 @@ impl Beats {
         self.lock().liveness.has_live_leader(group, term, candidate)
     }
 
-    /// Takes another node's beat; what it is answered.
+    /// Processes another node's beat, and returns the beat to respond with.
     pub(crate) fn take(&self, node: NodeId, beat: Beat) -> Beat {
         let now_ms = self.now_ms();
         let mut state = self.lock();
@@ -83,7 +84,7 @@ impl Beats {
         liveness.step(Input::Unreachable { node }, orders);
     }
 
-    /// A beat's time has passed: whom to send one, and what else is to be done.
+    /// Called once per beat interval: returns the beats to send, and the orders to carry out.
     fn tick(
         &self,
         peers: &BTreeSet<NodeId>,
@@ -102,7 +103,7 @@ impl Beats {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No holder of the lock panics, and the detector is whole after every step.
+        // No holder of the lock panics, and the detector is consistent after every step.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

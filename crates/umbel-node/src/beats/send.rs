@@ -1,4 +1,4 @@
-//! Sends beats to the other nodes, and carries out what they order.
+//! Sends beats to the other nodes, and carries out the failure detector's orders.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::local::Local;
 use crate::peer::{CallError, CallKind};
 use crate::raft::encoding::{decode, encode};
 
-/// Sends beats and carries out what they order; never ends.
+/// Sends beats and carries out the failure detector's orders; never ends.
 pub(crate) async fn beat(local: Arc<Local>) {
     let mut ticks = tokio::time::interval(local.beats().interval());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -21,11 +21,12 @@ pub(crate) async fn beat(local: Arc<Local>) {
         tokio::select! {
             biased;
             Some(ended) = sent.tasks.join_next() => {
-                // A task that panicked has said so, and holds up nothing: what it was for is tried again.
+                // A panic has been logged already and blocks nothing: the task's purpose is retried.
                 sent.forget(ended.ok().as_ref());
             }
             _ = ticks.tick() => {
-                // Of a node that has started, the catalogue may be behind the meta group's log, or before it.
+                // On a node that has just started, the catalogue may be older or newer than the
+                // membership in the meta group's log.
                 let mut addresses = local.meta().addresses();
                 addresses.extend(local.addresses());
                 let peers = addresses.keys().copied().filter(|&node| node != local.node()).collect();
@@ -45,7 +46,7 @@ pub(crate) async fn beat(local: Arc<Local>) {
     }
 }
 
-/// What is on its way: one beat a node, one question for votes a group.
+/// Tasks in flight: at most one beat per node, and one order per group.
 #[derive(Default)]
 struct Sent {
     tasks: JoinSet<Errand>,
@@ -53,7 +54,7 @@ struct Sent {
     groups: BTreeSet<GroupId>,
 }
 
-/// What a task was for.
+/// The purpose of a task.
 enum Errand {
     Beat(NodeId),
     Group(GroupId),
@@ -81,7 +82,7 @@ impl Sent {
         }
     }
 
-    /// One thing at a time for each group.
+    /// Starts a task for a group, unless one is in flight.
     fn order(&mut self, group: GroupId, errand: impl Future<Output = ()> + Send + 'static) {
         if self.groups.insert(group) {
             self.tasks.spawn(async move {
@@ -100,9 +101,9 @@ async fn send_beat(local: &Local, node: NodeId, address: &str, beat: &Beat) {
         Ok(Ok(answer)) => drop(local.beats().take(node, answer)),
         Ok(Err(error)) => tracing::warn!(%node, %error, "the answer to a beat was not understood"),
         Err(CallError::Unreachable { .. }) => local.beats().is_unreachable(node),
-        // The entry that removes a node may never reach it: who has it says so.
+        // The entry that removes a node may never reach that node; another node that has it reports it.
         Err(error) if error.is_removal() => local.fail(error.to_string()),
-        // Silence, or a node that is starting: both show in time.
+        // Silence, or a node that is starting: the failure detector notices either.
         Err(error) => tracing::debug!(%node, %error, "a beat was not answered"),
     }
 }

@@ -1,4 +1,4 @@
-//! A cell task of an attempt: its share of the cells, with a machine of its own.
+//! A cell task of an attempt: processes its share of the cells, with its own state machine.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -15,50 +15,50 @@ use super::outgoing::PeerQueues;
 use super::wire::error_text;
 use super::workshop::{Workshop, WorkshopError};
 
-/// What a task receives.
+/// Input of a cell task.
 pub(super) enum CellTaskInput {
-    /// A frame of a peer, undecoded.
+    /// A frame of a peer, not decoded yet.
     Frame(WorkerId, Vec<u8>),
-    /// Send the sample; one list an owner. What references hold of this worker's own part is
-    /// empty where there are none.
+    /// Send the sample: one list of entries per owner. `references` are the reference hashes in this
+    /// worker's own part of the sample; empty if there are none.
     Sample { order: SampleOrder, lists: Vec<Vec<Entry>>, references: Vec<ItemHash> },
-    /// Exchange the task's share of all cells but these.
+    /// Exchange the task's share of all cells, except the given ones.
     Begin(Box<Plan>, CellSet),
-    /// Items were fetched.
+    /// The items were fetched.
     Fetched,
 }
 
-/// What a task, or a stream of frames, reports.
+/// Events of a cell task, or of a stream of frames.
 pub(super) enum CellTaskEvent {
-    /// The sample was seen.
+    /// The sample was processed.
     Sampled { entries: u64, candidates: u64 },
     /// One more cell is decided.
     Decided,
-    /// All cells are decided or wait for these items.
+    /// All cells are decided or wait for items to be fetched.
     Compared,
-    /// All cells are decided, and no verdict is owed.
+    /// All cells are decided, and the task owes no verdict.
     Done,
-    /// All cells are decided everywhere, and groups are counted from now on.
+    /// All cells are decided at all workers; groups are counted from now on.
     Tallying,
-    /// They are, durably.
+    /// The groups are counted, and that is durable.
     Tallied(Box<GroupCountResult>),
-    /// A peer's frame was refused, or its stream broke.
+    /// A peer's frame was refused, or the peer's stream broke.
     Trouble { peer: WorkerId, cause: String },
-    /// The worker cannot go on.
+    /// The worker cannot continue.
     Broken(WorkshopError),
 }
 
-/// Which pass over the cells.
+/// The current pass over the cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
-    /// Nothing was ordered yet, or all is done.
+    /// Nothing was ordered yet, or everything is done.
     Rest,
     Hashes,
     /// Level `bytes`: the cells whose items are compared.
     Items,
 }
 
-/// See the module.
+/// One cell task.
 pub(super) struct CellTask {
     pub(super) me: WorkerId,
     pub(super) number: u32,
@@ -72,19 +72,19 @@ pub(super) struct CellTask {
     pub(super) progress: CellProgress,
 }
 
-/// Where in the order of cells the task is.
+/// Progress of the task in the order of its cells.
 pub(super) struct CellProgress {
     pass: Pass,
     begun: Option<(Plan, CellSet)>,
     window: Option<CellWindow>,
-    /// Done as a sender, but as an owner not.
+    /// Cells that are done on the sender's side, but not on the owner's.
     owing: BTreeSet<u32>,
     /// Cells that wait for items.
     compared: BTreeSet<u32>,
 }
 
 impl CellProgress {
-    /// Before the first order.
+    /// The state before the first order.
     pub(super) fn new() -> Self {
         let (owing, compared) = (BTreeSet::new(), BTreeSet::new());
         Self { pass: Pass::Rest, begun: None, window: None, owing, compared }
@@ -98,7 +98,7 @@ impl CellTask {
         if let Err(error) = outcome {
             self.send_event(CellTaskEvent::Broken(error));
         }
-        // Frames that still come must not hold up their streams.
+        // Frames that still arrive must not block their streams.
         while self.inbox.recv().await.is_some() {}
     }
 
@@ -112,7 +112,7 @@ impl CellTask {
         }
     }
 
-    /// Begins as many cells as the window allows.
+    /// Opens as many cells as the window permits.
     async fn open_cells(&mut self) -> Result<(), WorkshopError> {
         while let Some(cell) = self.progress.window.as_mut().and_then(CellWindow::open) {
             if self.progress.pass == Pass::Hashes {
@@ -137,7 +137,7 @@ impl CellTask {
         Ok(())
     }
 
-    /// Gives the owner of a cell, if it is this worker, what earlier jobs have kept there.
+    /// If this worker owns the cell, passes it the hashes that earlier jobs have kept there.
     fn know(&mut self, cell: u32) -> Result<(), WorkshopError> {
         let plan = self.progress.begun.as_ref().map(|(plan, _)| plan);
         let Some(plan) = plan.filter(|plan| plan.references.is_some()) else { return Ok(()) };
@@ -153,7 +153,7 @@ impl CellTask {
         let is_first = self.progress.pass == Pass::Hashes;
         self.progress.pass = Pass::Rest;
         if is_first && compares {
-            // Also if nothing is to be compared here: as an owner the task has to learn of items.
+            // Sent even if no items are compared here: as an owner, the task must receive items.
             self.send_event(CellTaskEvent::Compared);
         } else {
             self.send_event(CellTaskEvent::Done);
@@ -187,7 +187,7 @@ impl CellTask {
         self.progress.window = Some(window);
     }
 
-    /// Takes a peer's frame; one that is refused is the peer's trouble.
+    /// Processes a peer's frame; a frame that is refused is reported as trouble with the peer.
     fn on_frame(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), WorkshopError> {
         let mut out = Outbox::new();
         match self.machine.step(Input::Frame { from, bytes }, &mut out) {
@@ -242,13 +242,14 @@ impl CellTask {
         Ok(())
     }
 
-    /// The task has sent everything of the cell that this pass needs; as an owner it may still owe verdicts.
+    /// Notes that everything of the cell that this pass needs was sent; as an owner, the task may still
+    /// owe verdicts.
     fn sent(&mut self, cell: u32) {
         self.progress.owing.insert(cell);
         self.close_cells();
     }
 
-    /// Closes the cells for which the task owes no verdicts either.
+    /// Closes the cells for which the task owes no verdicts any more.
     fn close_cells(&mut self) {
         let CellProgress { pass, window, owing, .. } = &mut self.progress;
         let machine = &self.machine;
@@ -264,12 +265,12 @@ impl CellTask {
     }
 
     fn send_event(&self, event: CellTaskEvent) {
-        // Without a listener the attempt is over.
+        // If the receiver is gone, the attempt is over.
         let _ = self.events.send(event);
     }
 }
 
-/// What a machine that refuses its driver's orders ends the worker with.
+/// The error of a worker whose state machine refuses its driver's orders.
 pub(super) fn broken(error: &ExchangeError) -> WorkshopError {
     let cause = error_text(error.to_string(), std::error::Error::source(error));
     WorkshopError { cause, resumable: false }

@@ -1,4 +1,4 @@
-//! A worker's line to the coordinator: made again whenever it breaks.
+//! A worker's control connection (line) to the coordinator, which is reopened whenever it breaks.
 
 use std::time::Duration;
 
@@ -21,32 +21,32 @@ use super::outgoing::Reach;
 use super::wire::{Carries, is_final, is_stranger};
 use crate::raft::encoding::decode;
 
-/// The worker whose process coordinates.
+/// The worker whose process runs the coordinator.
 pub(super) const COORDINATOR: WorkerId = WorkerId(0);
 
-/// What a worker's driver receives about its line.
+/// Events of the line for a worker's driver.
 pub(super) enum LineEvent {
-    /// There is one; words go here, encoded.
+    /// The line is open; encoded words for the coordinator go into the channel.
     Connected(mpsc::Sender<Bytes>),
-    /// The coordinator said this.
+    /// The coordinator sent an order.
     Order(Box<Order>),
-    /// It broke, and is made again.
+    /// The line broke, and is being reopened.
     Lost,
-    /// The coordinator does not take this worker. There will be no line.
+    /// The coordinator refused this worker. The line is not reopened.
     Refused(String),
-    /// It could not be made for as long as the job waits. There will be no line.
+    /// The line could not be opened for as long as the job waits. It is not tried again.
     GivenUp(String),
 }
 
-/// Where the coordinator is.
+/// Where the coordinator runs.
 pub(super) enum Coordinator {
     /// In this process.
     Here(mpsc::Sender<CoordinatorEvent>),
-    /// Behind the network.
+    /// In another process, over the network.
     There,
 }
 
-/// Keeps a line for as long as somebody listens to it.
+/// Keeps a line open for as long as the receiver of its events exists.
 pub(super) struct LineKeeper {
     pub(super) reach: Reach,
     pub(super) coordinator: Coordinator,
@@ -54,11 +54,11 @@ pub(super) struct LineKeeper {
     pub(super) events: mpsc::Sender<LineEvent>,
 }
 
-/// Nobody listens any more.
+/// The receiver of the events is gone.
 struct WorkerGone;
 
 impl LineKeeper {
-    /// See [`LineKeeper`].
+    /// Runs the line; see [`LineKeeper`].
     pub(super) async fn run(self) {
         let mut lost_at = Instant::now();
         let mut doubled_since = None;
@@ -76,7 +76,7 @@ impl LineKeeper {
                     return;
                 }
             }
-            // Or a worker of an earlier job may still be there, which has another secret.
+            // It may also be a worker of an earlier job that still runs there, with another secret.
             let is_double = status.code() == Code::AlreadyExists || is_stranger(&status);
             let since = doubled_since.get_or_insert(before);
             let is_taken = is_double && since.elapsed() >= DOUBLE_PATIENCE;
@@ -99,7 +99,7 @@ impl LineKeeper {
         }
     }
 
-    /// Whether the coordinator was in this process and is no more.
+    /// Whether the coordinator ran in this process and has ended.
     fn has_coordinator_ended(&self) -> bool {
         matches!(&self.coordinator, Coordinator::Here(coordinator) if coordinator.is_closed())
     }
@@ -108,7 +108,7 @@ impl LineKeeper {
         self.events.send(event).await.map_err(|_| WorkerGone)
     }
 
-    /// One life of the line: whether there was a connection, and why there is none any more.
+    /// Runs one connection: returns whether it was established, and why it ended.
     async fn talk(&self) -> Result<(bool, Status), WorkerGone> {
         match &self.coordinator {
             Coordinator::Here(coordinator) => self.talk_here(coordinator).await,
@@ -184,7 +184,7 @@ impl LineKeeper {
                 Err(_) => return Ok((true, silent())),
             };
             if body.is_empty() {
-                // Also shows whether somebody still listens.
+                // Heartbeats also serve to check whether the receiver still exists.
                 if self.events.is_closed() {
                     return Err(WorkerGone);
                 }

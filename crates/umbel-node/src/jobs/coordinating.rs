@@ -19,47 +19,48 @@ use super::observer::JobObserver;
 use super::wire::encode_body;
 use super::workshop::{Workshop, WorkshopError};
 
-/// An event for the coordinator's driver.
+/// Events for the coordinator's driver.
 pub(super) enum CoordinatorEvent {
-    /// A worker wants a line.
+    /// A worker requests a line.
     Connect { worker: WorkerId, incarnation: u64, reply: oneshot::Sender<Result<Line, Status>> },
-    /// A worker said this.
+    /// A worker sent a message.
     Word { worker: WorkerId, line: u64, word: WorkerMessage },
     /// A line broke.
     Ended { worker: WorkerId, line: u64 },
-    /// The user wants the job to end.
+    /// The user cancels the job.
     Cancel,
 }
 
-/// A worker's connection, as the worker's side has it.
+/// A worker's line, on the worker's side.
 pub(super) struct Line {
     pub(super) number: u64,
-    /// Encoded. The end of them is the end of the line.
+    /// Encoded orders. The end of the channel is the end of the line.
     pub(super) orders: mpsc::Receiver<Bytes>,
 }
 
-/// The same, as the coordinator has it.
+/// A worker's line, on the coordinator's side.
 struct Seat {
     line: Option<(u64, mpsc::Sender<Bytes>)>,
     incarnation: u64,
     away_since: Instant,
-    /// The end of the job was sent to it.
+    /// The end of the job was sent to the worker.
     knows_end: bool,
-    /// It was notified that the job has ended for good, and has not reported yet that this is durable there.
+    /// The worker was notified that the job has ended for good, and has not yet reported that this is
+    /// durable there.
     owes_word: bool,
 }
 
 /// How a job ended.
 pub(super) enum Conclusion {
-    /// All workers have done all of it. The result is missing if the job had ended before this process
-    /// was started.
+    /// All workers have completed the job. The result is missing if the job had ended before this
+    /// process was started.
     Finished(Option<Box<JobResult>>),
     Failed(JobFailure),
     /// The coordinator's own data cannot be written.
     Broken(WorkshopError),
 }
 
-/// See the module.
+/// Drives one coordinator.
 pub(super) struct Coordinating {
     machine: JobCoordinator,
     seats: Vec<Seat>,
@@ -67,13 +68,13 @@ pub(super) struct Coordinating {
     observer: Arc<dyn JobObserver>,
     worker_timeout: Duration,
     lines: u64,
-    /// Whom the observer knows to be missing.
+    /// The workers that were last reported to the observer as away.
     away: Vec<WorkerId>,
     conclusion: Option<Conclusion>,
 }
 
 impl Coordinating {
-    /// Nobody is there yet.
+    /// A coordinator to which no worker is connected yet.
     pub(super) fn new(
         machine: JobCoordinator,
         workers: u32,
@@ -89,7 +90,7 @@ impl Coordinating {
         Self { machine, seats, workshop, observer, worker_timeout, lines, away, conclusion }
     }
 
-    /// Coordinates until the job has ended and the workers know.
+    /// Coordinates until the job has ended and the workers have been notified.
     pub(super) async fn run(mut self, mut events: mpsc::Receiver<CoordinatorEvent>) -> Conclusion {
         let mut tick = interval(HEARTBEAT_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -104,10 +105,11 @@ impl Coordinating {
         self.conclusion.or_else(known).unwrap_or(Conclusion::Finished(None))
     }
 
-    /// Sends the end to workers that do not know of it, for a while.
+    /// Sends the end to workers that do not know of it, for a limited time.
     async fn linger(&mut self, events: &mut mpsc::Receiver<CoordinatorEvent>) {
         let deadline = Instant::now() + LINGER;
-        // The worker of this process is waited for elsewhere; the end of its line may never be reported.
+        // The worker of this process is awaited elsewhere, and the end of its line may never be
+        // reported.
         let is_owed = |(worker, seat): (usize, &Seat)| {
             !seat.knows_end || (worker != 0 && (seat.owes_word || seat.line.is_some()))
         };
@@ -129,7 +131,7 @@ impl Coordinating {
             CoordinatorEvent::Word { worker, line, word: WorkerMessage::Ended }
                 if self.is_current(worker, line) =>
             {
-                // It waits for the end of its line, and needs no other.
+                // The worker only waits for the end of its line, and needs no other.
                 self.seats[worker.index()].owes_word = false;
                 self.hang_up(worker);
             }
@@ -150,7 +152,7 @@ impl Coordinating {
         seat.and_then(|seat| seat.line.as_ref()).is_some_and(|(number, _)| *number == line)
     }
 
-    /// Gives a worker a line; a process that has one gets another one in its stead.
+    /// Gives a worker a line; a process that has one already gets a new one instead.
     fn connect(&mut self, worker: WorkerId, incarnation: u64) -> Result<Line, Status> {
         let seat = self.seats.get_mut(worker.index());
         let seat = seat.ok_or_else(|| Status::failed_precondition("no such worker"))?;
@@ -186,7 +188,7 @@ impl Coordinating {
         }
     }
 
-    /// Steps the machine and carries out what it wants.
+    /// Steps the state machine and carries out its outputs.
     async fn step(&mut self, input: JobInput) {
         self.carry_out(input).await;
         let away: Vec<WorkerId> = self.machine.away().collect();
@@ -227,14 +229,14 @@ impl Coordinating {
                     }
                 };
                 if let Err(error) = carried_out {
-                    // What follows in this step rests on what could not be written.
+                    // Later outputs of this step depend on what could not be written.
                     return self.abort(error);
                 }
             }
         }
     }
 
-    /// Sends an order. What comes of it if that is not possible.
+    /// Sends an order. Returns the resulting input if it cannot be sent.
     fn send_order(&mut self, worker: WorkerId, order: &Order) -> Option<JobInput> {
         let seat = &mut self.seats[worker.index()];
         let (_, orders) = seat.line.as_ref()?;
@@ -259,7 +261,7 @@ impl Coordinating {
         Some(JobInput::Lost(worker))
     }
 
-    /// Ends the job because the coordinator cannot write what it must.
+    /// Ends the job because the coordinator cannot write its own data.
     fn abort(&mut self, error: WorkshopError) {
         let WorkshopError { cause, resumable } = error.clone();
         let order = Order::Abort { cause: format!("worker 0: {cause}"), resumable };

@@ -1,4 +1,4 @@
-//! The network in memory as one process has it: its connections can be cut, for once or for good.
+//! The in-memory network as seen by one process: its connections can be cut, temporarily or for good.
 
 use std::io;
 use std::pin::Pin;
@@ -12,13 +12,13 @@ use tokio::sync::watch;
 use crate::peer::memory_net::MemoryNet;
 use crate::ports::{Incoming, Listener, Net, PortFuture, Stream};
 
-/// The process has ended.
+/// Generation of a process that has ended.
 const DEAD: u64 = u64::MAX;
 
-/// See the module.
+/// The network of one process.
 pub(super) struct CutNet {
     net: Arc<MemoryNet>,
-    /// Connections of another generation are cut.
+    /// Connections of other generations are cut.
     generation: Arc<watch::Sender<u64>>,
     is_closed: AtomicBool,
 }
@@ -32,28 +32,28 @@ impl CutNet {
         }
     }
 
-    /// From now on no connection can be made, or again.
+    /// Forbids new connections, or permits them again.
     pub(super) fn close(&self, is_closed: bool) {
         self.is_closed.store(is_closed, Ordering::SeqCst);
     }
 
-    /// Breaks all connections; new ones can be made.
+    /// Cuts all connections; new ones can be made.
     pub(super) fn cut(&self) {
         self.generation.send_modify(|generation| *generation += 1);
     }
 
-    /// Breaks all connections, for good.
+    /// Cuts all connections for good.
     pub(super) fn kill(&self) {
         self.generation.send_replace(DEAD);
     }
 }
 
-/// A connection that breaks with its generation.
+/// Wraps a connection so that it is cut when its generation ends.
 fn cuttable(stream: Box<dyn Stream>, generation: &watch::Sender<u64>) -> Box<dyn Stream> {
     let mut watched = generation.subscribe();
     let own = *watched.borrow();
     let cut = Box::pin(async move {
-        // Nothing cuts a connection of a process whose network is gone.
+        // If the network of a process is gone, its connections are never cut.
         if watched.wait_for(|now| *now != own).await.is_err() {
             std::future::pending::<()>().await;
         }

@@ -1,4 +1,4 @@
-//! Processes that die behind the end of their job, and are started again.
+//! Processes that crash after the end of their job, and are restarted.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::MemberError;
 use super::job_world::{Process, World};
 use super::memory_workshop::{Effect, Point, Trap};
 
-/// The mark of the end is the last one of a worker, and nobody is left when it is started again.
+/// The last journal record of a worker is that of the end; after it restarts, no other process is left.
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_dies_behind_the_end_ends_at_once_when_it_is_started_again() {
-    // Of three workers with records, and with none: the job fails for good.
+    // Three workers, with records and without: without any, the job fails for good.
     for (records, nth) in [(60, 4), (0, 2)] {
         let world = World::new(3, records, Level::Fingerprint);
         let trap = Trap { point: Point::Mark, nth, effect: Effect::Crash { after: true } };
@@ -38,7 +38,7 @@ async fn a_worker_that_dies_behind_the_end_ends_at_once_when_it_is_started_again
 #[tokio::test(start_paused = true)]
 async fn a_coordinator_that_dies_after_a_failure_reports_it_again() {
     let world = World::new(3, 0, Level::Fingerprint);
-    // Two marks of its worker and two of the coordinator, of which the last one is that of the end.
+    // Two records of its worker and two of the coordinator, of which the last one is that of the end.
     let trap = Trap { point: Point::Mark, nth: 3, effect: Effect::Crash { after: true } };
     let mut others: Vec<Process> = (1..3).map(|other| world.start(other, None)).collect();
     world.start(0, Some(trap)).crash().await;

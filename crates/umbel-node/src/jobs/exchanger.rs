@@ -1,4 +1,4 @@
-//! The exchange of a worker, attempt by attempt: tasks, streams of frames, and who watches them.
+//! A worker's exchange, attempt by attempt: starts its tasks, streams of frames, and overseer.
 
 use std::sync::Arc;
 
@@ -18,26 +18,26 @@ use super::overseer::{Figures, Overseer};
 use super::tallier::{Tallier, TallyFrame};
 use super::workshop::{Workshop, WorkshopError};
 
-/// See the module.
+/// The exchange of one worker.
 pub(super) struct Exchanger {
     pub(super) reach: Reach,
     pub(super) workshop: Arc<dyn Workshop>,
     pub(super) observer: Arc<dyn JobObserver>,
     pub(super) runtime: tokio::runtime::Handle,
-    /// Lanes of every attempt, 1 at least.
+    /// Cell tasks of every attempt, at least 1.
     pub(super) cell_tasks: u32,
     pub(super) inlet: Arc<watch::Sender<Inlet>>,
-    /// To the worker's driver.
+    /// Events for the worker's driver.
     pub(super) events: mpsc::UnboundedSender<WorkerEvent>,
     pub(super) running: Option<Running>,
 }
 
-/// An attempt that is under way. Dropping it ends all its tasks.
+/// A running attempt. Dropping it ends all its tasks.
 pub(super) struct Running {
     cell_tasks: Vec<mpsc::Sender<CellTaskInput>>,
     queues: Arc<PeerQueues>,
     cell_task_events: mpsc::UnboundedSender<CellTaskEvent>,
-    /// The frames that count groups, until that is begun.
+    /// Receives the frames that count groups; taken when counting begins.
     tally: Option<mpsc::Receiver<TallyFrame>>,
     figures: Arc<Figures>,
     tasks: JoinSet<()>,
@@ -45,7 +45,7 @@ pub(super) struct Running {
 }
 
 impl Exchanger {
-    /// Ends what is under way, and then returns what is decided.
+    /// Ends the running attempt, and returns which cells are decided.
     pub(super) async fn stop(&mut self, attempt: u32) -> Result<WorkerEvent, WorkshopError> {
         self.end().await?;
         self.inlet.send_replace(Inlet::of_attempt(attempt));
@@ -53,10 +53,11 @@ impl Exchanger {
         Ok(WorkerEvent::Stopped { attempt, decided })
     }
 
-    /// Ends what is under way, and makes durable what it has decided.
+    /// Ends the running attempt, and makes its decisions durable.
     pub(super) async fn end(&mut self) -> Result<(), WorkshopError> {
         let Some(mut running) = self.running.take() else { return Ok(()) };
-        // Who has brought frames stays known: nobody brings more of them in this attempt.
+        // `senders` is kept: a worker that has opened a stream may not open another one in this
+        // attempt.
         self.inlet.send_modify(|inlet| {
             inlet.ready = Ready::Nothing;
             inlet.cell_tasks = None;
@@ -79,14 +80,14 @@ impl Exchanger {
         let own = shape.sample_range(self.reach.identity.worker.0.into());
         let references = self.workshop.references(own)?;
         let running = self.running(attempt, shape)?;
-        // A task that is gone has said why.
+        // If the task has ended, it has reported the reason.
         let _ =
             running.cell_tasks[0].send(CellTaskInput::Sample { order, lists, references }).await;
         self.inlet.send_modify(|inlet| inlet.ready = Ready::Sample);
         Ok(())
     }
 
-    /// Exchanges all cells but the decided ones.
+    /// Exchanges all cells except the decided ones.
     pub(super) async fn exchange(
         &mut self,
         attempt: u32,
@@ -104,7 +105,7 @@ impl Exchanger {
         Ok(())
     }
 
-    /// Counts the groups, once all cells are decided, and answers all who do.
+    /// Counts the groups once all cells are decided, and responds to other workers that do.
     pub(super) fn tally(
         &mut self,
         attempt: u32,
@@ -127,14 +128,14 @@ impl Exchanger {
             events: running.cell_task_events.clone(),
             inbox,
         };
-        // Without an overseer the attempt is over.
+        // If the overseer is gone, the attempt is over.
         let _ = running.cell_task_events.send(CellTaskEvent::Tallying);
         running.tasks.spawn_on(tallier.run(), &self.runtime);
         self.inlet.send_modify(|inlet| inlet.ready = Ready::Tally);
         Ok(())
     }
 
-    /// The attempt, which begins now if it has not.
+    /// The running attempt; starts it if needed.
     fn running(&mut self, attempt: u32, shape: JobShape) -> Result<&mut Running, WorkshopError> {
         if self.running.is_none() {
             let running = self.start(attempt, shape)?;

@@ -1,4 +1,4 @@
-//! The jobs that a process takes part in, and the service by which their workers reach each other.
+//! The workers of jobs in a process, and the service by which workers reach each other.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -22,29 +22,29 @@ use super::wire::{Carries, Identity, hello_of};
 use crate::ports::PeerIdentity;
 use crate::raft::encoding::decode;
 
-/// A stream of a call.
+/// The stream of a call's responses.
 type Answers<T> = Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Status>> + Send>>;
 
-/// The workers of a process, by job. Calls for a job that has no worker here are refused so that they
-/// are tried again: it may begin soon.
+/// The workers of a process, by job. A call for a job without a worker here is refused in such a way
+/// that the caller retries: the worker may start soon.
 ///
-/// A process that has a server adds [`JobHost::control_service`] and [`JobHost::exchange_service`] to it;
-/// all its members share the server.
+/// A process with a server adds [`JobHost::control_service`] and [`JobHost::exchange_service`] to it;
+/// all members of the process share the server.
 #[derive(Default)]
 pub struct JobHost {
     endpoints: Mutex<BTreeMap<u64, Arc<WorkerEndpoint>>>,
 }
 
-/// Where others reach a worker.
+/// What is needed to pass other workers' calls to a worker.
 pub(super) struct WorkerEndpoint {
     pub(super) identity: Arc<Identity>,
     pub(super) runtime: tokio::runtime::Handle,
     pub(super) inlet: Arc<watch::Sender<Inlet>>,
-    /// If the job's coordinator is here.
+    /// The job's coordinator, if it runs in this process.
     pub(super) coordinator: Option<mpsc::Sender<CoordinatorEvent>>,
 }
 
-/// Keeps an endpoint open; dropping it closes it.
+/// Keeps an endpoint open; dropping it closes the endpoint.
 pub(super) struct OpenEndpoint {
     host: Arc<JobHost>,
     endpoint: Arc<WorkerEndpoint>,
@@ -61,7 +61,7 @@ impl Drop for OpenEndpoint {
 }
 
 impl JobHost {
-    /// A host without members.
+    /// Creates a host without members.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
@@ -82,7 +82,7 @@ impl JobHost {
             .max_decoding_message_size(FRAMES_MESSAGE_BYTES_MAX)
     }
 
-    /// Lets others reach a worker; `None` if the process has a worker of the job already.
+    /// Makes a worker reachable; `None` if the process already has a worker of the job.
     pub(super) fn open(self: &Arc<Self>, endpoint: WorkerEndpoint) -> Option<OpenEndpoint> {
         let mut endpoints = self.lock();
         if endpoints.contains_key(&endpoint.identity.job) {
@@ -97,7 +97,7 @@ impl JobHost {
         self.endpoints.lock().expect("nothing panics while it holds the table of jobs")
     }
 
-    /// The endpoint that a caller means, if it may pass.
+    /// Checks a caller, and returns the endpoint that it calls.
     fn enter<T>(
         &self,
         request: &Request<T>,
@@ -177,7 +177,7 @@ impl JobExchange for JobService {
     }
 }
 
-/// Asks the coordinator for a line.
+/// Requests a line from the coordinator.
 pub(super) async fn connect(
     coordinator: &mpsc::Sender<CoordinatorEvent>,
     worker: WorkerId,
@@ -190,7 +190,7 @@ pub(super) async fn connect(
     answer.await.map_err(|_| ended())?
 }
 
-/// Hands a worker's words to the coordinator until its stream ends or falls silent.
+/// Passes a worker's words to the coordinator until the stream ends or stays silent for too long.
 async fn read_words(
     mut words: Streaming<JobWord>,
     worker: WorkerId,
@@ -221,7 +221,7 @@ async fn read_words(
     let _ = coordinator.send(CoordinatorEvent::Ended { worker, line }).await;
 }
 
-/// What is sent on a control stream: bodies, and a heartbeat whenever there is none for a while.
+/// The messages of a control stream: bodies, and a heartbeat whenever there was no body for a while.
 pub(super) fn beating<T>(
     bodies: mpsc::Receiver<Bytes>,
     message: fn(Bytes) -> T,

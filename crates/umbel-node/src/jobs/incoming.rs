@@ -1,4 +1,4 @@
-//! Frames from other workers, to the tasks of the attempt that they belong to.
+//! Delivers frames from other workers to the tasks of their attempt.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -15,47 +15,47 @@ use super::packing::Unpacker;
 use super::tallier::TallyFrame;
 use super::wire::{Carries, error_text, status_text};
 
-/// Which frames the tasks are ready for. Others wait in their streams.
+/// The frames that the tasks are ready for. Other frames wait in their streams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Ready {
     Nothing,
     Sample,
     Everything,
-    /// And those that count groups.
+    /// Everything, and the frames that count groups.
     Tally,
 }
 
-/// The attempt of a worker, as those see it who bring frames.
+/// The state of a worker's attempt, as the readers of frames need it.
 #[derive(Clone)]
 pub(super) struct Inlet {
     pub(super) attempt: u32,
     pub(super) ready: Ready,
     pub(super) cell_tasks: Option<Arc<Inboxes>>,
-    /// Who has opened a stream in this attempt, and for what.
+    /// The workers that have opened a stream in this attempt, and what the stream carries.
     pub(super) senders: Arc<Mutex<BTreeSet<(WorkerId, Carries)>>>,
 }
 
-/// Where the frames of an attempt go.
+/// The recipients of an attempt's frames.
 pub(super) struct Inboxes {
     pub(super) shape: JobShape,
     pub(super) cell_tasks: Vec<mpsc::Sender<CellTaskInput>>,
-    /// For frames that are others'.
+    /// For frames that are passed on to other workers.
     pub(super) queues: Arc<PeerQueues>,
     pub(super) tally: mpsc::Sender<TallyFrame>,
     pub(super) events: mpsc::UnboundedSender<CellTaskEvent>,
 }
 
 impl Inlet {
-    /// Takes no frames.
+    /// The state that accepts no frames.
     pub(super) fn of_attempt(attempt: u32) -> Self {
         Self { attempt, ready: Ready::Nothing, cell_tasks: None, senders: Arc::default() }
     }
 }
 
-/// What a stream of frames answers with: nothing, until it ends.
+/// The response to a stream of frames: nothing, until the stream ends.
 pub(super) type FramesAnswer = mpsc::Receiver<Result<JobFramesEnd, Status>>;
 
-/// Takes a peer's stream of an attempt, if that is the present one and it is the first.
+/// Accepts a peer's stream if it is the first for the current attempt.
 pub(super) fn accept(
     inlet: &watch::Sender<Inlet>,
     sender: (WorkerId, Carries),
@@ -86,7 +86,7 @@ pub(super) fn accept(
             Reader { neighbour: from, carries, attempt, inlet: watched, cell_tasks: None };
         let cause = tokio::select! {
             cause = reader.read(frames) => cause,
-            // An error is a worker that has ended.
+            // An error means that the worker has ended.
             _ = present.wait_for(|inlet| inlet.attempt != attempt) => {
                 "the attempt is over".to_owned()
             }
@@ -111,7 +111,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Reads until the stream ends, and says why it did.
+    /// Reads until the stream ends, and returns the reason.
     async fn read(&mut self, mut frames: Streaming<JobFrames>) -> String {
         let mut unpacker = Unpacker::default();
         loop {
@@ -133,7 +133,7 @@ impl Reader {
     }
 
     async fn deliver(&mut self, bytes: Vec<u8>) -> Result<(), String> {
-        // What is another's waits for the attempt, which its sender and it have begun, and for room.
+        // A frame for another worker needs only the running attempt, and room in that worker's queue.
         let queues = Arc::clone(&self.wait(Ready::Nothing).await?.queues);
         let arrival = queues
             .arrived(self.neighbour, self.carries, bytes)
@@ -147,7 +147,7 @@ impl Reader {
         }
     }
 
-    /// Takes a frame for this worker.
+    /// Delivers a frame for this worker.
     async fn take(&mut self, from: WorkerId, frame: Vec<u8>) -> Result<(), String> {
         let (kind, cell) = Frame::peek(&frame).map_err(|error| error.to_string())?;
         let gone = || "the attempt is over".to_owned();
@@ -164,7 +164,7 @@ impl Reader {
         inbox.send(CellTaskInput::Frame(from, frame)).await.map_err(|_| gone())
     }
 
-    /// Waits until there are tasks, and they are ready for a kind of frames.
+    /// Waits until the tasks exist and are ready for a kind of frames.
     async fn wait(&mut self, needed: Ready) -> Result<Arc<Inboxes>, String> {
         if let Some((ready, inboxes)) = &self.cell_tasks
             && *ready >= needed
@@ -186,7 +186,7 @@ impl Reader {
         }
     }
 
-    /// The tasks, if the attempt is still the present one.
+    /// The tasks, if the attempt is still the current one.
     fn present(&self, needed: Ready) -> Option<Arc<Inboxes>> {
         let inlet = self.inlet.borrow();
         let is_present = inlet.attempt == self.attempt && inlet.ready >= needed;

@@ -1,4 +1,4 @@
-//! Who does not belong to a job, and frames that do not.
+//! Callers that do not belong to a job, and frames that do not.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::outgoing::Reach;
 use super::wire::{Carries, Identity, ProofKey};
 use super::{MemberConfig, MemberError};
 
-/// As a worker of a job reaches the others.
+/// What a worker of a job needs to reach the others.
 fn reach_of(world: &World, worker: u16) -> Reach {
     let config = world.config(worker);
     let identity = Identity {
@@ -33,8 +33,8 @@ fn reach_of(world: &World, worker: u16) -> Reach {
     Reach { identity: Arc::new(identity), addresses, net: world.ports().0.net }
 }
 
-/// Brings worker 0 bytes as if worker 1 did, once it takes a stream for the first attempt. Why it ended
-/// the stream; `None` if worker 1 brought some before.
+/// Sends bytes to worker 0 as worker 1 would, as soon as worker 0 accepts a stream for the first
+/// attempt. Returns why worker 0 ended the stream; `None` if the real worker 1 had opened one before.
 async fn bring(world: &World, message: JobFrames) -> Option<String> {
     let reach = reach_of(world, 1);
     let mut client = JobExchangeClient::new(reach.channel(WorkerId(0)).unwrap());
@@ -70,7 +70,7 @@ async fn hostile_frames_begin_the_exchange_again_and_no_more() {
         payload: &[],
     };
     let far = Frame { kind: FrameKind::Settle, cell: 1 << 19, covered: 0, ..verdict };
-    // Each frame of no bytes takes two of the message and many in memory: none of these may be decoded.
+    // An empty frame takes two bytes of the message but many in memory: none of these may be decoded.
     let large = vec![Bytes::new(); FRAMES_MESSAGE_BYTES_MAX / 2 + 1];
     for (frames, expected) in [
         (vec![Bytes::from_static(b"GET / HTTP/1.1")], ""),
@@ -98,7 +98,7 @@ async fn streams_that_the_job_does_not_have_are_refused() {
     let grid = World::new(5, 30, Level::Fingerprint).on_grid();
     for (world, worker, carries, expected) in [
         (direct, 1, Carries::PassedOn, "passes frames on to worker 0 in a job without a grid"),
-        // 0 and 4 have no stream, and 1 lies between them.
+        // 0 and 4 have no stream to each other; 1 relays between them.
         (grid, 4, Carries::Own, "worker 4 and worker 0 have neither row nor column in common"),
     ] {
         let first = world.start(0, None);
@@ -107,7 +107,7 @@ async fn streams_that_the_job_does_not_have_are_refused() {
         let status = loop {
             let frames = futures_util::stream::pending::<JobFrames>();
             let request = reach.identity.request(frames, WorkerId(0), 1, carries);
-            // Before the worker listens nobody refuses anything.
+            // Before the worker listens, calls fail with another error.
             match client.frames(request).await {
                 Err(status) if status.code() == tonic::Code::FailedPrecondition => break status,
                 Err(_) => tokio::task::yield_now().await,
@@ -156,7 +156,7 @@ async fn who_does_not_know_the_secret_is_not_let_in_and_the_others_go_on() {
     let (secret, other) = ("8f14e45fceea167a5a36dedd4bea2543", "9f14e45fceea167a5a36dedd4bea2543");
     let mut world = World::new(3, 60, Level::Fingerprint).knowing_secret(secret);
     let first = world.start(0, None);
-    // Without TLS, and with another secret.
+    // First without TLS, then with another secret.
     world.tls = None;
     let plain = world.start(1, None);
     world.refused.subscribe().wait_for(|reasons| !reasons.is_empty()).await.unwrap();

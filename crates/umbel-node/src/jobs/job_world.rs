@@ -1,4 +1,4 @@
-//! Processes of one job over a network in memory, for tests.
+//! Processes of one job over an in-memory network, for tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use crate::ports::{Net, Ports, RealDisk, SecretNet, SecretTls, Seed};
 
 type Outcome = Result<Option<JobResult>, MemberError>;
 
-/// Records what the job's observers received.
+/// Records what the observers of the job receive.
 #[derive(Default)]
 pub(super) struct RecordingObserver {
     pub(super) events: Mutex<Vec<JobEvent>>,
@@ -36,7 +36,7 @@ impl JobObserver for RecordingObserver {
     }
 }
 
-/// A process of a worker.
+/// The process of a worker.
 pub(super) struct Process {
     pub(super) outcome: JoinHandle<Outcome>,
     pub(super) sprung: mpsc::UnboundedReceiver<()>,
@@ -45,7 +45,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Waits for the trap, then ends the process.
+    /// Waits for the trap, then kills the process.
     pub(super) async fn crash(mut self) {
         self.sprung.recv().await.expect("the trap springs");
         self.kill().await;
@@ -59,7 +59,7 @@ impl Process {
     }
 }
 
-/// Workers of one job and their disks.
+/// The workers of one job and their disks.
 pub(super) struct World {
     net: Arc<MemoryNet>,
     seed: Arc<dyn Seed>,
@@ -68,9 +68,9 @@ pub(super) struct World {
     pub(super) disks: Vec<Arc<MemoryDisk>>,
     pub(super) observer: Arc<RecordingObserver>,
     folder: tempfile::TempDir,
-    /// What processes that are started now prove themselves by, if they do.
+    /// The TLS secret of processes that are started from now on, if any.
     pub(super) tls: Option<SecretTls>,
-    /// Who was not let in, and why.
+    /// The reasons for refused connections.
     pub(super) refused: watch::Sender<Vec<String>>,
 }
 
@@ -102,14 +102,14 @@ impl World {
         }
     }
 
-    /// The same job, which reports what was kept for each dropped record, and perhaps to all how many
-    /// records are equal to it.
+    /// The same job, which reports the kept record for each dropped one and, with `sizes`, for all
+    /// records how many are equal to it.
     pub(super) fn reporting(mut self, sizes: bool) -> Self {
         (self.rules.report_kept, self.rules.report_sizes) = (true, sizes);
         self
     }
 
-    /// The same workers, whose processes prove themselves by this secret from now on.
+    /// The same workers, whose processes use this secret from now on.
     pub(super) fn knowing_secret(mut self, text: &str) -> Self {
         let secret = Secret::new(text).unwrap().derive(SecretUse::Job);
         self.tls = Some(SecretTls::new(&secret).unwrap());
@@ -128,14 +128,14 @@ impl World {
         self
     }
 
-    /// The same job, which adds what stays to a filter.
+    /// The same job, which adds the surviving records to a filter.
     pub(super) fn adding(mut self) -> Self {
         self.rules.adds = true;
         self
     }
 
-    /// The same workers, who know that earlier jobs have kept every fifth of their records, and
-    /// others.
+    /// The same workers, with the knowledge that earlier jobs have kept every fifth of their records,
+    /// and some others.
     pub(super) fn knowing(mut self) -> Self {
         let records = self.disks.iter().flat_map(|disk| &disk.records);
         let mut known: Vec<_> = records.step_by(5).map(|record| hash(record)).collect();
@@ -146,7 +146,7 @@ impl World {
         self
     }
 
-    /// Ports of a process, and its network again.
+    /// Ports of a process, with a handle on its network.
     pub(super) fn ports(&self) -> (Ports, Arc<CutNet>) {
         let net = Arc::new(CutNet::new(&self.net));
         let refused = self.refused.clone();
@@ -206,7 +206,7 @@ impl World {
         (0u16..).zip(&self.disks).map(|(worker, _)| self.start(worker, None)).collect()
     }
 
-    /// What stands in the outputs against what one machine would have kept.
+    /// Compares the outputs with what a single machine would have kept.
     pub(super) fn check_outputs(&self) {
         let mut kept = BTreeSet::new();
         let mut all: Vec<(RecordId, Vec<u8>)> = Vec::new();
@@ -249,7 +249,7 @@ impl World {
         assert!(self.disks[0].has_summary());
     }
 
-    /// What workers know of groups against what was dropped for what.
+    /// Compares the workers' groups with the kept record of each dropped one.
     fn check_groups(&self, dropped: &BTreeMap<RecordId, RecordId>) {
         let mut sizes: BTreeMap<RecordId, u64> = BTreeMap::new();
         dropped.values().for_each(|kept| *sizes.entry(*kept).or_insert(1) += 1);
@@ -278,8 +278,8 @@ impl World {
     }
 }
 
-/// Every third record stands with the next worker too, every seventh twice here, every eleventh
-/// has the hash of another one.
+/// A record: every third is also at the next worker, every seventh occurs twice at this one, every
+/// eleventh has the hash of another one.
 fn record(worker: u32, index: u32) -> Vec<u8> {
     match index {
         _ if index.is_multiple_of(3) => format!("shared {} {index}", (worker + index % 2) / 2),
@@ -290,7 +290,7 @@ fn record(worker: u32, index: u32) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The result, once all have ended.
+/// The result, once all processes have ended.
 pub(super) async fn finish(processes: Vec<Process>) -> JobResult {
     let mut result = None;
     for (worker, process) in processes.into_iter().enumerate() {

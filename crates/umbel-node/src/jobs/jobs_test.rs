@@ -1,4 +1,4 @@
-//! Whole jobs over a network in memory: what breaks, and that the result is the same.
+//! Whole jobs over an in-memory network: failures, after which the result must be the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +92,7 @@ async fn groups_are_counted_over_all_workers() {
     }
 }
 
-/// Two rows and more, of which the last is short: every frame arrives under its maker's name.
+/// Two and more rows, the last one incomplete: every frame arrives under its sender's name.
 #[tokio::test(start_paused = true)]
 async fn workers_on_a_grid_keep_what_one_machine_keeps() {
     for workers in [3, 5, 7, 11] {
@@ -105,7 +105,7 @@ async fn workers_on_a_grid_keep_what_one_machine_keeps() {
     }
 }
 
-/// 33 streams a worker instead of 299.
+/// 33 streams per worker instead of 299.
 #[tokio::test(start_paused = true)]
 #[ignore = "a minute, and three hundred workers in one process"]
 async fn three_hundred_workers_go_over_the_grid() {
@@ -120,7 +120,7 @@ async fn three_hundred_workers_go_over_the_grid() {
 async fn a_relay_that_dies_comes_back() {
     for (point, nth) in [(Point::Entries, 3), (Point::Decide, 5), (Point::Gather, 0)] {
         let world = World::new(5, 60, Level::Fingerprint).reporting(true).on_grid();
-        // 0 and 4 have no stream, and 1 lies between them.
+        // 0 and 4 have no stream to each other; 1 relays between them.
         let trap = Trap { point, nth, effect: Effect::Crash { after: false } };
         let mut processes: Vec<Process> =
             (0..5).map(|other| world.start(other, (other == 1).then_some(trap))).collect();
@@ -149,7 +149,7 @@ async fn what_references_hold_is_in_no_group() {
     world.check_outputs();
 }
 
-/// Ends a worker at a point and starts it again.
+/// Crashes a worker at a point and restarts it.
 async fn crash_at(worker: u16, trap: Trap) {
     let mut world = World::new(3, 60, Level::Bytes).reporting(true).naming_parts().adding();
     world.rules.keep = if trap.nth == 0 { Keep::Best } else { Keep::Last };
@@ -269,7 +269,7 @@ async fn a_worker_that_never_comes_is_named() {
         other => panic!("{other:?}"),
     }
     assert!(world.disks[..2].iter().all(|disk| disk.ended() == Some(true)));
-    // Taken up again with all of them.
+    // Resumed with all of the workers.
     finish(world.start_all()).await;
     world.check_outputs();
 }

@@ -1,4 +1,4 @@
-//! Every limit of a job's network side, named, with its reason.
+//! All limits of a job's network side, with their reasons.
 
 use std::time::Duration;
 
@@ -7,72 +7,73 @@ use umbel_dedup_engine::limits::FRAME_PAYLOAD_BYTES_MAX;
 
 use crate::raft::encoding::ENCODED_BYTES_MAX;
 
-/// Largest word or order: what a decoder takes in. The largest ones hold what workers need to name
-/// each other's records.
+/// Largest word or order: what a decoder accepts. The largest contain what workers need to name each
+/// other's records.
 pub(super) const BODY_BYTES_MAX: usize = ENCODED_BYTES_MAX;
 
-/// Largest message of a control stream: a body and what is around it.
+/// Largest message of a control stream: a body with some overhead.
 pub(super) const CONTROL_MESSAGE_BYTES_MAX: usize = BODY_BYTES_MAX + (64 << 10);
 
-/// A message of frames takes what waits up to here, and a larger frame is cut: no receiver sets
-/// aside more than this before it has come.
+/// A message of frames takes waiting frames up to this size, and a larger frame is split: a receiver
+/// never reserves more than this in advance.
 pub(super) const FRAMES_MESSAGE_BYTES: usize = 256 << 10;
 
-/// Largest message of frames that is taken in: frames and what is around each.
+/// Largest message of frames that is accepted: frames with the overhead of each.
 pub(super) const FRAMES_MESSAGE_BYTES_MAX: usize = 4 * FRAMES_MESSAGE_BYTES;
 
-/// What a frame costs in a message beside its bytes.
+/// Bytes of a frame in a message besides its content.
 pub(super) const FRAME_HEAD_BYTES: usize = 8;
 
-/// Largest frame: its payload and its header, and on the grid who made it and who gets it.
+/// Largest frame: its payload and header, and on the grid its sender and receiver.
 pub(super) const FRAME_BYTES_MAX: usize = FRAME_PAYLOAD_BYTES_MAX + 64 + Passage::HEAD_BYTES_MAX;
 
-/// Bytes of others' frames that wait for a neighbour, if not one frame's alone: some messages, which fill
-/// a stream's window. Whoever brings more waits.
+/// Most bytes of relayed frames that wait for a neighbour, or a single larger frame: a few messages,
+/// enough to fill a stream's window. A stream that brings more waits.
 pub(super) const PASSED_ON_BYTES_MAX: usize = 4 * FRAMES_MESSAGE_BYTES;
 
-/// Frames that wait for a task; senders wait behind them.
+/// Most frames that wait for a cell task; their senders wait meanwhile.
 pub(super) const LANE_FRAMES_WAITING_MAX: usize = 16;
 
-/// Lanes of a worker: each holds two segments of every owner in memory, so more of them would make
-/// the cells of a job smaller for little gain.
+/// Most cell tasks of a worker: each holds two segments of every owner in memory, so more of them would
+/// make the cells of a job smaller for little gain.
 pub(super) const CELL_TASKS_MAX: u32 = 4;
 
-/// Whoever has nothing to say on a control stream says that.
+/// A heartbeat is sent on a control stream after this long without another message.
 pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A control stream on which nothing was received for this long is dead.
 pub(super) const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A worker to which no stream of frames can be opened for this long is in trouble.
+/// If no stream of frames to a worker can be opened for this long, that worker is reported as in
+/// trouble.
 pub(super) const FRAMES_PATIENCE: Duration = Duration::from_secs(15);
 
-/// First waiting time between tries to connect; it doubles with each further one.
+/// First pause between attempts to connect; it doubles with each further one.
 pub(super) const BACKOFF_MIN: Duration = Duration::from_millis(50);
 
-/// Longest waiting time between tries.
+/// Longest pause between attempts to connect.
 pub(super) const BACKOFF_MAX: Duration = Duration::from_secs(2);
 
-/// A worker that is refused for so long because its number is taken, or because somebody with another
-/// secret is where the coordinator should be, gives up: longer than a dead control stream takes to be
-/// noticed, and longer than [`LINGER`].
+/// A worker gives up after it was refused for this long because its number is taken, or because a
+/// process with another secret is at the coordinator's address. Longer than it takes to detect a dead
+/// control stream, and longer than [`LINGER`].
 pub(super) const DOUBLE_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long the coordinator of an ended job waits for workers that do not know of the end.
 pub(super) const LINGER: Duration = Duration::from_secs(10);
 
-/// How long a worker that cannot go on tries to say so.
+/// How long a worker that cannot continue tries to report that.
 pub(super) const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Settled cells are made durable when there are so many, or after [`SEAL_INTERVAL`]: what a crash
-/// may make a job exchange again.
+/// Decided cells are made durable when there are this many, or after [`SEAL_INTERVAL`]: bounds what
+/// must be exchanged again after a crash.
 pub(super) const SEAL_CELLS: u32 = 64;
 
 /// See [`SEAL_CELLS`].
 pub(super) const SEAL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Words that wait for the coordinator; their senders wait behind them.
+/// Most words that wait for the coordinator; their senders wait meanwhile.
 pub(super) const WORDS_WAITING_MAX: usize = 16;
 
-/// Orders that wait for a worker: a worker that does not take so many is lost.
+/// Most orders that wait for a worker; a worker that does not accept them is considered lost.
 pub(super) const ORDERS_WAITING_MAX: usize = 64;

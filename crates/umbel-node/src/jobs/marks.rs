@@ -1,27 +1,27 @@
-//! What a worker, and at worker 0 the coordinator, wrote to the worker's journal.
+//! Encoding of the journal records of a worker and, at worker 0, of the coordinator.
 
 use umbel_dedup_engine::job::{CoordinatorJournalRecord, WorkerJournalRecord};
 
 use super::workshop::WorkshopError;
 use crate::raft::encoding::{DecodeError, decode, encode};
 
-/// First byte of a worker's mark.
+/// First byte of a worker's record.
 const OF_WORKER: u8 = 1;
 
-/// First byte of a coordinator's mark.
+/// First byte of a coordinator's record.
 const OF_COORDINATOR: u8 = 2;
 
-/// The bytes of a worker's mark.
+/// Encodes a worker's journal record.
 pub(super) fn worker_mark(mark: &WorkerJournalRecord) -> Vec<u8> {
     [&[OF_WORKER], &encode(mark)[..]].concat()
 }
 
-/// The bytes of a coordinator's mark.
+/// Encodes a coordinator's journal record.
 pub(super) fn coordinator_mark(mark: &CoordinatorJournalRecord) -> Vec<u8> {
     [&[OF_COORDINATOR], &encode(mark)[..]].concat()
 }
 
-/// Both kinds of marks, each oldest first.
+/// Decodes both kinds of records, each oldest first.
 pub(super) fn read_marks(
     marks: &[Vec<u8>],
 ) -> Result<(Vec<WorkerJournalRecord>, Vec<CoordinatorJournalRecord>), WorkshopError> {

@@ -1,12 +1,13 @@
-//! Records of workers in tests: where they are read, their hashes, ranks and parts.
+//! Records of workers in tests: their ids, hashes, ranks and parts.
 
 use umbel_dedup_engine::{Rank, RecordId, RecordPart};
 use umbel_filter::ItemHash;
 
-/// Chunks of a worker.
+/// Chunks per worker.
 pub(super) const CHUNKS: u32 = 2;
 
-/// The hash of a record: two records that end in `~` have one hash and differ.
+/// The hash of a record: records that end in `~` and differ only in the byte before it have the same
+/// hash.
 pub(super) fn hash(record: &[u8]) -> ItemHash {
     let (head, seed) = match record.split_last() {
         Some((b'~', head)) => (&head[..head.len().saturating_sub(1)], 1),
@@ -22,19 +23,19 @@ pub(super) fn hash(record: &[u8]) -> ItemHash {
     ItemHash::new(mix(seed + 17), mix(seed + 99))
 }
 
-/// Where record `index` of so many was read.
+/// The id of record `index` of so many.
 pub(super) fn place(chunk_base: u32, index: usize, records: usize) -> RecordId {
     let first = records.div_ceil(CHUNKS as usize);
     let chunk = u32::from(index >= first);
     RecordId::new(chunk_base + chunk, (index - first * chunk as usize) as u64)
 }
 
-/// How the record at a place ranks; there are few ranks.
+/// The rank of a record; there are few ranks.
 pub(super) fn rank(place: RecordId) -> Rank {
     Rank(place.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61)
 }
 
-/// Which part of which record a place is, where records have parts.
+/// The part and record that an id stands for, if records have parts.
 pub(super) fn part(place: RecordId) -> RecordPart {
     RecordPart { record: place.item() / 3, part: place.item() % 3 + 1 }
 }

@@ -1,4 +1,4 @@
-//! A workshop in memory for tests: a disk that outlives its process, and traps that end the process.
+//! An in-memory workshop for tests: a disk that outlives its process, and traps that crash the process.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,7 +20,7 @@ use super::memory_records::{CHUNKS, hash, part, place, rank};
 use super::{Workshop, WorkshopError};
 use crate::ports::PortFuture;
 
-/// Where a process may be ended.
+/// Points at which a process can be trapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Point {
     Mark,
@@ -41,12 +41,12 @@ pub(super) enum Point {
     Conclude,
 }
 
-/// What happens at a point.
+/// The effect of a trap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Effect {
-    /// The process ends, before the call or after it.
+    /// The process crashes, before the call or after it.
     Crash { after: bool },
-    /// The call cannot be carried out.
+    /// The call fails.
     Fail,
     /// The call never ends.
     Hang,
@@ -56,7 +56,7 @@ pub(super) enum Effect {
     Isolate,
 }
 
-/// The `nth` call at a point, from 0, has an effect.
+/// The `nth` call at a point, counted from 0, has an effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Trap {
     pub(super) point: Point,
@@ -68,7 +68,7 @@ pub(super) struct Trap {
 #[derive(Default)]
 pub(super) struct MemoryDisk {
     pub(super) records: Vec<Vec<u8>>,
-    /// What earlier jobs have kept.
+    /// Hashes that earlier jobs have kept.
     pub(super) known: Vec<ItemHash>,
     kept: Mutex<Kept>,
 }
@@ -79,13 +79,13 @@ struct Kept {
     order: Option<ReadOrder>,
     sealed: BTreeMap<u32, Drops>,
     report: ExchangeReport,
-    /// Sizes of groups by kept records, once they are sealed.
+    /// Sizes of groups by kept record, once sealed.
     groups: Option<BTreeMap<RecordId, u64>>,
-    /// Which parts they are, where another worker has sent them.
+    /// Parts of kept records that other workers have sent.
     parts: BTreeMap<RecordId, RecordPart>,
     aside: Option<Vec<RecordId>>,
     output: Option<Vec<RecordId>>,
-    /// What was added to the filter, and how often.
+    /// What was added to the filter, and how many times.
     added: Option<(Vec<RecordId>, u32)>,
     result: Option<JobResult>,
     ended: Option<bool>,
@@ -114,32 +114,32 @@ impl MemoryDisk {
         (count > 0).then_some(KnownReferences { shape, digest })
     }
 
-    /// Places that stand in the committed output.
+    /// Ids of the records in the committed output.
     pub(super) fn output(&self) -> Option<Vec<RecordId>> {
         self.kept.lock().unwrap().output.clone()
     }
 
-    /// What was added to the filter, and how often.
+    /// What was added to the filter, and how many times.
     pub(super) fn added(&self) -> Option<(Vec<RecordId>, u32)> {
         self.kept.lock().unwrap().added.clone()
     }
 
-    /// For which kept record each dropped one was dropped, where the job reports it.
+    /// The kept record for each dropped one, if the job reports it.
     pub(super) fn dropped(&self) -> BTreeMap<RecordId, RecordId> {
         self.kept.lock().unwrap().dropped()
     }
 
-    /// How large the groups are that the worker knows, if it received them.
+    /// The sizes of the groups that the worker knows, if it received them.
     pub(super) fn groups(&self) -> Option<BTreeMap<RecordId, u64>> {
         self.kept.lock().unwrap().groups.clone()
     }
 
-    /// Which parts kept records of others are, as far as they have sent them.
+    /// Parts of kept records that other workers have sent.
     pub(super) fn parts(&self) -> BTreeMap<RecordId, RecordPart> {
         self.kept.lock().unwrap().parts.clone()
     }
 
-    /// Whether the worker ended, and kept its scratch.
+    /// Whether the worker ended, and kept its scratch space.
     pub(super) fn ended(&self) -> Option<bool> {
         self.kept.lock().unwrap().ended
     }
@@ -149,7 +149,7 @@ impl MemoryDisk {
     }
 }
 
-/// One process's view of a disk.
+/// A disk as seen by one process.
 pub(super) struct MemoryWorkshop {
     disk: Arc<MemoryDisk>,
     decided: Mutex<BTreeMap<u32, Drops>>,
@@ -158,14 +158,14 @@ pub(super) struct MemoryWorkshop {
     trap: Option<Trap>,
     calls: AtomicU32,
     sprung: mpsc::UnboundedSender<()>,
-    /// The process's.
+    /// The network of the process.
     net: Arc<CutNet>,
-    /// The process has ended: nothing reaches the disk any more.
+    /// The process has ended: no call changes the disk any more.
     is_dead: AtomicBool,
 }
 
 impl MemoryWorkshop {
-    /// A process; `sprung` is notified when the trap has sprung.
+    /// Creates a process; `sprung` is notified when the trap has sprung.
     pub(super) fn new(
         disk: &Arc<MemoryDisk>,
         trap: Option<Trap>,
@@ -185,13 +185,13 @@ impl MemoryWorkshop {
         })
     }
 
-    /// Ends the process as far as disk and network are concerned.
+    /// Cuts the process off from disk and network.
     pub(super) fn kill(&self) {
         self.net.kill();
         self.is_dead.store(true, Ordering::SeqCst);
     }
 
-    /// Carries out a call at a point. What it changes is lost if the process ends before it.
+    /// Carries out a call at a point. Its changes are lost if the process crashes before it.
     fn at<T>(
         &self,
         point: Point,
@@ -279,7 +279,7 @@ impl Workshop for MemoryWorkshop {
             let cause = "no file matches /data/*.txt".to_owned();
             return Err(WorkshopError { cause, resumable: false });
         }
-        // A memory that makes some eight cells an owner.
+        // An amount of memory that results in about eight cells per owner.
         let memory_bytes = (records * 192).max(1);
         let content_bytes = records * 8;
         Ok(Forecast {
@@ -434,7 +434,7 @@ impl Workshop for MemoryWorkshop {
     fn write(&self, order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>> {
         self.later(Point::Write, move |kept| {
             assert!(order.catalogues.iter().all(|catalogue| *catalogue == [7; 3]));
-            // No tally is reported where there was none.
+            // If groups were not counted, no weights are reported.
             let weights: &[u8] = if kept.groups.is_some() { &[9; 2] } else { &[] };
             assert!(order.weights.iter().all(|received| received == weights));
             let mut places: Vec<RecordId> = self

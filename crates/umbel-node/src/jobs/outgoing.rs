@@ -22,28 +22,29 @@ use super::wire::{Carries, Identity, is_final, status_text};
 use crate::peer::channel::channel;
 use crate::ports::Net;
 
-/// What it takes to reach the other workers.
+/// What is needed to reach the other workers.
 #[derive(Clone)]
 pub(super) struct Reach {
     pub(super) identity: Arc<Identity>,
-    /// By worker.
+    /// Addresses, by worker.
     pub(super) addresses: Arc<Vec<String>>,
     pub(super) net: Arc<dyn Net>,
 }
 
 impl Reach {
-    /// A channel to a worker's process, which connects when it is first used.
+    /// A channel to a worker's process, which connects when first used.
     pub(super) fn channel(&self, to: WorkerId) -> Result<Channel, String> {
         let address = self.addresses.get(to.index()).map_or("", String::as_str);
         channel(&self.net, address).map_err(|error| error.to_string())
     }
 }
 
-/// The queues of an attempt. What waits there of this worker's own is bounded by the windows in which
-/// cells are opened: a sender has few cells under way, and an owner answers only those.
+/// The queues of an attempt. The windows in which cells are opened bound how many of this worker's own
+/// frames wait: a sender has few cells open, and an owner answers only those.
 ///
-/// Every pair of neighbours has a stream of its own: all workers, or those of one row or column of the
-/// grid. A frame for another one goes by the relay of the pair, in a stream for what it passes on.
+/// Every pair of neighbours has a stream: all workers, or the workers in the same row or column of the
+/// grid. A frame for another worker travels over the pair's relay, in the relay's separate stream for
+/// frames that it passes on.
 pub(super) struct PeerQueues {
     me: WorkerId,
     route: Route,
@@ -52,8 +53,8 @@ pub(super) struct PeerQueues {
     passed_on: Vec<Option<PassOn>>,
 }
 
-/// Others' frames that wait for a neighbour. Their makers are not bounded from here, so their room is:
-/// [`PASSED_ON_BYTES_MAX`], or one frame.
+/// Relayed frames that wait for a neighbour. This worker does not limit their senders, so the room is
+/// bounded: [`PASSED_ON_BYTES_MAX`], or one frame.
 struct PassOn {
     frames: mpsc::UnboundedSender<Waiting>,
     room: Arc<Semaphore>,
@@ -64,28 +65,28 @@ impl PassOn {
         Self { frames, room: Arc::new(Semaphore::new(PASSED_ON_BYTES_MAX)) }
     }
 
-    /// Puts a frame behind the others once there is room.
+    /// Appends a frame once there is room.
     async fn send(&self, frame: Bytes) {
-        // Short frames cost their place in the queue.
+        // For short frames, the place in the queue dominates the cost.
         let bytes = (frame.len() + size_of::<Waiting>()).min(PASSED_ON_BYTES_MAX);
         let bytes = u32::try_from(bytes).expect("the limit is less");
         let room = Arc::clone(&self.room).acquire_many_owned(bytes).await;
         let room = Some(room.expect("nobody closes it"));
-        // A stream that has ended has reported its trouble, and given its room back.
+        // A stream that has ended has reported its trouble, and freed its room.
         let _ = self.frames.send(Waiting { frame, room });
     }
 }
 
-/// What came from a neighbour.
+/// A frame that arrived from a neighbour.
 pub(super) enum Arrival {
-    /// A frame of that worker for this one.
+    /// A frame from that worker for this one.
     Here(WorkerId, Vec<u8>),
-    /// A frame for that worker, a neighbour, as it goes on.
+    /// A frame to be passed on to that worker, a neighbour.
     Elsewhere(WorkerId, Vec<u8>),
 }
 
 impl PeerQueues {
-    /// Opens the streams to every neighbour, each in a task of `tasks`.
+    /// Opens streams to all neighbours, each in a task of `tasks`.
     pub(super) fn open(
         reach: &Reach,
         attempt: u32,
@@ -116,7 +117,7 @@ impl PeerQueues {
         Self { me, route, grid, own, passed_on }
     }
 
-    /// Puts a frame behind those that wait for a worker.
+    /// Appends a frame to the queue of a worker.
     pub(super) fn send(&self, to: WorkerId, frame: Vec<u8>) {
         let bytes = match self.route {
             Route::Direct => frame,
@@ -129,10 +130,10 @@ impl PeerQueues {
         }
     }
 
-    /// Where that goes which came from a neighbour.
+    /// Decides where a frame from a neighbour goes.
     ///
     /// # Errors
-    /// If it has no business here, or not in this stream.
+    /// If the frame does not belong here, or not into this stream.
     pub(super) fn arrived(
         &self,
         neighbour: WorkerId,
@@ -156,7 +157,7 @@ impl PeerQueues {
         Ok(Arrival::Elsewhere(to, bytes))
     }
 
-    /// Hands another one's frame on to a neighbour, once there is room for it.
+    /// Passes another worker's frame on to a neighbour, once there is room.
     pub(super) async fn pass_on(&self, to: WorkerId, bytes: Vec<u8>) {
         if let Some(Some(queue)) = self.passed_on.get(to.index()) {
             queue.send(bytes.into()).await;
@@ -164,7 +165,7 @@ impl PeerQueues {
     }
 }
 
-/// Sends frames until the stream ends, which an attempt does not want. Returns why it did.
+/// Sends frames until the stream ends, which must not happen during an attempt. Returns the reason.
 async fn feed(
     reach: &Reach,
     attempt: u32,
@@ -198,7 +199,7 @@ async fn connect(
         let request = reach.identity.request(Outgoing::new(accepted), to, attempt, carries);
         match timeout_at(deadline, client.frames(request)).await {
             Ok(Ok(response)) => {
-                // If the stream has gone already, its answers say so.
+                // If the stream has ended already, its responses tell.
                 let _ = accept.send(frames);
                 return Ok((client, response.into_inner()));
             }
@@ -227,14 +228,14 @@ mod tests {
         let (sender, frames) = mpsc::unbounded_channel();
         let queue = PassOn::new(sender);
         let frame = |bytes| Bytes::from(vec![7; bytes]);
-        // A frame that is larger than all room waits alone.
+        // A frame larger than the whole room waits alone.
         assert!(queue.send(frame(PASSED_ON_BYTES_MAX + 1)).now_or_never().is_some());
         let mut second = std::pin::pin!(queue.send(frame(1)));
         assert!(second.as_mut().now_or_never().is_none());
         let (accept, accepted) = oneshot::channel();
         let mut outgoing = Outgoing::new(accepted);
         accept.send(frames).unwrap_or_else(|_| panic!("somebody waits"));
-        // It waits no more once its first part is under way.
+        // It frees its room once its first part is being sent.
         assert!(outgoing.next().await.is_some_and(|message| message.is_cut));
         assert!(second.now_or_never().is_some());
         let share = PASSED_ON_BYTES_MAX / 10 - 2 * size_of::<Waiting>();
@@ -242,7 +243,7 @@ mod tests {
             assert!(queue.send(frame(share)).now_or_never().is_some());
         }
         assert!(queue.send(frame(share)).now_or_never().is_none());
-        // A stream that is gone takes everything, and keeps nothing.
+        // A stream that is gone accepts everything and keeps nothing.
         drop(outgoing);
         for _ in 0..20 {
             assert!(queue.send(frame(share)).now_or_never().is_some());
@@ -251,7 +252,7 @@ mod tests {
 
     #[test]
     fn frames_come_in_the_stream_of_their_kind() {
-        // 0 reaches 3 by 1, whose own frames come beside it.
+        // 0 reaches 3 through 1, whose own frames travel in another stream.
         let (me, grid) = (WorkerId(3), Grid::new(4, Route::Grid));
         let queues = PeerQueues { me, route: Route::Grid, grid, own: vec![], passed_on: vec![] };
         for (from, kind, other) in [

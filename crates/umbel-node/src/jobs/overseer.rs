@@ -1,4 +1,4 @@
-//! Watches an attempt: makes durable what its tasks decide, fetches items, and says how it ends.
+//! Supervises an attempt: makes its decisions durable, fetches items, and reports how it ends.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,24 +15,24 @@ use super::observer::JobObserver;
 use super::workshop::{Workshop, WorkshopError};
 use crate::ports::PortFuture;
 
-/// What the tasks of an attempt have sent and found, on top of what attempts before have.
+/// Counters of an attempt's tasks, on top of those of earlier attempts.
 pub(super) struct Figures {
     base: ExchangeReport,
     cell_tasks: Vec<Arc<Mutex<ExchangeReport>>>,
 }
 
 impl Figures {
-    /// Those of an attempt that has just begun.
+    /// The counters of an attempt that has just begun.
     pub(super) fn new(base: ExchangeReport, cell_tasks: u32) -> Self {
         Self { base, cell_tasks: (0..cell_tasks).map(|_| Arc::default()).collect() }
     }
 
-    /// Where a task writes its own.
+    /// The counters that a task updates.
     pub(super) fn of_cell_task(&self, cell_task: u32) -> Arc<Mutex<ExchangeReport>> {
         Arc::clone(&self.cell_tasks[cell_task as usize])
     }
 
-    /// All of them together.
+    /// The sum over all tasks.
     pub(super) fn sum(&self) -> ExchangeReport {
         let mut sum = self.base;
         for cell_task in &self.cell_tasks {
@@ -42,18 +42,18 @@ impl Figures {
     }
 }
 
-/// See the module.
+/// Supervises one attempt.
 pub(super) struct Overseer {
     pub(super) attempt: u32,
-    /// Cells of the job.
+    /// All cells of the job.
     pub(super) cells: u32,
-    /// How many of them are decided here.
+    /// How many of them are decided at this worker.
     pub(super) decided: u32,
     pub(super) workshop: Arc<dyn Workshop>,
     pub(super) observer: Arc<dyn JobObserver>,
     pub(super) figures: Arc<Figures>,
     pub(super) cell_tasks: Vec<mpsc::Sender<CellTaskInput>>,
-    /// To the worker's driver.
+    /// Events for the worker's driver.
     pub(super) events: mpsc::UnboundedSender<WorkerEvent>,
 }
 
@@ -63,14 +63,14 @@ struct Watch {
     compared: usize,
     fetching: Option<PortFuture<'static, Result<(), WorkshopError>>>,
     done: usize,
-    /// Nothing that happens now matters to this worker, unless groups are counted next.
+    /// Events do not matter to this worker now, unless groups are counted next.
     is_over: bool,
-    /// What happened since it did not matter.
+    /// The first trouble since `is_over`.
     late_trouble: Option<(WorkerId, String)>,
 }
 
 impl Overseer {
-    /// Watches until the attempt is ended from outside.
+    /// Supervises until the attempt is ended from outside.
     pub(super) async fn run(mut self, mut received: mpsc::UnboundedReceiver<CellTaskEvent>) {
         let mut watch = Watch::default();
         let mut tick = interval(SEAL_INTERVAL);
@@ -145,8 +145,8 @@ impl Overseer {
         Ok(())
     }
 
-    /// Whether an event matters though this worker had finished its order: groups are counted
-    /// over the same streams, and one that broke in between is missed only now.
+    /// Whether an event matters although this worker has completed its order: groups are counted over
+    /// the same streams, and a stream that broke in between matters only then.
     fn takes_late(&self, event: &CellTaskEvent, watch: &mut Watch) -> bool {
         match event {
             CellTaskEvent::Trouble { peer, cause } => {
@@ -164,7 +164,7 @@ impl Overseer {
         }
     }
 
-    /// Makes durable what is decided, if it is at least so many cells.
+    /// Makes decided cells durable, if there are at least `cells_min` of them.
     fn seal(&self, watch: &mut Watch, cells_min: u32) -> Result<(), WorkshopError> {
         if watch.unsealed < cells_min || watch.is_over {
             return Ok(());
@@ -178,19 +178,19 @@ impl Overseer {
 
     async fn compare(&self) -> Result<(), WorkshopError> {
         for cell_task in &self.cell_tasks {
-            // A task that is gone has said why.
+            // A task that has ended has reported the reason.
             let _ = cell_task.send(CellTaskInput::Fetched).await;
         }
         Ok(())
     }
 
     fn send_event(&self, event: WorkerEvent) {
-        // Without a driver the attempt is over.
+        // If the driver is gone, the attempt is over.
         let _ = self.events.send(event);
     }
 }
 
-/// Waits for what is fetched, for ever if nothing is.
+/// Waits for the running fetch; for ever if there is none.
 async fn wait<T>(fetching: &mut Option<PortFuture<'static, T>>) -> T {
     match fetching {
         Some(fetching) => fetching.await,

@@ -1,4 +1,4 @@
-//! Frames in messages: small ones together, large ones in parts.
+//! Packs frames into messages: several small ones together, large ones in parts.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,21 +12,21 @@ use super::limits::{FRAME_BYTES_MAX, FRAME_HEAD_BYTES, FRAMES_MESSAGE_BYTES};
 /// A frame that waits for a peer.
 pub(super) struct Waiting {
     pub(super) frame: Bytes,
-    /// Given back once the frame waits no more.
+    /// Freed when the frame is taken from the queue.
     pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
-/// The frames that wait for a peer, as they are sent. Nothing leaves before the peer has accepted
-/// the stream, so that a stream that was not accepted can be tried again.
+/// The stream of frames to a peer. Nothing is taken before the peer has accepted the stream, so that a
+/// refused stream can be retried.
 pub(super) struct Outgoing {
     accepted: oneshot::Receiver<mpsc::UnboundedReceiver<Waiting>>,
     frames: Option<mpsc::UnboundedReceiver<Waiting>>,
-    /// What is left of a frame that was cut.
+    /// The rest of a frame that was split.
     rest: Bytes,
 }
 
 impl Outgoing {
-    /// Sends what the receiver that comes through `accepted` brings.
+    /// Sends the frames of the receiver that arrives through `accepted`.
     pub(super) fn new(accepted: oneshot::Receiver<mpsc::UnboundedReceiver<Waiting>>) -> Self {
         Self { accepted, frames: None, rest: Bytes::new() }
     }
@@ -78,16 +78,16 @@ impl tokio_stream::Stream for Outgoing {
     }
 }
 
-/// Makes frames of messages again.
+/// Restores frames from messages.
 #[derive(Default)]
 pub(super) struct Unpacker {
-    /// The beginning of a frame whose rest has not come.
+    /// The beginning of a frame whose rest has not arrived.
     begun: Vec<u8>,
     is_cut: bool,
 }
 
 impl Unpacker {
-    /// The frames that a message completes, in their order; else what is wrong with it.
+    /// The frames that a message completes, in order; an error if the message is invalid.
     pub(super) fn take(&mut self, message: JobFrames) -> Result<Vec<Vec<u8>>, String> {
         if message.is_cut && message.frames.is_empty() {
             return Err("a message cuts a frame that it does not have".to_owned());

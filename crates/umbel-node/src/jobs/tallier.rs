@@ -1,4 +1,4 @@
-//! Counts the groups of an attempt whose cells are all decided: drives the tally's machine.
+//! Counts the groups of an attempt whose cells are all decided: drives the counter's state machine.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::outgoing::PeerQueues;
 use super::wire::error_text;
 use super::workshop::{Workshop, WorkshopError};
 
-/// A frame of a peer, undecoded.
+/// A frame of a peer, not decoded yet.
 pub(super) type TallyFrame = (WorkerId, Vec<u8>);
 
-/// See the module.
+/// Drives one count.
 pub(super) struct Tallier {
     pub(super) me: WorkerId,
     pub(super) machine: GroupCounter,
@@ -31,12 +31,13 @@ pub(super) struct Tallier {
 }
 
 impl Tallier {
-    /// Works until the attempt ends: others may still ask when this worker knows all that it needs.
+    /// Works until the attempt ends: other workers may still ask after this worker has all that it
+    /// needs.
     pub(super) async fn run(mut self) {
         if let Err(error) = self.work().await {
             let _ = self.events.send(CellTaskEvent::Broken(error));
         }
-        // Frames that still come must not hold up their streams.
+        // Frames that still arrive must not block their streams.
         while self.inbox.recv().await.is_some() {}
     }
 
@@ -51,7 +52,7 @@ impl Tallier {
         Ok(())
     }
 
-    /// Takes a peer's frame; one that is refused is the peer's trouble.
+    /// Processes a peer's frame; a frame that is refused is reported as trouble with the peer.
     fn on_frame(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), WorkshopError> {
         let mut out = Outbox::new();
         match self.machine.step(GroupCountInput::Frame { from, bytes }, &mut out) {
@@ -109,7 +110,8 @@ impl Tallier {
         Ok(())
     }
 
-    /// Another worker has sent the sizes of its groups, in the order of the claims on them.
+    /// Stores the sizes that another worker has sent for its groups, in the order of the claims on
+    /// them.
     fn on_sizes(
         &self,
         owner: WorkerId,

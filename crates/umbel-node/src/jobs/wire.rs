@@ -1,4 +1,4 @@
-//! Who calls whom, and the bytes of words and orders.
+//! Authentication between workers, and the encoding of words and orders.
 
 use std::fmt;
 
@@ -15,53 +15,53 @@ use super::limits::BODY_BYTES_MAX;
 use crate::ports::{NotProved, PeerIdentity};
 use crate::raft::encoding::encode;
 
-/// Version of the protocol between workers. Another one is refused.
+/// Version of the protocol between workers. Other versions are refused.
 const PROTOCOL: u32 = 5;
 
-/// Name of the metadata that holds the [`JobHello`].
+/// Name of the metadata that contains the [`JobHello`].
 const HELLO: &str = "umbel-job-bin";
 
-/// What keys of proofs are derived for.
+/// Context for deriving the keys of proofs.
 const PROOF_CONTEXT: &str = "umbel 2026-11-25 hello of a worker";
 
-/// Whose frames a stream between neighbours carries. On a grid there are both streams; what is handed on
-/// ends where it arrives, so that its stream always drains, and whoever waits for room in it waits for
-/// nobody who waits in turn.
+/// Whose frames a stream between neighbours carries. On a grid there are both kinds. Frames that were
+/// passed on end at their receiver, so that stream always drains, and waiting for room in it cannot
+/// form a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Carries {
-    /// The sender's own, for the receiver and for those behind it.
+    /// The sender's own frames, for the receiver and for workers behind it.
     Own,
-    /// Others', all for the receiver.
+    /// Other workers' frames, all for the receiver.
     PassedOn,
 }
 
-/// An option that all workers of a job must have been given alike, by name and digest.
+/// Name and digest of an option that all workers of a job must be given alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OptionDigest {
-    /// As people give it, like `--key`.
+    /// The option as users write it, like `--key`.
     pub name: &'static str,
-    /// Hash of its value.
+    /// Hash of the option's value.
     pub digest: u32,
 }
 
-/// What proves hellos of a job. Its `Debug` leaves it out.
+/// The key that proves hellos of a job. Its `Debug` output hides it.
 #[derive(Clone)]
 pub(super) struct ProofKey([u8; 32]);
 
 impl ProofKey {
-    /// The key that comes from a job's secret.
+    /// Derives the key from a job's secret.
     pub(super) fn of(secret: &[u8]) -> Self {
         Self(blake3::derive_key(PROOF_CONTEXT, secret))
     }
 
-    /// That the sender of a hello knows the secret. The secret itself never travels, and a proof is good for
-    /// its hello alone.
+    /// Proves that the sender of a hello knows the secret. The secret itself is never sent, and a proof
+    /// is valid only for its hello.
     fn proof(&self, hello: &JobHello) -> blake3::Hash {
         let unproved = JobHello { proof: Bytes::new(), ..hello.clone() };
         blake3::keyed_hash(&self.0, &unproved.encode_to_vec())
     }
 
-    /// Whether the hello's own proof is this key's; takes the same time wherever they differ.
+    /// Whether the hello's proof was made with this key; compares in constant time.
     fn is_proved(&self, hello: &JobHello) -> bool {
         blake3::Hash::from_slice(&hello.proof).is_ok_and(|proof| proof == self.proof(hello))
     }
@@ -73,18 +73,18 @@ impl fmt::Debug for ProofKey {
     }
 }
 
-/// Who a worker is.
+/// The identity of a worker.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     pub(super) job: u64,
     pub(super) spec_digest: [u8; 16],
-    /// What the digest is over, option by option; empty if nobody gave options.
+    /// The options that the digest covers; empty if none were given.
     pub(super) options: Vec<OptionDigest>,
     pub(super) worker: WorkerId,
     pub(super) workers: u32,
-    /// On which nodes the workers are, in their order; empty where they are on none.
+    /// The nodes on which the workers run, in their order; empty if they run on none.
     pub(super) nodes: Vec<NodeId>,
-    /// How frames go. The same at all workers: those that received another one refuse the streams.
+    /// How frames travel. The same at all workers: a worker with another route refuses the streams.
     pub(super) route: Route,
     pub(super) key: ProofKey,
     /// Drawn at every start.
@@ -92,12 +92,12 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Who has a stream of frames with whom.
+    /// Which workers have a stream of frames to each other.
     pub(super) fn grid(&self) -> Grid {
         Grid::new(self.workers, self.route)
     }
 
-    /// A call to a worker. Attempt and what is carried are those of a stream of frames.
+    /// A call to a worker. `attempt` and `carries` apply to streams of frames.
     pub(super) fn request<T>(
         &self,
         message: T,
@@ -124,7 +124,8 @@ impl Identity {
         request
     }
 
-    /// Whether the caller means this worker of this job, and may; what its connection proves where that is known.
+    /// Checks that the caller means this worker of this job, and may call it; uses the identity that
+    /// its connection proves, if known.
     pub(super) fn check(
         &self,
         hello: &JobHello,
@@ -165,8 +166,8 @@ impl Identity {
         }
     }
 
-    /// Every node knows the secrets of all jobs: whose certificate says which node it is speaks for the worker there
-    /// and for no other.
+    /// All nodes know the secrets of all jobs. So a caller whose certificate names a node may speak
+    /// only for the worker on that node.
     fn check_node(
         &self,
         worker: WorkerId,
@@ -188,7 +189,7 @@ impl Identity {
         )))
     }
 
-    /// The refusal of a worker that has another specification of the job, with this one's.
+    /// The refusal of a worker with another specification of the job; contains this worker's options.
     fn refuse_spec(&self, hello: &JobHello) -> Status {
         let text = format!(
             "worker {} was told another job: its options have the digest {}, those of worker {} {}; \
@@ -206,8 +207,8 @@ impl Identity {
         Status::with_details(Code::FailedPrecondition, text, details.encode_to_vec().into())
     }
 
-    /// What the status of a call of this worker says, with its causes; names the options that differ
-    /// from those of the worker that refuses.
+    /// The text of a call's status with its causes; names the options that differ from those of the
+    /// refusing worker.
     pub(super) fn status_text(&self, status: &Status) -> String {
         let text = status_text(status);
         if status.code() != Code::FailedPrecondition || status.details().is_empty() {
@@ -222,7 +223,7 @@ impl Identity {
     }
 }
 
-/// The hello of a call, of this version of the protocol.
+/// Decodes the hello of a call, which must have this version of the protocol.
 pub(super) fn hello_of(metadata: &MetadataMap) -> Result<JobHello, Status> {
     let invalid = |what: &str| Status::invalid_argument(format!("{HELLO} {what}"));
     let value = metadata.get_bin(HELLO).ok_or_else(|| invalid("is missing"))?;
@@ -239,7 +240,7 @@ pub(super) fn hello_of(metadata: &MetadataMap) -> Result<JobHello, Status> {
     Ok(hello)
 }
 
-/// Whether trying again is of no use before people have done something.
+/// Whether a retry is of no use before an operator has done something.
 pub(super) fn is_final(status: &Status) -> bool {
     matches!(
         status.code(),
@@ -250,17 +251,17 @@ pub(super) fn is_final(status: &Status) -> bool {
     )
 }
 
-/// Whether somebody was called who does not know the job's secret.
+/// Whether the called process does not know the job's secret.
 pub(super) fn is_stranger(status: &Status) -> bool {
     NotProved::is_final(status)
 }
 
-/// What a status says, with its causes.
+/// The message of a status, with its causes.
 pub(super) fn status_text(status: &Status) -> String {
     error_text(status.message().to_owned(), std::error::Error::source(status))
 }
 
-/// A message and the causes behind it.
+/// A message with its chain of causes.
 pub(super) fn error_text(
     mut text: String,
     mut source: Option<&(dyn std::error::Error + 'static)>,
@@ -272,7 +273,7 @@ pub(super) fn error_text(
     text
 }
 
-/// The bytes of a word or an order; how many there are if they are too many.
+/// Encodes a word or an order; an error with its length if it is too long.
 pub(super) fn encode_body<T: Serialize>(body: &T) -> Result<Bytes, usize> {
     let bytes = encode(body);
     if bytes.len() > BODY_BYTES_MAX { Err(bytes.len()) } else { Ok(bytes) }
@@ -335,11 +336,12 @@ mod tests {
             assert_eq!(status.code(), Code::Unauthenticated, "{status}");
             assert!(is_final(&status) && status.message().contains("worker 2 of job"), "{status}");
         }
-        // Without TLS nothing is proved, and some certificates say that somebody is a node and not which.
+        // Without TLS nothing is proved, and some certificates prove only that the caller is a node,
+        // not which one.
         for connection in [PeerIdentity::Unchecked, PeerIdentity::Node] {
             assert_eq!(check(&connection).unwrap(), WorkerId(2));
         }
-        // Workers of no cluster.
+        // Workers that belong to no cluster.
         let apart = Identity { nodes: Vec::new(), ..identity() };
         assert_eq!(apart.check(&hello, Some(&member(9))).unwrap(), WorkerId(2));
     }
@@ -353,7 +355,7 @@ mod tests {
         other.options[2].digest = 9;
         let text = other.status_text(&status);
         assert!(text.ends_with("; what differs: --key, --scope"), "{text}");
-        // Details of a peer that are none change nothing.
+        // Invalid details in a peer's status are ignored.
         let damaged =
             Status::with_details(Code::FailedPrecondition, "no", Bytes::from_static(b"\xff\xff"));
         assert_eq!(other.status_text(&damaged), "no");
@@ -379,7 +381,7 @@ mod tests {
         assert!(!sent.windows(6).any(|bytes| bytes == b"secret"), "it travels");
         let stranger = Identity { key: ProofKey::of(b"Secret"), ..identity() };
         for wrong in [
-            // Of another secret, of another hello, none, and one that is too short.
+            // A proof of another secret, of another hello, none, and one that is too short.
             hello_of(stranger.request((), WorkerId(0), 3, Carries::Own).metadata()).unwrap(),
             JobHello { attempt: 4, ..hello.clone() },
             JobHello { proof: Bytes::new(), ..hello.clone() },

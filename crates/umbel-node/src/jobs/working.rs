@@ -1,4 +1,4 @@
-//! Drives a worker of a job: carries out what its machine wants.
+//! Drives a worker of a job: carries out the outputs of its state machine.
 
 use std::sync::Arc;
 
@@ -19,37 +19,37 @@ use super::marks::worker_mark;
 use super::wire::encode_body;
 use super::workshop::{Workshop, WorkshopError};
 
-/// How a worker's part ended.
+/// How a worker ended.
 pub(super) enum Ending {
-    /// All workers have done all of it.
+    /// All workers have completed the job.
     Finished,
-    /// This worker has done all of its part; whether all have is not known.
+    /// This worker has completed its part; whether all have is unknown.
     Done,
     /// The coordinator ended the job.
     Aborted { cause: String, resumable: bool },
-    /// This worker cannot go on, and has said so if it could.
+    /// This worker cannot continue, and has reported that if it could.
     Failed(WorkshopError),
     /// The coordinator refused this worker.
     Refused(String),
-    /// The coordinator was away for longer than the job waits.
+    /// The coordinator was absent for longer than the job waits.
     Unreachable(String),
 }
 
-/// See the module.
+/// Drives one worker.
 pub(super) struct Working {
     machine: JobWorker,
     workers: u32,
     workshop: Arc<dyn Workshop>,
     exchanger: Exchanger,
-    /// The line, if there is one.
+    /// Sends words over the line; None if there is no line.
     words: Option<mpsc::Sender<Bytes>>,
-    /// Reading, writing, committing, adding.
+    /// Tasks that read, write, commit or add.
     tasks: JoinSet<WorkerEvent>,
     ending: Option<Ending>,
 }
 
 impl Working {
-    /// A worker that has no line yet.
+    /// Creates a worker that has no line yet.
     pub(super) fn new(machine: JobWorker, workers: u32, exchanger: Exchanger) -> Self {
         let workshop = Arc::clone(&exchanger.workshop);
         let (words, tasks, ending) = (None, JoinSet::new(), None);
@@ -78,7 +78,7 @@ impl Working {
                 }
             }
         }
-        // Also makes durable what is decided, for the next start.
+        // This also makes decisions durable for the next start.
         if let Err(error) = self.exchanger.end().await {
             tracing::warn!(%error, "what was settled last is not durable");
         }
@@ -97,19 +97,20 @@ impl Working {
         ending
     }
 
-    /// Makes durable that the job has ended for good here. In the process of the coordinator that is the coordinator's to
-    /// mark: others must learn of it first.
+    /// Makes durable that the job has ended for good here. In the coordinator's process that is left to
+    /// the coordinator: the other workers must learn of the end first.
     fn mark_end(&self, mark: &WorkerJournalRecord) {
         if self.exchanger.reach.identity.worker == COORDINATOR {
             return;
         }
         if let Err(error) = self.workshop.mark_end(&worker_mark(mark)) {
-            // It has ended all the same; only a process that dies now will wait for the coordinator once more.
+            // The job has ended nevertheless; only if the process crashes now, it waits for the
+            // coordinator once more after its restart.
             tracing::warn!(%error, "the end of the job is not durable");
         }
     }
 
-    /// The same of a worker that cannot go on, while its line still stands.
+    /// The same for a worker that cannot continue, while its line is still open.
     fn mark_failed(&self, error: &WorkshopError) {
         let WorkerId(worker) = self.exchanger.reach.identity.worker;
         if !error.resumable {
@@ -140,8 +141,7 @@ impl Working {
         }
     }
 
-    /// Whether an order is one that this job can have: nothing that is computed from it may
-    /// overflow.
+    /// Checks that an order is possible in this job: nothing that is computed from it may overflow.
     fn check(&self, order: &Order) -> Result<(), String> {
         let text = |error: umbel_dedup_engine::ExchangeError| error.to_string();
         match order {
@@ -166,7 +166,8 @@ impl Working {
                     return Err("a plan of another job".to_owned());
                 }
                 if plan.references != self.machine.references() {
-                    // Owners would wait for hashes that nobody gives them, or not ask for theirs.
+                    // Otherwise owners would wait for hashes that they never get, or ignore those that
+                    // they have.
                     return Err("a plan with other hashes of earlier jobs".to_owned());
                 }
                 if !decided.is_of(plan.shape.cells().get()) {
@@ -197,7 +198,7 @@ impl Working {
         Ok(())
     }
 
-    /// Steps the machine and carries out what it wants.
+    /// Steps the state machine and carries out its outputs.
     async fn step(&mut self, event: WorkerEvent) {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
@@ -207,7 +208,7 @@ impl Working {
                 match self.carry_out(output).await {
                     Ok(more) => events.extend(more),
                     Err(error) => {
-                        // What follows rests on what could not be done.
+                        // Later outputs depend on what could not be done.
                         self.ending = Some(Ending::Failed(error));
                         return;
                     }
@@ -259,7 +260,7 @@ impl Working {
         Ok(None)
     }
 
-    /// Runs what takes long beside everything else.
+    /// Runs long work concurrently.
     fn spawn(
         &mut self,
         work: impl Future<Output = Result<WorkerEvent, WorkshopError>> + Send + 'static,
@@ -275,7 +276,7 @@ impl Working {
 
     fn send_word(&mut self, word: &WorkerMessage) -> Result<(), WorkshopError> {
         if let WorkerMessage::Failed { cause, resumable } = word {
-            // Said when nothing else is under way.
+            // The machine sends this when nothing else is in progress.
             let error = WorkshopError { cause: cause.clone(), resumable: *resumable };
             self.ending = Some(Ending::Failed(error));
             return Ok(());
@@ -290,14 +291,15 @@ impl Working {
         if let Some(words) = &self.words
             && words.try_send(body).is_err()
         {
-            // A line that takes no words is no line; it is made again.
+            // A line that accepts no words is treated as broken; it is reopened.
             self.words = None;
         }
         Ok(())
     }
 }
 
-/// Reports to the coordinator that the end is durable here, and waits for a while until it has received that.
+/// Reports to the coordinator that the end is durable here, and waits for a limited time until the
+/// coordinator has received that.
 pub(super) async fn send_ended(
     words: Option<mpsc::Sender<Bytes>>,
     line: &mut mpsc::Receiver<LineEvent>,
@@ -305,12 +307,13 @@ pub(super) async fn send_ended(
     let (Some(words), Ok(body)) = (words, encode_body(&WorkerMessage::Ended)) else { return };
     let deadline = Instant::now() + FAREWELL;
     if words.try_send(body).is_ok() {
-        // It ends the line; a second order of the end changes nothing.
+        // The coordinator then ends the line; another order to end changes nothing.
         while let Ok(Some(LineEvent::Order(_))) = timeout_at(deadline, line.recv()).await {}
     }
 }
 
-/// Reports to the coordinator why this worker cannot go on, and waits for a while until it has received that. Returns the line.
+/// Reports to the coordinator why this worker cannot continue, and waits for a limited time until the
+/// coordinator has received that. Returns the line.
 pub(super) async fn send_failed(
     words: Option<mpsc::Sender<Bytes>>,
     line: &mut mpsc::Receiver<LineEvent>,
@@ -321,7 +324,7 @@ pub(super) async fn send_failed(
     let deadline = Instant::now() + FAREWELL;
     let mut line_words = words;
     if let Some(words) = &line_words {
-        // A line that has just broken is made again.
+        // If the line has just broken, it is reopened.
         let _ = words.try_send(body.clone());
     }
     loop {
