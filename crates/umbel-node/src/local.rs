@@ -1,4 +1,4 @@
-//! What this node has of the cluster: its groups, its links, its storage.
+//! This node as a member of the cluster: its groups, links and storage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,10 +41,10 @@ mod serve;
 
 use readiness::Readiness;
 
-/// How long a node waits for another one to say that it is there.
+/// How long to wait for another node to answer whether it is reachable.
 const REACH_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Pause between looks whether the other founders of a shard are there.
+/// Pause between checks whether the other founders of a shard run their replicas.
 const FOUNDING_PAUSE: Duration = Duration::from_millis(20);
 
 /// This node as a member of a cluster.
@@ -70,15 +70,15 @@ pub(crate) struct Local {
     /// Why the node must stop, once it must.
     failure: watch::Sender<Option<String>>,
     is_stopping: AtomicBool,
-    /// Who led each group at the last look.
+    /// The leader of each group at the last check.
     leaders_seen: Mutex<BTreeMap<GroupId, NodeId>>,
 }
 
 impl Local {
-    /// Starts the meta group and whatever the disk holds of shards comes later, with the catalogue.
+    /// Starts the meta group; shards on the disk are started later, according to the catalogue.
     ///
-    /// Before anything of it takes part, the other nodes are asked what they know of this one: those
-    /// that the disk names as members of the meta group, and the founders.
+    /// First asks other nodes what they know of this one: those that the disk names as members of the
+    /// meta group, and the founders. Only then does any replica take part.
     pub(crate) async fn start(
         identity: LocalIdentity,
         config: Config,
@@ -167,7 +167,7 @@ impl Local {
         &self.links
     }
 
-    /// What this node knows of which others are alive.
+    /// This node's failure detector.
     pub(crate) fn beats(&self) -> &Beats {
         &self.beats
     }
@@ -176,22 +176,22 @@ impl Local {
         &self.net
     }
 
-    /// Versions of clusters that this node can run.
+    /// Cluster versions that this node supports.
     pub(crate) fn versions(&self) -> VersionRange {
         self.versions
     }
 
-    /// Who this node is.
+    /// This node's identity.
     pub(crate) fn identity(&self) -> LocalIdentity {
         LocalIdentity { cluster: self.cluster, node: self.node }
     }
 
-    /// Where another node listens, as far as this node knows.
+    /// Another node's address, as far as this node knows.
     pub(crate) fn address_of(&self, node: NodeId) -> Option<String> {
         self.meta.replica().read_meta(|state| state.node_address(node).map(ToOwned::to_owned))
     }
 
-    /// The nodes of the cluster, as far as this node knows, and where they listen.
+    /// The addresses of the cluster's nodes, as far as this node knows.
     pub(crate) fn addresses(&self) -> BTreeMap<NodeId, String> {
         self.meta.replica().read_meta(|state| {
             let address =
@@ -200,12 +200,12 @@ impl Local {
         })
     }
 
-    /// How often copies look whether they have something to send.
+    /// How often to check whether copies have something to send.
     pub(crate) fn sweep_interval(&self) -> Duration {
         Duration::from_millis(self.config.sweep_interval_ms)
     }
 
-    /// In which time every copy is compared with a partner's; None for never.
+    /// Interval in which every copy is compared with a partner's; None for never.
     pub(crate) fn scrub_interval(&self) -> Option<Duration> {
         let seconds = self.config.scrub_interval_s;
         (seconds > 0).then(|| Duration::from_secs(seconds))
@@ -224,7 +224,7 @@ impl Local {
         self.read_shards().get(&shard).cloned()
     }
 
-    /// All replicas of this node.
+    /// All shard replicas of this node.
     pub(crate) fn shards(&self) -> Vec<Arc<ShardLeader>> {
         self.read_shards().values().cloned().collect()
     }
@@ -245,22 +245,22 @@ impl Local {
     }
 
     fn read_shards(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<ShardId, Arc<ShardLeader>>> {
-        // No holder of the lock panics, and the map is whole after every statement.
+        // No holder of the lock panics, and the map is consistent after every statement.
         self.shards.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether another node answers now.
+    /// Whether another node responds now.
     pub(crate) async fn is_reachable(&self, node: NodeId) -> bool {
         self.runs(node, GroupId::META).await
     }
 
-    /// Whether another node answers, and runs its replica of a group.
+    /// Whether another node responds, and runs its replica of a group.
     async fn runs(&self, node: NodeId, group: GroupId) -> bool {
         let body = encode(&GroupRequest::View);
         self.call(node, CallKind::Group, group, body, REACH_TIMEOUT).await.is_ok()
     }
 
-    /// Whether a node that the catalogue does not name yet answers at an address.
+    /// Whether a node that is not in the catalogue yet responds at an address.
     pub(crate) async fn is_there(&self, node: NodeId, address: &str) -> bool {
         let body = encode(&GroupRequest::View);
         let group = GroupId::META;
@@ -294,9 +294,9 @@ impl Local {
         }
     }
 
-    /// Starts and stops replicas so that this node has those that the shard map gives it; returns
-    /// the map's version. `kept` are the groups that the disk had before the map was brought up to date: what has come
-    /// since may be of a shard that the map does not name yet.
+    /// Starts and stops replicas so that this node runs those that the shard map assigns to it; returns
+    /// the map's epoch. `kept` are the groups that were on the disk before the map was brought up to
+    /// date: later ones may belong to a shard that the map does not name yet.
     pub(crate) async fn follow_shard_map(self: &Arc<Self>, kept: &[GroupId]) -> Option<Epoch> {
         let (epoch, wanted, is_removed, version) = self.meta.replica().read_meta(|state| {
             let ranges = state.shard_map().ranges();
@@ -329,14 +329,14 @@ impl Local {
             return None;
         }
         let running: BTreeSet<ShardId> = self.read_shards().keys().copied().collect();
-        // What runs, and what an earlier process left on the disk.
+        // The running replicas, and those that an earlier process left on the disk.
         let kept = kept.iter().copied().filter_map(GroupId::shard);
         let held: BTreeSet<ShardId> = running.iter().copied().chain(kept).collect();
         for &shard in held.iter().filter(|&shard| !wanted.contains_key(shard)) {
             self.stop_shard(shard).await;
         }
         if wanted.keys().any(|shard| !running.contains(shard)) {
-            // Whoever was away when the meta group started may be there now.
+            // Nodes that were down when the meta group started may be up now.
             let (links, timeout) = (&self.links, recall::LATER_TIMEOUT);
             let asked = self.recollection.ask(links, self.node, self.addresses(), timeout);
             if let Err(why) = asked.await {
@@ -355,8 +355,9 @@ impl Local {
         epoch
     }
 
-    /// Whether a replica of this node may start: one of a shard that is being split off only with what it was split
-    /// off with, until others have that and elected a leader, who sends it.
+    /// Whether a replica of this node may start. The replica of a shard that is being split off may
+    /// start only from the part that was split off on this node, until other nodes have that and have
+    /// elected a leader, which sends it.
     fn may_start(&self, state: &MetaState, record: &ShardRecord) -> bool {
         let is_split_off = state.shard_map().splitting() == Some(record.shard);
         !is_split_off || self.storage.has_seen(GroupId::of_shard(record.shard))
@@ -382,7 +383,7 @@ impl Local {
             Arc::clone(&self.beats),
         )
         .await?;
-        // Those that come later are added by the group's leader.
+        // Members that are added later are added by the group's leader.
         if !record.is_formed && record.founders.contains(&self.node) {
             let local = Arc::clone(self);
             tokio::spawn(local.found_shard(shard, Arc::clone(&group), record.founders.clone()));
@@ -401,7 +402,7 @@ impl Local {
         Ok(())
     }
 
-    /// Stops a replica that is elsewhere now, and forgets it.
+    /// Stops a replica that has moved elsewhere, and forgets it, except for its promises.
     async fn stop_shard(&self, shard: ShardId) {
         let stopped = self.shards.write().unwrap_or_else(PoisonError::into_inner).remove(&shard);
         if let Some(stopped) = stopped {
@@ -413,7 +414,7 @@ impl Local {
         tracing::info!(%shard, "replica left this node");
     }
 
-    /// Says that the node cannot go on.
+    /// Reports that the node cannot continue.
     pub(crate) fn fail(&self, why: String) {
         tracing::error!(why, "the node stops");
         self.failure.send_if_modified(|failure| {
@@ -423,7 +424,7 @@ impl Local {
         });
     }
 
-    /// Looks for groups that stopped by themselves, and measures.
+    /// Checks for groups that stopped by themselves, and updates the metrics.
     pub(crate) fn look_after_groups(&self) {
         let shards = self.shards();
         let groups = shards.iter().map(|shard| shard.group()).chain([&self.meta]);
@@ -447,7 +448,7 @@ impl Local {
         self.measure(&shards);
     }
 
-    /// Hands leadership over and stops all groups.
+    /// Hands leadership over, and stops all groups.
     pub(crate) async fn shut_down(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         let shards = self.shards();

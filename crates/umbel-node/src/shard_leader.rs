@@ -1,5 +1,5 @@
-//! A shard's replica as coordinators see it: batches of inserts into one entry of the log, reads
-//! behind a confirmation, and nothing that grows without bound.
+//! A shard's replica as coordinators use it: combines inserts into entries of the log, confirms reads,
+//! and bounds all of its queues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ mod windowed;
 pub(crate) use scrub_turns::take_turns;
 use windowed::Timing;
 
-/// The answer to one part of an entry.
+/// The result for one part of an entry.
 type PartAnswer = Result<Bitmap, ShardFailure>;
 
 /// A part that waits to be proposed.
@@ -49,27 +49,27 @@ pub(crate) struct ShardLeader {
     node: NodeId,
     group: Arc<Group>,
     queue: mpsc::Sender<Waiting>,
-    /// One permit an item that may wait.
+    /// One permit per item that may wait.
     room: Arc<Semaphore>,
     room_items: usize,
     space: Arc<Space>,
     exports: Arc<Exports>,
     links: Arc<Links>,
-    /// Held for reading by every write on its way to the log, and for writing where none may be.
+    /// Held for reading by every write until it is in the log, and for writing while no write may be.
     writes: Writes,
-    /// When each slice was last compared, and that only one is at a time.
+    /// When each slice was last compared; permits one comparison at a time.
     scrubs: scrub::Scrubs,
-    /// Counts of how full slices are.
+    /// Counts of the fill of slices.
     loads: load::Loads,
-    /// How fast new items come to them.
+    /// Rates of new items per slice.
     pub(crate) arrivals: Arrivals,
-    /// Items on their way to slices that grow.
+    /// Items in flight to slices that grow.
     growing: growing::Growing,
-    /// One moves the windows on, others wait for it.
+    /// Held by the task that advances the windows; others wait for it.
     window_turn: tokio::sync::Mutex<()>,
 }
 
-/// Writes on their way.
+/// Lock of the writes in flight.
 type Writes = Arc<RwLock<()>>;
 
 impl ShardLeader {
@@ -109,7 +109,7 @@ impl ShardLeader {
         &self.group
     }
 
-    /// Does what a coordinator asks.
+    /// Carries out a coordinator's request.
     pub(crate) async fn serve(&self, request: ShardRequest) -> ShardAnswer {
         let outcome = match request {
             ShardRequest::Insert { filter, generation, request, hashes, growth, at_ms } => {
@@ -169,7 +169,7 @@ impl ShardLeader {
         growth: Option<AllowedGrowth>,
         at_ms: Option<u64>,
     ) -> Result<ShardAnswer, ShardFailure> {
-        // Only the leader knows the newest answers; others would propose in vain.
+        // Only the leader knows the newest answers; the proposals of other nodes would fail.
         self.check_leader()?;
         self.keep_up(filter).await?;
         let others = growth.map(|_| self.growing.enter(filter, hashes.len() as u64));
@@ -185,7 +185,7 @@ impl ShardLeader {
             }
             PreparedInsert::AllPresent { item_count } => {
                 self.confirm().await?;
-                // A clearing may have been applied between the look and the confirmation.
+                // The slice may have been cleared between the lookup and the confirmation.
                 self.check_slice(filter, generation)?;
                 metrics::insert_answered(0, item_count.into());
                 Bitmap::zeros(item_count)
@@ -308,7 +308,7 @@ impl ShardLeader {
         }
     }
 
-    /// How this replica is.
+    /// The status of this replica.
     pub(crate) fn status(&self) -> ReplicaStatus {
         ReplicaStatus {
             view: self.group.view(),
@@ -357,12 +357,13 @@ fn unexpected(reply: &ShardReply) -> ShardFailure {
     ShardFailure::Stopped(format!("a command of another kind was answered: {reply:?}"))
 }
 
-/// Proposes what waits, many parts in one entry, a few entries on their way at once.
+/// Proposes waiting parts, many in one entry, with a few entries in flight at once.
 async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>, writes: Writes) {
     let in_flight = Arc::new(Semaphore::new(PROPOSALS_IN_FLIGHT_MAX));
     let mut next = None;
     loop {
-        // First room, then parts: what arrives while entries are on their way travels together.
+        // Waits for room first, then for parts: parts that arrive while entries are in flight are
+        // combined.
         let Ok(permit) = Arc::clone(&in_flight).acquire_owned().await else { return };
         let first = match next.take() {
             Some(first) => first,
@@ -399,14 +400,14 @@ async fn propose_together(group: Arc<Group>, mut queue: mpsc::Receiver<Waiting>,
     }
 }
 
-/// A planted bug asks whether a part's items are in the entry already.
+/// For a planted bug: whether a part's items are in the entry already.
 fn is_waiting(parts: &[(InsertPart, Timing)], part: &InsertPart) -> bool {
     parts.iter().any(|(other, _)| (other.filter, &other.hashes) == (part.filter, &part.hashes))
 }
 
-/// Gives each part its answer.
+/// Sends each part its answer.
 fn answer_parts(outcome: Result<Reply, ProposeError>, answers: Vec<oneshot::Sender<PartAnswer>>) {
-    // Whoever does not listen any more gave up waiting.
+    // A caller that dropped its receiver has given up.
     match outcome {
         Ok(Reply::Shard(ShardReply::Inserted(outcomes))) if outcomes.len() == answers.len() => {
             for (answer, outcome) in answers.into_iter().zip(outcomes) {

@@ -1,4 +1,4 @@
-//! How a shard's group comes to have its first leader.
+//! Forms the group of a new shard.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use crate::raft::group::Group;
 use crate::raft::types::NodeAddress;
 
 impl Local {
-    /// Forms a shard's group. One founder does, as soon as the others run their replicas, so that
-    /// it is elected at once and leaders are spread over the nodes; the others only if that one
-    /// does not. All of them form it alike, so nothing is lost if several do.
+    /// Forms a shard's group. One founder does it as soon as the others run their replicas, so that it
+    /// is elected at once and leaders are spread over the nodes. The others do it only if that one does
+    /// not. All of them form the group identically, so it does no harm if several do.
     pub(super) async fn found_shard(
         self: Arc<Self>,
         shard: ShardId,
@@ -25,7 +25,7 @@ impl Local {
             ranges.parent(shard)
         });
         let is_first = match parent {
-            // Who leads the other half has split it, and the others are about to.
+            // The leader of the other half has applied the split, and the other members are about to.
             Some(parent) => self.shard(parent).is_some_and(|half| half.group().is_leader()),
             None => founders.get(shard.0 as usize % founders.len()) == Some(&self.node),
         };

@@ -1,4 +1,4 @@
-//! What this node measures of its groups and of the catalogue, once a second.
+//! Metrics of this node's groups and of the catalogue, once a second.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::metrics;
 use crate::shard_leader::ShardLeader;
 
 impl Local {
-    /// Measures, given the shards of this node.
+    /// Updates the metrics, given the shards of this node.
     pub(super) fn measure(&self, shards: &[Arc<ShardLeader>]) {
         let filter_bytes = |shard: &Arc<ShardLeader>| shard.status().memory_bytes;
         metrics::shards(&metrics::Shards {

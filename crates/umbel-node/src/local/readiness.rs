@@ -18,21 +18,22 @@ use crate::raft::encoding::{decode, encode};
 use crate::raft::group::Group;
 use crate::storage::WalHealth;
 
-/// How long an answer stands: however often somebody asks, each leader is asked once in that time.
+/// How long an answer is reused: each leader is asked once in that time, however often the node is
+/// checked.
 const ANSWER_STANDS: Duration = Duration::from_millis(500);
 
-/// How long a leader may take to say what is committed.
+/// How long a leader may take to report its commit index.
 const LEADER_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// How long replicas may take to apply what was committed when their leaders were asked.
 const FOLLOW_TIMEOUT: Duration = Duration::from_millis(1000);
 
-/// The last answer, and one asks at a time.
+/// The last answer; its lock lets one check run at a time.
 #[derive(Default)]
 pub(super) struct Readiness(Mutex<Option<(Instant, Result<(), String>)>>);
 
 impl Local {
-    /// Why this node should get no traffic, if so.
+    /// Checks whether this node should get traffic; otherwise returns the reason.
     pub(crate) async fn is_ready(&self) -> Result<(), String> {
         self.runs_all()?;
         let mut last = self.readiness.0.lock().await;
@@ -46,7 +47,7 @@ impl Local {
         answer
     }
 
-    /// Whether all replicas run, and know their leaders.
+    /// Whether all replicas run and know their leaders.
     fn runs_all(&self) -> Result<(), String> {
         if self.is_stopping.load(Ordering::Relaxed) {
             return Err("the node is stopping".to_owned());
@@ -77,7 +78,7 @@ impl Local {
         }
     }
 
-    /// Whether all replicas have what is committed now.
+    /// Whether all replicas have applied what is committed now.
     async fn follows_all(&self) -> Result<(), String> {
         let leaders: BTreeSet<NodeId> =
             self.groups().iter().filter_map(|group| group.leader()).collect();

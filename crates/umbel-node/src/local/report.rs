@@ -1,4 +1,4 @@
-//! What this node reports of itself: how it is, and what its comparisons came to.
+//! A node's report on itself: its state, and the results of its comparisons.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,19 @@ use crate::calls::{
 };
 use crate::comparisons::{Comparison, Ending};
 
-/// Comparisons that are reported, the worst.
+/// Most comparisons in a report; the worst are chosen.
 const ROWS_MAX: usize = 200;
 
-/// Comparisons that are held until the worst of them are picked, and others may run: some milliseconds of work.
+/// Comparisons that are collected before the worst are picked and other tasks may run: some
+/// milliseconds of work.
 const ROWS_HELD_MAX: usize = 4096;
 
-/// Longest text of a failure that is reported.
+/// Most characters of a failure's text in a report.
 const TEXT_CHARS_MAX: usize = 500;
 
 impl ComparedRow {
-    /// The worst first, and of equal ones the oldest; what was not compared yet comes before what was fine.
+    /// Sort key: failures come first, worst first and then oldest; then what was not compared yet; then
+    /// successes.
     pub(crate) fn rank(&self) -> (u8, Option<Ending>, u64, FilterId, Compares) {
         let (class, ending, at_ms) = match &self.last {
             Some(last) if last.ending < Ending::Equal => (0, Some(last.ending), last.at_ms),
@@ -45,7 +47,7 @@ impl ComparisonsReport {
         self.worst.push(row);
     }
 
-    /// Lets go of all rows but the worst.
+    /// Drops all rows but the worst.
     fn cut(&mut self) {
         self.worst.sort_unstable_by_key(ComparedRow::rank);
         self.worst.truncate(ROWS_MAX);
@@ -53,7 +55,7 @@ impl ComparisonsReport {
 }
 
 impl Local {
-    /// Answers who looks.
+    /// Responds to a report request.
     pub(crate) async fn report(&self, request: ReportRequest) -> ReportAnswer {
         match request {
             ReportRequest::Standing => ReportAnswer::Standing(self.standing()),
@@ -73,7 +75,7 @@ impl Local {
         }
     }
 
-    /// What this node's comparisons came to, of the filters that a principal may read.
+    /// The results of this node's comparisons, for the filters that a principal may read.
     async fn comparisons(&self, reader: Option<&str>) -> ComparisonsReport {
         let readable = self.meta.replica().read_meta(|state| readable(state, reader));
         let row = |filter: FilterId, compares, last: Option<Comparison>| {
@@ -94,8 +96,8 @@ impl Local {
             slices
                 .filter_map(|(filter, last)| row(filter, Compares::Slice(shard.shard()), last))
                 .for_each(|row| report.add(row));
-            // A node may lead a thousand shards of ten thousand filters each, and may be busy, too: then each pause
-            // takes a while.
+            // A node may lead a thousand shards with ten thousand filters each, and may be busy as
+            // well: then each yield takes a while.
             if report.worst.len() >= ROWS_HELD_MAX {
                 report.cut();
                 tokio::task::yield_now().await;
@@ -106,7 +108,7 @@ impl Local {
     }
 }
 
-/// The filters that a principal may read; all for None.
+/// The filters that a principal may read; all filters for None.
 fn readable(state: &MetaState, reader: Option<&str>) -> BTreeSet<FilterId> {
     let none = Rights::default();
     let rights =

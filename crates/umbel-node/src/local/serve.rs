@@ -1,4 +1,4 @@
-//! What this node does for others: Raft's calls, coordinators' requests, the controller's orders.
+//! Serves other nodes: Raft's calls, coordinators' requests, the controller's requests.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use crate::raft::group::{Group, ProposeError};
 use crate::raft::types::{Command, NodeAddress, Reply};
 
 impl Local {
-    /// Answers as the meta group's leader, if this node is it; with the index that a reader of its
-    /// own copy must wait for.
+    /// Responds as the meta group's leader, if this node leads it. Also returns the index that a reader
+    /// of its own replica must wait for.
     pub(crate) async fn serve_meta(&self, request: MetaRequest) -> (MetaAnswer, u64) {
         let outcome = match request {
             MetaRequest::Propose(command) => {
@@ -36,12 +36,13 @@ impl Local {
             MetaRequest::Confirm => self.meta.confirm().await.map(|()| MetaAnswer::Confirmed),
         };
         let answer = outcome.unwrap_or_else(|error| self.unproposed(&error));
-        // What was applied here by now includes the command, or all that the question was about.
+        // The entries applied here by now include the command, or all that the question was about.
         (answer, self.meta.applied_index())
     }
 
-    /// What whoever proposes a command that came with a later version than the cluster's is told. This node may know of an older
-    /// version than the leader's, or lead and not have applied all: it asks before it refuses.
+    /// The refusal of a command that came with a later version than the cluster's. This node may know
+    /// an older version than the leader does, or lead without having applied all entries; so it
+    /// confirms its state before it refuses.
     async fn refuse_unwritable(&self, command: &MetaCommand) -> Option<MetaAnswer> {
         if planted::on(Planted::WrittenEarly) {
             return None;
@@ -63,8 +64,8 @@ impl Local {
         }
     }
 
-    /// Has the meta group's leader, which is another node, take a command; whether it worked shows
-    /// in this node's copy.
+    /// Sends a command to the meta group's leader, which is another node; whether it succeeded shows in
+    /// this node's replica.
     pub(crate) async fn propose_elsewhere(&self, command: &MetaCommand) {
         let Some(leader) = self.meta.leader().filter(|&leader| leader != self.node) else { return };
         let body = encode(&MetaRequest::Propose(command.clone()));
@@ -150,8 +151,8 @@ impl Local {
         }
     }
 
-    /// Answers a leader that misses something of this node's replica, and a follower that wants to know
-    /// whether it follows.
+    /// Responds to a leader that has noticed lost entries of this node's replica, and to a follower
+    /// that asks whether it still follows.
     async fn serve_recall(
         &self,
         group_id: GroupId,
@@ -173,7 +174,7 @@ impl Local {
         }
     }
 
-    /// Answers the controller.
+    /// Responds to the controller.
     pub(crate) async fn serve_group(
         &self,
         group_id: GroupId,
@@ -198,7 +199,7 @@ impl Local {
         })
     }
 
-    /// Whether a shard's members shall be these, as far as this node knows.
+    /// Whether these are the members that a shard should have, as far as this node knows.
     fn wants_voters(&self, group: GroupId, voters: &[(NodeId, String)]) -> bool {
         let Some(shard) = group.shard() else { return true };
         let voters: Vec<NodeId> = voters.iter().map(|&(node, _)| node).collect();

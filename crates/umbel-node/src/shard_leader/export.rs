@@ -1,4 +1,4 @@
-//! Copies of slices, as the shard's leader begins them.
+//! Begins copies of slices at the shard's leader.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::exports::{Copied, Hold};
 use crate::limits::SNAPSHOT_HOLD_MAX;
 
 impl ShardLeader {
-    /// Copies a slice as it is now. For a snapshot, writes that are on their way end before, and others wait until it is
-    /// settled.
+    /// Copies a slice as it is now. For a snapshot, waits for the writes in flight, and blocks further
+    /// writes until the snapshot is settled.
     pub(super) async fn export_begin(
         &self,
         filter: FilterId,
@@ -25,7 +25,7 @@ impl ShardLeader {
         let hold = match snapshot {
             Some(snapshot) => {
                 let arriving = self.exports.arrive(snapshot)?;
-                // Others wait from here on, also while this one does.
+                // Further writes are blocked from here on, also while this waits.
                 let until = Instant::now() + SNAPSHOT_HOLD_MAX;
                 let held = async {
                     let writes = Arc::clone(&self.writes).write_owned().await;
@@ -48,8 +48,8 @@ impl ShardLeader {
         Ok(ShardAnswer::Export { holder: self.node, export, written_index })
     }
 
-    /// Returns whether a slice is still as it was copied, once this node has confirmed that it leads, and lets its writes go
-    /// on.
+    /// Checks that a slice is still as it was copied, after confirming that this node leads, and
+    /// unblocks its writes.
     pub(super) async fn export_release(&self, export: u64) -> Result<ShardAnswer, ShardFailure> {
         let Copied { filter, generation, written_index } = self.exports.copied(export)?;
         self.confirm().await?;

@@ -1,4 +1,5 @@
-//! Items on their way to slices that grow: whoever asks how far one must grow for its own counts those of others, too.
+//! Items in flight to slices that grow: a request that asks how far a slice must grow also counts the
+//! items of other requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,21 +9,21 @@ use umbel_engine::shard::SliceGrowth;
 
 use crate::calls::AllowedGrowth;
 
-/// How many items are on their way, by filter.
+/// Number of items in flight, by filter.
 #[derive(Default)]
 pub(super) struct Growing(Mutex<BTreeMap<FilterId, u64>>);
 
-/// Some items on their way, until it is dropped.
+/// Items that are in flight until this is dropped.
 pub(super) struct OnTheirWay<'a> {
     growing: &'a Growing,
     filter: FilterId,
     item_count: u64,
-    /// How many were on their way before them.
+    /// Number of items that were in flight before these.
     pub(super) before: u64,
 }
 
 impl Growing {
-    /// Notes items that come.
+    /// Adds items in flight.
     pub(super) fn enter(&self, filter: FilterId, item_count: u64) -> OnTheirWay<'_> {
         let mut counts = self.lock();
         let count = counts.entry(filter).or_default();
@@ -49,7 +50,7 @@ impl Drop for OnTheirWay<'_> {
     }
 }
 
-/// How far a slice may grow, beside what is on its way to it.
+/// How far a slice may grow, including the other items in flight to it.
 pub(super) fn slice_growth(
     growth: Option<AllowedGrowth>,
     others: Option<&OnTheirWay<'_>>,

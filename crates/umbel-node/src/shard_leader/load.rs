@@ -1,5 +1,6 @@
-//! How full a slice is, for tables. That takes reading all of it, up to 256 MiB: in pieces, between which
-//! the replica's lock and the thread are others', and once for all who ask meanwhile.
+//! How full a slice is, for reports. That requires reading all of it, up to 256 MiB: in pieces, between
+//! which the replica's lock and the thread are free for others, and with one count for all requests
+//! that wait meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,27 +16,27 @@ use crate::limits::{COUNTED_WORDS_MAX, RATE_PROBES, RATE_PROBES_AT_ONCE};
 use crate::ports::Purpose;
 use crate::raft::group::Group;
 
-/// Counts of a shard's slices: one at a time.
+/// Counts of a shard's slices, one at a time.
 #[derive(Default)]
 pub(super) struct Loads {
     counted: Mutex<Counted>,
-    /// How many counts have begun.
+    /// Number of counts that have begun.
     begun: std::sync::atomic::AtomicU64,
-    /// Held by everybody who asks, so that the last one is known.
+    /// Held by every request, so that the last one is recognized.
     asking: Arc<()>,
-    /// Held by the one that counts what two filters have in common; others wait.
+    /// Held by the request that counts what two filters have in common; others wait.
     overlapping: Mutex<()>,
 }
 
-/// The newest count of each filter, with its number, while somebody waits who may use it.
+/// The newest count of each filter, with its number, kept while a waiting request may use it.
 type Counted = BTreeMap<(FilterId, Generation), (u64, Described)>;
 
-/// What a slice is and how full, and the random items that it was asked for meanwhile.
+/// Description and fill of a slice, and the random items that were looked up in it.
 type Described = (SliceDescription, RateProbes);
 
 impl Loads {
-    /// What a slice is and how full, as it was at some moment between the call and its answer. Bits that are
-    /// set while they are counted may be counted or not.
+    /// Description and fill of a slice, as it was at some moment between the call and its return. Bits
+    /// that are set during the count may or may not be counted.
     ///
     /// # Errors
     /// If there is no such slice, or it is at another generation.
@@ -53,7 +54,7 @@ impl Loads {
         let slice = (filter, generation);
         let newest = counted.get(&slice).filter(|(number, _)| *number > begun_before);
         let described = match newest {
-            // It has begun after this call, so it has seen all that the caller knows of.
+            // This count began after the call, so it includes everything that the caller knows of.
             Some((_, described)) => {
                 group.replica().read_shard(|state| state.check_slice(filter, generation))?;
                 described.clone()
@@ -81,14 +82,15 @@ impl ShardLeader {
     ) -> Result<SliceLoad, ShardFailure> {
         self.confirm().await?;
         self.check_slice(filter, generation).map_err(|error| match self.space.shortage() {
-            // A slice that is not there cannot be made before there is room.
+            // A missing slice cannot be created before there is room.
             Some(free_bytes) => ShardFailure::DiskFull { free_bytes },
             None => error.into(),
         })?;
         Ok(self.load_here(filter, generation).await?)
     }
 
-    /// How full a slice is in this replica, which may lack what others have confirmed if it does not lead.
+    /// How full a slice is in this replica. If this node does not lead, its replica may lack entries
+    /// that were acknowledged.
     ///
     /// # Errors
     /// If there is no such slice here, or it is at another generation.
@@ -114,7 +116,7 @@ impl ShardLeader {
         })
     }
 
-    /// What the slices of two filters have in common, counted piece by piece.
+    /// Counts piece by piece what the slices of two filters have in common.
     pub(super) async fn overlap(
         &self,
         ours: (FilterId, Generation),
@@ -134,8 +136,8 @@ impl ShardLeader {
     }
 }
 
-/// Set positions beyond those that chance and merges explain; None of kinds that lose positions, or whose
-/// items do not tell how many they set.
+/// Set positions beyond those that chance and merges explain. None for kinds that lose positions, or
+/// whose item count does not determine how many they set.
 fn unexplained_one_count(slice: &SliceDescription) -> Option<u64> {
     let SliceShape::Blocks { kind, probe_count, .. } = slice.summary.spec.shape else {
         return None;
@@ -187,7 +189,8 @@ mod tests {
     use crate::coordinator::sizes::FilterSize;
     use crate::node::node_test::{deadline, items, start_alone};
 
-    /// A slice into which so many items went one by one, chosen by `choose` from random ones.
+    /// A slice into which that many items were inserted one by one, chosen by `choose` from random
+    /// ones.
     fn filled(item_count: u32, choose: impl Fn(&AnyFilter, &AnyFilter) -> bool) -> ShardState {
         let (filter, generation) = (FilterId(1), Generation(1));
         let kind = Kind::Blocked.id();
@@ -236,11 +239,11 @@ mod tests {
         for item_count in [400, 1_600, 3_000] {
             assert_eq!(unexplained(&filled(item_count, |_, _| true), 1), Some(0), "{item_count}");
         }
-        // Each sets six positions that were free, which is what somebody does who fills a filter.
+        // Each item sets six free positions: what an attacker does who fills up a filter.
         let mut state = filled(1_600, |before, after| ones(after) == ones(before) + 6);
         let beyond = unexplained(&state, 1).unwrap();
         assert!(beyond > 1_000, "{beyond}");
-        // What is merged is explained, wherever it comes from, also after a snapshot.
+        // Merged bits count as explained, wherever they come from, also after a snapshot.
         let (generation, sources) = (Generation(1), vec![(FilterId(1), Generation(1))]);
         let (target, operation) = (FilterId(2), SetOperation::Union);
         state.apply(&ShardCommand::MergeSlices { target, generation, sources, operation });
@@ -253,8 +256,8 @@ mod tests {
         assert_eq!((unexplained(&loaded, 1), unexplained(&loaded, 2)), (Some(beyond), Some(0)));
     }
 
-    /// Others run between the pieces of a count, and it is made twice at most, however many ask: once for who
-    /// came first, and once for all that came while it was under way.
+    /// Other tasks run between the pieces of a count. At most two counts are made, however many
+    /// requests arrive: one for the first request, and one for all that arrive while it runs.
     #[tokio::test]
     async fn a_flood_of_questions_costs_two_counts_and_stops_nobody() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The replicas of a shard compared with each other, and mended: the leader's side and each one's.
+//! Compares and repairs the replicas of a shard: the leader's side, and each replica's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,24 +23,25 @@ use crate::ports::Purpose;
 use crate::raft::encoding::{decode, encode};
 use crate::raft::types::{Command, Reply};
 
-/// How long a replica may take to apply what the leader has applied, and to answer.
+/// How long a replica may take to apply what the leader has applied, and to respond.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long it waits itself until it has applied that: less, so that it can say how far it is.
+/// How long the replica itself waits for that: shorter, so that it can still report its progress.
 const APPLY_PATIENCE: Duration = Duration::from_secs(4);
 
-/// The same while inserts are held back: who is so slow is left out.
+/// The same while inserts are held back: slower replicas are left out.
 const HELD_PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long writes that are on their way may take before they are not waited for.
+/// How long to wait for writes in flight when holding back writes.
 const HOLD_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Comparisons of a shard's slices, as its leader runs them.
+/// State of the comparisons that a shard's leader runs.
 pub(super) struct Scrubs {
     turn: Semaphore,
-    /// When a slice's replicas were last found equal, or made so, or when this node first saw it.
+    /// When a slice's replicas were last found equal or made equal, or when this node first saw the
+    /// slice.
     verified: Mutex<BTreeMap<FilterId, Instant>>,
-    /// What was found last.
+    /// Results of the last comparisons.
     last: LastComparisons<FilterId>,
 }
 
@@ -56,17 +57,17 @@ impl Default for Scrubs {
 
 impl Scrubs {
     fn verified(&self) -> std::sync::MutexGuard<'_, BTreeMap<FilterId, Instant>> {
-        // No holder of the lock panics, and the map is whole after every statement.
+        // No holder of the lock panics, and the map is consistent after every statement.
         self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ShardLeader {
-    /// Has the replicas of a slice compared, piece by piece with pauses in between, and mended; one
-    /// slice of the shard after the other.
+    /// Compares the replicas of a slice piece by piece, with pauses in between, and repairs them; one
+    /// slice of the shard at a time.
     ///
     /// # Errors
-    /// If this node does not lead, or the slice goes away. What was mended stays.
+    /// If this node does not lead, or the slice is dropped. What was repaired stays repaired.
     pub(super) async fn scrub(
         &self,
         filter: FilterId,
@@ -100,7 +101,7 @@ impl ShardLeader {
         let seed = self.group.number(Purpose::Scrub);
         let mut scrubber = Scrubber::new(filter, generation, voters, seed);
         let mut out = Outbox::new();
-        // Writes, while they are held back.
+        // Held while writes are held back.
         let mut held: Option<OwnedRwLockWriteGuard<()>> = None;
         let mut refused = None;
         scrubber.step(ScrubInput::Start, &mut out);
@@ -143,7 +144,7 @@ impl ShardLeader {
         }
     }
 
-    /// Has an order of a comparison applied, which writes that are held back do not hold back.
+    /// Applies a command of a comparison, even while writes are held back.
     async fn apply(&self, command: ShardCommand) -> Result<(), ShardFailure> {
         match self.group.propose(Command::Shard(command)).await.map_err(failure)? {
             Reply::Shard(ShardReply::Done(outcome)) => Ok(outcome?),
@@ -152,7 +153,7 @@ impl ShardLeader {
         }
     }
 
-    /// Asks a replica, or this one.
+    /// Asks another replica, or this one.
     async fn ask(
         &self,
         replica: NodeId,
@@ -177,7 +178,7 @@ impl ShardLeader {
         }
     }
 
-    /// What this replica holds, once it has applied an entry. The caller says how long that may take.
+    /// The content of this replica, once it has applied an entry. The caller limits the time.
     pub(super) async fn answer(
         &self,
         question: &ReplicaQuestion,
@@ -218,7 +219,7 @@ impl ShardLeader {
         })
     }
 
-    /// Counts and logs what a comparison came to.
+    /// Counts and logs the result of a comparison.
     fn record(&self, filter: FilterId, report: &SliceScrubbed) {
         let shard = self.shard();
         for (node, bits) in &report.differing {
@@ -242,10 +243,10 @@ impl ShardLeader {
         }
     }
 
-    /// What the last comparison of each slice came to, if this node leads.
+    /// The result of each slice's last comparison, if this node leads.
     pub(crate) fn last_comparisons(&self) -> Vec<(FilterId, Option<Comparison>)> {
         if !self.group.is_leader() {
-            // Whoever leads now knows.
+            // The current leader has them.
             return Vec::new();
         }
         let slices: Vec<FilterId> =
@@ -259,7 +260,7 @@ impl ShardLeader {
             self.group.replica().read_shard(|state| state.slices().map(|(id, _)| id).collect());
         let mut verified = self.scrubs.verified();
         if !self.group.is_leader() {
-            // Whoever leads now knows; if this node leads again, it begins anew.
+            // The current leader has them; if this node leads again, it starts over.
             verified.clear();
             self.scrubs.last.retain(|_| false);
             return None;

@@ -1,4 +1,5 @@
-//! Which slice's replicas are compared next: every slice that this node leads once in an interval.
+//! Decides which slice's replicas are compared next: every slice that this node leads, once per
+//! interval.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +11,11 @@ use crate::cube::turn_pause;
 use crate::local::Local;
 use crate::ports::Purpose;
 
-/// Pause before each piece of 16 MiB that is not asked for by somebody: the shard waits some
-/// milliseconds for it, half a per cent of this.
+/// Pause before each piece of 16 MiB in a scheduled comparison: a piece blocks the shard for some
+/// milliseconds, half a per cent of this.
 const PIECE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Compares for ever; with no interval, never.
+/// Compares for ever; never, if there is no interval.
 pub(crate) async fn take_turns(local: Arc<Local>, interval: Option<Duration>) {
     let Some(interval) = interval else { return std::future::pending().await };
     let mut turn = local.seed().number(Purpose::Scrub);
@@ -24,14 +25,14 @@ pub(crate) async fn take_turns(local: Arc<Local>, interval: Option<Duration>) {
         let slices = slices(&local);
         if let Some((shard, filter, generation)) = chosen(&slices, turn) {
             let pause = PIECE_PAUSE.min(interval / 64);
-            // How it went is counted and logged; the next turn is another one's.
+            // The outcome is counted and logged; the next turn is another slice's.
             let _ = shard.scrub(*filter, *generation, pause).await;
         }
         turn = turn.wrapping_add(1);
     }
 }
 
-/// All slices of shards that this node leads.
+/// All slices of the shards that this node leads.
 fn slices(local: &Local) -> Vec<(Arc<ShardLeader>, FilterId, Generation)> {
     let led = local.shards().into_iter().filter(|shard| shard.group().is_leader());
     led.flat_map(|shard| {

@@ -1,4 +1,4 @@
-//! What filters count, added up in a shard, once for each name.
+//! Adds up the counts of counting filters in a shard, exactly once per request.
 
 use umbel_engine::shard::{PreparedSum, RequestStamp, ShardState};
 use umbel_engine::{FilterId, Generation};
@@ -8,7 +8,7 @@ use super::growing::slice_growth;
 use crate::calls::{AllowedGrowth, ShardAnswer, ShardFailure};
 
 impl ShardLeader {
-    /// Adds up, once for each name.
+    /// Adds the sources to the target, exactly once per request.
     pub(super) async fn sum(
         &self,
         target: (FilterId, Generation),

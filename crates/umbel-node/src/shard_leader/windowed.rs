@@ -1,4 +1,5 @@
-//! Windows: the leader's clock goes into the log before what it decides is asked.
+//! Windowed filters: the leader's time is written to the log before a request that depends on it is
+//! served.
 
 use umbel_engine::FilterId;
 use umbel_engine::shard::{InsertPart, ShardCommand, ShardReply, TimedInsert};
@@ -8,8 +9,8 @@ use super::{ShardLeader, unexpected};
 use crate::calls::ShardFailure;
 
 impl ShardLeader {
-    /// Moves the windows of the shard on, if that of this filter is behind this leader's clock: once a
-    /// slice, whoever asks first.
+    /// Advances the windows of the shard if this filter's is behind the leader's clock. That happens
+    /// once per time slice, with the first request.
     pub(super) async fn keep_up(&self, filter: FilterId) -> Result<(), ShardFailure> {
         let is_behind =
             |now_ms| self.group.replica().read_shard(|state| state.is_behind(filter, now_ms));
@@ -33,7 +34,7 @@ impl ShardLeader {
     }
 }
 
-/// One entry of all parts; with the leader's clock, if one of them has to do with time.
+/// Combines all parts into one entry, with the leader's time if one of them depends on time.
 pub(super) fn entry_of(parts: Vec<(InsertPart, Timing)>, now_ms: u64) -> ShardCommand {
     if parts.iter().all(|(_, timing)| *timing == Timing::None) {
         return ShardCommand::Insert(parts.into_iter().map(|(part, _)| part).collect());
@@ -48,13 +49,13 @@ pub(super) fn entry_of(parts: Vec<(InsertPart, Timing)>, now_ms: u64) -> ShardCo
     ShardCommand::InsertTimed { now_ms, inserts: timed.collect() }
 }
 
-/// What time has to do with an insert.
+/// How an insert depends on time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timing {
-    /// Nothing: the filter does not forget.
+    /// Not at all: the filter is not windowed.
     None,
-    /// The time is now.
+    /// It counts as inserted now.
     Now,
-    /// The client names the time, in milliseconds since 1970.
+    /// The client gives the time, in milliseconds since 1970.
     At(u64),
 }
