@@ -1,5 +1,4 @@
-//! What nodes ask each other over their links, beside Raft itself: plain data, encoded in
-//! `raft/encoding.rs`.
+//! Requests between nodes besides Raft's own: plain data, encoded in `raft/encoding.rs`.
 
 use serde::{Deserialize, Serialize};
 use umbel_engine::hypercube::VersionVector;
@@ -15,10 +14,11 @@ use crate::cube::{Compared, CopyFailure};
 use crate::export_change::{ExportedFrame, FrameDigests};
 use crate::raft::types::{LogId, Vote};
 
-/// What a coordinator asks a replica of a shard.
+/// A coordinator's request to a replica of a shard.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum ShardRequest {
-    /// Insert, and say which were new; into a filter that grows, as far as it may.
+    /// Inserts items and returns which were new; a filter that grows may grow by as much as `growth`
+    /// allows.
     Insert {
         filter: FilterId,
         generation: Generation,
@@ -28,66 +28,70 @@ pub(crate) enum ShardRequest {
         /// The items' time, in milliseconds since 1970, if the client names one.
         at_ms: Option<u64>,
     },
-    /// Take out, and say which were there.
+    /// Removes items and returns which were present.
     Remove {
         filter: FilterId,
         generation: Generation,
         request: Option<RequestStamp>,
         hashes: HashList,
     },
-    /// Say which are present. With `confirmed`, only the leader may answer; otherwise any replica
-    /// may, and only its "present" is final.
+    /// Returns which items are present. With `confirmed`, only the leader may answer; otherwise any
+    /// replica may, and only its "present" is final.
     Contains { filter: FilterId, generation: Generation, hashes: HashList, confirmed: bool },
-    /// Add what slices of other filters count to a slice; as far as it may grow.
+    /// Adds the counts of other filters' slices to a slice, which may grow by as much as `growth`
+    /// allows.
     Sum {
         target: (FilterId, Generation),
         sources: Vec<(FilterId, Generation)>,
         request: Option<RequestStamp>,
         growth: Option<AllowedGrowth>,
     },
-    /// Change slices: only commands that do no harm when they come twice.
+    /// Changes slices; only commands that are idempotent.
     Command(ShardCommand),
-    /// Say how full a slice is.
+    /// Describes how full a slice is.
     Describe { filter: FilterId, generation: Generation },
-    /// Begin to copy a slice out.
+    /// Begins to export a slice.
     ExportBegin {
         filter: FilterId,
         generation: Generation,
-        /// What whoever asks has of frames that are written as words; None where those that are coded
-        /// the shortest way are wanted.
+        /// Digests of the frames that the caller has from an earlier export; frames are then written as
+        /// plain words. None for frames in the shortest encoding.
         known: Option<FrameDigests>,
-        /// Whether the shard's writes wait from before the copy until its release, or
-        /// [`SNAPSHOT_HOLD_MAX`](crate::limits::SNAPSHOT_HOLD_MAX) is over: as one of a snapshot.
+        /// Set for an export of a snapshot: the shard's writes are held back from before the copy until
+        /// its release, for at most [`SNAPSHOT_HOLD_MAX`](crate::limits::SNAPSHOT_HOLD_MAX).
         snapshot: Option<SnapshotId>,
     },
-    /// Let the shard's writes go on that wait for an export, and say whether the slice is as it was copied.
+    /// Releases the shard's writes that wait for an export, and returns whether the slice is unchanged
+    /// since the copy.
     ExportRelease { export: u64 },
-    /// Keep an export that waits for its turn.
+    /// Keeps an export alive that waits for its turn.
     ExportKeep { export: u64 },
-    /// Give an export up.
+    /// Ends an export.
     ExportEnd { export: u64 },
-    /// Count what the slices of two filters have in common.
+    /// Counts what the slices of two filters have in common.
     Overlap { ours: (FilterId, Generation), theirs: (FilterId, Generation) },
-    /// The next frames of an export.
+    /// Returns the next frames of an export.
     ExportNext { export: u64 },
-    /// Say how the replica is, for status tables.
+    /// Returns the status of the replica, for status tables.
     Status,
-    /// Have the replicas of a slice compared, and mended.
+    /// Compares the replicas of a slice, and repairs them.
     Scrub { filter: FilterId, generation: Generation },
-    /// Say what this replica holds, once it has applied this entry.
+    /// Returns the requested content of this replica, once it has applied the entry.
     Compare { question: ReplicaQuestion, applied_index: u64 },
-    /// Say how often each item may be in a cuckoo filter. Only the leader may answer. Since version 2 of the cluster.
+    /// Returns how often each item may be in a cuckoo filter. Only the leader may answer. Since version
+    /// 2 of the cluster.
     Copies { filter: FilterId, generation: Generation, hashes: HashList },
 }
 
 impl ShardRequest {
-    /// Whether sending it twice does no harm: a reply that was lost may be asked for again.
+    /// Whether sending the request twice does no harm, so that it may be repeated when a response was
+    /// lost.
     pub(crate) fn is_repeatable(&self) -> bool {
         match self {
             Self::Insert { request, .. }
             | Self::Remove { request, .. }
             | Self::Sum { request, .. } => request.is_some(),
-            // Each try of a copy that holds writes would wait for the one before.
+            // Each retry of an export that holds writes would wait for the previous one.
             Self::ExportBegin { snapshot, .. } => snapshot.is_none(),
             Self::Contains { .. }
             | Self::Command(_)
@@ -104,51 +108,51 @@ impl ShardRequest {
         }
     }
 
-    /// Whether its answer may take so long that one try is given all the time that there is.
+    /// Whether the response may take so long that a single attempt gets all the remaining time.
     pub(crate) fn takes_long(&self) -> bool {
         matches!(self, Self::Scrub { .. })
     }
 }
 
-/// What the copies of one snapshot have in common: a random number.
+/// Identifies the exports of one snapshot: a random number.
 pub(crate) type SnapshotId = u64;
 
 /// How far a slice may grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct AllowedGrowth {
-    /// Bytes beyond what it is planned with.
+    /// Bytes beyond the slice's plan.
     pub(crate) bytes: u64,
-    /// Whether more was refused.
+    /// Whether more growth was refused.
     pub(crate) is_final: bool,
 }
 
-/// A replica's answer.
+/// A replica's response.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum ShardAnswer {
-    /// One bit an item.
+    /// One bit per item.
     Bits(Bitmap),
-    /// Nothing was done: the slice may have to grow by so many bytes beyond its plan, and is to be allowed
-    /// that first.
+    /// Nothing was done: the slice may have to grow by this many bytes beyond its plan, and needs an
+    /// allowance for that first.
     Growing { growth_bytes: u64 },
-    /// The command was carried out; for merges and loads with the positions that were newly set.
+    /// The command was carried out; for merges and loads with the number of newly set positions.
     Done(u64),
     /// How full the slice is.
     Slice(SliceLoad),
-    /// What they have in common.
+    /// What the slices have in common.
     Overlap(OverlapCount),
-    /// An export began on this node, of what the slice was after this entry of the log.
+    /// An export of the slice, in its state after this entry of the log, began on this node.
     Export { holder: NodeId, export: u64, written_index: u64 },
-    /// Frames, and whether they are the last.
+    /// Frames, and whether they are the last ones.
     Frames { frames: Vec<ExportedFrame>, is_last: bool },
-    /// How the replica is.
+    /// The status of the replica.
     Status(ReplicaStatus),
-    /// What the replicas differed in.
+    /// The differences between the replicas.
     Scrubbed(SliceScrubbed),
-    /// What this replica holds.
+    /// The content of this replica.
     Held(ReplicaAnswer),
     /// Why nothing was done.
     Failed(ShardFailure),
-    /// How often each item may be in. Since version 2 of the cluster.
+    /// How often each item may be in the filter. Since version 2 of the cluster.
     Copies(Vec<u64>),
 }
 
@@ -162,16 +166,16 @@ pub(crate) struct SliceLoad {
     pub(crate) false_positive_rate: f64,
     pub(crate) new_count: u64,
     pub(crate) memory_bytes: u64,
-    /// Number of new items that there is room for before it grows; None of kinds that do not.
+    /// Number of new items that fit before the slice grows; None for kinds that do not grow.
     pub(crate) room: Option<u64>,
     pub(crate) probes: RateProbes,
-    /// Set positions that no chance explains, if the kind knows that.
+    /// Set positions that chance does not explain, if the kind can tell.
     pub(crate) unexplained_one_count: Option<u64>,
-    /// New items a second; None where they were not watched for long enough.
+    /// New items per second; None if they were not measured for long enough.
     pub(crate) new_per_second: Option<f64>,
 }
 
-/// Random items that a filter was asked for, and how many of them it called present.
+/// Random items that were looked up in a filter, and how many of them it reported as present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RateProbes {
     pub(crate) probe_count: u64,
@@ -179,7 +183,7 @@ pub(crate) struct RateProbes {
 }
 
 impl RateProbes {
-    /// The share that was called present; None if nothing was asked.
+    /// The share that was reported as present; None if nothing was looked up.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     pub(crate) fn rate(self) -> Option<f64> {
         (self.probe_count > 0).then(|| self.hit_count as f64 / self.probe_count as f64)
@@ -194,103 +198,105 @@ pub(crate) struct ReplicaStatus {
     pub(crate) memory_bytes: u64,
 }
 
-/// Why a replica did not do what it was asked.
+/// Why a replica did not carry out a request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, thiserror::Error)]
 pub(crate) enum ShardFailure {
-    /// Ask the leader, if it is named; nothing was done.
+    /// Nothing was done. Ask the leader, if it is given.
     #[error("not the leader")]
     NotLeader(Option<NodeId>),
-    /// Too much waits for the leader; nothing was done.
+    /// Too many items wait at the leader; nothing was done.
     #[error("{0} items wait for the shard's leader already")]
     Overloaded(u64),
     /// The leader's disk is nearly full; nothing was done.
     #[error("the disk of the shard's leader has {free_bytes} bytes left")]
     DiskFull {
-        /// What is left.
+        /// The free bytes.
         free_bytes: u64,
     },
-    /// It may have been done.
+    /// The leader changed; the request may have been carried out.
     #[error("the leader changed while the request was on its way")]
     Unknown,
-    /// The replica stopped; it may have been done.
+    /// The replica stopped; the request may have been carried out.
     #[error("{0}")]
     Stopped(String),
     /// The request does not fit the shard's state; nothing was done.
     #[error(transparent)]
     Part(#[from] PartError),
-    /// The export is not known (any more).
+    /// The export is unknown, or no longer exists.
     #[error("the export was given up after a pause")]
     NoExport,
-    /// As many exports as a node serves are running; nothing was done.
+    /// The node serves as many exports as it can; nothing was done.
     #[error("too many exports are running on the node")]
     TooManyExports,
-    /// The slice was written since it was copied, or writes that are on their way do not end; the export is given up.
+    /// The slice was written since it was copied, or writes in flight did not end in time; the export
+    /// has ended.
     #[error("the slice was written while it was copied")]
     WrittenMeanwhile,
-    /// The comparison was given up; what was mended stays. Ask again later.
+    /// The comparison did not complete; what was repaired stays repaired. Retry later.
     #[error("the comparison was given up: {0}")]
     NotCompared(String),
 }
 
-/// What a node asks the meta group's leader.
+/// A request to the meta group's leader.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum MetaRequest {
-    /// Have a command applied.
+    /// Proposes a command.
     Propose(MetaCommand),
-    /// Confirm leadership, and say up to which entry a reader must have applied.
+    /// Confirms leadership, and asks up to which entry a reader must have applied.
     Confirm,
 }
 
-/// The answer of the meta group's leader.
+/// The response of the meta group's leader.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum MetaAnswer {
     /// The command was applied.
     Reply(MetaReply),
-    /// What was committed before the question is in the entries that the leader has applied.
+    /// Everything that was committed before the request is in the entries that the leader has applied.
     Confirmed,
-    /// Ask the leader, if it is named; nothing was done.
+    /// Nothing was done. Ask the leader, if it is given.
     NotLeader(Option<NodeId>),
-    /// It may have been done.
+    /// The command may have been applied.
     Unknown,
 }
 
-/// What the controller asks the leader of a group.
+/// The controller's request to the leader of a group.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum GroupRequest {
-    /// Say who leads and who the members are.
+    /// Returns the leader and the members.
     View,
-    /// Make these the members.
+    /// Changes the members to these.
     ChangeMembers { voters: Vec<(NodeId, String)>, learners: Vec<(NodeId, String)> },
 }
 
-/// The answer of the leader of a group.
+/// The response of the leader of a group.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum GroupAnswer {
-    /// As this node knows it.
+    /// The leader and members as this node knows them.
     View(GroupView),
-    /// The members are as asked.
+    /// The members are as requested.
     Changed,
-    /// The change was not made, or not to its end; ask again.
+    /// The change was not made, or not completely; retry.
     Failed(String),
 }
 
-/// What nodes ask each other about their replicas.
+/// Requests between nodes about their replicas.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum RecallRequest {
-    /// Of a node that starts: say what you know of me.
+    /// From a node that starts: asks what is known of it.
     Standings,
-    /// Of the leader of the call's group: your replica has confirmed this entry and lacks some.
+    /// From the leader of the call's group: the callee's replica has confirmed this entry, but lacks
+    /// entries.
     Lost { confirmed: LogId },
-    /// Say what is committed in the groups that you lead.
+    /// Asks for the commit indexes of the groups that the callee leads.
     Committed,
 }
 
-/// The answers.
+/// The responses.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum RecallAnswer {
     /// What is known of the caller.
     Standings(Standings),
-    /// It is on the disk.
+    /// The information is on the disk.
     Noted,
     /// Index of the last committed entry of each group that this node leads.
     Committed(Vec<(GroupId, u64)>),
@@ -300,72 +306,71 @@ pub(crate) enum RecallAnswer {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Standings {
     pub(crate) groups: Vec<Standing>,
-    /// How many of its inserts into replicated filters this node has.
+    /// How many of the other node's inserts into replicated filters this node has.
     pub(crate) copies: Vec<(FilterId, Generation, u64)>,
     /// Nodes that may know more.
     pub(crate) nodes: Vec<(NodeId, String)>,
 }
 
-/// What a node knows of another one's replica of a group.
+/// What a node knows of another node's replica of a group.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Standing {
     pub(crate) group: GroupId,
-    /// This node's own vote there: the other one may have voted so.
+    /// This node's own vote in the group: the other node may have voted the same.
     pub(crate) vote: Option<Vote>,
-    /// The last entry that the other one has confirmed to this node, or that is committed.
+    /// The last entry that the other node has confirmed to this node, or that is committed.
     pub(crate) last: Option<LogId>,
 }
 
-/// What a node asks another one's copy of a replicated filter. The filter is named by the call's
-/// group.
+/// A request to a node's copy of a replicated filter. The call's group identifies the filter.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum CopyRequest {
-    /// Insert items, so that they are on the node's disk.
+    /// Inserts items durably.
     Hold { generation: Generation, epoch: Epoch, hashes: HashList },
-    /// Say whether items are present.
+    /// Returns whether items are present.
     Find { generation: Generation, epoch: Epoch, hashes: HashList },
-    /// Say how many items the node has inserted, and begin a sweep.
+    /// Returns how many items the node has inserted, and begins a sweep.
     Inserted { generation: Generation },
-    /// Say whether the copy has so many of each node's inserts; waits for that a while.
+    /// Returns whether the copy has this many of each node's inserts; waits a limited time for that.
     Dominates { generation: Generation, counts: VersionVector },
-    /// Say what the copy has.
+    /// Returns the copy's version vector.
     Version { generation: Generation },
-    /// Say how the copy is.
+    /// Describes the copy.
     Describe,
-    /// Say whether the node's copies are as the catalogue wants them at this entry of the meta
-    /// group's log; waits for that a while.
+    /// Returns whether the node's copies agree with the catalogue as of this entry of the meta group's
+    /// log; waits a limited time for that.
     Follow { index: u64 },
-    /// Compare the copy bit by bit with a partner's.
+    /// Compares the copy bit by bit with a partner's.
     Scrub { generation: Generation, partner: NodeId },
 }
 
-/// The answer of a node's copy.
+/// The response of a node's copy.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum CopyAnswer {
-    /// One bit an item: new, or present; and whether the copy counts for levels of majority.
+    /// One bit per item: new, or present; and whether the copy counts towards a majority.
     Bits { bits: Bitmap, is_settled: bool },
     /// A number of inserts.
     Count(u64),
-    /// Whether it is so.
+    /// Whether the condition holds.
     Done(bool),
-    /// What the copy has, and whether it counts for levels of majority.
+    /// The copy's version vector, and whether the copy counts towards a majority.
     Version { version: VersionVector, is_settled: bool },
-    /// How the copy is.
+    /// The description of the copy.
     Load(Box<CopyReport>),
     /// Why nothing was done.
     Failed(CopyFailure),
-    /// What two copies differed in, or why they were not compared.
+    /// The differences between two copies, or why they were not compared.
     Compared(Result<Compared, String>),
 }
 
-/// A copy and the exchange of its node.
+/// A copy, and the exchange of its node.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct CopyReport {
     pub(crate) load: CopyLoad,
     pub(crate) sweeps: SweepCounts,
 }
 
-/// How a copy is.
+/// The description of a copy.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct CopyLoad {
     pub(crate) generation: Generation,
@@ -382,16 +387,16 @@ pub(crate) struct CopyLoad {
     pub(crate) received_bytes: u64,
     pub(crate) refused_count: u64,
     pub(crate) convergence_ms: Option<u64>,
-    /// None, unless they were asked for.
+    /// Empty unless requested.
     pub(crate) probes: RateProbes,
-    /// New items a second that clients of this node insert; None where they were not watched for long enough.
+    /// New items per second from clients of this node; None if they were not measured for long enough.
     pub(crate) new_per_second: Option<f64>,
 }
 
-/// Sweeps over the cube of a node.
+/// Counters of a node's sweeps over the cube.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SweepCounts {
-    /// The running one, or the last.
+    /// The number of the running sweep, or of the last one.
     pub(crate) sweep: u64,
     pub(crate) is_running: bool,
     pub(crate) sweep_count: u64,
@@ -399,53 +404,54 @@ pub(crate) struct SweepCounts {
     pub(crate) last_sweep_ms: Option<u64>,
 }
 
-/// How far a job is, as its coordinator sees it; of another worker what it has decided itself.
+/// The progress of a job as its coordinator sees it; another worker reports only its own decisions.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct JobStanding {
     pub(crate) phase: String,
     pub(crate) attempt: u32,
-    /// What ended the last attempt.
+    /// Why the last attempt ended.
     pub(crate) trouble: String,
     pub(crate) away: Vec<NodeId>,
-    /// Cells that the worker on the node has decided, of so many.
+    /// Cells that the worker on this node has decided, out of `cells`.
     pub(crate) decided_cells: u32,
     pub(crate) cells: u32,
 }
 
-/// What a node asks another one for who looks at the cluster.
+/// A request for a node's report, for displays of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum ReportRequest {
-    /// How are you?
+    /// Asks for the node's state.
     Standing,
-    /// What did your last comparisons come to, of the filters that this principal may read? None for all.
+    /// Asks for the results of the last comparisons, for the filters that this principal may read; for
+    /// all filters if None.
     Comparisons { reader: Option<String> },
 }
 
-/// The answer.
+/// The response.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum ReportAnswer {
     Standing(NodeStanding),
     Comparisons(ComparisonsReport),
 }
 
-/// How a node is.
+/// The state of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct NodeStanding {
-    /// Its release.
+    /// The node's release.
     pub(crate) version: String,
-    /// On the disk of its data folder; None before it has looked.
+    /// Free bytes on the disk of its data folder; None before the first check.
     pub(crate) free_bytes: Option<u64>,
-    /// Whether that is too little for inserts.
+    /// Whether too few bytes are free for inserts.
     pub(crate) is_disk_short: bool,
     pub(crate) sweeps: SweepCounts,
-    /// Of the sweep that runs, in words.
+    /// The step of the running sweep, as text.
     pub(crate) step: Option<String>,
 }
 
-/// What the last comparisons of a node came to.
+/// Results of a node's last comparisons.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct ComparisonsReport {
-    /// Each one is made once in that time; None for never.
+    /// Interval in which each comparison is made once; None for never.
     pub(crate) interval_s: Option<u64>,
     pub(crate) count: u64,
     pub(crate) bad_count: u64,
@@ -455,7 +461,7 @@ pub(crate) struct ComparisonsReport {
     pub(crate) worst: Vec<ComparedRow>,
 }
 
-/// What was compared, and what came of it last.
+/// What was compared, and the last result.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct ComparedRow {
     pub(crate) filter: FilterId,
@@ -463,12 +469,12 @@ pub(crate) struct ComparedRow {
     pub(crate) last: Option<Comparison>,
 }
 
-/// Whose bits are compared with each other.
+/// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub(crate) enum Compares {
     /// The replicas of a slice in a shard that the node leads.
     Slice(ShardId),
-    /// The node's copy with a partner's.
+    /// The node's copy with this partner's.
     Copies(NodeId),
 }
 
@@ -479,13 +485,13 @@ mod tests {
     use super::*;
     use crate::raft::encoding::{decode, encode};
 
-    /// What came with a version is behind all that was before it, whose numbers stay.
+    /// Variants that a later version added follow the earlier ones, whose numbers stay the same.
     #[test]
     fn later_calls_change_no_earlier_ones() {
         let (filter, generation) = (FilterId(1), Generation(1));
         let hashes = HashList::from_hashes(&[]);
         let question = ReplicaQuestion::Root { seed: 7 };
-        // The version of the encoding, then the variant.
+        // The version of the encoding, then the number of the variant.
         let before = encode(&ShardRequest::Compare { question, applied_index: 0 });
         assert_eq!(before[..5], [1, 14, 0, 0, 0]);
         let copies = ShardRequest::Copies { filter, generation, hashes };
@@ -496,14 +502,14 @@ mod tests {
         assert_eq!(encode(&ShardAnswer::Copies(vec![2]))[..5], [1, 11, 0, 0, 0]);
     }
 
-    /// Two that say the same must be equal, and a count of 0 says nothing.
+    /// Equal version vectors must have equal encodings, and a count of 0 carries no information.
     #[test]
     fn sent_counts_of_0_are_left_out() {
         let sent = BTreeMap::from([(NodeId(1), 40_u64), (NodeId(2), 0)]);
         let decoded: VersionVector = decode(&encode(&sent)).unwrap();
         let expected: VersionVector = [(NodeId(1), 40)].into_iter().collect();
         assert_eq!(decoded, expected);
-        // In the bytes that are on disks and wires.
+        // In the format that is on disks and wires.
         assert_eq!(encode(&decoded), encode(&BTreeMap::from([(1_u64, 40_u64)])));
     }
 }

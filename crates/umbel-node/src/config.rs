@@ -1,7 +1,7 @@
 //! Settings of a node: plain data, checked once at the start.
 //!
-//! What a setting means stands here only: rustdoc, the flags' help and the commented file that
-//! `umbel serve --print-config` prints are made of the same words.
+//! The meaning of a setting is described only here: rustdoc, the help of the flags, and the commented
+//! file that `umbel serve --print-config` prints all use this text.
 
 mod address;
 mod console;
@@ -156,25 +156,25 @@ crate::settings! {
     }
 }
 
-/// Shards of a new cluster of which nobody has said how many: enough for eight cores.
+/// Shards of a new cluster if the setting is 0: enough for eight cores.
 const SHARDS_AT_FIRST: u32 = 16;
 
-/// Kinds that plain commands of the Redis protocol may make.
+/// Kinds of filters that plain commands of the Redis protocol may create.
 const RESP_KINDS: [Kind; 4] = [Kind::Scalable, Kind::RedisBloom, Kind::Blocked, Kind::Classic];
 
 /// Longest interval of heartbeats, in milliseconds: a minute without a leader is an outage.
 const HEARTBEAT_MS_MAX: u64 = 60_000;
 
-/// Shortest interval of heartbeats, in milliseconds: below it timers are not punctual.
+/// Shortest interval of heartbeats, in milliseconds: timers are not precise below it.
 const HEARTBEAT_MS_MIN: u64 = 10;
 
-/// A suspicion lasts this many heartbeats at least, so that two late ones are none.
+/// A suspicion takes at least this many heartbeats, so that two late ones do not cause it.
 const HEARTBEATS_PER_SUSPICION_MIN: u64 = 3;
 
 /// Longest suspicion, in milliseconds.
 const SUSPECT_MS_MAX: u64 = 600_000;
 
-/// Shortest and longest time limit that requests may be held to, in milliseconds.
+/// Lowest and highest possible time limit of requests, in milliseconds.
 const REQUEST_TIMEOUT_MS: [u64; 2] = [100, 3_600_000];
 
 /// Longest queue of a shard, in items: 1 GiB of hashes.
@@ -183,17 +183,17 @@ const QUEUE_ITEMS_MAX: u64 = 1 << 26;
 /// Shortest log, in bytes: room for the largest entries of a few shards.
 const LOG_BYTES_MIN: u64 = 16 << 20;
 
-/// Shortest and longest interval of sweeps, in milliseconds: below it timers are not punctual, above
-/// it nobody would call it an exchange.
+/// Shortest and longest interval of sweeps, in milliseconds: timers are not precise below it, and above
+/// it copies would hardly be exchanged.
 const SWEEP_INTERVAL_MS: [u64; 2] = [10, 600_000];
 
 /// Most bytes of a delta log: as much as the largest replicated filter.
 const DELTA_LOG_BYTES_MAX: u64 = REPLICATED_BYTES_MAX;
 
-/// Longest interval of comparisons, in seconds: a year is as good as never.
+/// Longest interval of comparisons, in seconds: a year is almost never.
 const SCRUB_INTERVAL_S_MAX: u64 = 365 * 86_400;
 
-/// Least bytes of deltas in a second, if they are limited: one frame takes a few seconds then.
+/// Lowest limit of delta bytes per second: one frame then takes a few seconds.
 const EXCHANGE_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
 
 impl Config {
@@ -208,13 +208,14 @@ impl Config {
         Self { dev: true, shards: 1, replicas: 1, ..Self::default() }
     }
 
-    /// Where others reach the node: what it advertises, else where it listens.
+    /// The address at which others reach the node: the advertised one, otherwise the one that it
+    /// listens on.
     #[must_use]
     pub fn advertised(&self) -> &str {
         self.advertise.as_deref().unwrap_or(&self.listen)
     }
 
-    /// Shards of a new cluster, and replicas wanted of each.
+    /// Shards of a new cluster, and the desired replicas of each.
     ///
     /// ```
     /// assert_eq!(umbel_node::Config::default().formation(), (16, 3));
@@ -225,10 +226,10 @@ impl Config {
         (shards, self.replicas)
     }
 
-    /// Checks every setting and how they fit together; what lies on the disk is not looked at.
+    /// Checks all settings and their combination, without looking at the disk.
     ///
     /// # Errors
-    /// The first setting that is wrong.
+    /// The first invalid setting.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.validate_tls()?;
         self.validate_addresses()?;
@@ -289,7 +290,7 @@ impl Config {
         Ok(())
     }
 
-    /// Whether other machines reach an address, and nothing would protect it.
+    /// Refuses an address that other machines can reach without any protection.
     fn check_protected(&self, setting: &'static str, address: &str) -> Result<(), ConfigError> {
         let takes_plain = self.tls_cert.is_none() || self.tls_optional;
         if !Address::parse(setting, address)?.is_loopback() && takes_plain && !self.insecure {
@@ -298,22 +299,22 @@ impl Config {
         Ok(())
     }
 
-    /// The kind of filters that plain commands of the Redis protocol make.
+    /// The kind of filters that plain commands of the Redis protocol create.
     pub(crate) fn default_kind(&self) -> Option<Kind> {
         RESP_KINDS.into_iter().find(|kind| kind.to_string() == self.resp_default_kind)
     }
 
-    /// What the node fails together with; None if it fails alone.
+    /// The zone in which the node fails together with others; None if it fails alone.
     pub(crate) fn zone(&self) -> Option<Zone> {
         self.zone.as_deref().and_then(|zone| Zone::new(zone).ok())
     }
 
-    /// What the console is for; None if there is no such mode.
+    /// The mode of the console; None if there is no such mode.
     pub(crate) fn console_mode(&self) -> Option<ConsoleMode> {
         ConsoleMode::of(&self.console)
     }
 
-    /// Where the node's cluster comes from.
+    /// Checks which cluster the node belongs to.
     fn validate_origin(&self) -> Result<(), ConfigError> {
         let origins = [
             ("dev", self.dev),
@@ -374,7 +375,7 @@ impl Config {
             ),
             ("memory_limit_bytes", self.memory_limit_bytes, 0, i64::MAX as u64),
             ("queue_items_max", self.queue_items_max, REQUEST_ITEMS_MAX as u64, QUEUE_ITEMS_MAX),
-            // Files hold signed numbers.
+            // Settings files contain signed numbers.
             ("log_bytes_max", self.log_bytes_max, LOG_BYTES_MIN, i64::MAX as u64),
             (
                 "sweep_interval_ms",

@@ -1,26 +1,28 @@
-//! What changed of exported frames since somebody exported them before.
+//! Differences between exported frames and those of an earlier export.
 //!
-//! Frames of arrays are cut at the same blocks each time, and most of them hold their words as they are: what
-//! changed in a filter changes pieces of frames, and leaves the others where they were. Nothing is kept for that:
-//! whoever has the earlier frames names their pieces by digests.
+//! Frames of arrays are always cut at the same blocks, and most of them contain plain words. So a
+//! change of the filter changes pieces of frames and leaves the other pieces in place. The exporting
+//! node keeps no state for that: the caller, which has the earlier frames, sends digests of their
+//! pieces.
 //!
 //! ```text
 //! frame          │ piece 0 │ piece 1 │ … │ last piece │      4,096 bytes each, the last perhaps fewer
 //! change         byte_count, a bit a piece (1: the other side has it), the other pieces
 //! ```
 //!
-//! The first piece holds the frame's checksum, so it is one of the others whenever anything changed.
+//! The first piece contains the frame's checksum, so it is never a kept piece if anything changed.
 
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a piece: so few that an item that is new costs little, so many that their digests are 0.2 % of a filter.
+/// Bytes of a piece: so few that a new item costs little, so many that the digests are 0.2 % of a
+/// filter.
 const PIECE_BYTES: usize = 4096;
 
-/// What a file of an export begins with.
+/// First bytes of an export file.
 pub const EXPORT_FILE_MAGIC: [u8; 8] = *b"UMBLEXP1";
 
-/// Bytes of a piece's digest: a piece that changed has the same by chance with 2^-64.
+/// Bytes of a piece's digest: a changed piece has the same digest by chance with probability 2^-64.
 pub const DIGEST_BYTES: usize = 8;
 
 /// The first bytes of a piece's BLAKE3 hash.
@@ -30,7 +32,7 @@ fn digest_of(piece: &[u8]) -> [u8; DIGEST_BYTES] {
     digest
 }
 
-/// The digests of a frame's pieces, one after the other.
+/// The concatenated digests of a frame's pieces.
 ///
 /// ```
 /// use umbel_node::export_change::{DIGEST_BYTES, piece_digests};
@@ -45,26 +47,25 @@ pub fn piece_digests(frame: &[u8]) -> Vec<u8> {
     frame.chunks(PIECE_BYTES).flat_map(digest_of).collect()
 }
 
-/// What somebody has of a shard's frames.
+/// Digests of the frames of a shard that the caller has.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FrameDigests {
-    /// Of how many pieces each frame is, in the order of frames.
+    /// Number of pieces of each frame, in the order of the frames.
     pub(crate) piece_counts: Vec<u32>,
-    /// The digests of all their pieces, one after the other; those that are missing are of pieces that
-    /// are not known.
+    /// The concatenated digests of all their pieces; missing ones at the end belong to unknown pieces.
     pub(crate) digests: Bytes,
 }
 
-/// A frame as it is sent to somebody who may have an earlier one.
+/// A frame as sent to a caller that may have an earlier one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum ExportedFrame {
-    /// Its bytes.
+    /// The bytes of the frame.
     Whole(Bytes),
-    /// How it differs from the one that is known at its place.
+    /// The difference from the known frame at the same position.
     Change(FrameChange),
 }
 
-/// A frame without what is known of it.
+/// A frame without its known pieces.
 ///
 /// ```
 /// use umbel_node::export_change::FrameChange;
@@ -79,44 +80,44 @@ pub(crate) enum ExportedFrame {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FrameChange {
-    /// Bytes of the frame.
+    /// Length of the frame in bytes.
     pub byte_count: u32,
     /// Which pieces are known: bit i mod 8 of byte i / 8.
     pub kept: Bytes,
-    /// The others.
+    /// The bytes of the other pieces.
     pub others: Bytes,
 }
 
-/// A change is of another frame than the one at hand. Nothing was made of it; ask for the frame whole.
+/// A change belongs to another earlier frame. Nothing was produced; request the whole frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameChangeError {
-    /// A piece that counts as known is not there.
+    /// The earlier frame lacks a kept piece.
     #[error("the earlier frame lacks piece {at}")]
     NotKnown {
-        /// Which one.
+        /// The number of the piece.
         at: usize,
     },
-    /// Fewer bytes came than pieces that are not known have.
+    /// The bytes of the other pieces are incomplete.
     #[error("piece {at} did not come")]
     Missing {
-        /// The first one that is missing.
+        /// The number of the first missing piece.
         at: usize,
     },
-    /// More bytes came.
+    /// There are bytes after the last piece.
     #[error("{byte_count} bytes came behind the last piece")]
     TooMany {
-        /// How many more.
+        /// The number of extra bytes.
         byte_count: usize,
     },
 }
 
 impl FrameChange {
-    /// The frame, from the earlier one whose pieces were named. Takes memory for what is there, not for what is
-    /// announced.
+    /// Restores the frame from the earlier one whose digests were sent. Allocates memory for existing
+    /// bytes, not for the announced length.
     ///
     /// # Errors
-    /// If it was made for another frame.
+    /// If the change was made for another frame.
     pub fn put_together(&self, earlier: &[u8]) -> Result<Vec<u8>, FrameChangeError> {
         let byte_count = usize::try_from(self.byte_count).unwrap_or(usize::MAX);
         let mut others = &self.others[..];
@@ -139,7 +140,7 @@ impl FrameChange {
 }
 
 impl ExportedFrame {
-    /// The bytes of the frame that travel.
+    /// The bytes of the frame that are sent.
     pub(crate) const fn sent(&self) -> &Bytes {
         match self {
             Self::Whole(frame) => frame,
@@ -148,7 +149,7 @@ impl ExportedFrame {
     }
 }
 
-/// What whoever asked has of the frames that are to come, in their order.
+/// The caller's digests of the frames to come, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     piece_counts: std::vec::IntoIter<u32>,
@@ -161,7 +162,7 @@ impl Known {
         Self { piece_counts: piece_counts.into_iter(), digests }
     }
 
-    /// The next frame, without the pieces that are known.
+    /// The next frame, without the known pieces.
     pub(crate) fn leave_out(&mut self, frame: Bytes) -> ExportedFrame {
         let Some(piece_count) = self.piece_counts.next() else {
             return ExportedFrame::Whole(frame);
@@ -220,7 +221,7 @@ mod tests {
             (PIECE_BYTES, &[0b1101_1111, 0b111][..])
         );
         assert_eq!(change.put_together(&base), Ok(changed));
-        // Nothing is known of a third one.
+        // The third frame is unknown.
         assert_eq!(known.leave_out(base.clone()), ExportedFrame::Whole(base));
     }
 
@@ -245,13 +246,13 @@ mod tests {
         }
         let lacking = change(0b010, &others).put_together(&base[..PIECE_BYTES]);
         assert_eq!(lacking, Err(FrameChangeError::NotKnown { at: 1 }));
-        // A size that no message has makes nothing large.
+        // A length that no message can have causes no large allocation.
         let absurd = FrameChange { byte_count: u32::MAX, ..change(0, &[]) };
         assert_eq!(absurd.put_together(&base), Err(FrameChangeError::Missing { at: 0 }));
     }
 
     proptest! {
-        /// Whatever was there before, what comes out is the frame.
+        /// Whatever the earlier frame was, the result is the new frame.
         #[test]
         fn a_change_makes_the_frame(
             base in prop::collection::vec(0_u8..2, 0..4 * PIECE_BYTES),

@@ -1,7 +1,8 @@
-//! Exports that are running: a copy of a slice each, cut into frames as they are asked for.
+//! Running exports: each has a copy of a slice, which is cut into frames on request.
 //!
-//! Those of a snapshot begin together, in all shards of a filter. Each holds its shard's writes back until whoever takes the
-//! snapshot has a copy of every slice and releases its writes, and then waits for its turn to be asked for.
+//! The exports of a snapshot begin together in all shards of a filter. Each holds back its shard's
+//! writes until the coordinator of the snapshot has a copy of every slice and releases the writes; then
+//! the export waits for its turn to be read.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,10 +20,11 @@ use crate::limits::{
     SNAPSHOTS_MAX,
 };
 
-/// Frames of an answer at most: those that did not change are so small that their number is what makes an answer long.
+/// Most frames in one response: unchanged ones are so small that the number of frames limits a
+/// response.
 const EXPORT_ANSWER_FRAMES: usize = 1024;
 
-/// Frames that are made ahead of the one that is asked for.
+/// Frames that are made ahead of the reader.
 const FRAMES_AHEAD: usize = 2;
 
 /// The exports of a node.
@@ -35,23 +37,23 @@ pub(crate) struct Exports {
 struct Table {
     last: u64,
     running: BTreeMap<u64, Running>,
-    /// How many exports of a snapshot wait for their shard's writes before they begin.
+    /// Number of a snapshot's exports that wait for their shard's writes before they begin.
     arriving: BTreeMap<SnapshotId, usize>,
 }
 
 struct Running {
     copied: Copied,
     used: Instant,
-    /// None while an answer is being gathered.
+    /// None while a response is being gathered.
     frames: Option<mpsc::Receiver<Result<ExportedFrame, String>>>,
-    /// Tells who makes the frames whether they are asked for, and that somebody is there.
+    /// Tells the task that makes the frames whether they were requested, and that the export is in use.
     asked: watch::Sender<bool>,
     snapshot: Option<SnapshotId>,
-    /// Writes, while they are held back.
+    /// Held while writes are held back.
     held: Option<OwnedRwLockWriteGuard<()>>,
 }
 
-/// What was copied, and the last entry of the log that may have changed it before.
+/// What was copied, and the index of the last entry that may have changed it before the copy.
 #[derive(Clone, Copy)]
 pub(crate) struct Copied {
     pub(crate) filter: FilterId,
@@ -59,15 +61,16 @@ pub(crate) struct Copied {
     pub(crate) written_index: u64,
 }
 
-/// A snapshot that a copy is of, and the shard's writes, held back since before the copy was made.
+/// The snapshot that a copy belongs to, and the shard's writes, held back since before the copy was
+/// made.
 pub(crate) struct Hold {
     pub(crate) arriving: Arriving,
     pub(crate) writes: OwnedRwLockWriteGuard<()>,
-    /// When they go on at the latest.
+    /// When the writes continue at the latest.
     pub(crate) until: Instant,
 }
 
-/// Keeps room for a snapshot until its export has begun or failed.
+/// Reserves room for a snapshot until its export has begun or failed.
 pub(crate) struct Arriving {
     exports: Arc<Exports>,
     snapshot: SnapshotId,
@@ -90,8 +93,9 @@ impl Exports {
         Arc::default()
     }
 
-    /// Takes room for an export of a snapshot. One for which there is none must not wait for a shard's writes: those that
-    /// come later wait behind it, and of two snapshots that hold a shard each and wait for the other's, neither would end.
+    /// Reserves room for an export of a snapshot. Without room, the export must not wait for a shard's
+    /// writes: later writes wait behind it, and two snapshots that each hold one shard and wait for the
+    /// other's would deadlock.
     ///
     /// # Errors
     /// If the node serves another snapshot.
@@ -105,7 +109,7 @@ impl Exports {
         Ok(Arriving { exports: Arc::clone(self), snapshot })
     }
 
-    /// Begins to export a copy to somebody who may have these frames.
+    /// Begins to export a copy to a caller that may have earlier frames.
     pub(crate) fn begin(
         self: &Arc<Self>,
         copied: Copied,
@@ -122,7 +126,7 @@ impl Exports {
         }
         let (sender, frames) = mpsc::channel(FRAMES_AHEAD);
         let (asked, asks) = watch::channel(snapshot.is_none());
-        // Ends with its receivers, and the copy with it.
+        // The task ends with the receivers, and drops the copy.
         tokio::spawn(make_frames(copy, known, sender, asks));
         table.last += 1;
         let export = table.last;
@@ -136,7 +140,7 @@ impl Exports {
         let running = Running { copied, used: now, frames, asked, snapshot, held };
         table.running.insert(export, running);
         drop(table);
-        // It has the room now.
+        // The export itself has the room now.
         drop(arriving);
         Ok(export)
     }
@@ -147,7 +151,7 @@ impl Exports {
         table.running.get(&export).map(|export| export.copied).ok_or(ShardFailure::NoExport)
     }
 
-    /// Lets the writes go on that wait for an export.
+    /// Releases the writes that wait for an export.
     pub(crate) fn release(&self, export: u64) -> Result<(), ShardFailure> {
         let mut table = self.lock();
         let running = table.running.get_mut(&export).ok_or(ShardFailure::NoExport)?;
@@ -155,7 +159,7 @@ impl Exports {
         Ok(())
     }
 
-    /// Keeps an export that waits for its turn.
+    /// Keeps an export alive that waits for its turn.
     pub(crate) fn keep(&self, export: u64) -> Result<(), ShardFailure> {
         let mut table = self.lock();
         let running = table.running.get_mut(&export).ok_or(ShardFailure::NoExport)?;
@@ -164,12 +168,12 @@ impl Exports {
         Ok(())
     }
 
-    /// Gives an export up, if it is there.
+    /// Ends an export, if it exists.
     pub(crate) fn end(&self, export: u64) {
         self.lock().running.remove(&export);
     }
 
-    /// The next frames, and whether they are the last.
+    /// The next frames, and whether they are the last ones.
     pub(crate) async fn next(
         &self,
         export: u64,
@@ -204,7 +208,7 @@ impl Exports {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Table> {
-        // No holder of the lock panics, and the table is whole after every statement.
+        // No holder of the lock panics, and the table is consistent after every statement.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -214,7 +218,7 @@ impl Table {
         self.running.retain(|_, export| now - export.used < EXPORT_IDLE_MAX);
     }
 
-    /// Whether one more may begin: of that snapshot, or by itself.
+    /// Whether one more export may begin: one of that snapshot, or an independent one.
     fn has_room(&self, snapshot: Option<SnapshotId>) -> bool {
         let others = self.running.values().filter(|export| export.snapshot != snapshot);
         match snapshot {
@@ -228,7 +232,7 @@ impl Table {
     }
 }
 
-/// Ends an export of a snapshot that nobody releases, so that no write waits longer.
+/// Ends an export of a snapshot that is not released in time, so that writes wait no longer.
 async fn end_unreleased(exports: Weak<Exports>, export: u64, until: Instant) {
     sleep_until(until).await;
     let Some(exports) = exports.upgrade() else { return };
@@ -244,7 +248,8 @@ async fn make_frames(
     sender: mpsc::Sender<Result<ExportedFrame, String>>,
     mut asks: watch::Receiver<bool>,
 ) {
-    // Frames that are made ahead take memory, of every copy that waits for its turn.
+    // Frames made ahead take memory, for every copy that waits for its turn; so they are made only on
+    // request.
     while !*asks.borrow_and_update() {
         if !is_kept(&mut asks).await {
             return;
@@ -256,7 +261,7 @@ async fn make_frames(
         Ok(frames) if is_raw => frames.raw(),
         Ok(frames) => frames,
         Err(error) => {
-            // Whoever asked may have gone.
+            // The caller may have gone.
             let _ = sender.send(Err(error.to_string())).await;
             return;
         }
@@ -276,8 +281,9 @@ async fn make_frames(
     }
 }
 
-/// Waits until somebody asks for an export or keeps it; false if nobody does for too long, or it was given up. Nobody may
-/// come again to sweep the table, and the copy shall not wait for that.
+/// Waits until the export is read or kept alive. Returns false if neither happens for too long, or the
+/// export was ended. Without this timeout, the copy would stay in memory until another call cleans up
+/// the table.
 async fn is_kept(asks: &mut watch::Receiver<bool>) -> bool {
     matches!(tokio::time::timeout(EXPORT_IDLE_MAX, asks.changed()).await, Ok(Ok(())))
 }

@@ -1,8 +1,8 @@
-//! Addresses as settings write them.
+//! Addresses in settings.
 
 use super::ConfigError;
 
-/// A host with a port, as far as it can be told without asking a resolver.
+/// A host with a port, as far as it can be classified without a resolver.
 pub(super) struct Address {
     ip: Option<std::net::IpAddr>,
     is_localhost: bool,
@@ -15,7 +15,7 @@ impl Address {
         Ok(Self { ip: host.parse().ok(), is_localhost: host == "localhost" })
     }
 
-    /// An address that others connect to.
+    /// Parses an address that others connect to.
     pub(super) fn reachable(setting: &'static str, text: &str) -> Result<Self, ConfigError> {
         let address = Self::parse(setting, text)?;
         if let Some((_, 0)) = split(text) {
@@ -38,10 +38,10 @@ pub(crate) fn host_of(address: &str) -> Option<&str> {
     split(address).map(|(host, _)| host)
 }
 
-/// Host, without the brackets of an IPv6 address, and port; None if the text has another form.
+/// The host, without the brackets of an IPv6 address, and the port; None if the text has another form.
 pub(super) fn split(text: &str) -> Option<(&str, u16)> {
     let (host, port) = text.rsplit_once(':')?;
-    // `+7300` would be a number too.
+    // `+7300` would parse as a number too.
     let port = port.bytes().all(|byte| byte.is_ascii_digit()).then(|| port.parse().ok())??;
     let host = match host.strip_prefix('[') {
         Some(rest) => {
@@ -56,7 +56,7 @@ pub(super) fn split(text: &str) -> Option<(&str, u16)> {
     (is_ip || is_host_name(host)).then_some((host, port))
 }
 
-/// Whether a text may be the name of a host, without a port.
+/// Whether a text can be a host name, without a port.
 pub(super) fn is_host_name(text: &str) -> bool {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
     !text.is_empty() && text.chars().all(is_of_name)

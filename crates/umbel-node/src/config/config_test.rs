@@ -1,4 +1,4 @@
-//! Which settings are right.
+//! Which settings are valid.
 
 use super::address::split;
 use super::*;

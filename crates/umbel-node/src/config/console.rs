@@ -1,22 +1,22 @@
-//! What the console may be used for.
+//! Modes of the console.
 
-/// Who may do something from the console, beside looking at what it may see.
+/// Which users may change something from the console, besides viewing what they may see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ConsoleMode {
     /// There is no console.
     Off,
-    /// Nobody.
+    /// No user.
     ReadOnly,
-    /// Who has proved who it is.
+    /// Users who have proved their identity.
     Proven,
-    /// Everybody who may do it by other programs.
+    /// All users who may do it with other programs.
     Full,
 }
 
 impl ConsoleMode {
     const ALL: [Self; 4] = [Self::Off, Self::ReadOnly, Self::Proven, Self::Full];
 
-    /// Its name in settings.
+    /// The name in settings.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -26,7 +26,7 @@ impl ConsoleMode {
         }
     }
 
-    /// The mode of a name.
+    /// The mode with this name.
     pub(super) fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }

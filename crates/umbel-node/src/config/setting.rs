@@ -1,18 +1,18 @@
-//! One setting: its name, what it means, what it holds; and how a struct of them is written down.
+//! A setting: its name, meaning and type; and a macro that declares a struct of settings.
 
-/// One setting as people meet it: in a file, in the environment, in help texts.
+/// One setting as users see it: in a file, in the environment, in help texts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setting {
-    /// Its name in files; in the environment it is upper case behind `UMBEL_`.
+    /// The name in files; in the environment it is in upper case with the prefix `UMBEL_`.
     pub name: &'static str,
-    /// What it means: one or more lines, each begins with a blank.
+    /// The description: one or more lines, each with a leading blank.
     pub doc: &'static str,
-    /// What it holds.
+    /// The type of the value.
     pub kind: SettingKind,
 }
 
 impl Setting {
-    /// The lines of its description, without blanks around them.
+    /// The lines of the description, without surrounding blanks.
     ///
     /// ```
     /// let listen = umbel_node::Config::setting("listen").expect("it is a setting");
@@ -22,7 +22,7 @@ impl Setting {
         self.doc.lines().map(str::trim)
     }
 
-    /// The variable of the environment that sets it.
+    /// The environment variable that sets it.
     ///
     /// ```
     /// let listen = umbel_node::Config::setting("listen").expect("it is a setting");
@@ -34,12 +34,12 @@ impl Setting {
     }
 }
 
-/// What a setting holds.
+/// The type of a setting's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SettingKind {
     /// A text.
     Text,
-    /// Several texts; in the environment with commas between them.
+    /// Several texts; separated by commas in the environment.
     Texts,
     /// A whole number.
     Number,
@@ -47,9 +47,9 @@ pub enum SettingKind {
     Switch,
 }
 
-/// A type that a setting may have.
+/// A type that a setting can have.
 pub trait SettingValue {
-    /// What it holds.
+    /// The kind of its values.
     const KIND: SettingKind;
 }
 
@@ -77,7 +77,7 @@ impl SettingValue for bool {
     const KIND: SettingKind = SettingKind::Switch;
 }
 
-/// Makes a struct of settings with their defaults and a table of their descriptions from one list.
+/// Declares a struct of settings with their defaults, and a table of their descriptions, from one list.
 ///
 /// ```
 /// umbel_node::settings! {

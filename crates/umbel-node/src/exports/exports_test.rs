@@ -1,4 +1,4 @@
-//! Exports of a node: how long they are kept, and how many.
+//! Exports of a node: how long they are kept, and how many there may be.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn copy() -> SliceCopy {
     state.copy_slice(FILTER, Generation(1)).unwrap()
 }
 
-/// Begins one of a snapshot, which holds writes.
+/// Begins an export of a snapshot, which holds writes.
 async fn begin(
     exports: &Arc<Exports>,
     snapshot: SnapshotId,
@@ -45,7 +45,7 @@ async fn writes_wait_until_release_or_timeout() {
     assert!(writes.try_read().is_err());
     exports.release(export).unwrap();
     assert!(writes.try_read().is_ok());
-    // What is released stays, and what is not is given up.
+    // A released export stays, an unreleased one is ended.
     let unreleased = begin(&exports, 1, &writes).await.unwrap();
     let began = Instant::now();
     drop(writes.read().await);
@@ -66,14 +66,14 @@ async fn a_copy_waits_for_its_turn_as_long_as_it_is_kept() {
     for _ in 0..4 {
         advance(EXPORT_IDLE_MAX / 2).await;
         exports.keep(kept).unwrap();
-        // The task that makes its frames gets the failure.
+        // The task that makes the frames notices that it was kept alive.
         tokio::task::yield_now().await;
     }
     let mut is_last = false;
     while !is_last {
         (_, is_last) = exports.next(kept).await.unwrap();
     }
-    // The other one's copy was let go; the table is swept with the next that begins.
+    // The other export's copy was dropped; the table is cleaned up when the next export begins.
     let (frames, is_last) = exports.next(left).await.unwrap();
     assert!(frames.is_empty() && is_last);
 }
@@ -88,7 +88,7 @@ async fn one_snapshot_has_a_copy_of_many_slices_and_another_waits() {
     }
     let refused = begin(&exports, 2, &lock()).await;
     assert!(matches!(refused, Err(ShardFailure::TooManyExports)));
-    // Copies by themselves are counted by themselves.
+    // Independent exports are counted separately.
     for _ in 0..EXPORTS_MAX {
         exports.begin(COPIED, copy(), None, None).unwrap();
     }
