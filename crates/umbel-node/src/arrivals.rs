@@ -1,6 +1,6 @@
-//! How fast new items come: to each slice of a shard, watched by the leader that calls them new, and to each copy of a
-//! replicated filter from the clients of its node. Nothing of it is replicated: a new leader, and a node that
-//! restarts, watch anew.
+//! Arrival rates of new items: per slice of a shard, measured by the leader that reports items as new;
+//! and per copy of a replicated filter, measured by the node for its own clients. The rates are not
+//! replicated: a new leader, or a node that restarts, starts to measure again.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,11 +13,12 @@ use umbel_filter::sizing::ArrivalRate;
 #[cfg(test)]
 mod arrivals_test;
 
-/// The rates of a shard's slices, or of a copy. Each is watched from its first batch on, which alone gives no rate.
+/// The rates of a shard's slices, or of a copy. Each is measured from its first batch on; that batch
+/// alone gives no rate.
 pub(crate) struct Arrivals {
     began: Instant,
     rates: Mutex<BTreeMap<FilterId, (Generation, ArrivalRate)>>,
-    /// Milliseconds that a test has let go by.
+    /// Milliseconds by which a test has advanced the clock.
     #[cfg(test)]
     pub(crate) ahead_ms: std::sync::atomic::AtomicU64,
 }
@@ -34,7 +35,7 @@ impl Default for Arrivals {
 }
 
 impl Arrivals {
-    /// Counts items that were called new now; fewer than 0 if items were taken out.
+    /// Counts items that were reported as new now; negative if items were removed.
     pub(crate) fn add(&self, slice: (FilterId, Generation), item_count: f64) {
         self.add_at(slice, item_count, self.now_ms());
     }
@@ -44,7 +45,7 @@ impl Arrivals {
         match rates.get_mut(&filter) {
             Some((known, rate)) if *known == generation => rate.add(now_ms, item_count),
             _ => {
-                // There are no more filters: most of these are gone, and others begin anew.
+                // There cannot be more filters: most of these were dropped; the rest start again.
                 if rates.len() >= FILTER_COUNT_MAX {
                     rates.clear();
                 }
@@ -53,7 +54,7 @@ impl Arrivals {
         }
     }
 
-    /// Items a second that come to a slice; None if it was watched for too short a time.
+    /// Items per second that arrive at a slice; None if it was not measured for long enough.
     pub(crate) fn per_second(&self, slice: (FilterId, Generation)) -> Option<f64> {
         self.per_second_at(slice, self.now_ms())
     }
@@ -68,7 +69,7 @@ impl Arrivals {
         (*known == generation).then(|| rate.per_second(now_ms)).flatten()
     }
 
-    /// Forgets a filter that is dropped.
+    /// Forgets a dropped filter.
     pub(crate) fn forget(&self, filter: FilterId) {
         self.lock().remove(&filter);
     }
@@ -81,7 +82,7 @@ impl Arrivals {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<FilterId, (Generation, ArrivalRate)>> {
-        // No holder of the lock panics, and each entry is whole after every statement.
+        // No holder of the lock panics, and each entry is consistent after every statement.
         self.rates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! What the last comparison of replicas came to, kept for those who look.
+//! The last results of comparisons between replicas, kept for reports.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,23 +8,23 @@ use umbel_engine::shard::SliceScrubbed;
 
 use crate::cube::Compared;
 
-/// How a comparison ended, the worst first.
+/// Result of a comparison, the worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub(crate) enum Ending {
-    /// Something still differs.
+    /// Differences remain.
     Left,
     /// Nothing was compared.
     Failed,
     /// Some replicas were left out.
     Partial,
-    /// What had been lost is set again.
+    /// Lost bits were restored.
     Mended,
-    /// Nothing differed.
+    /// There were no differences.
     Equal,
 }
 
 impl Ending {
-    /// Its name, as people read it.
+    /// The name for people.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Left => "differ",
@@ -36,22 +36,22 @@ impl Ending {
     }
 }
 
-/// A comparison that is over.
+/// A completed comparison.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Comparison {
-    /// By the node's clock, in milliseconds since 1970.
+    /// Time by the node's clock, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     pub(crate) ending: Ending,
     /// Bits that some replica had lost.
     pub(crate) lost_count: u64,
-    /// Bits that some replica had and the majority had not.
+    /// Bits that some replica had, but the majority had not.
     pub(crate) surplus_count: u64,
     /// Why something was left out; empty if nothing was.
     pub(crate) why: String,
 }
 
 impl Comparison {
-    /// Of the replicas of a slice.
+    /// The result for the replicas of a slice.
     pub(crate) fn of_slice<E: ToString>(at_ms: u64, outcome: &Result<SliceScrubbed, E>) -> Self {
         let report = match outcome {
             Ok(report) => report,
@@ -72,7 +72,7 @@ impl Comparison {
         Self { at_ms, ending, lost_count, surplus_count, why }
     }
 
-    /// Of two copies.
+    /// The result for two copies.
     pub(crate) fn of_copies<E: ToString>(at_ms: u64, outcome: &Result<Compared, E>) -> Self {
         let compared = match outcome {
             Ok(compared) => compared,
@@ -88,7 +88,7 @@ impl Comparison {
     }
 }
 
-/// The last comparison of each of these.
+/// The last comparison for each key.
 pub(crate) struct LastComparisons<K>(Mutex<BTreeMap<K, Comparison>>);
 
 impl<K> Default for LastComparisons<K> {
@@ -98,17 +98,17 @@ impl<K> Default for LastComparisons<K> {
 }
 
 impl<K: Ord> LastComparisons<K> {
-    /// Keeps one in the place of the one before.
+    /// Replaces the last comparison of a key.
     pub(crate) fn note(&self, key: K, comparison: Comparison) {
         self.lock().insert(key, comparison);
     }
 
-    /// Lets go of those that are not these any more.
+    /// Drops the keys for which `is_there` is false.
     pub(crate) fn retain(&self, is_there: impl Fn(&K) -> bool) {
         self.lock().retain(|key, _| is_there(key));
     }
 
-    /// That of each of these.
+    /// The last comparison of each of the keys.
     pub(crate) fn of(&self, keys: impl IntoIterator<Item = K>) -> Vec<(K, Option<Comparison>)> {
         let kept = self.lock();
         let found = keys.into_iter().map(|key| {
@@ -119,7 +119,7 @@ impl<K: Ord> LastComparisons<K> {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<K, Comparison>> {
-        // No holder of the lock panics, and the map is whole after every statement.
+        // No holder of the lock panics, and the map is consistent after every statement.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! How a node comes to its first certificate: from the cluster that it joins, by a token.
+//! How a node gets its first certificate: from the cluster that it joins, with a token.
 //!
 //! ```text
 //! joiner                                            node of the cluster
@@ -29,17 +29,17 @@ use crate::peer::channel::channel;
 use crate::ports::tls::PinnedNet;
 use crate::ports::{IssuedFiles, Net, Ports, RealNet};
 
-/// Pause between questions to a node that does not answer yet.
+/// Pause between requests to a node that does not respond yet.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
-/// How long one question may take: one node after the other may be asked behind it.
+/// Time limit of one request: the called node may have to ask other nodes in turn.
 const ASK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes of a token's file that are read: more is no token.
+/// Bytes of a token file that are read; a longer file is not a token.
 const TOKEN_FILE_BYTES_MAX: u64 = 4 << 10;
 
-/// Why a node got no certificate. Its key and its nonce are in its data folder, so that it may be started
-/// again with the same token.
+/// Why a node got no certificate. Its key and nonce are in its data folder, so it may be restarted with
+/// the same token.
 #[derive(Debug, Error)]
 pub enum EnrolError {
     /// The data folder cannot be used.
@@ -48,15 +48,15 @@ pub enum EnrolError {
     /// Files of the data folder cannot be read or written.
     #[error("{0}")]
     Files(#[source] std::io::Error),
-    /// The token's file cannot be read. Name the right one.
+    /// The token file cannot be read. Configure the right one.
     #[error("join_token_file {file}: {source}")]
     TokenFile {
         /// The file.
         file: String,
-        /// What the system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// The file holds no token. Draw one.
+    /// The file does not contain a token. Create one.
     #[error("join_token_file {file}: {source}")]
     Token {
         /// The file.
@@ -64,29 +64,29 @@ pub enum EnrolError {
         /// What is wrong.
         source: JoinTokenError,
     },
-    /// The node's own address is none that others could check. Name one.
+    /// Others could not verify the node's own address. Configure one.
     #[error(
         "a node that joins by a token needs an address that its certificate can name: set advertise, or \
          listen with a port other than 0"
     )]
     Address,
-    /// The settings of TLS cannot be made: a bug, please report it.
+    /// The TLS settings cannot be created. This is a bug; please report it.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The other end is not whom the token names. The secret was not sent.
+    /// The called server is not one that the token names. The secret was not sent.
     #[error("{member}: {why}")]
     OtherCluster {
-        /// Who was asked.
+        /// The called node.
         member: String,
         /// What is wrong.
         why: String,
     },
-    /// The cluster refuses.
+    /// The cluster refuses the node.
     #[error("{member} refuses this node: {why}")]
     Refused {
-        /// Who was asked.
+        /// The called node.
         member: String,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
 }
@@ -102,7 +102,7 @@ fn read_token(file: &str) -> Result<JoinToken, EnrolError> {
     text.parse().map_err(|source| EnrolError::Token { file: file.to_owned(), source })
 }
 
-/// Where others will reach the node, as it will find itself when it starts.
+/// The address at which others will reach the node, as it will determine it when it starts.
 async fn own_address(config: &Config) -> Result<String, EnrolError> {
     if let Some(address) = &config.advertise {
         return Ok(address.clone());
@@ -117,11 +117,11 @@ async fn own_address(config: &Config) -> Result<String, EnrolError> {
     }
 }
 
-/// Gets a certificate for a node that has none, by the token of the settings; waits until the node of
-/// `join` answers.
+/// Gets a certificate for a node that has none, with the token from the settings; waits until the node
+/// in `join` responds.
 ///
 /// # Errors
-/// If the token cannot be read, the data folder not be used, or the cluster refuses.
+/// If the token cannot be read, the data folder cannot be used, or the cluster refuses the node.
 pub async fn enrol(config: &Config) -> Result<(), EnrolError> {
     let (Some(member), Some(file)) = (&config.join, &config.join_token_file) else { return Ok(()) };
     let token = read_token(file)?;
@@ -152,7 +152,7 @@ pub async fn enrol(config: &Config) -> Result<(), EnrolError> {
     Ok(())
 }
 
-/// Asks until there is an answer.
+/// Repeats the request until there is a response.
 async fn ask(
     net: &Arc<PinnedNet>,
     member: &str,
@@ -180,7 +180,7 @@ async fn ask(
     }
 }
 
-/// Whether to ask again: what was begun is answered as it was.
+/// Whether to retry: a repeated request gets the first response.
 fn passes(status: &Status) -> bool {
     matches!(
         status.code(),

@@ -5,33 +5,33 @@ use std::time::Duration;
 use umbel_engine::meta::MetaError;
 use umbel_engine::shard::PartError;
 
-/// Why a call of a client failed.
+/// Why a client's call failed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub(crate) enum CallFailure {
-    /// Nothing was changed. Create the filter, or mend the name.
+    /// Nothing was changed. Create the filter, or correct the name.
     #[error("there is no filter named {name:?}")]
     UnknownFilter {
         /// The name.
         name: String,
     },
-    /// Nothing was changed. Wait until it is live.
+    /// Nothing was changed. Wait until the filter is live.
     #[error("filter {name:?} is {state}")]
     FilterBusy {
         /// The name.
         name: String,
-        /// What is being done with it.
+        /// What the filter is busy with.
         state: String,
     },
-    /// Nothing was changed. Look at it anew.
+    /// Nothing was changed. Read the filter's information again.
     #[error("filter {name:?} has been emptied or made anew since you saw it")]
     Changed {
         /// The name.
         name: String,
     },
-    /// Nothing was changed. Mend the request.
+    /// Nothing was changed. Correct the request.
     #[error("{what}")]
     Invalid {
-        /// Which field, what was expected, what came.
+        /// The field, what was expected, and what was received.
         what: String,
     },
     /// A shard refused its part of the request.
@@ -40,53 +40,54 @@ pub(crate) enum CallFailure {
     /// The meta group refused the command. Nothing was changed.
     #[error(transparent)]
     Meta(#[from] MetaError),
-    /// Nothing was changed. Send again, and look at the nodes if it lasts.
+    /// Nothing was changed. Retry, and check the nodes if it persists.
     #[error("{what} did not answer within {} ms: has it lost its majority?", within.as_millis())]
     NoQuorum {
-        /// Which group.
+        /// The group.
         what: String,
         /// How long it was tried.
         within: Duration,
     },
-    /// Nothing was changed. Slow down and send again.
+    /// Nothing was changed. Slow down and retry.
     #[error("{what}")]
     Overloaded {
-        /// Which queue.
+        /// The queue that is full.
         what: String,
     },
-    /// Nothing was changed. Send it faster, or less of it; the connection may be too slow.
+    /// Nothing was changed. Send faster, or less; the connection may be too slow.
     #[error("{what}")]
     TooSlow {
-        /// What took too long, and how long it may take.
+        /// What took too long, and the limit.
         what: String,
     },
-    /// Nothing was changed. Send again after that time, or have an administrator raise the rate.
+    /// Nothing was changed. Retry after that time, or have an administrator raise the rate.
     #[error(
         "principal {principal} has a quota of {limit} {what} a second over all nodes, and has used up this \
          node's share: try again after {} ms, send larger batches or to more nodes, or have an administrator \
          raise it (umbel access quota {principal} --{what}-per-second N)", retry_after.as_millis()
     )]
     RateExceeded {
-        /// Who asks.
+        /// The principal that called.
         principal: String,
-        /// So many a second.
+        /// The limit per second.
         limit: u64,
-        /// Of what: calls, items, bytes.
+        /// What is limited: calls, items, bytes.
         what: &'static str,
-        /// When it owes nothing any more.
+        /// The time until the principal may call again.
         retry_after: Duration,
     },
-    /// Free disk space on the shard's leader; queries go on. Nothing was changed there.
+    /// The disk of a shard's leader is nearly full; queries still work. Nothing was changed in that
+    /// shard.
     #[error("the disk of a shard's leader is nearly full: {free_bytes} bytes are left")]
     DiskFull {
-        /// What is left.
+        /// The free bytes.
         free_bytes: u64,
-        /// Whether items of other shards were inserted; sending them again does no harm under the
-        /// same request id.
+        /// Whether items of other shards were inserted; sending them again under the same request id
+        /// does no harm.
         is_partial: bool,
     },
-    /// It may have been applied, or be applied later. Send again under the same request id, or ask
-    /// `contains`.
+    /// The request may have been applied, or may be applied later. Retry under the same request id, or
+    /// call `contains`.
     #[error("{what}; the outcome is unknown")]
     OutcomeUnknown {
         /// What happened.
@@ -95,10 +96,10 @@ pub(crate) enum CallFailure {
     /// Nothing was changed. Wait until the cluster is formed.
     #[error("this node does not belong to a formed cluster yet")]
     NotFormed,
-    /// Nothing was changed. Have the right granted, or ask for something else.
+    /// Nothing was changed. Have the right granted, or do something else.
     #[error("{what}")]
     Denied {
-        /// Who may not do what.
+        /// Which principal lacks which right.
         what: String,
     },
     /// A node's storage failed. Replace the node.

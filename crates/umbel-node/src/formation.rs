@@ -1,4 +1,4 @@
-//! How a node comes to belong to a cluster: it is a member already, founds one, is adopted by the
+//! How a node becomes part of a cluster: it is a member already, founds the cluster, is adopted by the
 //! founder, or joins.
 //!
 //! ```text
@@ -8,9 +8,9 @@
 //! joiner     asks any member for a number; its nonce makes a repeated question one question
 //! ```
 //!
-//! The cluster begins at the newest version that all founders can run. A founder forms it only after
-//! every other one was adopted, so a founder without an identity beside a formed cluster has lost its
-//! disk: it is refused, with what to do.
+//! The cluster begins at the newest version that all founders support. A founder forms the cluster only
+//! after every other founder was adopted. So a founder without an identity beside a formed cluster has
+//! lost its disk: it is refused, with a message that says what to do.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,17 +35,17 @@ use crate::ports::{Ports, Purpose};
 use crate::raft::types::NodeAddress;
 use crate::storage::{Identity, MemberState};
 
-/// Pause between questions to a node that does not answer yet.
+/// Pause between requests to a node that does not respond yet.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// How long one question may take.
+/// Time limit of one request.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long the first founder waits for the others' word that there is no cluster yet: whoever is
-/// there answers within it.
+/// How long the first founder waits for the others to report that there is no cluster yet: a running
+/// node responds within it.
 const FOUNDER_ASK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The founders in the order of their numbers: by address.
+/// The founders in the order of their numbers, sorted by address.
 pub(crate) fn founders(config: &Config, address: &str) -> Vec<String> {
     let mut founders =
         if config.dev { vec![address.to_owned()] } else { config.initial_cluster.clone() };
@@ -57,7 +57,7 @@ pub(crate) fn founders(config: &Config, address: &str) -> Vec<String> {
 /// Waits until the node belongs to a cluster.
 ///
 /// # Errors
-/// If it cannot, whatever is waited for; the text says what to do.
+/// If it cannot become part of one, however long it waits; the text says what to do.
 pub(crate) async fn membership(
     admission: &PeerAdmission,
     config: &Config,
@@ -81,8 +81,9 @@ pub(crate) async fn membership(
     }
 }
 
-/// Draws the cluster's identity and keeps it, unless another founder says that there is a cluster;
-/// the others are adopted when the node runs. Whoever does not answer now refuses the adoption then.
+/// Draws the cluster's identity and stores it, unless another founder reports an existing cluster. The
+/// other founders are adopted once this node runs. A founder that does not respond now can still refuse
+/// the adoption then.
 async fn found(
     admission: &PeerAdmission,
     ports: &Ports,
@@ -138,7 +139,7 @@ async fn wait_for_adoption(
     }
 }
 
-/// A planted bug: a founder without data goes on under the number that it had.
+/// A planted bug: a founder without data continues under its old number.
 async fn take_old_number(
     admission: &PeerAdmission,
     cluster_id: &[u8],
@@ -174,7 +175,7 @@ async fn who_is(ports: &Ports, address: &str) -> Option<umbel_proto::v1::WhoAreY
     Some(tokio::time::timeout(ASK_TIMEOUT, asked).await.ok()?.ok()?.into_inner())
 }
 
-/// Asks a member for a number.
+/// Requests a number from a member.
 async fn join(
     admission: &PeerAdmission,
     ports: &Ports,
@@ -217,7 +218,7 @@ async fn join(
                 | Code::DeadlineExceeded
                 | Code::Aborted
                 | Code::Unknown
-                // What tonic makes of a connection that broke in the middle of an answer.
+                // tonic's codes for a connection that broke in the middle of a response.
                 | Code::Cancelled
                 | Code::Internal
         );
@@ -229,8 +230,8 @@ async fn join(
     }
 }
 
-/// Completes what the founder has begun: adopts the others, forms the meta group, says what the
-/// cluster is. Does no harm when it is done already.
+/// Completes the founder's work: adopts the others, forms the meta group, proposes the description of
+/// the cluster. Idempotent.
 pub(crate) async fn complete(
     admission: &PeerAdmission,
     local: &Arc<Local>,
@@ -259,7 +260,7 @@ pub(crate) async fn complete(
     for (node, address) in nodes.iter().filter(|&&(node, _)| node != local.node()) {
         adopt(ports, AdoptRequest { node: node.0, ..request.clone() }, address).await?;
     }
-    // A vote that meets a node which is still starting is lost, and costs an election's time.
+    // A vote request to a node that is still starting is lost, and costs an election timeout.
     let mut newest = ports.versions.newest;
     for (node, address) in nodes.iter().filter(|&&(node, _)| node != local.node()) {
         while !local.is_there(*node, address).await {
@@ -277,8 +278,8 @@ pub(crate) async fn complete(
     admission.become_member(Identity { state: MemberState::Member, ..identity }).await
 }
 
-/// Raises the version of the cluster that was formed, step by step. Ends early if a node has joined already, which nobody has
-/// asked; the version can be raised at any time.
+/// Raises the version of the formed cluster step by step. Stops early if another node has joined
+/// already, whose versions were not checked; the version can be raised at any time.
 pub(crate) async fn raise_to(
     local: &Arc<Local>,
     newest: ClusterVersion,
@@ -299,14 +300,15 @@ pub(crate) async fn raise_to(
         let raise = MetaCommand::RaiseVersion { to: version.next(), asked: asked.to_vec() };
         let is_done = |state: &MetaState| state.version() > version || has_others(state);
         match propose_until(local, &raise, is_done).await {
-            // Of a node that has joined, which the next look finds.
+            // A node has joined, which the next iteration notices.
             Ok(()) | Err(MetaError::BadVersion { .. }) => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Has the meta group apply a command, through whichever founder leads it, until it shows here, or it is refused here.
+/// Proposes a command to the meta group, through the founder that leads it, until its effect shows on
+/// this node or it is refused.
 async fn propose_until(
     local: &Arc<Local>,
     command: &MetaCommand,
@@ -317,7 +319,7 @@ async fn propose_until(
             MetaAnswer::Reply(MetaReply::Refused(error)) => return Err(error),
             MetaAnswer::Reply(_) => {}
             _ => {
-                // Another founder may lead; it is asked through the same call.
+                // Another founder may be the leader; it gets the same command.
                 local.propose_elsewhere(command).await;
                 tokio::time::sleep(ASK_AGAIN).await;
             }
@@ -326,7 +328,7 @@ async fn propose_until(
     Ok(())
 }
 
-/// The newest version of a cluster that a founder can run, who is there.
+/// The newest cluster version that a running founder supports.
 async fn newest_of(ports: &Ports, address: &str) -> ClusterVersion {
     loop {
         match who_is(ports, address).await {

@@ -1,77 +1,79 @@
-//! Every limit of a node that is no setting, with its reason.
+//! All limits of a node that are not settings, with their reasons.
 
 use std::time::Duration;
 
-/// Largest item: 16 MiB. An item is hashed where it arrives, so its length costs only the wire.
+/// Largest item: 16 MiB. An item is hashed on the node that receives it, so its length costs only
+/// bandwidth.
 pub const ITEM_BYTES_MAX: usize = 16 << 20;
 
-/// Largest message of a client: one item of the largest size, or 65,536 of 256 bytes, with room for
-/// what is around them.
+/// Largest message of a client: one item of the largest size, or 65,536 items of 256 bytes, with some
+/// overhead.
 pub const CLIENT_MESSAGE_BYTES_MAX: usize = ITEM_BYTES_MAX + (1 << 20);
 
-/// Calls of one client connection that are carried out at once; further ones wait in its window.
+/// Concurrent calls of one client connection; further ones wait in its flow-control window.
 pub const CLIENT_CALLS_PER_CONNECTION_MAX: usize = 64;
 
-/// How long a call may take whose client names no time.
+/// Time limit of a call whose client gives none.
 pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 
-/// How long a call may take at most.
+/// Longest time limit of a call.
 pub const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(300);
 
-/// How long one try at one replica may take before another one is tried.
+/// Time limit of one attempt at one replica before another one is tried.
 pub const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Waiting time before the first repetition of a try; it doubles up to `RETRY_WAIT_MAX`.
+/// Pause before the first retry; it doubles up to `RETRY_WAIT_MAX`.
 pub const RETRY_WAIT_MIN: Duration = Duration::from_millis(10);
 
-/// Longest waiting time between tries: a tenth of what an election takes, with what has to be noticed before it.
+/// Longest pause between retries: a tenth of an election, including its detection delay.
 pub const RETRY_WAIT_MAX: Duration = Duration::from_millis(50);
 
-/// Proposals of a shard's leader that are on their way at once; what arrives meanwhile travels
-/// together in the next one. Two: while one is being synced the next is on its way, and an entry
-/// costs every replica far more than its items do.
+/// Proposals of a shard's leader that are in flight at once; what arrives meanwhile is combined into
+/// the next one. Two: while one is being synced, the next is being sent; and an entry costs every
+/// replica far more than its items do.
 pub const PROPOSALS_IN_FLIGHT_MAX: usize = 2;
 
-/// Inserts that travel in one entry of the log: 65,536 hashes are 1 MiB.
+/// Most inserts in one entry of the log: 65,536 hashes are 1 MiB.
 pub const PROPOSAL_ITEMS_MAX: usize = 1 << 16;
 
-/// Requests that may wait for a shard's leader to propose them.
+/// Requests that may wait to be proposed by a shard's leader.
 pub const PROPOSAL_QUEUE_MAX: usize = 4096;
 
-/// Frames of an export that travel in one answer between nodes: 4 MiB.
+/// Bytes of export frames in one response between nodes: 4 MiB.
 pub const EXPORT_ANSWER_BYTES: usize = 4 << 20;
 
-/// Payload of a frame of an export: small enough to be one entry of a log when it is imported.
+/// Most payload bytes of an export frame: small enough to become one log entry when it is imported.
 pub const EXPORT_FRAME_PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
-/// Exports that a node serves at once: each holds one filter's slice, which is copied if it is written meanwhile.
+/// Exports that a node serves at once: each holds one slice of a filter, which is copied in memory if
+/// it is written meanwhile.
 pub const EXPORTS_MAX: usize = 4;
 
-/// Snapshots that a node serves at once: each holds the slices of a filter in all shards that the node leads, and those that
-/// are written meanwhile are in memory twice.
+/// Snapshots that a node serves at once: each holds a filter's slices in all shards that the node
+/// leads, and those that are written meanwhile are in memory twice.
 pub const SNAPSHOTS_MAX: usize = 1;
 
-/// How long a shard's writes wait for a snapshot at most: until every shard has been asked twice. Less than clients wait for
-/// an insert.
+/// How long a snapshot may hold back a shard's writes: long enough to ask every shard twice, and
+/// shorter than clients wait for an insert.
 pub const SNAPSHOT_HOLD_MAX: Duration = Duration::from_secs(4);
 
-/// Tries of a snapshot: each that fails may have held writes back for so long.
+/// Attempts at a snapshot: each failed one may have held back writes for that long.
 pub(crate) const SNAPSHOT_TRIES_MAX: usize = 4;
 
-/// Replicated filters that a node puts together from an import at once: each is a whole filter in
-/// memory, up to 1 GiB, beside the copy that it goes into.
+/// Replicated filters that a node assembles from imports at once: each is a whole filter in memory, up
+/// to 1 GiB, besides the copy that it is merged into.
 pub const WHOLE_IMPORTS_MAX: usize = 2;
 
-/// An export that nobody asked for this long is let go.
+/// An export that is not used for this long is dropped.
 pub const EXPORT_IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// Random items that a slice or copy is asked for whenever it is described: they take about as long as counting
-/// a few megabytes, and measure a rate of 1 % to within a tenth of itself.
+/// Random items that are looked up whenever a slice or copy is described: that takes about as long as
+/// counting a few megabytes, and measures a rate of 1 % to within a tenth of itself.
 pub(crate) const RATE_PROBES: u32 = 10_000;
 
-/// Those of them that are asked for in one go: a tenth of a millisecond where each is a miss of every cache.
+/// How many of them are looked up without a pause: a tenth of a millisecond if each misses all caches.
 pub(crate) const RATE_PROBES_AT_ONCE: u32 = 1_000;
 
-/// Words of a filter whose ones are counted in one go: 256 KiB, some tens of microseconds, which neither a
-/// heartbeat nor an insert notices.
+/// Words of a filter whose ones are counted without a pause: 256 KiB, some tens of microseconds, which
+/// delay neither a heartbeat nor an insert noticeably.
 pub(crate) const COUNTED_WORDS_MAX: usize = 32 << 10;

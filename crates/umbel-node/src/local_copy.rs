@@ -1,5 +1,5 @@
-//! A node's copy of a replicated filter, for programs that run the node themselves: without a socket
-//! between.
+//! Direct access to a node's copy of a replicated filter, without a socket, for programs that embed the
+//! node.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use umbel_filter::{AnyFilter, ItemHash, ItemHasher};
 
 use crate::cube::{Copy, CopyFailure};
 
-/// A node's copy of a replicated filter. It is of one generation: when the filter is cleared, get
-/// another one.
+/// A node's copy of a replicated filter, at one generation: after the filter was cleared, get a new
+/// one.
 ///
 /// ```no_run
 /// # async fn example(node: umbel_node::Node, filter: umbel_engine::FilterId)
@@ -31,20 +31,20 @@ pub struct LocalCopy {
     generation: Generation,
 }
 
-/// Why a copy did not do what it was asked.
+/// Why a copy did not carry out a call.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum LocalCopyError {
-    /// The filter was cleared. Nothing was done; get its copy anew.
+    /// The filter was cleared. Nothing was done; get its copy again.
     #[error("{filter} is at {ours} now, this copy is of {generation}")]
     Cleared {
         /// The filter.
         filter: FilterId,
         /// This copy's generation.
         generation: Generation,
-        /// The filter's.
+        /// The filter's current generation.
         ours: Generation,
     },
-    /// The disk is nearly full, or too much waits for it. Nothing was done; try again later.
+    /// The disk is nearly full, or too many inserts wait for it. Nothing was done; retry later.
     #[error("{0}")]
     Busy(String),
     /// The filter was dropped, the node stops, or its log failed. Inserts may have been done.
@@ -57,20 +57,21 @@ impl LocalCopy {
         Self { generation: copy.generation(), copy }
     }
 
-    /// What hashes items for this filter. With a keyed filter it holds the cluster's secret.
+    /// Hashes items for this filter. For a keyed filter, it contains the cluster's secret.
     #[must_use]
     pub fn hasher(&self) -> ItemHasher {
         self.copy.hasher()
     }
 
-    /// Its generation.
+    /// The generation of the copy.
     #[must_use]
     pub const fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// Appends of each item whether it is present in this copy. "Present" is final, or false with the
-    /// filter's rate; "absent" says nothing of what other nodes have and this one does not know of.
+    /// Appends for each item whether it is present in this copy. "Present" is final, or wrong with the
+    /// filter's false-positive rate; "absent" tells nothing about items that other nodes have and this
+    /// one has not received.
     ///
     /// # Errors
     /// If the filter was cleared. Nothing was appended.
@@ -83,29 +84,29 @@ impl LocalCopy {
         asked.map_err(|failure| self.error(&failure))
     }
 
-    /// Inserts items, and says of each whether it was new here, once all are on this node's disk. They
-    /// come to the other nodes with the next sweeps.
+    /// Inserts items. Once all are on this node's disk, returns for each whether it was new here. The
+    /// next sweeps send them to the other nodes.
     ///
     /// # Errors
-    /// [`LocalCopyError`] says what to do.
+    /// See [`LocalCopyError`].
     pub async fn insert(&self, hashes: &[ItemHash]) -> Result<Vec<bool>, LocalCopyError> {
         let inserted = self.copy.insert_arriving(self.generation, hashes).await;
         inserted.map_err(|failure| self.error(&failure))
     }
 
-    /// The copy's bits as they are now.
+    /// The copy's current bits.
     #[must_use]
     pub fn bits(&self) -> AnyFilter {
         self.copy.bits().1
     }
 
-    /// Changes that a partner may lack, the most of all partners: none when all have everything.
+    /// Changes that a partner may lack; the maximum over all partners. 0 if all have everything.
     #[must_use]
     pub fn lag(&self) -> u64 {
         self.copy.lag()
     }
 
-    /// Bytes of memory for what it has to send to others.
+    /// Bytes of memory for the changes to send to other nodes.
     #[must_use]
     pub fn log_bytes(&self) -> u64 {
         self.copy.log_bytes()

@@ -1,7 +1,8 @@
-//! One function a measurement; names, units and help stand in this module and nowhere else.
+//! One function per measurement; names, units and help texts are only in this module.
 //!
-//! A histogram's bounds are the same on every node, so that its buckets add up over nodes. A sample is pushed
-//! to a list without a lock, and counted in its bucket when the measurements are read, or within a second.
+//! A histogram has the same bounds on every node, so that buckets can be added up over nodes. A sample
+//! is pushed to a lock-free list, and counted in its bucket when the measurements are read, or within a
+//! second.
 
 use std::time::Duration;
 
@@ -15,21 +16,22 @@ mod names;
 pub(crate) use described::describe;
 use names::*;
 
-/// Bounds of what clients and the log wait for, in seconds. From 100 microseconds, less than a round trip
-/// between two machines, in steps of 2 to 2.5, which place a quantile within a factor of 2.5, to 10
-/// seconds: a shard has another leader after 5 at most, and few clients wait longer.
+/// Bucket bounds for waits of clients and of the log, in seconds. From 100 microseconds, less than a
+/// round trip between two machines, to 10 seconds, in steps of 2 to 2.5, which locate a quantile within
+/// a factor of 2.5. A shard has a new leader after at most 5 seconds, and few clients wait longer.
 const REQUEST_BOUNDS_S: [f64; 16] = [
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0,
 ];
 
-/// Bounds of sweeps over the cube, in seconds: from one without news to one that carries filters of a
-/// gibibyte over a slow network.
+/// Bucket bounds for sweeps over the cube, in seconds: from a sweep without news to one that sends
+/// filters of a gibibyte over a slow network.
 const SWEEP_BOUNDS_S: [f64; 12] =
     [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 300.0];
 
-/// The histograms of `/metrics` by name, with the upper bounds of their buckets in seconds, rising. Whoever
-/// installs a recorder gives it these; one without them makes summaries, which do not add up over nodes.
+/// The histograms of `/metrics` by name, with the ascending upper bounds of their buckets in seconds. A
+/// program that installs a recorder must configure these; otherwise the recorder creates summaries,
+/// which cannot be added up over nodes.
 pub const HISTOGRAMS: [(&str, &[f64]); 4] = [
     (CALL_SECONDS, &REQUEST_BOUNDS_S),
     (WAL_WRITE_SECONDS, &REQUEST_BOUNDS_S),
@@ -37,43 +39,44 @@ pub const HISTOGRAMS: [(&str, &[f64]); 4] = [
     (SWEEP_SECONDS, &SWEEP_BOUNDS_S),
 ];
 
-/// What a node measures that has only begun: its release, and that nobody speaks the Redis protocol to it.
+/// Sets the first values of a node that has just started: its release, and no connections of the Redis
+/// protocol.
 pub(crate) fn begin() {
     gauge!(BUILD_INFO, "version" => crate::VERSION).set(1.0);
     resp_connections(0);
 }
 
-/// A connection was closed, or not taken, for this cause.
+/// A connection was closed or not accepted, for this cause.
 pub(crate) fn connection_refused(cause: &'static str) {
     counter!(CONNECTIONS_REFUSED, "cause" => cause).increment(1);
 }
 
-/// A request was refused while it came, for this cause.
+/// A request was refused while it was being received, for this cause.
 pub(crate) fn request_refused(cause: &'static str) {
     counter!(REQUESTS_REFUSED, "cause" => cause).increment(1);
 }
 
-/// A stream of answers was ended, for this cause.
+/// A stream of responses was ended, for this cause.
 pub(crate) fn stream_ended(cause: &'static str) {
     counter!(STREAMS_ENDED, "cause" => cause).increment(1);
 }
 
-/// A link ended because its node has made others since.
+/// A link ended because its node has opened newer ones.
 pub(crate) fn link_replaced() {
     counter!(LINKS_REPLACED).increment(1);
 }
 
-/// Commands of the Redis protocol came.
+/// Commands of the Redis protocol were received.
 pub(crate) fn resp_commands(count: u64) {
     counter!(RESP_COMMANDS).increment(count);
 }
 
-/// The commands that one read brought were answered.
+/// The commands of one read were answered.
 pub(crate) fn resp_answered(elapsed: Duration) {
     histogram!(RESP_SECONDS).record(elapsed.as_secs_f64());
 }
 
-/// So many connections of the Redis protocol are open.
+/// The number of open connections of the Redis protocol.
 pub(crate) fn resp_connections(count: usize) {
     gauge!(RESP_CONNECTIONS).set(count as f64);
 }
@@ -83,17 +86,17 @@ pub(crate) fn request_bytes_max(byte_count: u64) {
     gauge!(REQUEST_BYTES).set(byte_count as f64);
 }
 
-/// When the own certificate expires, from 1970 on.
+/// When this node's certificate expires, as time since 1970.
 pub(crate) fn certificate_expires(since_1970: Duration) {
     gauge!(CERTIFICATE_EXPIRES).set(since_1970.as_secs_f64());
 }
 
-/// A connection was closed because its other end proved nothing.
+/// A connection was closed because its peer did not prove an identity.
 pub(crate) fn handshake_failed() {
     counter!(HANDSHAKES_FAILED).increment(1);
 }
 
-/// A call was refused because of who called.
+/// A call was refused because of the caller's identity.
 pub(crate) fn call_denied() {
     counter!(CALLS_DENIED).increment(1);
 }
@@ -150,7 +153,7 @@ pub(crate) struct Shards {
     pub(crate) led: usize,
     pub(crate) held: usize,
     pub(crate) leaderless: usize,
-    /// Led here, without a majority that answers.
+    /// Led by this node, without a majority that responds.
     pub(crate) quorumless: usize,
     pub(crate) filter_bytes: u64,
 }
@@ -184,7 +187,7 @@ pub(crate) struct JobCounts {
 }
 
 impl JobCounts {
-    /// One job more.
+    /// Counts one more job.
     pub(crate) const fn count(&mut self, state: &JobState) {
         *match state {
             JobState::Running => &mut self.running,
@@ -214,7 +217,7 @@ pub(crate) fn catalogue(known: &Catalogue) {
     }
 }
 
-/// Whether the meta group has a leader that a majority answers, as far as this node knows.
+/// Whether the meta group has a leader with a responding majority, as far as this node knows.
 pub(crate) fn meta_is_led(is_led: bool) {
     gauge!(META_HEARD).set(f64::from(u8::from(is_led)));
 }
@@ -253,7 +256,7 @@ pub(crate) fn exchange_refused() {
     counter!(EXCHANGE_REFUSED).increment(1);
 }
 
-/// A comparison that this node asked for found so many bits that had been lost, and that were under way.
+/// A comparison that this node initiated found bits that had been lost, and bits that were in transit.
 pub(crate) fn scrub_compared(lost_count: u64, news_count: u64) {
     let outcome = match (lost_count, news_count) {
         (0, 0) => "equal",
@@ -269,7 +272,7 @@ pub(crate) fn scrub_failed() {
     counter!(SCRUBS, "outcome" => "failed").increment(1);
 }
 
-/// A comparison set so many bits in this node's copy.
+/// A comparison set bits in this node's copy.
 pub(crate) fn scrub_set(lost_count: u64, news_count: u64) {
     counter!(SCRUB_REPAIRED, "cause" => "lost").increment(lost_count);
     counter!(SCRUB_REPAIRED, "cause" => "news").increment(news_count);
@@ -283,23 +286,23 @@ pub(crate) fn scrub_received(byte_count: usize) {
     counter!(SCRUB_RECEIVED).increment(byte_count as u64);
 }
 
-/// Of the copy that was not found equal for the longest; 0 where there is none.
+/// Age of the copy that was not found equal for the longest time; 0 if there is none.
 pub(crate) fn scrub_age(age: Duration) {
     gauge!(SCRUB_AGE).set(age.as_secs_f64());
 }
 
-/// Replicas of a slice were compared, or not.
+/// The replicas of a slice were compared, or could not be.
 pub(crate) fn shard_scrubbed(outcome: &'static str) {
     counter!(SHARD_SCRUBS, "outcome" => outcome).increment(1);
 }
 
-/// A replica of a slice had lost bits, or had others that the majority has not.
+/// A replica of a slice had lost bits, or had bits that the majority does not have.
 pub(crate) fn shard_bits_differed(lost_count: u64, surplus_count: u64) {
     counter!(SHARD_SCRUB_DIFFERING, "cause" => "lost").increment(lost_count);
     counter!(SHARD_SCRUB_DIFFERING, "cause" => "surplus").increment(surplus_count);
 }
 
-/// At the leader; elsewhere it is 0.
+/// Set at the leader; 0 on other nodes.
 pub(crate) fn shard_scrub_age(group: GroupId, age: Option<Duration>) {
     let Some(shard) = group.shard() else { return };
     gauge!(SHARD_SCRUB_AGE, "shard" => shard.0.to_string())
@@ -310,8 +313,8 @@ pub(crate) fn shard_scrub_age(group: GroupId, age: Option<Duration>) {
 mod tests {
     use std::collections::BTreeSet;
 
-    /// A label with as many values as clients make filters, or as there are callers, would leave a series
-    /// behind for each for ever. These have few values, or, as shards, a number that the cluster began with.
+    /// A label with one value per filter or per caller would leave a series behind for each of them for
+    /// ever. The permitted labels have few values or, like shards, a bounded number of them.
     #[test]
     fn no_series_outlives_what_it_is_about() {
         let source = include_str!("metrics.rs");

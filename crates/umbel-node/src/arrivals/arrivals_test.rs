@@ -1,4 +1,4 @@
-//! Rates of new items, and what is forecast by them.
+//! Rates of new items, and the forecasts based on them.
 
 use umbel_engine::ShardId;
 use umbel_engine::meta::{Distribution, FilterName};
@@ -37,9 +37,9 @@ fn filters_that_are_gone_take_no_memory() {
     assert!(arrivals.lock().len() <= FILTER_COUNT_MAX);
 }
 
-/// Under a steady load the forecast names the moment at which the filter will have its capacity, and
-/// that at which it will err as often as planned, within a tenth. Items go in by the usual way; how long
-/// that took is what the leaders are told.
+/// Under a steady load, the forecast predicts within a tenth when the filter reaches its capacity, and
+/// when its false-positive rate reaches the planned one. Items are inserted normally; the test advances
+/// the leaders' clocks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_steady_load_is_forecast() {
     let folder = tempfile::tempdir().unwrap();
@@ -72,15 +72,16 @@ async fn a_steady_load_is_forecast() {
     };
     near(outlook.new_per_second, 100.0);
     near(outlook.seconds_to_capacity, 600.0);
-    // It is somewhat larger than its capacity needs, so that no shard errs more than planned.
+    // The filter is somewhat larger than its capacity requires, so that no shard exceeds the planned
+    // rate.
     let to_rate = outlook.seconds_to_rate.unwrap();
     assert!(to_rate > 550.0 && to_rate < 800.0, "{to_rate}");
     drop((asked, leaders));
     node.shutdown().await;
 }
 
-/// The same of a replicated filter, into which clients of each node insert; each item counts once, though two
-/// nodes have it when its insert is acknowledged, and all of them later.
+/// The same for a replicated filter with inserts from clients of each node. Each item counts once,
+/// although two nodes have it when its insert is acknowledged, and all nodes later.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_steady_load_on_all_copies_is_forecast() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());

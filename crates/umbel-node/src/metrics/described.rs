@@ -12,18 +12,19 @@ struct Measurement {
     kind: Kind,
 }
 
-/// What it is, and which series it begins with.
+/// The type, and the initial series.
 enum Kind {
-    /// One series, from 0.
+    /// One series, starting at 0.
     Counter,
-    /// A series for each value of a label, from 0: a rise from nothing to 1 is none for Prometheus.
+    /// A series for each value of a label, starting at 0: Prometheus does not see an increase from an
+    /// absent series to 1.
     CounterBy(&'static str, &'static [&'static str]),
-    /// As many series as there are pairs of methods and statuses, each from its first call on.
+    /// One series per pair of method and status, each from its first call on.
     CounterOfCalls,
     Gauge,
-    /// One series, from its start on.
+    /// One series from the start.
     Histogram,
-    /// A series a method.
+    /// One series per method.
     HistogramOfCalls,
 }
 
@@ -47,7 +48,7 @@ const fn duration(name: &'static str, help: &'static str) -> Measurement {
     Measurement { name, unit: Unit::Seconds, help, kind: Kind::Histogram }
 }
 
-/// Describes all measurements to the recorder that is installed, and begins all counters.
+/// Describes all measurements to the installed recorder, and starts all counters.
 pub(crate) fn describe() {
     for &Measurement { name, unit, help, ref kind } in &ALL {
         match *kind {
@@ -65,7 +66,7 @@ pub(crate) fn describe() {
             Kind::Gauge => describe_gauge!(name, unit, help),
             Kind::Histogram => {
                 describe_histogram!(name, unit, help);
-                // It is there from now on, without a sample.
+                // The histogram exists from now on, without samples.
                 drop(histogram!(name));
             }
             Kind::HistogramOfCalls => describe_histogram!(name, unit, help),
@@ -248,7 +249,7 @@ mod tests {
     use super::*;
     use crate::metrics::HISTOGRAMS;
 
-    /// Without bounds the recorder would make summaries of them, which do not add up over nodes.
+    /// Without bounds, the recorder would create summaries, which cannot be added up over nodes.
     #[test]
     fn every_histogram_has_bounds() {
         let is_histogram = |measured: &&Measurement| {

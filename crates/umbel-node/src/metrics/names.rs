@@ -1,4 +1,4 @@
-//! Names of all measurements but those of single filters.
+//! Names of all measurements, except those of single filters.
 
 pub(super) const INSERT_NEW: &str = "umbel_insert_new_total";
 pub(super) const INSERT_PRESENT: &str = "umbel_insert_present_total";
