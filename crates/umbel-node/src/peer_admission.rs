@@ -1,4 +1,4 @@
-//! Who is admitted at the node's peer port: members' calls, founders' adoptions, strangers' questions.
+//! Admission at the node's peer port: calls of members, adoption by a founder, requests of strangers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,18 +27,18 @@ use crate::witness::Witness;
 #[cfg(test)]
 mod strangers_test;
 
-/// What the node answers to whom.
+/// Decides which calls of which peers the node serves.
 pub(crate) struct PeerAdmission {
     local: Arc<OnceLock<Arc<Local>>>,
     identity: Mutex<Identity>,
     disk: Arc<dyn Disk>,
     storage: Storage,
     witness: Arc<Witness>,
-    /// The founders in this node's configuration; empty if it forms no cluster.
+    /// The founders in this node's configuration; empty if it does not form a cluster.
     founders: Vec<String>,
-    /// Versions of clusters that this node can run.
+    /// Cluster versions that this node supports.
     versions: VersionRange,
-    /// What the identity says, for those who wait to be adopted.
+    /// The membership in the identity, for tasks that wait for adoption.
     membership: watch::Sender<Option<LocalIdentity>>,
 }
 
@@ -56,8 +56,8 @@ impl PeerAdmission {
         Self { local, identity, disk, storage, witness, founders, versions, membership }
     }
 
-    /// What this node knows of one that starts: also while it starts itself, for otherwise nodes that
-    /// start together would wait for each other.
+    /// What this node knows of a starting one. It answers also while it is starting itself, because
+    /// otherwise nodes that start together would wait for each other.
     fn standings_of(&self, node: NodeId) -> Standings {
         let groups = standings_of(node, &self.storage, &self.witness);
         let local = self.local.get();
@@ -68,12 +68,12 @@ impl PeerAdmission {
         }
     }
 
-    /// The membership, and its changes.
+    /// Watches the membership.
     pub(crate) fn membership(&self) -> watch::Receiver<Option<LocalIdentity>> {
         self.membership.subscribe()
     }
 
-    /// The identity as it stands.
+    /// The current identity.
     pub(crate) async fn identity_now(&self) -> Identity {
         self.identity.lock().await.clone()
     }
@@ -139,7 +139,8 @@ impl PeerAdmission {
         Ok(())
     }
 
-    /// What a member may use; a refusal if the caller is none any more, or this node is none yet.
+    /// Access to the node for a member; refuses a caller that is no longer a member, or if this node is
+    /// not one yet.
     fn admit(&self, from: NodeId) -> Result<Arc<Local>, Refusal> {
         let starting = || Refusal::new(RefusalReason::Unavailable, "this node is starting");
         let local = self.local.get().cloned().ok_or_else(starting)?;
@@ -168,8 +169,8 @@ impl CallHandler for PeerAdmission {
         *self.membership.borrow()
     }
 
-    /// By the catalogue that is here. One that is old does not know who joined since, who may be the
-    /// one who brings the news: so nobody is refused for it.
+    /// According to this node's catalogue. An old catalogue lacks nodes that have joined since, and
+    /// such a node may be the one that brings the new entries; so unknown nodes are not refused.
     fn knows(&self, from: NodeId) -> bool {
         self.local.get().is_some_and(|local| {
             let is_live = |record: &NodeRecord| record.is_live();

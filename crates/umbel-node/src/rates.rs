@@ -1,9 +1,9 @@
-//! How much may be asked a second, as time goes by.
+//! Rate limits per second.
 //!
-//! A limiter is a moment: until then what was taken is not paid for. Taking moves it on by what the
-//! amount costs at the rate, from one second ago at the earliest, so that a second's worth may come at
-//! once. Whoever owes nothing may take any amount and owes it then: a batch larger than the rate is not
-//! refused for ever.
+//! A limiter is a point in time, up to which everything taken is paid for. Taking an amount moves it
+//! forward by the amount's cost at the rate, starting no earlier than one second ago; so a second's
+//! worth may be taken at once. A caller that owes nothing may take any amount, and owes it afterwards:
+//! a batch larger than the rate is not refused for ever.
 //!
 //! ```text
 //!       now − 1 s        now
@@ -21,29 +21,29 @@ use umbel_engine::meta::{PrincipalName, Rates};
 
 use crate::failure::CallFailure;
 
-/// What may be saved up: as much as a second brings.
+/// What can be saved up: as much as one second brings.
 const BURST: Duration = Duration::from_secs(1);
 
-/// Most that one take may cost: a rate of one byte a second must not shut somebody out for years.
+/// Highest cost of one take: even a rate of one byte a second must not block a caller for years.
 const COST_MAX: Duration = Duration::from_secs(60);
 
-/// Callers that are remembered; beyond them those who owe nothing are forgotten.
+/// Callers that are remembered; beyond that, those that owe nothing are forgotten.
 const REMEMBERED_MAX: usize = 1024;
 
 /// The names of the limits, in the order of [`Rates::limits`].
 const NAMES: [&str; 3] = ["calls", "items", "bytes"];
 
-/// What a caller takes: calls, items, bytes.
+/// The amounts of a call: calls, items, bytes.
 pub(crate) type Amounts = [u64; 3];
 
-/// Until when something is not paid for.
+/// Up to when everything taken is paid for.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Limiter {
     owed_until: Option<Instant>,
 }
 
 impl Limiter {
-    /// The time that is left until what was taken is paid for; None if nothing is owed.
+    /// The time until everything taken is paid for; None if nothing is owed.
     fn owed(self, now: Instant) -> Option<Duration> {
         self.owed_until.map(|until| until.saturating_duration_since(now)).filter(|d| !d.is_zero())
     }
@@ -66,17 +66,17 @@ impl Limiter {
     }
 }
 
-/// What the principals that have rates have taken on this node.
+/// What principals with rates have taken on this node.
 #[derive(Default)]
 pub(crate) struct TakenByPrincipals {
     taken: Mutex<BTreeMap<PrincipalName, [Limiter; 3]>>,
 }
 
 impl TakenByPrincipals {
-    /// Takes what a call needs from this node's share of a principal's rates, or nothing of it.
+    /// Takes the amounts of a call from this node's share of a principal's rates; all of them or none.
     ///
     /// # Errors
-    /// [`CallFailure::RateExceeded`] if the principal owes something of what it needs.
+    /// [`CallFailure::RateExceeded`] if the principal owes some of a kind that the call needs.
     pub(crate) fn take(
         &self,
         name: &PrincipalName,
@@ -88,7 +88,7 @@ impl TakenByPrincipals {
         if rates == Rates::default() {
             return Ok(());
         }
-        // Nobody panics while the lock is held, and each entry is whole after every statement.
+        // No holder of the lock panics, and each entry is consistent after every statement.
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.len() >= REMEMBERED_MAX && !taken.contains_key(name) {
             taken.retain(|_, limiters| limiters.iter().any(|limiter| limiter.owed(now).is_some()));
@@ -123,7 +123,7 @@ mod tests {
         PrincipalName::new(name).unwrap()
     }
 
-    /// Tells how long to wait, in milliseconds.
+    /// Takes amounts; an error with the milliseconds to wait.
     fn take(
         taken: &TakenByPrincipals,
         name: &str,
@@ -140,10 +140,10 @@ mod tests {
     #[test]
     fn a_node_gives_its_share_of_a_rate_and_a_second_of_it_at_once() {
         let (taken, now) = (TakenByPrincipals::default(), Instant::now());
-        // Two nodes, so five a second here.
+        // Two nodes, so the share of this node is five a second.
         let rates = Rates { calls: Some(10), ..Rates::default() };
         let call = |at| take(&taken, "alice", rates, [1, 0, 0], at);
-        // A second's worth, and the one that is owed.
+        // A second's worth, and one more that is then owed.
         for _ in 0..6 {
             assert_eq!(call(now), Ok(()));
         }
@@ -152,7 +152,7 @@ mod tests {
         let later = now + Duration::from_millis(200);
         assert_eq!(call(later), Ok(()));
         assert_eq!(call(later), Err(200));
-        // However long somebody was quiet, a second's worth is saved up.
+        // After any pause, no more than a second's worth is saved up.
         let later = later + Duration::from_secs(100);
         assert_eq!((0..20).filter(|_| call(later).is_ok()).count(), 6);
     }
@@ -164,11 +164,11 @@ mod tests {
         let batch = |at| take(&taken, "alice", rates, [0, 5_000, 64], at);
         assert_eq!(batch(now), Ok(()));
         assert_eq!(batch(now), Err(4_000));
-        // Calls without items owe nothing of it, and a refused call costs nothing.
+        // Calls without items are not affected by owed items, and a refused call costs nothing.
         assert_eq!(take(&taken, "alice", rates, [1, 0, 0], now), Ok(()));
         assert_eq!(batch(now + Duration::from_secs(3)), Err(1_000));
         assert_eq!(batch(now + Duration::from_secs(4)), Ok(()));
-        // The smallest rate shuts nobody out for longer than a minute.
+        // Even the lowest rate blocks a caller for at most a minute.
         let rates = Rates { bytes: Some(1), ..Rates::default() };
         let huge = |at| take(&taken, "bob", rates, [0, 0, u64::MAX], at);
         assert_eq!(huge(now), Ok(()));

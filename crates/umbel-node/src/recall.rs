@@ -1,19 +1,21 @@
-//! What the other nodes know of a node whose disk may have lost something: asked when it starts, told
-//! when they notice it.
+//! What other nodes know of a node whose disk may have lost data: the node asks them when it starts,
+//! and they notify it when they notice a loss.
 //!
-//! Raft believes that a replica keeps what it has confirmed. A disk that loses a synced tail, or a folder
-//! that was put back from an older copy, breaks that without a trace on the disk itself: a log that ends
-//! early looks like any other. The others remember it, so:
+//! Raft assumes that a replica keeps what it has confirmed. A disk that loses a synced tail, or a
+//! folder that was restored from an older copy, breaks this assumption without leaving a trace: a log
+//! that ends early looks like any other. But other nodes remember what was confirmed. So:
 //!
-//! * A node that starts asks all others before its replicas take part in anything. A replica takes over
-//!   the highest vote that it learns of, and if somebody knows of an entry that it confirmed, that it
-//!   proposed as a leader, or that is committed, and that its log does not reach, that entry becomes its
-//!   floor (`storage/wal/left.rs`): until its log reaches it, it does not stand for election and votes for
-//!   none that lacks it. A leader counts itself for a majority, and nobody is asked to confirm that; a
-//!   follower that has the entry may not know yet that it is committed.
-//! * A leader that finds that a replica lacks what it confirmed in the same term notifies it of that.
-//! * A copy of a replicated filter that has fewer of its own inserts than others know of does not open:
-//!   it would give the numbers of those to others, which nobody would ask for.
+//! * A node that starts asks all others before its replicas take part in anything. A replica adopts the
+//!   highest vote that it learns of. If another node knows of an entry that this replica confirmed,
+//!   that it proposed as leader, or that is committed, and its log does not reach that entry, then the
+//!   entry becomes the replica's floor (`storage/wal/left.rs`): until its log reaches the floor, it
+//!   does not stand for election, and grants no vote to a candidate that lacks the entry. Entries that
+//!   it proposed matter because a leader counts itself towards the majority without a confirmation to
+//!   another node; and a follower that has an entry may not know yet that it is committed.
+//! * A leader that finds that a replica lacks what it confirmed in the same term notifies the replica.
+//! * A copy of a replicated filter with fewer of its own inserts than other nodes know of does not
+//!   open: it would reuse the numbers of the missing inserts for new ones, which no node would then
+//!   request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -31,18 +33,19 @@ use crate::raft::types::{LogId, Vote};
 use crate::storage::Storage;
 use crate::witness::Witness;
 
-/// How long a node that starts waits for what another one knows of it. Whoever is there answers from memory, if its processor
-/// is not taken; whoever has no process refuses at once. Only a machine that is away costs a start so long.
+/// How long a starting node waits for other nodes' knowledge. A running node answers from memory unless
+/// it lacks processor time, and a node without a process refuses at once. So only an absent machine
+/// costs a start this long.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a node that is about to start more replicas waits for nodes that have not answered before. They are away as a
-/// rule, and the replicas that run wait meanwhile for changes of the map.
+/// How long a node that is about to start more replicas waits for nodes that have not answered before.
+/// They are usually absent, and the running replicas wait meanwhile for changes of the map.
 pub(crate) const LATER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long a replica may take to note on its disk that it lost something.
+/// How long a replica may take to record on its disk that it lost entries.
 const TELL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the others said when this node started.
+/// The other nodes' answers when this node started.
 #[derive(Default)]
 pub(crate) struct Recollection {
     inner: Mutex<Inner>,
@@ -65,15 +68,16 @@ pub(crate) struct KnownInserts {
 
 impl Recollection {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // No holder of the lock panics, and the maps are whole after every statement.
+        // No holder of the lock panics, and the maps are consistent after every statement.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks all these nodes that have not answered yet, and those that they know of. Whoever does not
-    /// answer now is not waited for: a cluster must start with some of its nodes away.
+    /// Asks all of these nodes that have not answered yet, and the nodes that they know of. Nodes that
+    /// do not answer in time are skipped: a cluster must be able to start with some of its nodes
+    /// absent.
     ///
     /// # Errors
-    /// If one of them says that this node was removed from the cluster; then it must not go on.
+    /// If one of them reports that this node was removed from the cluster; then it must not continue.
     pub(crate) async fn ask(
         &self,
         links: &Links,
@@ -114,7 +118,7 @@ impl Recollection {
         }
     }
 
-    /// Has a group's log take over what was learned of its replica here.
+    /// Makes a group's log adopt what was learned of its replica on this node.
     ///
     /// # Errors
     /// If the log has failed.
@@ -137,19 +141,19 @@ impl Recollection {
         Ok(())
     }
 
-    /// What others have of this node's inserts into a replicated filter, the most of all.
+    /// The highest number of this node's inserts into a replicated filter that another node reported.
     pub(crate) fn inserts(&self, filter: FilterId) -> Option<KnownInserts> {
         self.lock().copies.get(&filter).copied()
     }
 }
 
 impl Inner {
-    /// Takes what a node said; the nodes that it knows of.
+    /// Merges a node's answer; returns the nodes that it knows of.
     fn take(&mut self, by: NodeId, standings: Standings) -> Vec<(NodeId, String)> {
         self.callers.insert(by);
         for Standing { group, vote, last } in standings.groups {
             let known = self.groups.entry(group).or_default();
-            // Who leads by that vote, if anybody does, says so itself.
+            // If a node leads by that vote, it reports that itself.
             let vote = vote.map(|vote| Vote { committed: false, ..vote });
             if known.0 < vote {
                 known.0 = vote;
@@ -167,7 +171,7 @@ impl Inner {
     }
 }
 
-/// What this node knows of the replicas of one that starts, from its disk and its memory.
+/// What this node's disk and memory know of a starting node's replicas.
 pub(crate) fn standings_of(node: NodeId, storage: &Storage, witness: &Witness) -> Vec<Standing> {
     let mut confirmed = witness.recall(node);
     let groups = storage.groups().into_iter().filter(|group| group.copy().is_none());
@@ -179,7 +183,8 @@ pub(crate) fn standings_of(node: NodeId, storage: &Storage, witness: &Witness) -
         .collect()
 }
 
-/// Notifies a replica that it lacks what it confirmed to this node, and notes its acknowledgement.
+/// Notifies a replica that it lacks entries that it confirmed to this node, and records its
+/// acknowledgement.
 pub(crate) async fn notify_lost(
     links: Arc<Links>,
     witness: Arc<Witness>,

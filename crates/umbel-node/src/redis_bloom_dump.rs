@@ -1,12 +1,13 @@
-//! RedisBloom's dumps: between the pieces that its servers send and take, and the frames of an export.
+//! RedisBloom's dumps: converts between the pieces that its servers exchange and the frames of an
+//! export.
 //!
 //! ```text
 //! dump      (1, header) (i₁, bytes) (i₂, bytes) …      iₙ = 1 + bytes of all pieces up to this one
 //! export    header  frame  frame  frame …  end         the same lines, and the settings that the header stands for
 //! ```
 //!
-//! A piece never spans two links. One that is sent has whatever size its sender likes; frames are as large as those of an
-//! export. Nothing is kept but what is no whole frame, or piece, yet.
+//! A piece never spans two links. Incoming pieces have whatever size the sender chose; frames are as
+//! large as those of an export. Only incomplete frames or pieces are kept in memory.
 
 use bytes::Bytes;
 use thiserror::Error;
@@ -18,7 +19,7 @@ use umbel_filter::{RedisBloomHeader, RedisBloomHeaderError};
 use crate::coordinator::copies::exported_chain;
 use crate::limits::EXPORT_FRAME_PAYLOAD_BYTES_MAX;
 
-/// Bytes of a link's part in a frame: whole lines.
+/// Bytes of a link in one frame: whole lines.
 const PART_BYTES: usize = EXPORT_FRAME_PAYLOAD_BYTES_MAX;
 
 /// Bytes of a line.
@@ -27,51 +28,51 @@ const LINE_BYTES: usize = 64;
 /// Bytes of a word.
 const WORD_BYTES: usize = 8;
 
-/// Why a piece was not taken. Nothing of it was; begin again with the header.
+/// Why a piece was refused. None of it was used; start again with the header.
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum PieceError {
-    /// The first piece is no header of a filter that is read here.
+    /// The first piece is not the header of a supported filter.
     #[error(transparent)]
     Header(#[from] RedisBloomHeaderError),
-    /// The iterator is not above the number of the piece's bytes, as all are.
+    /// The iterator must be greater than the number of the piece's bytes, and is not.
     #[error("iterator {iterator} of a piece of {byte_count} bytes")]
     Iterator {
-        /// What came with the piece.
+        /// The iterator that came with the piece.
         iterator: i64,
         /// Bytes of the piece.
         byte_count: usize,
     },
-    /// The piece begins behind the last byte of the last link.
+    /// The piece begins after the last byte of the last link.
     #[error("the piece begins at byte {start}, but the filter has {data_bytes}")]
     NoLink {
-        /// Where the piece begins.
+        /// Offset at which the piece begins.
         start: u64,
         /// Bytes of all links.
         data_bytes: u64,
     },
-    /// The piece ends behind the link that it begins in.
+    /// The piece ends after the end of the link in which it begins.
     #[error("the piece has {byte_count} bytes, but its link has {left} left")]
     TooLarge {
         /// Bytes of the piece.
         byte_count: usize,
-        /// Bytes of the link from the piece's first one on.
+        /// Bytes of the link from the piece's first byte on.
         left: u64,
     },
-    /// A piece before this one is missing, or it came twice.
+    /// An earlier piece is missing, or this one is a repetition.
     #[error("the piece begins at byte {start}, expected {expected}")]
     Order {
-        /// Where the piece begins.
+        /// Offset at which the piece begins.
         start: u64,
-        /// Where the next piece begins.
+        /// Offset at which the next piece must begin.
         expected: u64,
     },
-    /// No frame is made of it: a bug.
+    /// The frame cannot be made: a bug.
     #[error(transparent)]
     Frame(#[from] FrameError),
 }
 
-/// Takes the pieces of a dump in their order, and makes frames of them.
+/// Reads the pieces of a dump in order, and makes frames from them.
 ///
 /// ```
 /// use umbel_filter::{RedisBloomHeader, RedisBloomShape};
@@ -93,11 +94,12 @@ pub enum PieceError {
 #[derive(Debug)]
 pub struct DumpReader {
     header: RedisBloomHeader,
-    /// Bytes that came.
+    /// Bytes received.
     taken: u64,
-    /// Where the last piece begins and ends.
+    /// Begin and end of the last piece.
     last: Option<(u64, u64)>,
-    /// The link at work, how many of its bytes are in frames, and those that came behind them.
+    /// The current link, the number of its bytes that are in frames, and the bytes received after
+    /// those.
     link: usize,
     framed: u64,
     rest: Vec<u8>,
@@ -106,15 +108,15 @@ pub struct DumpReader {
 }
 
 impl DumpReader {
-    /// Begins with the first piece, whose iterator is 1.
+    /// Starts with the first piece, whose iterator is 1.
     ///
     /// # Errors
-    /// If it is no header of a filter that is read here.
+    /// If it is not the header of a supported filter.
     pub fn new(header: &[u8]) -> Result<Self, PieceError> {
         RedisBloomHeader::parse(header).map(Self::of).map_err(PieceError::Header)
     }
 
-    /// Begins with a header.
+    /// Starts with a header.
     #[must_use]
     pub fn of(header: RedisBloomHeader) -> Self {
         Self {
@@ -129,22 +131,22 @@ impl DumpReader {
         }
     }
 
-    /// What the filter is.
+    /// The filter's header.
     #[must_use]
     pub const fn header(&self) -> &RedisBloomHeader {
         &self.header
     }
 
-    /// The settings as they stand at the head of an export.
+    /// The filter's settings, as at the beginning of an export.
     #[must_use]
     pub fn settings(&self) -> Bytes {
         exported_chain(self.header.shape())
     }
 
-    /// Takes the next piece, and returns the frames that are whole with it. The last piece may come twice.
+    /// Reads the next piece, and returns the frames that it completes. The last piece may be repeated.
     ///
     /// # Errors
-    /// If it is not the next one, or no piece of this filter.
+    /// If it is not the next piece, or not a piece of this filter.
     pub fn push(&mut self, iterator: i64, data: &[u8]) -> Result<Vec<Bytes>, PieceError> {
         let byte_count = data.len();
         let end = u64::try_from(iterator).ok().and_then(|iterator| iterator.checked_sub(1));
@@ -171,13 +173,13 @@ impl DumpReader {
         self.frames()
     }
 
-    /// Whether all pieces have come.
+    /// Whether all pieces have been read.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.taken == self.header.data_bytes()
     }
 
-    /// Number of the frames, and the checksum over them, as they stand at the end of an export.
+    /// Number of frames and their checksum, as at the end of an export.
     #[must_use]
     pub fn end(&self) -> (u64, u32) {
         (self.frame_count, self.checksum.value())
@@ -187,7 +189,7 @@ impl DumpReader {
         self.header.links().get(self.link).map_or(0, |link| link.byte_count())
     }
 
-    /// What is whole of the link at work.
+    /// The complete frames of the current link.
     fn frames(&mut self) -> Result<Vec<Bytes>, PieceError> {
         let mut frames = Vec::new();
         loop {
@@ -214,20 +216,20 @@ impl DumpReader {
     }
 }
 
-/// Why frames are no dump. Whoever sent them has sent a copy of another filter, or in another order.
+/// Why frames cannot become a dump. The sender sent a copy of another filter, or used another order.
 #[derive(Clone, PartialEq, Debug, Error)]
 #[non_exhaustive]
 pub enum DumpError {
-    /// The bytes are no frame.
+    /// The bytes are not a frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The frame is of no filter of RedisBloom's.
+    /// The frame is not from a RedisBloom filter.
     #[error(transparent)]
     Part(#[from] FrameMergeError),
-    /// The numbers of the frame are those of no filter.
+    /// The numbers in the frame do not belong to a valid filter.
     #[error(transparent)]
     Header(#[from] RedisBloomHeaderError),
-    /// The frame is not the next one of the filter.
+    /// The frame is not the filter's next one.
     #[error(
         "a frame of link {link} from line {line} on, expected link {expected_link} from {expected_line} on"
     )]
@@ -236,31 +238,31 @@ pub enum DumpError {
         link: u32,
         /// The frame's first line.
         line: u64,
-        /// The link that comes next.
+        /// The link that is expected next.
         expected_link: usize,
-        /// The line that comes next.
+        /// The line that is expected next.
         expected_line: u64,
     },
 }
 
-/// Takes the frames of an export in their order, and makes the pieces of a dump of them.
+/// Reads the frames of an export in order, and makes the pieces of a dump from them.
 #[derive(Debug, Default)]
 pub struct DumpWriter {
     header: Option<RedisBloomHeader>,
-    /// The link that comes next, and its line.
+    /// The link and line that are expected next.
     link: usize,
     line: u64,
-    /// Bytes that were given out.
+    /// Bytes that were returned in pieces.
     given: u64,
-    /// Those behind them.
+    /// The bytes after those.
     ahead: Vec<u8>,
 }
 
 impl DumpWriter {
-    /// Takes a frame.
+    /// Reads a frame.
     ///
     /// # Errors
-    /// If it is no frame of RedisBloom's, or not the next one.
+    /// If it is not a RedisBloom frame, or not the next one.
     pub fn push(&mut self, frame: &[u8]) -> Result<(), DumpError> {
         let part = FrameView::parse(frame)?.0.to_redis_bloom_part()?;
         let RedisBloomPart { shape, item_count, link, first_line, words } = part;
@@ -284,25 +286,27 @@ impl DumpWriter {
         Ok(())
     }
 
-    /// The filter's header, once the first frame has come: the first piece of its dump, whose iterator is 1.
+    /// The filter's header, once the first frame was read: the first piece of its dump, whose iterator
+    /// is 1.
     #[must_use]
     pub const fn header(&self) -> Option<&RedisBloomHeader> {
         self.header.as_ref()
     }
 
-    /// Bytes that were given out in pieces.
+    /// Bytes that were returned in pieces.
     #[must_use]
     pub const fn given_bytes(&self) -> u64 {
         self.given
     }
 
-    /// Whether all frames have come.
+    /// Whether all frames have been read.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.header.as_ref().is_some_and(|header| self.link == header.links().len())
     }
 
-    /// The next piece of at most so many bytes, and its iterator; None if more frames must come first, or none is left.
+    /// The next piece of at most `byte_count_max` bytes, and its iterator; None if more frames are
+    /// needed first, or none is left.
     pub fn next_piece(&mut self, byte_count_max: usize) -> Option<(i64, Vec<u8>)> {
         let mut end = 0_u64;
         let ends = self.header.as_ref()?.links().iter().map(|link| {
@@ -318,11 +322,12 @@ impl DumpWriter {
         let behind = self.ahead.split_off(byte_count);
         let piece = std::mem::replace(&mut self.ahead, behind);
         self.given += byte_count as u64;
-        // A filter has 256 MiB at most.
+        // A filter has at most 256 MiB.
         Some((i64::try_from(self.given + 1).unwrap_or(i64::MAX), piece))
     }
 
-    /// Passes over so many bytes of what has come and is still to be given out, as far as there are; returns how many.
+    /// Skips up to `byte_count` bytes that were read but not returned yet; returns how many were
+    /// skipped.
     pub fn skip(&mut self, byte_count: u64) -> u64 {
         let count = usize::try_from(byte_count).unwrap_or(usize::MAX).min(self.ahead.len());
         self.ahead.drain(..count);
@@ -338,7 +343,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Links of 16, 32, 72 and 160 bytes, and one of some megabytes.
+    /// Filters with links of 16, 32, 72 and 160 bytes, and one of some megabytes.
     pub(crate) fn filters() -> Vec<RedisBloom> {
         let with = |shape: RedisBloomShape, count: u32| {
             let mut filter = RedisBloom::with_shape(shape).unwrap();

@@ -1,4 +1,4 @@
-//! RedisBloom's filters as values of a module: what stands of them in Redis's files and in payloads of `DUMP`.
+//! RedisBloom filters as module values, as stored in Redis's files and in payloads of `DUMP`.
 //!
 //! ```text
 //! items, links, options, growth                         numbers; options since form 2, growth since form 4
@@ -6,9 +6,9 @@
 //!                bits, power, array, items              numbers, but a string for the array
 //! ```
 //!
-//! Source: `src/rebloom.c` (`BFRdbSave`, `BFRdbLoad`) of RedisBloom, which writes form 4 since version 2.2. Forms 0 and 1
-//! have no options, and hashes of 32 bits, which are read nowhere here. Arrays come in pieces and become the frames of
-//! an import, as a dump's do.
+//! Source: `src/rebloom.c` (`BFRdbSave`, `BFRdbLoad`) of RedisBloom, which writes form 4 since version
+//! 2.2. Forms 0 and 1 have no options, and hashes of 32 bits, which are not supported here. Arrays are
+//! read in pieces and become the frames of an import, as those of a dump do.
 
 use std::io::Read;
 
@@ -21,7 +21,7 @@ use umbel_rdb::{ModuleId, ModuleReader, PayloadWriter, RdbError};
 
 use crate::redis_bloom_dump::{DumpError, DumpReader, DumpWriter, PieceError};
 
-/// The name of the type.
+/// The name of the module type.
 pub const TYPE_NAME: &[u8; 9] = b"MBbloom--";
 
 /// The form that is written.
@@ -30,78 +30,79 @@ const WRITTEN_FORM: u16 = 4;
 /// The first form with options.
 const OPTIONS_FORM: u16 = 2;
 
-/// The first form that says how filters grow.
+/// The first form with the growth of filters.
 const GROWTH_FORM: u16 = 4;
 
-/// How filters grew before.
+/// The growth of filters in earlier forms.
 const OLD_GROWTH: u64 = 2;
 
-/// Bytes of an array that are held at once.
+/// Bytes of an array in memory at once.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A part of an import.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ValuePart {
-    /// The settings as they stand at the head of an export.
+    /// The settings, as at the beginning of an export.
     Head {
-        /// As they are sent.
+        /// The encoded settings.
         settings: Bytes,
-        /// Bytes of the arrays of all links together.
+        /// Total bytes of the arrays of all links.
         byte_count: u64,
     },
-    /// A frame of the first shard.
+    /// A frame for the first shard.
     Frame(Bytes),
-    /// Everything has come.
+    /// The value is complete.
     End {
-        /// How many frames.
+        /// Number of frames.
         frame_count: u64,
-        /// The checksum over them.
+        /// Their checksum.
         checksum: u32,
     },
 }
 
-/// Nobody wants the rest.
+/// The caller does not want the rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unwanted;
 
-/// Why a value is no filter that is read here. What was handed on of it has no end, so that no filter is made of it.
+/// Why a value is not a supported filter. The parts that were passed on have no end, so no filter is
+/// made from them.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ValueError {
-    /// The bytes are damaged, or not in this order.
+    /// The bytes are damaged, or in another order.
     #[error(transparent)]
     Rdb(#[from] RdbError),
-    /// The value is another module's.
+    /// The value belongs to another module.
     #[error("a value of type {0}, expected MBbloom--")]
     Type(String),
     /// The form is too old or too new.
     #[error("form {0} of MBbloom--, expected {OPTIONS_FORM} to {WRITTEN_FORM}")]
     Form(u16),
-    /// The numbers are those of no filter that is read here.
+    /// The numbers do not belong to a supported filter.
     #[error(transparent)]
     Header(#[from] RedisBloomHeaderError),
-    /// A number stands for something else than what it has room for.
+    /// A number is out of the range of its field.
     #[error("link {link}: {what} is {value}")]
     Number {
-        /// Which link.
+        /// The number of the link.
         link: usize,
-        /// Which of its numbers.
+        /// The name of the field.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         value: u64,
     },
-    /// No frame is made of it: a bug.
+    /// The frame cannot be made: a bug.
     #[error(transparent)]
     Piece(#[from] PieceError),
-    /// The caller wants no more.
+    /// The caller does not want the rest.
     #[error("nobody takes it any more")]
     Unwanted,
 }
 
-/// Reads a value, and hands on the parts of an import.
+/// Reads a value, and passes on the parts of an import.
 ///
 /// # Errors
-/// If it is no filter that is read here; if the caller wants no more.
+/// If it is not a supported filter, or the caller does not want the rest.
 pub fn read_value<R: Read>(
     id: ModuleId,
     module: &mut ModuleReader<'_, R>,
@@ -145,7 +146,7 @@ pub fn read_value<R: Read>(
     hand_on(ValuePart::End { frame_count, checksum })
 }
 
-/// Reads the array of a link, once all that was said of it is right.
+/// Reads the array of a link, once the numbers before it were verified.
 fn read_array<R: Read>(
     module: &mut ModuleReader<'_, R>,
     header: &RedisBloomHeader,
@@ -165,7 +166,7 @@ fn read_array<R: Read>(
         let piece = piece.get_mut(..count).unwrap_or_default();
         array.fill(piece)?;
         let end = before + stored.byte_count - array.left();
-        // A filter has 256 MiB at most.
+        // A filter has at most 256 MiB.
         let iterator = i64::try_from(end + 1).unwrap_or(i64::MAX);
         for frame in reader.push(iterator, piece)? {
             hand_on(ValuePart::Frame(frame))?;
@@ -174,7 +175,7 @@ fn read_array<R: Read>(
     Ok(array.end()?)
 }
 
-/// What stands before the array of a link; how large that is, and how many items there are, comes later.
+/// Reads the numbers before the array of a link; the length of the array and the item count come later.
 fn read_link<R: Read>(
     module: &mut ModuleReader<'_, R>,
     link: usize,
@@ -195,19 +196,19 @@ fn read_link<R: Read>(
     })
 }
 
-/// Why no payload was made of frames.
+/// Why frames could not become a payload.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BloomValueError {
-    /// The frames are no filter of RedisBloom's.
+    /// The frames are not from a RedisBloom filter.
     #[error(transparent)]
     Dump(#[from] DumpError),
-    /// The filter is larger than what a payload may have. Copy it in pieces.
+    /// The filter is larger than a payload may be. Copy it in pieces.
     #[error("the filter has {byte_count} bytes, and a payload {max} at most")]
     TooLarge {
         /// Bytes of the filter's arrays.
         byte_count: u64,
-        /// The most.
+        /// The limit.
         max: u64,
     },
     /// Frames are missing.
@@ -215,20 +216,20 @@ pub enum BloomValueError {
     Missing,
 }
 
-/// Makes the payload of `DUMP` of the frames of an export, in their order.
+/// Makes a payload of `DUMP` from the frames of an export, in order.
 #[derive(Debug)]
 pub struct PayloadOfFrames {
     writer: DumpWriter,
     payload: PayloadWriter,
     byte_count_max: u64,
-    /// The link at work, and how many bytes of its array are missing.
+    /// The current link, and the number of missing bytes of its array.
     link: usize,
     left: u64,
     has_head: bool,
 }
 
 impl PayloadOfFrames {
-    /// One for a filter of at most so many bytes.
+    /// Creates one for a filter of at most `byte_count_max` bytes.
     #[must_use]
     pub fn new(byte_count_max: u64) -> Self {
         Self {
@@ -241,10 +242,10 @@ impl PayloadOfFrames {
         }
     }
 
-    /// Takes the next frame.
+    /// Reads the next frame.
     ///
     /// # Errors
-    /// If it is not the next one of such a filter, or the filter is too large.
+    /// If it is not the filter's next frame, or the filter is too large.
     pub fn push(&mut self, frame: &[u8]) -> Result<(), BloomValueError> {
         self.writer.push(frame)?;
         self.write_head()?;
@@ -261,7 +262,7 @@ impl PayloadOfFrames {
         Ok(())
     }
 
-    /// The payload.
+    /// Returns the payload.
     ///
     /// # Errors
     /// If frames are missing.

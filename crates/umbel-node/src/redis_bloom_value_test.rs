@@ -1,4 +1,4 @@
-//! Values by hand, by the order of `BFRdbSave`.
+//! Values written by hand, in the order of `BFRdbSave`.
 
 use umbel_codec::{FrameView, REDIS_BLOOM_KEY, frames};
 use umbel_filter::{Insert, ItemHasher, RedisBloom, RedisBloomShape};
@@ -7,7 +7,7 @@ use umbel_rdb::{checked_payload, read_module_value};
 use super::*;
 use crate::redis_bloom_dump::tests::filters;
 
-/// What `BFRdbSave` does, with the numbers of a filter.
+/// Writes the numbers of a filter as `BFRdbSave` does.
 fn saved(filter: &RedisBloom, form: u16) -> PayloadWriter {
     let header = RedisBloomHeader::of(filter);
     let mut writer = PayloadWriter::new(ModuleId::new(TYPE_NAME, form));
@@ -45,7 +45,8 @@ fn read(payload: &[u8]) -> Result<Vec<ValuePart>, ValueError> {
     Ok(parts)
 }
 
-/// A file that another program wrote, with arrays that are packed and that are not; see testdata/README.md of umbel-rdb.
+/// A file written by another program, with compressed and uncompressed arrays; see testdata/README.md
+/// of umbel-rdb.
 #[test]
 fn filters_of_a_file_are_those_that_the_same_items_make() {
     let file = &include_bytes!("../../umbel-rdb/testdata/redisbloom.rdb")[..];
@@ -143,7 +144,7 @@ fn values_that_are_no_such_filter_are_refused() {
     let mut more = saved(filter, 4);
     more.unsigned(0);
     assert!(text(more.finish()).ends_with("has part 2, expected 0"));
-    // Each number is another one.
+    // One number at a time is changed.
     let with = |numbers: [u64; 8]| {
         let [items, links, options, growth, capacity, probes, bits, power] = numbers;
         let mut writer = PayloadWriter::new(ModuleId::new(TYPE_NAME, 4));
@@ -183,7 +184,7 @@ fn values_that_are_no_such_filter_are_refused() {
     }
 }
 
-/// Every bit of a small value, flipped under a right checksum, and every cut.
+/// Each bit of a small value flipped under a correct checksum, and each truncation.
 #[test]
 fn damage_is_an_error_or_other_bits() {
     let payload = saved(&filters()[0], 4).finish();

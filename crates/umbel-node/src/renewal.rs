@@ -1,5 +1,5 @@
-//! How a node comes to its next certificate, where the cluster has issued the one that it has: it proves
-//! itself by that one, and the key stays the same.
+//! How a node renews a certificate that the cluster issued: it authenticates with the current one, and
+//! keeps its key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::local::Local;
 use crate::peer::channel::channel_to;
 use crate::ports::IssuedFiles;
 
-/// How often a node looks whether its certificate is due.
+/// How often a node checks whether its certificate is due.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Pause after a renewal that failed: weeks are left, and others may be starting.
+/// Pause after a failed renewal: weeks are left, and other nodes may be starting.
 const RENEW_AGAIN: Duration = Duration::from_secs(5);
 
-/// How long one node is asked.
+/// Time limit of the request to one node.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Keeps the certificate that the cluster issued from expiring; never ends.
+/// Renews the certificate that the cluster issued before it expires; never ends.
 pub(crate) async fn keep_certificate(local: Arc<Local>) {
     loop {
         let pause = match local.net().due_certificate() {
@@ -30,7 +30,7 @@ pub(crate) async fn keep_certificate(local: Arc<Local>) {
             Some(files) => match renew(&local, files).await {
                 Ok(by) => {
                     tracing::info!(%by, "the cluster has issued the next certificate");
-                    // It is due until the listener has read it.
+                    // It stays due until the listener has loaded it.
                     LOOK_INTERVAL
                 }
                 Err(why) => {
@@ -43,7 +43,7 @@ pub(crate) async fn keep_certificate(local: Arc<Local>) {
     }
 }
 
-/// Asks the nodes until one signs: which one it was.
+/// Asks the nodes in turn until one signs; returns that node.
 async fn renew(local: &Local, files: &IssuedFiles) -> Result<NodeId, String> {
     let addresses = local.addresses();
     let own = addresses.get(&local.node()).ok_or("this node is not a member yet")?;

@@ -1,5 +1,5 @@
-//! What this node reports to the cluster: its memory, on which quotas of filters rest, its cores, on which the number
-//! of shards rests, and its zone.
+//! What this node reports to the cluster: its memory, which quotas of filters depend on; its cores,
+//! which the number of shards depends on; and its zone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,32 +15,32 @@ use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 use crate::local::Local;
 
-/// How long one try may take.
+/// Time limit of one attempt.
 const TELL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Pause before the next try: a cluster that is being formed has no leader yet.
+/// Pause before the next attempt: a cluster that is being formed has no leader yet.
 const TELL_PAUSE: Duration = Duration::from_secs(1);
 
-/// The node whose settings say how many shards a new cluster has.
+/// The node whose settings determine the number of shards of a new cluster.
 const FOUNDER: NodeId = NodeId(1);
 
-/// What a node knows of itself.
+/// The facts that a node knows of itself.
 #[derive(Clone, Debug)]
 pub(crate) struct SelfReport {
-    /// How much memory it may use; 0 if it does not know.
+    /// Memory that it may use, in bytes; 0 if unknown.
     pub(crate) limit_bytes: u64,
-    /// How many cores it may use; 0 if it does not know.
+    /// Cores that it may use; 0 if unknown.
     pub(crate) core_count: u32,
-    /// Whether shards shall be split by themselves: the founder says so, once.
+    /// Whether shards are split automatically; only the founder reports it, once.
     pub(crate) auto_split: bool,
-    /// What it fails together with.
+    /// The zone in which the node fails together with others.
     pub(crate) zone: Option<Zone>,
-    /// Versions of clusters that it can run.
+    /// Cluster versions that it supports.
     pub(crate) versions: VersionRange,
 }
 
 impl SelfReport {
-    /// What the settings say.
+    /// The facts from the settings.
     pub(crate) fn of(config: &Config, versions: VersionRange) -> Self {
         Self {
             limit_bytes: config.memory_limit_bytes,
@@ -77,7 +77,8 @@ impl SelfReport {
         if core_count != 0 && state.core_count(node) != Some(core_count) {
             news.push(MetaCommand::NoteCoreCount { node, core_count });
         }
-        // Others may name another number of shards than the one that has formed the cluster.
+        // Other nodes may be configured with another number of shards than the one that formed the
+        // cluster.
         if node == FOUNDER && state.auto_split().is_none() {
             news.push(MetaCommand::SetAutoSplit { is_on: self.auto_split });
         }
@@ -89,26 +90,26 @@ impl SelfReport {
     }
 }
 
-/// What is left to report.
+/// What remains to be reported.
 #[derive(PartialEq, Debug)]
 enum News {
-    /// All is in the cluster's log.
+    /// Everything is in the cluster's log.
     Complete,
-    /// This first.
+    /// The command to propose next.
     Next(MetaCommand),
-    /// What is left came with a later version than this, the cluster's.
+    /// The rest needs a later version than this one, which is the cluster's.
     Later(ClusterVersion),
 }
 
-/// How much of a report is in the cluster's log.
+/// How much of the report is in the cluster's log.
 enum Progress {
     All,
     Some,
     Later(ClusterVersion),
 }
 
-/// Has the cluster know what this node knows of itself; ends when it does. What came with a later version than the
-/// cluster's waits until that is raised.
+/// Proposes this node's facts until the cluster knows them, then ends. Facts that need a later cluster
+/// version wait until the version is raised.
 pub(crate) async fn propose_report(
     local: Arc<Local>,
     coordinator: Arc<Coordinator>,
@@ -159,12 +160,12 @@ mod tests {
         let mut state = state.at_version(ClusterVersion(2));
         let report =
             |shards| SelfReport::of(&Config { shards, ..Config::default() }, VersionRange::OWN);
-        // Another one that names no number has nothing to say where the founder named one.
+        // Another node's report does not matter: only the founder reports the setting.
         assert_eq!(report(0).news(NodeId(2), &state), News::Complete);
         let proposed = report(4).news(NodeId(1), &state);
         assert_eq!(proposed, News::Next(MetaCommand::SetAutoSplit { is_on: false }));
         state.apply(2, &MetaCommand::SetAutoSplit { is_on: true });
-        // An operator has changed it since.
+        // An operator has changed it since, so the founder does not report it again.
         assert_eq!(report(4).news(NodeId(1), &state), News::Complete);
     }
 

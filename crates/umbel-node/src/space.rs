@@ -1,4 +1,4 @@
-//! How much the disk still takes: inserts are refused before the log is.
+//! Free space of the disk: inserts are refused before the log fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,11 +8,11 @@ use crate::metrics;
 use crate::ports::Disk;
 use crate::storage::{Storage, WalHealth};
 
-/// How often the disk is asked for its free bytes. At a gigabyte a second, the fastest that a log
-/// grows, the reserve of the default settings lasts as long.
+/// How often the free bytes are read. At a gigabyte a second, the fastest growth of a log, the default
+/// reserve lasts that long.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Free bytes, as last seen.
+/// Free bytes, as last read.
 pub(crate) struct Space {
     free_bytes: AtomicU64,
     is_log_full: AtomicBool,
@@ -25,20 +25,20 @@ impl Space {
         Arc::new(Self { free_bytes, is_log_full: AtomicBool::new(false), reserve_bytes })
     }
 
-    /// What is left, as last seen; None before the first look.
+    /// The free bytes, as last read; None before the first time.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
         let free_bytes = self.free_bytes.load(Ordering::Relaxed);
         (free_bytes != u64::MAX).then_some(free_bytes)
     }
 
-    /// What is left, if that is too little for inserts.
+    /// The free bytes, if they are too few for inserts.
     pub(crate) fn shortage(&self) -> Option<u64> {
         let free_bytes = self.free_bytes.load(Ordering::Relaxed);
         let is_short = free_bytes < self.reserve_bytes || self.is_log_full.load(Ordering::Relaxed);
         is_short.then_some(free_bytes)
     }
 
-    /// Looks at the disk now and then, for ever.
+    /// Reads the free bytes periodically, for ever.
     pub(crate) async fn watch(self: Arc<Self>, disk: Arc<dyn Disk>, storage: Storage) {
         let mut was_short = false;
         loop {

@@ -1,8 +1,8 @@
-//! What other replicas have confirmed to this node: the memory that a replica lacks whose disk lost
-//! something.
+//! What other replicas have confirmed to this node: the memory of a replica whose disk lost data.
 //!
-//! A replica that starts asks what is known of it (`recall`). From then on answers to calls that were
-//! made before count no more, so whatever counts was either sent to it or is on its disk.
+//! A replica that starts asks what is known of it (`recall`). After that, responses to earlier calls do
+//! not count any more. So every confirmation that counts was either reported to the replica when it
+//! started, or is on its disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,35 +11,35 @@ use umbel_engine::{GroupId, NodeId};
 
 use crate::raft::types::{LogId, Vote};
 
-/// See the module.
+/// Confirmations of all other nodes.
 #[derive(Default)]
 pub(crate) struct Witness {
     nodes: Mutex<BTreeMap<NodeId, NodeRecord>>,
 }
 
-/// What a node confirmed.
+/// Confirmations of one node.
 #[derive(Default)]
 struct NodeRecord {
-    /// How often it has asked what is known of it.
+    /// How often the node has asked what is known of it.
     recall_count: u64,
     groups: BTreeMap<GroupId, Confirmed>,
 }
 
-/// What a node's replica of a group confirmed to this node's.
+/// What a node's replica of a group confirmed to this node's replica.
 #[derive(Default)]
 struct Confirmed {
     /// The last entry that it ever confirmed.
     last: Option<LogId>,
-    /// The vote with which this node led when it confirmed something last.
+    /// The vote with which this node led at the last confirmation.
     vote: Option<Vote>,
-    /// The last entry that it confirmed under that vote. It truncates none of those for another
-    /// leader's before it refuses this one.
+    /// The last entry that it confirmed under that vote. It does not truncate any of those for another
+    /// leader before it refuses this one.
     of_vote: Option<LogId>,
     /// The last entry of whose loss it was notified.
     notified: Option<LogId>,
 }
 
-/// Taken before a replica is called.
+/// State of the confirmations before a replica is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ticket {
     recall_count: u64,
@@ -47,25 +47,25 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// The last entry that the replica had confirmed under the caller's vote, if it lacks one that is
-    /// not behind it.
+    /// The last entry that the replica had confirmed under the caller's vote, if it now lacks
+    /// `lacking`, which is not after that entry.
     pub(crate) fn lost(&self, lacking: Option<LogId>) -> Option<LogId> {
         self.of_vote.filter(|_| lacking.is_some() && lacking <= self.of_vote)
     }
 }
 
-/// The node has started since it was called: the answer is of a replica that is no more.
+/// The node has restarted since it was called: the response is from a replica that no longer exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0} has started since it was called")]
 pub(crate) struct Restarted(NodeId);
 
 impl Witness {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, NodeRecord>> {
-        // No holder of the lock panics, and the map is whole after every statement.
+        // No holder of the lock panics, and the map is consistent after every statement.
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A replica is about to be called by one that leads with this vote.
+    /// The ticket for a call to a replica by a leader with this vote.
     pub(crate) fn ticket(&self, node: NodeId, group: GroupId, vote: Vote) -> Ticket {
         let mut nodes = self.lock();
         let record = nodes.entry(node).or_default();
@@ -77,10 +77,10 @@ impl Witness {
         Ticket { recall_count: record.recall_count, of_vote }
     }
 
-    /// The replica confirmed all entries up to one.
+    /// Records that a replica confirmed all entries up to `last`.
     ///
     /// # Errors
-    /// If its node has started since the ticket was taken. Nothing may be counted then.
+    /// If its node has restarted since the ticket was taken. Nothing may be counted then.
     pub(crate) fn confirmed(
         &self,
         node: NodeId,
@@ -105,14 +105,14 @@ impl Witness {
         Ok(())
     }
 
-    /// Whether a replica was notified that it lacks what it confirmed, up to this entry.
+    /// Whether a replica was notified that it lacks confirmed entries up to this one.
     pub(crate) fn was_notified(&self, node: NodeId, group: GroupId, lost: LogId) -> bool {
         let nodes = self.lock();
         let confirmed = nodes.get(&node).and_then(|record| record.groups.get(&group));
         confirmed.is_some_and(|confirmed| confirmed.notified >= Some(lost))
     }
 
-    /// Notes that it was notified, and has that on its disk.
+    /// Records that the replica was notified, and has that on its disk.
     pub(crate) fn set_notified(&self, node: NodeId, group: GroupId, lost: LogId) {
         if let Some(confirmed) =
             self.lock().get_mut(&node).and_then(|record| record.groups.get_mut(&group))
@@ -121,8 +121,8 @@ impl Witness {
         }
     }
 
-    /// What a node that starts has confirmed to this one. Answers to calls that were made before count
-    /// no more.
+    /// What a starting node has confirmed to this one. From then on, responses to earlier calls do not
+    /// count any more.
     pub(crate) fn recall(&self, node: NodeId) -> BTreeMap<GroupId, LogId> {
         let mut nodes = self.lock();
         let record = nodes.entry(node).or_default();
@@ -130,7 +130,7 @@ impl Witness {
         record.groups.iter().filter_map(|(&group, of)| Some((group, of.last?))).collect()
     }
 
-    /// Nodes that are no members any more have nothing to ask.
+    /// Drops nodes that are no longer members: they have nothing to ask.
     pub(crate) fn retain(&self, members: &BTreeSet<NodeId>) {
         self.lock().retain(|node, _| members.contains(node));
     }
@@ -168,7 +168,7 @@ mod tests {
         // Another leader may have truncated its log in between.
         let ticket = witness.ticket(NODE, group(), vote(3));
         assert_eq!(ticket.lost(Some(id(1, 3))), None);
-        // What was confirmed after the call says nothing about its answer.
+        // A confirmation after the call does not tell anything about the call's response.
         let early = witness.ticket(NODE, group(), vote(1));
         confirm(&witness, 1, id(1, 9));
         assert_eq!(early.lost(Some(id(1, 8))), None);

@@ -1,4 +1,4 @@
-//! Who says to be a node and is none, and nodes that say what cannot be.
+//! Callers that claim to be nodes but are not, and nodes that make impossible claims.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::ports::{RealNet, RealSeed};
 use crate::raft::encoding::encode;
 use crate::raft::types::{Types, Vote};
 
-/// Links of somebody who says to be this node of the cluster.
+/// Links of a caller that claims to be this node of the cluster.
 fn links_of(node: &Node, number: u64) -> Links {
     let identity = LocalIdentity { cluster: node.cluster(), node: NodeId(number) };
     Links::new(Arc::new(RealNet), Arc::new(RealSeed), identity)
@@ -42,7 +42,7 @@ async fn who_was_removed_or_never_was_opens_no_link() {
     send(&links, &node, CallKind::Group, view.clone()).await.unwrap();
 
     coordinator.meta_propose(MetaCommand::RemoveNode { node: removed }, deadline()).await.unwrap();
-    // The open link is of no use any more, and there is no other one.
+    // The open link is refused from now on, and a new one is not admitted.
     let refused = send(&links, &node, CallKind::Group, view.clone()).await.unwrap_err();
     assert!(refused.to_string().contains("was removed from the cluster"), "{refused}");
     for number in [removed.0, 0] {
