@@ -23,13 +23,13 @@ use umbel_proto::v1::filters_client::FiltersClient;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Items of a batch: what one request takes.
+/// Items of a batch: as many as one request takes.
 const BATCH_ITEMS: usize = 1 << 16;
 
-/// Rate that the filters are planned for.
+/// False-positive rate that the filters are planned for.
 const RATE: f64 = 0.01;
 
-/// How often each thing is measured; the best time counts, for the machine is shared.
+/// Number of measurements of each value; the best counts, because the machine is shared.
 const ROUNDS: usize = 3;
 
 #[tokio::main]
@@ -47,7 +47,7 @@ async fn main() -> Outcome<()> {
     }
 }
 
-/// Distinct hashes, as an item's bytes would give them.
+/// Distinct hashes of numbered items.
 fn hashes(first: u64, count: u64) -> Vec<ItemHash> {
     let hasher = ItemHasher::Xxh3 { seed: 7 };
     (first..first + count).map(|item| hasher.hash(&item.to_le_bytes())).collect()
@@ -59,7 +59,7 @@ fn free_addresses(count: usize) -> Outcome<Vec<String>> {
     Ok(listeners?.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect())
 }
 
-/// Nodes of a new cluster, with their folders.
+/// Starts the nodes of a new cluster; returns them with their folders.
 async fn start(
     count: usize,
     change: impl Fn(Config) -> Config,
@@ -84,7 +84,7 @@ async fn start(
     Ok((folders, nodes))
 }
 
-/// A replicated filter, and every node's copy of it.
+/// Creates a replicated filter; returns every node's copy of it.
 async fn create(nodes: &[Node], capacity: u64) -> Outcome<Vec<LocalCopy>> {
     let endpoint = Endpoint::from_shared(format!("http://{}", nodes[0].address()))?;
     let net: std::sync::Arc<dyn Net> = std::sync::Arc::new(RealNet);
@@ -114,7 +114,7 @@ fn nanos_per_item(time: Duration, items: u64) -> f64 {
     time.as_secs_f64() * 1e9 / items as f64
 }
 
-/// The kernel alone: nanoseconds an item of inserts, and of questions.
+/// The filter kernel alone: nanoseconds per item of inserts, and of lookups.
 fn kernel(items: &[ItemHash], capacity: u64) -> Outcome<(f64, f64)> {
     let mut filter = AnyFilter::Blocked(Blocked::for_rate(HashRange::WHOLE, capacity, RATE)?);
     let (mut outcomes, mut present) = (Vec::new(), Vec::new());
@@ -134,7 +134,7 @@ fn kernel(items: &[ItemHash], capacity: u64) -> Outcome<(f64, f64)> {
     Ok((nanos_per_item(insert, count), nanos_per_item(began.elapsed(), count)))
 }
 
-/// A node's copy: nanoseconds an item of inserts, several batches on their way, and of questions.
+/// A node's copy: nanoseconds per item of inserts, with several batches in flight, and of lookups.
 async fn copy(items: &[ItemHash], capacity: u64, fsync: bool) -> Outcome<(f64, f64)> {
     let change = |config| Config { fsync, log_bytes_max: 4 << 30, ..config };
     let (_folders, nodes) = start(1, change).await?;

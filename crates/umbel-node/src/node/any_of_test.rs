@@ -1,4 +1,4 @@
-//! Which of several filters is the first that has an item, as a node answers it.
+//! The first of several filters that has an item, as a node returns it.
 
 use umbel_engine::meta::{Distribution, FilterName};
 use umbel_filter::Kind;
@@ -16,7 +16,7 @@ async fn the_first_filter_that_has_an_item_is_named() {
     let asked = node.coordinator();
     let names: Vec<FilterName> =
         (0..7).map(|at| FilterName::new(format!("day {at}")).unwrap()).collect();
-    // Day n has 100 items from 50 n on, so that each half is on two days; day 6 is replicated.
+    // Day n has 100 items from 50 n on, so that each item is in two days; day 6 is replicated.
     for (day, name) in (0..6).zip(&names) {
         create(&asked, name.as_str(), Kind::Blocked).await;
         let items = items(50 * day..50 * day + 100);
@@ -32,7 +32,7 @@ async fn the_first_filter_that_has_an_item_is_named() {
     asked.create(&names[6], &near, None, deadline()).await.unwrap();
     asked.insert("day 6", &items(0..400), None, None, deadline()).await.unwrap();
 
-    // Against asking each filter by itself.
+    // Compared with asking each filter separately.
     let everything = items(0..500);
     let mut expected = vec![None; 500];
     for (at, name) in names.iter().enumerate() {
@@ -49,7 +49,7 @@ async fn the_first_filter_that_has_an_item_is_named() {
     let partitioned: Vec<_> = expected.iter().map(|first| first.filter(|&at| at < 6)).collect();
     assert_eq!(found, (partitioned, ReadLevel::AnyReplica));
 
-    // Whatever the items are, a list that is wrong is refused, and the filter named.
+    // Whatever the items are, an invalid list is refused, and the message names the filter.
     let refused = async |names: &[FilterName], level| {
         let found = asked.contains_any(names, &items(0..1), level, deadline()).await;
         found.unwrap_err()

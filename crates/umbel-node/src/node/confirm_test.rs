@@ -1,4 +1,4 @@
-//! Which leaders confirm that they lead without asking anybody.
+//! Leaders that confirm their leadership without asking other nodes.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use umbel_filter::Kind;
 
 use super::node_test::{create, start_alone, start_cluster};
 
-/// Longest that a group's task may take to publish what it has applied.
+/// Longest time that a group's task may take to publish what it has applied.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_voter_decides_alone() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    // Every shard has applied an entry of its leader's term then.
+    // After this, every shard has applied an entry of its leader's term.
     create(&node.coordinator(), "seen", Kind::Blocked).await;
     let groups = node.local.groups();
     assert_eq!(groups.len(), 5);

@@ -1,8 +1,9 @@
-//! A data folder that an earlier build wrote is read, for ever.
+//! A data folder that an earlier build wrote must stay readable for ever.
 //!
-//! `testdata/folders/1` has a log and snapshots, filters of every kind and one that is replicated, answers to requests, a
-//! shard that was split, and what was inserted after the snapshots. A format that changes gets a number of its own, a
-//! reader for the old one and a folder beside this one; no folder is written anew.
+//! `testdata/folders/1` contains a log and snapshots, filters of every kind and a replicated one,
+//! answers to requests, a shard that was split, and inserts after the snapshots. A changed format gets
+//! a new number, a reader for the old one, and a folder beside this one; existing folders are never
+//! rewritten.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,10 +18,10 @@ use crate::coordinator::ClientRequest;
 use crate::coordinator::catalogue::{Hashing, NewFilter};
 use crate::coordinator::sizes::FilterSize;
 
-/// The variable that has the folder written, where there is none: `UMBEL_WRITE_FOLDER=1`.
+/// If this variable is set and the folder does not exist, the test writes it: `UMBEL_WRITE_FOLDER=1`.
 const WRITE: &str = "UMBEL_WRITE_FOLDER";
 
-/// File of the folder that is no node's: the session of its requests.
+/// A file that does not belong to a node: the session of the test's requests.
 const SESSION: &str = "session.txt";
 
 const REPLICATED: &str = "replicated";
@@ -60,7 +61,7 @@ const fn request(session: u64, sequence: u64) -> Option<ClientRequest> {
     Some(ClientRequest { id, acknowledged_below: 1, owner: OwnerId(0) })
 }
 
-/// Items of each filter: the first half before the snapshots, the second one after.
+/// Items of each filter: the first half was inserted before the snapshots, the second half after.
 const ITEM_COUNT: u32 = 200;
 
 async fn write(folder: &Path) {
@@ -98,13 +99,13 @@ async fn check(asked: &Coordinator, session: u64) {
         let all = items(0..ITEM_COUNT + 100);
         let found = asked.contains(&name, &all, None, deadline()).await.unwrap().0;
         let count = found.iter().take(ITEM_COUNT as usize).filter(|&is_present| is_present).count();
-        // An hour after they came a window has forgotten its items, all at once.
+        // An hour after its inserts, a windowed filter has forgotten all of its items.
         let has_forgotten = name == "window" && count == 0;
         assert!(has_forgotten || count == ITEM_COUNT as usize, "{name}: {count}");
         let wrong = found.iter().skip(ITEM_COUNT as usize + 10).filter(|&is_present| is_present);
         assert_eq!(wrong.count(), 0, "{name}");
     }
-    // Requests that come again get the answers that they got then, also of before the split.
+    // Repeated requests get their first answers, also those from before the split.
     for (filter, range, sequence, new_count) in
         [("blocked", 0..20, 1, 0), ("classic", ITEM_COUNT - 10..ITEM_COUNT + 10, 2, 10)]
     {
@@ -130,7 +131,7 @@ async fn a_folder_of_an_earlier_build_is_read() {
         let asked = node.coordinator();
         check(&asked, session).await;
         drop(asked);
-        // What this build writes it reads as well.
+        // This build also reads what it writes.
         node.shutdown().await;
     }
 }

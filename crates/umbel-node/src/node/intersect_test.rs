@@ -1,4 +1,4 @@
-//! What filters have in common, put into another one.
+//! Intersections of filters, merged into another filter.
 
 use umbel_engine::meta::{Distribution, FilterName};
 use umbel_engine::shard::SetOperation;
@@ -38,7 +38,7 @@ async fn present(coordinator: &Coordinator, filter: &str, range: std::ops::Range
     answer.unwrap().0.count_ones()
 }
 
-/// Three filters with 1,000 items in common, and a fourth that has 500 others already.
+/// Three filters with 1,000 common items, and a fourth that already has 500 others.
 async fn check(asked: &Coordinator, base: &str) {
     let [second, third, target] = ["second", "third", "target"].map(|n| format!("{base} {n}"));
     for new in [&second, &third, &target] {
@@ -93,7 +93,7 @@ async fn what_filters_share_goes_into_another_one() {
         refused("single", &["single too", "single three"]).await,
         "filter \"single\" is single-shot, which is not intersected"
     );
-    // Every position of a small filter is set by many items.
+    // Many items set every position of a small filter.
     let small = near(Kind::Blocked, Distribution::Partitioned, 10, 0.5);
     asked.create(&name("full"), &small, None, deadline()).await.unwrap();
     like(&asked, "empty", "full").await;

@@ -59,7 +59,7 @@ async fn what_two_filters_share_is_estimated() {
     like(&asked, "nearer", "near").await;
     check(&asked, "near", "nearer").await;
 
-    // Another shape, or another key.
+    // Filters with another shape, or another key.
     for (one, other) in [("blocked one", "classic one"), ("near", "blocked one")] {
         let refused = asked.overlap(&name(one), &name(other), deadline()).await.unwrap_err();
         let is_named = matches!(

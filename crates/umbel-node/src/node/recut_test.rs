@@ -1,4 +1,4 @@
-//! Copies that were made before shards were split, into the cluster as it is then, and back.
+//! Copies from before shards were split, loaded into the cluster after it, and the reverse.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ async fn start_alone(data: &Path) -> Node {
     start(Config { dev: true, shards: 2, replicas: 1, ..config(data) }).await
 }
 
-/// Of every kind, with items in it.
+/// Creates filters of every kind and inserts items.
 async fn fill(asked: &Arc<Coordinator>) {
     for kind in Kind::ALL {
         let size = match kind {
@@ -61,7 +61,7 @@ async fn import(asked: &Arc<Coordinator>, parts: &[ImportPart]) -> Result<(), Ca
     asked.import(parts, None).await.map(drop)
 }
 
-/// Splits when the shards that there are have leaders.
+/// Splits as soon as the existing shards have leaders.
 async fn split(asked: &Coordinator, shard_count: u32) {
     loop {
         match asked.split_shard(shard_count, deadline()).await {
@@ -81,7 +81,7 @@ async fn assert_full(asked: &Coordinator, filter: &str) {
     let found = asked.contains(filter, &all, None, deadline()).await.unwrap().0;
     let present = found.iter().take(ITEM_COUNT as usize).filter(|&is_present| is_present).count();
     assert_eq!(present, ITEM_COUNT as usize, "{filter}");
-    // At a rate of a ten-thousandth, of 600.
+    // Expected false positives: 600 lookups at a rate of one in ten thousand.
     let wrong = found.iter().skip(ITEM_COUNT as usize).filter(|&is_present| is_present).count();
     assert!(wrong <= 3, "{filter}: {wrong}");
 }
@@ -112,7 +112,7 @@ async fn copies_of_before_a_split_are_loaded_after_it() {
     for kind in Kind::ALL {
         assert_full(&asked, &kind.to_string()).await;
     }
-    // It takes more, and goes on as one that was there.
+    // The filter accepts more items and continues like an original one.
     asked.insert("scalable", &items(5_000..9_000), None, None, deadline()).await.unwrap();
     let found = asked.contains("scalable", &items(5_000..9_000), None, deadline()).await.unwrap().0;
     assert_eq!(found.count_ones(), 4_000);
@@ -159,7 +159,7 @@ async fn a_copy_that_is_cut_anew_is_whole_or_nothing() {
     split(&asked, 3).await;
     let is_frame = |part: &&ImportPart| matches!(part, ImportPart::Frame(_));
     assert!(whole.iter().filter(is_frame).count() >= 2);
-    // Without its last frame, and with the first one changed.
+    // Without its last frame, and with the first frame changed.
     let last = whole.iter().rposition(|part| matches!(part, ImportPart::Frame(_))).unwrap();
     let mut short = whole.clone();
     short.remove(last);

@@ -1,4 +1,4 @@
-//! Releases that run a cluster of another version, and how that is raised.
+//! Releases that run a cluster of another version, and raising that version.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::node_test::{config, create, deadline, items, start};
 use super::*;
 use crate::failure::CallFailure;
 
-/// Of a release after this one, which has dropped what this one reads.
+/// The versions of a later release that no longer supports those of this one.
 const LATER: VersionRange =
     VersionRange { oldest: ClusterVersion::NEWEST.next(), newest: ClusterVersion::NEWEST.next() };
 
@@ -49,25 +49,25 @@ async fn a_folder_of_the_first_version_is_upgraded() {
     let node = start_alone(folder.path(), VersionRange::OWN).await;
     let asked = node.coordinator();
     assert_eq!(version(&asked), ClusterVersion::FIRST);
-    // What came with the next version is not written.
+    // Commands of the next version are refused.
     let split = MetaCommand::SetAutoSplit { is_on: true };
     let refused = asked.meta_propose(split.clone(), deadline()).await;
     let (needed, is) = (ClusterVersion(2), ClusterVersion::FIRST);
     assert_eq!(refused, Err(CallFailure::Meta(MetaError::VersionTooLow { needed, is })));
-    // Whoever looks changes nothing.
+    // Reading the releases changes nothing.
     let releases = asked.releases(deadline()).await.unwrap();
     assert_eq!(releases.len(), 1);
     assert_eq!(version(&asked), ClusterVersion::FIRST);
     assert_eq!(asked.upgrade(deadline()).await.unwrap(), releases);
     assert_eq!(version(&asked), ClusterVersion::NEWEST);
     asked.meta_propose(split, deadline()).await.unwrap();
-    // A second time there is nothing to do.
+    // The second time there is nothing to do.
     asked.upgrade(deadline()).await.unwrap();
     drop(asked);
     assert!(node.snapshot().await);
     node.shutdown().await;
 
-    // Its snapshot says the version.
+    // The snapshot contains the version.
     let node = start_alone(folder.path(), VersionRange::OWN).await;
     let asked = node.coordinator();
     assert_eq!(version(&asked), ClusterVersion::NEWEST);
@@ -76,7 +76,8 @@ async fn a_folder_of_the_first_version_is_upgraded() {
     node.shutdown().await;
 }
 
-/// A call between nodes that came with a version is not sent before: a node of the release before cannot read it.
+/// A call that came with a later version is not sent before that: a node of the previous release could
+/// not decode it.
 #[tokio::test(flavor = "multi_thread")]
 async fn copies_are_not_asked_for_before_the_second_version() {
     let folder = tempfile::tempdir().unwrap();
@@ -98,13 +99,13 @@ async fn copies_are_not_asked_for_before_the_second_version() {
     asked.upgrade(deadline()).await.unwrap();
     assert_eq!(asked.copies_of_item("seen", &items(7..8), deadline()).await, Ok(2));
     assert_eq!(asked.copies_of_item("seen", &items(8..9), deadline()).await, Ok(0));
-    // What is asked of it otherwise is refused, not counted.
+    // Other uses of the call are refused instead of counted.
     let several = asked.copies_of_item("seen", &items(0..50), deadline()).await;
     assert!(matches!(several, Err(CallFailure::Invalid { .. })), "{several:?}");
     create(&asked, "other", Kind::Blocked).await;
     let other = asked.copies_of_item("other", &items(7..8), deadline()).await;
     assert!(matches!(other, Err(CallFailure::Part(PartError::WrongKind { .. }))), "{other:?}");
-    // Cleared, it is at another generation.
+    // After it was cleared, the filter has another generation.
     asked.clear(&FilterName::new("seen").unwrap(), None, deadline()).await.unwrap();
     assert_eq!(asked.copies_of_item("seen", &items(7..8), deadline()).await, Ok(0));
     drop(asked);
@@ -118,7 +119,7 @@ async fn a_release_that_cannot_run_the_cluster_stops_and_says_which_can() {
     // A new cluster begins at the newest version.
     assert_eq!(version(&node.coordinator()), ClusterVersion::NEWEST);
     node.shutdown().await;
-    // In a folder of its own, which what does not start may hold a moment longer.
+    // In a separate folder, because a node that does not start may keep it locked a moment longer.
     let other = tempfile::tempdir().unwrap();
     copy(folder.path(), other.path());
     let why = stopped(other.path(), VersionRange::FIRST).await;
@@ -127,7 +128,7 @@ async fn a_release_that_cannot_run_the_cluster_stops_and_says_which_can() {
     let why = stopped(folder.path(), LATER).await;
     let expected = "the cluster is at version 2, and this release runs clusters of version 3: start the release that this node had";
     assert!(why.contains(expected), "{why}");
-    // It has changed nothing.
+    // The failed starts changed nothing.
     let node = start_alone(folder.path(), VersionRange::OWN).await;
     assert_eq!(version(&node.coordinator()), ClusterVersion::NEWEST);
     node.shutdown().await;

@@ -1,4 +1,4 @@
-//! Filters that get other names while something goes on with them.
+//! Filters that are renamed during another operation on them.
 
 use umbel_engine::meta::{Distribution, FilterName};
 use umbel_filter::Kind;
@@ -12,7 +12,7 @@ fn name(text: &str) -> FilterName {
     FilterName::new(text).unwrap()
 }
 
-/// One takes the place of another that is still to be copied, one gets a name that nobody had, one is dropped.
+/// One filter replaces another that is still to be copied, one gets an unused name, one is dropped.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_backup_has_each_filter_under_the_name_that_it_had() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Replicated filters out of nodes and in again: exports, backups, merges.
+//! Replicated filters that leave nodes and return: exports, backups, merges.
 
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
@@ -21,7 +21,7 @@ use crate::limits::WHOLE_IMPORTS_MAX;
 
 const UNION: SetOperation = SetOperation::Union;
 
-/// An export as it is imported under a name.
+/// An export, converted to an import under a name.
 pub(super) async fn exported(
     coordinator: &Arc<Coordinator>,
     filter: &str,
@@ -51,7 +51,7 @@ pub(super) async fn import(
     Ok(id)
 }
 
-/// What all nodes answer once all have received everything.
+/// How many items each node finds once all have received everything.
 async fn present_everywhere(nodes: &[Node], filter: &str, range: std::ops::Range<u32>) -> Vec<u32> {
     let mut counts = Vec::new();
     flush_all(&nodes[0].coordinator(), filter).await;
@@ -79,7 +79,7 @@ async fn an_export_comes_back_under_another_name_on_all_nodes() {
         for node in &nodes {
             assert!(node.copy(id).unwrap().1 == original, "{} differs", node.id());
         }
-        // Inserts go on behind it, and exchange as ever.
+        // Inserts continue afterwards, and are exchanged as usual.
         insert(&two, &again, 1000..1100).await;
         insert(&one, &again, 1100..1200).await;
         assert_eq!(present_everywhere(&nodes, &again, 0..1200).await, [1200; 2]);
@@ -195,7 +195,7 @@ async fn imports_that_hold_whole_filters_wait_for_room() {
     }
     let error = asked.import_room(Instant::now() + Duration::from_millis(20)).await.unwrap_err();
     assert!(error.to_string().contains("try again later"), "{error}");
-    // Whoever gives up makes room, and who waits gets it.
+    // A caller that gives up frees its room, and a waiting one gets it.
     let parts = exported(&asked, "seen", "again").await;
     let (imported, ()) = tokio::join!(import(&asked, parts), async { drop(senders.pop()) });
     let again = imported.unwrap();
@@ -227,7 +227,7 @@ async fn merges_take_the_room_of_imports() {
     assert!(
         asked.merge(&name("into"), &[name("from")], (UNION, None), deadline()).await.unwrap() > 0
     );
-    // The merge has given its room back.
+    // The merge has freed its room.
     let room = tokio::time::timeout_at(deadline(), nodes[0].local.copies().import_room()).await;
     drop((room.unwrap(), rooms, asked));
     stop(nodes).await;
@@ -298,7 +298,7 @@ async fn what_this_node_has_of_filters_is_merged_on_all() {
         assert_eq!(present_everywhere(&nodes, &a, 0..300).await, [300; 2]);
         assert!(present(&two, &a, 300..1000, ReadLevel::Local).await < 5);
         assert_eq!(one.merge(&name(&a), &sources, (UNION, None), deadline()).await.unwrap(), 0);
-        // Equal numbers, but another key.
+        // The same settings, but another key.
         let other = format!("{kind} d");
         create(&one, &other, kind).await;
         let error =

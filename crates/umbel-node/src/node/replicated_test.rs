@@ -1,4 +1,4 @@
-//! Replicated filters on whole nodes, on loopback and real disks.
+//! Replicated filters on whole nodes, over loopback and on real disks.
 
 use tempfile::TempDir;
 use umbel_engine::GroupId;
@@ -21,7 +21,7 @@ pub(crate) fn name(name: &str) -> FilterName {
     FilterName::new(name).unwrap()
 }
 
-/// Nodes that begin a sweep only when they are asked to, or when others do.
+/// Nodes that begin a sweep only when requested, or when another node does.
 fn quiet(folder: &TempDir, address: &str, addresses: &[String]) -> Config {
     Config {
         listen: address.to_owned(),
@@ -46,7 +46,7 @@ pub(crate) async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) 
         kind,
         distribution: Distribution::Replicated,
         capacity: 10_000,
-        // So that no test meets a false positive where it counts new items.
+        // So that tests that count new items meet no false positive.
         size: FilterSize::Rate(1e-6),
         hashing: Hashing::Keyed,
     };
@@ -78,7 +78,7 @@ pub(super) async fn present(
     present.count_ones()
 }
 
-/// Flushes until no node is missing: a link to one that has just restarted may be a broken one.
+/// Flushes until no node is missing: the link to a node that has just restarted may be broken.
 pub(super) async fn flush_all(coordinator: &Coordinator, filter: &str) {
     let end = deadline();
     while !coordinator.flush(&name(filter), end).await.unwrap().missing.is_empty() {
@@ -86,7 +86,7 @@ pub(super) async fn flush_all(coordinator: &Coordinator, filter: &str) {
     }
 }
 
-/// The copies, once the partners of each node have confirmed that they have everything: they say so
+/// The copies, once the partners of each node have confirmed that they have everything, which they do
 /// when they ask the next time.
 async fn copies_info(coordinator: &Coordinator, filter: &str) -> CopiesInfo {
     let end = deadline();
@@ -163,7 +163,7 @@ async fn levels_reach_as_far_as_they_say() {
     };
     assert_eq!(by(AckLevel::Local).await, 100);
     assert_eq!(present(&asked[1], "seen", 0..100, ReadLevel::Local).await, 0);
-    // Not new any more here, but on the others' disks now.
+    // The items are not new here any more, but they are on the other nodes' disks now.
     assert_eq!(by(AckLevel::Majority).await, 0);
     let others = [&asked[1], &asked[2]].map(|c| present(c, "seen", 0..100, ReadLevel::Local));
     let others = futures_util::future::join_all(others).await;
@@ -177,7 +177,7 @@ async fn levels_reach_as_far_as_they_say() {
         .await
         .unwrap_err();
     assert!(refused.to_string().contains("local, one-partner and majority"), "{refused}");
-    // Without a majority only local levels answer.
+    // Without a majority, only local reads are answered.
     for node in nodes.split_off(1) {
         node.shutdown().await;
     }
@@ -211,7 +211,7 @@ async fn a_restarted_node_has_its_own_inserts_and_gets_the_rest() {
         restarted.shutdown().await;
         nodes.insert(0, start(configs[0].clone()).await);
         let one = nodes[0].coordinator();
-        // Its own inserts were on its disk; what was merged may be asked for again.
+        // Its own inserts were on its disk; merged ones may have to be requested again.
         assert_eq!(present(&one, &filter, 0..1000, ReadLevel::Local).await, 1000);
         assert_eq!(present(&one, &filter, 1500..2000, ReadLevel::Local).await, 500);
         let flushed = one.flush(&name(&filter), deadline()).await.unwrap();
@@ -275,7 +275,7 @@ async fn what_a_snapshot_holds_leaves_the_log() {
         let group = GroupId::of_copy(id).unwrap();
         let storage = node.local.storage();
         assert!(storage.log_bytes(group) > 16_000);
-        // The log is longer than that.
+        // The log is longer than 0 bytes.
         node.local.copies().save_due(0, false).await;
         assert_eq!(storage.log_bytes(group), 0);
         insert(&asked, &filter, 1000..1500).await;
@@ -306,7 +306,7 @@ async fn answers_that_take_longer_than_a_sweep_come_in() {
     let nodes = futures_util::future::join_all(configs.map(start)).await;
     let asked: Vec<_> = nodes.iter().map(Node::coordinator).collect();
     create(&asked[0], "seen", Kind::Blocked).await;
-    // Five bytes an item: more than a second for each node that needs them.
+    // Five bytes per item: more than a second for each node that needs them.
     insert(&asked[0], "seen", 0..20_000).await;
     let (mut next, deadline) = (20_000, deadline());
     for coordinator in &asked[1..] {
@@ -322,7 +322,7 @@ async fn answers_that_take_longer_than_a_sweep_come_in() {
     stop(nodes).await;
 }
 
-/// What a node answers to a step and its questions.
+/// A node's answer to a step and its questions.
 async fn answer_to(
     node: &Node,
     identity: LocalIdentity,
@@ -355,7 +355,7 @@ async fn what_no_partner_would_ask_is_refused_and_counted() {
     insert(&asked, "seen", 0..100).await;
     asked.flush(&name("seen"), deadline()).await.unwrap();
     let before = (nodes[0].copy(id), nodes[0].local.copies().refused_count());
-    // The test takes the place of node 2.
+    // The test plays the role of node 2.
     let identity = nodes[1].local.identity();
     nodes.remove(1).shutdown().await;
     let epoch = nodes[0].local.meta().replica().read_meta(|state| state.epoch().0);
@@ -379,7 +379,7 @@ async fn what_no_partner_would_ask_is_refused_and_counted() {
     let stranger = LocalIdentity { cluster: 5, ..identity };
     let refused = answer_to(&nodes[0], stranger, step, Vec::new()).await.unwrap_err();
     assert!(refused.message().contains("not node 1 of cluster 0000"), "{refused}");
-    // Questions that do not fit are refused one by one.
+    // Questions that do not fit are refused individually.
     let questions = vec![question(7, 0), question(1, 1_000), question(1, 0)];
     let parts = answer_to(&nodes[0], identity, step, questions).await.unwrap();
     let refusals: Vec<&str> = parts
@@ -399,7 +399,7 @@ async fn what_no_partner_would_ask_is_refused_and_counted() {
     assert!(matches!(parts.last(), Some(v1::exchange_part::Part::End(_))), "{parts:?}");
     assert!(nodes[0].copy(id) == before.0);
     let report = nodes[0].local.copies();
-    // A foreign cluster is not admitted, before anybody counts.
+    // A node of another cluster is refused before refusals are counted.
     assert_eq!(report.refused_count(), before.1 + 4 + 2);
     assert_eq!(report.get(id).unwrap().load(None).await.refused_count, 2);
     drop(asked);

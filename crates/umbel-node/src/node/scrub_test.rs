@@ -1,4 +1,4 @@
-//! Copies that are compared bit by bit, on whole nodes.
+//! Bit-by-bit comparisons of copies, on whole nodes.
 
 use futures_util::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
@@ -24,7 +24,7 @@ use crate::failure::CallFailure;
 use crate::peer::channel::peer_client;
 use crate::peer::{LocalIdentity, add_hello};
 
-/// A filter whose array is small enough for builds that are not optimised.
+/// Creates a filter with an array that is small enough for unoptimised builds.
 async fn create(coordinator: &Coordinator, filter: &str, kind: Kind) -> FilterId {
     let new = NewFilter::Planned {
         kind,
@@ -49,7 +49,7 @@ async fn scrub(coordinator: &Arc<Coordinator>, filter: &str) -> Vec<ScrubbedPair
     pairs
 }
 
-/// Lost bits and news of all pairs together.
+/// Lost bits and news, summed over all pairs.
 fn sums(pairs: &[ScrubbedPair]) -> (u64, u64) {
     let mut sums = (0, 0);
     for pair in pairs {
@@ -85,7 +85,7 @@ async fn what_memory_lost_is_found_and_set_again_by_comparing_alone() {
         insert(&asked, &filter, 0..2000).await;
         flush_all(&asked, &filter).await;
         let whole = nodes[0].copy(id);
-        // Two nodes lose other bits of the same copies.
+        // Two nodes lose different bits of the same copies.
         let lost_count = nodes[1].rot_copy(id, 7) + nodes[3].rot_copy(id, 5);
         assert!(lost_count > 100);
         flush_all(&nodes[3].coordinator(), &filter).await;
@@ -97,8 +97,8 @@ async fn what_memory_lost_is_found_and_set_again_by_comparing_alone() {
         let numbers: Vec<_> = pairs.iter().map(|pair| (pair.node.0, pair.partner.0)).collect();
         assert_eq!(numbers, [(1, 2), (1, 3), (2, 4), (3, 4)]);
         let (lost, news) = sums(&pairs);
-        // What a pair was still lacking when it was compared may come from a comparison that followed
-        // by itself, and is counted there.
+        // Bits that a pair still lacked when it was compared may have been set by an automatic
+        // follow-up comparison, and are counted there.
         assert!(lost > 0 && lost <= lost_count && news == 0, "{kind}: {pairs:?}");
         wait_until_equal(&nodes, id).await;
         assert!(nodes[1].copy(id) == whole, "{kind}");
@@ -120,7 +120,8 @@ async fn changes_under_way_are_news_and_are_forwarded() {
         insert(&two, &filter, 300..900).await;
         let (lost, news) = sums(&scrub(&one, &filter).await);
         assert!(lost == 0 && news > 0, "{kind}: {lost} lost, {news} news");
-        // Present by bits that the version does not name, an insert counts all the same.
+        // An item that is present only through bits that the version does not cover still counts as an
+        // insert.
         assert_eq!(insert(&nodes[2].coordinator(), &filter, 100..200).await, 0);
         insert(&nodes[2].coordinator(), &filter, 900..1000).await;
         flush_all(&two, &filter).await;
@@ -181,7 +182,7 @@ async fn what_cannot_be_compared_is_refused_by_name() {
     stop(nodes).await;
 }
 
-/// A partner that says whatever it likes to a node's copy of a filter, until the node ends it.
+/// A partner that sends a false claim to a node's copy of a filter, until the node ends the comparison.
 async fn lie(nodes: &[Node], filter: FilterId, claim: v1::ScrubClaim, full: bool) -> String {
     let (liar, victim) = (&nodes[1], &nodes[0]);
     let mut client = peer_client(liar.local.net(), victim.address()).unwrap();
@@ -247,7 +248,7 @@ async fn a_partner_that_lies_changes_nothing() {
     let says = lie(&nodes, id, knows_too_much, true).await;
     assert!(says.contains("1001"), "{says}");
     assert!(nodes[0].copy(id) == before);
-    // Nobody's turn is used up.
+    // No permit for comparisons was lost.
     assert_eq!(sums(&scrub(&asked, "seen").await).0, 0);
     drop(asked);
     stop(nodes).await;

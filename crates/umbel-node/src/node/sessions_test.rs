@@ -1,4 +1,4 @@
-//! Numbers of sessions that nobody was given, over the wire.
+//! Session numbers that were never issued, over the wire.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::ports::{Net, RealNet};
 
 type Filters = FiltersClient<tonic::transport::Channel>;
 
-/// One item, under the first request of a session.
+/// Inserts one item under the first request of a session.
 async fn insert(filters: &mut Filters, item: &str, session: u64) -> Result<u32, Status> {
     let items = vec![item.to_owned().into_bytes().into()];
     let request = v1::InsertRequest {
@@ -33,7 +33,7 @@ async fn a_session_that_nobody_was_given_is_refused() {
     let net: Arc<dyn Net> = Arc::new(RealNet);
     let mut filters = FiltersClient::new(channel::channel(&net, node.address()).unwrap());
 
-    // Before any session is there, too.
+    // Also before any session exists.
     let refused = insert(&mut filters, "a", u64::MAX).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     let opened = filters.open_session(v1::OpenSessionRequest {}).await.unwrap().into_inner();
@@ -43,7 +43,7 @@ async fn a_session_that_nobody_was_given_is_refused() {
         let refused = insert(&mut filters, "b", invented).await.unwrap_err();
         assert_eq!(refused.code(), Code::FailedPrecondition, "{invented}: {refused}");
     }
-    // Nothing was remembered of them: the session goes on, and answers as it did.
+    // Nothing was recorded for them: the session continues, and repeats its answer.
     assert_eq!(insert(&mut filters, "a", opened.session).await.unwrap(), 1);
     drop(filters);
     node.shutdown().await;

@@ -1,4 +1,4 @@
-//! Replicas of shards that are compared and mended, on whole nodes.
+//! Comparisons and repairs of shard replicas, on whole nodes.
 
 use futures_util::StreamExt;
 use umbel_engine::ShardId;
@@ -30,15 +30,15 @@ async fn scrub(coordinator: &Arc<Coordinator>, filter: Option<&str>) -> Vec<Scru
     slices
 }
 
-/// Whether all replicas were compared to the end. On a busy machine one may be left out that does not answer in time, and the
-/// comparison of a shard ends with its leadership.
+/// Whether all replicas were compared completely. On a busy machine, a replica that does not respond in
+/// time may be left out, and a comparison ends when the shard's leader changes.
 fn is_whole(slices: &[ScrubbedSlice]) -> bool {
     let is_whole =
         |slice: &ScrubbedSlice| slice.compared.as_ref().is_ok_and(|report| report.away.is_empty());
     slices.iter().all(is_whole)
 }
 
-/// Compares until all replicas were compared to the end.
+/// Compares until all replicas were compared completely.
 async fn scrub_whole(coordinator: &Arc<Coordinator>, filter: Option<&str>) -> Vec<ScrubbedSlice> {
     loop {
         let slices = scrub(coordinator, filter).await;
@@ -67,12 +67,12 @@ async fn are_equal(nodes: &[Node]) -> bool {
     true
 }
 
-/// Has a node's replicas of a filter rot, and says in how many bits.
+/// Damages a node's replicas of a filter, and returns the number of changed bits.
 fn rot(node: &Node, filter: FilterId, every: usize) -> u64 {
     (0..SHARDS).map(|shard| node.rot_slice(ShardId(shard), filter, every, false)).sum()
 }
 
-/// Lost and surplus bits, and blocks that still differ, of all shards.
+/// Lost and surplus bits, and blocks that still differ, summed over all shards.
 fn sums(slices: &[ScrubbedSlice]) -> (u64, u64, u64) {
     let mut sums = (0, 0, 0);
     for slice in slices {
@@ -173,7 +173,7 @@ async fn replicas_are_compared_in_turn_without_being_asked() {
         assert!(Instant::now() < end, "the replicas stay different");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Who is away is named, and the others are compared, also by shards that it led until now.
+    // An absent replica is named and the others are compared, also in shards that it led until now.
     drop(asked);
     let leads = |node: &Node| node.local.shard(ShardId(0)).unwrap().group().is_leader();
     let away = nodes.swap_remove(nodes.iter().position(leads).unwrap_or(2));

@@ -1,4 +1,4 @@
-//! Filters that count, added up by requests that come again.
+//! Sums of counting filters, with repeated requests.
 
 use umbel_engine::meta::{Distribution, FilterName};
 use umbel_engine::shard::SetOperation;
@@ -14,15 +14,15 @@ fn name(text: &str) -> FilterName {
     FilterName::new(text).unwrap()
 }
 
-/// A filter that is planned for few items takes those of two others, grows for them if it is one that does, and takes them
-/// once, so that each leaves when it is taken out once.
+/// A filter that is planned for few items takes those of two others, grows for them if its kind does,
+/// and takes them exactly once: each item is gone after it was removed once.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_filters_count_is_added_up_once_for_each_request() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
     let asked = node.coordinator();
     let session = asked.open_session(String::new(), deadline()).await.unwrap();
-    // Of 3,000 questions one in 3,000 runs is answered falsely, after growth to twenty times the items too.
+    // Of 3,000 lookups, one is wrong in one of 3,000 runs, also after growth to twenty times the items.
     for (kind, capacity, rate) in [(Kind::Counting, 20_000, 1e-7), (Kind::Quotient, 200, 1e-9)] {
         let [target, one, other] = ["target", "one", "other"].map(|name| format!("{kind} {name}"));
         let new = NewFilter::Planned {

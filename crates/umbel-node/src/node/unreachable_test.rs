@@ -1,4 +1,4 @@
-//! What goes on while a node that is to become a voter is not reached.
+//! What still works while a node that is to become a voter is unreachable.
 
 use umbel_engine::meta::{FilterName, MetaCommand};
 use umbel_filter::Kind;
@@ -7,7 +7,8 @@ use super::node_test::{config, create, deadline, free_addresses, start};
 use super::*;
 use crate::calls::MetaRequest;
 
-/// The groups wait a minute for such a node, so what waited behind them would pass its deadline.
+/// The groups wait a minute for such a node, so requests that waited behind them would miss their
+/// deadlines.
 #[tokio::test(flavor = "multi_thread")]
 async fn filters_come_and_go_while_a_voter_to_be_is_not_reached() {
     let folder = tempfile::tempdir().unwrap();
@@ -15,7 +16,7 @@ async fn filters_come_and_go_while_a_voter_to_be_is_not_reached() {
     let address = free_addresses(1).await.remove(0);
     let command = MetaCommand::AddNode { address, nonce: 7 };
     node.local.serve_meta(MetaRequest::Propose(command)).await;
-    // The change of members is under way once the new node is a learner.
+    // The membership change is in progress once the new node is a learner.
     let begun = async {
         while node.local.meta().view().learners.is_empty() {
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! What a node does by itself as long as it runs: it follows the shard map and the catalogue, and cuts its log.
+//! Periodic tasks of a running node: follows the shard map and the catalogue, and truncates its log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use crate::ports::Rare;
 use crate::raft::group::Group;
 use crate::storage::WalHealth;
 
-/// How often a node looks whether its groups run and its log needs cutting.
+/// How often a node checks whether its groups run and its log must be truncated.
 const CARE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A group that was asked for a snapshot is not asked again for so long: it may take its time.
+/// A group that was asked for a snapshot is not asked again for this long: a snapshot may take a while.
 const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long a node waits for the newest shard map before it says so and asks again.
+/// How long a node waits for the newest shard map before it logs that and retries.
 const MAP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Pause before it asks again.
+/// Pause before the retry.
 const MAP_PAUSE: Duration = Duration::from_millis(100);
 
-/// Keeps the replicas of this node as the shard map wants them; never ends.
+/// Keeps this node's replicas in agreement with the shard map; never ends.
 ///
-/// The map must be the newest: a node that starts replays old ones, and would form a group anew, or
-/// forget a replica, that has long been given back to it.
+/// The map must be the newest one: a node that starts replays old maps, and would otherwise form a
+/// group again, or forget a replica that has long been assigned to it again.
 pub(super) async fn follow(local: Arc<Local>, coordinator: Arc<Coordinator>) {
     let mut applied = local.meta().replica().applied_index();
     let mut begun = local.storage().begun_count();
@@ -37,7 +37,7 @@ pub(super) async fn follow(local: Arc<Local>, coordinator: Arc<Coordinator>) {
     loop {
         applied.borrow_and_update();
         begun.borrow_and_update();
-        // Most entries open a client's session and leave the map as it is.
+        // Most entries open client sessions and do not change the map.
         let epoch =
             local.meta().replica().read_meta(|state| state.is_formed().then(|| state.epoch()));
         if epoch.is_some() && epoch != followed {
@@ -57,15 +57,15 @@ pub(super) async fn follow(local: Arc<Local>, coordinator: Arc<Coordinator>) {
                     return;
                 }
             }
-            // A shard was split off here, and can start.
+            // A shard was split off on this node, and can be started.
             Ok(()) = begun.changed() => followed = None,
         }
     }
 }
 
-/// Keeps the copies of replicated filters as the catalogue wants them; never ends.
+/// Keeps the copies of replicated filters in agreement with the catalogue; never ends.
 ///
-/// Any catalogue will do, however old: see [`Copies::follow`](crate::cube::Copies::follow).
+/// Old catalogues do no harm: see [`Copies::follow`](crate::cube::Copies::follow).
 pub(super) async fn follow_catalogue(local: Arc<Local>) {
     let mut applied = local.meta().replica().applied_index();
     loop {
@@ -81,7 +81,7 @@ pub(super) async fn follow_catalogue(local: Arc<Local>) {
     }
 }
 
-/// Watches the groups and cuts the log; never ends.
+/// Watches the groups and truncates the log; never ends.
 pub(super) async fn care(local: Arc<Local>) {
     let mut health = local.storage().health();
     let mut asked: BTreeMap<GroupId, Instant> = BTreeMap::new();
@@ -99,7 +99,7 @@ pub(super) async fn care(local: Arc<Local>) {
         local.copies().save_due(local.log_bytes_max(), is_provoked).await;
         let (groups, pinning) = groups_to_snapshot(&local);
         for group in pinning {
-            // Whatever it keeps for others would keep a whole segment of everybody's log.
+            // Entries that it keeps for its followers would keep a whole segment of the shared log.
             group.purge_to_snapshot().await;
         }
         for group in groups {
@@ -114,8 +114,8 @@ pub(super) async fn care(local: Arc<Local>) {
     }
 }
 
-/// Groups that need a snapshot: those with much log of their own, and, when the whole log is long,
-/// those that keep its oldest part, which are named again.
+/// Groups that need a snapshot: those with much log of their own and, if the whole log is long, those
+/// that keep its oldest segment; the latter are also returned separately.
 fn groups_to_snapshot(local: &Local) -> (Vec<Arc<Group>>, Vec<Arc<Group>>) {
     let storage = local.storage();
     let bytes_max = local.log_bytes_max();

@@ -1,4 +1,4 @@
-//! Replicated filters that forget, on nodes whose clocks the test moves.
+//! Replicated windowed filters, on nodes whose clocks the test controls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ use crate::coordinator::catalogue::{Hashing, NewFilter};
 use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
 
-/// Nodes that begin a sweep only when they are asked to, each with a clock of its own.
+/// Nodes that begin a sweep only when requested, each with its own clock.
 struct Clocked {
     folders: Vec<TempDir>,
     configs: Vec<Config>,
@@ -78,7 +78,7 @@ fn window(rules: WindowRules, capacity: u64) -> NewFilter {
     }
 }
 
-/// Of 31 slices, 33 are asked, each with a blocked filter's least rate at best.
+/// With 31 slices a lookup reads 33, each with a blocked filter's lowest rate at best.
 #[test]
 fn a_rate_has_a_floor_that_rises_with_the_slices() {
     let rules = WindowRules { slice_count: 31, ..RULES };
@@ -103,13 +103,13 @@ async fn all_copies_forget_what_came_before_the_window() {
     let asked = cluster.asked();
     let id = create(&asked[0], "minutes", RULES).await;
     assert_eq!(insert(&asked[0], "minutes", 0..100).await, 100);
-    // One clock is a slice ahead; what comes there is taken, and nothing is forgotten for it.
+    // One clock is a slice ahead; inserts there are accepted, and nothing expires because of it.
     cluster.clocks[2].0.fetch_add(MINUTE_MS, Ordering::Relaxed);
     assert_eq!(insert(&asked[2], "minutes", 100..150).await, 50);
     flush_all(&asked[1], "minutes").await;
     for one in &asked {
         assert_eq!(local(one, "minutes", 0..150).await, 150);
-        // The window counts from the first time.
+        // The window starts with the first insert.
         assert_eq!(insert(one, "minutes", 0..150).await, 0);
     }
     cluster.clocks[2].0.fetch_sub(MINUTE_MS, Ordering::Relaxed);
@@ -127,12 +127,12 @@ async fn all_copies_forget_what_came_before_the_window() {
     for one in &asked {
         assert_eq!(local(one, "minutes", 0..150).await, 0);
     }
-    // They are new again, and come everywhere again.
+    // The items are new again, and reach all nodes again.
     assert_eq!(insert(&asked[1], "minutes", 0..20).await, 20);
     flush_all(&asked[0], "minutes").await;
     assert!(cluster.nodes.iter().all(|node| node.copy(id) == cluster.nodes[0].copy(id)));
     let load = asked[0].info(&name("minutes"), deadline()).await.unwrap().copies.unwrap().own;
-    // Those of the slice that ended last are in memory until its place is taken.
+    // Items of the slice that expired last stay in memory until its place is reused.
     assert!(load.item_count.is_some_and(|count| (count - 70.0).abs() < 5.0), "{load:?}");
     drop(asked);
     cluster.stop().await;
@@ -146,7 +146,7 @@ async fn a_clock_far_ahead_empties_no_other_copy_and_is_counted() {
     insert(&asked[0], "minutes", 0..100).await;
     cluster.clocks[1].0.fetch_add(100 * MINUTE_MS, Ordering::Relaxed);
     assert_eq!(insert(&asked[1], "minutes", 100..110).await, 10);
-    // It does not come to node 1, and says so.
+    // The insert does not reach node 1, which reports that.
     let (filter, patience) = (name("minutes"), Duration::from_secs(2));
     let flushed = asked[0].flush(&filter, Instant::now() + patience);
     assert!(!flushed.await.unwrap().missing.is_empty());
@@ -157,7 +157,7 @@ async fn a_clock_far_ahead_empties_no_other_copy_and_is_counted() {
         (100, 0)
     );
     assert_eq!(local(&asked[1], "minutes", 0..100).await, 0);
-    // Once the other clock is there, all of it comes.
+    // Once the other clock catches up, everything arrives.
     cluster.clocks[0].0.fetch_add(99 * MINUTE_MS, Ordering::Relaxed);
     flush_all(&asked[0], "minutes").await;
     assert_eq!(local(&asked[0], "minutes", 100..110).await, 10);
@@ -178,7 +178,7 @@ async fn slices_survive_restarts_with_and_without_a_snapshot() {
     for filter in ["first", "last"] {
         assert_eq!(insert(&asked[0], filter, 50..150).await, 50);
     }
-    // One of each is saved, and goes on in its log behind that.
+    // The imported copy is saved by the import; its later inserts are only in its log.
     import(&asked[0], exported(&asked[0], "last", "again").await).await.unwrap();
     cluster.pass(1);
     assert_eq!(insert(&asked[0], "again", 150..160).await, 10);
@@ -195,7 +195,7 @@ async fn slices_survive_restarts_with_and_without_a_snapshot() {
     assert_eq!(local(&asked[0], "first", 0..150).await, 50);
     assert_eq!(local(&asked[0], "last", 0..150).await, 100);
     assert_eq!(local(&asked[0], "again", 0..160).await, 110);
-    // A clock that is set back forgets nothing and keeps nothing longer.
+    // A clock that is set back makes nothing expire, and keeps nothing longer.
     insert(&asked[0], "last", 200..201).await;
     cluster.clocks[0].0.fetch_sub(100 * MINUTE_MS, Ordering::Relaxed);
     assert_eq!(local(&asked[0], "last", 0..150).await, 100);

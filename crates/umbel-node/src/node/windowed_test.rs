@@ -1,4 +1,4 @@
-//! Filters that forget, on a node whose clock the test moves.
+//! Windowed filters, on a node whose clock the test controls.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::coordinator::catalogue::{Hashing, NewFilter};
 use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
 
-/// A wall clock that stands still unless it is moved.
+/// A wall clock that stands still unless the test advances it.
 pub(super) struct Clock(pub(super) AtomicU64);
 
 impl crate::ports::Seed for Clock {
@@ -45,7 +45,7 @@ async fn create(coordinator: &Coordinator, name: &str, rules: WindowRules) {
     coordinator.create(&FilterName::new(name).unwrap(), &new, None, deadline()).await.unwrap();
 }
 
-/// Five slices of a minute.
+/// Five slices of a minute each.
 pub(super) const RULES: WindowRules = WindowRules {
     slice_ms: 60_000,
     slice_count: 5,
@@ -79,7 +79,7 @@ async fn a_window_forgets_with_the_leaders_clock_and_survives_a_restart() {
     drop(asked);
     node.shutdown().await;
 
-    // The second minute's items are the only ones that are left after the sixth.
+    // After the sixth minute, only the second minute's items are left.
     clock.0.fetch_add(3 * MINUTE_MS, Ordering::Relaxed);
     let node = start(folder.path(), &clock).await;
     let asked = node.coordinator();
@@ -89,7 +89,7 @@ async fn a_window_forgets_with_the_leaders_clock_and_survives_a_restart() {
     assert_eq!(insert(&asked, 0..150).await, 100);
     let info = asked.info(&FilterName::new("minutes").unwrap(), deadline()).await.unwrap();
     assert_eq!(info.sum(|slice| slice.one_count), 150);
-    // A clock that is set back forgets nothing and keeps nothing longer.
+    // A clock that is set back makes nothing expire, and keeps nothing longer.
     clock.0.fetch_sub(100 * MINUTE_MS, Ordering::Relaxed);
     assert_eq!(present(&asked, "minutes", 0..150).await, 150);
     drop(asked);
@@ -152,7 +152,7 @@ async fn a_window_by_hand_is_rotated_in_all_shards() {
     assert_eq!(present(&asked, "runs", 0..150).await, 150);
     assert_eq!(asked.rotate(&name, deadline()).await.unwrap().0, 3);
     assert_eq!(present(&asked, "runs", 0..150).await, 50);
-    // What goes by a clock has no hand, and what has no slices neither.
+    // Windows that follow a clock cannot be rotated by hand, nor can filters without slices.
     node_test::create(&asked, "plain", Kind::Blocked).await;
     for other in ["minutes", "plain"] {
         let refused = asked.rotate(&FilterName::new(other).unwrap(), deadline()).await;
