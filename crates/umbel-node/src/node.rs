@@ -414,8 +414,8 @@ pub(crate) async fn open_data(
 }
 
 /// Checks that a member's data folder belongs to the address under which the other nodes know the
-/// member. A folder found at another address is most likely another node's, and this node would vote
-/// without having made the promises that bind its votes.
+/// member. A folder at another address is most likely another node's: with it, this node would vote as
+/// that node, without having made its promises.
 fn check_address(config: &Config, identity: &Identity, address: &str) -> Result<(), StartError> {
     let (Some(node), Some(_)) = (identity.node, identity.cluster) else { return Ok(()) };
     if config.dev || identity.address == address {

@@ -1,4 +1,4 @@
-//! Free space of the disk: inserts are refused before the log fails.
+//! Free space of the disk: inserts are refused before the log runs out of room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -135,7 +135,7 @@ async fn nothing_is_lost_that_is_inserted_meanwhile() {
     };
     let scrubbing = async {
         for round in 0..6 {
-            // Both what is kept and what is cleared.
+            // Few surplus bits in a block, which are kept, and many, which are cleared.
             rot(&nodes[round % 3], id, if round % 2 == 0 { 5 } else { 1_003 });
             scrub(&asked, Some("seen")).await;
         }

@@ -131,7 +131,7 @@ pub(crate) enum WalHealth {
 /// would wait for ever.
 struct Done(Option<Listener>);
 
-/// openraft's callback of an append, and what the node's observer is told with it.
+/// openraft's callback of an append, and what the observer gets with it.
 pub(super) struct Flushed {
     callback: IOFlushed<Types>,
     observed: Option<(Arc<dyn Observer>, GroupId, EntryId)>,
