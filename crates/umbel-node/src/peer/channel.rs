@@ -76,7 +76,6 @@ pub(crate) fn channel_to(
 ///
 /// # Errors
 /// `InvalidInput` if the text is not an address.
-/// `InvalidInput` if the text is not an address.
 ///
 /// [`Adopt`]: umbel_proto::v1::AdoptRequest
 /// [`WhoAreYou`]: umbel_proto::v1::WhoAreYouRequest
