@@ -1,6 +1,6 @@
 //! Time of every sketch on one core: encode an item, decode a difference, cover a block.
 //!
-//! Symbols are from a fixed generator; each figure is the least of several runs.
+//! Symbols come from a fixed generator; each figure is the minimum of several runs.
 //!
 //! `cargo run --release -p umbel-sketch --example sketch_speed`
 

@@ -1,4 +1,4 @@
-//! A code over blocks of bits: a few words of parity find which bits two copies disagree in.
+//! A code over blocks of bits: a few parity words locate the bits in which two copies differ.
 //!
 //! A block is 4 KiB, 32,768 bits; bit p is bit p mod 64 of word ⌊p / 64⌋. It is a polynomial Σ x^p
 //! over its set bits, and residue word g is its remainder by G_g, of degree 64:
@@ -9,11 +9,12 @@
 //!
 //! with α = x in GF(2^16) modulo x^16 + x^5 + x^3 + x^2 + 1, of order 65,535. So a residue word is a
 //! CRC with a plain generator, and holds four syndromes: evaluated at α^j it gives s_j = Σ α^(jp). The
-//! words of two copies XOR to those of their difference. It is a binary BCH code: W words correct 4W − 1
-//! flips, with one syndrome to spare; they always reject 4W and 4W + 1 flips, and always see up to 8W.
+//! words of two copies XOR to those of their difference. It is a binary BCH code: W words correct
+//! 4W − 1 flips, with one syndrome to spare; they always reject 4W and 4W + 1 flips, and always
+//! detect up to 8W.
 //!
-//! *Speed*. A residue is linear, so it is the sum of the block's words times x^(64i) mod G: 512 carry-less
-//! products, one in a cycle, and one reduction.
+//! *Speed*. A residue is linear, so it is the sum of the block's words times x^(64i) mod G: 512
+//! carry-less products at one per cycle, and one reduction.
 //!
 //! Hocquenghem 1959; Bose & Ray-Chaudhuri 1960, doi:10.1016/S0019-9958(60)90287-4.
 
@@ -41,22 +42,23 @@ pub const BLOCK_WORDS: usize = 512;
 /// Bits of a block.
 pub const BLOCK_BITS: u32 = 1 << 15;
 
-/// Most residue words of a block: 127 flips. Decoding takes the square of the flips, and minimal
-/// polynomials of all odd exponents below 257 are distinct and of degree 16.
+/// Most residue words of a block: they correct 127 flips. Decoding time grows with the square of
+/// the flips, and the minimal polynomials of all odd exponents below 257 are distinct and of degree
+/// 16.
 pub const RESIDUE_WORDS_MAX: usize = 32;
 
-/// Flips for which one more residue word is needed.
+/// Number of flips that each residue word adds.
 pub const FLIPS_PER_WORD: usize = 4;
 
-/// No block has so many residue words. Fix the caller, or refuse the message that asked for it.
+/// No code has this many residue words. Fix the caller, or reject the message that asked for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{word_count} residue words, expected 1 to {RESIDUE_WORDS_MAX}")]
 pub struct BlockCodeError {
-    /// The number that was asked for.
+    /// The requested number.
     pub word_count: usize,
 }
 
-/// The code with W residue words a block: 4 KiB of tables for each.
+/// The code with W residue words per block: 4 KiB of tables for each word.
 ///
 /// ```
 /// use umbel_sketch::{BLOCK_WORDS, BlockCode};
@@ -80,11 +82,11 @@ pub struct BlockCode {
 }
 
 impl BlockCode {
-    /// The code with so many residue words a block, 1 to 32. The first of them are those of the codes
-    /// with fewer.
+    /// The code with `word_count` residue words per block, 1 to 32. Its first words are those of
+    /// the codes with fewer words.
     ///
     /// # Errors
-    /// If there is no such code.
+    /// If `word_count` is outside that range.
     pub fn new(word_count: usize) -> Result<Self, BlockCodeError> {
         if !(1..=RESIDUE_WORDS_MAX).contains(&word_count) {
             return Err(BlockCodeError { word_count });
@@ -99,22 +101,22 @@ impl BlockCode {
         self.generators.len()
     }
 
-    /// 4W − 1, how many flips are corrected.
+    /// 4W − 1, the number of flips that are corrected.
     #[must_use]
     pub const fn flips_max(&self) -> usize {
         FLIPS_PER_WORD * self.word_count() - 1
     }
 
-    /// G_g without x^64; g below [`Self::word_count`].
+    /// G_g without x^64, for g below [`Self::word_count`].
     ///
     /// # Panics
-    /// If there are fewer words.
+    /// If `word` is not below it.
     #[must_use]
     pub fn generator(&self, word: usize) -> u64 {
         self.generators[word].low()
     }
 
-    /// The residue words of a block, one a generator.
+    /// The residue words of a block, one per generator.
     #[must_use]
     pub fn residues(&self, block: &[u64; BLOCK_WORDS]) -> Vec<u64> {
         let mut residues = vec![0; self.word_count()];
@@ -122,7 +124,7 @@ impl BlockCode {
         residues
     }
 
-    /// The same into a slice of as many words as it is long, from the first on.
+    /// Writes the first residue words into a slice, as many as it is long.
     ///
     /// # Panics
     /// If it is longer than [`Self::word_count`].
@@ -141,10 +143,10 @@ impl BlockCode {
         run(Field::BLOCK, Residues(generators, block, residues));
     }
 
-    /// Residues of consecutive blocks, block by block, as many words each as the code has.
+    /// Residues of consecutive blocks: for each block as many words as the code has.
     ///
     /// # Panics
-    /// If there are not as many blocks as residues are for.
+    /// If the number of blocks does not match the number of residues.
     pub fn residues_of_blocks(&self, words: &[u64], residues: &mut [u64]) {
         let (blocks, rest) = words.as_chunks::<BLOCK_WORDS>();
         assert!(
@@ -158,7 +160,7 @@ impl BlockCode {
         }
     }
 
-    /// Brings residue words up to date after a bit of the block flipped.
+    /// Updates residue words after a bit of the block flipped.
     ///
     /// # Panics
     /// If there are more words than the code has, or the position is not below 32,768.
@@ -177,9 +179,9 @@ impl BlockCode {
         run(Field::BLOCK, Flip(&self.generators[..residues.len()], residues, position));
     }
 
-    /// The flipped positions, ascending, from the XOR of both copies' residue words; None if there
-    /// are more than one less than four times as many, or if no flips have such words. The seed
-    /// changes only how long it takes.
+    /// The flipped positions, ascending, from the XOR of both copies' residue words. `None` if
+    /// there are more than 4w − 1 flips for w words, or if no set of flips has these words. The
+    /// seed affects only the running time.
     ///
     /// # Panics
     /// If there are more words than the code has.
@@ -193,8 +195,9 @@ impl BlockCode {
     }
 }
 
-/// Appends syndromes of a block, by number from 0: number i is s_(2i+1) and comes from residue word
-/// ⌊i / 4⌋. They say the same as the words, in pieces of 16 bits, and are as linear.
+/// Appends syndromes of a block by number: number i, from 0 on, is s_(2i+1) and comes from residue
+/// word ⌊i / 4⌋. They hold the same information as the words, in pieces of 16 bits, and are linear,
+/// too.
 ///
 /// ```
 /// use umbel_sketch::{BLOCK_WORDS, BlockCode, block_syndromes, decode_block};
@@ -225,12 +228,13 @@ pub fn block_syndromes(residues: &[u64], numbers: Range<usize>, syndromes: &mut 
     }
 }
 
-/// The flipped positions, ascending, from the XOR of both copies' first t syndromes: at most `flips_max`
-/// of them, and at most t. None if there are more, or if no flips have such syndromes.
+/// The flipped positions, ascending, from the XOR of both copies' first t syndromes: at most
+/// `flips_max` of them, and at most t. `None` if there are more, or if no set of flips has these
+/// syndromes.
 ///
-/// With t − 1 at most, one syndrome is to spare, and overfull blocks are seen but for one in 2^16 · (t − 1)!.
-/// With t, one overfull block in 2^t · t! passes for another: check what comes out. The seed changes only
-/// how long it takes.
+/// With `flips_max` up to t − 1, one syndrome is to spare, and all but one in 2^16 · (t − 1)!
+/// blocks with more flips are detected. With t, one such block in 2^t · t! decodes to wrong
+/// positions: verify the result. The seed affects only the running time.
 #[must_use]
 pub fn decode_block(syndromes: &[u16], flips_max: usize, seed: u64) -> Option<Vec<u32>> {
     let locators = Locators::known();

@@ -1,7 +1,8 @@
-//! Set-difference sketches: what two sets differ in, for about the bytes of the difference.
+//! Set-difference sketches: find the difference of two sets in about as many bytes as the
+//! difference has.
 //!
-//! Two parties hold sets, or arrays of bits, that mostly agree. Each makes a sketch; the XOR of the
-//! sketches is the sketch of the difference, whatever the size of what is common, and is decoded.
+//! Two parties hold sets, or arrays of bits, that mostly agree. Each makes a sketch. The XOR of the
+//! sketches is the sketch of the difference, however large the common part is, and can be decoded.
 //!
 //! | question | take | bytes | time, one core |
 //! |---|---|---|---|
@@ -11,13 +12,14 @@
 //! | about how many differ? ± 18 % | [`Estimator`] | 97 for a million items | 10 ns an item |
 //! | which bits of 4 KiB differ? | [`BlockCode`] | 2 a flip, and 2 spare | 0.4 µs a block of two words |
 //!
-//! *Symbols* are numbers of b bits that stand for items: keyed hashes, so that nobody can choose items
-//! that collide, or keyed permutations of ids. The sum of two equal symbols is nothing: a set that has one
-//! twice has it not at all. Success of a decoder means that the sketch is that of the answer; that
-//! the sets then agree is to be checked by a digest of the items themselves.
+//! *Symbols* are numbers of b bits that stand for items: keyed hashes, so that nobody can choose
+//! items that collide, or keyed permutations of ids. Two equal symbols cancel: a symbol that is
+//! added twice is not in the sketch. If a decoder succeeds, the sketch is that of its result; a
+//! digest of the items themselves must confirm that the sets agree after that.
 //!
-//! What comes from a peer may be anything: decoders end with an answer, `None` or an error, in bounded
-//! time and memory. Nothing here reads a file, a clock or dice; seeds and keys are arguments.
+//! Input from a peer may be arbitrary: decoders return a result, `None` or an error, in bounded
+//! time and memory. Nothing here reads a file, a clock or a random generator; seeds and keys are
+//! arguments.
 //!
 //! *Bytes* of a [`PinSketch`] of t syndromes s_1 … s_t, s_j = Σ x^(2j−1), in a field of b bits: one
 //! little-endian integer with s_j at bits [(j−1)·b, j·b), padded with zeros to whole bytes, byte for

@@ -1,14 +1,16 @@
-//! Rateless IBLT: an endless stream of coded symbols; a difference of d decodes from 1.35·d to 2·d.
+//! Rateless IBLT: an unbounded stream of coded symbols; a difference of d decodes from 1.35·d to
+//! 2·d of them.
 //!
-//! A symbol's keyed hash s seeds a walk through the indices of the coded symbols that hold it:
+//! A symbol's keyed hash s seeds a walk through the indices of the coded symbols that contain it:
 //! index 0 always, index i with probability 1 / (1 + i/2). A coded symbol is the XOR of its symbols
 //! and of their checks, the upper halves of their hashes. The difference of both sides' coded
-//! symbols is the stream of the difference of their sets. A coded symbol that holds one symbol only
-//! is *pure*: its check fits. It is peeled off all others, which makes more of them pure; when all
-//! are zero, index 0 among them, which holds every symbol, the difference is complete.
+//! symbols is the stream of the difference of their sets. A coded symbol that contains only one
+//! symbol is *pure*: its check matches. That symbol is peeled off all others, which makes more of
+//! them pure. The difference is complete when all coded symbols are zero, including index 0, which
+//! contains every symbol.
 //!
 //! Yang, Gilad & Alizadeh 2024, doi:10.1145/3651890.3672219. Their coded symbols have counts; here
-//! the side of a symbol is found by looking it up in the own set.
+//! the side of a symbol is found by a lookup in the local set.
 
 use std::ops::BitXorAssign;
 
@@ -42,14 +44,14 @@ pub struct CodedSymbol {
 }
 
 impl CodedSymbol {
-    /// One symbol with its keyed hash.
+    /// The coded symbol of one symbol, by its keyed hash.
     #[inline]
     #[must_use]
     pub const fn of(symbol: u64, check_hash: u64) -> Self {
         Self { sum: symbol, check: (check_hash >> 32) as u32 }
     }
 
-    /// Whether it holds nothing.
+    /// Whether it contains nothing.
     #[inline]
     #[must_use]
     pub const fn is_zero(self) -> bool {

@@ -1,4 +1,5 @@
-//! Golden generators and residues, the bitwise CRC as twin, and what is corrected and rejected.
+//! Golden generators and residues, the bitwise CRC as reference, and what is corrected and
+//! rejected.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ fn block(positions: impl IntoIterator<Item = u32>) -> [u64; BLOCK_WORDS] {
     block
 }
 
-/// The slow twin: highest bit first, shift, and subtract the generator.
+/// Slow reference: highest bit first, shift, and subtract the generator.
 fn bitwise_residue(block: &[u64; BLOCK_WORDS], low: u64) -> u64 {
     (0..BLOCK_BITS).rev().fold(0, |rest, position| {
         let bit = block[position as usize / 64] >> (position % 64) & 1;
@@ -53,12 +54,12 @@ fn golden_residues() {
     let residues = code.residues(&block([5, 6, 7, 1_000, 2_000, 30_000, 32_766]));
     assert_eq!(residues, [0x3d69_7393_3475_0307, 0xfe41_7fcb_ad83_0fdb]);
     assert_eq!(code.decode(&residues, 1).unwrap(), [5, 6, 7, 1_000, 2_000, 30_000, 32_766]);
-    // Three fit one word, four do not.
+    // One word corrects three flips, but not four.
     assert_eq!(code.decode(&residues[..1], 1), None);
     assert_eq!(code.decode(&[0, 0], 1), Some(vec![]));
 }
 
-/// Syndromes are the power sums of the locators, in every word that there is.
+/// Syndromes are the power sums of the locators, in every word.
 #[test]
 fn residues_hold_the_syndromes() {
     let code = BlockCode::new(RESIDUE_WORDS_MAX).unwrap();
@@ -73,7 +74,7 @@ fn residues_hold_the_syndromes() {
     }
 }
 
-/// Locators beyond the block are no flips of it.
+/// Locators beyond the block are rejected.
 #[test]
 fn positions_beyond_the_block_are_rejected() {
     let code = BlockCode::new(1).unwrap();
@@ -123,7 +124,7 @@ proptest! {
         prop_assert_eq!(code.decode(&residues, seed), Some(positions));
     }
 
-    /// 4W and 4W + 1 flips are always rejected; of more, no wrong answer has other residues.
+    /// 4W and 4W + 1 flips are always rejected; for more, any wrong result has the same residues.
     #[test]
     fn overfull_blocks_are_rejected(count in 1..=4usize, positions in positions(17..=40), seed: u64) {
         let code = BlockCode::new(count).unwrap();
@@ -150,7 +151,7 @@ proptest! {
     }
 }
 
-/// As many flips as syndromes come back too, and what is found of more has these syndromes.
+/// As many flips as syndromes decode, too; a result for more flips has these syndromes.
 #[test]
 fn no_syndrome_needs_to_be_spare() {
     let code = BlockCode::new(4).unwrap();
@@ -174,7 +175,7 @@ fn no_syndrome_needs_to_be_spare() {
             assert_eq!(again, syndromes[..3]);
         }
     }
-    // One in 2^3 · 3!, of 2,000.
+    // About one in 2^3 · 3! of 2,000.
     assert!((15..90).contains(&wrong), "{wrong}");
     assert_eq!(decode_block(&[], 0, 0), None);
     assert_eq!(decode_block(&[0; 3], 0, 0), Some(vec![]));

@@ -1,4 +1,4 @@
-//! Powers of α and their logarithms, minimal polynomials, and words as polynomials in them.
+//! Powers of α and their logarithms, minimal polynomials, and evaluation of words as polynomials.
 
 use std::sync::OnceLock;
 
@@ -8,19 +8,19 @@ use crate::gf2::kernel::carry_less_product;
 /// α^ORDER = 1.
 const ORDER: u32 = 65_535;
 
-/// Degree of the minimal polynomial of a power of α, but for few exponents above 256.
+/// Degree of the minimal polynomial of a power of α, except for a few exponents above 256.
 const DEGREE: usize = 16;
 
-/// Powers and logarithms of α: 384 KiB, once a process.
+/// Powers and logarithms of α: 384 KiB, computed once per process.
 pub(super) struct Locators {
     /// α^i for i below the order.
     powers: Vec<u16>,
-    /// i for α^i; for 0 the order.
+    /// i for α^i; the order for 0.
     logarithms: Vec<u32>,
 }
 
 impl Locators {
-    /// The tables, computed when they are first asked for.
+    /// The tables, computed on first use.
     pub(super) fn known() -> &'static Self {
         static KNOWN: OnceLock<Locators> = OnceLock::new();
         KNOWN.get_or_init(|| {

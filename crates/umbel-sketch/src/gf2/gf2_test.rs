@@ -1,4 +1,4 @@
-//! Laws of fields, known products, and the scalar kernel as the twin of the processor's.
+//! Laws of fields, known products, and the scalar kernel as reference for the processor's.
 
 use proptest::prelude::*;
 
@@ -43,8 +43,8 @@ fn sizes_outside_are_refused() {
     assert_eq!(LOWS.len(), usize::from(FIELD_BITS_MAX - FIELD_BITS_MIN) + 1);
 }
 
-/// Rabin's test: x^(2^b) = x, and x^(2^(b/p)) − x is prime to the modulus for each prime p of b; it
-/// is, if its remainder has an inverse that multiplies to 1.
+/// Rabin's test: x^(2^b) = x, and x^(2^(b/p)) − x is coprime to the modulus for each prime p of b;
+/// it is, if its remainder has an inverse that multiplies to 1.
 #[test]
 fn moduli_are_irreducible() {
     for field in fields() {
@@ -80,7 +80,7 @@ fn quadratics_are_solved() {
             let found = constants.solve_quadratic(field, field.square(y) ^ y).unwrap();
             assert!(found == y || found == y ^ 1, "{field:?}");
         }
-        // Half of all numbers are no y² + y.
+        // Half of all numbers are not of the form y² + y.
         let numbers = (0..200u64).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> field.shift());
         let solved = numbers.filter(|&c| constants.solve_quadratic(field, c).is_some()).count();
         assert!((60..=140).contains(&solved), "{field:?}: {solved}");

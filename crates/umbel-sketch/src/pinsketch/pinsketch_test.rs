@@ -1,4 +1,4 @@
-//! Golden sketches, laws, the exhaustive twin of decoding, and hostile syndromes.
+//! Golden sketches, laws, exhaustive references for decoding, and hostile syndromes.
 
 use std::collections::BTreeSet;
 use std::hash::Hasher;
@@ -39,7 +39,7 @@ fn golden_sketches() {
         let (mut a, b) = (sketch(field, 4, 3000..=3009), sketch(field, 4, 3002..=3011));
         assert_eq!((hex(&a.to_bytes()), hex(&b.to_bytes())), (ours.into(), theirs.into()));
         a.merge(&b).unwrap();
-        // Without the spare syndrome four would decode; with five syndromes they do.
+        // Without the spare syndrome four symbols would decode; with five syndromes they do.
         assert_eq!(a.decode(1), None);
         let mut a = sketch(field, 5, 3000..=3009);
         a.merge(&sketch(field, 5, 3002..=3011)).unwrap();
@@ -63,7 +63,7 @@ fn golden_sketches_of_64_bits() {
     assert_eq!(a.decode(9).unwrap(), Vec::from_iter(expected));
 }
 
-/// The permutation of ids of the golden session: four Feistel rounds.
+/// The permutation of ids in the golden test session: four Feistel rounds.
 fn permuted(id: u64) -> u64 {
     let key = 0x4b1f_2673_31a5_c727_1f5c_e5dc_ca09_902au128.to_be_bytes();
     (0..4).fold(id, |halves, round| {
@@ -87,7 +87,7 @@ fn golden_sketch_of_ids() {
     assert_eq!(sum.decode(0).unwrap(), Vec::from_iter(expected));
 }
 
-/// Five symbols in four syndromes, which are the syndromes of four others too.
+/// Four syndromes of five symbols that are also the syndromes of four other symbols.
 #[test]
 fn an_overfull_sketch_is_rejected() {
     let field = Field::new(12).unwrap();
@@ -140,8 +140,8 @@ fn mismatches_and_wrong_bytes_are_refused() {
     assert_eq!(ours, sketch(field, 2, [1, 2]));
 }
 
-/// The slow twin of Berlekamp-Massey and of the trace algorithm: all sets of up to two symbols of
-/// GF(2^8), with three syndromes.
+/// Exhaustive reference for Berlekamp-Massey and the trace algorithm: all sets of up to two symbols
+/// of GF(2^8), with three syndromes.
 #[test]
 fn small_sets_are_distinguished_exhaustively() {
     let field = Field::new(8).unwrap();
@@ -156,7 +156,7 @@ fn small_sets_are_distinguished_exhaustively() {
     }
 }
 
-/// The roots that trying all numbers finds, of the polynomial that has the syndromes' symbols.
+/// Reference that finds the roots of the locator polynomial by trying all numbers.
 fn decode_by_trying(field: Field, syndromes: &[u64], capacity: usize) -> Option<Vec<u64>> {
     // Gauss: the shortest register that continues the power sums, then all numbers as roots.
     let mut sums = Vec::new();
@@ -213,7 +213,7 @@ proptest! {
         let mut sum = sketch(field, capacity, ours);
         sum.merge(&sketch(field, capacity, theirs)).unwrap();
         prop_assert_eq!(&sum, &sketch(field, capacity, difference.clone()));
-        // More syndromes keep the first ones.
+        // A longer sketch begins with the same syndromes.
         let mut longer = PinSketch::new(field, capacity + 5);
         longer.toggle_all(&Vec::from_iter(difference));
         longer.truncate(capacity);
@@ -242,7 +242,7 @@ proptest! {
         let syndromes: Vec<u64> = syndromes[..count].iter().map(cut).collect();
         let found = decode_syndromes(field, &syndromes, 5);
         prop_assert_eq!(&found, &decode_by_trying(field, &syndromes, count));
-        // Whatever is found has the syndromes.
+        // Any result has the given syndromes.
         if let Some(symbols) = found {
             let again = sketch(field, count, symbols);
             prop_assert_eq!(again.syndromes(), syndromes);

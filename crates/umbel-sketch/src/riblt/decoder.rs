@@ -1,4 +1,4 @@
-//! The difference from coded symbols, as they come.
+//! Decodes the difference from coded symbols as they arrive.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,28 +7,28 @@ use thiserror::Error;
 
 use super::{CodedSymbol, Indices};
 
-/// Symbols that are removed together: a step of a walk waits for the one before, so a single walk
-/// takes several times as long as a step of each of these in turn.
+/// Symbols that are removed together: each step of a walk depends on the previous one, so a single
+/// walk would take several times as long as one of these interleaved walks.
 const BATCH_LENGTH: usize = 8;
 
-/// The coded symbols contradict each other: a symbol was found twice, or more of them than coded
-/// symbols, or something was left after the difference was complete. No set has such coded symbols, unless a check
-/// fitted a sum by chance, once in 2^32 tests. The decoder is of no further use: start again under
-/// another key.
+/// The coded symbols contradict each other: a symbol was found twice, more symbols were found than
+/// there are coded symbols, or something was left after the difference was complete. No set has
+/// such coded symbols, unless a check matched a sum by chance, once in 2^32 tests. The decoder
+/// cannot be used any more: start again under another key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{symbol_count} symbols of {coded_count} coded symbols contradict each other")]
 pub struct Inconsistent {
-    /// Number of symbols that were found by then.
+    /// Number of symbols found so far.
     pub symbol_count: usize,
-    /// Number of coded symbols that were taken.
+    /// Number of coded symbols processed so far.
     pub coded_count: usize,
 }
 
 /// Peels the difference off the XOR of two streams of coded symbols.
 ///
-/// Whatever the coded symbols are, it finds at most as many symbols as it was given coded ones, and
-/// takes memory and, but for a logarithm, time in proportion. A difference that is complete holds no
-/// symbol twice.
+/// For any coded symbols, it finds at most as many symbols as it was given coded ones, and takes
+/// memory and, except for a logarithm, time in proportion. A complete difference contains no symbol
+/// twice.
 ///
 /// ```
 /// use umbel_sketch::{CodedSymbol, RibltDecoder, RibltEncoder};
@@ -52,7 +52,7 @@ pub struct Inconsistent {
 #[derive(Clone, Debug)]
 pub struct RibltDecoder<H> {
     check_hash: H,
-    /// What is left of the coded symbols, from index 0.
+    /// The remainders of the coded symbols, from index 0.
     coded: Vec<Slot>,
     /// Number of those that are not zero.
     non_zero_count: usize,
@@ -60,17 +60,17 @@ pub struct RibltDecoder<H> {
     changed: Vec<usize>,
     symbols: Vec<u64>,
     is_complete: bool,
-    /// Symbols at work, at most [`BATCH_LENGTH`].
+    /// Symbols being removed, at most [`BATCH_LENGTH`].
     batch: Vec<Candidate>,
-    /// Which of the batch are in which coded symbols.
+    /// Which symbols of the batch are in which coded symbols.
     visits: Vec<(usize, usize)>,
-    /// Where found symbols occur next, beyond the coded symbols so far: index, place in `walks`.
+    /// Where found symbols occur next, beyond the coded symbols so far: index, position in `walks`.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
     walks: Vec<(CodedSymbol, Indices)>,
     contradiction: Option<Inconsistent>,
 }
 
-/// A coded symbol, and whether its index waits in `changed`: one cache line.
+/// A coded symbol, and whether its index is in `changed`: one cache line.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     sum: u64,
@@ -91,12 +91,13 @@ struct Candidate {
     symbol: CodedSymbol,
     index: usize,
     indices: Indices,
-    /// Whether the symbol's walk comes to the index.
+    /// Whether the symbol's walk visits the index.
     is_there: bool,
 }
 
 impl<H: Fn(u64) -> u64> RibltDecoder<H> {
-    /// No coded symbol yet. `check_hash` is the keyed hash of a symbol, the same as the encoders'.
+    /// A decoder without coded symbols. `check_hash` is the keyed hash of a symbol, the same as the
+    /// encoders'.
     #[must_use]
     pub const fn new(check_hash: H) -> Self {
         Self {
@@ -114,44 +115,44 @@ impl<H: Fn(u64) -> u64> RibltDecoder<H> {
         }
     }
 
-    /// Takes the XOR of both sides' next coded symbols.
+    /// Processes the XOR of both sides' next coded symbols.
     ///
     /// # Errors
-    /// If the coded symbols contradict each other; from then on always.
+    /// If the coded symbols contradict each other; every later call fails, too.
     pub fn push(&mut self, coded: CodedSymbol) -> Result<(), Inconsistent> {
         self.take(coded);
         self.peel()
     }
 
-    /// The same for many, faster: what becomes pure early saves no work.
+    /// The same for many; faster, because early purity saves no work.
     ///
     /// # Errors
-    /// If the coded symbols contradict each other; from then on always.
+    /// If the coded symbols contradict each other; every later call fails, too.
     pub fn push_all(&mut self, coded: &[CodedSymbol]) -> Result<(), Inconsistent> {
         coded.iter().for_each(|&coded| self.take(coded));
         self.peel()
     }
 
-    /// Whether all symbols of the difference are found. More coded symbols change nothing then,
+    /// Whether all symbols of the difference are found. Further coded symbols then change nothing,
     /// unless they contradict.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.is_complete && self.contradiction.is_none()
     }
 
-    /// What was found, in no order; of a difference that is not complete a part, probably.
+    /// The symbols found, in no order; probably only a part if the difference is not complete.
     #[must_use]
     pub fn symbols(&self) -> &[u64] {
         &self.symbols
     }
 
-    /// Number of coded symbols that were taken.
+    /// Number of coded symbols processed.
     #[must_use]
     pub fn coded_count(&self) -> usize {
         self.coded.len()
     }
 
-    /// Adds a coded symbol, without what was found already.
+    /// Appends a coded symbol, without the symbols that were already found.
     fn take(&mut self, mut coded: CodedSymbol) {
         let index = self.coded.len();
         while let Some(mut first) = self.waiting.peek_mut()
@@ -167,7 +168,7 @@ impl<H: Fn(u64) -> u64> RibltDecoder<H> {
         self.changed.push(index);
     }
 
-    /// Removes symbols that are alone somewhere, until none is.
+    /// Removes pure symbols until there are none.
     fn peel(&mut self) -> Result<(), Inconsistent> {
         while self.contradiction.is_none() && self.collect_pure() {
             self.walk_together();
@@ -190,7 +191,7 @@ impl<H: Fn(u64) -> u64> RibltDecoder<H> {
         self.contradiction.map_or(Ok(()), Err)
     }
 
-    /// Fills the batch with symbols that are pure somewhere; whether there are any.
+    /// Fills the batch with symbols that are pure somewhere; returns whether there are any.
     fn collect_pure(&mut self) -> bool {
         self.batch.clear();
         while self.batch.len() < BATCH_LENGTH
@@ -207,7 +208,7 @@ impl<H: Fn(u64) -> u64> RibltDecoder<H> {
                 continue;
             }
             if self.batch.iter().any(|other| other.symbol == symbol) {
-                // Once more at another index, where it is gone, probably, after this batch.
+                // The same symbol at another index, from which this batch probably removes it.
                 slot.is_changed = true;
                 self.changed.push(index);
                 break;
@@ -218,7 +219,7 @@ impl<H: Fn(u64) -> u64> RibltDecoder<H> {
         !self.batch.is_empty()
     }
 
-    /// Lists the visits of the batch's symbols, a step of each in turn.
+    /// Lists the visits of the batch's symbols, one step of each in turn.
     fn walk_together(&mut self) {
         self.visits.clear();
         let end = self.coded.len() as u64;
@@ -242,8 +243,8 @@ impl<H: Fn(u64) -> u64> RibltDecoder<H> {
         }
     }
 
-    /// Notes that a symbol of the batch is found; or empties it, if it is but a sum of several whose
-    /// check fits by chance: then its walk misses the index where it seemed to be pure.
+    /// Records a symbol of the batch as found. If the symbol is a sum of several whose check
+    /// matches by chance, its walk misses the index where it seemed pure, and it is discarded.
     fn note(&mut self, at: usize) {
         let Candidate { symbol, indices, is_there, .. } = self.batch[at];
         if !is_there {
@@ -257,7 +258,7 @@ impl<H: Fn(u64) -> u64> RibltDecoder<H> {
         }
     }
 
-    /// Takes the batch's symbols off the coded symbols that they visit.
+    /// Removes the batch's symbols from the coded symbols that they visit.
     fn remove_batch(&mut self) {
         for &(at, index) in &self.visits {
             let symbol = self.batch[at].symbol;

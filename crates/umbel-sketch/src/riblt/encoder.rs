@@ -1,20 +1,20 @@
-//! Coded symbols of a set, a block of indices at a time.
+//! Computes the coded symbols of a set, a block of indices at a time.
 //!
-//! Each symbol waits with its walk at its next index. A block is filled by passes: the first goes
-//! over all symbols and lists those whose next index lies in it; each pass adds the listed ones,
-//! takes them a step further, and keeps those that are still in the block. Unlike in a heap, no step
-//! waits for another, and no branch depends on an index.
+//! Each symbol keeps its walk at its next index. A block is filled in passes. The first pass goes
+//! over all symbols and lists those whose next index is in the block; each further pass adds the
+//! listed ones, advances them by a step, and keeps those that are still in the block. Unlike with a
+//! heap, no step depends on another, and no branch depends on an index.
 
 use super::{CodedSymbol, Indices};
 
-/// Coded symbols that are made at once at least, as a share of those before: a pass over all symbols
-/// costs about a quarter of a step, and a quarter more symbols take half a step.
+/// Fewest coded symbols that are computed at once, as a share of those before: a pass over all
+/// symbols costs about a quarter of a step, and a quarter more coded symbols take half a step.
 const AHEAD_SHARE: usize = 4;
 
-/// Symbols that go through their passes together, so that the list stays in cache.
+/// Symbols that are processed together, so that the list stays in cache.
 const GROUP_LENGTH: usize = 1 << 12;
 
-/// The stream of coded symbols of a set: 24 bytes a symbol.
+/// The stream of coded symbols of a set: 24 bytes per symbol.
 ///
 /// ```
 /// use umbel_sketch::{CodedSymbol, RibltEncoder};
@@ -29,12 +29,12 @@ const GROUP_LENGTH: usize = 1 << 12;
 #[derive(Clone, Debug, Default)]
 pub struct RibltEncoder {
     symbols: Vec<Walk>,
-    /// Made, but not yet asked for, from `next_index` on.
+    /// Computed but not requested yet, from `next_index` on.
     ahead: Vec<CodedSymbol>,
     next_index: usize,
 }
 
-/// A symbol on its way.
+/// A symbol and its walk.
 #[derive(Clone, Debug)]
 struct Walk {
     symbol: u64,
@@ -43,13 +43,13 @@ struct Walk {
 }
 
 impl RibltEncoder {
-    /// Of the empty set.
+    /// An encoder of the empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Of the empty set, with room for so many symbols.
+    /// An encoder of the empty set, with capacity for this many symbols.
     #[must_use]
     pub fn with_capacity(symbol_count: usize) -> Self {
         Self { symbols: Vec::with_capacity(symbol_count), ..Self::default() }
@@ -61,24 +61,23 @@ impl RibltEncoder {
         self.symbols.len()
     }
 
-    /// Index of the coded symbol that comes next.
+    /// Index of the next coded symbol.
     #[must_use]
     pub const fn next_index(&self) -> usize {
         self.next_index
     }
 
-    /// Adds a symbol with its keyed hash. A symbol that is there already is removed by that, but
-    /// keeps its place.
+    /// Adds a symbol with its keyed hash. Adding it again removes it, but it still takes memory.
     ///
     /// # Panics
-    /// After the first coded symbol was made: they all belong to one set.
+    /// After the first coded symbol was computed: all of them must belong to one set.
     pub fn add(&mut self, symbol: u64, check_hash: u64) {
         assert!(self.next_index == 0, "symbols come before coded symbols");
         let check = CodedSymbol::of(symbol, check_hash).check;
         self.symbols.push(Walk { symbol, check, indices: Indices::new(check_hash) });
     }
 
-    /// The next coded symbols. The first are the same whatever the counts they are asked for in.
+    /// The next coded symbols. They do not depend on how many are requested at a time.
     #[must_use]
     pub fn next_symbols(&mut self, count: usize) -> Vec<CodedSymbol> {
         if count > self.ahead.len() {
@@ -91,7 +90,7 @@ impl RibltEncoder {
         std::mem::replace(&mut self.ahead, rest)
     }
 
-    /// Makes the next `count` coded symbols.
+    /// Computes the next `count` coded symbols.
     fn make(&mut self, count: usize) {
         let begin = self.next_index + self.ahead.len();
         let end = (begin + count) as u64;

@@ -1,11 +1,12 @@
-//! The walk of a symbol through the indices of the coded symbols that hold it.
+//! The walk of a symbol through the indices of the coded symbols that contain it.
 //!
-//! From index i the next one is beyond i + g with probability Π (1 − 1/(1 + j/2)) over what lies
-//! between, nearly ((i + 1.5) / (i + g + 1.5))². So g = (i + 1.5)·(1/√u − 1) for u uniform in (0, 1],
-//! which is (state + 1) / 2^64 for the states of a multiplicative generator.
+//! After index i, the next one is beyond i + g with probability Π (1 − 1/(1 + j/2)) over the
+//! indices in between, which is nearly ((i + 1.5) / (i + g + 1.5))². So g = (i + 1.5)·(1/√u − 1)
+//! for u uniform in (0, 1], which is (state + 1) / 2^64 for the states of a multiplicative
+//! generator.
 //!
-//! Square root and division are exact to the last bit by IEEE 754 and nothing is fused, so the walk
-//! is the same on every machine.
+//! IEEE 754 defines square root and division exactly and nothing is fused, so the walk is the same
+//! on every machine.
 
 /// The generator's multiplier.
 const MULTIPLIER: u64 = 0xda94_2042_e4dd_58b5;
@@ -13,10 +14,10 @@ const MULTIPLIER: u64 = 0xda94_2042_e4dd_58b5;
 /// √2^64.
 const ROOT: f64 = 4_294_967_296.0;
 
-/// Indices end below: beyond, gaps do not fit.
+/// All indices are below this: beyond, gaps do not fit.
 pub(super) const INDEX_END: u64 = 1 << 63;
 
-/// Indices of the coded symbols that hold a symbol, ascending, from its keyed hash.
+/// Indices of the coded symbols that contain a symbol, ascending, from its keyed hash.
 ///
 /// ```
 /// use umbel_sketch::Indices;
@@ -38,22 +39,22 @@ impl Indices {
         Self { state: check_hash, next: 0 }
     }
 
-    /// The index that comes next; from 2^63 on there is none.
+    /// The next index; there is none from 2^63 on.
     #[inline]
     #[must_use]
     pub const fn peek(self) -> u64 {
         self.next
     }
 
-    /// Steps over the next index.
+    /// Advances past the next index.
     #[inline(always)]
     pub(super) fn advance(&mut self) {
         self.state = self.state.wrapping_mul(MULTIPLIER);
         #[expect(clippy::cast_precision_loss, reason = "as defined, rounded to the nearest")]
         let (state, index) = (self.state as f64, self.next.cast_signed() as f64);
         let gap = (index + 1.5) * (ROOT / (state + 1.0).sqrt() - 1.0);
-        // Rounded up, without the call of a function that `ceil` is on older processors. Signed
-        // conversions are one instruction each; they saturate, which takes the walk to its end.
+        // Round up without `ceil`, which is a function call on older processors. Signed conversions
+        // are one instruction each; they saturate, which ends the walk.
         #[expect(clippy::cast_possible_truncation, reason = "a cast from float saturates")]
         let whole = gap as i64;
         #[expect(clippy::cast_precision_loss, reason = "a float's whole part is a float")]

@@ -1,4 +1,5 @@
-//! Golden walks and coded symbols, the heap encoder as twin, laws, and hostile coded symbols.
+//! Golden walks and coded symbols, a heap-based encoder as reference, laws, and hostile coded
+//! symbols.
 #![expect(clippy::cast_possible_truncation, reason = "indices here are small, or saturate")]
 
 use std::cmp::Reverse;
@@ -11,7 +12,7 @@ use siphasher::sip::SipHasher24;
 use super::indices::INDEX_END;
 use super::*;
 
-/// K_check of the golden session.
+/// K_check of the golden test session.
 const KEY: [u8; 16] = 0xeefb_c041_5efc_d071_c23d_7676_554f_1c40u128.to_be_bytes();
 
 fn check_hash(symbol: u64) -> u64 {
@@ -20,7 +21,7 @@ fn check_hash(symbol: u64) -> u64 {
     hasher.finish()
 }
 
-/// What the ids 1, 2, 3 are permuted to in the golden session.
+/// The permuted ids 1, 2, 3 of the golden test session.
 const PERMUTED: [u64; 3] = [0xaa89_242b_7552_c5de, 0x6dfa_c9aa_72ed_eafa, 0x21fa_e205_62d3_2667];
 
 fn encoder(symbols: impl IntoIterator<Item = u64>) -> RibltEncoder {
@@ -29,7 +30,7 @@ fn encoder(symbols: impl IntoIterator<Item = u64>) -> RibltEncoder {
     encoder
 }
 
-/// The slow twin: the symbol with the smallest next index first, one index at a time.
+/// Slow reference: the symbol with the smallest next index first, one index at a time.
 fn heap_encoder(symbols: &BTreeSet<u64>, count: u64) -> Vec<CodedSymbol> {
     let first = |&symbol: &u64| Reverse((0, symbol, check_hash(symbol)));
     let mut heap: BinaryHeap<_> = symbols.iter().map(first).collect();
@@ -51,7 +52,7 @@ fn heap_encoder(symbols: &BTreeSet<u64>, count: u64) -> Vec<CodedSymbol> {
     coded
 }
 
-/// Decodes the difference of two sets; the number of coded symbols that it took.
+/// Decodes the difference of two sets; also returns the number of coded symbols it took.
 fn decode(ours: &BTreeSet<u64>, theirs: &BTreeSet<u64>) -> (BTreeSet<u64>, usize) {
     let mut encoders = [ours, theirs].map(|set| encoder(set.iter().copied()));
     let mut decoder = RibltDecoder::new(check_hash);
@@ -86,7 +87,7 @@ fn golden_coded_symbols() {
 
 #[test]
 fn walks_end() {
-    // The worst: state 0 stays 0, and its gaps are the largest.
+    // The worst case: state 0 stays 0, and its gaps are the largest.
     let mut worst = Indices::new(0);
     assert!(worst.by_ref().count() <= 3);
     assert!(worst.peek() >= INDEX_END);
@@ -111,7 +112,7 @@ fn indices_thin_out() {
     }
 }
 
-/// The author's mean overheads, within their spread: 1.74 at d = 8, 1.41 at 256, 1.38 at 1,024.
+/// The published mean overheads, within their spread: 1.74 at d = 8, 1.41 at 256, 1.38 at 1,024.
 #[test]
 fn overheads_are_the_published_ones() {
     for (difference, runs, expected) in [(1, 10, 1.0), (8, 300, 1.74), (256, 30, 1.41)] {
@@ -140,8 +141,8 @@ fn equal_sets_need_one_coded_symbol() {
 #[test]
 fn contradictions_are_named() {
     let one = CodedSymbol::of(5, check_hash(5));
-    // Symbol 5 must be at index 0, but is at its second index only: removed from one it is at the
-    // other, for ever.
+    // Symbol 5 must be at index 0, but is only at its second index: removing it from one index puts
+    // it back at the other, without end.
     let second = Indices::new(check_hash(5)).nth(1).unwrap() as usize;
     let mut coded = vec![CodedSymbol::default(); second + 1];
     coded[second] = one;
@@ -151,7 +152,7 @@ fn contradictions_are_named() {
     assert_eq!(decoder.push(CodedSymbol::default()), outcome);
     assert!(!decoder.is_complete());
 
-    // Something new after the difference was complete.
+    // A nonzero coded symbol after the difference was complete.
     let mut decoder = RibltDecoder::new(check_hash);
     decoder.push(CodedSymbol::default()).unwrap();
     assert!(decoder.is_complete());
@@ -162,7 +163,7 @@ fn contradictions_are_named() {
     assert!(!decoder.is_complete());
 }
 
-/// Found by the fuzzer: a coded symbol that holds several symbols, after all were found.
+/// Found by the fuzzer: a coded symbol with several symbols is left after all were found.
 #[test]
 fn what_is_left_over_contradicts() {
     let mut decoder = RibltDecoder::new(check_hash);
@@ -174,7 +175,7 @@ fn what_is_left_over_contradicts() {
     assert!(!decoder.is_complete());
 }
 
-/// Two symbols that have their first 400 indices in common: found by [`chunks_do_not_matter`].
+/// Two symbols whose first 400 indices are the same: found by [`chunks_do_not_matter`].
 #[test]
 fn symbols_that_keep_together_come_apart_at_last() {
     let symbols = BTreeSet::from([4_861_640_158_670_723_295, 7_228_672_577_462_664_713]);
@@ -212,8 +213,8 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 
-    /// One push of many is many pushes of one. Whether 400 coded symbols are enough is left to
-    /// chance: two symbols among 100 have their first 400 indices in common in 1 case of 30,000.
+    /// One push of many equals many pushes of one. Whether 400 coded symbols are enough is left to
+    /// chance: two symbols among 100 have the same first 400 indices in 1 case of 30,000.
     #[test]
     fn chunks_do_not_matter(symbols: BTreeSet<u64>, cut in 0..400usize) {
         let coded = encoder(symbols.iter().copied()).next_symbols(400);
@@ -229,7 +230,7 @@ proptest! {
         prop_assert!(!chunked.is_complete() || found(&chunked) == symbols);
     }
 
-    /// Coded symbols of a set, some of them changed to others that pass for pure.
+    /// Coded symbols of a set, some of them replaced by others that look pure.
     #[test]
     fn hostile_coded_symbols_end(
         symbols: BTreeSet<u64>,
