@@ -1,4 +1,4 @@
-//! A simulated machine: its disk, its network, and the node that runs on it or does not.
+//! A simulated machine: its disk, its network, and the node on it, running or not.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,46 +24,46 @@ use crate::seed::SimSeed;
 use crate::trace;
 use crate::watch::{self, SimObserver};
 
-/// The commands to a host from outside.
+/// Commands to a host from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
     /// Stop as after a signal, then exit.
     Stop,
     /// Write snapshots of all groups.
     Snapshot,
-    /// Hand all leaderships over.
+    /// Hand over all leaderships.
     HandOver,
-    /// The clock leaps forward.
+    /// The clock jumps forward.
     Leap(Duration),
 }
 
-/// How a host's node is.
+/// State of a host's node.
 pub(crate) enum Condition {
-    /// It runs no node: killed, or stopped as it was told.
+    /// No node runs: it was killed, or stopped on command.
     Down,
     /// The node starts.
     Starting,
     /// The node runs.
     Up(Rc<Node>),
-    /// The node stopped by itself, or did not start; the reason.
+    /// The node stopped by itself or failed to start; with the reason.
     Failed(Failure),
 }
 
 /// Why a node does not run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Failure {
-    /// What lies on its disk is damaged, or another node's.
+    /// The data on its disk is damaged, or belongs to another node.
     Data(String),
-    /// The cluster does not take it.
+    /// The cluster rejects the node.
     Membership(String),
-    /// It ran, and its storage failed or its server stopped; or its disk failed at the start. The
-    /// next start may go better.
+    /// The node ran, and its storage failed or its server stopped; or its disk failed at the start. The
+    /// next start may succeed.
     Stopped(String),
 }
 
 impl Failure {
-    /// The node that the cluster lists at the address of one that it does not take, if it says so: a
-    /// crash in the middle of joining left it, and only an operator who reads that can remove it.
+    /// The node that the cluster lists at the address of a rejected node, if the error names it. A
+    /// crash in the middle of joining left that entry, and only an operator who reads it can remove it.
     pub(crate) fn listed(&self) -> Option<u64> {
         let Self::Membership(text) = self else { return None };
         let (before, _) = text.split_once(" listens on ")?;
@@ -79,27 +79,27 @@ pub(crate) struct Host {
     pub(crate) net: SimNet,
     /// Its certificates, in a world with some.
     pub(crate) papers: Option<Arc<Papers>>,
-    /// What it holds of jobs.
+    /// What the machine holds of jobs.
     pub(crate) jobs: HostJobs,
     planned_jobs: Arc<PlannedJobs>,
     pub(crate) condition: RefCell<Condition>,
     pub(crate) wall_offset_ms: Arc<AtomicI64>,
-    /// The number that the cluster gave to its present identity, once known.
+    /// The node id that the cluster assigned to the machine's present identity, once known.
     pub(crate) node_id: Cell<Option<u64>>,
-    /// Its disk was wiped, and it is no new node yet.
+    /// Whether the disk was wiped and the machine has not become a new node yet.
     pub(crate) is_lost: Cell<bool>,
-    /// Damage that its nodes found on its disk.
+    /// Number of damages that its nodes found on its disk.
     pub(crate) damage_count: Arc<AtomicU64>,
-    /// Whom it joins through; founders join nobody.
+    /// The node through which it joins; `None` for founders.
     pub(crate) join: RefCell<Option<String>>,
     founders: Vec<String>,
     shape: WorldShape,
     seed: u64,
     provoked: Vec<Rare>,
     incarnation: Cell<u32>,
-    /// Whether its nodes are of the release before this one.
+    /// Whether its nodes run the previous release.
     is_earlier_release: Cell<bool>,
-    /// When its node was started last, in simulated microseconds.
+    /// When its node was last started, in simulated microseconds.
     started_us: Cell<u64>,
     orders: RefCell<Option<mpsc::UnboundedSender<Order>>>,
 }
@@ -147,7 +147,7 @@ impl Host {
         })
     }
 
-    /// Where others reach it.
+    /// The address at which other hosts reach it.
     pub(crate) fn address(&self) -> String {
         address_of(self.number)
     }
@@ -172,15 +172,15 @@ impl Host {
         }
     }
 
-    /// Sends the node a command; one that does not run receives nothing.
+    /// Sends the node a command; without a running node the command is dropped.
     pub(crate) fn order(&self, order: Order) {
         if let Some(orders) = &*self.orders.borrow() {
-            // It may have stopped in this very tick.
+            // The node may have stopped in this very tick.
             let _ = orders.send(order);
         }
     }
 
-    /// The machine was killed: whatever the world still holds of the node is let go of.
+    /// Called when the machine was killed: drops everything that the world still holds of the node.
     pub(crate) fn killed(&self) {
         self.orders.replace(None);
         self.condition.replace(Condition::Down);
@@ -190,7 +190,7 @@ impl Host {
     /// Gives the machine an empty disk and makes it join the cluster through another node.
     pub(crate) fn become_new(&self, join: String) {
         self.disk.wipe();
-        // It may join a cluster that the earlier release cannot run.
+        // The cluster may be at a version that the earlier release cannot run.
         self.upgrade();
         self.node_id.set(None);
         self.is_lost.set(false);
@@ -201,13 +201,13 @@ impl Host {
         }
     }
 
-    /// Its nodes are of this release from now on.
+    /// From now on its nodes run this release.
     pub(crate) fn upgrade(&self) {
         self.is_earlier_release.set(false);
     }
 
-    /// A node whose disk was wiped runs: if it has joined, it is a new one without an operator's help,
-    /// for the cluster did not know its machine, or no longer.
+    /// Called when a node with a wiped disk runs. If it has joined, it became a new node without an
+    /// operator's help, because the cluster did not know its machine, or no longer.
     fn joined_by_itself(&self) {
         if self.join.borrow().is_none() || !self.is_lost.replace(false) {
             return;
@@ -217,8 +217,8 @@ impl Host {
         }
     }
 
-    /// Whom it joins through, if its node started before a moment, in simulated microseconds, and has
-    /// no number yet.
+    /// The node through which it joins, if its own node started before `before_us` (simulated
+    /// microseconds) and has no node id yet.
     pub(crate) fn joins_through(&self, before_us: u64) -> Option<String> {
         let is_starting = matches!(*self.condition.borrow(), Condition::Starting);
         let is_nobody = self.is_lost.get() || self.node_id.get().is_none();
@@ -229,7 +229,7 @@ impl Host {
     fn config(&self) -> Config {
         let join = self.join.borrow().clone();
         let is_required = self.papers.as_ref().is_some_and(|papers| papers.is_required());
-        // The files are not opened: the network is another one.
+        // The files are never opened: the simulated network does not use them.
         let of_tls = || is_required.then(|| "simulated".to_owned());
         let initial_cluster = if join.is_some() { Vec::new() } else { self.founders.clone() };
         Config {
@@ -241,7 +241,7 @@ impl Host {
             shards: self.shape.shards,
             replicas: self.shape.replicas,
             cores: self.shape.cores,
-            // Five times as fast as by default, so that more happens in a simulated second.
+            // Five times as fast as the default, so that more happens in a simulated second.
             heartbeat_ms: 20,
             suspect_ms: 100,
             insecure: true,
@@ -258,8 +258,9 @@ impl Host {
         let incarnation = self.incarnation.get();
         let host = self.name.clone();
         let damage_count = Arc::clone(&self.damage_count);
-        // It may found a cluster of its own for a moment, under a number that means something else in
-        // this one. Whoever joins has its number from this one, whatever became of its disk before.
+        // A founder with a wiped disk may briefly found a cluster of its own, with a node id that means
+        // another node in this one. A joining node gets its id from this cluster, whatever happened to
+        // its disk before.
         let is_lost = self.is_lost.get() && self.join.borrow().is_none();
         let observer = SimObserver { host, incarnation, is_lost, damage_count };
         Ports {
@@ -287,7 +288,7 @@ impl Host {
         }
     }
 
-    /// The machine's program, from its start to its end.
+    /// The machine's main task, from its start to its end.
     pub(crate) async fn run(self: Rc<Self>) {
         self.incarnation.set(self.incarnation.get() + 1);
         trace::line(now_us(), &self.name, "start", format_args!("{}", self.incarnation.get()));
@@ -347,14 +348,14 @@ impl Host {
         trace::line(now_us(), &self.name, "down", format_args!("{failure:?}"));
         if let Some(failure) = failure {
             crate::counters::state("storage_failed");
-            // Shards start when the node runs already.
+            // Shards start after the node itself runs.
             let is_damaged = self.damage_count.load(Ordering::Relaxed) > damage_before;
             let text = failure.to_string();
             self.fail(if is_damaged { Failure::Data(text) } else { Failure::Stopped(text) });
         }
     }
 
-    /// Starts the node; `None` if it was told to stop meanwhile.
+    /// Starts the node; `None` if it was told to stop in the meantime.
     async fn start(
         &self,
         orders: &mut mpsc::UnboundedReceiver<Order>,
@@ -367,7 +368,7 @@ impl Host {
                 order = orders.recv() => match order {
                     None | Some(Order::Stop) => return None,
                     Some(Order::Leap(by)) => tokio::time::advance(by).await,
-                    // There is nothing yet to do it with.
+                    // The node is not up yet, so there is nothing to do.
                     Some(Order::Snapshot | Order::HandOver) => {}
                 },
             }

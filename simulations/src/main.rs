@@ -1,4 +1,4 @@
-//! Whole Umbel clusters under simulated time, network and disk, from one seed.
+//! Runs whole Umbel clusters under simulated time, network and disk, determined by one seed.
 
 mod access;
 mod bugs;
@@ -59,7 +59,8 @@ fn main() -> ExitCode {
         );
         return Exit::Usage.into();
     }
-    // Nothing may draw entropy in the process of a run before that seeds it, so nothing comes first.
+    // In the process of a run, nothing may draw entropy before the run seeds it; so this check comes
+    // first.
     let ended = if std::env::args_os().nth(1).is_some_and(|argument| argument == child::CHILD) {
         child::serve().map(|()| Exit::Held.into())
     } else {

@@ -1,6 +1,6 @@
-//! A plan: everything that a run does, as data. A seed makes one; a failure leaves one behind.
+//! A plan: everything that a run does, as data. A seed determines a plan, and a failing run saves one.
 //!
-//! A plan survives changes of the order in which random numbers are drawn, which breaks bare seeds.
+//! A plan stays valid when the order of random draws in the code changes; a bare seed does not.
 
 pub(crate) mod access;
 pub(crate) mod check;
@@ -27,28 +27,28 @@ use self::scenario::{Scenario, SetsPlan};
 pub(crate) use check::{Misfit, PLAN_LIMITS};
 pub(crate) use job::{JobFilter, JobKeep, JobLevel, JobPlan};
 
-/// Version of the format; plans of another one are refused.
+/// Version of the format; plans with another version are rejected.
 pub(crate) const PLAN_FORMAT: u32 = 1;
 
-/// One run: world, work, faults.
+/// One run: world, workload, faults.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Plan {
     /// [`PLAN_FORMAT`].
     pub(crate) plan: u32,
-    /// Seeds every stream of random numbers that is left: latencies, elections, keys, backoff.
+    /// Seeds all remaining random streams: latencies, elections, keys, backoff.
     pub(crate) seed: u64,
-    /// Which mix of faults it was drawn from.
+    /// The fault profile that the plan was drawn from.
     pub(crate) profile: String,
-    /// Simulated milliseconds of the phase with faults; the phase without follows.
+    /// Simulated milliseconds of the phase with faults; a phase without faults follows.
     pub(crate) run_ms: u64,
-    /// Name of the planted bug that is switched on.
+    /// Name of the planted bug that is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) planted: Option<String>,
-    /// Rare choices of the node that are made often in this run.
+    /// Names of rare choices of the node that this run makes frequent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) provoked: Vec<String>,
-    /// How large the world is.
+    /// The size of the world.
     pub(crate) world: WorldShape,
     /// Filters that are created before the work begins.
     pub(crate) filters: Vec<FilterPlan>,
@@ -57,18 +57,19 @@ pub(crate) struct Plan {
     /// Jobs that the cluster is given, by time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) jobs: Vec<JobPlan>,
-    /// Sets that sessions reconcile. With them there are no nodes, and nothing of what is above.
+    /// Sets that reconciliation sessions work on. If present, there are no nodes, and the fields above
+    /// are unused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) sets: Option<SetsPlan>,
-    /// These sessions, by time.
+    /// The reconciliation sessions, by time.
     #[serde(default, alias = "meetings", skip_serializing_if = "Vec::is_empty")]
     pub(crate) scenarios: Vec<Scenario>,
-    /// Principals, what is granted to them, and what they ask for.
+    /// Principals, their grants, and their requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) access: Option<AccessPlan>,
     /// What happens to them, by time.
     pub(crate) faults: Vec<FaultPlan>,
-    /// Where it came from, for people: seed's commit, issue, what was wrong.
+    /// Origin of the plan for the reader: commit of the seed, issue, what was wrong.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) note: String,
     /// The invariant that was violated when the plan was written.
@@ -88,16 +89,16 @@ pub(crate) struct WorldShape {
     pub(crate) replicas: u32,
     /// Clients, 1 to 64, numbered from 0.
     pub(crate) clients: u32,
-    /// Simulated seconds in which a node compares its copy of each replicated filter with a partner's;
-    /// 0 for never.
+    /// Interval in simulated seconds at which a node compares its copy of each replicated filter with a
+    /// partner's; 0 for never.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) scrub_s: u32,
-    /// After all faults, copies on every second node and one replica of each shard lose every so many-th
-    /// of their bits; 0 for none.
+    /// After all faults, every `rot_every`-th bit is cleared in the copies on every second node and in
+    /// one replica of each shard; 0 for none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) rot_every: u32,
-    /// Cores that each node tells of: after its first split the cluster splits its shards by itself until there are two for
-    /// each core. 0 for splits by hand alone.
+    /// Number of cores that each node reports. After the first split the cluster splits its shards
+    /// automatically until there are two per core; with 0, shards are split only by hand.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) cores: u32,
     /// Whether the founders run the release before this one, until they are upgraded.
@@ -106,7 +107,7 @@ pub(crate) struct WorldShape {
 }
 
 impl WorldShape {
-    /// One in which copies are not compared.
+    /// A world in which copies are not compared.
     pub(crate) const fn new(nodes: u32, shards: u32, replicas: u32, clients: u32) -> Self {
         let (scrub_s, rot_every, cores, earlier_release) = (0, 0, 0, false);
         Self { nodes, shards, replicas, clients, scrub_s, rot_every, cores, earlier_release }
@@ -126,13 +127,13 @@ pub(crate) struct FilterPlan {
     pub(crate) name: String,
     /// Its kind.
     pub(crate) kind: FilterKind,
-    /// Items that it is made for.
+    /// Number of items that it is sized for.
     pub(crate) capacity: u64,
     /// Rate of false positives, in millionths.
     pub(crate) rate_ppm: u32,
-    /// Whether clients may hash (XXH3) or only the cluster (SipHash, keyed).
+    /// Whether clients may hash items themselves (XXH3), or only the cluster (keyed SipHash).
     pub(crate) public: bool,
-    /// Whether every node has a copy of it, instead of shards that have slices.
+    /// Whether every node has a copy of the filter, instead of shards that have slices.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) replicated: bool,
 }
@@ -174,7 +175,7 @@ pub(crate) enum FilterKind {
 }
 
 impl FilterKind {
-    /// Whether what was inserted may be gone although nobody took it out.
+    /// Whether inserted items may be lost without a removal.
     pub(crate) const fn forgets(self) -> bool {
         matches!(self, Self::Window | Self::ManualWindow | Self::Aging | Self::Stable)
     }
@@ -184,13 +185,13 @@ impl FilterKind {
         matches!(self, Self::Counting | Self::Cuckoo | Self::Quotient)
     }
 
-    /// Whether it refuses items when it is full.
+    /// Whether it rejects inserts when it is full.
     pub(crate) const fn can_be_full(self) -> bool {
         matches!(self, Self::Cuckoo | Self::Quotient)
     }
 }
 
-/// How windows forget: within a run, several times.
+/// How windows forget: fast enough to do so several times within a run.
 pub(crate) const WINDOW: WindowRules = WindowRules {
     slice_ms: 3_000,
     slice_count: 4,
@@ -203,17 +204,17 @@ pub(crate) const WINDOW: WindowRules = WindowRules {
 pub(crate) const MANUAL_WINDOW: WindowRules =
     WindowRules { slice_ms: 0, slice_count: 2, time: WindowTime::Manual, ..WINDOW };
 
-/// How far the wall clock of a node is off where replicated filters forget: twice that is less than a slice, beyond
-/// which nodes do not hear each other.
+/// Largest error of a node's wall clock if replicated filters forget. Twice this is less than a slice;
+/// beyond that nodes ignore each other.
 pub(crate) const WALL_CLOCK_NEAR_MS: i64 = 1_400;
 
 /// On how many nodes an insert into a replicated filter is durable when it is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Ack {
-    /// On the one that was asked.
+    /// On the node that received the request.
     Local,
-    /// On that one and one more.
+    /// On that node and one more.
     OnePartner,
     /// On a majority.
     Majority,
@@ -225,9 +226,9 @@ pub(crate) enum Ack {
 pub(crate) struct OpPlan {
     /// When it begins, in simulated milliseconds of the fault phase.
     pub(crate) at_ms: u64,
-    /// Which client makes it. A client's calls may overlap.
+    /// The client that makes it. A client's calls may overlap.
     pub(crate) client: u32,
-    /// The node that is asked first; later attempts go where the client finds an answer.
+    /// The node that receives the first attempt; the client chooses where later attempts go.
     pub(crate) via: u32,
     /// What it does.
     pub(crate) op: Op,
@@ -237,34 +238,34 @@ pub(crate) struct OpPlan {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Op {
-    /// Inserts items. With `copies` above 1 the same request, under one request id, is sent so often,
-    /// at once and to nodes one after the other: all must hear the same answer.
+    /// Inserts items. With `copies` above 1 the same request, with the same request id, is sent that
+    /// many times at once, to different nodes in turn: all must get the same answer.
     Insert { filter: String, items: Vec<u32>, copies: u32 },
-    /// Asks for items; `any` reads from any replica, else linearizable.
+    /// Queries items; `any` allows stale reads from any replica, otherwise reads are linearizable.
     Contains { filter: String, items: Vec<u32>, any: bool },
-    /// Takes items out of a counting filter.
+    /// Removes items from a filter that supports it.
     Remove { filter: String, items: Vec<u32> },
-    /// Copies a filter out, all shards as they were at one moment.
+    /// Exports a snapshot of a filter, all shards at the same moment.
     Snapshot { filter: String },
-    /// Gives a filter another name, and its own again.
+    /// Renames a filter, and back.
     Rename { filter: String },
     /// Empties a filter.
     Clear { filter: String },
-    /// Ends the slice at hand of a manual window.
+    /// Ends the current slice of a manual window.
     Rotate { filter: String },
-    /// Creates a filter like the plan's filter of that name, if it is not there.
+    /// Creates a filter like the plan's filter of that name, if it does not exist.
     Create { filter: String },
     /// Drops a filter.
     Drop { filter: String },
-    /// ORs the second filter into the first; both must be of one shape.
+    /// ORs the second filter into the first; both must have the same shape.
     Merge { filter: String, source: String },
-    /// ORs what all of the others have into the first filter; all must be of one shape.
+    /// ORs the intersection of the sources into the first filter; all must have the same shape.
     Intersect { filter: String, sources: Vec<String> },
-    /// Inserts items into a replicated filter, on the node that is asked, and so many others.
+    /// Inserts items into a replicated filter, with the given acknowledgement level.
     InsertCopy { filter: String, items: Vec<u32>, ack: Ack },
-    /// Asks a replicated filter for items: the copy of the node that is asked, or a `majority`.
+    /// Queries a replicated filter: the copy of the node that receives the request, or a `majority`.
     ContainsCopy { filter: String, items: Vec<u32>, majority: bool },
-    /// Has the copies of a replicated filter exchange what they have.
+    /// Makes the copies of a replicated filter exchange what they have.
     Flush { filter: String },
 }
 
@@ -274,24 +275,24 @@ pub(crate) enum Op {
 pub(crate) struct FaultPlan {
     /// When it begins, in simulated milliseconds of the fault phase.
     pub(crate) at_ms: u64,
-    /// How long it lasts, in simulated milliseconds; ignored by those that are over at once.
+    /// How long it lasts, in simulated milliseconds; ignored by instantaneous faults.
     pub(crate) for_ms: u64,
     /// What happens.
     pub(crate) fault: Fault,
 }
 
-/// Which node a fault meets. Resolved when the fault fires, which the trace shows.
+/// Selects the node that a fault affects. Resolved when the fault fires; the trace shows the result.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Who {
     /// `node:3`: the founder or joiner with this number.
     Node(u32),
-    /// `leader:0`: whoever leads shard 0 then.
+    /// `leader:0`: the leader of shard 0 at that time.
     Leader(u32),
-    /// `follower:0`: the lowest node that has a replica of shard 0 and does not lead it.
+    /// `follower:0`: the lowest-numbered node that has a replica of shard 0 and does not lead it.
     Follower(u32),
-    /// `meta`: whoever leads the meta group then.
+    /// `meta`: the leader of the meta group at that time.
     MetaLeader,
-    /// `all`: every node. Only where the fault allows it.
+    /// `all`: every node. Allowed only for some faults.
     All,
 }
 
@@ -299,84 +300,90 @@ pub(crate) enum Who {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Fault {
-    /// No message between the node and any other host, in both directions.
+    /// All messages between the node and any other host are dropped, in both directions.
     Isolate { who: Who },
-    /// No message between the named nodes and the other nodes; clients reach both.
+    /// All messages between the nodes in `left` and the other nodes are dropped; clients reach both
+    /// sides.
     Split { left: Vec<u32> },
-    /// Messages from the node get lost, those to it arrive (`outbound`), or the other way round.
+    /// Messages from the node are dropped while those to it arrive (`outbound`), or the other way
+    /// round.
     OneWay { who: Who, outbound: bool },
-    /// Two halves of the nodes that only `middle` can talk to.
+    /// Splits the other nodes into two halves that only `middle` can reach.
     Bridge { middle: u32 },
     /// Every node reaches only the next and the previous one.
     Ring,
-    /// Messages from and to the node take up to so long.
+    /// Messages from and to the node take up to `ms` milliseconds.
     Latency { who: Who, ms: u32 },
-    /// Each message from or to the node is lost with this chance, in thousandths.
+    /// Each message from or to the node is dropped with probability `per_mille` / 1000.
     Loss { who: Who, per_mille: u32 },
     /// All connections of the node are reset, once.
     Reset { who: Who },
     /// Messages from and to the node are held, then delivered at once.
     Hold { who: Who },
-    /// The node is killed; it restarts after `for_ms`. What it wrote survives, synced or not.
+    /// The node is killed, and restarts after `for_ms`. Everything it wrote survives, synced or not.
     Crash { who: Who },
-    /// The node loses power, or all nodes do; restart after `for_ms`. What was not synced is lost as
-    /// `mode` says.
+    /// The node, or all nodes, lose power, and restart after `for_ms`. `mode` determines which unsynced
+    /// writes are lost.
     PowerLoss { who: Who, mode: LossMode },
-    /// Network and disk of the node stand still while its timers run, then all comes at once.
+    /// The node's network and disk stand still while its timers run, then everything is delivered at
+    /// once.
     Freeze { who: Who },
     /// The node is told to stop, and starts again after `for_ms`.
     Stop { who: Who },
-    /// All nodes are told to stop and start again, one after the other, `for_ms` apart.
+    /// All nodes are stopped and restarted, one after another, `for_ms` apart.
     RollingRestart,
-    /// The node is killed and restarted so often, within `for_ms`.
+    /// The node is killed and restarted `count` times within `for_ms`.
     CrashStorm { who: Who, count: u32 },
-    /// Calls of the disk take so many times as long.
+    /// Disk calls take `factor` times as long.
     SlowDisk { who: Who, factor: u32 },
-    /// Calls of the disk do not return before the fault ends.
+    /// Disk calls do not return before the fault ends.
     StallDisk { who: Who },
-    /// The next sync fails, and what it should have synced is lost at the next power loss.
+    /// The next sync fails, and the writes that it should have synced are lost at the next power loss.
     SyncFails { who: Who },
     /// Reads fail while it lasts.
     ReadFails { who: Who },
     /// Writes fail while it lasts.
     WriteFails { who: Who },
-    /// The disk is full but for so many bytes while it lasts.
+    /// The disk has only `free_bytes` bytes free while the fault lasts.
     DiskFull { who: Who, free_bytes: u64 },
-    /// While the node is down (it is killed first), so many bits of what is durable flip for good.
+    /// The node is killed, and while it is down, `bits` bits of its durable data are flipped
+    /// permanently.
     BitRot { who: Who, part: DiskPart, bits: u32 },
-    /// One write lands elsewhere in its file while it lasts; its target stays as it was.
+    /// One write goes to another place in its file while the fault lasts; its target keeps the old
+    /// contents.
     Misdirect { who: Who },
-    /// The nodes are killed, their disks exchanged; after `for_ms` they start, must refuse, and get
-    /// their disks back.
+    /// The two nodes are killed and their disks are exchanged. After `for_ms` they start and must
+    /// refuse; then they get their own disks back.
     SwapDisks { one: u32, other: u32 },
     /// The node is killed and starts, after `for_ms`, with an empty disk.
     WipeDisk { who: Who },
-    /// The node's clock leaps forward: all that it waits for in that time is due at once.
+    /// The node's clock jumps forward: all timers that would fire in that time are due at once.
     ClockJump { who: Who, ms: u32 },
-    /// The node's clock runs too fast by so many thousandths while it lasts.
+    /// The node's clock runs `per_mille` thousandths too fast while the fault lasts.
     ClockDrift { who: Who, per_mille: u32 },
-    /// The node's wall clock is off by so many milliseconds while it lasts.
+    /// The node's wall clock is off by `ms` milliseconds while the fault lasts.
     WallClock { who: Who, ms: i64 },
-    /// A new node joins through this one.
+    /// A new node joins through this node.
     Join { via: Who },
-    /// The node is drained, removed and, after `for_ms`, comes back with an empty disk as a new one.
+    /// The node is drained and removed; after `for_ms` it returns with an empty disk as a new node.
     Replace { who: Who },
-    /// The replica of the shard on the node moves to a node that has none, if there is one.
+    /// The replica of the shard on the node moves to a node without one, if there is such a node.
     MoveReplica { shard: u32, who: Who },
-    /// The next shard in turn is cut in two.
+    /// Splits the next shard in turn.
     SplitShard,
-    /// All nodes are told to stop, one after the other, `for_ms` apart, and start again with this release. From the
-    /// beginning on an operator tries to raise the cluster's version, until it is.
+    /// All nodes are stopped, one after another, `for_ms` apart, and restarted with this release. From
+    /// the start of the fault on, an operator keeps trying to raise the cluster version until it
+    /// succeeds.
     Upgrade,
-    /// The node hands all its leaderships over.
+    /// The node hands over all its leaderships.
     HandOver { who: Who },
-    /// The node writes snapshots of all its groups and lets go of the log behind them.
+    /// The node writes snapshots of all its groups and purges the logs before them.
     Snapshot { who: Who },
-    /// The node is killed, its log loses so many synced bytes at its end, and it starts again; only if
-    /// it can talk to all others, for nobody else can know better.
+    /// The node is killed, its log loses `bytes` synced bytes at the end, and it restarts. Only if it
+    /// can reach all other nodes, because only they know what was lost.
     LoseTail { who: Who, bytes: u32 },
-    /// After `for_ms` the node is killed and starts with its disk as it was when the fault began; only
-    /// as above.
+    /// After `for_ms` the node is killed and restarts with its disk as it was at the start of the
+    /// fault; under the same condition as `LoseTail`.
     OldImage { who: Who },
 }
 
@@ -388,7 +395,7 @@ impl Plan {
 }
 
 impl Fault {
-    /// Whether nothing fails: an operator orders what nodes do while they all run.
+    /// Whether it is no failure, but an operator's command while all nodes run.
     pub(crate) fn is_order(&self) -> bool {
         matches!(
             self,
@@ -400,19 +407,19 @@ impl Fault {
     }
 }
 
-/// What a power loss leaves of what was not synced, file by file.
+/// Which unsynced writes of a file survive a power loss.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LossMode {
     /// Nothing.
     All,
-    /// The first writes, a number drawn for each file.
+    /// The first writes, a random number per file.
     Prefix,
-    /// Some sectors, each kept with a chance of a half: torn and reordered writes.
+    /// Random sectors, each with probability one half: torn and reordered writes.
     Subset,
 }
 
-/// Which files rot.
+/// The files in which bits rot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DiskPart {

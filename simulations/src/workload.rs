@@ -1,4 +1,4 @@
-//! What the clients do: each call of the plan at its time, and what became of it.
+//! The clients: make each call of the plan at its time, and record its outcome.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,45 +26,45 @@ mod renames;
 mod replicated;
 mod snapshots;
 
-/// How long a client tries one request.
+/// Timeout of a client's request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// How long an impatient client does: as long as one attempt takes, so that it hears what a node says of
-/// a request that it could not finish.
+/// Timeout of an impatient client's request: as long as one attempt, so that the client sees what a
+/// node answers to a request that it could not finish.
 const IMPATIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long one attempt may take.
+/// Timeout of one attempt.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How much longer the client waits for a node's own word on a request's deadline.
+/// How much longer the client waits for the node's own answer after a request's deadline.
 const ANSWER_GRACE: Duration = Duration::from_millis(250);
 
-/// A call makes at most so many requests one after the other: the filter's summary and the shard map,
-/// then three times a session and the request, because sessions may be forgotten; and those again if
-/// the outcome was unknown.
+/// Most requests that a call makes one after another: the filter's summary and the shard map, then
+/// three times a session and the request, because sessions may expire; and those once more if the
+/// outcome was unknown.
 const REQUESTS_PER_CALL: u32 = 2 + 2 * 3 * 2;
 
-/// One part of so many of the items and of the rate is what quotient filters are made for: a slice begins with one
-/// page for 60 items, and has several times that when some hundred have come.
+/// Divides the number of items and the rate for which quotient filters are sized: a slice starts with
+/// one page for 60 items, and has several times that after some hundred.
 const QUOTIENT_SHARE: u64 = 64;
 
-/// What all clients share.
+/// State shared by all clients.
 pub(crate) struct Clients {
     net: SimNet,
-    /// Addresses of the nodes that found the cluster, by number from 1.
+    /// Addresses of the founding nodes, by number from 1.
     addresses: Vec<String>,
     filters: Vec<FilterPlan>,
-    /// Whether even clients keep their session for copies of requests.
+    /// Whether even-numbered clients keep their session for copies of requests.
     keeps_sessions: bool,
-    /// What all of them prove themselves by, if the cluster has principals.
+    /// The token of all clients, if the cluster has principals.
     token: Option<Token>,
     calls: RefCell<Vec<Call>>,
-    /// A client for each number and each node that it calls first.
+    /// A client for each pair of client number and first node.
     clients: RefCell<BTreeMap<(u32, u32), Client>>,
-    /// A connection to each machine's node, for calls about replicated filters.
+    /// A connection to each machine's node, for calls to replicated filters.
     copy_clients: RefCell<BTreeMap<u32, FiltersClient<NodeChannel>>>,
     request_count: RefCell<u32>,
-    /// The sessions that clients keep for copies of requests, and the number of each one's last request.
+    /// The sessions that clients keep for copies of requests, and the last request number in each.
     sessions: RefCell<BTreeMap<u32, (u64, u64)>>,
 }
 
@@ -94,12 +94,12 @@ impl Clients {
         })
     }
 
-    /// Everything that was called so far.
+    /// All calls so far.
     pub(crate) fn calls(&self) -> std::cell::Ref<'_, Vec<Call>> {
         self.calls.borrow()
     }
 
-    /// Makes the plan's calls, each at its time after now, and waits for all their ends.
+    /// Makes the plan's calls, each at its time after now, and waits until all have ended.
     pub(crate) async fn run(self: Rc<Self>, ops: Vec<OpPlan>) {
         let began = Instant::now();
         let mut running = tokio::task::JoinSet::new();
@@ -114,7 +114,8 @@ impl Clients {
         while running.join_next().await.is_some() {}
     }
 
-    /// Makes one call; copies of a request are several, and end as an unknown one here.
+    /// Makes one call; several copies of a request are recorded separately, and this returns an unknown
+    /// outcome for them.
     pub(crate) async fn call(self: Rc<Self>, plan: OpPlan) -> Outcome {
         let OpPlan { client, via, op, .. } = plan;
         let (filter, items, verb) = subject(&op);
@@ -198,8 +199,8 @@ impl Clients {
         call.outcome = outcome;
     }
 
-    /// Even clients know all nodes and learn leaders; odd ones insist on the node that the plan names,
-    /// whatever it knows.
+    /// Even-numbered clients know all nodes and learn leaders; odd-numbered ones only call the node
+    /// that the plan names.
     fn client(&self, number: u32, via: u32) -> Client {
         let is_stubborn = number % 2 == 1;
         let key = (number, if is_stubborn { via } else { 0 });
@@ -225,7 +226,7 @@ impl Clients {
         match op {
             Op::Insert { filter, items, .. } => {
                 match client.filter(filter).insert(texts(items)).await {
-                    // Half of those whose outcome is unknown try again, for as long.
+                    // Half of the calls with unknown outcome are retried, with the same timeout.
                     Err(ClientError::OutcomeUnknown { request, .. }) if items[0] % 2 == 0 => {
                         match request.resend().await {
                             Ok(umbel_client::Outcome::Inserted(answer)) => {
@@ -240,7 +241,8 @@ impl Clients {
             }
             Op::Contains { filter, items, any } => {
                 let level = if *any { ReadLevel::AnyReplica } else { ReadLevel::Linearizable };
-                // Some ask for the first filter that has each item, with another one behind theirs.
+                // Some calls query the first filter that contains each item, with another filter as the
+                // second candidate.
                 let found = match items[0] % 4 {
                     0 => self.first_filters(&client, filter, &texts(items), level).await,
                     _ => {
@@ -277,7 +279,7 @@ impl Clients {
         }
     }
 
-    /// Which items are in a filter, as a question says that names another filter behind it.
+    /// Which items are in a filter, from a query that names another filter after it.
     async fn first_filters(
         &self,
         client: &Client,
@@ -291,7 +293,7 @@ impl Clients {
         let items = PackedBatch::from_items(items).expect("items of a plan are short and few");
         match client.contains_any(&filters, items.clone(), level).await {
             Ok(found) => Ok(found.iter().map(|first| first == Some(0)).collect()),
-            // The other one may have been dropped, and then is the one that is named.
+            // The other filter may have been dropped, and the error then names it.
             Err(ClientError::Refused(failure)) if failure.cause == ErrorCode::UnknownFilter => {
                 let answer = client.filter(filter).contains_packed(items, level).await?;
                 Ok(answer.iter().collect())
@@ -300,8 +302,8 @@ impl Clients {
         }
     }
 
-    /// How a filter of the plan is created: like an earlier one of the same shape whose hashes are
-    /// public, so that they can be merged.
+    /// The settings with which a filter of the plan is created: with the hash key of an earlier public
+    /// filter of the same shape, so that they can be merged.
     fn settings(&self, name: &str) -> NewFilter {
         let own = self.filters.iter().find(|filter| filter.name == name);
         let own = own.expect("a plan that was checked names only filters that it has");
@@ -324,7 +326,8 @@ impl Clients {
                 FilterKind::Aging => Kind::Aging,
                 FilterKind::Stable => Kind::Stable,
                 FilterKind::Cuckoo => {
-                    // So that it is seldom full: every item may come again, up to seven times.
+                    // Large enough to be full rarely: every item may be inserted again, up to seven
+                    // times.
                     let capacity = own.capacity * sizing::CUCKOO_COPIES_MAX;
                     return NewFilter {
                         kind: Kind::Cuckoo,
@@ -340,7 +343,7 @@ impl Clients {
                     };
                 }
                 FilterKind::Quotient => {
-                    // So that it grows; with each growth it errs twice as often.
+                    // Small enough to grow; each growth doubles its error rate.
                     let capacity = (own.capacity / QUOTIENT_SHARE).max(1);
                     let rate = f64::from(own.rate_ppm) / 1e6 / QUOTIENT_SHARE as f64;
                     return NewFilter {
@@ -361,7 +364,7 @@ impl Clients {
         }
     }
 
-    /// Creates the plan's filters, trying until each is there.
+    /// Creates the plan's filters, and retries until each exists.
     pub(crate) async fn create_filters(&self) {
         for filter in &self.filters {
             if filter.replicated {
@@ -386,12 +389,12 @@ impl Clients {
     }
 }
 
-/// Half of the stubborn clients are impatient.
+/// Half of the odd-numbered clients are impatient.
 const fn request_timeout(client: u32) -> Duration {
     if client % 4 == 3 { IMPATIENT_TIMEOUT } else { REQUEST_TIMEOUT }
 }
 
-/// What all simulated clients have in common.
+/// Options that all simulated clients share.
 fn options() -> ClientOptions {
     ClientOptions {
         attempt_timeout: ATTEMPT_TIMEOUT,
@@ -401,7 +404,7 @@ fn options() -> ClientOptions {
     }
 }
 
-/// A window for the plan's items, at a rate so low that no two items of a run are taken for one.
+/// A window for the plan's items, with a rate so low that no two items of a run are confused.
 fn window(own: &FilterPlan) -> NewFilter {
     let slice = Duration::from_millis(WINDOW.slice_ms);
     match own.kind {
@@ -439,12 +442,12 @@ fn subject(op: &Op) -> (String, Vec<u32>, Verb) {
     }
 }
 
-/// How a call ended that was to change something.
+/// The outcome of a call that was to change something.
 fn change<T>(done: Result<T, ClientError>, answers: impl FnOnce(T) -> Vec<bool>) -> Outcome {
     done.map_or_else(|error| failed(&error, true), |answer| Outcome::Done(answers(answer)))
 }
 
-/// How a call ended that has no answer.
+/// The outcome of a call that got no answer.
 fn failed(error: &ClientError, changes: bool) -> Outcome {
     let text = error.to_string();
     if error.failure().is_some_and(|failure| failure.cause == ErrorCode::RequestReused) {

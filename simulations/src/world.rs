@@ -1,4 +1,4 @@
-//! A world: hosts, links, clients and their time, from the first step to the verdict.
+//! A world: hosts, links, clients and their time, from the first step of a run to its verdict.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -36,25 +36,26 @@ use certificates::{Certifying, clients_net, identities_of};
 /// One step of simulated time.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Shortest and longest time that a message takes on a healthy link.
+/// Minimum and maximum latency of a message on a healthy link.
 const LATENCY: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(8)];
 
-/// Segments that a host's sockets hold. turmoil panics when they hold more, where TCP would wait.
+/// Segments that a host's sockets buffer. turmoil panics when they hold more, where TCP would apply
+/// backpressure.
 const SEGMENTS_MAX: usize = 1 << 16;
 
-/// How often groups and hosts are looked at.
+/// Interval at which groups and hosts are inspected.
 const LOOK_INTERVAL_US: u64 = 50_000;
 
-/// How often copies of replicated filters are held against what was tried.
+/// Interval at which copies of replicated filters are compared with the attempted inserts.
 const COPIES_INTERVAL_US: u64 = 5_000_000;
 
-/// How long a cluster may take to form and to create its filters, without faults.
+/// Maximum time in which a cluster must form and create its filters, without faults.
 const SETUP_MAX_US: u64 = 60_000_000;
 
-/// Longest run: everything behind it is a hang.
+/// Longest run: a longer one counts as a hang.
 const SIMULATED_MAX: Duration = Duration::from_secs(3600);
 
-/// States that many runs together must reach: what is never met is not tested.
+/// States that many runs together must reach: a state that never occurs is not tested.
 const STATES: [&str; 8] = [
     "damage_found",
     "joint_configuration",
@@ -66,7 +67,7 @@ const STATES: [&str; 8] = [
     "storage_failed",
 ];
 
-/// Everything that exists.
+/// Everything that exists in a run.
 pub(crate) struct World {
     sim: turmoil::Sim<'static>,
     pub(crate) plan: Rc<Plan>,
@@ -75,9 +76,9 @@ pub(crate) struct World {
     pub(crate) jobs: Arc<PlannedJobs>,
     pub(crate) clients: Rc<Clients>,
     pub(crate) users: Rc<Users>,
-    /// Who changes principals, in a plan that has some.
+    /// The clerk, which changes principals, in a plan that has some.
     pub(crate) clerk: Option<Rc<Clerk>>,
-    /// Whether all has been asked that the plan has principals ask for.
+    /// Whether all requests of the plan's principals were made.
     pub(crate) asking: Rc<std::cell::Cell<bool>>,
     /// The network of the clients' host.
     pub(crate) clients_net: SimNet,
@@ -87,19 +88,19 @@ pub(crate) struct World {
     founders: Vec<String>,
     next_look_us: u64,
     next_copies_us: u64,
-    /// Nodes whose disk is lost and that the operator retires.
+    /// Nodes whose disk is lost, and the operation by which the operator retires each.
     retiring: BTreeMap<u32, Operation>,
-    /// When failed nodes are started again.
+    /// When failed nodes are restarted.
     restarts: BTreeMap<u32, u64>,
-    /// Nodes that stay as they are: a fault is not over.
+    /// Nodes that must not be changed, because a fault is still active.
     pub(crate) reserved: BTreeMap<u32, u32>,
-    /// How far the world is with certificates.
+    /// Progress of the world's certificates.
     certifying: Certifying,
     /// Tasks of the clients' host.
     tasks: tokio::sync::mpsc::UnboundedSender<std::pin::Pin<Box<dyn Future<Output = ()>>>>,
 }
 
-/// Runs a plan to its end, in this process, which must have run none before.
+/// Runs a plan to its end. This process must not have run another one before.
 pub(crate) fn run(plan: &Plan) -> RunReport {
     watch::begin();
     counters::announce_states(&STATES);
@@ -211,7 +212,8 @@ impl World {
     fn add_host(&mut self, number: u32, join: Option<String>) {
         let Plan { world: shape, seed, .. } = *self.plan;
         let jobs = Arc::clone(&self.jobs);
-        // Where shards are split, half of the machines learn of it at once and half do not, so that their maps differ.
+        // If shards are split, half of the machines learn of it at once and half later, so that their
+        // shard maps differ.
         let is_late = number % 2 == 1 || !self.plan.splits_shards();
         let is_made = |rare: &Rare| is_late || *rare != Rare::OldMap;
         let rare = self.rare.iter().copied().filter(is_made).collect();
@@ -230,7 +232,7 @@ impl World {
         self.hosts.push(host);
     }
 
-    /// Setup, faults, healing; an error if a task panicked or nothing came of it in time.
+    /// Setup, faults, healing. An error if a task panicked or the run exceeded its time.
     fn live(&mut self) -> Result<(), String> {
         if !self.set_up()? {
             return Ok(());
@@ -263,7 +265,7 @@ impl World {
         heal::jobs::heal(self, &jobs)
     }
 
-    /// Lets the cluster form and creates the filters; false if that was violated.
+    /// Waits until the cluster has formed, and creates the filters; false if an invariant was violated.
     fn set_up(&mut self) -> Result<bool, String> {
         let clients = Rc::clone(&self.clients);
         let clerk = self.clerk.clone();
@@ -292,7 +294,7 @@ impl World {
         self.certify()
     }
 
-    /// Runs something on the clients' host; the cell says when it is done.
+    /// Runs a task on the clients' host; the cell tells when it is done.
     pub(crate) fn spawn(
         &self,
         task: impl Future<Output = ()> + 'static,
@@ -311,7 +313,7 @@ impl World {
         watch::with(|checks| !checks.violations.is_empty())
     }
 
-    /// One tick of everything.
+    /// Advances the whole world by one tick.
     ///
     /// # Errors
     /// If a host's task panicked.
@@ -348,7 +350,7 @@ impl World {
         self.restarts.remove(&number);
     }
 
-    /// Kills a node and takes its disk's power.
+    /// Kills a node and cuts its disk's power.
     pub(crate) fn power_loss(&mut self, number: u32, mode: LossMode) -> bool {
         self.kill(number);
         let loss = self.host(number).disk.power_loss(mode);
@@ -371,7 +373,7 @@ impl World {
         self.host(number).order(order);
     }
 
-    /// Whom a fault meets now; nobody if there is no such node.
+    /// The nodes that a fault selector matches now; none if there is no such node.
     pub(crate) fn resolve(&self, who: Who) -> Vec<u32> {
         let leads = |host: &Rc<Host>, shard: Option<u32>| {
             let reports = host.node().map(|node| node.groups()).unwrap_or_default();
