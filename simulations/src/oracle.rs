@@ -1,18 +1,18 @@
-//! What should have happened: the committed log applied once more, and the history of the clients
-//! held against it.
+//! What should have happened: applies the committed log once more, and checks the clients' history
+//! against the result.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | `reference` | applies every group's log to fresh states and compares replicas with them |
 //! | `applied` | what an applied entry must not do, computed without the code that applied it |
-//! | `view` | the history by filter, copies of a request as one |
+//! | `view` | the history by filter, with the copies of a request merged into one |
 //! | `bits` | which positions an item has, and when each was first set |
-//! | `generations` | which generations replicated filters had, and which of them a call is about |
-//! | `rights` | what principals may do, by each version of the catalogue |
+//! | `generations` | which generations replicated filters had, and which of them a call may be about |
+//! | `rights` | what principals may do, for each version of the catalogue |
 //! | `quotas` | what principals and the cluster hold and may hold, entry by entry |
-//! | `seen` | words of refusals, and inserts that nobody might make |
-//! | `windows` | what windows have, computed from the entries of the logs alone |
-//! | `last_items` | which items came last to filters that age, computed in the same way |
+//! | `seen` | texts of refusals, and inserts that no caller had the right to make |
+//! | `windows` | what windows contain, computed from the entries of the logs alone |
+//! | `last_items` | the last items inserted into aging filters, computed in the same way |
 //! | `misses` | how often stable filters may miss items, computed in the same way |
 //! | `register` | the exact rule for one item whose answers may be *no* first and *yes* later |
 
@@ -52,10 +52,10 @@ use generations::Generations;
 use reference::Reference;
 use view::View;
 
-/// Holds a complete history against all promises. For each invariant: its name, how many times it
-/// was asked, and what it found.
+/// Checks a complete history against all invariants. Returns for each invariant its name, how many
+/// checks it made, and the violations.
 ///
-/// `facts` names every filter of the history; calls to others are left out.
+/// `facts` names every filter of the history; calls to other filters are left out.
 pub(crate) fn check_history(
     calls: &[Call],
     facts: &[FilterFacts],
@@ -80,7 +80,7 @@ pub(crate) fn check_history(
     checks.into_iter().map(|(name, checked)| (name, checked.count, checked.violations)).collect()
 }
 
-/// Holds a complete history of [`Profile::Failover`](crate::profile::Profile::Failover) against what that promises, in the same way.
+/// Checks a complete history of [`Profile::Failover`](crate::profile::Profile::Failover) against its invariant, in the same way.
 pub(crate) fn check_failover(
     calls: &[Call],
     facts: &[FilterFacts],
@@ -89,7 +89,7 @@ pub(crate) fn check_failover(
     (failover_is_short::NAME, checked.count, checked.violations)
 }
 
-/// Holds a complete history against what replicated filters promise, in the same way.
+/// Checks a complete history against the invariants of replicated filters, in the same way.
 pub(crate) fn check_copies(
     calls: &[Call],
     generations: &Generations,

@@ -1,5 +1,5 @@
-//! What applying an entry of a shard's log must not do, computed from the slices' descriptions and not
-//! by the code that applied it: a second opinion on generations, shapes and keys.
+//! What applying an entry of a shard's log must not do. Computed from the slices' descriptions and not
+//! by the code that applied it: an independent check of generations, shapes and keys.
 
 use std::collections::BTreeSet;
 
@@ -9,18 +9,18 @@ use umbel_engine::shard::{
 };
 use umbel_engine::{FilterId, Generation, RequestId};
 
-/// Inserts and removals of another generation than the slice's change nothing.
+/// Inserts and removals with another generation than the slice's change nothing.
 pub(crate) const GENERATION: &str = "generation_is_checked";
 
 /// Filters are merged only if shape, key and generation are as named.
 pub(crate) const SHAPE: &str = "shape_is_checked";
 
-/// What is known of a shard's slices before an entry is applied.
+/// The state of a shard's slices before an entry is applied.
 #[derive(Debug)]
 pub(crate) struct Before(Vec<(FilterId, Option<SliceSummary>)>);
 
 impl Before {
-    /// Looks at the slices that the command names.
+    /// Records the slices that the command names.
     pub(crate) fn look(state: &ShardState, command: &ShardCommand) -> Self {
         let filters: Vec<FilterId> = match command {
             ShardCommand::Insert(parts) => parts.iter().map(|part| part.filter).collect(),
@@ -54,9 +54,9 @@ impl Before {
         self.slice(filter).is_some_and(|slice| slice.generation == generation)
     }
 
-    /// What the reply shows to have been applied against the rules: the invariant and what was
-    /// seen. `answered` is every request of the shard that was applied so far: such a one gets its
-    /// answer again, whatever happened to the filter since.
+    /// Whether the reply shows that the entry was applied against the rules: the invariant, and what
+    /// was seen. `answered` has every request that the shard has applied so far: a repeated one gets
+    /// its answer again, whatever happened to the filter since.
     pub(crate) fn broken_by(
         &self,
         command: &ShardCommand,
@@ -93,7 +93,7 @@ impl Before {
             let id = request.map(|stamp| stamp.id);
             self.stale(*filter, *generation, id, reply.is_ok(), answered)
         });
-        // All of them are looked at: each notes its request.
+        // All parts must be checked, because each records its request.
         broken.reduce(|first, _| first)
     }
 
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(insert(vec![part(2, None), part(2, Some(5))]), None);
         assert_eq!(insert(vec![part(1, None)]), Some(GENERATION));
         assert_eq!(insert(vec![part(1, Some(6)), part(2, None)]), Some(GENERATION));
-        // The one that came before gets its answer, in one entry too.
+        // A repeated request gets its answer again, also within one entry.
         assert_eq!(insert(vec![part(1, Some(5))]), None);
         assert_eq!(insert(vec![part(2, Some(8)), part(1, Some(8))]), None);
         let error = PartError::UnknownSlice { filter: FilterId(1), shard: ShardId(0) };

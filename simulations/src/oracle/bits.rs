@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use umbel_engine::meta::{FilterSettings, HashKey};
 use umbel_filter::{AnyFilter, HashRange, Insert, ItemHash};
 
-/// Later than everything: the time of what did not happen.
+/// The time of an event that did not happen; later than all others.
 pub(crate) const NEVER_US: u64 = u64::MAX;
 
 /// The hash of item `number`, which is the text `item N`.
@@ -13,12 +13,12 @@ pub(crate) fn hash_of(key: HashKey, number: u32) -> ItemHash {
     key.hasher().hash(format!("item {number}").as_bytes())
 }
 
-/// The positions of items in one filter, over all its shards. Positions are numbered from 0 in the order in which they
-/// were met; a position of one shard is none of another.
+/// The positions of items in one filter, over all its shards. Positions are numbered from 0 in the
+/// order in which they are first seen; different shards share no positions.
 ///
-/// Halves of a shard that was split share the block at their border: each began with what the whole had there, and sees
-/// nothing of what the other sets since. So positions over the shards of the beginning say what may be set, and those
-/// over the shards of the end what must be.
+/// The two halves of a split shard share the block at their border: each starts with the old contents
+/// of the block, and does not see what the other sets later. So the positions over the initial shards
+/// bound what may be set, and those over the final shards what must be set.
 #[derive(Debug)]
 pub(crate) struct Probes {
     of_item: BTreeMap<u32, Box<[u32]>>,
@@ -26,7 +26,7 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    /// The positions of these items; None for kinds whose positions depend on the order of inserts.
+    /// The positions of these items; `None` for kinds whose positions depend on the order of inserts.
     pub(crate) fn new(
         settings: &FilterSettings,
         shard_of: impl Fn(u64) -> u32,
@@ -51,7 +51,7 @@ impl Probes {
         Some(Self { of_item, position_count: numbers.len() })
     }
 
-    /// The item's positions, none of them twice; none at all for items that were not named.
+    /// The item's positions without duplicates; empty for items that were not passed to `new`.
     pub(crate) fn of(&self, item: u32) -> &[u32] {
         self.of_item.get(&item).map_or(&[], |positions| positions)
     }
@@ -62,7 +62,8 @@ impl Probes {
     }
 }
 
-/// The item's block and its bits in it. A slice for the item's hash alone is its block.
+/// The item's block and its bits in it. A slice for the range of the item's hash alone is just its
+/// block.
 fn block_and_bits(settings: &FilterSettings, hash: ItemHash) -> Option<(u64, Vec<u32>)> {
     let alone = HashRange::new(hash.hi(), u128::from(hash.hi()) + 1).ok()?;
     let mut filter = settings.shape.create(alone).ok()?;
@@ -71,7 +72,7 @@ fn block_and_bits(settings: &FilterSettings, hash: ItemHash) -> Option<(u64, Vec
         AnyFilter::Blocked(filter) => (filter.block_shape().map(), filter.words()),
         AnyFilter::Classic(filter) => (filter.block_shape().map(), filter.words()),
         AnyFilter::Partitioned(filter) => (filter.block_shape().map(), filter.words()),
-        // Counters that were raised once have one bit each.
+        // Counters that were raised once have one bit set each.
         AnyFilter::Counting(filter) => (filter.block_shape().map(), filter.words()),
         AnyFilter::SingleShot(_)
         | AnyFilter::Scalable(_)
@@ -88,8 +89,8 @@ fn block_and_bits(settings: &FilterSettings, hash: ItemHash) -> Option<(u64, Vec
     Some((map.first_block(), ones.collect()))
 }
 
-/// For each position the earliest moment at which it may have been set, and the earliest but for
-/// one setter.
+/// For each position, the earliest time at which it may have been set, and the earliest time by any
+/// other setter.
 #[derive(Debug)]
 pub(crate) struct FirstSet(Vec<[(u64, u32); 2]>);
 
@@ -99,7 +100,7 @@ impl FirstSet {
         Self(vec![[(NEVER_US, 0); 2]; position_count])
     }
 
-    /// Somebody set these positions at a moment.
+    /// Records that a setter set these positions at a time.
     pub(crate) fn set(&mut self, positions: &[u32], at_us: u64, setter: u32) {
         for &position in positions {
             let [first, second] = &mut self.0[position as usize];
@@ -114,13 +115,13 @@ impl FirstSet {
         }
     }
 
-    /// When the last of these positions was set first, and by whom.
+    /// When the last of these positions was first set, and by which setter.
     pub(crate) fn all_set(&self, positions: &[u32]) -> (u64, u32) {
         let firsts = positions.iter().map(|&position| self.0[position as usize][0]);
         firsts.max_by_key(|&(at_us, _)| at_us).unwrap_or((0, 0))
     }
 
-    /// When the position was set first by anybody but this setter.
+    /// When the position was first set by any other setter.
     pub(crate) fn set_by_others(&self, position: u32, setter: u32) -> u64 {
         let [first, second] = self.0[position as usize];
         if first.1 == setter { second.0 } else { first.0 }
@@ -142,7 +143,7 @@ mod tests {
 
     const KINDS: [FilterKind; 3] = [FilterKind::Classic, FilterKind::Blocked, FilterKind::Counting];
 
-    /// The slow twin: whole slices, one a shard.
+    /// Slow reference: whole slices, one per shard.
     #[test]
     fn positions_are_those_of_the_slices() {
         for (kind, shard_count) in KINDS.into_iter().flat_map(|kind| [1, 3, 4].map(|n| (kind, n))) {
@@ -182,7 +183,7 @@ mod tests {
     }
 
     proptest! {
-        /// The slow twin keeps everything.
+        /// The slow reference keeps all events.
         #[test]
         fn first_and_first_of_others(sets in vec((0..3_u32, 0..20_u64, 0..4_u32), 0..30)) {
             let mut table = FirstSet::new(3);

@@ -1,10 +1,10 @@
 //! Which generations the replicated filters had, and which of them a call may have been about.
 //!
-//! The meta group's log says when a generation began for the catalogue. A node lives in the one that
-//! its own copy of the catalogue names, which may be an old one, and until it learns of the next it
-//! takes inserts into the old one, which are gone then. So a call is about some generation from the
-//! last one that its node knew of when it began up to the last one that anybody knew of
-//! when it ended.
+//! The meta group's log determines when a generation began for the catalogue. A node uses the
+//! generation in its own copy of the catalogue, which may be outdated. Until it learns of the next
+//! generation, it accepts inserts into the old one, which are lost then. So a call is about some
+//! generation between the last one that its node knew when the call began, and the last one that any
+//! node knew when the call ended.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -26,19 +26,19 @@ pub(crate) struct Life {
     pub(crate) generation: Generation,
     /// As it was created.
     pub(crate) settings: FilterSettings,
-    /// The entry of the meta group's log that began it.
+    /// Index of the entry in the meta group's log that began it.
     from_index: u64,
-    /// When that was applied first, in simulated microseconds.
+    /// When that entry was first applied, in simulated microseconds.
     pub(crate) from_us: u64,
-    /// When the entry that ended it was applied first, or never.
+    /// When the entry that ended it was first applied, or never.
     pub(crate) to_us: u64,
 }
 
-/// A machine's disk was lost for good.
+/// A permanent loss of a machine's disk.
 #[derive(Clone, Copy, Debug)]
 struct Loss {
     machine: u32,
-    /// When its node began to be retired.
+    /// When the retirement of its node began.
     from_us: u64,
     /// When the machine got another node, or never.
     to_us: u64,
@@ -49,20 +49,20 @@ struct Loss {
 pub(crate) struct Generations {
     /// By name, in the order of their beginnings.
     lives: BTreeMap<String, Vec<Life>>,
-    /// The last entry of the meta group that was looked at.
+    /// The last processed entry of the meta group.
     defined: u64,
-    /// For each host, up to which entry its node had applied from when on, since its last start.
+    /// For each host, which entries its node had applied since its last start, with times.
     applied_on: BTreeMap<String, Vec<(u64, u64)>>,
     losses: Vec<Loss>,
-    /// How old the catalogue may be that a node goes by.
+    /// Maximum age of the catalogue that a node uses.
     catalogue_age_us: u64,
 }
 
-/// How old the catalogue is that a node goes by where old maps are provoked, and a little more.
+/// Maximum age of a node's catalogue if old maps are provoked, and a margin.
 const OLD_MAP_US: u64 = 2_100_000;
 
 impl Generations {
-    /// Nodes go by old maps.
+    /// Call this if nodes use outdated maps.
     pub(crate) const fn expect_old_maps(&mut self) {
         self.catalogue_age_us = OLD_MAP_US;
     }
@@ -72,8 +72,8 @@ impl Generations {
         self.applied_on.entry(host.to_owned()).or_default().push((at_us, 0));
     }
 
-    /// A host's node has a catalogue up to this entry of the meta group's log; `newest` is what
-    /// that log made of the catalogue so far.
+    /// A host's node has a catalogue up to this entry of the meta group's log; `newest` is the state
+    /// that the log has produced so far.
     pub(crate) fn applied_on(&mut self, at_us: u64, host: &str, index: u64, newest: &MetaState) {
         if index > self.defined {
             self.defined = index;
@@ -81,7 +81,7 @@ impl Generations {
         }
         let applied_on = self.applied_on.entry(host.to_owned()).or_default();
         let before = applied_on.last().map_or(0, |&(_, index)| index);
-        // Only beginnings matter.
+        // Only the entries that begin generations matter.
         let begun = self.lives.values().flatten().filter(|life| life.from_index <= index);
         let begun = begun.map(|life| life.from_index).max().unwrap_or(0);
         if begun > before {
@@ -116,7 +116,7 @@ impl Generations {
         }
     }
 
-    /// A machine's node is retired with all that is on its disk.
+    /// A machine's node begins to be retired, with everything on its disk.
     pub(crate) fn losing(&mut self, at_us: u64, machine: u32) {
         let is_open = |loss: &Loss| loss.machine == machine && loss.to_us == NEVER_US;
         if !self.losses.iter().any(is_open) {
@@ -136,8 +136,8 @@ impl Generations {
         self.lives.iter().map(|(name, lives)| (name.as_str(), lives.as_slice()))
     }
 
-    /// The generations that a call may be about, as places in the list of its filter's; None if there
-    /// was none yet.
+    /// The generations that a call may be about, as indices into the list of its filter's; `None` if
+    /// there was none yet.
     pub(crate) fn span(&self, call: &Call) -> Option<RangeInclusive<usize>> {
         let lives = self.lives.get(&call.filter)?;
         let by_us = end_us(call).saturating_add(CLOCKS_APART_US);
@@ -147,13 +147,13 @@ impl Generations {
         Some(first.min(last)..=last)
     }
 
-    /// The one generation that a call was about, if only one may be.
+    /// The generation that a call was about, if only one is possible.
     pub(crate) fn only(&self, call: &Call) -> Option<usize> {
         let span = self.span(call)?;
         (span.start() == span.end()).then_some(*span.start())
     }
 
-    /// Up to which entry a machine's node had surely applied at a moment.
+    /// The last entry that a machine's node had certainly applied at a time.
     fn known(&self, machine: u32, at_us: u64) -> u64 {
         let applied_on = self.applied_on.get(&host_name(machine)).map_or(&[][..], Vec::as_slice);
         let is_known = |from_us: u64| from_us + CLOCKS_APART_US + self.catalogue_age_us < at_us;
@@ -164,7 +164,7 @@ impl Generations {
         if started { 0 } else { at.checked_sub(1).map_or(0, |at| applied_on[at].1) }
     }
 
-    /// Whether a machine's node was started in that time.
+    /// Whether a machine's node was started in that interval.
     pub(crate) fn was_started(&self, machine: u32, from_us: u64, to_us: u64) -> bool {
         let applied_on = self.applied_on.get(&host_name(machine)).map_or(&[][..], Vec::as_slice);
         applied_on.iter().any(|&(at_us, index)| {
@@ -172,12 +172,12 @@ impl Generations {
         })
     }
 
-    /// Whether what a machine's node had on its disk at a moment was lost later.
+    /// Whether the data on a machine's disk at that time was lost later.
     pub(crate) fn was_lost(&self, machine: u32, at_us: u64) -> bool {
         self.losses.iter().any(|loss| loss.machine == machine && loss.to_us >= at_us)
     }
 
-    /// How many nodes were lost from a moment to another one.
+    /// How many nodes were lost in that interval.
     pub(crate) fn loss_count(&self, from_us: u64, to_us: u64) -> usize {
         let overlaps = |loss: &&Loss| loss.to_us >= from_us && loss.from_us <= to_us;
         self.losses.iter().filter(overlaps).count()

@@ -1,5 +1,5 @@
-//! Which items came last to filters that age, computed from the entries of the logs alone: a list of them. It knows
-//! nothing of generations.
+//! The last items that were inserted into aging filters, computed from the log entries alone as a list.
+//! This model does not use generations.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,14 +11,14 @@ use super::slice_models::SliceModel;
 /// Name of the invariant.
 pub(crate) const NAME: &str = "last_items_stay";
 
-/// The items that came last to a slice of an aging filter.
+/// The last items of a slice of an aging filter.
 #[derive(Debug)]
 pub(crate) struct LastItems {
     /// The pace of the whole hash space.
     whole_pace: u64,
-    /// So many different items stay at least.
+    /// At least this many different items are kept.
     pace: usize,
-    /// As many of them that came last, the last one behind.
+    /// The last `pace` items, the newest at the back.
     items: VecDeque<ItemHash>,
 }
 

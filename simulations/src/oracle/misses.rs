@@ -1,5 +1,6 @@
-//! How often stable filters may miss items, computed from the entries of the logs alone: when each item came last, and the
-//! sum of what the formula says for all that came again. It knows nothing of cells.
+//! How often stable filters may miss items, computed from the log entries alone: when each item was
+//! last inserted, and the sum of the expected misses of all repeated items. This model does not use
+//! cells.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +13,11 @@ use super::slice_models::SliceModel;
 /// Name of the invariant.
 pub(crate) const NAME: &str = "misses_are_few";
 
-/// Standard deviations above the formula that are chance: of a million runs none is so far off.
+/// Number of standard deviations above the expected value that still count as chance: not one of a
+/// million runs is so far off.
 const DEVIATIONS: f64 = 6.0;
 
-/// When each item came last to a slice of a stable filter, and what was missed since.
+/// When each item was last inserted into a slice of a stable filter, and what was missed since.
 #[derive(Debug)]
 pub(crate) struct Misses {
     spec: SliceSpec,
@@ -23,9 +25,9 @@ pub(crate) struct Misses {
     pace: StablePace,
     /// Number of inserts.
     inserts: u64,
-    /// That of the last one of each item.
+    /// Number of the last insert of each item.
     last: BTreeMap<ItemHash, u64>,
-    /// What the formula says of those that came again, and what was missed of them.
+    /// Expected misses of repeated items, and the actual ones.
     expected: f64,
     missed: u64,
 }
@@ -49,7 +51,7 @@ impl SliceModel for Misses {
         self.last.clear();
     }
 
-    /// Says if more was missed than can be.
+    /// Returns a description if more was missed than possible.
     fn insert(&mut self, part: &InsertPart, reply: &Bitmap) -> Option<String> {
         let new: BTreeSet<usize> = reply.iter_ones().collect();
         for (at, hash) in part.proposed.iter_ones().zip(part.hashes.to_vec()) {

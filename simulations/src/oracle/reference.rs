@@ -1,8 +1,8 @@
-//! The committed log of every group, applied to states of its own from the first entry on and never
-//! from a snapshot: what every replica must be like.
+//! The committed log of every group, applied to separate states from the first entry on and never from
+//! a snapshot: the state that every replica must have.
 //!
-//! The first node that applies an entry defines it. All others must apply the same entry at its
-//! index, give the same reply, and come to the same state.
+//! The first node that applies an entry defines it. All others must apply the same entry at its index,
+//! give the same reply, and reach the same state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,43 +24,43 @@ use crate::invariants::violation::Violation;
 /// Name of the invariant.
 pub(crate) const NAME: &str = "replicas_agree";
 
-/// Shards have ranges that tile the hash space, those of the shard map.
+/// Invariant: the shards' ranges tile the hash space, and are those of the shard map.
 const RANGES: &str = "ranges_tile";
 
-/// A state of so many bytes is digested at every entry, one of twice as many at every second: the
-/// work for an entry is bounded.
+/// A state of up to this size is digested at every entry, one of twice the size at every second: this
+/// bounds the work per entry.
 const DIGESTED_BYTES: u64 = 4 << 10;
 
 /// Most entries between two digests.
 const DIGEST_EVERY_MAX: u64 = 64;
 
-/// What the committed logs make of empty states.
+/// The states that the committed logs produce from empty ones.
 #[derive(Default)]
 pub(crate) struct Reference {
     meta: MetaState,
     shards: BTreeMap<ShardId, ShardState>,
     logs: BTreeMap<GroupId, Log>,
     incarnations: BTreeMap<FilterId, Incarnation>,
-    /// Requests that a shard applied.
+    /// Requests that a shard has applied.
     answered: BTreeMap<ShardId, BTreeSet<RequestId>>,
     windows: BTreeMap<ShardId, SliceModels<WindowItems>>,
     last_items: BTreeMap<ShardId, SliceModels<LastItems>>,
     misses: BTreeMap<ShardId, SliceModels<Misses>>,
     compared: Compared,
-    /// Replicas whose memory was made to rot, by host and group: their states are not compared.
+    /// Replicas whose memory was corrupted, by host and group: their states are not compared.
     excused: BTreeSet<(String, GroupId)>,
 }
 
-/// A filter from its creation on; another one of the same name is another incarnation.
+/// A filter from its creation on; a later filter of the same name is another incarnation.
 #[derive(Clone, Debug)]
 pub(crate) struct Incarnation {
     /// As it was created.
     pub(crate) record: FilterRecord,
     /// Simulated microseconds at which it was created.
     pub(crate) created_at_us: u64,
-    /// And at which no shard had a slice of it any more, or never.
+    /// When the last shard dropped its slice of it, or never.
     pub(crate) gone_at_us: u64,
-    /// And at which it was dropped or a slice of it was emptied, rising.
+    /// When it was dropped or one of its slices was emptied, ascending.
     pub(crate) erased_at_us: Vec<u64>,
     /// Filters that were merged into it.
     pub(crate) merged: BTreeSet<FilterId>,
@@ -77,7 +77,7 @@ pub(crate) struct Compared {
     pub(crate) snapshots: u64,
 }
 
-/// A group's log as far as anybody applied it.
+/// A group's log as far as any node applied it.
 #[derive(Default)]
 struct Log {
     /// Index of the first entry.
@@ -90,7 +90,7 @@ struct Applied {
     /// Stands for the command.
     content: u64,
     reply: Reply,
-    /// Of the state after it, if it was made.
+    /// Digest of the state after it, if it was computed.
     digest: Option<u64>,
 }
 
@@ -117,12 +117,12 @@ impl Reference {
         Self::default()
     }
 
-    /// A node applied an entry. `digest` makes a digest of its state after it; that of the meta
-    /// group is not asked for, its replies are compared alone.
+    /// A node applied an entry. `digest` computes a digest of its state after it; it is not called for
+    /// the meta group, for which only replies are compared.
     ///
     /// # Errors
-    /// If another entry was applied at that index, or with another reply, or to another state; or
-    /// if entries before it were never applied anywhere.
+    /// If another entry was applied at that index, or with another reply, or led to another state; or
+    /// if earlier entries were never applied anywhere.
     pub(crate) fn applied(
         &mut self,
         at_us: u64,
@@ -134,7 +134,7 @@ impl Reference {
     ) -> Result<(), Violation> {
         let seen = Seen { at_us, node, group, entry };
         let log = self.logs.entry(group).or_default();
-        // Logs begin at 0 or 1, as the first node has it.
+        // Logs begin at 0 or 1, depending on the first node.
         if log.entries.is_empty() && entry.index <= 1 {
             log.first = entry.index;
         }
@@ -200,7 +200,7 @@ impl Reference {
         reply
     }
 
-    /// The outer error is that the entry cannot be applied, the inner one that it must not have
+    /// The outer error means that the entry cannot be applied, the inner one that it must not have
     /// been.
     fn apply_shard(
         &mut self,
@@ -234,7 +234,8 @@ impl Reference {
             .or_else(|| too_many.map(|what| (misses::NAME, what)))
             .map_or(Ok(()), |(invariant, what)| Err(seen.violation(invariant, &what)));
         match (command, &reply) {
-            // The meta group decides earlier; a shard answers from its slice until it learns of it.
+            // The meta group decides first; a shard keeps answering from its slice until it learns of
+            // the drop.
             (ShardCommand::DropSlice(filter), _) if before.slice(*filter).is_some() => {
                 self.erased(*filter, seen.at_us);
             }
@@ -259,8 +260,8 @@ impl Reference {
         Ok((reply, broken))
     }
 
-    /// A shard was split: the other half begins as if from a snapshot of what came before. Says if the halves are not
-    /// what the shard map makes of them.
+    /// A shard was split: the other half starts as if from a snapshot of the state before. Returns a
+    /// description if the halves do not match the shard map.
     fn split(&mut self, shard: ShardId, upper: ShardState) -> Option<String> {
         let into = upper.shard();
         let lower = self.shards.get(&shard)?;
@@ -292,7 +293,7 @@ impl Reference {
         }
     }
 
-    /// Compares what a node applied with what was applied first.
+    /// Compares what a node applied with what was first applied.
     fn compare(
         &mut self,
         seen: &Seen<'_>,
@@ -330,12 +331,12 @@ impl Reference {
         Ok(())
     }
 
-    /// From now on a host's replica of a group may be another than the log says.
+    /// From now on a host's replica of a group may differ from the log.
     pub(crate) fn excuse(&mut self, host: &str, group: GroupId) {
         self.excused.insert((host.to_owned(), group));
     }
 
-    /// From now on every replica must be what the log says.
+    /// From now on every replica must match the log.
     pub(crate) fn excuse_nobody(&mut self) {
         self.excused.clear();
     }
@@ -343,7 +344,7 @@ impl Reference {
     /// A node wrote a snapshot.
     ///
     /// # Errors
-    /// If nobody is known to have applied its last entry.
+    /// If no node is known to have applied its last entry.
     pub(crate) fn built(
         &mut self,
         at_us: u64,
@@ -354,7 +355,7 @@ impl Reference {
         let Some(entry) = through else { return Ok(()) };
         let seen = Seen { at_us, node, group, entry };
         self.covered(&seen)?;
-        // The snapshot will be loaded: a digest is worth its price now, if it can still be made.
+        // The snapshot will be loaded, so a digest is worth its cost, if it can still be computed.
         if let Some(log) = self.logs.get_mut(&group)
             && log.next() == entry.index + 1
             && let Some(applied) = log.entries.last_mut()
@@ -365,11 +366,11 @@ impl Reference {
         Ok(())
     }
 
-    /// A node replaced its state by a snapshot's. Compared where the reference has a digest for
-    /// that entry; else the entries that follow are.
+    /// A node replaced its state by a snapshot's. The states are compared if the reference has a digest
+    /// for that entry; otherwise the entries that follow are.
     ///
     /// # Errors
-    /// If nobody is known to have applied the snapshot's last entry, or the state is another one.
+    /// If no node is known to have applied the snapshot's last entry, or the state differs.
     pub(crate) fn loaded(
         &mut self,
         at_us: u64,
@@ -400,17 +401,17 @@ impl Reference {
         }
     }
 
-    /// The meta group's state after all that was applied.
+    /// The meta group's state after all applied entries.
     pub(crate) const fn meta(&self) -> &MetaState {
         &self.meta
     }
 
-    /// A shard's state after all that was applied; None if nothing was.
+    /// A shard's state after all applied entries; `None` if there are none.
     pub(crate) fn shard(&self, shard: ShardId) -> Option<&ShardState> {
         self.shards.get(&shard)
     }
 
-    /// Every shard's state, those aside to which nothing was applied.
+    /// The states of all shards that have applied entries.
     pub(crate) fn shards(&self) -> impl Iterator<Item = &ShardState> {
         self.shards.values()
     }
@@ -424,7 +425,7 @@ impl Reference {
         all.filter(move |(_, incarnation)| incarnation.record.name.as_str() == name)
     }
 
-    /// A filter that was created at some time.
+    /// A filter that was created at any time.
     pub(crate) fn incarnation(&self, filter: FilterId) -> Option<&Incarnation> {
         self.incarnations.get(&filter)
     }
@@ -435,13 +436,13 @@ impl Reference {
         self.logs.get(&group).into_iter().flat_map(|log| &log.entries).map(|applied| applied.id)
     }
 
-    /// How often replicas were compared with it.
+    /// How many comparisons with the reference were made.
     pub(crate) const fn compared(&self) -> Compared {
         self.compared
     }
 }
 
-/// What was seen, for messages.
+/// The context of an observation, for messages.
 struct Seen<'a> {
     at_us: u64,
     node: &'a str,
@@ -475,8 +476,8 @@ fn reply_of(payload: &Payload<'_>) -> String {
     }
 }
 
-/// A number that stands for what an entry held, its reply aside. Commands are not kept: their
-/// hashes may be pieces of larger buffers.
+/// A hash of an entry's contents, without its reply. Commands themselves are not kept, because their
+/// hashes may be slices of larger buffers.
 fn content(payload: &Payload<'_>) -> u64 {
     let text: &dyn fmt::Debug = match payload {
         Payload::Blank => &"blank",

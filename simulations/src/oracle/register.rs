@@ -7,12 +7,12 @@
 //!                   the moment: not before any `No` began, not after any `Maybe` ended
 //! ```
 //!
-//! An item is a test-and-set register: the insert that set it answered `New`, and linearizability
-//! is local (Herlihy & Wing 1990, doi:10.1145/78969.78972). A history of one item is linearizable
-//! if and only if there is such a moment, and if the insert that was `New` has it within its time;
-//! without such an insert one of unknown outcome may have set it, or others that share its bits.
+//! An item is a test-and-set register: the insert that set it answered `New`, and linearizability is
+//! local (Herlihy & Wing 1990, doi:10.1145/78969.78972). A history of one item is linearizable if and
+//! only if there is such a moment, and the insert that answered `New`, if any, contains it. Without
+//! such an insert, one of unknown outcome may have set the item, or other items that share its bits.
 
-/// What was answered about the item.
+/// An answer about the item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     /// An insert found it absent and set it.
@@ -25,33 +25,33 @@ pub(crate) enum Answer {
     Unknown,
 }
 
-/// One answer, in simulated microseconds. What is unknown has no end.
+/// One answer, with times in simulated microseconds. An unknown outcome has no end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Operation {
-    /// Which call, for messages.
+    /// The call, for messages.
     pub(crate) call: u32,
     /// What was answered.
     pub(crate) answer: Answer,
     /// When the call began.
     pub(crate) start_us: u64,
-    /// When its answer came.
+    /// When its answer arrived.
     pub(crate) end_us: u64,
 }
 
-/// Why the operations on an item are no linearizable history.
+/// Why the operations on an item are not linearizable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Crossing {
-    /// Two inserts were both the first.
+    /// Two inserts both answered `New`.
     TwoNew(Operation, Operation),
-    /// It was present when nothing can have set it.
+    /// It was present before anything can have set it.
     YesOfNothing(Operation),
-    /// The first can only be answered before the item was set, the second only after, but the
-    /// second was over before the first began.
+    /// The first answer is only possible before the item was set, the second only after, but the second
+    /// ended before the first began.
     Crossed(Operation, Operation),
 }
 
-/// Checks all operations on one item in any order. `others_from_us` is the moment from which other
-/// items may have set all its bits, or never.
+/// Checks all operations on one item, in any order. `others_from_us` is the time from which other items
+/// may have set all its bits, or never.
 pub(crate) fn check(operations: &[Operation], others_from_us: u64) -> Result<(), Crossing> {
     let of = |wanted: Answer| operations.iter().filter(move |seen| seen.answer == wanted);
     let mut news = of(Answer::New);

@@ -1,10 +1,11 @@
-//! Who may what, computed from the catalogue's entries and not by the code of the gate: a plain second
-//! opinion, and which of its versions a node may go by when it answers.
+//! Who has which right, computed from the catalogue's entries and not by the code of the gate: an
+//! independent check; and which versions of the catalogue a node may use when it answers.
 //!
-//! A node goes by its own copy of the catalogue. It may have been told of a version by the end of a call
-//! at the latest. It surely knows what it had applied before the call began, in this life or an earlier
-//! one, and what anybody had applied before it started: so long it answers nobody. Versions in between
-//! are all possible; what is the same in all of them must be so.
+//! A node uses its own copy of the catalogue. It may have received a version by the end of a call at
+//! the latest. It certainly knows what it had applied before the call began, since this start or before
+//! an earlier one, and what any node had applied before it started, because it answers no calls until
+//! it has caught up. All versions in between are possible; only a decision that is the same in all of
+//! them can be checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ use super::view::CLOCKS_APART_US;
 use crate::names::host_name;
 use crate::plan::access::{Ask, access_filter};
 
-/// A principal, as it matters for a decision.
+/// A principal, reduced to what a decision needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Known {
     digest: Option<[u8; 32]>,
@@ -24,7 +25,7 @@ pub(crate) struct Known {
     expires_ms: Option<u64>,
 }
 
-/// What the catalogue said of principals and nodes from some entry on.
+/// The catalogue's principals and nodes from some entry on.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Version {
     is_formed: bool,
@@ -32,39 +33,39 @@ pub(crate) struct Version {
     removed: BTreeSet<NodeId>,
 }
 
-/// All versions, and which of them each host's node had when.
+/// All versions, and which of them each host's node had at which time.
 #[derive(Default, Debug)]
 pub(crate) struct Rights {
-    /// The entries of the meta group's log that began them, and when these were applied first.
+    /// The entries of the meta group's log that began them, and when these were first applied.
     versions: Vec<(u64, u64, Version)>,
-    /// The last entry that was looked at.
+    /// The last processed entry.
     defined: u64,
-    /// For each host, how many versions its node must go by at least, from when on.
+    /// For each host, the minimum number of versions that its node must know, with times.
     applied_on: BTreeMap<String, Vec<(u64, usize)>>,
-    /// The same of what it has applied since its last start.
+    /// The same, for what it has applied since its last start.
     applied: BTreeMap<String, Vec<(u64, usize)>>,
-    /// When each machine's node started last.
+    /// When each machine's node was last started.
     starts: BTreeMap<u32, u64>,
-    /// How far wall clocks of nodes are from the right one at most, in milliseconds.
+    /// Maximum error of the nodes' wall clocks, in milliseconds.
     clocks_off_ms: u64,
 }
 
-/// Whether a call may be answered, by one version.
+/// The decision about a call, by one version.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Verdict {
-    /// It is granted, or nobody is named yet who may do less.
+    /// The right is granted, or the catalogue has no principals that restrict anything yet.
     Granted,
-    /// The caller showed nothing.
+    /// The caller presented no credentials.
     Nobody,
-    /// What the caller showed proves nobody.
+    /// The caller's credentials are not those of any principal.
     Stranger,
-    /// The caller is somebody and has no such right, whatever it is about.
+    /// The caller is a principal, but has this right on nothing.
     Nowhere,
-    /// The caller has such a right, but not on what it asks about.
+    /// The caller has this right, but not on this target.
     NotThere,
 }
 
-/// Who asks: what it shows, if anything.
+/// The credentials that a caller presents, if any.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Shown {
     /// The principal's name, and the hash of the secret.
@@ -101,7 +102,7 @@ impl Version {
         }
     }
 
-    /// Whether the call may be answered, by this version and at this moment.
+    /// The decision about the call, by this version and at this time.
     pub(crate) fn verdict(&self, shown: &Shown, ask: Ask, now_ms: u64) -> Verdict {
         if self.principals.is_empty() {
             return Verdict::Granted;
@@ -135,7 +136,7 @@ impl Version {
             }
             Ask::Merge { filter, source } => match named(FilterVerb::Insert, filter) {
                 Verdict::Granted => match named(FilterVerb::Export, source) {
-                    // The gate asks about the verb of the target alone.
+                    // The gate checks only the verb on the target.
                     Verdict::Granted => Verdict::Granted,
                     _ => Verdict::NotThere,
                 },
@@ -145,7 +146,7 @@ impl Version {
             Ask::Status => cluster(ClusterVerb::Metrics),
             Ask::Jobs => cluster(ClusterVerb::Jobs),
             Ask::Principals | Ask::Escalate => cluster(ClusterVerb::Admin),
-            // It is about the session, and its users are never refused.
+            // This call is about the session, and its users always have the right.
             Ask::Steal { .. } => Verdict::Granted,
         }
     }
@@ -158,7 +159,7 @@ impl Version {
     }
 }
 
-/// Letter by letter, and a star at the end for all that may follow.
+/// Literal comparison, with a star at the end that matches any suffix.
 fn covers(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern.chars().peekable(), name.chars());
     loop {
@@ -172,12 +173,12 @@ fn covers(pattern: &str, name: &str) -> bool {
 }
 
 impl Rights {
-    /// Wall clocks of nodes are wrong by so many milliseconds at most.
+    /// The nodes' wall clocks are off by at most `ms` milliseconds.
     pub(crate) fn expect_clocks_off(&mut self, ms: u64) {
         self.clocks_off_ms = ms;
     }
 
-    /// What wall clocks of nodes may show from one right time to another one.
+    /// The range that the nodes' wall clocks may show between two true times.
     pub(crate) const fn shown_ms(&self, (from_ms, to_ms): (u64, u64)) -> (u64, u64) {
         (from_ms - self.clocks_off_ms, to_ms + self.clocks_off_ms)
     }
@@ -192,7 +193,8 @@ impl Rights {
         self.applied.entry(host.to_owned()).or_default().push((at_us, 0));
     }
 
-    /// A host's node has a catalogue up to this entry; `newest` is what the log made of it so far.
+    /// A host's node has a catalogue up to this entry; `newest` is the state that the log has produced
+    /// so far.
     pub(crate) fn applied_on(&mut self, at_us: u64, host: &str, index: u64, newest: &MetaState) {
         if index > self.defined {
             self.defined = index;
@@ -216,8 +218,8 @@ impl Rights {
         }
     }
 
-    /// The versions that a machine's node may have gone by in a call from one moment to another one, the
-    /// oldest first. None if it may have gone by none at all.
+    /// The versions that a machine's node may have used in a call between two times, oldest first.
+    /// `None` if it may have used none at all.
     pub(crate) fn possible(
         &self,
         machine: u32,
@@ -232,8 +234,8 @@ impl Rights {
         (least > 0).then(|| &self.versions[least - 1..most.max(least)])
     }
 
-    /// Whether a machine's node had surely applied since its start, and before this moment, that another
-    /// node was removed; and was not started until the later one.
+    /// Whether a machine's node had certainly applied, since its start and before the first time, that
+    /// another node was removed; and was not restarted until the second time.
     pub(crate) fn knows_removed(&self, machine: u32, node: NodeId, us: (u64, u64)) -> bool {
         let applied = self.applied.get(&host_name(machine)).map_or(&[][..], Vec::as_slice);
         let sure = applied.partition_point(|&(at_us, _)| at_us + CLOCKS_APART_US < us.0);
@@ -244,20 +246,20 @@ impl Rights {
             && self.versions[count - 1].2.removed.contains(&node)
     }
 
-    /// Machines whose nodes started after a moment.
+    /// Machines whose nodes were started after a time.
     pub(crate) fn started_after(&self, us: u64) -> Vec<u32> {
         let is_later = |start: &(&u32, &u64)| *start.1 > us;
         self.starts.iter().filter(is_later).map(|(machine, _)| *machine).collect()
     }
 
-    /// Nodes that have left for ever.
+    /// Nodes that were removed for good.
     pub(crate) fn removed(&self) -> Vec<NodeId> {
         let last = self.versions.last();
         last.map(|(_, _, version)| version.removed.iter().copied().collect()).unwrap_or_default()
     }
 }
 
-/// All verdicts that are possible.
+/// All possible decisions.
 pub(crate) fn verdicts(
     versions: &[(u64, u64, Version)],
     shown: &Shown,
@@ -270,7 +272,7 @@ pub(crate) fn verdicts(
     versions.iter().flat_map(of).collect()
 }
 
-/// Whether a name may be in a list.
+/// Whether a list may contain a name.
 pub(crate) fn may_list(versions: &[(u64, u64, Version)], shown: &Shown, filter: &str) -> bool {
     versions.iter().any(|(_, _, version)| version.may_see(shown, filter))
 }

@@ -1,31 +1,31 @@
-//! What was seen of calls without a right, as far as later ones are held against it.
+//! What calls without a right have shown, as far as later calls are compared with it.
 
 use std::collections::BTreeMap;
 
 use super::rights::Verdict;
 use crate::plan::access::Ask;
 
-/// What refusals said, and inserts that nobody might make.
+/// Texts of refusals, and inserts that no caller had the right to make.
 #[derive(Default, Debug)]
 pub(crate) struct Seen {
-    /// By the call, and why it is denied: the words, without names.
+    /// By call and reason of the refusal: the text, without names.
     texts: BTreeMap<(String, Verdict), String>,
-    /// For each item whether anybody might have inserted it.
+    /// For each item, whether any caller with the right may have inserted it.
     inserted: BTreeMap<u32, bool>,
 }
 
 impl Seen {
-    /// Items that were tried to be inserted, and only by those who had no right to.
+    /// Items that only callers without the right tried to insert.
     pub(crate) fn never_granted(&self) -> Vec<u32> {
         self.inserted.iter().filter(|(_, may)| !**may).map(|(item, _)| *item).collect()
     }
 
-    /// An item was tried to be inserted, and perhaps by somebody who had the right.
+    /// Records an attempted insert of an item; `may` tells whether the caller may have had the right.
     pub(crate) fn inserted(&mut self, item: u32, may: bool) {
         *self.inserted.entry(item).or_default() |= may;
     }
 
-    /// What was said before to such a call that is denied for this reason, if it is not what is said now.
+    /// An earlier text of the same refusal, if it differs from this one.
     pub(crate) fn other_words(&mut self, ask: Ask, why: Verdict, words: &str) -> Option<String> {
         let call = format!("{ask:?}");
         let call = call.split(' ').next().unwrap_or_default().to_owned();

@@ -6,24 +6,24 @@ use umbel_engine::shard::{Bitmap, InsertPart, ShardCommand, ShardReply, SliceSpe
 use umbel_engine::{FilterId, Generation, RequestId, ShardId};
 use umbel_filter::HashRange;
 
-/// What a slice of some kind has, by means that have nothing to do with how the product keeps it.
+/// A model of a slice of some kind, independent of how the product stores it.
 pub(crate) trait SliceModel: Sized {
-    /// Of a slice that was created in a shard of this range, empty; None if it is of another kind.
+    /// The empty slice that was created in a shard with this range; `None` if it is of another kind.
     fn of(spec: &SliceSpec, range: HashRange) -> Option<Self>;
 
-    /// Of a slice of one half of the shard, when that is split.
+    /// The slice of one half of the shard, when that is split.
     fn half(&self, range: HashRange) -> Self;
 
-    /// Nothing is left.
+    /// Removes everything.
     fn clear(&mut self);
 
-    /// The leader's clock in an entry.
+    /// Sets the time to the leader's clock in an entry.
     fn advance(&mut self, _now_ms: u64) {}
 
-    /// The slice at hand of a manual window ends.
+    /// Ends the current slice of a manual window.
     fn rotate(&mut self) {}
 
-    /// Takes in the items of a part that was applied; says what of its answer cannot be.
+    /// Processes the items of an applied part; returns a description if its answer is impossible.
     fn insert(&mut self, part: &InsertPart, reply: &Bitmap) -> Option<String>;
 }
 
@@ -39,7 +39,7 @@ impl<M> Default for SliceModels<M> {
     }
 }
 
-/// A shard was split: its slices are those of the first of the halves until now.
+/// A shard was split: until now its models are those of the first half.
 pub(crate) fn split<M: SliceModel>(
     models: &mut BTreeMap<ShardId, SliceModels<M>>,
     halves: [(ShardId, HashRange); 2],
@@ -49,7 +49,7 @@ pub(crate) fn split<M: SliceModel>(
 }
 
 impl<M: SliceModel> SliceModels<M> {
-    /// Those of one half of the shard, when that is split.
+    /// The models of one half of the shard, when that is split.
     pub(crate) fn half(&self, range: HashRange) -> Self {
         let half = |(&filter, (generation, model)): (&FilterId, &(Generation, M))| {
             (filter, (*generation, model.half(range)))
@@ -57,8 +57,9 @@ impl<M: SliceModel> SliceModels<M> {
         Self { slices: self.slices.iter().map(half).collect() }
     }
 
-    /// Follows an entry of a shard of this range, and says what its reply should not have been. `was_answered` tells
-    /// requests that had their answer before: they get it again.
+    /// Processes an entry of a shard with this range, and describes what is wrong with its reply, if
+    /// anything. `was_answered` tells whether a request already had its answer: it then gets that
+    /// again.
     pub(crate) fn follow(
         &mut self,
         range: HashRange,

@@ -1,4 +1,4 @@
-//! The history as the checks read it: by filter, and copies of a request as one.
+//! The history as the checks read it: by filter, with the copies of a request merged into one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,34 +10,34 @@ use super::bits::{NEVER_US, Probes, hash_of};
 use super::reference::{Incarnation, Reference};
 use crate::history::{Call, FilterFacts, Outcome, Verb};
 
-/// How far clocks of hosts may be apart in simulated time: a tick is one millisecond.
+/// Maximum difference of hosts' clocks in simulated time: a tick is one millisecond.
 pub(crate) const CLOCKS_APART_US: u64 = 2_000;
 
 /// A history, its filters in the order of the facts.
 pub(crate) struct View<'a> {
     /// All calls.
     pub(crate) calls: &'a [Call],
-    /// What the logs made.
+    /// The result of the logs.
     pub(crate) reference: &'a Reference,
-    /// What was done to each filter.
+    /// The operations on each filter.
     pub(crate) filters: Vec<FilterView<'a>>,
 }
 
-/// What was done to one filter.
+/// The operations on one filter.
 pub(crate) struct FilterView<'a> {
-    /// What is known of it.
+    /// The known facts about it.
     pub(crate) facts: &'a FilterFacts,
-    /// Whether it was dropped, created anew, cleared or merged into, or that was tried.
+    /// Whether it was dropped, recreated, cleared or merged into, or any of that was attempted.
     pub(crate) is_rewritten: bool,
-    /// Inserts that were applied or may have been, by their starts.
+    /// Inserts that were or may have been applied, by start time.
     pub(crate) inserts: Vec<Request<'a>>,
-    /// Removals that were applied or may have been, by their starts.
+    /// Removals that were or may have been applied, by start time.
     pub(crate) removes: Vec<Request<'a>>,
     /// Inserts that certainly were not applied.
     pub(crate) refused: Vec<&'a Call>,
-    /// Queries that were answered.
+    /// Queries that got an answer.
     pub(crate) reads: Vec<&'a Call>,
-    /// Drops and clears that were applied or may have been.
+    /// Drops and clears that were or may have been applied.
     pub(crate) erasers: Vec<Request<'a>>,
     /// Rotations that were done, or may have been, by their start.
     pub(crate) rotations: Vec<Request<'a>>,
