@@ -1,11 +1,11 @@
-//! An insert that was acknowledged is never missed afterwards: no query that begins later says
-//! `No`, and no insert that begins later says `New`.
+//! An acknowledged insert is never missed afterwards: no query that begins later answers `No`, and no
+//! insert that begins later answers `New`.
 //!
-//! Bit for bit where bits only rise: a `No` is illegal if every position of the item was set by
-//! some acknowledged insert that ended before the query began. Item by item in filters that were
-//! cleared or dropped, where an insert counts unless one of those took effect since it began; in
-//! those that grow, whose positions depend on the order of inserts; and in those that items are
-//! taken out of, for items that nobody took out.
+//! Where bits only rise, this is checked by position: a `No` is illegal if every position of the item
+//! was set by some acknowledged insert that ended before the query began. It is checked by item in
+//! filters that were cleared or dropped, where an insert counts unless one of those took effect since
+//! it began; in filters that grow, whose positions depend on the order of inserts; and in filters with
+//! removals, for items that were not removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
     for filter in &view.filters {
         exists(filter, &mut checked);
         if filter.facts.kind.forgets() {
-            // `windows_forget` and `last_items_stay` say when.
+            // `windows_forget` and `last_items_stay` check these.
             continue;
         }
         let probes = filter.only_life().and_then(Life::sure_probes);
@@ -35,7 +35,7 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
     checked
 }
 
-/// An item that was called absent.
+/// An item that an answer reports as absent.
 #[derive(Clone, Copy)]
 pub(super) struct Negative<'a> {
     pub(super) call: &'a Call,
@@ -50,7 +50,7 @@ pub(super) fn negatives<'a>(filter: &FilterView<'a>) -> Vec<Negative<'a>> {
         let news = insert.answered().filter(|&(_, is_new)| is_new);
         news.map(move |(item, _)| Negative { call, item, start_us, end_us })
     });
-    // The leader confirms absence also where any replica may say that an item is present.
+    // The leader confirms absence even if any replica may answer that an item is present.
     let no = filter.reads.iter().flat_map(|&call| {
         let (start_us, end_us) = (call.start_us, call.end_us.unwrap_or(u64::MAX));
         let absent = FilterView::read_answers(call).filter(|&(_, is_maybe)| !is_maybe);
@@ -92,8 +92,8 @@ fn by_bits(filter: &FilterView<'_>, probes: &Probes, checked: &mut Checked) {
 
 fn by_items(filter: &FilterView<'_>, checked: &mut Checked) {
     let Some(uncertain) = uncertain_items(filter) else { return };
-    // For each item, by rising end: the insert that began last of those that ended by then. Any
-    // other of them is more likely to have been cleared.
+    // For each item, by ascending end: of the inserts that ended by then, the one that began last. The
+    // others are more likely to have been cleared.
     let mut last_begun: BTreeMap<u32, Vec<(u64, &Request<'_>)>> = BTreeMap::new();
     let mut by_end: Vec<_> = acked(filter).collect();
     by_end.sort_by_key(|insert| insert.end_us);
@@ -125,9 +125,9 @@ fn by_items(filter: &FilterView<'_>, checked: &mut Checked) {
     }
 }
 
-/// Items that may be missing although they were inserted: those that were taken out, and those
-/// that share a position with one that may have been taken out without being in. None if nothing
-/// is certain of any item.
+/// Items that may be missing although they were inserted: removed items, and items that share a
+/// position with one that may have been removed without having been inserted. `None` if no item is
+/// certain.
 fn uncertain_items(filter: &FilterView<'_>) -> Option<BTreeSet<u32>> {
     let mut uncertain: BTreeSet<u32> =
         filter.removes.iter().flat_map(|remove| &remove.call.items).copied().collect();
@@ -145,8 +145,7 @@ fn uncertain_items(filter: &FilterView<'_>) -> Option<BTreeSet<u32>> {
     Some(uncertain)
 }
 
-/// Items of which some removal began behind fewer acknowledged inserts than there were removals,
-/// itself included.
+/// Items for which some removal began after fewer acknowledged inserts than removals, itself included.
 fn unfounded_items(filter: &FilterView<'_>) -> BTreeSet<u32> {
     // By item: when acknowledged inserts of it ended.
     let mut ends: BTreeMap<u32, Vec<u64>> = BTreeMap::new();

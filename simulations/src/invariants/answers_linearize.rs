@@ -1,6 +1,6 @@
-//! The answers about each item fit one moment at which it came to be present: *no* before it,
-//! *yes* behind it, and the insert that was `New` around it. For filters that nothing is taken out
-//! of; see [`register`].
+//! The answers about each item are consistent with one moment at which it became present: *no* before
+//! it, *yes* after it, and the insert that answered `New` around it. For filters without removals; see
+//! [`register`].
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
     checked
 }
 
-/// From when on the other items of a filter may have set all positions of one.
+/// The time from which other items may have set all positions of an item.
 enum Others<'a, 'b> {
     Bits {
         filter: &'b FilterView<'a>,
@@ -84,7 +84,7 @@ fn operations(filter: &FilterView<'_>) -> BTreeMap<u32, Vec<Operation>> {
     for &read in &filter.reads {
         let (call, start_us, end_us) = (read.id, read.start_us, end_us(read));
         for (item, is_maybe) in FilterView::read_answers(read) {
-            // Absence is confirmed by the leader also where any replica may say that it is present.
+            // The leader confirms absence even if any replica may answer that an item is present.
             let answer = if is_maybe { Answer::Yes } else { Answer::No };
             let operation = Operation { call, answer, start_us, end_us };
             operations.entry(item).or_default().push(operation);

@@ -1,10 +1,10 @@
-//! Nothing is present that nobody tried to insert: a `Maybe`, a `Present` or a `Removed` needs all
-//! positions of its item to be covered by inserts that were begun before it ended.
+//! Nothing is present that no client tried to insert: for a `Maybe`, a `Present` or a `Removed`,
+//! inserts that began before it ended must cover all positions of the item.
 //!
-//! In filters that were cleared or dropped, inserts that ended before the last such call began that
-//! was itself over before the query began are gone and do not count. Items of filters that were
-//! merged in always count. Filters that grow have no positions that a history could tell: there,
-//! somebody must have inserted something, and the final state must still say so.
+//! In filters that were cleared or dropped, an insert does not count if it ended before the last such
+//! call began that was over before the query began. Items of merged filters always count. Filters that
+//! grow have no positions that a history determines: there, something must have been inserted, and the
+//! final state must still contain the item.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use crate::plan::FilterKind;
 /// Name of the invariant.
 pub(crate) const NAME: &str = "attempted_bounds_bits";
 
-/// Setter of positions that was no insert of the filter itself.
+/// Setter of positions that is not an insert into the filter itself.
 const OTHER: u32 = u32::MAX;
 
 /// Checks every answer that calls an item present.
 pub(crate) fn check(view: &View<'_>) -> Checked {
     let mut checked = Checked::new(NAME);
     for filter in &view.filters {
-        // Answers by which inserts can count for them.
+        // Answers, grouped by which inserts may count for them.
         let mut by_erased_us: BTreeMap<u64, Vec<Positive<'_>>> = BTreeMap::new();
         for positive in positives(filter) {
             by_erased_us.entry(erased_us(filter, &positive)).or_default().push(positive);
@@ -63,12 +63,12 @@ impl Positive<'_> {
         self.call.items[self.place]
     }
 
-    /// From when on the state is that answered: any replica may answer from long before.
+    /// The earliest state that the answer may be from: any replica may answer from long before.
     fn since_us(&self) -> u64 {
         if self.call.verb == Verb::ContainsAny { 0 } else { self.start_us }
     }
 
-    /// The items of its own insert that were inserted before it.
+    /// The items that the same call inserted before it.
     fn before_in_call(&self) -> &[u32] {
         if self.call.verb == Verb::Insert { &self.call.items[..self.place] } else { &[] }
     }
@@ -94,8 +94,8 @@ fn positives<'a>(filter: &FilterView<'a>) -> Vec<Positive<'a>> {
     positives
 }
 
-/// Start of the last drop or clear that was over when the query began; inserts that ended before
-/// it are gone. 0 for queries of any replica, which may answer from before.
+/// Start of the last drop or clear that was over when the query began; inserts that ended before it are
+/// gone. 0 for queries that any replica may answer, because it may answer from before.
 fn erased_us(filter: &FilterView<'_>, positive: &Positive<'_>) -> u64 {
     let over = filter.erasers.iter().filter(|eraser| eraser.end_us < positive.since_us());
     over.map(|eraser| eraser.start_us).max().unwrap_or(0)
@@ -140,7 +140,7 @@ impl<'a> Cover<'a> {
         Self::Bits { probes, set }
     }
 
-    /// Whether the item may have been present when the query ended, without the insert that asks.
+    /// Whether the item may have been present when the query ended, apart from the insert that asks.
     fn has(&self, positive: &Positive<'_>) -> bool {
         let Positive { call, end_us, .. } = *positive;
         let before = positive.before_in_call();

@@ -1,11 +1,11 @@
-//! What a check of a whole history found.
+//! The result of a check over a whole history.
 
 use super::violation::Violation;
 
-/// Most violations that one check lists: the first ones tell the story.
+/// Most violations that one check lists: the first ones suffice to understand it.
 const VIOLATIONS_MAX: usize = 32;
 
-/// How often a promise was asked for, and where it was broken.
+/// How often an invariant was checked, and where it was violated.
 #[derive(Debug)]
 pub(crate) struct Checked {
     /// Name of the invariant.
@@ -22,7 +22,7 @@ impl Checked {
         Self { invariant, count: 0, violations: Vec::new() }
     }
 
-    /// Counts one check. `broken` is what was seen instead, if the promise was broken.
+    /// Counts one check. `broken` describes the violation, if there is one.
     pub(crate) fn record(&mut self, at_us: u64, broken: Option<String>) {
         self.count += 1;
         if let Some(what) = broken

@@ -1,6 +1,6 @@
-//! In the end all copies of a replicated filter are equal, at the catalogue's generation, and have
-//! every item whose insert into it was acknowledged, at whatever level, by a node whose disk was not
-//! lost since; at level majority by any node.
+//! At the end all copies of a replicated filter are equal, have the catalogue's generation, and contain
+//! every acknowledged item: for any level, items acknowledged by a node whose disk was not lost since;
+//! for level majority, those acknowledged by any node.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::plan::Ack;
 /// Name of the invariant.
 pub(crate) const NAME: &str = "copies_converge";
 
-/// What the copies of a filter must be like.
+/// The state that the copies of a filter must have.
 pub(crate) struct Wanted<'a> {
     name: &'a str,
     life: &'a Life,
@@ -34,7 +34,7 @@ impl<'a> Wanted<'a> {
     ) -> Self {
         let inserts = calls.iter().filter(|call| call.filter == name);
         let mut items = BTreeSet::new();
-        // What is left of windows at this moment is for `copies_forget`.
+        // Windows are checked by `copies_forget`.
         for call in inserts.filter(|_| !copies_forget::forgets(&life.settings)) {
             let (Verb::InsertCopy(ack), Outcome::Done(_)) = (call.verb, &call.outcome) else {
                 continue;

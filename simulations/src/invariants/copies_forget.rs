@@ -1,7 +1,8 @@
-//! Copies that forget keep an item for as many slices of time as the window has, and then it is gone: of a
-//! node that was asked, what it had acknowledged itself; of all nodes, what was inserted anywhere.
+//! Copies that forget keep an item for as many slices of time as the window has, and then drop it: the
+//! queried node keeps what it acknowledged itself, and all nodes drop what was inserted anywhere.
 //!
-//! Wall clocks of such runs are up to [`WALL_CLOCK_NEAR_MS`] off, so that no two are a whole slice apart.
+//! Wall clocks of such runs are off by at most [`WALL_CLOCK_NEAR_MS`], so no two differ by a whole
+//! slice.
 
 use umbel_engine::meta::FilterSettings;
 use umbel_filter::Kind;
@@ -15,18 +16,18 @@ use crate::plan::{Ack, WALL_CLOCK_NEAR_MS, WINDOW};
 /// Name of the invariant.
 pub(crate) const NAME: &str = "copies_forget";
 
-/// How far wall clocks of two nodes are apart at most, and one from itself before.
+/// Maximum difference between the wall clocks of two nodes, or of one node at different times.
 const SKEW_US: u64 = 2 * WALL_CLOCK_NEAR_MS.unsigned_abs() * 1_000;
 
-/// What an item is kept for at least, by any clock.
+/// Minimum time for which an item is kept, by any clock.
 const KEPT_US: u64 =
     WINDOW.slice_ms * 1_000 * WINDOW.slice_count as u64 - SKEW_US - CLOCKS_APART_US;
 
-/// And at most.
+/// Maximum time for which an item is kept.
 const GONE_US: u64 =
     WINDOW.slice_ms * 1_000 * (WINDOW.slice_count as u64 + 1) + SKEW_US + CLOCKS_APART_US;
 
-/// After this time no node holds items any more because of a call that was answered.
+/// After this time no node holds items any more on behalf of an answered call.
 const HELD_US: u64 = 15_000_000;
 
 /// Whether a filter forgets.
@@ -78,7 +79,7 @@ pub(crate) fn check(calls: &[Call], generations: &Generations) -> Checked {
     checked
 }
 
-/// An insert that was over on the same node called it new, and its slices have not ended.
+/// A finished insert on the same node called it new, and its slices have not ended.
 fn should_be_kept(
     (of_name, lives): (&[&Call], &[Life]),
     generations: &Generations,
@@ -100,11 +101,11 @@ fn should_be_kept(
     Some(format!("call {}, which began at {} us, called it new there", kept.id, kept.start_us))
 }
 
-/// No insert that began before the answer can have come in late enough.
+/// No insert that began before the answer can have been applied late enough.
 fn should_be_gone(of_name: &[&Call], question: &Call, item: u32) -> Option<String> {
     let may_have = |insert: &&&Call| {
         let Verb::InsertCopy(ack) = insert.verb else { return false };
-        // What is held by others may come to them when enough of them have answered.
+        // Items that other nodes hold may reach the copies once enough nodes have answered.
         let more_us = if ack == Ack::Local { 0 } else { HELD_US };
         let last_us = match (&insert.outcome, insert.end_us) {
             (Outcome::NotApplied(_), _) => return false,

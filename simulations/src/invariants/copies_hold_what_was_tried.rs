@@ -1,9 +1,9 @@
 //! A copy of a replicated filter has no bit that no insert into its generation can have set, and no
-//! answer says that an item is present that the inserts so far cannot cover: nothing comes out of
-//! nowhere, and what was cleared stays cleared.
+//! answer reports an item as present that the inserts so far cannot cover: nothing appears without an
+//! insert, and what was cleared stays cleared.
 //!
-//! Held against a filter of the same shape and key with all items that were ever tried. Of windows
-//! [`super::copies_forget`] says what is where.
+//! Checked against a filter of the same shape and key that contains all items that were ever attempted.
+//! For windows, [`super::copies_forget`] checks this.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use crate::oracle::generations::{Generations, Life};
 /// Name of the invariant.
 pub(crate) const NAME: &str = "copies_hold_what_was_tried";
 
-/// Items that are named where they should not be.
+/// Most unexpected items that a violation names.
 const STRAYS_MAX: usize = 8;
 
 /// All items that were inserted under a name.
@@ -29,7 +29,7 @@ pub(crate) fn items(calls: &[Call], name: &str) -> BTreeSet<u32> {
     inserts.flat_map(|call| &call.items).copied().collect()
 }
 
-/// Everything that may have been inserted into a generation, by calls that have begun so far.
+/// Everything that may have been inserted into a generation by calls that have begun so far.
 pub(crate) fn tried(
     generations: &Generations,
     calls: &[Call],
@@ -67,8 +67,8 @@ pub(crate) struct SeenCopy<'a> {
     pub(crate) bits: AnyFilter,
 }
 
-/// Looks at copies of one generation while the run goes on. `others` are items that were inserted
-/// into any generation: one of them tells where a bit comes from.
+/// Checks the copies of one generation while the run goes on. `others` are items that were inserted
+/// into any generation: they help to find where a bit came from.
 pub(crate) fn look(
     at_us: u64,
     (name, life): (&str, &Life),
@@ -108,7 +108,7 @@ pub(crate) fn check(calls: &[Call], generations: &Generations) -> Checked {
             of_name().filter(|call| is_answered_question(call)).collect();
         questions.sort_by_key(|call| call.end_us);
         let inserts: Vec<&Call> = of_name().filter(|call| may_insert(call)).collect();
-        // The answers that no generation so far could have given.
+        // Answers that no generation so far could have given.
         let mut open: Vec<(&Call, u32)> = questions
             .iter()
             .flat_map(|&call| present(call).map(move |item| (call, item)))

@@ -1,6 +1,7 @@
-//! A job that is done has kept one record of each class of equal items, the right one, but for what a filter
-//! held that it asked; each machine has put exactly that under its name, was told how much of every machine's records was repeated, and all of it is in the
-//! filter; of a job that has no result nothing stands under its name.
+//! A finished job has kept one record of each class of equal items, the right one, except for items
+//! that its filter already contained. Each machine has committed exactly those records under the job's
+//! name and was told how much of every machine's records was repeated, and all kept items are in the
+//! filter. A job without a result has committed nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,11 +20,11 @@ pub(crate) struct JobFacts<'a> {
     pub(crate) index: usize,
     /// The plan.
     pub(crate) plan: &'a JobPlan,
-    /// What the ledger says: done, failed or cancelled.
+    /// State in the ledger: done, failed or cancelled.
     pub(crate) state: &'a str,
     /// Machines that worked, in the order of workers.
     pub(crate) machines: Vec<u32>,
-    /// What stands under its name on each of them.
+    /// What is committed under its name on each of them.
     pub(crate) committed: Vec<Option<Output>>,
     /// What was added to its filter.
     pub(crate) added: BTreeSet<u32>,
@@ -63,7 +64,7 @@ pub(crate) fn check(checked: &mut Checked, now_us: u64, facts: &JobFacts<'_>) {
     }
 }
 
-/// What every machine must have kept and dropped, by the slow twin.
+/// What every machine must have kept and dropped, by a slow reference.
 fn expected(facts: &JobFacts<'_>) -> Vec<Output> {
     let rules = facts.plan.rules();
     let mut records = Vec::new();

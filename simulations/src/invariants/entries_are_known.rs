@@ -1,5 +1,6 @@
-//! No node is given an entry of the catalogue's log that its release does not know: what came with a version is written only
-//! when the cluster is at it, and it is raised to it only when all nodes can (docs/cluster.md, "Releases").
+//! No node receives an entry of the catalogue's log that its release does not know: entries of a
+//! version are written only when the cluster is at that version, and it is raised only when all nodes
+//! support it (docs/cluster.md, "Releases").
 
 use umbel_node::ports::observer::{EntryId, Event, Payload};
 

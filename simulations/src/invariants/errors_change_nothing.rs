@@ -1,10 +1,10 @@
-//! In the end a filter holds what was acknowledged and nothing that was not attempted: an insert
-//! that was answered *not applied* has left no position set, and none that was acknowledged is
-//! lost. Checked on the state that the committed logs make, which every replica agrees with.
+//! At the end a filter holds what was acknowledged and nothing that was not attempted: an insert that
+//! was answered *not applied* has set no position, and no acknowledged one is lost. Checked on the
+//! state that the committed logs produce, with which every replica agrees.
 //!
-//! Of a filter whose bits only rise let S be the attempted items that it contains in the end. It
-//! contains each, so it has their positions; and if every position is there because of an attempted
-//! item, it has no others. So it is as it should be if and only if it has exactly as many positions
+//! For a filter whose bits only rise, let S be the attempted items that it contains at the end. It
+//! contains each of them, so it has their positions; and if every position is set because of an
+//! attempted item, it has no others. So it is correct if and only if it has exactly as many positions
 //! set as the items of S have together.
 
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ use crate::oracle::view::{FilterView, Life, View};
 /// Name of the invariant.
 pub(crate) const NAME: &str = "errors_change_nothing";
 
-/// Most bytes of a frame of a slice that is put together.
+/// Largest frame of an exported slice.
 const FRAME_BYTES: usize = 1 << 20;
 
 /// Checks every item that was inserted, and the positions of every filter.
@@ -49,8 +49,9 @@ impl Final<'_> {
         items.iter().map(|&item| self.view.holds(self.life, item)).collect()
     }
 
-    /// Number of its set positions over all shards. Halves of a shard that was split are put together again, for both have
-    /// what the whole had in the block at their border; None of a kind that cannot be, because it counts.
+    /// Number of set positions over all shards. Halves of a split shard are combined again, because
+    /// both have the old contents of the block at their border; `None` for a counting kind, for which
+    /// that is impossible.
     fn one_count(&self) -> Option<u64> {
         let ranges = self.view.reference.meta().shard_map().ranges();
         let first = ranges.map(ShardRanges::founded).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Every call ends by its deadline, and with one answer an item.
+//! Every call ends by its deadline, with one answer per item.
 
 use super::checked::Checked;
 use crate::history::{Call, Outcome};
@@ -7,10 +7,10 @@ use crate::oracle::view::View;
 /// Name of the invariant.
 pub(crate) const NAME: &str = "every_call_returns";
 
-/// How late an answer may be, for what the host still has to do.
+/// How late an answer may be, to allow for work of the host.
 const SLACK_US: u64 = 500_000;
 
-/// Checks a complete history: who has no end by now will have none.
+/// Checks a complete history: a call that has not ended by now never will.
 pub(crate) fn check(view: &View<'_>) -> Checked {
     let mut checked = Checked::new(NAME);
     for call in view.calls {

@@ -1,6 +1,6 @@
-//! After a flush that missed no node, every copy has what was acknowledged anywhere before it began:
-//! no node calls such an item absent, unless it was started again since, and what it knew of
-//! others was on no disk of its own yet.
+//! After a flush that reached every node, every copy has what was acknowledged anywhere before it
+//! began: no node reports such an item as absent, unless the node was restarted since, before what it
+//! had received was on its own disk.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,8 @@ pub(crate) fn check(calls: &[Call], generations: &Generations) -> Checked {
             .filter(|call| call.verb == Verb::Flush && call.outcome == Outcome::Done(vec![true]))
             .filter_map(|call| Some((generations.only(call)?, call)))
             .collect();
-        // By generation and item: the first insert that was acknowledged and not lost, when it was, and which place of it.
+        // By generation and item: the first acknowledged insert that was not lost, its time, and the
+        // item's index in it.
         let mut acked: BTreeMap<(usize, u32), (u64, &Call, usize)> = BTreeMap::new();
         for call in of_name().filter(|call| matches!(call.verb, Verb::InsertCopy(_))) {
             let (Outcome::Done(_), Some(end_us)) = (&call.outcome, call.end_us) else { continue };
@@ -40,7 +41,7 @@ pub(crate) fn check(calls: &[Call], generations: &Generations) -> Checked {
             };
             let Some(place) = generations.only(call) else { continue };
             let end_us = call.end_us.unwrap_or(u64::MAX);
-            // The last flush tells most.
+            // The last flush covers the most inserts.
             let flush =
                 flushes.iter().rev().map(|(of, flush)| (*of, *flush)).find(|(of, flush)| {
                     *of == place

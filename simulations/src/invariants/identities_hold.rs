@@ -1,6 +1,6 @@
-//! Whose certificate is expired, to come or of another authority is nobody, by the clock of who looks; and a
-//! certificate makes nobody somebody else (mutual authentication: RFC 8446, section 4.4.2; validity: RFC 5280,
-//! section 4.1.2.5).
+//! A peer is rejected if its certificate is expired, not yet valid or of another authority, by the
+//! clock of the machine that checks it; and no certificate lets its owner act as somebody else (mutual
+//! authentication: RFC 8446, section 4.4.2; validity: RFC 5280, section 4.1.2.5).
 
 use umbel_node::ports::PeerIdentity;
 
@@ -9,17 +9,16 @@ use crate::identity::{Certificate, OWN_AUTHORITY, Refusal};
 use crate::seed::true_wall_ms;
 use crate::watch;
 
-/// Name of the invariant: nobody is taken for whom it is not.
+/// Name of the invariant: nobody is accepted under another identity.
 pub(crate) const NAME: &str = "identities_hold";
 
-/// Name of the invariant: nobody is refused whose certificate is good.
+/// Name of the invariant: nobody with a valid certificate is rejected.
 pub(crate) const SERVED: &str = "good_certificates_serve";
 
-/// Clocks of two machines are no more apart than this, in milliseconds.
+/// Maximum difference between the clocks of two machines, in milliseconds.
 const CLOCKS_APART_MS: u64 = 1_000;
 
-/// A machine has looked at a certificate, at this time of its clock, and took the other end for somebody or
-/// refused it.
+/// A machine has checked a certificate at this time of its clock, and accepted or rejected the peer.
 pub(crate) fn judge_taken(
     machine: u32,
     shown: Option<&Certificate>,
@@ -43,7 +42,7 @@ pub(crate) fn judge_taken(
         );
         watch::violated(NAME, what);
     }
-    // Whose certificate is good by all clocks is refused by none.
+    // A certificate that is valid by all clocks must be accepted.
     let now_ms = true_wall_ms();
     let is_good_anywhere = *authority == OWN_AUTHORITY
         && from_ms.saturating_add(CLOCKS_APART_MS) <= now_ms
@@ -57,7 +56,7 @@ pub(crate) fn judge_taken(
     }
 }
 
-/// Somebody has called as who it is not, and was served or not.
+/// A caller has used an identity that is not its own, and was served or not.
 pub(crate) fn judge_served(machine: u32, what: &str, served: Option<&str>) {
     counters::checked(NAME, 1);
     if let Some(answer) = served {
@@ -65,7 +64,8 @@ pub(crate) fn judge_served(machine: u32, what: &str, served: Option<&str>) {
     }
 }
 
-/// A principal with a certificate has called; `refused` by the certificate, or `denied` by the gate.
+/// A principal with a certificate has called; it was `refused` for the certificate, or `denied` by the
+/// gate.
 pub(crate) fn judge_certified(
     machine: u32,
     (certificate, offset_ms): (&Certificate, i64),

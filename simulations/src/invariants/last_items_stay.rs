@@ -1,7 +1,8 @@
-//! An aging filter contains an item from its insert on until as many others have come as a generation takes, at least.
+//! An aging filter contains an item from its insert on, at least until as many other items were
+//! inserted as a generation holds.
 //!
-//! Twice: entry by entry, on what the logs say ([`crate::oracle::last_items`]); and here, on what clients were told, with
-//! every other item that anybody may have inserted meanwhile.
+//! Checked twice: entry by entry on the logs ([`crate::oracle::last_items`]), and here on the clients'
+//! answers, counting every other item that may have been inserted in the meantime.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +18,11 @@ use crate::plan::FilterKind;
 /// Checks every `No` and every `New` of aging filters.
 pub(crate) fn check(view: &View<'_>) -> Checked {
     let mut checked = Checked::new(NAME);
-    // As they are in the end, when they are the smallest.
+    // The final shard ranges, which are the smallest.
     let Some(ranges) = view.reference.meta().shard_map().ranges() else { return checked };
     let aging = view.filters.iter().filter(|filter| filter.facts.kind == FilterKind::Aging);
     for filter in aging {
-        // Lives of one name may have other paces.
+        // Filters of the same name may have different paces.
         let Some(pace) = filter
             .lives
             .iter()
@@ -39,7 +40,8 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
     checked
 }
 
-/// Items of a generation of the smallest slice: of the whole filter, at least as many others must come.
+/// Items of a generation in the smallest slice: at least that many others must be inserted into the
+/// whole filter.
 fn pace_of(shape: &SliceShape, ranges: ShardRanges) -> Option<u64> {
     let SliceShape::Paced { pace, .. } = *shape else { return None };
     ranges.in_order().map(|(_, range)| range.share_of(pace)).min()
@@ -69,7 +71,7 @@ fn missed(
             && insert.end_us < start_us
             && !filter.was_erased(insert.start_us, end_us)
     };
-    // The one that began last has the fewest others behind it.
+    // Of these inserts, the one that began last has the fewest others after it.
     let last = acked.get(&item)?.iter().filter(before).max_by_key(|insert| insert.start_us)?;
     let mut others: BTreeSet<u32> = BTreeSet::new();
     for other in filter.inserts.iter() {

@@ -1,8 +1,8 @@
-//! What a majority has, a majority finds: an item of a replicated filter whose insert was
-//! acknowledged at level majority before a question at that level began is not called absent.
+//! An item of a replicated filter whose insert was acknowledged at level majority is found by every
+//! later query at that level.
 //!
-//! Unless the filter was cleared since, or more than one node was lost with its disk: then those that
-//! are left may be a majority without what the lost ones had.
+//! Except if the filter was cleared since, or more than one node was lost with its disk: the remaining
+//! nodes may then form a majority without what the lost ones had.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::plan::Ack;
 /// Name of the invariant.
 pub(crate) const NAME: &str = "majority_finds_majority";
 
-/// Nodes that may be lost between insert and question.
+/// Most nodes that may be lost between insert and query.
 const LOSSES_MAX: usize = 1;
 
 /// Checks every *absent* of a majority.
@@ -34,7 +34,7 @@ pub(crate) fn check(calls: &[Call], generations: &Generations) -> Checked {
             let (Outcome::Done(bits), Some(end_us)) = (&call.outcome, call.end_us) else {
                 continue;
             };
-            // Whoever asks in an older one finds no majority there.
+            // A query in an older generation finds no majority there.
             let Some(span) = generations.span(call) else { continue };
             for (&item, _) in call.items.iter().zip(bits).filter(|(_, is_present)| !**is_present) {
                 let acked = acked.get(&(*span.end(), item)).map_or(&[][..], Vec::as_slice);

@@ -1,7 +1,8 @@
-//! What was merged into a filter is in it: an item that a source had before a merge, or all sources before an
+//! Merged items are in the target: an item that a source had before a merge, or all sources before an
 //! intersection, is in the target once that is acknowledged (docs/cluster.md).
 //!
-//! A source has what was inserted and acknowledged before the merge began, unless it was emptied or dropped since.
+//! A source has what was inserted and acknowledged before the merge began, unless it was emptied or
+//! dropped since.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use crate::oracle::view::{FilterView, Request, View};
 /// Name of the invariant.
 pub(crate) const NAME: &str = "merged_is_contained";
 
-/// Checks every item that is called absent in a filter that others were merged into.
+/// Checks every item that is reported as absent in a filter into which others were merged.
 pub(crate) fn check(view: &View<'_>) -> Checked {
     let mut checked = Checked::new(NAME);
     for target in view.filters.iter().filter(|filter| !filter.merges.is_empty()) {
@@ -58,7 +59,7 @@ fn merges_of<'a, 'b>(
     merges
 }
 
-/// The items that a source certainly had while it was merged.
+/// The items that a source certainly had during the merge.
 fn items_before(view: &View<'_>, source: &str, merge: &Request<'_>) -> BTreeSet<u32> {
     let source = view.filters.iter().find(|filter| filter.facts.name == source);
     let inserts = source.into_iter().flat_map(|source| {

@@ -1,6 +1,6 @@
-//! What is not granted is denied, on every node, and in the same words whether or not there is what was asked
-//! for (Saltzer and Schroeder, The protection of information in computer systems, Proc. IEEE 63(9), 1975,
-//! DOI 10.1109/PROC.1975.9939: fail-safe defaults, complete mediation); what is granted is not.
+//! What is not granted is denied on every node, with the same text whether or not the target exists
+//! (Saltzer and Schroeder, The protection of information in computer systems, Proc. IEEE 63(9), 1975,
+//! DOI 10.1109/PROC.1975.9939: fail-safe defaults, complete mediation); what is granted is not denied.
 
 use crate::access::answer::Answer;
 use crate::counters;
@@ -11,30 +11,30 @@ use crate::watch;
 /// Name of the invariant: what is not granted is not done.
 pub(crate) const NAME: &str = "nothing_ungranted_is_done";
 
-/// Name of the invariant: no refusal says more than that a right is lacking.
+/// Name of the invariant: a refusal reveals nothing but the lack of a right.
 pub(crate) const SILENT: &str = "refusals_tell_nothing";
 
 /// Name of the invariant: what is granted is not denied.
 pub(crate) const SERVED: &str = "granted_is_not_denied";
 
-/// A call, and what came of it.
+/// A call and its result.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    /// What the caller showed.
+    /// The credentials that the caller presented.
     pub(crate) shown: Shown,
-    /// The machine whose node was asked.
+    /// The machine whose node received the call.
     pub(crate) machine: u32,
     /// What was asked for.
     pub(crate) ask: Ask,
-    /// From when to when, in simulated microseconds.
+    /// Start and end, in simulated microseconds.
     pub(crate) us: (u64, u64),
     /// The same by the wall clocks, in milliseconds.
     pub(crate) wall_ms: (u64, u64),
-    /// What came.
+    /// The answer.
     pub(crate) answer: Answer,
 }
 
-/// Holds an answer against what the asked node may have known.
+/// Checks an answer against what the node may have known.
 pub(crate) fn judge(asked: &Asked) {
     let found = watch::with(|checks| {
         let possible = checks.rights.possible(asked.machine, asked.us.0, asked.us.1);
@@ -77,7 +77,7 @@ pub(crate) fn judge(asked: &Asked) {
             Answer::Denied(text) if is_granted => {
                 Some((SERVED, format!("{} heard {text:?}, expected an answer", call())))
             }
-            // Of two names it says which.
+            // A refused merge says which of its two filters it is about.
             Answer::Denied(text) if all.len() == 1 && !matches!(ask, Ask::Merge { .. }) => {
                 let words = without_names(text, asked);
                 let other = checks.seen.other_words(*ask, first, &words)?;
@@ -96,7 +96,7 @@ fn name_of(shown: &Shown) -> Option<&str> {
     shown.token.as_ref().map(|(name, _)| &**name)
 }
 
-/// A refusal without the names that the caller itself has brought.
+/// The text of a refusal without the names that the caller itself supplied.
 fn without_names(text: &str, asked: &Asked) -> String {
     let mut text = text.to_owned();
     if let Some(name) = name_of(&asked.shown) {

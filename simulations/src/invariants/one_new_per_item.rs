@@ -1,6 +1,6 @@
-//! An item is new once: at most one insert of it is answered `New`, copies of a request aside, as
-//! long as nothing is cleared or taken out. And the slices have called as many items new as there
-//! can be: not fewer than the clients learned of, not more than they sent.
+//! An item is new once: apart from copies of a request, at most one insert of it answers `New`, as long
+//! as nothing is cleared or removed. And the number of items that the slices called new is possible: at
+//! least as many as the clients were told, and at most as many as they sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 

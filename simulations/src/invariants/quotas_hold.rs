@@ -1,25 +1,25 @@
-//! A quota is never exceeded, however many nodes are asked at the same time, and nobody is refused for a quota
-//! that had room.
+//! A quota is never exceeded, however many nodes receive requests at the same time, and no request is
+//! refused for a quota that had room.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::counters;
 use crate::watch;
 
-/// Name of the invariant: nobody has more than its quota.
+/// Name of the invariant: no holder exceeds its quota.
 pub(crate) const NAME: &str = "quotas_hold";
 
-/// Name of the invariant: what there is room for is not refused as too much, and what is dropped gives room.
+/// Name of the invariant: a request for which there is room is not refused, and a drop frees room.
 pub(crate) const SERVED: &str = "room_is_given";
 
-/// What holders surely have: filters whose making was acknowledged, and whose dropping nobody has begun.
+/// What holders certainly have: filters whose creation was acknowledged, and whose drop has not begun.
 #[derive(Default, Debug)]
 pub(crate) struct Acknowledged {
     by_holder: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Acknowledged {
-    /// Somebody begins to drop a filter.
+    /// A drop of a filter begins.
     pub(crate) fn dropping(&mut self, holder: &str, filter: &str) {
         if let Some(held) = self.by_holder.get_mut(holder) {
             held.remove(filter);
@@ -27,7 +27,7 @@ impl Acknowledged {
     }
 }
 
-/// A create that a holder called, from when to when, and what came.
+/// A create call of a holder, with its start and end.
 pub(crate) struct Made<'a> {
     pub(crate) holder: &'a str,
     pub(crate) filter: &'a str,
@@ -35,7 +35,7 @@ pub(crate) struct Made<'a> {
     pub(crate) sample: &'a str,
     pub(crate) machine: u32,
     pub(crate) us: (u64, u64),
-    /// Whether a drop of this filter was, or may still be, under way: what was made may be gone.
+    /// Whether a drop of this filter was or may still be in progress: the created filter may be gone.
     pub(crate) is_contested: bool,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn acknowledged(made: &Made<'_>) {
     }
 }
 
-/// A create was refused for a quota, in these words.
+/// A create was refused for a quota, with this text.
 pub(crate) fn refused(made: &Made<'_>, text: &str) {
     let is_right =
         watch::with(|checks| checks.quotas.may_be_full(made.us, made.holder, made.sample));

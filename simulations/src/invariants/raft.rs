@@ -1,8 +1,8 @@
-//! The promises of Raft and of the log's storage, checked on what nodes report and on what their
-//! groups report.
+//! The guarantees of Raft and of the log's storage, checked on the events that nodes report and on the
+//! reports of their groups.
 //!
-//! All of them are checked in each group by itself. Nodes are hosts here; under which number a host
-//! takes part is told when a group's log is opened.
+//! All of them are checked for each group separately. Nodes are hosts here; a host's node id is
+//! reported when a group's log is opened.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ mod story_test;
 
 use facts::GroupFacts;
 
-/// A check of an event before it is taken over.
+/// A check of an event, before the facts are updated with it.
 type Check = fn(&GroupFacts, NodeId, &Event<'_>) -> Option<String>;
 
 /// All checks of events.
@@ -50,11 +50,11 @@ const CHECKS: [(&str, Check); 10] = [
     (membership::NAME, membership::check),
 ];
 
-/// A host, for the time of one incarnation.
+/// A host during one incarnation.
 #[derive(Default)]
 struct Host {
     incarnation: u32,
-    /// Its number, since its first group was opened.
+    /// Its node id, since its first group was opened.
     node: Option<NodeId>,
     /// Groups whose log was opened in this incarnation.
     open: BTreeSet<GroupId>,
@@ -81,7 +81,7 @@ impl RaftInvariants {
         self.checked
     }
 
-    /// Takes an event of a host at so many simulated microseconds; `incarnation` rises with each
+    /// Checks an event of a host at a simulated time in microseconds; `incarnation` rises with each
     /// start of the host.
     pub(crate) fn observe(
         &mut self,
@@ -90,7 +90,7 @@ impl RaftInvariants {
         incarnation: u32,
         event: &Event<'_>,
     ) -> Vec<Violation> {
-        // A copy of a replicated filter has a log, but nobody votes on it.
+        // A copy of a replicated filter has a log, but no votes.
         let group = group_of(event).filter(|group| group.copy().is_none());
         let Some(group) = group else { return Vec::new() };
         let host = self.hosts.entry(node.to_owned()).or_default();
@@ -135,8 +135,8 @@ impl RaftInvariants {
         wrong
     }
 
-    /// A shard that is split off begins with the members of the one that was cut, as if they had formed it and applied
-    /// what formed it.
+    /// A shard that is split off begins with the members of the split shard, as if they had formed it
+    /// and applied its first entry.
     fn take_split(&mut self, node: NodeId, group: GroupId, event: &Event<'_>) {
         let Event::Applied { entry, ref payload, .. } = *event else { return };
         let Payload::Shard(ShardCommand::Split { into, .. }, ShardReply::Done(Ok(()))) = payload
@@ -180,16 +180,15 @@ impl RaftInvariants {
         wrong
     }
 
-    /// A host's disk lost something of what was durable, or all that was since some moment. The others
-    /// know what it confirmed, and it must go by what they know.
+    /// A host's disk lost some durable data, or everything since some time. The other nodes know what
+    /// it confirmed, and it must adopt what they know.
     pub(crate) fn damaged_disk(&mut self, node: &str) {
         if let Some(number) = self.hosts.get(node).and_then(|host| host.node) {
             self.groups.values_mut().for_each(|facts| facts.damage(number));
         }
     }
 
-    /// A host's disk was wiped: what it promised ends. If it comes back, it must be under another
-    /// number.
+    /// A host's disk was wiped: its promises end. If it comes back, it must have another node id.
     pub(crate) fn lost_disk(&mut self, node: &str) {
         if let Some(number) = self.hosts.get(node).and_then(|host| host.node) {
             self.groups.values_mut().for_each(|facts| facts.lose(number));

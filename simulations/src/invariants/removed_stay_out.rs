@@ -1,5 +1,6 @@
-//! A node that knows that another one was removed from the cluster serves no call of it (membership is what the
-//! committed configuration says: Ongaro, Consensus: bridging theory and practice, 2014, section 4.2.3).
+//! A node that knows that another node was removed from the cluster serves no call of it (the committed
+//! configuration defines the membership: Ongaro, Consensus: bridging theory and practice, 2014, section
+//! 4.2.3).
 
 use umbel_engine::NodeId;
 
@@ -9,7 +10,8 @@ use crate::watch;
 /// Name of the invariant.
 pub(crate) const NAME: &str = "removed_stay_out";
 
-/// Holds what came of a call in the name of a removed node against what the called machine surely knew.
+/// Checks the result of a call in the name of a removed node against what the called machine certainly
+/// knew.
 pub(crate) fn judge(machine: u32, from: NodeId, us: (u64, u64), call: &str, is_admitted: bool) {
     let found = watch::with(|checks| {
         checks.rights.knows_removed(machine, from, us).then_some(())?;

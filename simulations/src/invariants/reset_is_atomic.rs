@@ -1,11 +1,11 @@
-//! Nobody sees a filter as it was before it was emptied once somebody has seen it emptied (design/online.md
-//! 1.6): from the end of the clearing on, or of an answer that calls an item absent which was acknowledged
-//! before the clearing began, no linearizable question that begins later calls anything present that only
-//! inserts from before the clearing explain. Nor does one answer do both: its items lie in several shards, but
-//! it is about one generation.
+//! Once any client has seen a filter emptied, no client sees it as it was before (design/online.md
+//! 1.6). That is from the end of the clear on, or of an answer that reports an item as absent which was
+//! acknowledged before the clear began. From then on, no linearizable query that begins later reports
+//! anything as present that only inserts from before the clear explain. Nor may one answer mix both
+//! states: its items are in several shards, but it is about one generation.
 //!
-//! Asked of filters of one life whose positions a history tells, that were cleared and never merged into. What
-//! any replica says is not linearizable, and is left out.
+//! Checked for filters with one incarnation and known positions that were cleared and never merged
+//! into. Answers that any replica may give are not linearizable, and are left out.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::oracle::view::{FilterView, Request, View, end_us};
 /// Name of the invariant.
 pub(crate) const NAME: &str = "reset_is_atomic";
 
-/// Checks every clearing.
+/// Checks every clear.
 pub(crate) fn check(view: &View<'_>) -> Checked {
     let mut checked = Checked::new(NAME);
     for filter in &view.filters {
@@ -50,14 +50,14 @@ fn acked_by_item<'a, 'b>(filter: &'b FilterView<'a>) -> BTreeMap<u32, Vec<&'b Re
     acked
 }
 
-/// That somebody saw what a clearing left: the answer, and when it came.
+/// The first evidence of a clear: the answer, and when it arrived.
 #[derive(Clone, Copy)]
 struct Seen {
     call: u32,
     end_us: u64,
 }
 
-/// The first answer that shows that a clearing was done.
+/// The first answer that shows that a clear was done.
 fn first_seen(
     filter: &FilterView<'_>,
     clear: &Request<'_>,
@@ -67,7 +67,7 @@ fn first_seen(
     let absent = negatives(filter).filter(|negative| {
         let before = acked.get(&negative.item).map_or(&[][..], Vec::as_slice);
         let latest_us = clear.start_us.min(negative.start_us);
-        // The one that began last: fewest clearings lie between it and the answer.
+        // The insert that began last: the fewest clears are between it and the answer.
         let last = before.iter().rev().find(|insert| insert.end_us < latest_us);
         last.is_some_and(|insert| is_only_one(filter, clear, insert.start_us, negative.end_us))
     });
@@ -90,7 +90,7 @@ struct Negative {
     end_us: u64,
 }
 
-/// What was called absent. Leaders confirm that, whatever the level of the question.
+/// Items reported as absent. Leaders confirm absence at every level.
 fn negatives<'b>(filter: &'b FilterView<'_>) -> impl Iterator<Item = Negative> + 'b {
     let new = filter.inserts.iter().flat_map(|insert| {
         let Request { call, start_us, end_us, .. } = *insert;

@@ -1,5 +1,5 @@
-//! Copies of one request, wherever they were sent and however late, get the first answer. None of them is told that
-//! another request came under its id: clients give no id twice.
+//! Copies of one request, wherever they were sent and however late, get the first answer. None of them
+//! is told that its id was used by another request, because clients never reuse an id.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use crate::oracle::view::{FilterView, View};
 /// Name of the invariant.
 pub(crate) const NAME: &str = "retry_is_first_answer";
 
-/// Compares the answers to all copies of each request, and looks for those that were taken for others.
+/// Compares the answers to all copies of each request, and finds copies that were mistaken for other
+/// requests.
 pub(crate) fn check(view: &View<'_>) -> Checked {
     let mut checked = Checked::new(NAME);
     let filters: BTreeMap<&str, &FilterView<'_>> =
@@ -26,8 +27,8 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
         let [(first, expected), others @ ..] = answers.as_slice() else { continue };
         let from_us = answers.iter().map(|(call, _)| call.start_us).min().unwrap_or(0);
         let to_us = answers.iter().filter_map(|(call, _)| call.end_us).max().unwrap_or(0);
-        // What was all present leaves no record, so that it is answered anew behind a clearing, or when the
-        // filter has forgotten it.
+        // A request whose items were all present is not logged, so its copies are answered anew after a
+        // clear, or when the filter has forgotten the items.
         let filter = filters.get(first.filter.as_str());
         let forgets = filter.is_some_and(|filter| filter.facts.kind.forgets());
         if filter.is_some_and(|filter| filter.was_erased(from_us, to_us)) || forgets {
@@ -47,8 +48,8 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
     checked
 }
 
-/// Looks for calls that were told that another request came under their id. A filter that was made anew is another
-/// one, so that what is sent again across that is another request, rightly.
+/// Finds calls that were told that their id was used by another request. A recreated filter is another
+/// filter, so a request that is sent again after that is rightly another request.
 fn reused(view: &View<'_>, filters: &BTreeMap<&str, &FilterView<'_>>, checked: &mut Checked) {
     let mut began_us: BTreeMap<u32, u64> = BTreeMap::new();
     for call in view.calls {

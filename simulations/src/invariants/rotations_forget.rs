@@ -1,8 +1,10 @@
-//! A manual window keeps an item for as many rotations as it has slices, and with one more it is gone; for whoever asks
-//! after somebody was told that the filter was rotated, or has seen the item gone (docs/windows.md).
+//! A manual window keeps an item for as many rotations as it has slices, and drops it with one more.
+//! This holds for queries after a rotation was acknowledged to any client, or after any client has seen
+//! the item gone (docs/windows.md).
 //!
-//! A rotation that nobody was told of may have been done at any time since, or never. One that is asked for while
-//! another is under way is that one: so it may have begun, in some shards, before it was asked for.
+//! An unacknowledged rotation may have been done at any time since, or never. A rotation that is
+//! requested while another is in progress is the same one: so in some shards it may have begun before
+//! it was requested.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +16,11 @@ use crate::plan::{FilterKind, MANUAL_WINDOW};
 /// Name of the invariant.
 pub(crate) const NAME: &str = "rotations_forget";
 
-/// Rotations that an item outlasts.
+/// Rotations that an item survives.
 const KEPT: usize = MANUAL_WINDOW.slice_count as usize;
 
-/// Rotations, one after the other, after which it is gone: the last one that it outlasts, one that ends its slice,
-/// and one that may have been under way when it came.
+/// Successive rotations after which it is gone: those that it survives, one that ends its slice, and
+/// one that may have been in progress when it was inserted.
 const GONE: usize = KEPT + 2;
 
 /// Checks every answer about a manual window.
@@ -55,7 +57,7 @@ fn tries<'a>(
     answer: &'a Answer,
 ) -> impl Iterator<Item = &'a Request<'a>> {
     let is_of_item = |insert: &&Request<'_>| insert.call.items.contains(&answer.item);
-    // An answer of an insert tells of others.
+    // An insert's answer is about other inserts.
     let is_other = |insert: &&Request<'_>| !answer.is_of_insert || insert.call.id != answer.call;
     filter.inserts.iter().filter(is_of_item).filter(is_other)
 }
@@ -88,7 +90,7 @@ fn gone(filter: &FilterView<'_>, answer: &Answer) -> Option<String> {
         .then(|| "the window was rotated too often since every insert of it".to_owned())
 }
 
-/// Rotations of that time that were one after the other, the most.
+/// The largest number of rotations in that interval that were done one after another.
 fn rotations_between(filter: &FilterView<'_>, from_us: u64, to_us: u64) -> usize {
     let (mut count, mut free_us) = (0, from_us);
     let mut done: Vec<_> = filter.rotations.iter().filter(|one| one.answers.is_some()).collect();
@@ -101,7 +103,7 @@ fn rotations_between(filter: &FilterView<'_>, from_us: u64, to_us: u64) -> usize
     count
 }
 
-/// Why an item that was found present had been found gone before, and did not come again.
+/// Why an item that was reported as present had been found gone before, and was not inserted again.
 fn was_absent(
     filter: &FilterView<'_>,
     answer: &Answer,

@@ -1,6 +1,6 @@
-//! A session is of no use but to who opened it, and nobody else takes its protection away (design of sessions:
-//! Ongaro, Consensus: bridging theory and practice, 2014, section 6.3; numbers that nobody can use who was not
-//! given them: RFC 6896, section 8).
+//! A session is useless to anybody but its owner, and nobody else can take its protection away
+//! (sessions: Ongaro, Consensus: bridging theory and practice, 2014, section 6.3; unguessable numbers:
+//! RFC 6896, section 8).
 
 use crate::access::answer::Answer;
 use crate::counters;
@@ -9,20 +9,20 @@ use crate::watch;
 /// Name of the invariant.
 pub(crate) const NAME: &str = "sessions_are_their_owners";
 
-/// A request that was sent, used by another principal, and sent again.
+/// A request that its owner sent, another principal used, and its owner sent again.
 #[derive(Clone, Debug)]
 pub(crate) struct Resent {
     /// The session's number.
     pub(crate) session: u64,
-    /// Its owner's first answer.
+    /// The first answer to its owner.
     pub(crate) first: Answer,
-    /// The answer to the other one, who may insert as well.
+    /// The answers to the other principal, which has the right to insert as well.
     pub(crate) stolen: Vec<Answer>,
-    /// Its owner's last answer.
+    /// The last answer to its owner.
     pub(crate) again: Answer,
 }
 
-/// Holds it against the promise.
+/// Checks the invariant for one such request.
 pub(crate) fn judge(resent: &Resent) {
     counters::checked(NAME, 1);
     if let Some(what) = broken(resent) {

@@ -1,5 +1,6 @@
-//! A snapshot is the filter at one moment of its call, over all shards: there is a moment before which every insert began that
-//! it shows, and after which every insert was answered that it does not show.
+//! A snapshot is the filter at one moment of the call, over all shards: there is a moment such that
+//! every insert that the snapshot contains began before it, and every insert that it lacks ended after
+//! it.
 
 use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::{HashList, ShardCommand, ShardReply, ShardState};
@@ -12,7 +13,7 @@ use crate::oracle::view::{FilterView, Life, View};
 /// Name of the invariant.
 pub(crate) const NAME: &str = "snapshots_are_one_moment";
 
-/// Checks every snapshot of a filter that is never emptied and forgets nothing.
+/// Checks every snapshot of a filter that is never emptied and never forgets.
 pub(crate) fn check(view: &View<'_>) -> Checked {
     let mut checked = Checked::new(NAME);
     for filter in view.filters.iter().filter(|filter| filter.only_grows()) {
@@ -36,7 +37,7 @@ pub(crate) fn check(view: &View<'_>) -> Checked {
     checked
 }
 
-/// The copy, put together as an import does.
+/// Loads the snapshot as an import does.
 fn load(call: &Call, life: &Life<'_>, ranges: ShardRanges) -> Result<Vec<ShardState>, String> {
     let record = &life.incarnation.record;
     let empty = |shard| {

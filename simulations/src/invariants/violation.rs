@@ -1,17 +1,17 @@
-//! What a check says when a promise was broken.
+//! The violation of an invariant.
 
 use std::fmt;
 
 use crate::trace;
 
-/// A promise was broken.
+/// An invariant was violated.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Violation {
     /// Name of the invariant, which is its file's.
     pub(crate) invariant: &'static str,
     /// Simulated microseconds since the start at which it was seen.
     pub(crate) at_us: u64,
-    /// What was expected and what was seen, with node, group, filter, item.
+    /// What was expected and what was observed, with node, group, filter, item.
     pub(crate) what: String,
 }
 

@@ -8,7 +8,7 @@ pub(super) struct Answer {
     pub(super) item: u32,
     pub(super) call: u32,
     pub(super) is_present: bool,
-    /// Whether an insert was answered so, which has come in itself.
+    /// Whether the answer is that of an insert, which has inserted the item itself.
     pub(super) is_of_insert: bool,
     pub(super) start_us: u64,
     pub(super) end_us: u64,

@@ -1,7 +1,8 @@
-//! A window keeps an item for as many slices as it has from its first time on, and then it is gone after one slice more.
+//! A window keeps an item for as many slices as it has, from its first insert on, and drops it after
+//! one slice more.
 //!
-//! Twice: entry by entry, on what the logs say ([`crate::oracle::windows`]), whatever the clocks were; and here, on what clients
-//! were told and when, where all clocks went right.
+//! Checked twice: entry by entry on the logs ([`crate::oracle::windows`]), for any clocks; and here on
+//! the clients' answers and their times, where all clocks were right.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +60,7 @@ impl Times {
         times
     }
 
-    /// An insert that was over before called it new, and its slices have not ended.
+    /// A finished insert called it new, and its slices have not ended.
     fn should_be_kept(&self, filter: &FilterView<'_>, answer: &Answer) -> Option<String> {
         let kept = |&&(start_us, end_us, call): &&(u64, u64, u32)| {
             call != answer.call
@@ -71,7 +72,7 @@ impl Times {
         Some(format!("call {call}, which began at {start_us}, called it new"))
     }
 
-    /// No insert that began before the answer can have come in late enough.
+    /// No insert that began before the answer can have been applied late enough.
     fn should_be_gone(&self, answer: &Answer) -> Option<String> {
         let may_have = |&(start_us, last_us): &(u64, u64)| {
             start_us <= answer.end_us && last_us.saturating_add(GONE_US) >= answer.start_us

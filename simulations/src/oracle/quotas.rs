@@ -1,5 +1,5 @@
-//! What principals and the cluster hold and may hold, computed from the entries of the catalogue's log by plain
-//! addition, and not by the code that refuses: a second opinion for every create.
+//! What principals and the cluster hold and may hold, computed from the catalogue's log entries by
+//! plain addition, and not by the code that enforces quotas: an independent check of every create.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use super::view::CLOCKS_APART_US;
 use crate::counters;
 use crate::invariants::quotas_hold::{NAME, SERVED};
 
-/// What somebody holds: filters, and bytes of one copy of each, by how many there are of it.
+/// What a holder has: the number of filters, and the bytes of one copy of each, by number of copies.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Held {
     /// Filters.
     pub(crate) count: u64,
-    /// Bytes of those that have as many copies as shards have replicas.
+    /// Bytes of filters that are stored once per shard replica.
     partitioned: u64,
-    /// Bytes of those that every node has.
+    /// Bytes of filters that every node has.
     replicated: u64,
 }
 
-/// How much somebody may hold.
+/// A holder's limits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Limits {
     /// Filters.
@@ -33,7 +33,7 @@ pub(crate) struct Limits {
     pub(crate) bytes: Option<u64>,
 }
 
-/// All of it from some entry on.
+/// All holdings and limits after some entry.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Version {
     replicas: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Version {
     limits: BTreeMap<String, Limits>,
 }
 
-/// A filter that was made and is not gone yet.
+/// A filter that was created and still exists.
 #[derive(Clone, PartialEq, Debug)]
 struct Filter {
     owner: Option<String>,
@@ -92,7 +92,7 @@ impl Version {
         held.partitioned * self.replicas + held.replicated * self.nodes
     }
 
-    /// Who is over its limits with a filter more; None if there is room.
+    /// Who would exceed its limits with one more filter; `None` if there is room.
     fn over(&self, owner: Option<&str>, one: Held) -> Option<String> {
         let limits = |name| self.limits.get(name).copied().unwrap_or_default();
         let own = owner.map(|name| (name, self.held(name), limits(name)));
@@ -130,10 +130,11 @@ impl Version {
 }
 
 impl Quotas {
-    /// An entry was applied, perhaps not for the first time; `newest` is what the log made of the catalogue.
+    /// A node applied an entry, perhaps not as the first; `newest` is the state of the catalogue that
+    /// the log has produced.
     ///
     /// # Errors
-    /// Which invariant it breaks, and how.
+    /// The invariant that the entry violates, and how.
     pub(crate) fn applied(
         &mut self,
         at_us: u64,
@@ -194,8 +195,8 @@ impl Quotas {
         let over = self.now.over(owner, one);
         let name = name.as_str();
         match (reply, over) {
-            // The number of a filter is the index of the entry that made it; an older one is the answer to
-            // a request that came again.
+            // A filter's number is the index of the entry that created it; a smaller one is the answer
+            // to a repeated request.
             (MetaReply::Filter(filter), over) if filter.0 == index => {
                 counters::checked(NAME, 1);
                 let owner = owner.map(str::to_owned);
@@ -296,14 +297,14 @@ impl Quotas {
             Some(name) => self.now.limits.entry(name.as_str().to_owned()).or_default(),
         };
         let before = if from_none { Limits::default() } else { *limits };
-        // The default of the cluster's memory is gigabytes, which no world fills.
+        // The cluster's default memory limit is gigabytes, which no simulated world fills.
         *limits = Limits {
             count: change.filter_count.or(before.count),
             bytes: change.memory_bytes.or(before.bytes),
         };
     }
 
-    /// Versions that a linearizable look at the catalogue may have met from one moment to another one.
+    /// Versions that a linearizable read of the catalogue may have returned between two times.
     pub(crate) fn between(&self, from_us: u64, to_us: u64) -> &[(u64, Version)] {
         let sure = |&(at_us, _): &(u64, Version)| at_us + CLOCKS_APART_US < from_us;
         let least = self.versions.partition_point(sure).saturating_sub(1);
@@ -312,7 +313,7 @@ impl Quotas {
         &self.versions[least..most.max(least)]
     }
 
-    /// Whether a filter like a sample would have found no room at any moment of these.
+    /// Whether a filter like `sample` may have found no room at some time of the interval.
     pub(crate) fn may_be_full(&self, us: (u64, u64), owner: &str, sample: &str) -> bool {
         let Some(one) = self.sample(sample) else { return true };
         let mut versions = self.between(us.0, us.1).iter();

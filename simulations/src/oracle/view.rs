@@ -39,14 +39,14 @@ pub(crate) struct FilterView<'a> {
     pub(crate) reads: Vec<&'a Call>,
     /// Drops and clears that were or may have been applied.
     pub(crate) erasers: Vec<Request<'a>>,
-    /// Rotations that were done, or may have been, by their start.
+    /// Rotations that were or may have been done, by start time.
     pub(crate) rotations: Vec<Request<'a>>,
-    /// Merges into it, and intersections, that were done or may have been, by their starts.
+    /// Merges into it and intersections that were or may have been done, by start time.
     pub(crate) merges: Vec<Request<'a>>,
-    /// The filters of its name, by their creation.
+    /// The filters of its name, by creation time.
     pub(crate) lives: Vec<Life<'a>>,
-    /// When any of them was dropped or a slice of it emptied, rising; only from the first attempt
-    /// of a client on.
+    /// When any of them was dropped or a slice of it was emptied, ascending; only from a client's first
+    /// attempt on.
     pub(crate) erased_at_us: Vec<u64>,
 }
 
@@ -56,12 +56,12 @@ pub(crate) struct Life<'a> {
     pub(crate) id: FilterId,
     /// What the logs say of it.
     pub(crate) incarnation: &'a Incarnation,
-    /// Positions of all items that were named for it or for a filter that was merged into it, over the shards that there
-    /// were at first: those that may be set; None for kinds that grow.
+    /// Positions of all items inserted into it or into a filter that was merged into it, over the
+    /// initial shards: those that may be set; `None` for kinds that grow.
     pub(crate) probes: Option<Probes>,
-    /// The same over the shards that there are in the end, if any was split: those that must be set.
+    /// The same over the final shards, if any was split: those that must be set.
     split_probes: Option<Probes>,
-    /// Places of the filters that were merged into it, at first or second hand.
+    /// Indices of the filters that were merged into it, directly or indirectly.
     pub(crate) sources: BTreeSet<usize>,
 }
 
@@ -74,15 +74,15 @@ pub(crate) struct Request<'a> {
     pub(crate) start_us: u64,
     /// End of the first copy that was answered, or never.
     pub(crate) end_us: u64,
-    /// End of the last copy, or never. A copy that comes after a request of which everything was
-    /// present is a new one to the shard, which keeps no answer of what it did not log.
+    /// End of the last copy, or never. A copy that arrives after a request whose items were all present
+    /// counts as a new request, because the shard keeps no answer of what it did not log.
     pub(crate) last_us: u64,
     /// The answers, if there are any.
     pub(crate) answers: Option<&'a [bool]>,
 }
 
 impl<'a> View<'a> {
-    /// Sorts the calls. Those of filters without facts are left out.
+    /// Groups the calls by filter. Calls to filters without facts are left out.
     pub(crate) fn new(
         calls: &'a [Call],
         facts: &'a [FilterFacts],
@@ -128,14 +128,14 @@ impl<'a> View<'a> {
 }
 
 impl View<'_> {
-    /// Whether a filter that was never cleared contains an item in the end.
+    /// Whether a filter that was never cleared contains an item at the end.
     pub(crate) fn holds(&self, life: &Life<'_>, item: u32) -> bool {
         let record = &life.incarnation.record;
         let hash = hash_of(record.settings.key, item);
-        // A filter that is whole in one shard has all items at its own place.
+        // A filter that is kept whole in one shard has all items in its own place.
         let place = record.settings.shape.place().unwrap_or(hash.hi());
         let ranges = self.reference.meta().shard_map().ranges();
-        // The last split may be under way: then the whole has it.
+        // The last split may still be in progress: the original shard then has the item.
         let state = ranges.and_then(|ranges| {
             let shard = ranges.shard_of(place);
             let parent = || self.reference.shard(ranges.parent(shard)?);
@@ -150,7 +150,7 @@ impl View<'_> {
     }
 }
 
-/// The filters whose items may have come into this one by merging.
+/// The filters whose items may have been merged into this one.
 fn sources_of(
     id: FilterId,
     reference: &Reference,
@@ -172,12 +172,12 @@ fn sources_of(
 }
 
 impl Life<'_> {
-    /// Positions that are set for sure when all items that have them were inserted.
+    /// Positions that are certainly set once all items that have them were inserted.
     pub(crate) fn sure_probes(&self) -> Option<&Probes> {
         self.split_probes.as_ref().or(self.probes.as_ref())
     }
 
-    /// Whether it may have answered a call of that time: it was created, and some shard may have
+    /// Whether it may have answered a call in that interval: it was created, and some shard may have
     /// had a slice of it.
     pub(crate) const fn was_there(&self, from_us: u64, to_us: u64) -> bool {
         let Incarnation { created_at_us, gone_at_us, .. } = self.incarnation;
@@ -218,7 +218,7 @@ impl<'a> FilterView<'a> {
         }
     }
 
-    /// Whether an item that is in it stays in it to the end of the run.
+    /// Whether items stay in it until the end of the run.
     pub(crate) fn only_grows(&self) -> bool {
         let forgets = self.facts.kind.forgets();
         let is_kept = !self.facts.kind.removes() || self.removes.is_empty();
@@ -230,7 +230,7 @@ impl<'a> FilterView<'a> {
         if self.is_rewritten { None } else { self.lives.first() }
     }
 
-    /// Whether a drop or a clear may have taken effect in that time.
+    /// Whether a drop or a clear may have taken effect in that interval.
     pub(crate) fn was_erased(&self, from_us: u64, to_us: u64) -> bool {
         let from_us = from_us.saturating_sub(CLOCKS_APART_US);
         let at = self.erased_at_us.partition_point(|&at_us| at_us < from_us);
@@ -264,7 +264,7 @@ pub(crate) fn end_us(call: &Call) -> u64 {
     }
 }
 
-/// The requests of these calls, copies taken together, that were applied or may have been.
+/// The requests of these calls that were or may have been applied, with copies merged.
 fn requests<'a>(calls: impl Iterator<Item = &'a Call>) -> Vec<Request<'a>> {
     let mut requests: Vec<Request<'a>> = Vec::new();
     let mut place_of: BTreeMap<u32, usize> = BTreeMap::new();

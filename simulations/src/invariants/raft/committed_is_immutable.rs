@@ -1,11 +1,11 @@
-//! No log takes back an entry that was applied anywhere.
+//! No log removes an entry that was applied anywhere.
 //!
 //! "Raft guarantees that committed entries are durable" (Ongaro & Ousterhout, USENIX ATC 2014,
 //! section 5.3); a follower deletes an entry only if it conflicts with one of the leader.
 //!
-//! A snapshot that conflicts with a log replaces all of the log that is not known there to be
-//! committed, and some of that may be right: a log that holds an entry in a place where another one
-//! was applied may lose what it likes.
+//! A snapshot that conflicts with a log replaces everything in the log that is not known there to be
+//! committed, and some of that may be right: a log with an entry at an index where another one was
+//! applied may lose any entries.
 
 use umbel_engine::NodeId;
 use umbel_node::ports::observer::Event;
@@ -15,7 +15,7 @@ use super::facts::{GroupFacts, Replica};
 /// Name in reports.
 pub(super) const NAME: &str = "committed_is_immutable";
 
-/// What is wrong with an event, if anything is.
+/// The violation that an event shows, if any.
 pub(super) fn check(facts: &GroupFacts, node: NodeId, event: &Event<'_>) -> Option<String> {
     let replica = facts.replicas.get(&node)?;
     let from = match *event {
@@ -32,7 +32,7 @@ pub(super) fn check(facts: &GroupFacts, node: NodeId, event: &Event<'_>) -> Opti
     Some(format!("{node} takes back {entry:?}, which was applied"))
 }
 
-/// Whether the log has an entry in whose place another one was applied.
+/// Whether the log has an entry at an index where another one was applied.
 fn is_conflicting(facts: &GroupFacts, replica: &Replica) -> bool {
     let applied = |index| facts.applied.get(&index).map(|applied| applied.entry);
     // Entries that conflict stand behind those that do not.

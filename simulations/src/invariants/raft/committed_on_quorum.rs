@@ -1,4 +1,4 @@
-//! What is applied first anywhere is durable on a majority of the voters.
+//! When an entry is first applied anywhere, it is durable on a majority of the voters.
 //!
 //! "A log entry is committed once the leader that created the entry has replicated it on a
 //! majority of the servers" (Ongaro & Ousterhout, USENIX ATC 2014, section 5.3), on stable storage
@@ -7,8 +7,8 @@
 //!
 //! A voter whose disk is lost may have confirmed what it had until then, and its leader counts that.
 //!
-//! A leader goes by the newest voters in its log, which may stand behind the entry. If there are
-//! any, a majority of those is enough.
+//! A leader uses the newest voters in its log, which may come after the entry. If there are such, a
+//! majority of those suffices.
 
 use umbel_engine::NodeId;
 use umbel_node::ports::observer::{EntryId, Event};
@@ -36,7 +36,7 @@ pub(super) fn check(facts: &GroupFacts, node: NodeId, event: &Event<'_>) -> Opti
     Some(format!("{node} applied {entry:?}, durable on {holders:?} only; voters {voters:?}"))
 }
 
-/// The voters before or at an entry, and all that were proposed behind it.
+/// The voters in force at an entry, and all that were proposed after it.
 fn in_force(facts: &GroupFacts, entry: EntryId) -> impl Iterator<Item = &Voters> {
     let is_before = |id: EntryId| id == entry || (id.index < entry.index && facts.is_applied(id));
     let before = facts.voters.iter().filter(move |(id, _)| is_before(**id));

@@ -1,4 +1,4 @@
-//! A leader was elected by a majority, and nobody else appends in its name.
+//! A leader was elected by a majority, and only that leader appends entries in its name.
 //!
 //! Election Safety: "at most one leader can be elected in a given term" (Ongaro & Ousterhout,
 //! USENIX ATC 2014, figure 3). A leader of openraft is a term *and* a node (its

@@ -7,8 +7,8 @@ use umbel_node::ports::observer::{EntryId, Event, GroupReport, Payload, VoteId};
 
 use super::log_view::LogView;
 
-/// Who leads: leaders rise in this order, and there may be several in one term, each of which ends
-/// the time of the one before.
+/// A leader: leaders rise in this order. One term may have several, each of which ends the time of the
+/// previous one.
 pub(super) type LeaderId = (u64, NodeId);
 
 /// The leader that appended an entry.
@@ -19,7 +19,7 @@ pub(super) fn leader_of(entry: EntryId) -> LeaderId {
 /// Sets of voters, one or two; a decision needs a majority of each.
 pub(super) type Voters = Vec<BTreeSet<NodeId>>;
 
-/// Whether those for whom it is so are a majority of every set.
+/// Whether the nodes for which `is_so` holds are a majority of every set.
 pub(super) fn is_quorum(voters: &[BTreeSet<NodeId>], is_so: impl Fn(NodeId) -> bool) -> bool {
     let is_majority =
         |set: &BTreeSet<NodeId>| 2 * set.iter().filter(|&&voter| is_so(voter)).count() > set.len();
@@ -39,7 +39,7 @@ pub(super) struct EntryFacts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct AppliedFacts {
     pub(super) entry: EntryId,
-    /// The highest leader when it was first applied; it was committed by that one or before.
+    /// The highest leader when it was first applied; that leader or an earlier one committed it.
     pub(super) under: Option<LeaderId>,
 }
 
@@ -72,7 +72,7 @@ impl Replica {
     }
 
     /// Whether it may have confirmed an entry: it has it, or had it when its disk was lost. Leaders
-    /// count what a voter confirmed, also when its disk is gone since.
+    /// count what a voter confirmed even if its disk is lost since.
     pub(super) fn may_have_confirmed(&self, entry: EntryId) -> bool {
         let had = |(log, snapshot): &(LogView, _)| has_durably(log, *snapshot, entry);
         self.has_durably(entry) || self.lost.iter().any(had)
@@ -126,7 +126,7 @@ pub(super) struct GroupFacts {
     pub(super) applied: BTreeMap<u64, AppliedFacts>,
     /// Voters by the entry that says so, applied or not.
     pub(super) voters: BTreeMap<EntryId, Voters>,
-    /// Who had a vote for a leader on the disk, ever.
+    /// The nodes that ever had a durable vote for each leader.
     pub(super) votes: BTreeMap<LeaderId, BTreeSet<NodeId>>,
     /// The highest leader that knew of its election.
     pub(super) leader_max: Option<LeaderId>,
@@ -139,7 +139,7 @@ impl GroupFacts {
         self.applied.get(&entry.index).is_some_and(|applied| applied.entry == entry)
     }
 
-    /// The voters that a replica goes by before an index: the last ones in its log or its snapshot.
+    /// The voters that a replica uses before an index: the last ones in its log or its snapshot.
     pub(super) fn voters_before(&self, node: NodeId, index: u64) -> Option<&Voters> {
         let replica = self.replicas.get(&node)?;
         let is_known = |entry: EntryId| {
@@ -161,7 +161,7 @@ impl GroupFacts {
         }
     }
 
-    /// The promises of a replica end, for its disk was lost.
+    /// The promises of a replica end, because its disk was lost.
     pub(super) fn lose(&mut self, node: NodeId) {
         if let Some(replica) = self.replicas.get_mut(&node) {
             replica.lose();
@@ -193,7 +193,8 @@ impl GroupFacts {
                 let (log, lost) =
                     (LogView::opened(purged, last, ends), std::mem::take(&mut replica.lost));
                 *replica = Replica { log, vote, snapshot, is_lost, lost, ..Replica::default() };
-                // It may be one that the node learned of before it started, and took over on its disk.
+                // The vote may be one that the node received before its start and then found on its
+                // disk.
                 if let Some(vote) = vote {
                     self.votes.entry((vote.term, vote.node)).or_default().insert(node);
                 }

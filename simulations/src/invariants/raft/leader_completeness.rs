@@ -1,11 +1,11 @@
-//! Who leads has every entry that was committed under the leaders before.
+//! A leader has every entry that was committed under earlier leaders.
 //!
 //! Leader Completeness: "if a log entry is committed in a given term, then that entry will be
 //! present in the logs of the leaders for all higher-numbered terms" (Ongaro & Ousterhout, USENIX
 //! ATC 2014, figure 3). A leader of openraft is a term and a node, in that order.
 //!
-//! Under whom an entry was committed is not told; it was nobody later than the highest leader that
-//! there was when the entry was first applied.
+//! The leader under which an entry was committed is not reported; it was at most the highest leader at
+//! the time when the entry was first applied.
 
 use umbel_engine::NodeId;
 use umbel_node::ports::observer::{EntryId, Event, GroupReport};

@@ -1,5 +1,5 @@
-//! Saved votes rise for ever; terms and applied entries rise while a node runs, the latter one by
-//! one.
+//! Saved votes never decrease; terms and applied entries rise while a node runs, the latter by one at a
+//! time.
 //!
 //! Figure 2 of Ongaro & Ousterhout (USENIX ATC 2014): the current term "increases monotonically",
 //! and so does the index of the last applied entry, which are applied in the order of the log.

@@ -1,4 +1,4 @@
-//! An entry's name stands for one content and one past, in every log.
+//! In every log, an entry id stands for the same content and the same predecessor.
 //!
 //! Log Matching: "if two logs contain an entry with the same index and term, then the logs are
 //! identical in all entries up through the given index" (Ongaro & Ousterhout, "In Search of an

@@ -1,8 +1,8 @@
-//! Purged ≤ snapshot ≤ applied ≤ last, and nothing happens to a log before it was opened.
+//! Purged ≤ snapshot ≤ applied ≤ last, and nothing happens to a log before it is opened.
 //!
-//! A log is let go of only behind a snapshot that is durable, a snapshot holds only what was
-//! applied, and only what is in the log is applied (openraft's documentation of `RaftMetrics` and
-//! `IOState`; its own simulation checks the same order).
+//! A log is purged only up to a durable snapshot, a snapshot contains only applied entries, and only
+//! entries in the log are applied (openraft's documentation of `RaftMetrics` and `IOState`; its own
+//! simulation checks the same order).
 
 use umbel_engine::NodeId;
 use umbel_node::ports::observer::{EntryId, Event, GroupReport};

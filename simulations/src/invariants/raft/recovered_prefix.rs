@@ -1,4 +1,4 @@
-//! A start finds everything that was reported durable before, and nothing that nobody wrote.
+//! A start finds everything that was reported durable before, and nothing that was never written.
 //!
 //! Figure 2 of Ongaro & Ousterhout (USENIX ATC 2014) asks for term, vote and log to be "updated on
 //! stable storage before responding to RPCs". A node whose disk was lost comes back under another
