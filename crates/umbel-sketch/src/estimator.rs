@@ -1,4 +1,4 @@
-//! How large a difference is, from 64 counters a side: tug of war.
+//! Estimates the size of a difference from 64 counters per side: tug of war.
 //!
 //! Counter j is Σ ±1 over the items, + if bit j of the item's hash is set. Items of both sides
 //! cancel in the difference of the counters, and the others make a random walk of d steps, whose
@@ -16,13 +16,13 @@ use thiserror::Error;
 
 use crate::lsb::{LsbError, LsbReader, LsbWriter};
 
-/// Number of counters: one a bit of a hash.
+/// Number of counters: one per bit of a hash.
 pub const COUNTER_COUNT: usize = 64;
 
-/// Binary digits of the counts that are kept bit-sliced: 63 items need six.
+/// Bit planes of the pending counts: 63 items need six binary digits.
 const PLANE_COUNT: usize = 6;
 
-/// Fewest differences that an estimate may claim: below, the standard deviation says nothing.
+/// Smallest clamped estimate: below, the standard deviation has no meaning.
 const CLAMPED_MIN: f64 = 16.0;
 
 /// Counters over the hashes of a set's items.
@@ -41,7 +41,8 @@ const CLAMPED_MIN: f64 = 16.0;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Estimator {
-    /// How many items have bit j, without those in the planes. Signed, as items may be removed.
+    /// Number of items with bit j, without those in the planes. Signed, because items may be
+    /// removed.
     one_counts: [i64; COUNTER_COUNT],
     item_count: i64,
     /// Digit i of the number of pending items with bit j is bit j of plane i.
@@ -51,7 +52,7 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// Of no items.
+    /// An estimator of no items.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -62,7 +63,7 @@ impl Estimator {
         }
     }
 
-    /// Adds an item by 64 bits of its keyed hash, which nothing else is made of.
+    /// Adds an item by 64 bits of its keyed hash that nothing else is derived from.
     #[inline]
     pub fn add(&mut self, hi: u64) {
         if self.pending_count == (1 << PLANE_COUNT) - 1 {
@@ -92,7 +93,8 @@ impl Estimator {
         self.item_count -= 1;
     }
 
-    /// Adds the items of another estimator: of both sets together, if they have none in common.
+    /// Adds the items of another estimator. The result is that of both sets together, if they are
+    /// disjoint.
     pub fn merge(&mut self, other: &Self) {
         self.one_counts = self.total_counts();
         self.planes = [0; PLANE_COUNT];
@@ -103,7 +105,7 @@ impl Estimator {
         self.item_count = self.item_count.saturating_add(other.item_count);
     }
 
-    /// Removes the items of another estimator, all of which were added.
+    /// Removes the items of another estimator, all of which must have been added.
     pub fn subtract(&mut self, other: &Self) {
         self.one_counts = self.total_counts();
         self.planes = [0; PLANE_COUNT];
@@ -126,7 +128,7 @@ impl Estimator {
         self.total_counts().map(|ones| ones.saturating_mul(2).saturating_sub(self.item_count))
     }
 
-    /// The estimated size of the symmetric difference, d̂, at least 0; no more is known of a small
+    /// The estimated size of the symmetric difference, d̂, at least 0. It says little about a small
     /// one, see [`Self::clamped_estimate`].
     #[must_use]
     pub fn estimate(&self, other: &Self) -> f64 {
@@ -136,8 +138,8 @@ impl Estimator {
         sum / COUNTER_COUNT as f64
     }
 
-    /// The estimate within what the numbers of items allow: at least their difference, and 16; at
-    /// most their sum.
+    /// The estimate, limited to what the numbers of items allow: at least their difference, and 16;
+    /// at most their sum.
     #[must_use]
     pub fn clamped_estimate(&self, other: &Self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
@@ -145,7 +147,7 @@ impl Estimator {
         self.estimate(other).max((ours - theirs).abs()).max(CLAMPED_MIN).min(ours + theirs)
     }
 
-    /// The counters as bytes; the number of items is not among them.
+    /// Encodes the counters; the number of items is not included.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let parity = self.item_count & 1;
@@ -157,10 +159,10 @@ impl Estimator {
         writer.finish()
     }
 
-    /// An estimator from its bytes and its number of items.
+    /// Decodes an estimator of `item_count` items.
     ///
     /// # Errors
-    /// If the bytes are not what [`Self::to_bytes`] gives for so many items.
+    /// If the bytes are not what [`Self::to_bytes`] returns for this many items.
     pub fn from_bytes(bytes: &[u8], item_count: u64) -> Result<Self, EstimatorError> {
         let count = i64::try_from(item_count)
             .ok()
@@ -229,11 +231,11 @@ const fn unzigzag(value: u64) -> i64 {
     (value >> 1 ^ (value & 1).wrapping_neg()).cast_signed()
 }
 
-/// Why bytes are no estimator. Refuse the message.
+/// Why bytes are not an estimator. Reject the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum EstimatorError {
-    /// So many items cannot be counted.
+    /// This many items cannot be counted.
     #[error("{item_count} items, expected fewer than 2^62")]
     ItemCount {
         /// The number that was claimed.

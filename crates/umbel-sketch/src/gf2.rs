@@ -4,14 +4,14 @@
 //! terms that make it irreducible, and of these is the smallest number: the table of
 //! bitcoin-core/minisketch, so that sketches have the same bytes.
 //!
-//! *Reduction.* Let s = 64 − b. A product of a·2^s and c has everything above degree b − 1 of the
-//! product of a and c in its upper 64 bits, for any b. As x^b = low, these are multiplied by low·2^s
-//! and added to the lower 64 bits; what overflows once more is at most deg(low) − 1 bits long, and
-//! a second such *fold* leaves nothing. A factor that is kept multiplied by 2^s is called *aligned*;
-//! folding leaves an aligned number, so chains of multiplications need no shifts.
+//! *Reduction.* Let s = 64 − b. For any b, the upper 64 bits of the product of a·2^s and c contain
+//! everything above degree b − 1 of the product of a and c. As x^b = low, these are multiplied by
+//! low·2^s and added to the lower 64 bits; the new overflow is at most deg(low) − 1 bits long, and
+//! a second such *fold* removes it. A factor that is stored multiplied by 2^s is called *aligned*;
+//! folding yields an aligned number, so chains of multiplications need no shifts.
 //!
-//! Products of unreduced factors may be added before the folds, which is what makes sums of products
-//! three times as fast as products: see [`kernel`].
+//! Unreduced products may be added before the folds, so sums of products are three times as fast as
+//! single products: see [`kernel`].
 
 use thiserror::Error;
 
@@ -25,10 +25,10 @@ mod gf2_test;
 use constants::Constants;
 use kernel::{Kernel, Task, run};
 
-/// Fewest bits of a field: below, trees of 8-bit tables would do better.
+/// Fewest bits of a field: for smaller ones, 8-bit tables would be faster.
 pub const FIELD_BITS_MIN: u8 = 8;
 
-/// Most bits of a field: a number is one word.
+/// Most bits of a field: a number fits in one word.
 pub const FIELD_BITS_MAX: u8 = 64;
 
 /// The lower parts of the moduli, from b = 8 on.
@@ -92,7 +92,7 @@ const LOWS: [u32; 57] = [
     0x1b,
 ];
 
-/// No field has so many bits. Fix the caller, or refuse the message that asked for it.
+/// No field has this many bits. Fix the caller, or reject the message that asked for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("field of {bits} bits, expected {FIELD_BITS_MIN} to {FIELD_BITS_MAX}")]
 pub struct FieldError {
@@ -123,10 +123,10 @@ impl Field {
     /// code. In the sketches' field of 16 bits the order of x is a third of that.
     pub(crate) const BLOCK: Self = Self { bits: 16, low: 0x2d };
 
-    /// The field of numbers of so many bits, 8 to 64.
+    /// The field of numbers of `bits` bits, 8 to 64.
     ///
     /// # Errors
-    /// If there is none in this crate.
+    /// If `bits` is outside that range.
     pub const fn new(bits: u8) -> Result<Self, FieldError> {
         if bits < FIELD_BITS_MIN || bits > FIELD_BITS_MAX {
             return Err(FieldError { bits });
@@ -180,17 +180,19 @@ impl Field {
         self.mul(a, a)
     }
 
-    /// The number whose product with this one is 1; none for 0.
+    /// The inverse of a number; `None` for 0.
     ///
-    /// Extended Euclid: `u` and `v` begin as the modulus and the number, and are reduced by each
-    /// other to 1; `p` and `q` stay what the number is to be multiplied with to give them.
+    /// Extended Euclid: `u` and `v` start as the modulus and the number, and are reduced by each
+    /// other to 1; `p` and `q` are always the factors by which the number must be multiplied to
+    /// give them.
     #[must_use]
     pub const fn inverse(self, a: u64) -> Option<u64> {
         let mut v = a & self.mask();
         if v <= 1 {
             return if v == 0 { None } else { Some(1) };
         }
-        // The first step, modulus − v·x^shift, takes the modulus' bit b away: the rest are words.
+        // The first step, modulus − v·x^shift, cancels bit b of the modulus, so what is left fits
+        // in words.
         let shift = self.bits as u32 + v.leading_zeros() - 63;
         let mut u = (self.low as u64 ^ v << shift) & self.mask();
         let (mut p, mut q) = (1 << shift, 1);
@@ -206,7 +208,7 @@ impl Field {
         Some(p)
     }
 
-    /// What decoding in this field needs; computed once a process.
+    /// Precomputed values for decoding in this field; computed once per process.
     pub(crate) fn constants(self) -> &'static Constants {
         Constants::of(self)
     }

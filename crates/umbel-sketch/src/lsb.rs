@@ -1,7 +1,7 @@
-//! Bits in bytes, least significant bit first: the order of sketches, and of nothing else.
+//! Bits in bytes, least significant bit first: the bit order of sketches only.
 //!
-//! A stream is one little-endian integer; what is written first stands lowest. This is the order in
-//! which bitcoin-core/minisketch serialises syndromes.
+//! A stream is one little-endian integer; what is written first has the lowest bits.
+//! bitcoin-core/minisketch serialises syndromes in this order.
 
 use thiserror::Error;
 
@@ -25,7 +25,7 @@ use thiserror::Error;
 #[derive(Clone, Default, Debug)]
 pub struct LsbWriter {
     bytes: Vec<u8>,
-    /// The bits that fill no word yet.
+    /// The bits that do not fill a word yet.
     pending: u64,
     /// Their number, below 64.
     pending_count: u32,
@@ -62,7 +62,7 @@ impl LsbWriter {
             return;
         }
         self.bytes.extend_from_slice(&self.pending.to_le_bytes());
-        // What did not fit; all of it did if nothing was pending.
+        // The part that did not fit; nothing, if no bits were pending.
         self.pending = value.checked_shr(64 - self.pending_count).unwrap_or(0);
         self.pending_count = sum - 64;
     }
@@ -124,10 +124,10 @@ impl<'a> LsbReader<'a> {
         Ok(low & u64::MAX >> (64 - count))
     }
 
-    /// Checks that nothing follows but the padding of the last byte, and that it is zero.
+    /// Checks that only the padding of the last byte follows, and that it is zero.
     ///
     /// # Errors
-    /// If it is not.
+    /// If more bits follow, or the padding is not zero.
     pub fn finish(mut self) -> Result<(), LsbError> {
         let left = self.bits_left();
         if left >= 8 {
@@ -140,7 +140,7 @@ impl<'a> LsbReader<'a> {
     }
 }
 
-/// Why bits are not what a writer wrote. Refuse the message.
+/// Why bits are not what a writer wrote. Reject the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum LsbError {

@@ -5,8 +5,8 @@
 //! numbered by the symbols, and a difference of up to t symbols is an error pattern that they
 //! determine. Symbol 0 has no powers, so it flips a bit of its own.
 //!
-//! One syndrome is held back: t of them decode up to t − 1 symbols, and a sketch of more passes for
-//! one of few with probability about 2^−b / (t−1)! instead of 1 / t!.
+//! One syndrome is kept for verification: t of them decode up to t − 1 symbols, and a sketch with
+//! more symbols decodes to a wrong result with probability about 2^−b / (t−1)! instead of 1 / t!.
 //!
 //! *Bytes*: one little-endian integer with s_j at bits [(j−1)·b, j·b), padded with zeros to whole
 //! bytes, as bitcoin-core/minisketch has it.
@@ -57,7 +57,7 @@ pub struct PinSketch {
 }
 
 impl PinSketch {
-    /// The sketch of the empty set with `capacity` syndromes, 8 bytes each; decodes up to
+    /// The sketch of the empty set with `capacity` syndromes, 8 bytes each. It decodes up to
     /// `capacity` − 1 symbols, and symbol 0.
     #[must_use]
     pub fn new(field: Field, capacity: usize) -> Self {
@@ -81,7 +81,7 @@ impl PinSketch {
         }
     }
 
-    /// Where the symbols are from.
+    /// The field of the symbols.
     #[must_use]
     pub const fn field(&self) -> Field {
         self.field
@@ -119,10 +119,10 @@ impl PinSketch {
         toggle_symbols(self.field, &mut self.syndromes, symbols);
     }
 
-    /// Makes this the sketch of the symmetric difference of both sets.
+    /// Turns this into the sketch of the symmetric difference of both sets.
     ///
     /// # Errors
-    /// If fields or capacities differ; nothing is changed then. Cut the longer one with
+    /// If fields or capacities differ; nothing is changed then. Shorten the longer one with
     /// [`Self::truncate`].
     pub fn merge(&mut self, other: &Self) -> Result<(), SketchMismatch> {
         if (self.field, self.capacity()) != (other.field, other.capacity()) {
@@ -140,15 +140,14 @@ impl PinSketch {
         Ok(())
     }
 
-    /// Forgets all syndromes but the first `capacity`: what is left is the set's sketch of that
-    /// capacity.
+    /// Drops all syndromes but the first `capacity`: the rest is the set's sketch of that capacity.
     pub fn truncate(&mut self, capacity: usize) {
         self.syndromes.truncate(capacity);
     }
 
-    /// The symbols, sorted; None if there are more than t − 1 beside 0, or if this is no sketch of
-    /// any set. Takes about b·t² products at most. The seed, which a peer must not know before it
-    /// sends, changes only how long it takes.
+    /// The symbols, sorted. `None` if there are more than t − 1 besides 0, or if this is not a
+    /// sketch of any set. Takes at most about b·t² products. The seed affects only the running
+    /// time; a peer must not know it before it sends.
     #[must_use]
     pub fn decode(&self, seed: u64) -> Option<Vec<u64>> {
         let mut symbols = decode_syndromes(self.field, &self.syndromes, seed)?;
@@ -168,11 +167,11 @@ impl PinSketch {
         writer.finish()
     }
 
-    /// A sketch from its zero bit and the bytes of its syndromes.
+    /// Decodes a sketch from its zero bit and the bytes of its syndromes.
     ///
     /// # Errors
     /// If there are more or fewer bytes than `capacity` syndromes take, or the padding is not zero.
-    /// Nothing is allocated before the number of bytes is right.
+    /// Nothing is allocated before the number of bytes was checked.
     pub fn from_bytes(
         field: Field,
         capacity: usize,
@@ -191,7 +190,7 @@ impl PinSketch {
     }
 }
 
-/// The other sketch has another field or capacity. Nothing was changed; take sketches that agree.
+/// The other sketch has another field or capacity. Nothing was changed; use matching sketches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("{capacity} syndromes of {bits} bits, the other has {other_capacity} of {other_bits} bits")]
 pub struct SketchMismatch {
@@ -205,8 +204,8 @@ pub struct SketchMismatch {
     pub other_capacity: usize,
 }
 
-/// Why numbers or bytes are no syndromes. Refuse the message: it is damaged, or speaks of another
-/// field or capacity.
+/// Why numbers or bytes are not syndromes. Reject the message: it is damaged, or uses another field
+/// or capacity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum SyndromesError {

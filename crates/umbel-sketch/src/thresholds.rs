@@ -1,21 +1,21 @@
-//! How many syndromes of every bucket go out in which round.
+//! How many syndromes of every bucket are sent in each round.
 //!
-//! Buckets have X differences, X ~ Poisson(mu), and one with X decodes at the first threshold above
-//! X. Round k sends t_k − t_(k−1) more syndromes of each bucket that failed, so a bucket costs
-//! Σ (t_k − t_(k−1))·P\[X ≥ t_(k−1)\] syndromes, t_(−1) = 0. The last threshold is the smallest that a
+//! A bucket has X differences, X ~ Poisson(mu), and decodes at the first threshold above X. Round k
+//! sends t_k − t_(k−1) more syndromes of each bucket that failed, so a bucket costs Σ (t_k −
+//! t_(k−1))·P\[X ≥ t_(k−1)\] syndromes, t_(−1) = 0. The last threshold is the smallest that a
 //! bucket exceeds with probability at most 10^-3; dynamic programming chooses the others.
 //!
-//! Weights of the distribution are taken relative to the largest and summed up, with the four basic
-//! operations only, so that the choice is the same on every machine.
+//! The weights of the distribution are computed relative to the largest and summed up, only with
+//! the four basic operations, so that the choice is the same on every machine.
 
 /// Most syndromes of a bucket: decoding takes their square.
 pub const THRESHOLD_MAX: usize = 128;
 
-/// Share of the buckets that may fail in the last round.
+/// Largest share of buckets that may fail in the last round.
 const FAILED_SHARE_MAX: f64 = 1e-3;
 
-/// Thresholds for `mean` differences a bucket in at most so many rounds, ascending; at least one, none
-/// above 128. A mean that is no positive number counts as 0.
+/// Thresholds for `mean` differences per bucket in at most `rounds` rounds, ascending; at least
+/// one, and none above 128. A mean that is not a positive number counts as 0.
 ///
 /// ```
 /// use umbel_sketch::thresholds::{syndrome_count, thresholds};
@@ -30,7 +30,7 @@ pub fn thresholds(mean: f64, rounds: usize) -> Vec<usize> {
     let tails = tails(mean);
     let is_last = |&threshold: &usize| tails[threshold] <= FAILED_SHARE_MAX;
     let last = (1..THRESHOLD_MAX).find(is_last).unwrap_or(THRESHOLD_MAX);
-    // least[t]: what the rounds after threshold t cost; next[k][t]: the threshold after it, if k more
+    // least[t]: cost of the rounds after threshold t; next[k][t]: the threshold after t, if k more
     // may follow.
     let mut least: Vec<f64> = (0..last).map(|t| (last - t) as f64 * tails[t]).collect();
     let mut next = vec![vec![last; last]];
@@ -75,7 +75,7 @@ pub fn syndrome_count(mean: f64, thresholds: &[usize]) -> f64 {
 
 /// P\[X ≥ t\] for t = 0..128, X ~ Poisson(mean).
 fn tails(mean: f64) -> Vec<f64> {
-    // Above, no bucket would decode anyway.
+    // With a larger mean, no bucket would decode anyway.
     let mean = mean.max(0.0).min(4.0 * THRESHOLD_MAX as f64);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 512")]
     let mode = mean as usize;
@@ -89,7 +89,7 @@ fn tails(mean: f64) -> Vec<f64> {
     for count in (0..mode).rev() {
         weights[count] = weights[count + 1] * (count + 1) as f64 / mean;
     }
-    // From the small ones up, so that they are not lost.
+    // Sum from the smallest up, so that small weights are not lost to rounding.
     let mut sum = 0.0;
     for weight in weights.iter_mut().rev() {
         sum += *weight;
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// The slow twin: all pairs of thresholds before the last.
+    /// Brute-force reference: all pairs of thresholds before the last.
     #[test]
     fn no_choice_costs_less() {
         for mean in [0.5, 3.0, 11.0, 30.0] {

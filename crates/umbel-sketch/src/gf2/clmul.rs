@@ -1,14 +1,15 @@
 //! Carry-less products by the processor's own instruction, and all `unsafe` code of the crate.
 //!
 //! x86-64 has PCLMULQDQ, aarch64 PMULL: 64 by 64 bits in one instruction, a new one every cycle. A
-//! kernel is made only after the processor said that it has the instruction, and that is why its
-//! methods, which need it, may be called. Twin: [`Scalar`](super::kernel::Scalar).
+//! kernel is constructed only after the processor was found to support the instruction; therefore
+//! its methods, which use it, may be called. Reference implementation:
+//! [`Scalar`](super::kernel::Scalar).
 #![expect(unsafe_code, reason = "the carry-less multiplication of the processor; the only module")]
 
 use super::Field;
 use super::kernel::Task;
 
-/// Runs a task with the processor's instruction, or hands it back if there is none.
+/// Runs a task with the processor's instruction, or returns it if there is none.
 #[inline]
 pub(crate) fn run<T: Task>(field: Field, task: T) -> Result<T::Output, T> {
     #[cfg(target_arch = "x86_64")]
@@ -161,7 +162,7 @@ mod aarch64 {
         task.run(Pmull { field })
     }
 
-    /// A function of its own, as what is always inlined must not call the instruction itself.
+    /// A separate function, because always-inlined functions cannot use the instruction themselves.
     #[inline]
     #[target_feature(enable = "neon,aes")]
     fn pmull(a: u64, b: u64) -> u128 {

@@ -1,9 +1,9 @@
-//! What multiplies: carry-less products and their reduction, in the processor's way or by shifts.
+//! Carry-less products and their reduction, by the processor's instruction or by shifts.
 //!
-//! An algorithm is written once, over any [`Kernel`], as a [`Task`], and [`run`] gives it the best
-//! one that the processor has. What a task calls is always inlined, so that it is compiled as a
-//! whole for the kernel's instruction set; closures that are handed to an iterator may not be, so
-//! products stand in plain loops.
+//! An algorithm is written once, for any [`Kernel`], as a [`Task`], and [`run`] runs it with the
+//! best kernel that the processor supports. Everything that a task calls is always inlined, so that
+//! it is compiled as a whole for the kernel's instruction set. Closures passed to an iterator may
+//! not be inlined, so products are in plain loops.
 
 use super::{Field, clmul};
 
@@ -31,10 +31,11 @@ pub(crate) trait Kernel: Copy {
     /// The carry-less product of the lower halves, not reduced.
     fn product(self, a: Self::Wide, b: Self::Wide) -> Self::Wide;
 
-    /// A sum of products of aligned and plain numbers, reduced: aligned, in the lower half.
+    /// Reduces a sum of products of aligned and plain numbers: the result is aligned, in the lower
+    /// half.
     fn fold(self, products: Self::Wide) -> Self::Wide;
 
-    /// The sum of the products of what stands at equal places, not reduced, as far as both go.
+    /// The dot product of two slices, not reduced, up to the length of the shorter one.
     #[inline(always)]
     fn dot(self, a: &[u64], b: &[u64]) -> Self::Wide {
         let mut sum = self.wide(0);
@@ -44,7 +45,7 @@ pub(crate) trait Kernel: Copy {
         sum
     }
 
-    /// Multiplied by 2^(64 − b), as one factor of each product has to be.
+    /// Multiplies by 2^(64 − b): one factor of each product must be aligned.
     #[inline(always)]
     fn align(self, value: u64) -> u64 {
         value << self.field().shift()
@@ -87,7 +88,7 @@ pub(crate) fn run<T: Task>(field: Field, task: T) -> T::Output {
     }
 }
 
-/// Products by shifts and XORs: for any processor, and the twin of the others.
+/// Products by shifts and XORs: for any processor, and the reference for the other kernels.
 #[derive(Clone, Copy)]
 pub(crate) struct Scalar {
     field: Field,

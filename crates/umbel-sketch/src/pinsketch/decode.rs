@@ -1,4 +1,4 @@
-//! From syndromes to symbols: Berlekamp and Massey's shortest register, then its roots.
+//! Decodes syndromes to symbols: the shortest register by Berlekamp and Massey, then its roots.
 //!
 //! The power sums S of symbols x_1..x_L satisfy Σ C_i · S_(n−i) = 0, where C = Π (1 + x_i·z). The
 //! register C is found without inverses: where the original divides by an earlier discrepancy, both
@@ -9,9 +9,9 @@ use super::roots::find_roots;
 use crate::gf2::Field;
 use crate::gf2::kernel::{Kernel, Task, run};
 
-/// The symbols of a sketch of t syndromes, sorted and none of them 0; None if there are more than
-/// t − 1, or if the numbers are syndromes of no set. Bits above the field's are ignored. Takes about
-/// b·t² products at most; the seed changes only how many.
+/// The symbols of a sketch with t syndromes, sorted and none of them 0. `None` if there are more
+/// than t − 1, or if the numbers are not the syndromes of any set. Higher bits than the field's are
+/// ignored. Takes at most about b·t² products; the seed affects only how many.
 ///
 /// ```
 /// use umbel_sketch::{Field, decode_syndromes};
@@ -27,8 +27,8 @@ pub fn decode_syndromes(field: Field, syndromes: &[u64], seed: u64) -> Option<Ve
     decode_at_most(field, syndromes, syndromes.len().saturating_sub(1), seed)
 }
 
-/// The same of at most `most` symbols, which may be t: then no syndrome is to spare, and of sketches of
-/// more about one in t! passes.
+/// The same for at most `most` symbols, which may be t: then no syndrome is to spare, and about one
+/// in t! sketches of more symbols decodes to a wrong result.
 pub(crate) fn decode_at_most(
     field: Field,
     syndromes: &[u64],
@@ -47,7 +47,7 @@ pub(crate) fn decode_at_most(
         }
     }
     if syndromes.iter().all(|&syndrome| syndrome == 0) {
-        // Most sketches of replicas. One without any syndrome says nothing.
+        // Most sketches of replicas are like this. Without any syndrome, nothing is known.
         return (!syndromes.is_empty()).then(Vec::new);
     }
     run(field, Decode(syndromes, most.min(syndromes.len()), seed))
@@ -58,12 +58,12 @@ pub(crate) fn decode_at_most(
 fn locator<K: Kernel>(kernel: K, syndromes: &[u64], most: usize) -> Option<Vec<u64>> {
     let sums = reversed_power_sums(kernel, syndromes);
     let (mut current, mut earlier) = (vec![1], vec![1]);
-    // Symbols so far; steps since `earlier` was current; its discrepancy.
+    // Symbols so far; steps since `earlier` was current; the discrepancy of `earlier`.
     let (mut length, mut lag, mut divisor) = (0, 1, 1);
     for step in (0..sums.len()).step_by(2) {
         let begin = sums.len() - 1 - step;
         let discrepancy = kernel.reduce(kernel.dot(&sums[begin..=begin + length], &current));
-        // The next step is odd, and its discrepancy always 0.
+        // The discrepancy of odd steps is always 0, so they are skipped.
         if discrepancy == 0 {
             lag += 2;
             continue;

@@ -14,8 +14,8 @@ use super::polynomial::{add_multiple, degree, greatest_common_divisor, quotient,
 use crate::gf2::constants::Constants;
 use crate::gf2::kernel::Kernel;
 
-/// The roots of a monic polynomial, given without its leading coefficient; None unless there are as
-/// many as its degree.
+/// The roots of a monic polynomial, given without its leading coefficient; `None` unless it has as
+/// many roots as its degree.
 #[inline(always)]
 pub(super) fn find_roots<K: Kernel>(kernel: K, monic: Vec<u64>, seed: u64) -> Option<Vec<u64>> {
     let constants = kernel.field().constants();
@@ -86,8 +86,8 @@ fn small_roots<K: Kernel>(
     Some(())
 }
 
-/// Adds the factor's two parts, of the roots where the trace is 0 and of those where it is 1, or the
-/// factor if one of them has all.
+/// Splits the factor into the part with the roots where the trace is 0 and the part with those
+/// where it is 1; keeps the factor whole if one part has all roots.
 #[inline(always)]
 fn split<K: Kernel>(kernel: K, trace: &[u64], factor: Vec<u64>, parts: &mut Vec<Vec<u64>>) {
     let mut rest = trace.to_vec();

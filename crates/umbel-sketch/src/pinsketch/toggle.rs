@@ -1,7 +1,7 @@
 //! Syndromes of symbols: four chains of powers, each a step of x^8 at a time.
 //!
-//! A product waits for the one before it in its chain, but not for those of other chains, and not
-//! for those of the next symbol: so the multiplier always has something to do.
+//! A product waits for the previous one in its chain, but not for those of other chains or of the
+//! next symbol, so the multiplier is always busy.
 
 use crate::gf2::Field;
 use crate::gf2::kernel::{Kernel, Task, run};
@@ -9,8 +9,8 @@ use crate::gf2::kernel::{Kernel, Task, run};
 /// Chains at work: x, x^3, x^5, x^7.
 const CHAIN_COUNT: usize = 4;
 
-/// Adds a symbol to syndromes, or removes it. Symbol 0 is ignored, the caller keeps its bit; so are
-/// bits above the field's.
+/// Adds a symbol to syndromes, or removes it. Symbol 0 is ignored: the caller tracks it. Higher
+/// bits than the field's are ignored, too.
 ///
 /// ```
 /// use umbel_sketch::{Field, toggle_syndromes};
