@@ -1,5 +1,5 @@
-//! The simulated disk of a node: it keeps what was synced, and loses, damages or refuses the rest as it
-//! is told.
+//! The simulated disk of a node: it keeps what was synced, and loses, damages or rejects the rest as
+//! configured.
 //!
 //! | what happens | what it does |
 //! |---|---|
@@ -39,10 +39,10 @@ use tree::Tree;
 
 use crate::plan::{DiskPart, LossMode};
 
-/// Bytes that must be free for a job's data to be written, of which only marks and figures are modelled.
+/// Free bytes required for a job's data, of which only marks and numbers are modelled.
 const ROOM_BYTES: u64 = 64 << 10;
 
-/// The disk of one node. It outlives the node's crashes; clones are the same disk.
+/// The disk of one node. It outlives the node's crashes; clones share it.
 #[derive(Clone)]
 pub(crate) struct SimDisk {
     shared: Arc<Shared>,
@@ -50,19 +50,19 @@ pub(crate) struct SimDisk {
 
 struct Shared {
     state: Mutex<State>,
-    /// Told when calls that stand still may go on, or learn that they are dead.
+    /// Notified when stalled calls may continue, or must fail because their process is dead.
     resumed: Notify,
 }
 
-/// All that was on a disk, durable or not.
+/// Everything on a disk, durable or not.
 #[derive(Clone)]
 pub(crate) struct DiskImage {
     tree: Tree,
 }
 
 impl SimDisk {
-    /// An empty disk. Latencies, what power losses leave, and which bits rot follow from the seed and
-    /// from the calls that are made.
+    /// An empty disk. Latencies, the effects of power losses, and rotten bits are determined by the
+    /// seed and by the calls.
     pub(crate) fn new(seed: u64) -> Self {
         let state = Mutex::new(State::new(seed));
         Self { shared: Arc::new(Shared { state, resumed: Notify::new() }) }
@@ -73,7 +73,7 @@ impl SimDisk {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the disk while no node has it; a node that still has it loses it.
+    /// Changes the disk while no process uses it; a process that still has it loses it.
     fn unmounted<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let result = {
             let mut state = self.state();
@@ -84,53 +84,53 @@ impl SimDisk {
         result
     }
 
-    /// Gives the disk to a new process of the node. All that a former one holds of it is dead: its
-    /// calls fail, or stand still as long as the disk does.
+    /// Gives the disk to a new process of the node. Handles of an earlier process are dead: their calls
+    /// fail, or stall as long as the disk does.
     pub(crate) fn mount(&self) -> Arc<dyn ports::Disk> {
         let incarnation = self.unmounted(State::mount);
         Arc::new(mount::Mount::new(self.clone(), incarnation))
     }
 
-    /// The process is killed: its open files and its lock are gone, and what it wrote stays.
+    /// The process is killed: its open files and its lock are gone, and everything it wrote stays.
     pub(crate) fn crash(&self) {
         self.unmounted(|_| ());
     }
 
-    /// The power fails, which kills the process as well: what is not durable survives as `mode` says,
-    /// and of the changes of names the first few.
+    /// The power fails, which also kills the process. `mode` determines which unsynced contents
+    /// survive; of the unsynced changes of names the first few survive.
     pub(crate) fn power_loss(&self, mode: LossMode) -> Loss {
         self.unmounted(|state| state.power_loss(mode))
     }
 
-    /// How many times as long calls take as usual; 1 is usual.
+    /// Sets the factor by which calls are slower than usual; 1 is normal.
     pub(crate) fn set_slow(&self, factor: u32) {
         self.state().switches.slow_factor = factor.max(1);
     }
 
-    /// Whether calls stand still. They go on when this is false again.
+    /// Sets whether calls stall. They continue when this is false again.
     pub(crate) fn set_stalled(&self, is_stalled: bool) {
         self.state().switches.is_stalled = is_stalled;
         self.shared.resumed.notify_waiters();
     }
 
-    /// Whether reads of files fail.
+    /// Sets whether reads of files fail.
     pub(crate) fn set_reads_fail(&self, fail: bool) {
         self.state().switches.reads_fail = fail;
     }
 
-    /// Whether writes and changes of lengths fail. A part of the write may have been done.
+    /// Sets whether writes and changes of lengths fail. A part of a failing write may have been done.
     pub(crate) fn set_writes_fail(&self, fail: bool) {
         self.state().switches.writes_fail = fail;
     }
 
-    /// The next sync of a file fails, and what it should have made durable is lost at the next power
-    /// loss, although later syncs succeed.
+    /// Makes the next sync of a file fail. What it should have made durable is lost at the next power
+    /// loss, even if later syncs succeed.
     pub(crate) fn fail_next_sync(&self) {
         self.state().switches.next_sync_fails = true;
     }
 
-    /// How many bytes files may still grow; None for as much as anyone wants. With none left there is
-    /// no room for new names either. What is cut or removed makes room.
+    /// Limits the bytes by which files may still grow; `None` for no limit. At 0 there is no room for
+    /// new names either. Truncating or removing files makes room.
     pub(crate) fn set_full(&self, free_bytes: Option<u64>) {
         self.state().switches.free_bytes = free_bytes;
     }
@@ -140,15 +140,16 @@ impl SimDisk {
         self.state().switches.slow_factor
     }
 
-    /// Whether there is room, and writes do not fail.
+    /// Whether there is room and writes do not fail.
     pub(crate) fn takes_writes(&self) -> bool {
         let state = self.state();
         !state.switches.writes_fail
             && state.switches.free_bytes.is_none_or(|free| free >= ROOM_BYTES)
     }
 
-    /// The next write lands elsewhere in its file. It is put right if the process ends before a later
-    /// write to that file is durable, for a log could not tell it from a torn end.
+    /// Makes the next write land at another place of its file. This is undone if the process ends
+    /// before a later write to that file is durable, because a log could not distinguish it from a torn
+    /// end.
     pub(crate) fn misdirect_next_write(&self) {
         self.state().switches.next_write_strays = true;
     }
@@ -161,23 +162,23 @@ impl SimDisk {
         self.unmounted(|state| state.rot(part, bits))
     }
 
-    /// All that is on the disk, while no process has it.
+    /// Everything on the disk, while no process uses it.
     pub(crate) fn image(&self) -> DiskImage {
         self.unmounted(|state| DiskImage { tree: state.tree.clone() })
     }
 
-    /// All that is on the disk, of a process that goes on.
+    /// Everything on the disk, while its process continues.
     pub(crate) fn image_now(&self) -> DiskImage {
         DiskImage { tree: self.state().tree.clone() }
     }
 
-    /// The log loses so many bytes at its end for good, synced or not, while no process has the disk;
-    /// says how many it lost.
+    /// Permanently truncates the log by up to so many bytes, synced or not, while no process uses the
+    /// disk; returns how many bytes were lost.
     pub(crate) fn lose_tail(&self, byte_count: u32) -> usize {
         self.unmounted(|state| rot::cut_log(&mut state.tree, byte_count))
     }
 
-    /// Replaces all that is on the disk, while no process has it.
+    /// Replaces everything on the disk, while no process uses it.
     pub(crate) fn restore(&self, image: DiskImage) {
         self.unmounted(|state| state.replace(image.tree));
     }
@@ -187,13 +188,13 @@ impl SimDisk {
         self.unmounted(|state| state.replace(Tree::default()));
     }
 
-    /// Ends all faults that last. Damage that was done stays.
+    /// Ends all active faults. Existing damage stays.
     pub(crate) fn heal(&self) {
         self.state().switches = Switches::default();
         self.shared.resumed.notify_waiters();
     }
 
-    /// What the node could see of faults so far, and how much it did.
+    /// The effects of faults that the node could observe so far, and the number of operations.
     pub(crate) fn effects(&self) -> DiskEffects {
         self.state().effects
     }

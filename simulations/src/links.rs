@@ -1,7 +1,7 @@
-//! Which hosts can talk to each other now, as all faults together will have it.
+//! Which hosts can currently reach each other, given all active faults.
 //!
-//! Faults overlap, and turmoil knows only the last word said about a link. So every fault adds its
-//! claim here, takes it back at its end, and a link is what its claims leave of it: cut before held
+//! Faults overlap, and turmoil only keeps the last setting of a link. So every fault adds a claim here
+//! and withdraws it at its end, and the state of a link is the worst of its claims: cut before held
 //! before healthy.
 
 use std::cell::RefCell;
@@ -24,23 +24,23 @@ pub(crate) fn link_name(number: u32) -> String {
 /// What a fault does to messages from one host to another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Claim {
-    /// They are held; both directions are claimed together.
+    /// Messages are held; both directions are always claimed together.
     Held,
-    /// They get lost.
+    /// Messages are dropped.
     Cut,
 }
 
 /// One direction of a link: from, to.
 pub(crate) type Direction = (u32, u32);
 
-/// How turmoil shall have a pair of hosts.
+/// The state of a pair of hosts in turmoil.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LinkState {
     /// All messages arrive.
     Healthy,
-    /// Messages wait.
+    /// Messages are held.
     Held,
-    /// Messages from the lower to the higher number are lost, and those the other way.
+    /// Messages in the flagged directions are dropped.
     Cut {
         /// Lower to higher.
         up: bool,
@@ -49,7 +49,7 @@ pub(crate) enum LinkState {
     },
 }
 
-/// The claims of all faults that last.
+/// The claims of all active faults.
 #[derive(Default)]
 pub(crate) struct Links {
     claims: BTreeMap<Direction, Vec<(Claim, &'static str)>>,
@@ -57,12 +57,12 @@ pub(crate) struct Links {
 }
 
 thread_local! {
-    /// Which fault class each direction suffers from, for those who write to it.
+    /// The fault class that currently affects each direction, for the hosts that write to it.
     static SUFFERING: RefCell<BTreeMap<Direction, &'static str>> =
         const { RefCell::new(BTreeMap::new()) };
 }
 
-/// A host writes to another one: a fault of their link has an effect.
+/// Called when a host writes to another one: a fault of their link has an effect.
 pub(crate) fn note_write(from: u32, to: u32) {
     SUFFERING.with_borrow(|suffering| {
         if let Some(class) = suffering.get(&(from, to)) {
@@ -71,7 +71,7 @@ pub(crate) fn note_write(from: u32, to: u32) {
     });
 }
 
-/// Has turmoil treat a pair of hosts, the lower number first, otherwise than before.
+/// Changes how turmoil treats a pair of hosts, the lower number first.
 pub(crate) fn set_link(
     sim: &turmoil::Sim<'_>,
     [low, high]: [&str; 2],
@@ -97,7 +97,7 @@ pub(crate) fn set_link(
 }
 
 impl Links {
-    /// Adds a fault's claims; returns the pairs (lower, higher) that change.
+    /// Adds a fault's claims; returns the pairs (lower, higher) whose state changes.
     pub(crate) fn claim(
         &mut self,
         directions: &[Direction],
@@ -110,7 +110,7 @@ impl Links {
         self.update_states(directions)
     }
 
-    /// Takes a fault's claims back; returns the pairs that change.
+    /// Withdraws a fault's claims; returns the pairs whose state changes.
     pub(crate) fn release(
         &mut self,
         directions: &[Direction],

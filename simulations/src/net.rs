@@ -1,7 +1,8 @@
 //! The network port over turmoil's TCP, with connections that can be reset.
 //!
-//! turmoil loses, holds and delays segments but never sends one again, as TCP would, so what it
-//! loses hangs until somebody's ping finds out. A lossy link therefore resets connections here.
+//! turmoil drops, holds and delays segments but never retransmits one, as TCP would, so a connection
+//! with a dropped segment hangs until a ping detects it. A lossy link therefore resets connections
+//! instead.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,26 +23,26 @@ use crate::identity::{Certificate, Papers};
 use crate::links::note_write;
 use crate::seed::stream;
 
-/// The network of one host. Clones are one and the same; it outlives the host's crashes.
+/// The network of one host. Clones share it; it outlives the host's crashes.
 #[derive(Clone)]
 pub(crate) struct SimNet {
     state: Arc<HostNet>,
-    /// What both ends prove before the first byte; None where nobody proves anything.
+    /// Credentials that both ends prove before the first byte; `None` without authentication.
     papers: Option<Arc<Papers>>,
 }
 
 struct HostNet {
     /// Number of the host.
     host: u32,
-    /// Chance that a write resets its connection, in thousandths.
+    /// Probability that a write resets its connection, in thousandths.
     loss_per_mille: AtomicU32,
-    /// Connections that chance has reset so far.
+    /// Number of connections reset at random so far.
     loss_count: AtomicU64,
     dice: Mutex<ChaCha8Rng>,
     live: Mutex<VecDeque<Weak<Fate>>>,
 }
 
-/// What may happen to a connection from outside.
+/// Faults that may affect a connection.
 #[derive(Default)]
 struct Fate {
     is_reset: AtomicBool,
@@ -79,7 +80,7 @@ impl SimNet {
         Self { state: Arc::new(state), papers: None }
     }
 
-    /// The same network with certificates, if there are some.
+    /// The same network with these certificates, if any.
     #[must_use]
     pub(crate) fn proving(self, papers: Option<Arc<Papers>>) -> Self {
         Self { papers, ..self }
@@ -90,7 +91,7 @@ impl SimNet {
         self.papers.is_some()
     }
 
-    /// The same host's network for somebody who shows another certificate, or none.
+    /// The network of the same host for a caller that presents another certificate, or none.
     pub(crate) fn showing(&self, certificate: Option<Certificate>) -> Self {
         let papers = self
             .papers
@@ -99,7 +100,7 @@ impl SimNet {
         Self { papers, ..self.clone() }
     }
 
-    /// Sets the chance that a write resets its connection, in thousandths.
+    /// Sets the probability that a write resets its connection, in thousandths.
     pub(crate) fn set_loss_per_mille(&self, per_mille: u32) {
         self.state.loss_per_mille.store(per_mille, Ordering::Relaxed);
     }
@@ -118,7 +119,7 @@ impl SimNet {
         count
     }
 
-    /// Connections that chance has reset so far.
+    /// Number of connections reset at random so far.
     pub(crate) fn loss_count(&self) -> u64 {
         self.state.loss_count.load(Ordering::Relaxed)
     }
@@ -126,7 +127,7 @@ impl SimNet {
     fn stream(&self, tcp: turmoil::net::TcpStream) -> SimStream {
         let fate = Arc::new(Fate::default());
         let mut live = lock(&self.state.live);
-        // Those in front are the oldest; most of them are gone.
+        // The oldest connections are at the front; most of them are closed.
         while live.front().is_some_and(|oldest| oldest.strong_count() == 0) {
             live.pop_front();
         }
@@ -204,7 +205,7 @@ impl Listener for SimListener {
     }
 }
 
-/// Takes connections whose other end has proved itself; a slow one keeps nobody waiting.
+/// Accepts connections whose other end has authenticated; a slow one delays no other.
 struct ProvingListener {
     plain: SimListener,
     papers: Arc<Papers>,
@@ -222,7 +223,7 @@ impl Listener for ProvingListener {
                 tokio::select! {
                     biased;
                     Some(done) = self.handshakes.join_next() => {
-                        // Whoever proves nothing is told so by the end of the connection.
+                        // A peer that does not authenticate sees the connection closed.
                         if let Ok(Ok(incoming)) = done {
                             return Ok(incoming);
                         }
@@ -260,7 +261,7 @@ impl SimStream {
         Ok(())
     }
 
-    /// Lets chance decide about a write.
+    /// Resets the connection of a write at random.
     fn risk(&self) {
         let per_mille = self.net.state.loss_per_mille.load(Ordering::Relaxed);
         if per_mille > 0 && lock(&self.net.state.dice).random_range(0..1000) < per_mille {

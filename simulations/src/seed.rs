@@ -1,4 +1,4 @@
-//! Entropy and wall clock of a simulated node, all from the plan's seed.
+//! Entropy and wall clock of a simulated node, both determined by the plan's seed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,13 +13,13 @@ use crate::now::now_us;
 /// The wall clock's start: 2026-01-01T00:00:00Z.
 const EPOCH_MS: i64 = 1_767_225_600_000;
 
-/// What a wall clock shows now that is right.
+/// The current time of a correct wall clock.
 pub(crate) fn true_wall_ms() -> u64 {
     EPOCH_MS.unsigned_abs() + now_us() / 1_000
 }
 
-/// A stream of random numbers of its own for each name, so that one more draw from one does not
-/// shift the others.
+/// An independent stream of random numbers for each name, so that an additional draw from one does not
+/// change the others.
 pub(crate) fn stream(seed: u64, name: &str) -> ChaCha8Rng {
     // FNV-1a, then one word of ChaCha's own seeding: names differ in a few letters only.
     let mut hash = seed ^ 0xcbf2_9ce4_8422_2325;
@@ -29,7 +29,7 @@ pub(crate) fn stream(seed: u64, name: &str) -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(hash)
 }
 
-/// What one incarnation of a node draws from.
+/// The entropy of one incarnation of a node.
 pub(crate) struct SimSeed {
     root: u64,
     /// Host and incarnation.
@@ -40,7 +40,8 @@ pub(crate) struct SimSeed {
 }
 
 impl SimSeed {
-    /// Streams of a host's incarnation; the offset of its wall clock is shared with who shifts it.
+    /// The streams of a host's incarnation; the wall clock's offset is shared with the code that shifts
+    /// it.
     pub(crate) fn new(
         root: u64,
         host: &str,

@@ -1,4 +1,4 @@
-//! A file of the simulated disk: what is durable, what readers see, what lies between.
+//! A file of the simulated disk: what is durable, what readers see, and the changes in between.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use rand::rngs::ChaCha8Rng;
 
 use crate::plan::LossMode;
 
-/// Bytes that a disk writes whole or not at all.
+/// Sector size: a sector is written as a whole or not at all.
 pub(super) const SECTOR_BYTES: usize = 512;
 
-/// Bytes, and which of them are rotten.
+/// Bytes, and which of them have flipped bits.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(super) struct Stored {
     bytes: Vec<u8>,
@@ -79,7 +79,7 @@ impl Change {
     }
 }
 
-/// What a power loss did to a file.
+/// The effect of a power loss on a file.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct FileLoss {
     /// Bytes that read otherwise than before, those beyond the shorter length included.
@@ -88,7 +88,7 @@ pub(super) struct FileLoss {
     pub(super) is_torn: bool,
 }
 
-/// A file's bytes through time.
+/// The states of a file's bytes.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct Layers {
     durable: Stored,
@@ -107,7 +107,7 @@ impl Layers {
         self.pending.push(change);
     }
 
-    /// Makes everything durable that a sync has not failed to.
+    /// Makes everything durable, except what a failed sync has lost.
     fn sync(&mut self) {
         let mut first_write = usize::MAX;
         for change in std::mem::take(&mut self.pending) {
@@ -137,7 +137,7 @@ impl Layers {
         while self.synced_starts.pop_if(|start| *start >= offset).is_some() {}
     }
 
-    /// What a power loss leaves.
+    /// The file after a power loss.
     fn lose(&mut self, mode: LossMode, rng: &mut ChaCha8Rng) -> FileLoss {
         let pending = std::mem::take(&mut self.pending);
         let before = self.durable.bytes.clone();
@@ -188,7 +188,7 @@ impl Layers {
     }
 }
 
-/// A write cut at the borders of sectors: sector's number, offset in the file, bytes.
+/// Splits a write at sector borders: sector number, offset in the file, bytes.
 fn pieces(change: &Change) -> Vec<(usize, usize, &[u8])> {
     let Change::Write(start, bytes) = change else { return Vec::new() };
     let (mut offset, mut rest, mut pieces) = (*start, &bytes[..], Vec::new());
@@ -202,7 +202,7 @@ fn pieces(change: &Change) -> Vec<(usize, usize, &[u8])> {
     pieces
 }
 
-/// A misdirected write that may still be put right.
+/// A misdirected write that may still be undone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Misdirected {
     /// The file as it were if all writes had landed where they belong.
@@ -221,13 +221,13 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// What readers see.
+    /// The contents that readers see.
     #[cfg(test)]
     pub(super) fn current(&self) -> &Stored {
         &self.layers.current
     }
 
-    /// What is durable.
+    /// The durable contents.
     #[cfg(test)]
     pub(super) fn durable(&self) -> &Stored {
         &self.layers.durable
@@ -330,7 +330,7 @@ impl Content {
         }
     }
 
-    /// Loses what was not synced.
+    /// Drops what was not synced.
     pub(super) fn lose(&mut self, mode: LossMode, rng: &mut ChaCha8Rng) -> FileLoss {
         self.put_right();
         self.layers.lose(mode, rng)

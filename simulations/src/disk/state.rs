@@ -1,4 +1,4 @@
-//! What calls do to the simulated disk, with the faults that are switched on.
+//! Effects of calls on the simulated disk, with the faults that are enabled.
 
 use std::io;
 
@@ -10,10 +10,10 @@ use super::rot;
 use super::tree::{Inode, Loss, Tree};
 use crate::plan::{DiskPart, LossMode};
 
-/// What a disk that is not full says is free.
+/// Free bytes that a disk without limit reports.
 const FREE_BYTES: u64 = 64 << 30;
 
-/// Faults that last, or wait for their call.
+/// Faults that are active, or wait for a matching call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Switches {
     /// How many times as long calls take.
@@ -46,7 +46,8 @@ impl Default for Switches {
     }
 }
 
-/// What a node could see of the disk's faults, and how much it did. All count from the disk's start.
+/// The effects of the disk's faults that a node could observe, and the number of operations. All
+/// counted from the disk's creation.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct DiskEffects {
     /// Bytes that read otherwise after power losses.
@@ -92,7 +93,7 @@ pub(super) enum Pace {
     Sync,
 }
 
-/// The disk's content, its faults, and who has it.
+/// The disk's contents, its faults, and the process that uses it.
 pub(super) struct State {
     pub(super) tree: Tree,
     pub(super) switches: Switches,
@@ -101,9 +102,9 @@ pub(super) struct State {
     incarnation: u64,
     is_mounted: bool,
     is_locked: bool,
-    /// Time that calls took and nobody waited for yet.
+    /// Accumulated latency of calls that has not been waited for yet.
     owed_us: u64,
-    /// Of its own, so that latencies do not shift what is lost.
+    /// A separate generator, so that latencies do not change what is lost.
     latency_rng: ChaCha8Rng,
     damage_rng: ChaCha8Rng,
 }
@@ -151,12 +152,12 @@ impl State {
         }
     }
 
-    /// Whether the incarnation has the disk.
+    /// Whether this incarnation has the disk.
     pub(super) fn is_alive(&self, incarnation: u64) -> bool {
         self.is_mounted && self.incarnation == incarnation
     }
 
-    /// Refuses calls of dead incarnations.
+    /// Rejects calls of dead incarnations.
     pub(super) fn check_alive(&self, incarnation: u64) -> io::Result<()> {
         if self.is_alive(incarnation) {
             Ok(())
@@ -206,7 +207,7 @@ impl State {
         io::ErrorKind::StorageFull.into()
     }
 
-    /// Refuses new names without any room.
+    /// Rejects new names if there is no room.
     fn check_room_for(&mut self, path: &str) -> io::Result<()> {
         if self.switches.free_bytes == Some(0) && !self.tree.exists(path) {
             return Err(self.full());
