@@ -1,4 +1,4 @@
-//! The faults of a plan: each begins at its time, does its harm, and takes it back.
+//! The faults of a plan: each begins at its time, takes effect, and is undone at its end.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,10 +20,10 @@ mod disks;
 
 pub(crate) use disks::count_effects;
 
-/// How often something is looked at that takes its own time.
+/// Interval at which operations that take their own time are polled.
 const POLL_US: u64 = 50_000;
 
-/// What is due at a time.
+/// An action that is due at a time.
 enum Due {
     /// A fault of the plan begins.
     Begin(FaultPlan),
@@ -31,44 +31,44 @@ enum Due {
     Start(u32),
     /// A node is told to stop.
     Stop(u32),
-    /// A node is told to stop, and runs this release from then on.
+    /// A node is told to stop, and runs this release from its next start on.
     Upgrade(u32),
     /// A node is killed.
     Kill(u32),
-    /// Links are let go of.
+    /// Claims on links are withdrawn.
     Unclaim { directions: Vec<Direction>, claim: Claim, class: &'static str },
-    /// Messages of a node take their usual time.
+    /// A node's messages have their usual latency again.
     EndLatency(u32),
-    /// A node's connections are safe again.
+    /// A node's connections are no longer reset at random.
     EndLoss(u32),
     /// A node's wall clock is right again.
     EndWallClock(u32),
-    /// A node's clock leaps by a millisecond, again and again.
+    /// A node's clock jumps by a millisecond, repeatedly.
     Drift { number: u32, every_us: u64, until_us: u64 },
-    /// An operation may be done.
+    /// Checks whether an operation is done.
     Await { operation: Operation, class: &'static str },
-    /// A node may be replaced.
+    /// Checks whether a node can be replaced.
     Replace { number: u32, class: &'static str },
-    /// A switch of a node's disk goes off.
+    /// A fault of a node's disk ends.
     EndDisk { number: u32, switch: disks::Switch },
-    /// A wiped or swapped node must have been refused.
+    /// Checks that a node with a wiped or swapped disk was refused.
     Refused { number: u32, before: Option<u64>, class: &'static str },
-    /// A node starts with its disk as it was.
+    /// A node starts with an old image of its disk.
     OldImage { number: u32, image: Box<DiskImage>, class: &'static str },
-    /// Two disks go back to where they belong.
+    /// Two swapped disks are exchanged back.
     SwapBack { one: u32, other: u32, class: &'static str },
 }
 
-/// Has the faults of a plan happen.
+/// Executes the faults of a plan.
 pub(crate) struct Nemesis {
     due: BTreeMap<(u64, u64), Due>,
     count: u64,
-    /// A node whose disk lost something asks all others: no fault begins before it runs.
+    /// A node whose disk lost data and that must ask all others: no fault begins before it runs.
     asking: Option<u32>,
 }
 
 impl Nemesis {
-    /// The faults of a plan, whose times count from `began_us`.
+    /// The faults of a plan; their times are relative to `began_us`.
     pub(crate) fn new(plan: &Plan, began_us: u64) -> Self {
         let mut nemesis = Self { due: BTreeMap::new(), count: 0, asking: None };
         for fault in &plan.faults {
@@ -83,7 +83,7 @@ impl Nemesis {
         self.due.insert((due_us, self.count), due);
     }
 
-    /// Does what is due.
+    /// Executes what is due.
     pub(crate) fn step(&mut self, world: &mut World) {
         while let Some(first) = self.due.first_entry()
             && first.key().0 <= now_us()
@@ -93,14 +93,14 @@ impl Nemesis {
         }
     }
 
-    /// Ends all faults that last and forgets those that have not begun.
+    /// Ends all active faults and drops those that have not begun.
     pub(crate) fn end_all(&mut self, world: &mut World) {
         while let Some((_, due)) = self.due.pop_first() {
             match due {
                 Due::Begin(_) | Due::Drift { .. } | Due::Kill(_) => {}
                 Due::Stop(_) | Due::Upgrade(_) => {}
                 Due::Await { .. } | Due::OldImage { .. } => {}
-                // The supervisor goes on with it.
+                // The supervisor continues from here.
                 Due::Replace { number, .. } => release(world, number),
                 due => self.carry_out(world, due),
             }
@@ -158,7 +158,7 @@ impl Nemesis {
         }
     }
 
-    /// Whether a node whose disk lost something has not asked all others yet, or did not start.
+    /// Whether a node whose disk lost data has not asked all others yet, or has not started.
     fn is_asking(&mut self, world: &World) -> bool {
         let starts = |number: &u32| {
             let host = world.host(*number);
@@ -293,7 +293,7 @@ impl Nemesis {
         }
     }
 
-    /// Has all nodes stop and start again, one after the other.
+    /// Stops and restarts all nodes, one after another.
     fn restart_all(&mut self, world: &World, gap_us: u64, stop: fn(u32) -> Due) {
         for (turn, number) in (0..).zip(world.resolve(Who::All)) {
             let stop_us = now_us() + turn * gap_us;
@@ -318,7 +318,8 @@ impl Nemesis {
             }
             Fault::WallClock { who, ms } => {
                 for number in world.resolve(*who) {
-                    // Nodes write the time into backups only; a node that runs is all that is asked.
+                    // Nodes use the wall clock only for times in backups, so a running node is all that
+                    // is required.
                     counters::effect(class, u64::from(world.host(number).is_up()));
                     world.host(number).set_wall_offset_ms(*ms);
                     self.at(end_us, Due::EndWallClock(number));
@@ -378,7 +379,7 @@ fn directions(world: &World, fault: &Fault) -> Vec<Direction> {
     }
 }
 
-/// Gives a node back to supervisor and operator.
+/// Returns a node to the supervisor and the operator.
 fn release(world: &mut World, number: u32) {
     if let Some(count) = world.reserved.get_mut(&number) {
         *count -= 1;
@@ -388,7 +389,7 @@ fn release(world: &mut World, number: u32) {
     }
 }
 
-/// A node with an empty or foreign disk must not run as who it was.
+/// Checks that a node with an empty or foreign disk does not run under its old identity.
 fn refused(world: &mut World, number: u32, before: Option<u64>, class: &'static str) {
     let host = Rc::clone(world.host(number));
     let what = match &*host.condition.borrow() {

@@ -1,4 +1,4 @@
-//! After the faults: everything comes back, serves, and agrees.
+//! The phase after the faults: all nodes come back, serve requests, and agree.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,26 +23,27 @@ pub(crate) mod jobs;
 mod quotas;
 mod shards;
 
-/// After the end of all faults, every shard serves within this time.
+/// Maximum time after the end of all faults until every shard serves requests.
 const SERVE_MAX_US: u64 = 30_000_000;
 
-/// After that, all replicas are equal and every node is back within this time: lost nodes are
-/// removed, join anew and are given replicas.
+/// Maximum time after that until all replicas are equal and every node is back: lost nodes are removed,
+/// join again and get replicas.
 const SYNC_MAX_US: u64 = 120_000_000;
 
-/// The same where nothing failed, and an operator only gave orders: no node waits out a timeout then.
+/// The same for runs in which nothing failed and only an operator gave commands: no node has to wait
+/// out a timeout.
 const SYNC_CALM_MAX_US: u64 = 20_000_000;
 
-/// Writes, and as many reads, that every shard must serve.
+/// Number of writes, and of reads, that every shard must serve.
 const ROUNDS: u32 = 10;
 
-/// Items a shard in each of them: so many that no shard is left out but by a chance of 3 in 10^4.
+/// Items per shard in each round: enough that a shard is left out only with probability 3 in 10^4.
 const ITEMS_PER_SHARD: u32 = 8;
 
-/// Items of a batch that reads everything back.
+/// Items per batch when everything is read back.
 const READ_BACK_ITEMS: usize = 500;
 
-/// Numbers of the items of these rounds, which no plan has.
+/// First number of the items of these rounds, which no plan uses.
 const FIRST_ITEM: u32 = 20_000_000;
 
 /// Lets the world heal and checks that it does.
@@ -105,13 +106,14 @@ pub(crate) fn heal(world: &mut World, work: &Rc<Cell<bool>>) -> Result<(), Strin
     if world.is_violated() { Ok(()) } else { quotas::heal(world) }
 }
 
-/// Shards that there are by now.
+/// Current number of shards.
 fn shard_count(world: &World) -> u32 {
     let split = watch::with(|checks| checks.reference.meta().shard_count());
     world.plan.world.shards.max(split)
 }
 
-/// Goes on until something holds, a promise is broken or it is too late; whether it holds.
+/// Advances the world until a condition holds, an invariant is violated, or it is too late; returns
+/// whether the condition holds.
 fn run_until(
     world: &mut World,
     deadline_us: u64,
@@ -124,12 +126,12 @@ fn run_until(
         if now_us() >= deadline_us || world.is_violated() {
             return Ok(false);
         }
-        // Some ticks at once: looking costs more than a tick.
+        // Several ticks at once, because the check costs more than a tick.
         for _ in 0..20 {
             world.step()?;
         }
         for host in world.hosts.clone() {
-            // A node whose stop ended just now.
+            // A node that has just finished stopping.
             if matches!(*host.condition.borrow(), Condition::Down) {
                 world.start(host.number);
             }
@@ -137,7 +139,7 @@ fn run_until(
     }
 }
 
-/// A filter that nobody drops or clears, and that is never full.
+/// A filter that is never dropped, cleared or full.
 fn steady_filter(world: &World) -> Option<String> {
     let is_steady = |name: &str| {
         !world.plan.ops.iter().any(|op| match &op.op {
@@ -145,14 +147,15 @@ fn steady_filter(world: &World) -> Option<String> {
             _ => false,
         })
     };
-    // A table that is full refuses items, and in a cuckoo filter some that come again and again fill their buckets early.
+    // A full table rejects items, and in a cuckoo filter items that are inserted repeatedly fill their
+    // buckets early.
     let is_open = |filter: &&FilterPlan| !filter.replicated && !filter.kind.can_be_full();
     let partitioned = world.plan.filters.iter().filter(is_open);
     let names = partitioned.map(|filter| filter.name.clone());
     names.into_iter().find(|name| is_steady(name))
 }
 
-/// Filters that have another name for a while.
+/// Filters that are renamed for a while.
 fn renamed_filters(plan: &Plan) -> BTreeSet<String> {
     let renamed = plan.ops.iter().filter_map(|op| match &op.op {
         Op::Rename { filter } => Some(filter.clone()),
@@ -161,8 +164,8 @@ fn renamed_filters(plan: &Plan) -> BTreeSet<String> {
     renamed.collect()
 }
 
-/// Writes to a filter and asks it. One that was renamed may have its other name still, or get it now: then
-/// it gets its own one again.
+/// Writes to a filter and queries it. A renamed filter may still have its other name, or get it now:
+/// then it is renamed back.
 async fn serve(
     clients: Rc<Clients>,
     (filter, is_renamed): (Option<String>, bool),
@@ -193,7 +196,7 @@ async fn serve(
     }
 }
 
-/// Asks for every item that the plan names, so that the history ends with what is there.
+/// Queries every item that the plan names, so that the history ends with the final contents.
 async fn read_back(clients: Rc<Clients>, plan: Rc<Plan>, renamed: BTreeSet<String>) {
     for filter in &renamed {
         clients.rename_back(0, 1, filter).await;
@@ -208,15 +211,15 @@ async fn read_back(clients: Rc<Clients>, plan: Rc<Plan>, renamed: BTreeSet<Strin
         let items: Vec<u32> = items.into_iter().collect();
         for batch in items.chunks(READ_BACK_ITEMS) {
             let op = Op::Contains { filter: filter.to_owned(), items: batch.to_vec(), any: false };
-            // A filter that was dropped is refused, which is an answer too.
+            // A refusal because the filter was dropped is an answer, too.
             Rc::clone(&clients).call(OpPlan { at_ms: 0, client: 0, via: 1, op }).await;
         }
     }
 }
 
-/// What is not as it should be in the end; nothing if all is well.
+/// Describes what is not in its final state yet; `None` if everything is.
 fn out_of_sync(world: &World) -> Option<String> {
-    // A node that is being retired runs until then, and its machine gets a new one afterwards.
+    // A node that is being retired runs until then; its machine gets a new node afterwards.
     if let Some(number) = world.retiring().next() {
         return Some(format!("n{number} is being retired"));
     }

@@ -1,4 +1,4 @@
-//! Many seeds, added up.
+//! Runs many seeds and sums up their results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,19 +15,20 @@ use crate::show::counters_text;
 use crate::table::{Table, count, grouped, per};
 use crate::trace::TraceDigest;
 
-/// Kinds of failures after which a sweep stops.
+/// Number of kinds of failures after which a sweep stops.
 pub(crate) const MAX_KIND_COUNT: usize = 5;
 
-/// Failures of one kind of which the plans are kept.
+/// Number of failures of one kind whose plans are kept.
 const KEPT_PER_KIND: usize = 3;
 
-/// Seeds from which on a fault or state that was never seen fails a sweep: in fewer it may be chance.
+/// Number of seeds from which on a fault or state that never occurred fails a sweep: with fewer it may
+/// be chance.
 pub(crate) const ENOUGH_SEEDS: u64 = 200;
 
-/// Of so many seeds one is run twice, to compare its traces.
+/// One of this many seeds is run twice, to compare its traces.
 const RERUN_EVERY: u64 = 100;
 
-/// Seeds from `first` up to, and without, `end`.
+/// The seeds from `first` up to, but not including, `end`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SeedRange {
     /// The first seed.
@@ -68,7 +69,7 @@ impl FromStr for SeedRange {
     }
 }
 
-/// The profile of a seed: of one it is always the same, of many each has its turn.
+/// The profile of a seed: with one profile always that one, with several in rotation.
 pub(crate) fn profile_of(seed: u64, profiles: &[Profile]) -> Profile {
     let turn = usize::try_from(seed % profiles.len() as u64).unwrap_or(0);
     profiles[turn]
@@ -79,7 +80,7 @@ pub(crate) const fn is_rerun(seed: u64, first_seed: u64) -> bool {
     seed.wrapping_sub(first_seed).is_multiple_of(RERUN_EVERY)
 }
 
-/// The numbers of a sweep, which is also its report as JSON.
+/// The results of a sweep, which are also its JSON report.
 #[derive(Default, Debug, Serialize)]
 pub(crate) struct Tally {
     /// Profiles of its seeds.
@@ -88,7 +89,7 @@ pub(crate) struct Tally {
     pub(crate) planted: Option<String>,
     /// Its first seed.
     pub(crate) first_seed: u64,
-    /// Runs that ended, without second runs of a seed.
+    /// Finished runs, without repeated runs of a seed.
     pub(crate) seed_count: u64,
     /// Simulated milliseconds of these.
     pub(crate) simulated_ms: u64,
@@ -96,7 +97,7 @@ pub(crate) struct Tally {
     pub(crate) wall_ms: u64,
     /// Milliseconds of processor time of the runs.
     pub(crate) cpu_ms: u64,
-    /// Calls of clients by their end.
+    /// Calls of clients by outcome.
     pub(crate) calls: BTreeMap<String, u64>,
     /// Items in answers that were checked.
     pub(crate) items_checked: u64,
@@ -104,7 +105,7 @@ pub(crate) struct Tally {
     pub(crate) counters: Counters,
     /// Seeds that were run twice.
     pub(crate) rerun_count: u64,
-    /// Seeds of these whose runs differed.
+    /// Seeds whose two runs differed.
     pub(crate) different_seeds: BTreeSet<u64>,
     /// Failed runs, by seed.
     pub(crate) failures: BTreeMap<u64, Failed>,
@@ -123,7 +124,7 @@ pub(crate) struct Failed {
     pub(crate) kind: String,
     /// What was seen.
     pub(crate) what: String,
-    /// Where its plan is kept, if it is: of each kind only the first few are.
+    /// The file of its plan, if it is kept: of each kind only the first few are.
     pub(crate) plan_file: Option<PathBuf>,
 }
 
@@ -141,7 +142,7 @@ impl Tally {
         self.counters.add(&report.counters);
     }
 
-    /// Adds a failed run. Says whether its plan is to be kept in `file`.
+    /// Adds a failed run. Returns whether its plan is to be kept in `file`.
     pub(crate) fn fail(&mut self, plan: &Plan, failure: &Failure, file: PathBuf) -> bool {
         let of_kind = self.failures.values().filter(|failed| failed.kind == failure.kind).count();
         let is_kept = of_kind < KEPT_PER_KIND;
@@ -172,8 +173,8 @@ impl Tally {
         kinds
     }
 
-    /// Notes what should have been seen and was not, once all runs are in. The faults are those of
-    /// the profiles; states are asked for only where every profile had its turn.
+    /// Records what should have occurred and did not, after all runs. The faults are those of the
+    /// profiles; states are required only if every profile was used.
     pub(crate) fn note_what_is_missing(&mut self, profiles: &[Profile]) {
         let is_enough = self.seed_count >= ENOUGH_SEEDS && self.failures.is_empty();
         if !is_enough || self.planted.is_some() {
@@ -207,7 +208,7 @@ impl Tally {
         }
     }
 
-    /// How far the sweep is, in a line.
+    /// The progress of the sweep, in one line.
     pub(crate) fn progress(&self) -> String {
         format!(
             "{}, {} simulated hours, {} simulated s for each second of processor time, {}",
@@ -218,7 +219,7 @@ impl Tally {
         )
     }
 
-    /// All of it as tables.
+    /// All results as tables.
     pub(crate) fn text(&self) -> String {
         let mut table = Table::new(&["sweep", ""]);
         table.row(["seeds".into(), grouped(self.seed_count)]);

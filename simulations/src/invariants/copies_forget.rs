@@ -35,8 +35,8 @@ pub(crate) fn forgets(settings: &FilterSettings) -> bool {
     settings.kind == Kind::Window.id()
 }
 
-/// Whether what an insert was answered for the item at a place of it promises that it is found until a moment. An item
-/// that was there before is kept from then on only.
+/// Whether an insert's answer for the item at an index promises that it is found until a time. Only
+/// `true` (new) does: an item that was present before is kept from its earlier insert on.
 pub(crate) fn is_kept(
     settings: &FilterSettings,
     insert: &Call,

@@ -123,8 +123,8 @@ mod tests {
     use crate::oracle::fixture::{Cluster, History};
     use crate::plan::FilterKind;
 
-    /// Items 1 and 2, which are of two shards, inserted one after the other, and a copy for each of which it is said
-    /// whether it was made before or after its shard's insert.
+    /// Items 1 and 2, in two shards, are inserted one after the other; `has` tells for each whether its
+    /// shard was copied after the insert.
     fn broken(has: [bool; 2], called_us: (u64, u64)) -> usize {
         let mut cluster = Cluster::new();
         let filter = cluster.create("f", FilterKind::Blocked);
