@@ -31,7 +31,7 @@ const ERROR_POINTS: [(f64, f64); 9] = [
 /// The distribution of the differences in a bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Occupancy {
-    /// P[X ≥ t], for t from 0 to [`SYNDROMES_MAX`].
+    /// P[X ≥ t], for t from 0 to `SYNDROMES_MAX`.
     at_least: Vec<f64>,
 }
 

@@ -37,7 +37,7 @@ impl ItemRef<'_> {
         }
     }
 
-    /// Length of [`to_bytes`](Self::to_bytes).
+    /// Length of `to_bytes`.
     pub(crate) fn bytes_len(self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),

@@ -146,7 +146,7 @@ impl SessionKey {
         u128::from(lo) | u128::from(hi) << 64
     }
 
-    /// Four bytes of [`mark`](Self::mark), to detect different secrets before anything is exchanged.
+    /// Four bytes of `mark`, to detect different secrets before anything is exchanged.
     pub(crate) fn short_mark(&self) -> u32 {
         u32::try_from(self.mark() & 0xffff_ffff).expect("32 bits")
     }

@@ -4,7 +4,7 @@
 //! On a resumable connection all bytes are in the engine's frames. Received bytes are written to the
 //! journal first, then acknowledged and reported; the writing thread sends at most a window of bytes beyond
 //! those that the peer has acknowledged. The reading thread stops after each offer and verdict until
-//! [`Link::go_on`] says where to put what follows.
+//! `Link::go_on` says where to put what follows.
 
 use super::endpoint::{Connection, Guard};
 use super::journal::JournalWriter;

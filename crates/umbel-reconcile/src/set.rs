@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use umbel_reconcile_engine::{Item, ItemIndex, Kind, Pass, StoredSketch};
 
-/// A set of items that changes only when [`apply`](Self::apply) changes it.
+/// A set of items that changes only when `apply` changes it.
 pub trait ItemSet: Send + Sync {
     /// How items become symbols.
     fn kind(&self) -> Kind;
