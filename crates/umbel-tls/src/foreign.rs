@@ -1,4 +1,4 @@
-//! TLS towards servers that are no nodes, as one that speaks the Redis protocol.
+//! TLS to servers that are not nodes, such as a server that speaks the Redis protocol.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,42 +14,43 @@ use crate::clock::now;
 use crate::error::TlsError;
 use crate::files::{KeyPairFiles, certificates, roots};
 
-/// Makes connections to servers that somebody else's authority vouches for.
+/// Makes TLS connections to servers whose certificates come from authorities outside of the cluster.
 pub struct ForeignTls {
     config: Arc<ClientConfig>,
 }
 
-/// Files for servers of somebody else's, all in PEM.
+/// Certificate files for such servers, all in PEM.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ForeignFiles {
-    /// Certificates of the authorities that servers' certificates must come from; without, this machine's.
+    /// Certificates of the authorities that servers' certificates must come from; without, those of this
+    /// machine.
     pub ca: Option<PathBuf>,
-    /// The certificate that is shown to servers that ask for one, and its key.
+    /// The certificate and key for servers that ask for a client certificate.
     pub pair: Option<KeyPairFiles>,
 }
 
-/// Nothing vouches for servers, or for this end.
+/// Why there is no trust in servers, or no certificate for this end.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TrustError {
     /// A file cannot be used. Name the right one.
     #[error(transparent)]
     File(#[from] TlsError),
-    /// This machine trusts nobody. Install its certificates, or name a file of them.
+    /// This machine has no trusted authorities. Install them, or name a file of certificates.
     #[error("this machine has no certificates to trust: install them, or name a file of them")]
     NoCertificates {
-        /// What was wrong with the first one that could not be read.
+        /// The first error of loading this machine's certificates, if any.
         #[source]
         first: Option<rustls_native_certs::Error>,
     },
 }
 
 impl ForeignTls {
-    /// Servers whose certificates come from an authority of the file, or, without one, from those that this machine
-    /// trusts. Whoever of them asks for a certificate is shown the own one, if there is one.
+    /// Trusts the authorities in the file or, without one, those of this machine. The client certificate,
+    /// if given, is presented to servers that ask for one.
     ///
     /// # Errors
-    /// If a file cannot be used; if this machine trusts nobody.
+    /// If a file cannot be used; if this machine has no trusted authorities.
     pub fn open(files: &ForeignFiles) -> Result<Self, TrustError> {
         let roots = match &files.ca {
             Some(ca) => roots(ca, &certificates(ca)?)?,
@@ -63,10 +64,11 @@ impl ForeignTls {
         Ok(Self { config: Arc::new(config) })
     }
 
-    /// Has the other end of a connection that was made to `host:port` prove itself.
+    /// Performs the handshake on a connection to `host:port`.
     ///
     /// # Errors
-    /// If it speaks no TLS, or is not whom the address names. Nothing of what was to be said has left this machine.
+    /// If the other end speaks no TLS, or is not the host of the address. No data of the application was
+    /// sent.
     pub async fn connect<S>(&self, address: &str, stream: S) -> Result<TlsStream<S>, HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -75,7 +77,7 @@ impl ForeignTls {
     }
 }
 
-/// Those that this machine trusts: what cannot be read among them is left out.
+/// The authorities that this machine trusts; certificates that cannot be read are left out.
 fn system_roots() -> Result<RootCertStore, TrustError> {
     let loaded = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
@@ -94,12 +96,12 @@ mod tests {
     use tempfile::TempDir;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
-    /// The authority of a folder.
+    /// The files of the authority in a folder.
     fn of(folder: &TempDir) -> ForeignFiles {
         ForeignFiles { ca: Some(folder.path().join("ca.pem")), pair: None }
     }
 
-    /// A folder with an authority's certificate, and a server that it has signed.
+    /// A folder with an authority's certificate, and a server with a certificate of that authority.
     fn server() -> (TempDir, ServerTls) {
         let folder = TempDir::new().unwrap();
         let put = |name: &str, text: &str| {

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection.
+//! The identity of the other end of a connection.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,34 +7,34 @@ use std::sync::Arc;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// URI of a node's certificate that does not say which node.
+/// The URI in a certificate that is valid for any node.
 pub(crate) const NODE_URI: &str = "umbel:node";
 
-/// What the URI of a certificate begins with that says which node of which cluster.
+/// Prefix of the URI in a certificate for one node of one cluster.
 const MEMBER_URI: &str = "umbel://";
 
-/// Hexadecimal digits of a cluster's identity.
+/// Hexadecimal digits of a cluster's id.
 const CLUSTER_DIGITS: usize = 32;
 
-/// What stands before the name in the URI of a client's certificate.
+/// Prefix of the URI in a client's certificate; the client's name follows.
 pub(crate) const CLIENT_URI: &str = "umbel:client:";
 
-/// Longest name of a client: it stands in log lines and errors.
+/// Longest name of a client; it appears in log lines and errors.
 pub(crate) const CLIENT_NAME_BYTES_MAX: usize = 128;
 
-/// Who is at the other end of a connection, as far as it was proved.
+/// The identity of the other end of a connection, as far as it was proved.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum PeerIdentity {
-    /// The connection is not encrypted, and nobody was asked.
+    /// The connection is not encrypted, so no identity was asked for.
     Unchecked,
-    /// The connection is encrypted, and the other end has shown no certificate, or one that names
-    /// neither a node nor a client.
+    /// The connection is encrypted, and the other end presented no certificate, or one that names neither
+    /// a node nor a client.
     Anonymous,
-    /// A client, by its name.
+    /// A client with this name.
     Client(Arc<str>),
-    /// A node of the cluster; the certificate does not say which.
+    /// Any node of the cluster; the certificate does not name a particular one.
     Node,
-    /// This node, and no other.
+    /// This particular node.
     Member(NodeIdentity),
 }
 
@@ -50,13 +50,13 @@ pub enum PeerIdentity {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NodeIdentity {
-    /// The cluster's random number.
+    /// The cluster's random id.
     pub cluster: u128,
-    /// The node's number there.
+    /// The node's number in the cluster.
     pub node: u64,
 }
 
-/// A text names no node of a cluster. Write the cluster's identity, a slash and the node's number.
+/// The text names no node of a cluster. Write the cluster's id, a slash and the node's number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "expected CLUSTER/NODE: the cluster's 32 hexadecimal digits in lower case, and the node's number, \
@@ -65,7 +65,7 @@ pub struct NodeIdentity {
 pub struct NodeIdentityError;
 
 impl NodeIdentity {
-    /// As it stands in certificates.
+    /// The URI for certificates.
     #[must_use]
     pub fn uri(&self) -> String {
         format!("{MEMBER_URI}{:032x}/node/{}", self.cluster, self.node)
@@ -83,7 +83,7 @@ impl NodeIdentity {
         }
         let cluster = u128::from_str_radix(cluster, 16).ok()?;
         let number: u64 = node.parse().ok()?;
-        // One node has one text: no sign, no zeros before the number.
+        // Each node has exactly one text: no sign, no leading zeros.
         (number > 0 && number.to_string() == node).then_some(Self { cluster, node: number })
     }
 }
@@ -104,7 +104,7 @@ impl FromStr for NodeIdentity {
 }
 
 impl PeerIdentity {
-    /// Whom a URI of a certificate names; None if it is none of Umbel's.
+    /// The identity that a certificate's URI names; None if it is no URI of Umbel.
     #[must_use]
     pub fn from_uri(uri: &str) -> Option<Self> {
         if uri == NODE_URI {
@@ -117,8 +117,8 @@ impl PeerIdentity {
         is_client_name(name).then(|| Self::Client(name.into()))
     }
 
-    /// Whom a certificate names, in DER. What says which node goes before what says "node", and that
-    /// before what says "client"; a certificate for two nodes is nobody's.
+    /// The identity in a certificate in DER. A particular node takes precedence over any node, and that
+    /// over a client; a certificate for two nodes identifies nobody.
     pub(crate) fn from_certificate(der: &[u8]) -> Self {
         let Ok((_, certificate)) = X509Certificate::from_der(der) else { return Self::Anonymous };
         let Ok(Some(names)) = certificate.subject_alternative_name() else {
@@ -145,7 +145,8 @@ impl PeerIdentity {
     }
 }
 
-/// Letters, digits, `-`, `_` and `.`: it stands in a URI and in log lines.
+/// Whether a name consists of letters, digits, `-`, `_` and `.`, since it appears in a URI and in log
+/// lines.
 pub(crate) fn is_client_name(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (1..=CLIENT_NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_allowed)

@@ -1,4 +1,5 @@
-//! What a node joins a cluster by: a secret for the cluster, and what tells the cluster from others.
+//! The token with which a node joins a cluster: a secret for the cluster, and pins by which the node
+//! recognizes the cluster.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,18 +8,18 @@ use thiserror::Error;
 
 use crate::pin::AuthorityPin;
 
-/// What the text of a token begins with: the version of its form.
+/// Prefix of a token's text: the version of its format.
 const PREFIX: &str = "umbel-join-1";
 
 /// Hexadecimal digits of a secret: 32 bytes.
 const SECRET_DIGITS: usize = 64;
 
-/// Most authorities of a token: one, or two while a cluster changes its own, and some to spare.
+/// Most authorities of a token: a cluster has one, or two while it changes its authority, with a margin.
 const PIN_COUNT_MAX: usize = 4;
 
-/// A token of one use: `umbel-join-1.SECRET.PIN`, with one pin for each authority of the cluster. It
-/// proves the joining node to the cluster by the secret, and the cluster to the node by the pin, before
-/// the secret is sent.
+/// A token for a single use: `umbel-join-1.SECRET.PIN`, with one pin per authority of the cluster. The
+/// secret authenticates the joining node to the cluster, and the pin the cluster to the node, before the
+/// secret is sent.
 ///
 /// ```
 /// use umbel_tls::JoinToken;
@@ -34,13 +35,13 @@ pub struct JoinToken {
     pins: Vec<AuthorityPin>,
 }
 
-/// A text is no token. Copy what `umbel cluster token --join` printed as it is.
+/// The text is no token. Copy the line that `umbel cluster token --join` printed, unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("no token for joining: expected the line that `umbel cluster token --join` prints")]
 pub struct JoinTokenError;
 
 impl JoinToken {
-    /// A token with this secret, of 64 hexadecimal digits, for a cluster of these authorities.
+    /// A token with this secret, of 64 hexadecimal digits, for a cluster with these authorities.
     ///
     /// # Errors
     /// If the secret has another form, or there is no authority, or more than four.
@@ -51,13 +52,13 @@ impl JoinToken {
         (is_secret && is_pinned).then_some(Self { secret, pins }).ok_or(JoinTokenError)
     }
 
-    /// What the cluster has a hash of.
+    /// The secret, of which the cluster stores a hash.
     #[must_use]
     pub fn secret(&self) -> &str {
         &self.secret
     }
 
-    /// The cluster's authorities.
+    /// The pins of the cluster's authorities.
     #[must_use]
     pub fn pins(&self) -> &[AuthorityPin] {
         &self.pins

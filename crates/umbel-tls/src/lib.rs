@@ -1,8 +1,8 @@
 //! TLS between the nodes of a cluster and towards its clients.
 //!
-//! Everybody has three files: the certificate of the cluster's authority, an own certificate that
-//! the authority signed, and the key of the latter. Both ends of a connection prove themselves by
-//! them. Who somebody is stands in the certificate's subject alternative names, as a URI:
+//! Each end has three files: the certificate of the cluster's authority, its own certificate, signed by
+//! the authority, and the key of its own certificate. Both ends of a connection authenticate with them.
+//! The identity is a URI among the certificate's subject alternative names:
 //!
 //! | URI | who |
 //! |---|---|
@@ -11,17 +11,17 @@
 //! | `umbel:client:NAME` | the client NAME |
 //! | any other, or none | nobody in particular, like a connection without a certificate |
 //!
-//! Nodes are called by the host names and IP addresses that stand beside it, so a certificate of
-//! one node is of no use at another address.
+//! Beside the URI, a node's certificate has the host names and IP addresses of the node, so it is not
+//! accepted at another address.
 //!
-//! Files that are replaced are taken without a restart: [`ServerTls::refresh`] and
-//! [`ClientTls::refresh`] look, and stay with the old ones where the new ones are damaged.
+//! Replaced files are loaded without a restart by [`ServerTls::refresh`] and [`ClientTls::refresh`]; if
+//! the new files are damaged, the old ones stay in use.
 //!
-//! Servers that are no nodes are reached by [`ForeignTls`], which trusts whom this machine trusts, or a file of
-//! certificates, and shows a certificate where it has one.
+//! [`ForeignTls`] connects to servers that are not nodes. It trusts this machine's authorities, or a file
+//! of certificates, and presents a client certificate if it has one.
 //!
-//! Who works together without a cluster has no certificates, but a secret: both ends prove by
-//! [`SecretTls`] that they know it, and it never travels.
+//! Processes that work together without a cluster share a secret instead of certificates: with
+//! [`SecretTls`], both ends prove that they know it, and it is never sent.
 //!
 //! ```
 //! use umbel_tls::PeerIdentity;

@@ -1,5 +1,5 @@
-//! An authority that is known by a hash of its key: who has nothing but that finds out whether the
-//! other end belongs to it.
+//! Authorities that are known by a hash of their key, which suffices to verify that another end's
+//! certificate comes from one of them.
 
 use std::fmt;
 use std::path::Path;
@@ -22,23 +22,23 @@ use crate::client::{HandshakeError, handshake};
 use crate::error::TlsError;
 use crate::files::certificates;
 
-/// Bytes of a hash.
+/// Length of a hash in bytes.
 const PIN_BYTES: usize = 32;
 
-/// SHA-256 of an authority's public key as certificates hold it (its `SubjectPublicKeyInfo`), as
-/// `kubeadm join --discovery-token-ca-cert-hash` has it. 64 hexadecimal digits are its text.
+/// SHA-256 of an authority's public key as certificates encode it (its `SubjectPublicKeyInfo`), like
+/// `kubeadm join --discovery-token-ca-cert-hash`. Its text is 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct AuthorityPin([u8; PIN_BYTES]);
 
 impl AuthorityPin {
-    /// That of a certificate in DER; None if it is none.
+    /// The pin of a certificate in DER; None if it cannot be parsed.
     pub(crate) fn of_certificate(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let hash = digest(&SHA256, certificate.public_key().raw);
         Some(Self(hash.as_ref().try_into().ok()?))
     }
 
-    /// Those of all authorities in a file of certificates in PEM.
+    /// The pins of all certificates in a PEM file.
     ///
     /// # Errors
     /// If the file cannot be read, or holds no certificate.
@@ -68,16 +68,17 @@ impl FromStr for AuthorityPin {
     }
 }
 
-/// Makes connections to servers of an authority that is known by its pin, and shows no certificate.
+/// Makes TLS connections to servers of an authority that is known by its pin, without a client
+/// certificate.
 pub struct PinnedTls {
     config: Arc<ClientConfig>,
 }
 
 impl PinnedTls {
-    /// Any of these authorities will do.
+    /// Accepts servers of any of these authorities.
     ///
     /// # Errors
-    /// If the library refuses the settings: a bug.
+    /// If the library refuses the configuration, which is a bug.
     pub fn new(pins: Vec<AuthorityPin>) -> Result<Self, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let verifier = PinVerifier { pins, provider: Arc::clone(&provider) };
@@ -91,10 +92,11 @@ impl PinnedTls {
         Ok(Self { config: Arc::new(config) })
     }
 
-    /// Connects, once the other end has shown a certificate for this address of a pinned authority.
+    /// Performs the handshake: the other end must have a certificate for this address from a pinned
+    /// authority.
     ///
     /// # Errors
-    /// If it shows none: then nothing of what was to be said has left this machine.
+    /// If it has none. No data of the application was sent then.
     pub async fn connect<S>(&self, address: &str, stream: S) -> Result<TlsStream<S>, HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -107,8 +109,8 @@ impl PinnedTls {
     }
 }
 
-/// Takes the pinned authority's certificate from the chain that the server shows, and then checks the
-/// chain as ever.
+/// Finds the pinned authority's certificate in the chain that the server presents, and then verifies the
+/// chain as usual with it as the root.
 #[derive(Debug)]
 struct PinVerifier {
     pins: Vec<AuthorityPin>,

@@ -1,9 +1,9 @@
-//! TLS between two ends that know one secret: each shows a key that comes from it, and expects the
-//! other one's.
+//! TLS between two ends that know one secret: each presents a key derived from it, and expects the other
+//! end's derived key.
 //!
-//! Keys are raw public keys (RFC 7250): there are no certificates, names or dates. Who listens has
-//! another key than who connects, so that nobody can prove himself by what he was shown. TLS 1.3 alone
-//! is spoken, for there the keys of both ends are encrypted.
+//! The keys are raw public keys (RFC 7250): there are no certificates, names or dates. The listener's key
+//! differs from the dialer's, so that nobody can authenticate with a key that the other end has shown. Only
+//! TLS 1.3 is supported, because it encrypts the keys of both ends.
 
 use std::io;
 use std::sync::Arc;
@@ -29,35 +29,36 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use crate::error::TlsError;
 use crate::secret::Derived;
 
-/// The first byte of a connection that speaks TLS: a record of a handshake (RFC 8446, 5.1).
+/// The first byte of a TLS connection: the type of a handshake record (RFC 8446, 5.1).
 pub const HANDSHAKE_RECORD: u8 = 22;
 
-/// What stands before the 32 bytes of a key in PKCS #8 (RFC 8410, 7).
+/// The PKCS #8 header before the 32 bytes of a key (RFC 8410, 7).
 const PKCS8_PREFIX: [u8; 16] =
     [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
-/// Both ends of connections between those who know a secret.
+/// Both ends of TLS connections between processes that share a secret.
 #[derive(Clone)]
 pub struct SecretTls {
     pub(crate) client: Arc<ClientConfig>,
     pub(crate) server: Arc<ServerConfig>,
 }
 
-/// Why the other end of a connection is not believed to know the secret, or the connection came to
-/// nothing. Nothing of what was to be said has left this machine.
+/// Why the other end did not prove that it knows the secret, or why the connection failed. No data of the
+/// application was sent.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SecretRefusal {
-    /// Start it with the secret, or this end without.
+    /// The other end speaks no TLS: start it with the secret, or this end without.
     #[error("it speaks no TLS, so it was not given the secret")]
     NoTls,
-    /// Give both one secret.
+    /// The secrets differ: give both ends the same one.
     #[error("it has another secret")]
     OtherSecret,
-    /// It repeats what somebody else has shown: nobody whom you know.
+    /// The other end presents the right key, which it has seen elsewhere, but does not own it: it is a
+    /// stranger.
     #[error("it shows the right key, but cannot sign with it")]
     NotItsKey,
-    /// Bring both ends to one release, or correct the address.
+    /// Another program or release: bring both ends to one release, or correct the address.
     #[error(
         "it speaks TLS, but not with keys of a secret: another program, or another release ({why})"
     )]
@@ -65,7 +66,7 @@ pub enum SecretRefusal {
         /// What is wrong.
         why: String,
     },
-    /// Try again.
+    /// The handshake was not finished in time: try again.
     #[error("it did not prove itself within {seconds} s")]
     Late {
         /// The limit.
@@ -77,8 +78,7 @@ pub enum SecretRefusal {
 }
 
 impl SecretRefusal {
-    /// Whether the other end is wrong: trying again is of no use before somebody has done something
-    /// there or here.
+    /// Whether a retry is useless until somebody has corrected one of the ends.
     #[must_use]
     pub const fn is_final(&self) -> bool {
         matches!(
@@ -97,7 +97,7 @@ impl SecretRefusal {
     pub(crate) fn of(refusal: &Refusal) -> Self {
         match refusal {
             Refusal::InvalidMessage(_) => Self::NoTls,
-            // The alert of who has found this.
+            // The alert that the other end sends if it finds this.
             Refusal::InvalidCertificate(CertificateError::ApplicationVerificationFailure)
             | Refusal::AlertReceived(AlertDescription::AccessDenied) => Self::OtherSecret,
             Refusal::InvalidCertificate(CertificateError::BadSignature) => Self::NotItsKey,
@@ -107,10 +107,10 @@ impl SecretRefusal {
 }
 
 impl SecretTls {
-    /// Both ends, with the keys that come from a secret.
+    /// Both ends, with keys derived from a secret.
     ///
     /// # Errors
-    /// If the library refuses the settings: a bug.
+    /// If the library refuses the configuration, which is a bug.
     pub fn new(derived: &Derived) -> Result<Self, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let [listener, dialer] =
@@ -122,11 +122,11 @@ impl SecretTls {
         })
     }
 
-    /// Proves both ends of a connection that this one has made.
+    /// Authenticates both ends of a connection that this end has made.
     ///
     /// # Errors
-    /// If the other end does not prove that it knows the secret. That it does not believe this one
-    /// shows only when it is read.
+    /// If the other end does not prove that it knows the secret. If the other end rejects this one, that
+    /// shows only on the first read.
     pub async fn connect<S>(&self, stream: S) -> Result<TlsStream<S>, SecretRefusal>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -136,7 +136,7 @@ impl SecretTls {
         connected.map(TlsStream::from).map_err(SecretRefusal::of_io)
     }
 
-    /// Proves both ends of a connection that was taken.
+    /// Authenticates both ends of an accepted connection.
     ///
     /// # Errors
     /// If the other end does not prove that it knows the secret.
@@ -149,7 +149,7 @@ impl SecretTls {
     }
 }
 
-/// The library asks for a name, which is neither sent nor checked: keys have none.
+/// A name that the library requires; it is neither sent nor verified, since keys have no names.
 pub(crate) fn nobody() -> ServerName<'static> {
     ServerName::try_from("umbel.invalid").expect("it is a name")
 }
@@ -200,10 +200,10 @@ fn no_public_half() -> Refusal {
     Refusal::General("a key without its public half".to_owned())
 }
 
-/// Expects one key.
+/// Verifies that the other end presents one particular key.
 #[derive(Debug)]
 struct Pinned {
-    /// As it is shown.
+    /// The key, as the other end presents it.
     key: CertificateDer<'static>,
     provider: Arc<CryptoProvider>,
 }
@@ -215,7 +215,7 @@ impl Pinned {
     }
 
     fn check(&self, shown: &[u8]) -> Result<(), Refusal> {
-        // Public keys: nothing is learnt from how long a comparison takes.
+        // Both are public keys, so the time of the comparison reveals nothing.
         if self.key.as_ref() == shown {
             return Ok(());
         }
@@ -233,7 +233,7 @@ impl Pinned {
         verify_tls13_signature_with_raw_key(message, &key, signature, algorithms)
     }
 
-    /// TLS 1.2 is not spoken, so nobody asks.
+    /// Never called, because TLS 1.2 is disabled.
     fn refuse_tls12() -> Result<HandshakeSignatureValid, Refusal> {
         Err(Refusal::PeerMisbehaved(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme))
     }

@@ -1,22 +1,22 @@
-//! Files that are replaced while somebody uses what was in them.
+//! Configurations that are rebuilt when their files are replaced.
 
 use crate::clock::now;
 use crate::error::TlsError;
 use crate::files::{Life, Loaded, Stamp, TlsFiles};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// What is made of the files, and made again when they change.
+/// A value made from the files, and made again when they change.
 pub(crate) struct Reloading<T> {
     files: TlsFiles,
     make: fn(&TlsFiles, Loaded) -> Result<T, TlsError>,
     current: RwLock<Current<T>>,
-    /// What the files looked like when they were last read, in vain or not.
+    /// The stamp of the files when they were last read, successfully or not.
     looked: Mutex<Stamp>,
 }
 
 struct Current<T> {
     made: Arc<T>,
-    /// That of the own certificate, if there is one.
+    /// The validity of this end's certificate, if there is one.
     life: Option<Life>,
 }
 
@@ -31,10 +31,10 @@ impl<T> Reloading<T> {
         Ok(Self { files, make, current, looked })
     }
 
-    /// Reads the files again if they changed since they were last read, and says whether they did.
-    /// While they stay damaged, the error comes once.
+    /// Reads the files again if they have changed since they were last read; returns whether they have.
+    /// While they stay damaged, the error is returned only once.
     pub(crate) fn refresh(&self) -> Result<bool, TlsError> {
-        // Taken before the files are read: a change in between shows at the next look.
+        // Taken before the files are read, so that a change in between is noticed by the next call.
         let stamp = self.files.stamp();
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if *looked == stamp {

@@ -1,4 +1,5 @@
-//! Requests for certificates: who asks keeps its key, and the authority decides what is certified.
+//! Certificate signing requests: the requester keeps its key, and the authority decides what it
+//! certifies.
 
 use std::path::{Path, PathBuf};
 
@@ -15,36 +16,36 @@ use crate::error::TlsError;
 use crate::files::{certificates, read};
 use crate::identity::NodeIdentity;
 
-/// Bytes of an uncompressed point of P-256: a key of that kind.
+/// Length of an uncompressed point of P-256 in bytes, the form of a public key.
 const P256_POINT_BYTES: usize = 65;
 
-/// Largest request that is read, in bytes: one of ours has some 300.
+/// Largest request that is parsed, in bytes; one of this crate has some 300.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 
-/// A key, and what its owner asks an authority for.
+/// A key for which its owner requests a certificate.
 pub struct CertificateRequest {
     key: KeyPair,
 }
 
-/// Why a request is not signed. Nothing was signed.
+/// Why a request was not signed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// It is no request, or its signature is not that of its key.
+    /// It cannot be parsed, or its signature does not match its key.
     #[error("the request for a certificate is none that can be signed: {0}")]
     Broken(String),
-    /// The key is of another kind than nodes make. Make another one.
+    /// The key is of another kind than nodes generate. Generate another one.
     #[error("the request's key is no ECDSA key on P-256")]
     Key,
-    /// It asks for another name than that of the address that the node is known by.
+    /// It requests another name than the host of the node's address.
     #[error("the request asks for the name {asked}, but the node's address has the host {host}")]
     ForeignName {
-        /// What it asks for.
+        /// The requested name.
         asked: String,
         /// The host of the address.
         host: String,
     },
-    /// The authority's key belongs to none of the authority's certificates. Name files that belong together.
+    /// The authority's key belongs to none of its certificates. Name files that belong together.
     #[error("{}: it is the key of no certificate in {}", key.display(), ca.display())]
     OtherKey {
         /// The key's file.
@@ -55,24 +56,24 @@ pub enum RequestError {
     /// A file cannot be read. Correct it.
     #[error(transparent)]
     File(#[from] TlsError),
-    /// The authority does not sign it.
+    /// The authority refuses to sign it.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
 }
 
 impl CertificateRequest {
-    /// A new key.
+    /// Generates a key.
     ///
     /// # Errors
-    /// If the system gives no entropy.
+    /// If the system provides no entropy.
     pub fn generate() -> Result<Self, AuthorityError> {
         Ok(Self { key: KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)? })
     }
 
-    /// A key that was made before, in PEM.
+    /// Loads an existing key in PEM.
     ///
     /// # Errors
-    /// If the text holds none.
+    /// If the text holds no key.
     pub fn read(key: &str) -> Result<Self, AuthorityError> {
         Ok(Self { key: KeyPair::from_pem(key).map_err(AuthorityError::Own)? })
     }
@@ -83,10 +84,10 @@ impl CertificateRequest {
         self.key.serialize_pem()
     }
 
-    /// The request in DER, for a node that is called by this host.
+    /// The request in DER, for a node at this host.
     ///
     /// # Errors
-    /// If the host is none.
+    /// If the host is invalid.
     pub fn der(&self, host: &str) -> Result<Vec<u8>, AuthorityError> {
         let mut params = CertificateParams::default();
         params.subject_alt_names = vec![san(host)?];
@@ -94,8 +95,8 @@ impl CertificateRequest {
     }
 }
 
-/// A request that was checked: its signature is that of its key, which is of the right kind, and it asks
-/// for no name but the host's.
+/// A verified request: its signature matches its key, the key is of the right kind, and it requests no
+/// name but the host's.
 struct Checked(CertificateSigningRequestParams);
 
 impl Checked {
@@ -112,7 +113,7 @@ impl Checked {
             return Err(RequestError::Key);
         }
         let own = san(host)?;
-        // URIs say who somebody is, which the authority says and nobody else.
+        // URIs are ignored: they hold identities, which only the authority assigns.
         let is_foreign = |name: &&SanType| !matches!(name, SanType::URI(_)) && **name != own;
         if let Some(name) = parsed.params.subject_alt_names.iter().find(is_foreign) {
             let (asked, host) = (format!("{name:?}"), host.to_owned());
@@ -123,11 +124,11 @@ impl Checked {
 }
 
 impl Authority {
-    /// Signs a node's request, in DER: a certificate in PEM that names the node and its host, whatever
+    /// Signs a node's request in DER. Returns a certificate in PEM for the node and its host, whatever
     /// else the request asks for.
     ///
     /// # Errors
-    /// If the request is none that is signed; if the number of days is out of range.
+    /// If the request is not acceptable, or the number of days is out of range.
     pub fn sign_request(
         &self,
         request: &[u8],
@@ -144,7 +145,8 @@ impl Authority {
     }
 }
 
-/// An authority whose certificate and key lie in files, which are read each time: new ones count at once.
+/// An authority with its certificate and key in files, which are read for each request: replaced files
+/// take effect at once.
 #[derive(Clone, Debug)]
 pub struct NodeSigner {
     ca: PathBuf,
@@ -152,10 +154,10 @@ pub struct NodeSigner {
 }
 
 impl NodeSigner {
-    /// The certificate is one of those in a file, the one whose key lies in the other file.
+    /// The authority's certificate is the one in `ca` that belongs to the key in `key`.
     ///
     /// # Errors
-    /// If a file cannot be read, or they do not belong together.
+    /// If a file cannot be read, or the key belongs to no certificate.
     pub fn open(ca: &Path, key: &Path) -> Result<Self, RequestError> {
         let signer = Self { ca: ca.to_owned(), key: key.to_owned() };
         signer.authority()?;
@@ -177,7 +179,7 @@ impl NodeSigner {
         Ok(Authority { issuer })
     }
 
-    /// Whether a request would be signed for a node with this host: its public key.
+    /// Checks that a request would be signed for a node at this host; returns its public key.
     ///
     /// # Errors
     /// If it would not.
@@ -187,10 +189,11 @@ impl NodeSigner {
         Ok(request.public_key.der_bytes().to_vec())
     }
 
-    /// Signs a request: the certificate, and those of all authorities that the cluster trusts, in PEM.
+    /// Signs a request; returns the certificate, and those of all authorities that the cluster trusts, in
+    /// PEM.
     ///
     /// # Errors
-    /// If it is not signed.
+    /// If the request is not signed.
     pub fn sign(
         &self,
         request: &[u8],

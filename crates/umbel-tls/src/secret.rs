@@ -1,14 +1,14 @@
-//! A secret that those who work together share, and keys that come from it.
+//! A secret that processes share, and keys derived from it.
 //!
 //! ```text
 //! secret ── PBKDF2 ──► HKDF-Extract ──► HKDF-Expand (use, purpose) ──► 32 bytes
 //! ```
 //!
-//! Whoever connects to a listener sees the public half of its key, and can try guesses of the secret
-//! against that: nothing short of a password-authenticated exchange, which TLS does not have, would
-//! prevent it. Each guess costs [`STRETCH_ROUNDS`] rounds, which makes up for a weak secret no more than
-//! 18 bits; a secret must be drawn, and then no number of guesses helps. There is no salt that differs
-//! from one use to the next, for both ends know nothing of each other but the secret.
+//! Anyone who connects to a listener sees the public half of its key, and can test guesses of the secret
+//! against it. Only a password-authenticated exchange, which TLS does not have, would prevent that. Each
+//! guess costs [`STRETCH_ROUNDS`] rounds, which adds no more than 18 bits to a weak secret; a secret must
+//! be random, and then guessing is hopeless. There is no salt per use, because the two ends share nothing
+//! but the secret.
 
 use std::fmt;
 use std::fs::File;
@@ -19,19 +19,19 @@ use std::path::{Path, PathBuf};
 use ring::{hkdf, pbkdf2};
 use thiserror::Error;
 
-/// Shortest secret: 32 hexadecimal digits, if they are drawn, are 128 bits.
+/// Shortest secret: 32 random hexadecimal digits have 128 bits.
 pub const SECRET_BYTES_MIN: usize = 32;
 
-/// Longest secret: longer ones are something else, like a wrong file.
+/// Longest secret; a longer text is something else, such as a wrong file.
 const SECRET_BYTES_MAX: usize = 4 << 10;
 
-/// Rounds of PBKDF2: some 50 ms once a process, and for each guess of somebody who tries.
+/// Rounds of PBKDF2: they cost some 50 ms per process, and per guess of an attacker.
 const STRETCH_ROUNDS: NonZeroU32 = NonZeroU32::new(200_000).unwrap();
 
-/// Tells keys of this way to derive them from those of another one.
+/// Salt that identifies this version of the derivation.
 const SALT: &[u8] = b"umbel secret 1";
 
-/// What those know who work together. Its `Debug` leaves it out.
+/// A secret that processes share. Its `Debug` output omits it.
 ///
 /// ```
 /// use umbel_tls::{Secret, SecretUse};
@@ -46,7 +46,7 @@ const SALT: &[u8] = b"umbel secret 1";
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
-/// What a secret is for: keys for one use are of no use for another.
+/// The use of a secret; keys for one use do not work for another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SecretUse {
     /// A job of duplicate detection over several workers.
@@ -55,45 +55,45 @@ pub enum SecretUse {
     Reconcile,
 }
 
-/// Why there is no secret. Nothing was begun.
+/// Why a secret is unusable. Nothing was started.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SecretError {
-    /// Draw a longer one.
+    /// It is too short: draw a longer one.
     #[error(
         "a secret of {got} bytes: expected at least {SECRET_BYTES_MIN}, drawn, for example by \
          `openssl rand -hex 32`"
     )]
     Short {
-        /// Its bytes.
+        /// Its length in bytes.
         got: usize,
     },
-    /// Name the right file.
+    /// It is too long: name the right file.
     #[error("more than {SECRET_BYTES_MAX} bytes, which is no secret")]
     Long,
-    /// Correct the path, or the file's rights.
+    /// The file cannot be read: correct the path, or the permissions.
     #[error("{}: cannot read the secret: {source}", file.display())]
     Read {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// What the file holds is none.
+    /// The file's content is no secret.
     #[error("{}: {source}", file.display())]
     File {
         /// The file.
         file: PathBuf,
-        /// What is wrong with what it holds.
+        /// Why not.
         source: Box<Self>,
     },
 }
 
 impl Secret {
-    /// A secret, without the white space around it.
+    /// A secret from a text, without white space around it.
     ///
     /// # Errors
-    /// If it is too short to be one that was drawn, or too long.
+    /// If it is too short to be random, or too long.
     pub fn new(text: &str) -> Result<Self, SecretError> {
         let text = text.trim();
         match text.len() {
@@ -103,14 +103,14 @@ impl Secret {
         }
     }
 
-    /// The secret that a file holds.
+    /// Reads a secret from a file.
     ///
     /// # Errors
-    /// If it cannot be read, or holds none.
+    /// If the file cannot be read, or its content is no secret.
     pub fn read(file: &Path) -> Result<Self, SecretError> {
         let mut text = String::new();
         let opened = File::open(file);
-        // One byte more than a secret may have, and room for white space, tells what is too long.
+        // The limit leaves room for white space and still detects a text that is too long.
         let read = opened
             .and_then(|opened| opened.take(2 * SECRET_BYTES_MAX as u64).read_to_string(&mut text));
         read.map_err(|source| SecretError::Read { file: file.to_owned(), source })?;
@@ -120,7 +120,7 @@ impl Secret {
         })
     }
 
-    /// What comes from it for one use. This takes some 50 ms: keep it.
+    /// Derives the keys for one use. This takes some 50 ms, so keep the result.
     #[must_use]
     pub fn derive(&self, secret_use: SecretUse) -> Derived {
         let mut stretched = [0; 32];
@@ -138,7 +138,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What comes from a secret for one use. Its `Debug` leaves it out.
+/// Keys derived from a secret for one use. The `Debug` output omits them.
 #[derive(Clone)]
 pub struct Derived {
     key: hkdf::Prk,
@@ -146,10 +146,11 @@ pub struct Derived {
 }
 
 impl Derived {
-    /// Bytes for a purpose. They tell nothing of those for another one, nor of the secret.
+    /// The derived bytes for a purpose. They reveal nothing about those for other purposes, nor about the
+    /// secret.
     ///
     /// # Panics
-    /// Never: 32 bytes are what SHA-256 gives.
+    /// Never: HKDF-SHA-256 can produce 32 bytes.
     #[must_use]
     pub fn bytes(&self, purpose: &str) -> [u8; 32] {
         let secret_use: &[u8] = match self.secret_use {

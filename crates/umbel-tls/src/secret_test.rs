@@ -1,4 +1,4 @@
-//! Both ends of a connection between those who know a secret, and who does not.
+//! Connections between ends that share a secret, and attempts of ends that do not.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +19,7 @@ use crate::{
 
 const TEXT: &str = "8f14e45fceea167a5a36dedd4bea2543";
 
-/// Long enough for two threads of this machine, whatever else it does.
+/// Enough for two threads, even on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 
 fn derived(text: &str, secret_use: SecretUse) -> Derived {
@@ -38,7 +38,7 @@ fn keys(tls: &Derived) -> [Arc<CertifiedKey>; 2] {
     ["listener", "dialer"].map(|role| certified(&provider(), &tls.bytes(role)).unwrap())
 }
 
-/// What each end says of the other one: the listener, then who has connected to it.
+/// The result at each end: that of the listener, then that of the dialer.
 async fn meet(listener: &SecretTls, dialer: &SecretTls) -> [Result<u8, SecretRefusal>; 2] {
     let (here, there) = duplex(1 << 16);
     let serving = async {
@@ -57,7 +57,7 @@ async fn meet(listener: &SecretTls, dialer: &SecretTls) -> [Result<u8, SecretRef
     [served, asked]
 }
 
-/// What the listener says of somebody.
+/// The listener's refusal of a stranger.
 async fn accept(stranger: impl AsyncFnOnce(DuplexStream)) -> SecretRefusal {
     let (here, there) = duplex(1 << 20);
     let tls = tls();
@@ -87,7 +87,7 @@ async fn a_key_that_is_shown_without_having_it_is_refused() {
     let provider = provider();
     let [listener, dialer] = keys(&derived(TEXT, SecretUse::Job));
     let [stranger, _] = keys(&derived(&TEXT.replace('8', "9"), SecretUse::Job));
-    // What a listener has shown, and another key to sign with.
+    // The key that a listener has presented, with another private key for signatures.
     let borrowed = |shown: &CertifiedKey| {
         Arc::new(CertifiedKey::new(shown.cert.clone(), Arc::clone(&stranger.key)))
     };
@@ -100,7 +100,7 @@ async fn a_key_that_is_shown_without_having_it_is_refused() {
     let [served, _] = meet(&tls(), &SecretTls { client, ..tls() }).await;
     assert!(matches!(served, Err(SecretRefusal::NotItsKey)), "{served:?}");
 
-    // What a listener has shown is of no use to connect with, even to who has its key.
+    // A listener's key cannot be used to connect, even by its owner.
     let client = client_config(&provider, Arc::clone(&listener), &listener).unwrap();
     let [served, _] = meet(&tls(), &SecretTls { client, ..tls() }).await;
     assert!(matches!(served, Err(SecretRefusal::OtherSecret)), "{served:?}");
@@ -120,7 +120,7 @@ async fn a_peer_without_tls_or_one_that_hangs_up_is_recognized() {
 #[tokio::test]
 async fn messages_are_not_waited_for_beyond_what_a_handshake_has() {
     let refused = accept(async |mut stream| {
-        // A hello of 16 MiB, in records of 16 KiB: its sender is heard no more after the first ones.
+        // A hello of 16 MiB, in records of 16 KiB: the listener stops reading after the first ones.
         let mut record = vec![22, 3, 1, 0x40, 0];
         record.extend([1, 0xff, 0xff, 0xff]);
         record.resize(5 + (16 << 10), 0);
@@ -186,7 +186,7 @@ fn what_is_no_secret_is_refused_and_never_shown() {
     assert!(!shown.contains(&TEXT[..8]), "{shown}");
 }
 
-/// Who has connected, and who was connected to.
+/// A pair of connected sockets: the dialer's, then the listener's.
 fn sockets() -> [TcpStream; 2] {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -210,7 +210,8 @@ fn threads_read_and_write_at_once() {
     let [listening, connected] = meet_blocking(&tls, &tls).map(Result::unwrap);
     let ((mut from_dialer, mut to_dialer), (mut from_listener, mut to_listener)) =
         (listening, connected);
-    // More than sockets and the library hold: if one half waited for the other, nothing would go on.
+    // More than the buffers of sockets and library hold: if one half waited for the other, both would
+    // block.
     let long: Vec<u8> = (0..8_000_000_u32).map(|i| (i / 7).to_le_bytes()[0]).collect();
     std::thread::scope(|scope| {
         for writer in [&mut to_dialer, &mut to_listener] {
@@ -225,7 +226,7 @@ fn threads_read_and_write_at_once() {
             });
         }
     });
-    // Who is cut off has ended.
+    // A cut connection reads as ended.
     drop((from_dialer, to_dialer));
     assert_eq!(from_listener.read(&mut [0; 9]).unwrap(), 0);
     assert_eq!(from_listener.read(&mut [0; 9]).unwrap(), 0);
@@ -241,7 +242,7 @@ fn threads_refuse_as_tasks_do() {
     here.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let refused = tls().accept_blocking(there, WITHIN).err().unwrap();
     assert!(matches!(refused, SecretRefusal::NoTls), "{refused:?}");
-    // Who says nothing holds a thread only so long.
+    // A silent peer occupies a thread only for the time limit.
     let [_here, there] = sockets();
     let refused = tls().accept_blocking(there, Duration::from_millis(1)).err().unwrap();
     assert!(matches!(refused, SecretRefusal::Late { .. }), "{refused:?}");

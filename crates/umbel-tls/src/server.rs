@@ -1,4 +1,4 @@
-//! The side that listens.
+//! The server side of TLS.
 
 use std::io;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::files::{KeyPairFiles, Life, Loaded, TlsFiles};
 use crate::identity::PeerIdentity;
 use crate::reload::Reloading;
 
-/// Takes connections: shows the own certificate, and checks the other end's, if it has one.
+/// Accepts TLS connections: presents this end's certificate, and verifies the other end's, if it has one.
 pub struct ServerTls {
     config: Reloading<ServerConfig>,
 }
 
 impl ServerTls {
-    /// Reads the authority's certificate and the own one.
+    /// Reads the authorities' certificates and this end's certificate.
     ///
     /// # Errors
     /// If a file cannot be read or used.
@@ -32,33 +32,33 @@ impl ServerTls {
         Ok(Self { config: Reloading::open(files, server_config)? })
     }
 
-    /// Takes the files if they were replaced since the last look, for connections to come, and says
+    /// Reloads the files if they were replaced since the last call, for later connections; returns
     /// whether they were.
     ///
     /// # Errors
-    /// If the new files cannot be used: once, and the old ones stay in use.
+    /// If the new files cannot be used. The error is returned once, and the old files stay in use.
     pub fn refresh(&self) -> Result<bool, TlsError> {
         self.config.refresh()
     }
 
-    /// When the own certificate expires.
+    /// When this end's certificate expires.
     #[must_use]
     pub fn expires_at(&self) -> Option<SystemTime> {
         self.config.life().map(|life| life.expires_at)
     }
 
-    /// Whether the own certificate has lived for two thirds of its life: time for the next one, while
-    /// there is enough left to mend what keeps it from coming.
+    /// Whether two thirds of the validity of this end's certificate have passed: it is time for the next
+    /// one, with enough time left to fix what may prevent it.
     #[must_use]
     pub fn is_due(&self) -> bool {
         self.config.life().is_some_and(|life| is_due(life, now()))
     }
 
-    /// Proves this end on a connection that was taken, and says who the other one is.
+    /// Performs the handshake on an accepted connection; returns the identity of the other end.
     ///
     /// # Errors
-    /// If the other end speaks no TLS, shows a certificate that this authority did not sign or that
-    /// is not valid now, or breaks off.
+    /// If the other end speaks no TLS, presents a certificate that the authorities did not sign or that
+    /// is not valid now, or disconnects.
     pub async fn accept<S>(&self, stream: S) -> io::Result<(TlsStream<S>, PeerIdentity)>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -78,8 +78,8 @@ fn is_due(life: Life, now: SystemTime) -> bool {
     now >= begins_at + whole / 3 * 2
 }
 
-/// The chain with the authority's certificate at its end: who has no file of that and knows a hash of
-/// its key, as a node that joins by a token, finds it there.
+/// The chain with the authority's certificate at its end, for clients that have no file of it but know a
+/// hash of its key, such as a node that joins with a token.
 fn with_authority(
     mut chain: Vec<CertificateDer<'static>>,
     authorities: &[CertificateDer<'static>],
@@ -105,7 +105,7 @@ fn server_config(files: &TlsFiles, loaded: Loaded) -> Result<ServerConfig, TlsEr
     let chain = with_authority(pair.chain, &loaded.authorities);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let unusable = |source| TlsError::Authority { file: files.ca.clone(), source };
-    // Who shows no certificate is let in and named so: what such a one may do is decided above.
+    // An end without a certificate is accepted as anonymous; the caller decides what it may do.
     let verifier = WebPkiClientVerifier::builder_with_provider(loaded.roots, Arc::clone(&provider))
         .allow_unauthenticated()
         .build()
@@ -116,7 +116,7 @@ fn server_config(files: &TlsFiles, loaded: Loaded) -> Result<ServerConfig, TlsEr
         .with_single_cert(chain, pair.key)
         .map_err(|error| names.refused(error))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // Connections last for hours. A resumed one would skip the look at the certificate's dates.
+    // Connections last for hours. A resumed session would skip the check of the certificate's dates.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)

@@ -11,7 +11,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::*;
 
-/// Files in a folder of their own.
+/// An authority with its files in a temporary folder.
 struct Files {
     folder: TempDir,
     authority: Authority,
@@ -62,7 +62,7 @@ fn alice() -> Subject {
     Subject::Client { name: "alice".to_owned() }
 }
 
-/// Who the server says the client is, and a byte that came back.
+/// The client's identity as the server sees it, and the byte that the client gets back.
 async fn meet(
     server: &ServerTls,
     client: &ClientTls,
@@ -127,7 +127,7 @@ async fn a_client_of_another_authority_or_of_yesterday_is_refused() {
     let (served, asked) = meet(&server, &files.client(Some(stranger.alice())), "node-1:1").await;
     assert!(served.is_err() && asked.is_err());
 
-    // It expired after it was read.
+    // An expired certificate is refused when it is loaded.
     let old = files.put("old", &files.authority.issue_expired(&alice()).unwrap());
     let open = ClientTls::open(TlsFiles { ca: files.path("ca.pem"), pair: Some(old) });
     let Err(TlsError::Expired { file, .. }) = open else { panic!("it is taken") };
@@ -205,7 +205,7 @@ fn files_that_do_not_fit_are_named() {
     assert!(matches!(error, TlsError::Pem { .. }), "{error}");
 }
 
-/// The server's end of a handshake with a client that knows the authority by a pin.
+/// The result of a handshake between a server and a client that knows the authority by a pin.
 async fn meet_pinned(
     server: &ServerTls,
     pins: Vec<AuthorityPin>,
@@ -231,7 +231,7 @@ async fn an_authority_is_known_by_its_pin_alone() {
     assert!(matches!(met, Err(HandshakeError::OtherName { .. })), "{met:?}");
     let met = meet_pinned(&server, theirs, "node-1:7300").await;
     assert!(matches!(met, Err(HandshakeError::OtherPin { .. })), "{met:?}");
-    // A stranger that shows the right authority's certificate behind its own one.
+    // A stranger that appends the right authority's certificate to its own chain.
     let own = strangers.authority.issue(&node("node-1"), 1).unwrap();
     let ca = fs::read_to_string(files.path("ca.pem")).unwrap();
     let chain = Pem { certificate: format!("{}{ca}", own.certificate), key: own.key };
@@ -273,7 +273,7 @@ fn a_request_gets_no_more_than_the_signer_gives() {
     let other = rcgen::CertificateParams::default().serialize_request(&key).unwrap();
     let checked = signer.check(other.der(), "node-1");
     assert!(matches!(checked, Err(RequestError::Key)), "{checked:?}");
-    // Who it is the request does not say.
+    // The request cannot choose the identity.
     let mut params = rcgen::CertificateParams::default();
     let uri = rcgen::string::Ia5String::try_from("umbel:node").unwrap();
     params.subject_alt_names = vec![rcgen::SanType::URI(uri)];
@@ -305,5 +305,5 @@ fn an_authority_is_read_again_and_names_are_checked() {
     assert!(matches!(Authority::read(&swapped), Err(AuthorityError::Own(_))));
 }
 
-/// More than a hundred years.
+/// One day more than a hundred years.
 const DAYS_TOO_MANY: u32 = 36_526;
