@@ -1,4 +1,4 @@
-//! Requests that are none: bodies, names, paths and headers of every wrong kind.
+//! Invalid requests: bodies, names, paths and headers of many wrong kinds.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::frames::connect;
 use crate::honest::FILTER;
 use crate::siege::{Bounds, Siege};
 
-/// Calls of each service; those with streams of their own are among them.
+/// Methods of each service, including those with streams.
 const METHODS: [&str; 21] = [
     "Filters/Create",
     "Filters/Info",
@@ -42,7 +42,7 @@ const METHODS: [&str; 21] = [
 
 const BOUNDS: Bounds = Bounds { memory_mib: 96, descriptors: 16 };
 
-/// Bodies that hold no message of any type.
+/// Bodies that contain no message of any type.
 fn bodies() -> Vec<(&'static str, Bytes)> {
     vec![
         ("no protobuf", framed(&[0xff; 64])),
@@ -60,7 +60,7 @@ fn bodies() -> Vec<(&'static str, Bytes)> {
     ]
 }
 
-/// Groups within groups, as the decoder of unknown fields meets them.
+/// Nested groups, which the decoder meets as unknown fields.
 fn nested(depth: usize) -> Vec<u8> {
     [0xfb, 0x07].repeat(depth)
 }
@@ -85,7 +85,7 @@ async fn bodies_that_hold_no_message_are_refused() {
     siege.recovers("bodies").await;
 }
 
-/// Requests to insert or ask that no client of ours would send, and what they are refused for.
+/// Lists of items that no client of Umbel would send, with the errors that they get.
 fn item_lists() -> Vec<(&'static str, Items)> {
     let packed = |data: usize, item_bytes: Vec<u32>| Items {
         packed: Some(PackedItems { data: vec![0; data].into(), item_bytes }),
@@ -174,7 +174,7 @@ async fn names_and_numbers_that_are_none_are_refused() {
     let merge = MergeRequest { target: FILTER.to_owned(), sources, request: None };
     let answer = caller.call("/umbel.v1.Filters/Merge", &merge).await;
     assert!(!answer.is_success(), "{answer:?}");
-    // Markup is a name like others: whoever shows it must mask it.
+    // Markup is a valid name; whoever displays it must escape it.
     let markup = "<script>alert(1)</script>\"'&{}";
     let create = CreateRequest {
         name: markup.to_owned(),
@@ -186,7 +186,7 @@ async fn names_and_numbers_that_are_none_are_refused() {
     let page = crate::servers::page(&siege.address(), "/metrics").await.unwrap();
     let head = page.split("\r\n\r\n").next().unwrap_or_default();
     assert!(head.starts_with("HTTP/1.1 200 ") && !head.contains("<script>"), "{head}");
-    // No browser takes the page for markup.
+    // Browsers do not interpret this content type as markup.
     assert!(head.contains("content-type: text/plain"), "{head}");
     assert!(head.contains("x-content-type-options: nosniff"), "{head}");
     siege.holds("names", BOUNDS).await;
@@ -229,7 +229,7 @@ async fn calls_that_there_are_not_are_answered() {
         &[("content-length", "3")],
     ];
     for headers in headers {
-        // Any answer will do: what is not understood may be passed over.
+        // Any answer is acceptable, since the node may ignore unknown headers.
         caller.send("/umbel.v1.Filters/List", headers, list.clone()).await;
     }
     let anew = Caller::open(&siege.address()).await;
@@ -239,7 +239,7 @@ async fn calls_that_there_are_not_are_answered() {
     siege.recovers("paths and headers").await;
 }
 
-/// Requests of HTTP/1, and whether they are answered with success.
+/// HTTP/1 requests, each with whether it succeeds.
 fn requests() -> Vec<(&'static str, Vec<u8>, bool)> {
     let long = "a".repeat(70_000);
     let headers: String = (0..2000).map(|at| format!("x-{at}: y\r\n")).collect();
@@ -305,13 +305,13 @@ async fn requests_of_http_1_are_answered_or_their_connections_closed() {
     let siege = Siege::begin().await;
     for (name, request, is_success) in requests() {
         let mut stream = connect(&siege.address()).await;
-        // The node may close before it has read all.
+        // The node may close the connection before it has read everything.
         let _ = stream.write_all(&request).await;
         let mut answer = vec![0; 512];
         let read = tokio::time::timeout(Duration::from_secs(30), stream.read(&mut answer)).await;
         let byte_count = read.unwrap_or_else(|_| panic!("{name}: no answer")).unwrap_or(0);
         let answer = String::from_utf8_lossy(&answer[..byte_count]);
-        // gRPC says so of failures, too.
+        // gRPC uses status 200 for failures, too.
         let is_answered = answer.contains(" 200 ") && !answer.contains("grpc-status");
         assert_eq!(is_answered, is_success, "{name}: {answer}");
     }

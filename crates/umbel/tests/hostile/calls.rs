@@ -1,4 +1,4 @@
-//! gRPC calls of a stranger, over HTTP/2 streams that it sends and reads as slowly as it likes.
+//! gRPC calls of a hostile client over HTTP/2 streams, which it sends and reads as slowly as it likes.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -16,26 +16,26 @@ use crate::frames::connect;
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Most bytes of an answer that are looked at.
+/// Most bytes that are read of an answer.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// A connection.
+/// An HTTP/2 connection.
 pub(crate) struct Caller {
     requests: SendRequest<Bytes>,
     connection: JoinHandle<()>,
 }
 
-/// What came back.
+/// The result of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    /// An answer, with the gRPC status if there is one.
+    /// A response, with the gRPC status if there is one.
     Status { http: u16, grpc: Option<i32>, message: String, body: Bytes },
-    /// The stream or the connection was cut off.
+    /// The stream or the connection was aborted.
     Cut(String),
 }
 
 impl Answer {
-    /// The gRPC status; None if there is none.
+    /// The gRPC status, if there is one.
     pub(crate) fn grpc(&self) -> Option<i32> {
         match self {
             Self::Status { grpc, .. } => *grpc,
@@ -43,12 +43,12 @@ impl Answer {
         }
     }
 
-    /// Whether something was carried out.
+    /// Whether the call succeeded.
     pub(crate) fn is_success(&self) -> bool {
         self.grpc() == Some(0)
     }
 
-    /// The first message of the answer.
+    /// The first message of the response.
     pub(crate) fn message<M: Message + Default>(&self) -> M {
         match self {
             Self::Status { grpc: Some(0), body, .. } => M::decode(body.slice(5..)).unwrap(),
@@ -58,32 +58,32 @@ impl Answer {
 }
 
 impl Caller {
-    /// A connection without TLS.
+    /// Opens a connection without TLS.
     pub(crate) async fn open(address: &str) -> Self {
         Self::over(connect(address).await).await
     }
 
-    /// Over a connection that stands.
+    /// Makes an HTTP/2 connection over an open stream.
     pub(crate) async fn over(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
         Self::try_over(io).await.unwrap()
     }
 
-    /// The same, where the other end may refuse.
+    /// Like [`Self::over`], where the other end may refuse.
     pub(crate) async fn try_over(
         io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ) -> Result<Self, h2::Error> {
         let (requests, connection) = h2::client::handshake(io).await?;
-        // It ends with an error if the node closes the connection, which calls tell, too.
+        // Its error if the node closes the connection is ignored, since calls return one, too.
         let connection = tokio::spawn(async move { drop(connection.await) });
         Ok(Self { requests, connection })
     }
 
-    /// Another one on the same connection, which lasts as long as the first.
+    /// Another caller on the same connection.
     pub(crate) fn another(&self) -> Self {
         Self { requests: self.requests.clone(), connection: tokio::spawn(async {}) }
     }
 
-    /// Begins a call, unless the connection is gone.
+    /// Starts a call, unless the connection is closed.
     pub(crate) async fn begin(
         &self,
         path: &str,
@@ -102,14 +102,14 @@ impl Caller {
         self.requests.clone().ready().await?.send_request(request, false)
     }
 
-    /// A whole call with these bytes as its body.
+    /// Makes a whole call with these bytes as its body.
     pub(crate) async fn send(&self, path: &str, headers: &[(&str, &str)], body: Bytes) -> Answer {
         let call = async {
             let (response, mut stream) = self.begin(path, headers).await?;
             let pushed = push(&mut stream, body, true).await;
             match response.await {
                 Ok(response) => read(response).await,
-                // What the node said matters more than that it took no more.
+                // A response counts even if the node did not accept the whole body.
                 Err(error) => Err(pushed.err().unwrap_or(error)),
             }
         };
@@ -118,7 +118,7 @@ impl Caller {
         answered.unwrap_or_else(|error| Answer::Cut(error.to_string()))
     }
 
-    /// A whole call with one message.
+    /// Makes a whole call with one message.
     pub(crate) async fn call(&self, path: &str, message: &impl Message) -> Answer {
         self.send(path, &[], framed(&message.encode_to_vec())).await
     }
@@ -130,12 +130,12 @@ impl Drop for Caller {
     }
 }
 
-/// A message with its gRPC head.
+/// A message with its gRPC prefix.
 pub(crate) fn framed(message: &[u8]) -> Bytes {
     lying(0, u32::try_from(message.len()).unwrap(), message)
 }
 
-/// The same with another flag and another length than it has.
+/// A message whose gRPC prefix has this flag and claims this length.
 pub(crate) fn lying(flag: u8, said_bytes: u32, message: &[u8]) -> Bytes {
     let mut bytes = BytesMut::with_capacity(message.len() + 5);
     bytes.extend_from_slice(&[flag]);
@@ -144,7 +144,7 @@ pub(crate) fn lying(flag: u8, said_bytes: u32, message: &[u8]) -> Bytes {
     bytes.freeze()
 }
 
-/// Sends bytes as fast as the node takes them.
+/// Sends bytes as fast as the node accepts them.
 pub(crate) async fn push(
     stream: &mut SendStream<Bytes>,
     mut bytes: Bytes,

@@ -1,4 +1,4 @@
-//! Certificates of one cluster, and all those that are none of it.
+//! Certificates of a cluster, and others that its nodes must refuse.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ use crate::servers::Server;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// An authority, and a folder for what it makes.
+/// An authority, and a folder for its certificates.
 pub(crate) struct Certificates {
     pub(crate) authority: Authority,
     own: Pem,
     folder: PathBuf,
 }
 
-/// When a certificate is valid.
+/// The validity of a certificate.
 #[derive(Clone, Copy)]
 pub(crate) enum Life {
     Now,
@@ -48,13 +48,13 @@ impl Certificates {
         self.folder.join("ca.pem")
     }
 
-    /// Where a certificate and its key lie.
+    /// The paths of a certificate and its key.
     pub(crate) fn pair(&self, name: &str) -> KeyPairFiles {
         let file = |ending: &str| self.folder.join(format!("{name}.{ending}"));
         KeyPairFiles { certificate: file("pem"), key: file("key") }
     }
 
-    /// Puts a certificate and its key there, the key first.
+    /// Writes a certificate and its key to these paths, the key first.
     pub(crate) fn put(&self, name: &str, pem: &Pem) -> KeyPairFiles {
         let pair = self.pair(name);
         put(&pair.key, &pem.key);
@@ -62,7 +62,7 @@ impl Certificates {
         pair
     }
 
-    /// A node's certificate for these hosts, now valid.
+    /// A valid certificate for a node at this host.
     pub(crate) fn node(&self, host: &str) -> Pem {
         self.authority.issue(&Subject::Node { hosts: vec![host.to_owned()] }, 1).unwrap()
     }
@@ -71,7 +71,7 @@ impl Certificates {
         self.authority.issue(&Subject::Client { name: name.to_owned() }, 1).unwrap()
     }
 
-    /// A client's certificate that the authority signs as it would never do.
+    /// A client's certificate of this authority with any validity, even one that it would never issue.
     pub(crate) fn client_of(&self, name: &str, life: Life) -> Pem {
         let issuer = Issuer::from_ca_cert_pem(
             &self.own.certificate,
@@ -80,7 +80,7 @@ impl Certificates {
         signed(&params(name, life), &issuer.unwrap())
     }
 
-    /// A client's certificate that another client has signed.
+    /// A client's certificate that is signed by another client instead of an authority.
     pub(crate) fn client_by_client(&self, name: &str) -> Pem {
         let alice = self.client("alice");
         let key = KeyPair::from_pem(&alice.key).unwrap();
@@ -89,14 +89,14 @@ impl Certificates {
         Pem { certificate: format!("{}{}", made.certificate, alice.certificate), ..made }
     }
 
-    /// Gives a node its files.
+    /// Sets a node's files.
     pub(crate) fn give(&self, node: &mut Server, pair: &KeyPairFiles) {
         node.set("UMBEL_TLS_CA", self.ca().to_str().unwrap());
         node.set("UMBEL_TLS_CERT", pair.certificate.to_str().unwrap());
         node.set("UMBEL_TLS_KEY", pair.key.to_str().unwrap());
     }
 
-    /// A connection of a stranger that shows this certificate, whatever the node says to it later.
+    /// A hostile client's connection with this certificate, whether or not the node accepts it later.
     pub(crate) async fn connect(&self, address: &str, shown: Option<&Pem>) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots
@@ -122,14 +122,14 @@ impl Certificates {
     }
 }
 
-/// A client's certificate that nobody but itself has signed.
+/// A client's self-signed certificate.
 pub(crate) fn self_signed(name: &str) -> Pem {
     let key = KeyPair::generate().unwrap();
     let certificate = params(name, Life::Now).self_signed(&key).unwrap();
     Pem { certificate: certificate.pem(), key: key.serialize_pem() }
 }
 
-/// Replaces a file at once.
+/// Replaces a file atomically.
 pub(crate) fn put(path: &Path, text: &str) {
     let aside = path.with_extension("aside");
     fs::write(&aside, text).unwrap();

@@ -1,4 +1,4 @@
-//! Connections that say nothing, or stop in the middle.
+//! Connections that send nothing, or stop in the middle of a request.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::frames::{
 };
 use crate::siege::{Bounds, Siege, scaled};
 
-/// Memory of a connection that has sent next to nothing: buffers of hyper and of the system's calls.
+/// Most memory of a connection that has sent next to nothing: buffers of hyper and of its system calls.
 const CONNECTION_KIB: u64 = 128;
 
-/// What a stranger leaves unfinished.
+/// Requests that hostile clients leave unfinished.
 fn beginnings() -> Vec<(&'static str, Vec<u8>)> {
     let spoken = |more: &[u8]| [PREFACE, &settings(), more].concat();
     let path = "/umbel.v1.Filters/List";
@@ -46,21 +46,21 @@ fn beginnings() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// So many connections that began so and wait.
+/// Opens this many connections, sends these bytes on each, and keeps them open.
 async fn begun(address: &str, bytes: &[u8], count: usize) -> Vec<TcpStream> {
     let mut held = Vec::new();
     for _ in 0..count {
-        // A node that has enough of them leaves further ones in the system's queue, until that is full.
+        // Once a node has enough connections, further ones wait in the system's queue until that is full.
         let connecting = tokio::time::timeout(CONNECT_PATIENCE, try_connect(address)).await;
         let Ok(Ok(mut stream)) = connecting else { break };
-        // It may have been closed at once.
+        // The node may have closed it at once.
         let _ = stream.write_all(bytes).await;
         held.push(stream);
     }
     held
 }
 
-/// Pages of the console, none of which reads what it is told.
+/// Clients of the console's pages that read nothing of the answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_that_nobody_reads_cost_kilobytes_each() {
     let siege = Siege::begin().await;
@@ -101,7 +101,7 @@ async fn unfinished_beginnings_are_closed() {
     siege.recovers("unfinished beginnings").await;
 }
 
-/// Descriptors of a node that has few.
+/// Limits the file descriptors of a node.
 const DESCRIPTORS: &str = "ulimit -n 192; exec \"$@\"";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,22 +117,22 @@ async fn idle_connections_keep_nobody_out() {
     siege.recovers("idle connections").await;
 }
 
-/// Bytes that each half-sent body has.
+/// Bytes that are sent of each incomplete body.
 const HALF_BYTES: usize = 4 << 20;
 
-/// Bytes of requests that the node takes at once: 128 MiB.
+/// Most bytes of requests that the node holds at the same time: 128 MiB.
 const REQUEST_BYTES: &str = "134217728";
 
-/// Twice what the node takes, for buffers grow by doubling, what its allocator keeps, and of each connection
-/// what HTTP/2 holds of calls that wait.
+/// Twice the limit, since buffers grow by doubling; in addition what the allocator keeps, and per
+/// connection what HTTP/2 buffers of waiting calls.
 fn half_bounds(connections: u64) -> Bounds {
     Bounds { memory_mib: 256 + 48 + 4 * connections, descriptors: 64 }
 }
 
-/// Length that each half-sent body says that it has: the longest that is allowed.
+/// The claimed length of each incomplete body: the longest that is allowed.
 const SAID_BYTES: u32 = 17 << 20;
 
-/// Streams that a connection may have.
+/// Most streams of a connection.
 const STREAMS: usize = 64;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,13 +149,13 @@ async fn half_sent_bodies_are_bounded_over_all_connections() {
             let half = half.clone();
             streams.spawn(async move {
                 let pushed = push(&mut stream, half, false).await;
-                // It stays half sent as long as nobody ends it.
+                // The body stays incomplete until the stream is dropped.
                 (pushed, response.await.is_ok(), stream)
             });
         }
         callers.push(caller);
     }
-    // What the node takes at all, it has taken by then.
+    // By then, the node has read all that it accepts.
     let (mut rounds, mut last) = (0, 0);
     while rounds < 10 {
         siege.honest.makes_calls(5).await;

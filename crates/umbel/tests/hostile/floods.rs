@@ -1,4 +1,4 @@
-//! Frames without end on connections that are open: what costs the sender little and the node much (RFC 9113, 10.5).
+//! Endless frames on open connections, which cost the sender little and the node much (RFC 9113, 10.5).
 
 use std::time::Duration;
 
@@ -9,31 +9,32 @@ use crate::frames::{
 };
 use crate::siege::{Bounds, Siege};
 
-/// Strangers that flood at once.
+/// Clients that flood at the same time.
 const CONNECTIONS: u64 = 4;
 
-/// Frames that are written at once.
+/// Frames per write.
 const BLOCK_FRAMES: u32 = 100;
 
-/// Streams that a connection has before the peer must begin another one.
+/// The last stream number that a flood uses before it needs another connection.
 const STREAM_MAX: u32 = 1 << 30;
 
-/// How soon a stranger comes again that was refused.
+/// The pause before a refused client connects again.
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 
-/// Whatever the flood: what each of its connections may have the node keep, and its answers that nobody reads.
+/// For every flood: what each of its connections may make the node hold, including answers that nobody
+/// reads.
 const BOUNDS: Bounds = Bounds { memory_mib: 48, descriptors: 4 * CONNECTIONS };
 
-/// A path that every node knows.
+/// A method that every node has.
 const PATH: &str = "/umbel.v1.Filters/List";
 
 /// A flood.
 #[derive(Clone, Copy)]
 struct Storm {
     name: &'static str,
-    /// What it begins with.
+    /// The bytes that it begins with.
     opening: fn() -> Vec<u8>,
-    /// What then comes again and again, beginning with this stream.
+    /// The bytes that it repeats; the argument is the first stream number.
     block: fn(u32) -> Vec<u8>,
 }
 
@@ -41,7 +42,7 @@ fn nothing() -> Vec<u8> {
     Vec::new()
 }
 
-/// A call whose body does not come.
+/// The header of a call whose body never follows.
 fn opened_stream() -> Vec<u8> {
     frame(kind::HEADERS, END_HEADERS, 1, &call_head(PATH))
 }
@@ -50,7 +51,7 @@ fn repeated(bytes: &[u8]) -> Vec<u8> {
     bytes.repeat(BLOCK_FRAMES as usize)
 }
 
-/// Frames of one new stream after the other.
+/// Frames for consecutive new streams.
 fn of_streams(first: u32, of_stream: impl Fn(u32) -> Vec<u8>) -> Vec<u8> {
     (0..BLOCK_FRAMES).flat_map(|number| of_stream(first + 2 * number)).collect()
 }
@@ -62,7 +63,7 @@ fn settings_of(pairs: &[(u16, u32)]) -> Vec<u8> {
     frame(kind::SETTINGS, 0, 0, &bytes.collect::<Vec<u8>>())
 }
 
-/// 4,000 bytes go into the table of the node; each byte after them stands for all of them.
+/// 4,000 bytes are put into the node's header table; each byte after them refers to all of them.
 fn bomb(stream: u32) -> Vec<u8> {
     let mut head = call_head(PATH);
     head.extend(indexed_field("x", &[b'a'; 4000]));
@@ -113,7 +114,7 @@ const STORMS: [Storm; 14] = [
         block: |first| {
             of_streams(first, |stream| {
                 let mut bytes = frame(kind::HEADERS, END_HEADERS, stream, &call_head(PATH));
-                // An increment of nothing is an error of the stream.
+                // An increment of zero is an error of the stream.
                 bytes.extend(frame(kind::WINDOW_UPDATE, 0, stream, &[0; 4]));
                 bytes
             })
@@ -166,10 +167,10 @@ const STORMS: [Storm; 14] = [
     },
 ];
 
-/// Floods for ever, and connects again whenever the node has had enough.
+/// Floods until it is stopped, and connects again whenever the node closes the connection.
 async fn pour(address: String, storm: Storm) {
     loop {
-        // It may be over, or the node may take nobody from here any more.
+        // The attack may be over, or the node may accept no further connections from this address.
         let Ok(mut raw) = Raw::try_open(&address).await else {
             tokio::time::sleep(REFUSED_PAUSE).await;
             continue;
@@ -187,7 +188,7 @@ async fn pour(address: String, storm: Storm) {
 async fn floods_of_frames_cost_their_connections_alone() {
     let siege = Siege::begin().await;
     for storm in STORMS {
-        // They have a thread of their own: they are not to take the honest client's.
+        // On a thread of their own, so that they do not slow the honest client down.
         let attackers = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         for _ in 0..CONNECTIONS {
             attackers.spawn(pour(siege.address(), storm));
@@ -220,7 +221,7 @@ async fn frames_that_break_the_protocol_end_their_connections() {
             frame(kind::WINDOW_UPDATE, 0, 0, &0x7fff_ffff_u32.to_be_bytes()).repeat(2),
         ),
         ("farewell in 3 bytes", frame(kind::GOAWAY, 0, 0, &[0; 3])),
-        // Each is well formed and needs no answer.
+        // Each frame is valid and needs no answer.
         ("answers to pings that nobody sent", frame(kind::PING, 1, 0, &[7; 8]).repeat(20_000)),
     ];
     for (name, bytes) in broken {

@@ -1,4 +1,4 @@
-//! HTTP/2 by hand: what no library would send.
+//! HTTP/2 frames that are built by hand, since no library would send them.
 
 use std::io;
 use std::time::Duration;
@@ -6,16 +6,17 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Where strangers come from: another address of this machine than honest clients have.
+/// Hostile clients connect from another address of this machine than honest ones.
 const STRANGER: &str = "127.0.0.2:0";
 
-/// How a connection that speaks HTTP/2 begins (RFC 9113, 3.4).
+/// The first bytes of an HTTP/2 connection (RFC 9113, 3.4).
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How long a stranger waits for a connection: a node that has enough of them leaves further ones in the system's queue.
+/// Longest wait for a connection; once a node has enough of them, further ones stay in the system's
+/// queue.
 pub(crate) const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long a flood goes on at most when the node does not read any more.
+/// How long a flood continues when the node does not read any more.
 const FLOOD_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Types of frames (RFC 9113, 6).
@@ -32,18 +33,18 @@ pub(crate) mod kind {
     pub(crate) const CONTINUATION: u8 = 9;
 }
 
-/// Flag of DATA and HEADERS: nothing follows on the stream.
+/// Flag of DATA and HEADERS: the last frame of the stream.
 pub(crate) const END_STREAM: u8 = 1;
 
 /// Flag of HEADERS and CONTINUATION: the headers are complete.
 pub(crate) const END_HEADERS: u8 = 4;
 
-/// A TCP connection of a stranger.
+/// A hostile client's TCP connection.
 pub(crate) async fn connect(address: &str) -> TcpStream {
     try_connect(address).await.unwrap()
 }
 
-/// The same, where nobody may be there any more.
+/// Like [`connect`], where the node may be down.
 pub(crate) async fn try_connect(address: &str) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(STRANGER.parse().expect("an address"))?;
@@ -57,7 +58,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     lying_frame(payload.len(), kind, flags, stream, payload)
 }
 
-/// A frame that says another length than its payload has.
+/// A frame whose claimed length differs from that of its payload.
 pub(crate) fn lying_frame(
     said_bytes: usize,
     kind: u8,
@@ -72,7 +73,7 @@ pub(crate) fn lying_frame(
     bytes
 }
 
-/// A header field that is in no table and is put into none (RFC 7541, 6.2.2).
+/// A header field that is neither in a table nor added to one (RFC 7541, 6.2.2).
 pub(crate) fn field(name: &str, value: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0];
     put_text(&mut bytes, name.as_bytes());
@@ -80,7 +81,7 @@ pub(crate) fn field(name: &str, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A header field that goes into the table (RFC 7541, 6.2.1).
+/// A header field that is added to the table (RFC 7541, 6.2.1).
 pub(crate) fn indexed_field(name: &str, value: &[u8]) -> Vec<u8> {
     let mut bytes = field(name, value);
     bytes[0] = 0x40;
@@ -88,7 +89,7 @@ pub(crate) fn indexed_field(name: &str, value: &[u8]) -> Vec<u8> {
 }
 
 fn put_text(bytes: &mut Vec<u8>, text: &[u8]) {
-    // A length of 127 or more goes on in groups of seven bits.
+    // The rest of a length of 127 or more is encoded in groups of seven bits.
     match text.len() {
         length @ 0..127 => bytes.push(u8::try_from(length).unwrap()),
         length => {
@@ -104,7 +105,7 @@ fn put_text(bytes: &mut Vec<u8>, text: &[u8]) {
     bytes.extend(text);
 }
 
-/// The headers of a gRPC call, encoded.
+/// The encoded headers of a gRPC call.
 pub(crate) fn call_head(path: &str) -> Vec<u8> {
     let fields: [(&str, &[u8]); 6] = [
         (":method", b"POST"),
@@ -117,23 +118,23 @@ pub(crate) fn call_head(path: &str) -> Vec<u8> {
     fields.iter().flat_map(|(name, value)| field(name, value)).collect()
 }
 
-/// Settings that leave everything as it is.
+/// An empty SETTINGS frame, which changes nothing.
 pub(crate) fn settings() -> Vec<u8> {
     frame(kind::SETTINGS, 0, 0, &[])
 }
 
-/// How a flood ended.
+/// The result of a flood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flood {
-    /// All was taken.
+    /// The node accepted everything.
     Taken,
-    /// The node reads no more.
+    /// The node does not read any more.
     Stuck,
     /// The node closed the connection.
     Closed,
 }
 
-/// A connection that has said that it speaks HTTP/2.
+/// A connection on which the HTTP/2 preface was sent.
 pub(crate) struct Raw {
     stream: TcpStream,
 }
@@ -143,7 +144,7 @@ impl Raw {
         Self::try_open(address).await.unwrap()
     }
 
-    /// The same, where the node may have had enough.
+    /// Like `open`, where the node may refuse.
     pub(crate) async fn try_open(address: &str) -> io::Result<Self> {
         let mut stream = try_connect(address).await?;
         stream.write_all(PREFACE).await?;
@@ -151,7 +152,7 @@ impl Raw {
         Ok(Self { stream })
     }
 
-    /// Sends bytes again and again and reads nothing.
+    /// Sends the bytes repeatedly and reads nothing.
     pub(crate) async fn flood(&mut self, bytes: &[u8], times: usize) -> Flood {
         for _ in 0..times {
             match tokio::time::timeout(FLOOD_PATIENCE, self.stream.write_all(bytes)).await {
@@ -163,18 +164,18 @@ impl Raw {
         Flood::Taken
     }
 
-    /// Sends bytes, and says whether the node took them.
+    /// Sends the bytes; returns whether the node accepted them.
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> Flood {
         self.flood(bytes, 1).await
     }
 
-    /// Reads until the node closes the connection: false if it does not in this time.
+    /// Reads until the node closes the connection; returns false if it does not within the limit.
     pub(crate) async fn is_closed_within(&mut self, limit: Duration) -> bool {
         closes_within(&mut self.stream, limit).await
     }
 }
 
-/// Reads until the other end closes the connection: false if it does not in this time.
+/// Reads until the other end closes the connection; returns false if it does not within the limit.
 pub(crate) async fn closes_within(stream: &mut TcpStream, limit: Duration) -> bool {
     let mut sink = vec![0; 64 << 10];
     let read = async { while matches!(stream.read(&mut sink).await, Ok(1..)) {} };

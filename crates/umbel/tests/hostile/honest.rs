@@ -1,4 +1,4 @@
-//! A client that does nothing wrong: every call of it must be answered in time.
+//! A client that does nothing wrong; every one of its calls must be answered in time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -13,20 +13,20 @@ use crate::servers::until;
 /// The filter that it uses.
 pub(crate) const FILTER: &str = "honest";
 
-/// Longest time that a call may take: as long as its client waits, where two cores have much else to do.
+/// Longest duration of a call: as long as its client waits on a machine whose two cores are busy.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// It begins a call so often at most: well below what a node can do, so that an attack that merely keeps the processor
-/// busy is told apart from one that starves others.
+/// The shortest interval between calls. It is well above the time that a node needs for a call, so that
+/// an attack that merely keeps the processor busy is distinguished from one that starves other clients.
 const PACE: Duration = Duration::from_millis(20);
 
-/// Items of a call.
+/// Items per call.
 const BATCH_ITEMS: u64 = 50;
 
-/// Makes a client with a connection of its own: clones of a client share one.
+/// Makes a client with its own connection; clones of a client share one.
 pub(crate) type Connect = Box<dyn Fn() -> Client + Send + Sync>;
 
-/// See the module.
+/// The honest client, as the module describes it.
 pub(crate) struct Honest {
     connect: Connect,
     counts: Arc<Counts>,
@@ -43,7 +43,7 @@ struct Counts {
 }
 
 impl Honest {
-    /// Makes its filter and begins.
+    /// Creates its filter and starts.
     pub(crate) async fn begin(connect: Connect) -> Self {
         connect().create(FILTER, &NewFilter::for_rate(1_000_000, 1e-6)).await.unwrap();
         let mut honest = Self { connect, counts: Arc::default(), task: None };
@@ -51,13 +51,13 @@ impl Honest {
         honest
     }
 
-    /// Goes on after it has finished.
+    /// Continues after it has finished.
     pub(crate) fn goes_on(&mut self) {
         self.counts.is_over.store(false, Ordering::SeqCst);
         self.task = Some(tokio::spawn(work(self.client(), Arc::clone(&self.counts))));
     }
 
-    /// Somebody else with its rights, on a connection of its own.
+    /// Another client with the same rights and its own connection.
     pub(crate) fn client(&self) -> Client {
         (self.connect)()
     }
@@ -66,12 +66,12 @@ impl Honest {
         self.counts.calls.load(Ordering::SeqCst)
     }
 
-    /// The longest that a call has taken.
+    /// The longest duration of a call so far.
     pub(crate) fn slowest(&self) -> Duration {
         Duration::from_millis(self.counts.slowest_ms.load(Ordering::SeqCst))
     }
 
-    /// Waits until it has made so many further calls.
+    /// Waits until it has made this many further calls.
     pub(crate) async fn makes_calls(&self, count: u64) {
         let begun = self.calls();
         until("further calls of the honest client", || async {
@@ -83,21 +83,21 @@ impl Honest {
         assert!(self.calls() >= begun + count, "a call of the honest client failed: {failure:?}");
     }
 
-    /// The calls that it makes in this time.
+    /// The number of calls that it makes in a period.
     pub(crate) async fn count_for(&self, period: Duration) -> u64 {
         let begun = self.calls();
         tokio::time::sleep(period).await;
         self.calls() - begun
     }
 
-    /// Has somebody come on a new connection: is served as well.
+    /// Checks that a client with a new connection is served, too.
     pub(crate) async fn comes_anew(&self) {
         let anew = self.client();
         let asked = tokio::time::timeout(DEADLINE, anew.info(FILTER)).await;
         asked.expect("a new connection is answered").unwrap();
     }
 
-    /// Ends it: every call was answered.
+    /// Stops it; panics if any call failed.
     pub(crate) async fn finish(&mut self) {
         self.counts.is_over.store(true, Ordering::SeqCst);
         self.task.take().unwrap().await.unwrap().unwrap();

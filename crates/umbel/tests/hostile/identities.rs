@@ -1,4 +1,4 @@
-//! Who proves nothing, the wrong thing, or no longer anything.
+//! Clients that prove no identity, a wrong one, or one that is not valid any more.
 
 use bytes::Bytes;
 use prost::Message;
@@ -19,7 +19,7 @@ use crate::siege::{Bounds, Siege, scaled};
 
 const BOUNDS: Bounds = Bounds { memory_mib: 48, descriptors: 16 };
 
-/// Statuses of gRPC.
+/// gRPC statuses.
 const PERMISSION_DENIED: Option<i32> = Some(7);
 const UNAUTHENTICATED: Option<i32> = Some(16);
 
@@ -34,7 +34,7 @@ const NODE_CALLS: [&str; 7] = [
     "/umbel.v1.JobExchange/Frames",
 ];
 
-/// A node that speaks TLS, and alice, who is honest.
+/// A node with TLS, and an honest client, alice.
 pub(crate) async fn secure() -> (Siege, Certificates) {
     let mut cluster = Cluster::none().await;
     let certificates = Certificates::new(cluster.folder.path());
@@ -78,14 +78,14 @@ async fn certificates_that_prove_nothing_open_no_connection() {
     for _ in 0..scaled(5) {
         for (name, pem) in &wrong {
             let stream = certificates.connect(&siege.address(), Some(pem)).await;
-            // The client ends the handshake first, and hears then what the node thinks of it.
+            // The client completes its handshake first, and learns only then that the node refuses it.
             if let Ok(caller) = Caller::try_over(stream).await {
                 let answer = who_am_i(&caller).await;
                 assert!(matches!(answer, Answer::Cut(_)), "{name}: {answer:?}");
             }
         }
     }
-    // The same way is open to who proves itself.
+    // The same connection works with a valid certificate.
     let good = certificates.client_of("alice", Life::Now);
     let caller = Caller::over(certificates.connect(&siege.address(), Some(&good)).await).await;
     assert!(who_am_i(&caller).await.is_success());
@@ -113,7 +113,7 @@ async fn what_nodes_say_to_each_other_is_for_nodes() {
     siege.recovers("peers' calls").await;
 }
 
-/// Files that hold no certificate and key for a node: what stands where, and what is said about it.
+/// Files without a usable certificate and key for a node, with a description of each.
 fn damaged(certificates: &Certificates) -> Vec<(&'static str, Pem)> {
     let good = certificates.node("127.0.0.1");
     let other = certificates.node("127.0.0.1");
@@ -159,7 +159,7 @@ async fn damaged_files_are_refused_at_the_start_and_passed_over_later() {
         .await;
         siege.honest.comes_anew().await;
         if scaled(1) == 1 {
-            // Looking takes the node two seconds: one kind of damage will do.
+            // The node checks its files every two seconds, so one kind of damage suffices.
             break;
         }
     }
@@ -210,7 +210,8 @@ fn principal(name: &str, grants: &[FilterVerb], may: &[ClusterVerb]) -> PutPrinc
     PutPrincipalRequest { principal: Some(principal), ..PutPrincipalRequest::default() }
 }
 
-/// Makes alice the administrator; reader may read, mallory everything with filters, others nothing any more.
+/// Makes alice the administrator. Reader may read, mallory may do everything with filters, and the others
+/// nothing any more.
 pub(crate) async fn guard(siege: &Siege) {
     let client = siege.honest.client();
     let all = [
@@ -230,7 +231,7 @@ pub(crate) async fn guard(siege: &Siege) {
     client.revoke_principal("gone").await.unwrap();
     let mut late = principal("late", &all, &[]);
     late.principal.as_mut().unwrap().expires_ms = 1;
-    // It may be refused: it would never be of use.
+    // This may be refused, since the principal has expired already.
     let _ = client.put_principal(late).await;
 }
 
@@ -266,7 +267,7 @@ async fn tokens_that_are_none_tell_nothing_and_change_nothing() {
             assert_eq!(said[0], said[1], "{token:.40}: the answer tells whether it exists");
         }
     }
-    // A principal that lacks the verb hears the same about all filters, too.
+    // Without the verb, a principal gets the same error for all filters, existing or not.
     let reader = [("authorization", "Bearer reader.reader")];
     let before = siege.honest.client().list("").await.unwrap();
     for (path, body) in changes(FILTER).into_iter().zip(changes("missing")) {
@@ -283,7 +284,7 @@ async fn tokens_that_are_none_tell_nothing_and_change_nothing() {
 
 /// Calls that change a filter.
 fn changes(name: &str) -> Vec<(&'static str, Bytes)> {
-    // Field 1 of all of them is the name.
+    // Field 1 of all these messages is the name.
     let body = framed(&InfoRequest { name: name.to_owned() }.encode_to_vec());
     let methods = [
         "/umbel.v1.Filters/Create",
@@ -298,13 +299,13 @@ fn changes(name: &str) -> Vec<(&'static str, Bytes)> {
     methods.into_iter().map(|method| (method, body.clone())).collect()
 }
 
-/// Connections whose handshake has begun and does not go on.
+/// Connections with an incomplete handshake.
 async fn half_handshakes(address: &str, count: usize) -> Vec<TcpStream> {
     let mut held = Vec::new();
     for _ in 0..count {
         let connecting = tokio::time::timeout(CONNECT_PATIENCE, try_connect(address)).await;
         let Ok(Ok(mut stream)) = connecting else { break };
-        // A hello of 508 bytes of which five come.
+        // The header of a hello of 508 bytes, and its first bytes.
         let _ = stream.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]).await;
         held.push(stream);
     }
@@ -325,7 +326,7 @@ async fn handshakes_that_stop_cost_kilobytes_each() {
 #[ignore = "the long form: waits for limits in time"]
 async fn handshakes_that_stop_keep_nobody_out() {
     let (siege, _) = secure().await;
-    // More than the node works on at once, and than end before an honest client has lost patience.
+    // More than the node handles at once, and more than time out before an honest client gives up.
     let held = half_handshakes(&siege.address(), 1000).await;
     siege.honest.comes_anew().await;
     drop(held);

@@ -1,4 +1,4 @@
-//! Jobs that are to read what has no end, or to write where nobody may.
+//! Jobs that read endless inputs, or write to forbidden places.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ use crate::siege::{Bounds, Siege};
 
 const BOUNDS: Bounds = Bounds { memory_mib: 128, descriptors: 24 };
 
-/// A node that may read and write below a folder.
+/// A node whose jobs may read and write below a folder.
 struct Site {
     siege: Siege,
     root: TempDir,
@@ -37,7 +37,7 @@ impl Site {
         self.root.path().join(name)
     }
 
-    /// What becomes of a job that reads this and writes that.
+    /// Runs a job with this input and output.
     async fn job(&self, input: &Path, output: &Path) -> Output {
         let mut command = umbel(&["dedup", "--cluster", &self.siege.address()]);
         let on = |path: &Path| format!("1={}", path.display());
@@ -45,7 +45,7 @@ impl Site {
         ended(command).await
     }
 
-    /// Bytes that the node's jobs have aside.
+    /// Bytes in the scratch folder of the node's jobs.
     fn scratch_bytes(&self) -> u64 {
         bytes_below(&self.siege.node().data.join("jobs"))
     }
@@ -128,7 +128,7 @@ async fn outputs_stay_below_their_roots() {
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
     assert!(!std::env::temp_dir().join("umbel-hostile-escape").exists());
     site.siege.holds("outputs of jobs", BOUNDS).await;
-    // Markup in a name is a name.
+    // A name may contain markup.
     let markup = site.path("<b>&\"'/");
     let ran = site.job(&site.path("good.txt"), &markup).await;
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));

@@ -1,4 +1,4 @@
-//! Commands that listen for one of their own: `umbel dedup --peers`, `umbel reconcile --listen`.
+//! Commands that listen for other commands: `umbel dedup --peers`, `umbel reconcile --listen`.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::free_ports::free_port;
 use crate::servers::{umbel, until};
 use crate::siege::peak_mib;
 
-/// Memory that strangers may cost a command of a few lines of input, with all that it needs itself.
+/// Most memory of a command with a few lines of input while strangers connect to it.
 const MEMORY_MIB_MAX: u64 = 256;
 
-/// What strangers say to whoever listens.
+/// Bytes that strangers send to a listener.
 fn sayings() -> Vec<Vec<u8>> {
     vec![
         Vec::new(),
@@ -30,26 +30,26 @@ fn sayings() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Strangers that stay.
+/// Strangers that keep their connections open.
 async fn strangers(address: &str) -> Vec<TcpStream> {
     let mut held = Vec::new();
     for saying in sayings() {
         let mut stream = connect(address).await;
-        // Who listens may hang up in the middle.
+        // The listener may hang up in the middle.
         let _ = stream.write_all(&saying).await;
         held.push(stream);
     }
     held
 }
 
-/// A command within a folder.
+/// A command that runs in a folder.
 fn within(folder: &Path, args: &str) -> Command {
     let mut command = umbel(&args.split(' ').collect::<Vec<_>>());
     command.current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Ends a process with the test.
+/// A process that is killed when the test ends.
 struct Running(Option<Child>);
 
 impl Running {
@@ -76,7 +76,7 @@ impl Drop for Running {
     }
 }
 
-/// Two workers' inputs.
+/// A folder with the inputs of two workers.
 fn job_folder() -> TempDir {
     let folder = tempfile::Builder::new().prefix("umbel-hostile-").tempdir().unwrap();
     std::fs::write(folder.path().join("in0"), "a\nb\n").unwrap();
@@ -104,7 +104,7 @@ async fn strangers_do_not_end_a_job_of_peers() {
     let first = worker(here, 0, &peers, (secret, "2m"));
     until("worker 0 listens", || async { TcpStream::connect(&addresses[0]).await.ok() }).await;
     let held = strangers(&addresses[0]).await;
-    // Calls of a worker that does not know the secret, and of none.
+    // Calls of a worker with another secret, and with none.
     if let Ok(caller) = Caller::try_over(connect(&addresses[0]).await).await {
         for path in ["/umbel.v1.JobControl/Control", "/umbel.v1.JobExchange/Frames"] {
             for hello in ["", "AAAA", "CAERAAAAAAAAAAA="] {
@@ -120,7 +120,7 @@ async fn strangers_do_not_end_a_job_of_peers() {
     let second = worker(here, 1, &peers, (secret, "2m"));
     let pid = first.pid();
     assert!(peak_mib(pid) <= MEMORY_MIB_MAX, "{} MiB", peak_mib(pid));
-    // Whoever fails first says why.
+    // The worker that fails first gives the reason.
     for output in [second.ended().await, first.ended().await] {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
@@ -129,7 +129,7 @@ async fn strangers_do_not_end_a_job_of_peers() {
     assert_eq!(kept, ["a\nb\n", "c\n"]);
 }
 
-/// Who answers for `b`, and where.
+/// A listener with the set `b`, and its address.
 fn listening(folder: &Path, options: &str) -> (Running, String) {
     let command = format!("reconcile --listen 127.0.0.1:0 b{options}");
     let mut server = Running::start(within(folder, &command));
@@ -138,7 +138,7 @@ fn listening(folder: &Path, options: &str) -> (Running, String) {
     let said = lines.next().unwrap().unwrap();
     let address = said.strip_prefix("umbel: listening on ").unwrap_or_else(|| panic!("{said}"));
     let address = address.to_owned();
-    // What it says later must go somewhere.
+    // Its later output must be read.
     tokio::task::spawn_blocking(move || lines.for_each(drop));
     (server, address)
 }
@@ -158,8 +158,8 @@ async fn strangers_that_hang_up_do_not_end_who_listens() {
     assert!(peak_mib(server.pid()) <= MEMORY_MIB_MAX, "{} MiB", peak_mib(server.pid()));
 }
 
-/// Who knows the secret is served whoever else holds on. Without one a stranger's first byte begins a session, and others
-/// wait until `--idle-timeout` ends it.
+/// A client that knows the secret is served while strangers keep connections open. Without a secret, a
+/// stranger's first byte begins a session, and others wait until `--idle-timeout` ends it.
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_that_stay_do_not_keep_others_from_who_listens() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Who speaks as a node and is none. Without TLS that is open to whoever reaches the port, as docs/security.md says:
-//! then it must be bounded in what it costs and crash nothing.
+//! Strangers that pretend to be nodes. Without TLS anyone who reaches the port can, as docs/security.md
+//! explains; then they must cost a bounded amount and crash nothing.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const LINK: &str = "/umbel.v1.Peer/Link";
 /// Longest wait for the first answer of a link.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Kinds of calls between nodes, by number, and two that there are not.
+/// The numbers of all kinds of calls between nodes, and two that do not exist.
 const KINDS: std::ops::RangeInclusive<u32> = 0..=16;
 
 const APPEND: u32 = 1;
@@ -29,7 +29,7 @@ const VOTE: u32 = 2;
 const PRE_VOTE: u32 = 3;
 const TRANSFER: u32 = 4;
 
-/// Bytes in base64, as they travel in binary headers.
+/// Base64, the encoding of binary headers.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let group = |part: &[u8]| {
@@ -45,7 +45,7 @@ async fn who_are_you(caller: &Caller) -> WhoAreYouResponse {
     caller.call("/umbel.v1.Peer/WhoAreYou", &WhoAreYouRequest {}).await.message()
 }
 
-/// A hello that is true but for who sends it.
+/// A hello that is correct except for its sender.
 fn hello(of: &WhoAreYouResponse, from: u64) -> Hello {
     Hello { protocol: of.protocol, cluster_id: of.cluster_id.clone(), from, to: of.node }
 }
@@ -57,7 +57,7 @@ struct Link {
 }
 
 impl Link {
-    /// Opens a link, or says what the node answered.
+    /// Opens a link, or returns the node's error.
     async fn open(caller: &Caller, hello: &Hello) -> Result<Self, String> {
         let hello = base64(&hello.encode_to_vec());
         let begun = caller.begin(LINK, &[("umbel-hello-bin", &hello)]).await;
@@ -74,7 +74,7 @@ impl Link {
         push(&mut self.calls, framed(&LinkCalls { calls }.encode_to_vec()), false).await
     }
 
-    /// Waits until so many calls were answered: how many were, if the link ends before.
+    /// Waits for this many answers; returns how many came if the link ends before.
     async fn answers(&mut self, count: usize) -> usize {
         let (mut bytes, mut answered) = (Vec::new(), 0);
         while answered < count {
@@ -129,7 +129,7 @@ async fn hellos_that_lie_open_no_link() {
     siege.recovers("hellos").await;
 }
 
-/// Bodies of calls that are none.
+/// Bodies of calls that cannot be decoded.
 fn bodies() -> Vec<Vec<u8>> {
     vec![
         Vec::new(),
@@ -137,7 +137,7 @@ fn bodies() -> Vec<Vec<u8>> {
         vec![2; 40],
         [&[1][..], &[0; 200]].concat(),
         [&[1][..], &[0xff; 200]].concat(),
-        // A list of 2^60 entries.
+        // A list that claims 2^60 entries.
         [&[1][..], &[0; 24], &[0, 0, 0, 0, 0, 0, 0, 16]].concat(),
         vec![1; 1 << 20],
     ]
@@ -149,7 +149,7 @@ async fn calls_of_nodes_that_say_nothing_are_answered() {
     let caller = Caller::open(&siege.address()).await;
     let node = who_are_you(&caller).await;
     for from in [2, node.node, 0, u64::MAX] {
-        // Whether such a node is let in or not, no body of its calls may do harm.
+        // No body of a call may do harm, whether or not the node accepts the link.
         let Ok(mut link) = Link::open(&caller, &hello(&node, from)).await else { continue };
         let mut calls = Vec::new();
         for kind in KINDS {
@@ -180,7 +180,7 @@ fn vote(term: u64, node: u64) -> Vec<u8> {
     body.extend(term.to_le_bytes());
     body.extend(node.to_le_bytes());
     body.extend([0, 1]);
-    // The last entry: as good as any.
+    // The last entry, an arbitrary one.
     body.extend(term.to_le_bytes());
     body.extend(node.to_le_bytes());
     body.extend(u64::MAX.to_le_bytes());
@@ -188,14 +188,14 @@ fn vote(term: u64, node: u64) -> Vec<u8> {
     body
 }
 
-/// An append without entries behind one that is not there.
+/// An append without entries after one that does not exist.
 fn append(term: u64, node: u64) -> Vec<u8> {
     let entry = [term.to_le_bytes(), node.to_le_bytes(), u64::MAX.to_le_bytes()].concat();
     let mut body = vec![1];
     body.extend(term.to_le_bytes());
     body.extend(node.to_le_bytes());
     body.push(1);
-    // Behind which entry, no entries, committed up to which.
+    // The previous entry, no entries, and the committed one.
     body.push(1);
     body.extend(&entry);
     body.extend(0_u64.to_le_bytes());
@@ -229,7 +229,7 @@ async fn forged_votes_end_no_election() {
     }
     siege.holds("forged votes", BOUNDS).await;
     drop(caller);
-    // And after a restart, when it must win an election.
+    // Also after a restart, when the node must win an election.
     siege.restarts().await.recovers("forged votes").await;
 }
 
@@ -241,7 +241,7 @@ struct Strangers {
 }
 
 impl Strangers {
-    /// Opens links over six connections until the node takes no more.
+    /// Opens links over six connections until the node accepts no more.
     async fn take_links(&mut self, address: &str) {
         for _ in 0..6 {
             let caller = Caller::open(address).await;
@@ -268,7 +268,7 @@ async fn strangers_take_no_links_from_nodes() {
     let count = strangers.links.len();
     println!("{count} links of strangers");
     siege.holds("links", Bounds { memory_mib: 128, ..BOUNDS }).await;
-    // A node that comes anew needs links to the one under attack, where strangers take each place that is free.
+    // A restarted node needs links to the attacked one, where strangers take every free place.
     let node = &mut siege.cluster.nodes[2];
     node.kill();
     strangers.take_links(&addresses[0]).await;
@@ -284,7 +284,7 @@ async fn strangers_take_no_links_from_nodes() {
     siege.recovers("links").await;
 }
 
-/// Whether a node opens a link, or an exchange of copies, to somebody with this hello.
+/// Whether a node accepts a link, and an exchange of copies, with this hello.
 async fn admits(address: &str, from: u64) -> [bool; 2] {
     let caller = Caller::open(address).await;
     let hello = hello(&who_are_you(&caller).await, from);
@@ -292,9 +292,9 @@ async fn admits(address: &str, from: u64) -> [bool; 2] {
     let text = base64(&hello.encode_to_vec());
     let headers = [("umbel-hello-bin", text.as_str())];
     let answer = caller.send("/umbel.v1.Peer/Exchange", &headers, framed(&[])).await;
-    // Who is let in is asked for more.
+    // The error of an accepted exchange is about its empty message.
     let Answer::Status { message, .. } = &answer else { panic!("{answer:?}") };
-    // Its spaces travel as %20.
+    // The message is percent-encoded; a single word avoids its spaces.
     [link.is_ok(), !message.contains("removed")]
 }
 
@@ -315,14 +315,15 @@ async fn a_removed_node_is_let_in_nowhere_by_its_hello() {
             (admits(address, 3).await == [false, false]).then_some(())
         })
         .await;
-        // And so it stays, while a member is let in by the same way.
+        // It stays refused, while a member is accepted in the same way.
         for _ in 0..scaled(50) {
             assert_eq!(admits(address, 3).await, [false, false]);
         }
     }
     assert_eq!(admits(&addresses[0], 2).await, [true, true]);
     siege.holds("a removed node", BOUNDS).await;
-    // The node itself, which has heard of nothing yet: the others tell it, and it changes nothing for them.
+    // The removed node itself does not know of its removal: the others tell it, and it changes nothing
+    // for them.
     siege.cluster.nodes[2].start();
     until("node 3 has heard of it", || async {
         siege.cluster.nodes[2].log().contains("was removed from the cluster").then_some(())
@@ -330,7 +331,7 @@ async fn a_removed_node_is_let_in_nowhere_by_its_hello() {
     .await;
     let status = client.status().await.unwrap();
     assert_eq!(line_of(&status, 3).state, "removed");
-    // The controller takes one shard after the other from it.
+    // The controller moves one shard after the other away from it.
     until("no shard has a replica on it", || async {
         let status = client.status().await.ok()?;
         status.shards.iter().all(|shard| !shard.replicas.contains(&3)).then_some(())

@@ -1,4 +1,4 @@
-//! Sessions that nobody opened, or that somebody else did.
+//! Sessions that were never opened, or that were opened by another principal.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::siege::{Bounds, Siege, scaled};
 
 const BOUNDS: Bounds = Bounds { memory_mib: 48, descriptors: 16 };
 
-/// Replay tables hold 32 MiB a shard at most, beside what is inserted and logged.
+/// Replay tables take up to 32 MiB per shard, beside the inserted items and the log.
 const SESSIONS_BOUNDS: Bounds = Bounds { memory_mib: 192, descriptors: 16 };
 
 const INSERT: &str = "/umbel.v1.Filters/Insert";
@@ -35,15 +35,16 @@ fn insert(item: &str, session: u64, sequence: u64, acknowledged_below: u64) -> I
 /// More sessions than a shard remembers.
 const SESSIONS_OF_MALLORY: usize = REPLAY_SESSIONS_MAX + 500;
 
-/// Calls of one principal under way at a time.
+/// Most concurrent calls of a principal.
 const CALLS_UNDER_WAY: usize = 64;
 
-/// Numbers that look like sessions.
+/// Numbers that resemble those of sessions.
 fn invented(number: u64) -> u64 {
     match number % 5 {
         0 => u64::MAX - number,
         1 => number,
-        // The log is as long as this, but tags are drawn.
+        // The upper half is a plausible position of the log, but the lower one of real sessions is
+        // random.
         2 => (number << 32) | number,
         3 => u64::from(u32::MAX) << 32,
         _ => number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
@@ -54,7 +55,7 @@ fn invented(number: u64) -> u64 {
 async fn invented_sessions_take_nobodys_place() {
     let siege = Siege::begin().await;
     let caller = Caller::open(&siege.address()).await;
-    // A shard knows 65,536 sessions; the long form sends more than that.
+    // A shard remembers 65,536 sessions; the long form sends more than that.
     for number in 0..scaled(1500) as u64 * crate::siege::scale() * 3 {
         let request = insert(&format!("invented {number}"), invented(number), 1, u64::MAX);
         let answer = caller.call(INSERT, &request).await;
@@ -62,7 +63,7 @@ async fn invented_sessions_take_nobodys_place() {
         assert!(matches!(answer, Answer::Status { .. }), "{answer:?}");
     }
     siege.holds("invented sessions", BOUNDS).await;
-    // Nothing of it was inserted, and sessions are opened and used as ever.
+    // Nothing was inserted, and sessions still work.
     let client = siege.honest.client();
     let filter = client.filter(FILTER);
     let found = filter.contains(["invented 0"], umbel_client::ReadLevel::Linearizable).await;
@@ -93,7 +94,7 @@ async fn nobody_acknowledges_the_requests_of_others() {
             assert!(!answer.is_success(), "{answer:?}");
         }
     }
-    // The retry hears the first answer: the item is in, but was new then.
+    // The retry gets the first answer: the item was new then, though it is present now.
     let again: InsertResponse = alice.call(INSERT, &insert("one", session, 1, 0)).await.message();
     assert_eq!(again, first);
     let next: InsertResponse = alice.call(INSERT, &insert("two", session, 2, 0)).await.message();
@@ -103,7 +104,7 @@ async fn nobody_acknowledges_the_requests_of_others() {
     siege.recovers("others' sessions").await;
 }
 
-/// Opens a session and uses it: the node has one shard.
+/// Opens a session and uses it; the node has one shard.
 async fn take_a_place(mallory: &Caller, number: usize) {
     let token = [("authorization", "Bearer mallory.mallory")];
     let open = framed(&OpenSessionRequest {}.encode_to_vec());
@@ -114,7 +115,7 @@ async fn take_a_place(mallory: &Caller, number: usize) {
     assert!(answer.is_success(), "session {number}: {answer:?}");
 }
 
-/// Opens so many sessions over one connection, many at a time.
+/// Opens this many sessions over one connection, many concurrently.
 async fn take_places(mallory: Caller, count: usize) {
     let mallory = Arc::new(mallory);
     let mut taking = JoinSet::new();
@@ -128,7 +129,7 @@ async fn take_places(mallory: Caller, count: usize) {
     taking.join_all().await;
 }
 
-/// A principal that has rights, and uses them to fill what shards remember.
+/// A principal that has rights, and uses them to fill the memory of shards for sessions.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the long form: makes 132,000 calls"]
 async fn sessions_of_one_principal_push_out_its_own() {
@@ -144,7 +145,7 @@ async fn sessions_of_one_principal_push_out_its_own() {
 
     let mallory = Caller::over(certificates.connect(&siege.address(), None).await).await;
     take_places(mallory, SESSIONS_OF_MALLORY).await;
-    // The retry hears the first answer, although a shard remembers no more sessions than mallory has had.
+    // The retry gets the first answer, although mallory has had more sessions than a shard remembers.
     let again: InsertResponse = alice.call(INSERT, &request).await.message();
     assert_eq!(again, first);
     drop(alice);

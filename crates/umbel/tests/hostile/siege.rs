@@ -1,4 +1,4 @@
-//! A node under attack: what it costs, and how its honest client fares.
+//! A node under attack: what the attack costs it, and how its honest client fares.
 
 use std::fs;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use umbel_client::{Client, ClientOptions};
 use crate::honest::{Connect, Honest};
 use crate::servers::{Cluster, Server, number_of, until};
 
-/// Descriptors that a node at rest may have more than before: connections to be closed soon, a new segment.
+/// Descriptors that an idle node may open in addition: connections that it closes soon, a new segment.
 const DESCRIPTORS_SLACK: u64 = 12;
 
-/// Calls that the honest client makes while an attack is looked at: inserts and questions in turn.
+/// Calls of the honest client during an attack, alternately inserts and queries.
 const CALLS_BESIDE: u64 = 4;
 
-/// The same in the long form, in which attacks last longer.
+/// Calls in the long form, in which attacks last longer.
 const CALLS_BESIDE_LONG: u64 = 10;
 
-/// From this scale on throughput is measured, too.
+/// The scale from which throughput is measured.
 const SCALE_MEASURED: u64 = 4;
 
 /// How long throughput is measured before and during an attack.
 const MEASURED: Duration = Duration::from_secs(3);
 
-/// How much larger than in CI attacks are.
+/// The size of attacks relative to those in CI.
 pub(crate) fn scale() -> u64 {
     number_of("UMBEL_HOSTILE_TEST_SCALE", 1).max(1)
 }
@@ -33,7 +33,7 @@ pub(crate) fn scaled(count: u64) -> usize {
     usize::try_from(count * scale()).unwrap()
 }
 
-/// Whether limits in time are waited for, and throughput is measured.
+/// Whether tests wait for time limits, and measure throughput.
 pub(crate) fn is_long() -> bool {
     scale() >= SCALE_MEASURED
 }
@@ -42,22 +42,22 @@ fn calls_beside() -> u64 {
     if is_long() { CALLS_BESIDE_LONG } else { CALLS_BESIDE }
 }
 
-/// A client of one node that waits for a busy machine.
+/// A client that knows only this node, with the default time limits, which suit a busy machine.
 fn patient(address: &str) -> Client {
     let options = ClientOptions { learns_nodes: false, ..ClientOptions::default() };
     Client::connect_with(address, options).unwrap()
 }
 
-/// What an attack may cost the node beyond what it has at rest.
+/// What an attack may cost the node in addition to its usage at rest.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Most of its memory.
+    /// The peak of its memory.
     pub(crate) memory_mib: u64,
     /// Open descriptors.
     pub(crate) descriptors: u64,
 }
 
-/// What a process has.
+/// The resource usage of a process.
 #[derive(Clone, Copy, Debug)]
 struct Usage {
     resident_kib: u64,
@@ -77,12 +77,12 @@ impl Usage {
     }
 }
 
-/// The most memory that a process has had.
+/// The peak memory of a process.
 pub(crate) fn peak_mib(pid: u32) -> u64 {
     Usage::of(pid).peak_kib >> 10
 }
 
-/// A node, an honest client, and what both had before the attack.
+/// A node, an honest client, and the usage before the attack.
 pub(crate) struct Siege {
     pub(crate) cluster: Cluster,
     pub(crate) honest: Honest,
@@ -91,18 +91,18 @@ pub(crate) struct Siege {
 }
 
 impl Siege {
-    /// A node of its own without TLS, and its honest client.
+    /// Starts a node without TLS, and its honest client.
     pub(crate) async fn begin() -> Self {
         Self::begin_with(|_| ()).await
     }
 
-    /// The same after a change of the node's settings.
+    /// Like [`Self::begin`], with a change of the node's settings.
     pub(crate) async fn begin_with(change: impl FnOnce(&mut Server)) -> Self {
         Self::begin_in(Cluster::none().await, change).await
     }
 
-    /// The same without another test beside it: what the allocator keeps rises with the threads that wait for a
-    /// processor.
+    /// Like [`Self::begin_with`], while no other test runs: the memory that the allocator keeps grows
+    /// with the threads that wait for a processor.
     pub(crate) async fn begin_alone(change: impl FnOnce(&mut Server)) -> Self {
         Self::begin_in(Cluster::alone().await, change).await
     }
@@ -117,7 +117,7 @@ impl Siege {
         Self::around(cluster, Box::new(move || patient(&address))).await
     }
 
-    /// Around the first node of a cluster that stands, with clients made so.
+    /// Attacks the first node of an existing cluster; `connect` makes the clients.
     pub(crate) async fn around(cluster: Cluster, connect: Connect) -> Self {
         let honest = Honest::begin(connect).await;
         honest.makes_calls(calls_beside()).await;
@@ -128,7 +128,7 @@ impl Siege {
         siege
     }
 
-    /// Around the first of several nodes, with clients that know them all.
+    /// Attacks the first of several nodes; the clients know them all.
     pub(crate) async fn around_all(cluster: Cluster) -> Self {
         let addresses: Vec<String> =
             cluster.nodes.iter().map(|node| node.address.clone()).collect();
@@ -137,7 +137,7 @@ impl Siege {
         Self::around(cluster, Box::new(connect)).await
     }
 
-    /// Kills the node and starts it again: it is ready as it was.
+    /// Kills the node and restarts it, until it is ready.
     pub(crate) async fn restarts(mut self) -> Self {
         self.honest.finish().await;
         let node = &mut self.cluster.nodes[0];
@@ -158,15 +158,15 @@ impl Siege {
         self.node().address.clone()
     }
 
-    /// Takes what the node has now as what it has at rest.
+    /// Takes the node's present usage as that at rest.
     pub(crate) fn rests(&mut self) {
         let pid = self.node().pid();
-        // The peak begins anew.
+        // This resets the peak.
         fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
         self.rest = Usage::of(pid);
     }
 
-    /// What the node has now.
+    /// The node's present memory.
     pub(crate) fn resident_mib(&self) -> u64 {
         Usage::of(self.node().pid()).resident_kib >> 10
     }
@@ -182,7 +182,7 @@ impl Siege {
         self.costs_at_most(attack, bounds);
     }
 
-    /// Asserts the bounds on memory, at any time since the node was ready, and on descriptors now.
+    /// Asserts the bounds on the peak of memory since the node was ready, and on present descriptors.
     pub(crate) fn costs_at_most(&self, attack: &str, bounds: Bounds) {
         let usage = Usage::of(self.node().pid());
         let grown_mib = usage.peak_kib.saturating_sub(self.rest.resident_kib) >> 10;
@@ -199,7 +199,7 @@ impl Siege {
         assert!(opened <= most, "{attack}: {opened} descriptors, at most {most}");
     }
 
-    /// Asserts, once the attackers are gone, that everything comes back and the honest client was served.
+    /// Asserts after the attack that descriptors are released, and that the honest client was served.
     pub(crate) async fn recovers(mut self, attack: &str) {
         let most = self.rest.descriptors + DESCRIPTORS_SLACK;
         let pid = self.node().pid();

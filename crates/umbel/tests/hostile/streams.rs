@@ -1,4 +1,4 @@
-//! Streams that nobody reads, that trickle, and calls that are dear.
+//! Streams that nobody reads, streams that trickle, and expensive calls.
 
 use std::time::Duration;
 
@@ -16,22 +16,22 @@ use umbel_client::{Client, ClientError, Distribution, NewFilter};
 use crate::calls::{Caller, framed, push};
 use crate::siege::{Bounds, Siege, scaled};
 
-/// Memory of the filter that strangers ask for: more than fits into windows.
+/// Memory of the filter of which copies are requested: more than flow control windows hold.
 const LARGE_BYTES: u64 = 32 << 20;
 
-/// What copies of it may cost on their way: those of four exports, and what they send.
+/// Most memory of its copies in transit: those of four exports, and what they send.
 const BOUNDS: Bounds = Bounds { memory_mib: 160, descriptors: 16 };
 
-/// Describes a filter: its bits are counted.
+/// The call that describes a filter, which counts its bits.
 const INFO: &str = "/umbel.v1.Filters/Info";
 
-/// Calls that one stranger makes at once.
+/// Concurrent calls of a stranger.
 const CALLS_AT_ONCE: usize = 32;
 
-/// Longest that an honest copy may wait for those of strangers.
+/// Longest wait of an honest copy for those of strangers.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Its name.
+/// The name of the large filter.
 const LARGE: &str = "large";
 
 /// A node with a large filter.
@@ -44,19 +44,19 @@ async fn with_large_filter(distribution: Distribution) -> Siege {
     siege
 }
 
-/// Begins a call with one message and reads nothing of its answer.
+/// Starts a call with one message and reads nothing of its answer.
 async fn unread(caller: &Caller, path: &str, message: &impl Message) -> Option<RecvStream> {
     let (response, mut stream) = caller.begin(path, &[]).await.ok()?;
     push(&mut stream, framed(&message.encode_to_vec()), true).await.ok()?;
     Some(response.await.ok()?.into_body())
 }
 
-/// Every chunk of a copy, once there is room for it.
+/// All chunks of a copy, retried until there is room for it.
 async fn exported(client: &Client, name: &str) -> Vec<ExportChunk> {
     loop {
         match try_exported(client, name).await {
             Ok(chunks) => return chunks,
-            // The node has yet to see that the others are gone.
+            // The node has not noticed yet that the others have disconnected.
             Err(ClientError::Unavailable(failure)) if failure.cause == ErrorCode::Overloaded => {
                 tokio::time::sleep(failure.retry_after.unwrap()).await;
             }
@@ -74,7 +74,7 @@ async fn try_exported(client: &Client, name: &str) -> Result<Vec<ExportChunk>, C
     Ok(all)
 }
 
-/// Strangers who ask for copies and do not take them.
+/// Strangers that request copies and do not read them.
 async fn unread_copies(siege: &Siege) -> (Vec<Caller>, Vec<RecvStream>) {
     let (mut callers, mut held) = (Vec::new(), Vec::new());
     for _ in 0..scaled(4) {
@@ -98,7 +98,7 @@ async fn copies_that_nobody_reads_are_bounded_and_come_back() {
     let held = unread_copies(&siege).await;
     siege.holds("unread copies", BOUNDS).await;
     drop(held);
-    // Permits come back.
+    // The permits are released.
     let client = siege.honest.client();
     let asked = tokio::time::timeout(PATIENCE, exported(&client, LARGE));
     assert!(asked.await.expect("a copy within 90 s").len() > 2);
@@ -121,7 +121,7 @@ fn import(part: import_chunk::Part) -> Bytes {
     framed(&ImportChunk { part: Some(part) }.encode_to_vec())
 }
 
-/// Imports that have begun and do not go on.
+/// Imports that are started and not continued.
 async fn trickling(
     siege: &Siege,
     chunks: &[ExportChunk],
@@ -137,7 +137,7 @@ async fn trickling(
             let head = ImportHeader { name, exported: Some(header.clone()) };
             let sent = push(&mut stream, import(import_chunk::Part::Header(head)), false).await;
             if sent.is_ok() {
-                // The beginning of a frame that does not go on.
+                // An incomplete frame.
                 let _ = push(&mut stream, Bytes::from_static(&[0, 0, 16, 0, 0, 7]), false).await;
                 held.push((response, stream));
             }
@@ -165,7 +165,7 @@ async fn imports(client: &Client, name: &str, chunks: &[ExportChunk]) -> Result<
     client.import(tokio_stream::iter(chunks)).await.map(drop)
 }
 
-/// A node with a small replicated filter, and its copy: such imports are put together in memory.
+/// A node with a small replicated filter, and its copy; imports of such are assembled in memory.
 async fn with_copy() -> (Siege, Vec<ExportChunk>) {
     let siege = Siege::begin().await;
     let client = siege.honest.client();
@@ -200,7 +200,7 @@ async fn imports_that_trickle_keep_nobody_from_his() {
     let (siege, chunks) = with_copy().await;
     let held = trickling(&siege, &chunks).await;
     let client = siege.honest.client();
-    // Whoever finds no room is told to try again: an import cannot be sent twice by itself.
+    // A refused import must be repeated by the caller, since its stream can only be sent once.
     crate::servers::until("room for an honest import", || async {
         match imports(&client, "honest copy", &chunks).await {
             Ok(()) => Some(()),

@@ -1,5 +1,5 @@
-//! A side of `umbel reconcile --dir` that lies about contents: a few bytes on the wire unfold to many more zeros than
-//! were announced.
+//! A side of `umbel reconcile --dir` that lies about contents: a few bytes on the wire decompress to many
+//! more zeros than were announced.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -16,14 +16,14 @@ use umbel_reconcile_engine::{Item, ItemIndex, Kind, Options, Pass};
 
 use crate::servers::umbel;
 
-/// Largest file that the honest side may write, in the 512 bytes of `ulimit -f`: one that outgrows it ends the
-/// process by a signal.
+/// Largest file that the honest side may write, in the units of 512 bytes of `ulimit -f`; the system
+/// kills a process that exceeds it.
 const FILE_BLOCKS_MAX: u64 = 2048;
 
 /// How long the lying side waits for the other one.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An honest directory, all of whose contents are so many zeros.
+/// An honest directory whose contents are this many zeros.
 struct Liar {
     tree: Box<dyn ItemSet>,
     bytes: u64,
@@ -87,7 +87,7 @@ impl Observer for Silent {
     fn notice(&self, _: std::fmt::Arguments<'_>) {}
 }
 
-/// Answers one session of whoever comes, and lies.
+/// Answers one session, and lies.
 fn lie(listener: &TcpListener, folder: &Path, bytes: u64) {
     let (stream, from) = listener.accept().unwrap();
     let set = Liar { tree: open_set(folder, &Form::Tree).unwrap(), bytes };
@@ -101,11 +101,11 @@ fn lie(listener: &TcpListener, folder: &Path, bytes: u64) {
         draw: || 7,
     };
     let connection = Connection::tcp(stream, from.to_string()).unwrap();
-    // It fails if the other side hangs up in the middle; a short lie has been told by then.
+    // It fails if the other side hangs up in the middle; it has sent a short lie by then.
     let _ = answer(&set, options, connection, driving);
 }
 
-/// What lies in a folder, and below it.
+/// The names of all files in a folder and below.
 fn names(folder: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -118,7 +118,7 @@ fn names(folder: &Path) -> BTreeSet<String> {
     found
 }
 
-/// The command, ended by the system if it writes a large file.
+/// The command, which the system kills if it writes a large file.
 fn pull(folder: &Path, address: &str) -> std::process::Output {
     let from = format!("tcp://{address}");
     let command = umbel(&["reconcile", "here", &from, "--dir", "--pull"]);
@@ -139,7 +139,7 @@ fn contents_that_are_longer_than_their_item_says_are_not_unfolded() {
     std::fs::write(there.join("small"), "twelve bytes").unwrap();
     let before = names(folder.path());
     let lies = [
-        // Some hundred bytes on the wire.
+        // These are some hundred bytes on the wire.
         ("sixteen mebibytes", 16 << 20, "its item says 12"),
         ("one byte more", 13, "its item says 12"),
         ("other bytes", 12, "not what was asked for"),

@@ -1,4 +1,5 @@
-//! Processes of `umbel serve` on loopback ports, each with its folder; killed with the test.
+//! Processes of `umbel serve` on loopback ports, each with its own data folder; they are killed when the
+//! test ends.
 
 use std::fs::File;
 use std::future::Future;
@@ -16,39 +17,39 @@ use umbel_client::{Client, ClientOptions, StatusResponse};
 
 use crate::free_ports::free_port;
 
-/// Clusters that run at once at most: more have nothing to wait for on two cores.
+/// Most clusters at the same time, since tests run on two cores.
 pub(crate) const CLUSTERS_MAX: u32 = 2;
 
-/// Whose turn it is. A test takes the room of so many clusters as its program says.
+/// A test acquires as many permits as its program decides.
 static TURNS: Semaphore = Semaphore::const_new(CLUSTERS_MAX as usize);
 
-/// Longest wait for any condition: far above what it takes on a busy machine.
+/// Longest wait for a condition, far above the time that it takes on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a condition is looked at.
+/// The pause between two checks of a condition.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Times that a cluster is begun anew with other ports, should somebody else have taken one.
+/// Attempts to form a cluster, each with new ports, in case another program has taken one.
 const PORT_ATTEMPTS_MAX: u32 = 5;
 
-/// Lines of each log that a failed test shows.
+/// Lines of each node's log that a failed test prints.
 const LOG_LINES_SHOWN: usize = 40;
 
-/// What all nodes of the tests are told: small and quick, but with every sync.
+/// The settings of all nodes in tests: small and fast, but with every sync.
 const SETTINGS: [(&str, &str); 5] = [
     ("UMBEL_SHARDS", "4"),
-    // Many nodes share few cores here.
+    // Long, because many nodes share few cores.
     ("UMBEL_SUSPECT_MS", "800"),
     ("UMBEL_DISK_RESERVE_BYTES", "0"),
     ("UMBEL_LOG_BYTES_MAX", "16777216"),
     ("RUST_BACKTRACE", "1"),
 ];
 
-/// Waits until the condition gives something.
+/// Waits until the condition returns a value.
 ///
 /// # Panics
 ///
-/// If it does not within [`PATIENCE`]: with what was waited for.
+/// If it does not within [`PATIENCE`]; the message contains `what`.
 pub(crate) async fn until<T, F>(what: &str, mut condition: impl FnMut() -> F) -> T
 where
     F: Future<Output = Option<T>>,
@@ -63,7 +64,7 @@ where
     }
 }
 
-/// A number from the environment.
+/// A number from an environment variable.
 pub(crate) fn number_of(variable: &str, otherwise: u64) -> u64 {
     match std::env::var(variable) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text}: not a number")),
@@ -71,14 +72,14 @@ pub(crate) fn number_of(variable: &str, otherwise: u64) -> u64 {
     }
 }
 
-/// `umbel` with these arguments, without settings of the environment but those of the tests.
+/// `umbel` with these arguments; of Umbel's settings, only those of the tests are in its environment.
 pub(crate) fn umbel(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_umbel"));
     with_settings(&mut command).args(args).stdin(Stdio::null());
     command
 }
 
-/// Gives a command the environment of the tests.
+/// Sets the tests' settings in a command's environment.
 pub(crate) fn with_settings(command: &mut Command) -> &mut Command {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let levels = std::env::var("UMBEL_CLUSTER_TEST_LOG");
@@ -86,9 +87,9 @@ pub(crate) fn with_settings(command: &mut Command) -> &mut Command {
     command.env_clear().env("PATH", path).env("UMBEL_LOG_LEVEL", levels).envs(SETTINGS)
 }
 
-/// One node: how it is started, and its process while it runs.
+/// A node: the arguments of its process, and the process while it runs.
 pub(crate) struct Server {
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) address: String,
     /// Its data folder.
     pub(crate) data: PathBuf,
@@ -97,12 +98,12 @@ pub(crate) struct Server {
     prefix: Vec<String>,
     settings: Vec<(String, String)>,
     child: Option<Child>,
-    /// Where in the log the running process began.
+    /// Where the running process's output begins in the log.
     log_start: usize,
 }
 
 impl Server {
-    /// A node with its data in a folder, not started yet.
+    /// A node with its data folder below `folder`; it is not started.
     pub(crate) fn new(folder: &Path, address: &str, args: &[&str]) -> Self {
         let name = address.replace(':', "-");
         Self {
@@ -117,17 +118,17 @@ impl Server {
         }
     }
 
-    /// Sets a variable from the next start on.
+    /// Sets an environment variable for later starts.
     pub(crate) fn set(&mut self, variable: &str, value: &str) {
         self.settings.push((variable.to_owned(), value.to_owned()));
     }
 
-    /// Gives other flags from the next start on.
+    /// Replaces the arguments for later starts.
     pub(crate) fn set_args(&mut self, args: &[&str]) {
         self.args = args.iter().map(ToString::to_string).collect();
     }
 
-    /// Runs it through another program, given with its arguments.
+    /// Starts it through another program, given with its arguments.
     pub(crate) fn run_through(&mut self, prefix: &[&str]) {
         self.prefix = prefix.iter().map(ToString::to_string).collect();
     }
@@ -147,13 +148,13 @@ impl Server {
         self.child = Some(command.spawn().unwrap());
     }
 
-    /// Waits until the process says that it listens.
+    /// Waits until the process logs that it listens.
     pub(crate) async fn listening(&mut self) {
         let said = self.said_ready().await;
         assert!(said, "{} ended:\n{}", self.address, self.log());
     }
 
-    /// Waits until the process says that it listens and that it is ready.
+    /// Waits until the process logs that it listens, and the node is ready.
     pub(crate) async fn ready(&mut self) {
         self.listening().await;
         let address = self.address.clone();
@@ -161,7 +162,7 @@ impl Server {
             .await;
     }
 
-    /// Waits for the line that says that it listens: false if the process ends before.
+    /// Waits for the log line that it listens; returns false if the process exits before.
     async fn said_ready(&mut self) -> bool {
         let deadline = Instant::now() + PATIENCE;
         let line = format!("listening on {}, node ", self.address);
@@ -177,7 +178,7 @@ impl Server {
         }
     }
 
-    /// Ends the process at once, as a power failure of the process alone.
+    /// Kills the process, like a crash of the process but not of the machine.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -185,19 +186,19 @@ impl Server {
         }
     }
 
-    /// Asks the process to stop and waits: its status.
+    /// Asks the process to stop, and waits; returns its status.
     pub(crate) async fn stop(&mut self) -> ExitStatus {
         self.signal("TERM");
         self.ended().await
     }
 
-    /// Sends the running process a signal, by its name.
+    /// Sends the process a signal, given by its name.
     pub(crate) fn signal(&self, name: &str) {
         let (name, id) = (format!("-{name}"), self.pid().to_string());
         assert!(Command::new("kill").args([name, id]).status().unwrap().success());
     }
 
-    /// Waits until the process ends by itself: its status.
+    /// Waits until the process exits by itself; returns its status.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -210,22 +211,22 @@ impl Server {
         }
     }
 
-    /// The process's number while it runs.
+    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
-    /// How the process ended, if it has.
+    /// The process's exit status, if it has exited.
     pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.as_mut().and_then(|child| child.try_wait().unwrap())
     }
 
-    /// Waits until the process, once started, ends without having become ready: what it said.
+    /// Waits until the started process exits without having become ready; returns its output.
     pub(crate) async fn refused(&mut self) -> String {
         self.refused_with(1).await
     }
 
-    /// The same with another code than that of most failures.
+    /// Like [`Self::refused`], with an exit code other than the usual one for failures.
     pub(crate) async fn refused_with(&mut self, code: i32) -> String {
         self.start();
         let said_ready = self.said_ready().await;
@@ -236,7 +237,7 @@ impl Server {
         log
     }
 
-    /// What the running process, or the last one, wrote to standard error.
+    /// The standard error of the running process or, if none runs, of the last one.
     pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&self.whole_log()[self.log_start..]).into_owned()
     }
@@ -245,7 +246,7 @@ impl Server {
         std::fs::read(&self.log).unwrap_or_default()
     }
 
-    /// Number of the node and identity of its cluster, as its first line says.
+    /// The node's number and its cluster's id, from the first line of the log.
     pub(crate) fn membership(&self) -> (u64, String) {
         let log = self.log();
         let line = log.lines().find(|line| line.starts_with("listening on ")).unwrap();
@@ -254,13 +255,13 @@ impl Server {
         (node.parse().unwrap(), cluster.to_owned())
     }
 
-    /// A client that talks to this node alone.
+    /// A client that knows only this node.
     pub(crate) fn client(&self) -> Client {
         let options = ClientOptions { learns_nodes: false, ..options() };
         Client::connect_with(self.address.as_str(), options).unwrap()
     }
 
-    /// The same where no node dies, and a slow machine is to be waited for.
+    /// A client for tests in which no node dies, but the machine may be slow.
     pub(crate) fn patient_client(&self) -> Client {
         let attempt_timeout = ClientOptions::default().timeout;
         let options = ClientOptions { learns_nodes: false, attempt_timeout, ..options() };
@@ -274,7 +275,7 @@ impl Drop for Server {
     }
 }
 
-/// Impatient enough that a dead node does not hold a test up.
+/// Short time limits, so that a dead node does not delay a test.
 pub(crate) fn options() -> ClientOptions {
     ClientOptions {
         attempt_timeout: Duration::from_secs(3),
@@ -284,7 +285,7 @@ pub(crate) fn options() -> ClientOptions {
     }
 }
 
-/// The answer to a question over plain HTTP/1.1, its head and its body; None if there is none.
+/// The response to a GET over plain HTTP/1.1, head and body; None if there is none.
 pub(crate) async fn page(address: &str, path: &str) -> Option<String> {
     let (address, path) = (address.to_owned(), path.to_owned());
     let ask = move || -> std::io::Result<String> {
@@ -299,27 +300,27 @@ pub(crate) async fn page(address: &str, path: &str) -> Option<String> {
     tokio::task::spawn_blocking(ask).await.unwrap().ok()
 }
 
-/// Whether a node says that it is ready.
+/// Whether the node reports that it is ready.
 pub(crate) async fn is_ready(address: &str) -> bool {
     page(address, "/readyz").await.is_some_and(|answer| answer.starts_with("HTTP/1.1 200 "))
 }
 
-/// Nodes that form a cluster, and the turn of their test.
+/// The nodes of a cluster, and the permits of their test.
 pub(crate) struct Cluster {
-    /// Node n stands at n - 1.
+    /// Node n is at index n - 1.
     pub(crate) nodes: Vec<Server>,
-    /// Where the nodes' folders lie.
+    /// The folder of the nodes' data folders.
     pub(crate) folder: TempDir,
     _turn: SemaphorePermit<'static>,
 }
 
 impl Cluster {
-    /// A folder without nodes.
+    /// An empty cluster with a folder.
     pub(crate) async fn none() -> Self {
         Self::with_room(crate::room_of_a_test()).await
     }
 
-    /// The same, without another cluster beside it.
+    /// Like [`Self::none`], while no other cluster runs.
     pub(crate) async fn alone() -> Self {
         Self::with_room(CLUSTERS_MAX).await
     }
@@ -331,12 +332,12 @@ impl Cluster {
         Self { nodes: Vec::new(), folder, _turn: turn }
     }
 
-    /// So many nodes that have formed a cluster and are ready.
+    /// A cluster of this many nodes, all of them ready.
     pub(crate) async fn form(count: usize) -> Self {
         Self::form_with(count, |_| ()).await
     }
 
-    /// The same after a change of each node's settings.
+    /// Like [`Self::form`], with a change of each node's settings.
     pub(crate) async fn form_with(count: usize, mut change: impl FnMut(&mut Server)) -> Self {
         let mut cluster = Self::none().await;
         for _ in 0..PORT_ATTEMPTS_MAX {
@@ -353,7 +354,7 @@ impl Cluster {
         panic!("no free ports:\n{}", cluster.logs());
     }
 
-    /// False if a port was taken in the meantime.
+    /// Returns false if a port was taken in the meantime.
     async fn all_said_ready(&mut self) -> bool {
         for node in &mut self.nodes {
             if !node.said_ready().await {
@@ -365,7 +366,7 @@ impl Cluster {
         true
     }
 
-    /// Another server with a folder of its own and a free port.
+    /// Another server with its own folder and a free port.
     pub(crate) fn another(&self, args: &[&str]) -> Server {
         Server::new(self.folder.path(), &format!("127.0.0.1:{}", free_port()), args)
     }
@@ -376,7 +377,7 @@ impl Cluster {
         Client::connect_with(addresses, options()).unwrap()
     }
 
-    /// Waits until the status, asked of any node, is as wanted.
+    /// Waits until the cluster's status, from any node, satisfies the condition.
     pub(crate) async fn status_until(
         &self,
         what: &str,
@@ -386,7 +387,7 @@ impl Cluster {
         until(what, || async { client.status().await.ok().filter(&is_wanted) }).await
     }
 
-    /// The last lines that each node wrote.
+    /// The last lines of each node's log.
     pub(crate) fn logs(&self) -> String {
         let last_lines = |node: &Server| {
             let log = node.log();
@@ -406,12 +407,12 @@ impl Drop for Cluster {
     }
 }
 
-/// A node's line of a status.
+/// A node's entry in a status.
 pub(crate) fn line_of(status: &StatusResponse, number: u64) -> &NodeStatus {
     status.nodes.iter().find(|node| node.node == number).unwrap()
 }
 
-/// Nodes of a new cluster. Their numbers are those of their addresses in order.
+/// Nodes for a new cluster, numbered in the order of their addresses.
 fn founders(folder: &Path, count: usize) -> Vec<Server> {
     let mut addresses: Vec<String> =
         (0..count).map(|_| format!("127.0.0.1:{}", free_port())).collect();
