@@ -1,5 +1,5 @@
-//! What can be said of `deploy/` without a cluster: its settings are settings, and its pattern of a
-//! file is what the binary prints.
+//! Checks of `deploy/` without a cluster: its settings exist, and its configuration template is the one
+//! that the binary prints.
 
 #![allow(clippy::unwrap_used, reason = "a failed test is what should come of it")]
 
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Variables that are no settings of the server.
+/// Variables that are not settings of the server.
 const OTHER_VARIABLES: [&str; 3] = ["UMBEL_CLUSTER", "UMBEL_CONFIG", "UMBEL_JOB_TOKEN"];
 
 fn folder() -> PathBuf {
@@ -65,7 +65,7 @@ fn every_variable_is_a_setting() {
     assert!(variable_count >= 10, "{variable_count} variables in {}", folder().display());
 }
 
-/// What stands behind a word at the start of each line that has it.
+/// The rest of each line that begins with a word.
 fn values<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
     text.lines().filter_map(|line| Some(line.trim().strip_prefix(word)?.trim())).collect()
 }

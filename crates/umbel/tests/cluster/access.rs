@@ -1,4 +1,5 @@
-//! Principals: every role and every call on filters, own and foreign, there and missing; what is revoked stays so.
+//! Principals: every role with every call, on granted and other filters, existing and missing; revoked
+//! principals stay revoked.
 
 use umbel_client::proto::{
     ClusterVerb, FilterVerb, Grant, Principal, PutPrincipalRequest, SubmitJobRequest,
@@ -8,7 +9,7 @@ use umbel_client::{Client, ClientError, ClientOptions, ErrorCode, NewFilter, Rea
 use crate::load::sharp_filter;
 use crate::servers::{Cluster, options, until};
 
-/// What a caller does with a filter, and the verb that it needs.
+/// Calls on a filter, and the verb that each needs.
 const CALLS: [(&str, FilterVerb); 9] = [
     ("info", FilterVerb::Read),
     ("contains", FilterVerb::Read),
@@ -54,7 +55,7 @@ async fn call(client: &Client, name: &str, filter: &str) -> Result<(), ClientErr
     }
 }
 
-/// Why a call was denied; None if it was answered, or refused for another reason.
+/// The message of a denied call; None if it succeeded, or failed for another reason.
 fn denial(outcome: Result<(), ClientError>) -> Option<String> {
     let error = outcome.err()?;
     let failure = error.failure()?;
@@ -94,7 +95,7 @@ pub(crate) fn with_token_and(addresses: &str, name: &str, mut options: ClientOpt
     Client::connect_with(addresses, options).unwrap()
 }
 
-/// Three nodes whose administrator may everything, and whose callers must be principals.
+/// Three nodes that require principals, and a client of the administrator.
 pub(crate) async fn guarded() -> (Cluster, String, Client) {
     let cluster = Cluster::form(3).await;
     let addresses: Vec<&str> = cluster.nodes.iter().map(|node| node.address.as_str()).collect();
@@ -136,7 +137,7 @@ async fn every_role_does_what_is_granted_and_nothing_else() {
         for name in ["status", "drain", "principals", "backup", "jobs", "submit"] {
             assert!(denial(call(&client, name, "").await).is_some(), "{role} may {name}");
         }
-        // Both filters are named to be merged, and the second one is foreign.
+        // A merge names both filters, and the second one is not granted.
         assert!(denial(call(&client, "merge", "crawl.a").await).is_some(), "{role} may merge");
         let seen = client.list("").await.unwrap();
         assert!(seen.iter().all(|filter| filter.name.starts_with("crawl.")), "{seen:?}");
@@ -170,7 +171,7 @@ async fn verbs_of_the_cluster_are_apart_from_those_of_filters() {
     }
 }
 
-/// How full a filter is, is told to who may read it; the rest of the measurements to who has the verb.
+/// Readers of a filter may see how full it is; all other metrics need the verb.
 #[tokio::test(flavor = "multi_thread")]
 async fn measurements_tell_of_the_filters_that_may_be_read() {
     let (cluster, _addresses, root) = guarded().await;
@@ -199,7 +200,7 @@ async fn measurements_tell_of_the_filters_that_may_be_read() {
     assert_eq!(error.failure().unwrap().code, umbel_client::Code::PermissionDenied, "{error}");
 }
 
-/// So many tokens are shown as soon as they are made: some come to a node before the news of them.
+/// Tokens that are used right after they are made, so that some reach a node before the change does.
 const NEW_TOKENS: usize = 10;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,7 +216,8 @@ async fn a_token_that_a_node_does_not_know_is_looked_up_at_the_majority() {
             assert_eq!(denial(call(client, "info", "none").await), None, "{name}");
         }
     }
-    // A node that slept while one was added and one revoked, and finds no majority when it wakes.
+    // A node is suspended while one principal is added and another revoked, and has no majority when it
+    // resumes.
     let [first, second, third] = &cluster.nodes[..] else { panic!("three nodes") };
     let (others, asleep) = ([first, second], third);
     let once = ClientOptions { attempt_count_max: 1, learns_nodes: false, ..options() };
@@ -224,7 +226,7 @@ async fn a_token_that_a_node_does_not_know_is_looked_up_at_the_majority() {
     revoked.who_am_i().await.unwrap();
     asleep.signal("STOP");
     until("a majority without it has revoked the one", || async {
-        // Where the answer to that is lost, the list tells.
+        // If the answer is lost, the list shows whether it was revoked.
         let _ = root.revoke_principal(&name(0)).await;
         let left = root.principals().await.ok()?;
         left.iter().all(|principal| principal.name != name(0)).then_some(())
@@ -233,7 +235,7 @@ async fn a_token_that_a_node_does_not_know_is_looked_up_at_the_majority() {
     add(&root, principal("late", vec![("*", &[FilterVerb::Read])], &[])).await;
     others.iter().for_each(|server| server.signal("STOP"));
     asleep.signal("CONT");
-    // It cannot tell, and says so: the majority knows the one and not the other.
+    // It cannot know whether they are valid, and says so: only a majority knows.
     for token in ["late", "made-up"] {
         let error = of_third(token).who_am_i().await.unwrap_err();
         assert_eq!(
@@ -245,7 +247,7 @@ async fn a_token_that_a_node_does_not_know_is_looked_up_at_the_majority() {
     others.iter().for_each(|server| server.signal("CONT"));
     let late = of_third("late");
     until("it takes the new one", || async { late.who_am_i().await.ok() }).await;
-    // It has heard of what came after the other's end, which came before.
+    // It knows of the later addition, and thus of the revocation before it.
     let error = revoked.who_am_i().await.unwrap_err();
     assert_eq!(error.failure().map(|failure| failure.cause), Some(ErrorCode::Denied));
     let error = of_third("made-up").who_am_i().await.unwrap_err();
@@ -262,7 +264,7 @@ async fn who_is_revoked_is_refused_on_every_node_and_open_connection() {
     for client in &clients {
         until("the writer is known", || async { call(client, "insert", "crawl").await.ok() }).await;
     }
-    // Who has no token, and who has none that is good.
+    // A client without a token, and one with an invalid token.
     let nobody = Client::connect_with(addresses.as_str(), options()).unwrap();
     let without = denial(call(&nobody, "info", "crawl").await).unwrap();
     assert!(without.contains("--token-file"), "{without}");

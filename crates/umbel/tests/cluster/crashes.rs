@@ -1,11 +1,11 @@
-//! Processes that are killed, one at a time under load and all at once.
+//! Processes that are killed: one at a time under load, and all at once.
 
 use umbel_client::ReadLevel;
 
 use crate::load::{Load, contains, insert, sharp_filter};
 use crate::servers::{Cluster, Server, number_of, page, until};
 
-/// Items that must be acknowledged while a node is down, and again once it is back.
+/// Items that must be acknowledged while a node is down, and again after its restart.
 const PROGRESS_ITEMS: usize = 1500;
 
 pub(crate) fn addresses(cluster: &Cluster) -> Vec<String> {
@@ -30,7 +30,7 @@ async fn killed_nodes_lose_nothing_and_nothing_is_new_twice() {
     let mut history = load.finish().await;
     let asked_under_load = history.question_count();
     assert!(asked_under_load > 10_000, "only {asked_under_load} questions were answered");
-    // In the end every node has everything.
+    // In the end, every node has all items.
     let items = history.acknowledged().to_vec();
     for node in &cluster.nodes {
         let filter = node.client().filter("seen");
@@ -47,7 +47,7 @@ async fn acknowledged_items_outlive_the_death_of_all_nodes_at_once() {
     cluster.client().create("seen", &sharp_filter()).await.unwrap();
     let mut load = Load::begin("seen", &addresses(&cluster));
     load.progress(2 * PROGRESS_ITEMS).await;
-    // Requests are on their way; they are repeated under their names after the restart.
+    // Requests are under way; they are repeated under the same names after the restart.
     cluster.nodes.iter_mut().for_each(Server::kill);
     cluster.nodes.iter_mut().for_each(Server::start);
     for node in &mut cluster.nodes {

@@ -1,4 +1,4 @@
-//! Nodes that join by tokens, and what becomes of their certificates.
+//! Nodes that join with tokens, and the certificates that the cluster issues to them.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use umbel_tls::{Authority, NodeIdentity, Subject};
 use crate::secure::{client, impatient, node, put, put_pair};
 use crate::servers::{Cluster, Server, options, umbel, until};
 
-/// A node that has the authority's key, and an administrator's certificate.
+/// A cluster of one node, which has the authority's key, and the certificate of an administrator.
 struct Founded {
     cluster: Cluster,
     authority: Authority,
@@ -48,7 +48,7 @@ impl Founded {
         self.cluster.folder.path()
     }
 
-    /// `umbel` as alice.
+    /// `umbel` with alice's certificate.
     fn command(&self, args: &[&str]) -> Output {
         let mut command = umbel(args);
         command.env("UMBEL_CLUSTER", &self.cluster.nodes[0].address);
@@ -58,7 +58,7 @@ impl Founded {
         command.output().unwrap()
     }
 
-    /// A token in a file of this name.
+    /// Writes a join token to a file with this name.
     fn token(&self, name: &str) -> String {
         let output = self.command(&["cluster", "token", "--join", "--expires", "10m"]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -67,7 +67,7 @@ impl Founded {
         token
     }
 
-    /// A node that joins through one of the cluster's by the token in this file.
+    /// A node that joins through one of the cluster's nodes with the token in this file.
     fn joiner(&self, through: usize, token: &str) -> Server {
         let (address, file) = (&self.cluster.nodes[through].address, self.folder().join(token));
         let args = ["--join", address, "--join-token-file", file.to_str().unwrap()];
@@ -93,7 +93,7 @@ impl Founded {
     }
 }
 
-/// Where the certificate lies that the cluster has issued to a node.
+/// The paths of the certificate that the cluster has issued to a node.
 fn issued(server: &Server) -> KeyPairFiles {
     let folder = server.data.join("tls");
     KeyPairFiles { certificate: folder.join("node.pem"), key: folder.join("node.key") }
@@ -110,7 +110,7 @@ async fn two_nodes_join_by_tokens_and_a_token_is_good_for_one() {
     let mut founded = Founded::new().await;
     let token = founded.token("second.token");
     founded.join(0, "second.token").await;
-    // The second node has not the authority's key, and passes it on.
+    // The second node does not have the authority's key, and forwards the request.
     founded.token("third.token");
     let third = founded.join(1, "third.token").await;
 
@@ -138,7 +138,7 @@ async fn two_nodes_join_by_tokens_and_a_token_is_good_for_one() {
     };
     until("three nodes that reach each other", three_live).await;
 
-    // It finds its files by itself, and the token is not needed any more.
+    // It finds its files, so it does not need the token any more.
     fs::remove_file(founded.folder().join("second.token")).unwrap();
     founded.cluster.nodes[1].stop().await;
     founded.cluster.nodes[1].start();
@@ -149,7 +149,7 @@ async fn two_nodes_join_by_tokens_and_a_token_is_good_for_one() {
     founded.cluster.nodes[1].listening().await;
     until("three nodes that reach each other again", three_live).await;
 
-    // A node that was removed is none any more, although its certificate is as good as ever.
+    // A removed node is refused, although its certificate is still valid.
     let as_third = founded.client(issued(&founded.cluster.nodes[2]), impatient());
     assert_eq!(as_third.status().await.unwrap().nodes.len(), 3);
     alice.drain(third, false).await.unwrap();
@@ -180,7 +180,7 @@ async fn certificates_are_renewed_and_those_of_nobody_in_particular_can_be_refus
         Subject::Member { identity, hosts: vec!["127.0.0.1".to_owned()] }
     };
 
-    // As it is when nobody has looked for months.
+    // A certificate as if nobody had looked for months.
     founded.cluster.nodes[1].stop().await;
     let files = issued(&founded.cluster.nodes[1]);
     let old = founded.authority.issue_aged(&subject(second), 60, 20).unwrap();
@@ -198,7 +198,7 @@ async fn certificates_are_renewed_and_those_of_nobody_in_particular_can_be_refus
     })
     .await;
 
-    // Both nodes say who they are, so that who does not is none.
+    // Both nodes have certificates with their identity, so that others can be refused.
     let folder = founded.folder().to_owned();
     put_pair(&folder, "node", &founded.authority.issue(&subject(1), 30).unwrap());
     for server in &mut founded.cluster.nodes {

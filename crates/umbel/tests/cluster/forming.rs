@@ -1,11 +1,11 @@
-//! A cluster forms, and what goes in through one node comes out of every other.
+//! A cluster forms, and items that are inserted through one node are present through every other.
 
 use umbel_client::{NewFilter, ReadLevel};
 
 use crate::load::item;
 use crate::servers::{Cluster, number_of};
 
-/// Items of one batch: several requests.
+/// Items of a batch, which needs several requests.
 const BATCH_ITEMS: u64 = 200_000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -34,7 +34,7 @@ async fn items_inserted_through_one_node_are_found_through_every_other() {
         let inserted = into.insert((start..end).map(item)).await.unwrap();
         new_count += inserted.new_count() as u64;
     }
-    // As many as were falsely present at most.
+    // At most the false positives were reported as present.
     assert!(new_count <= item_count && new_count as f64 > item_count as f64 * (1.0 - rate));
 
     for node in &cluster.nodes {

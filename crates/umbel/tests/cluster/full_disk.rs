@@ -1,4 +1,5 @@
-//! A node whose disk is full: what it leads refuses inserts, questions go on, room mends it.
+//! A node with a full disk: shards that it leads refuse inserts and answer queries, and recover when
+//! there is space again.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,14 +13,14 @@ use umbel_client::{Client, ClientError, ClientOptions, ErrorCode, ReadLevel};
 use crate::load::{contains, insert, item, sharp_filter};
 use crate::servers::{Cluster, PATIENCE, options, until};
 
-/// Size of the disks.
+/// Size of each disk.
 const DISK_MIB: u32 = 96;
 
-/// A file system in memory, unmounted with the test.
+/// A file system in memory, which is unmounted when the test ends.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
-    /// Mounts one; None, with a line that says so, where that is not allowed.
+    /// Mounts one; prints a line and returns None if that is not allowed.
     fn mount() -> Option<Self> {
         let folder = tempfile::Builder::new().prefix("umbel-small-").tempdir().unwrap();
         let size = format!("size={DISK_MIB}m");
@@ -34,7 +35,7 @@ impl SmallDisk {
         }
     }
 
-    /// Writes a file until nothing is left.
+    /// Writes a file that takes all free space.
     fn fill(&self) {
         let mut file = File::create(self.0.path().join("ballast")).unwrap();
         for piece_bytes in [1 << 20, 4096] {
@@ -64,7 +65,7 @@ async fn a_disk_without_a_free_byte_refuses_inserts_until_there_is_room_again() 
     fills_and_frees("0").await;
 }
 
-/// Fills the disk of a leader, which wants so many bytes free, and frees it again.
+/// Fills the disk of a leader that reserves this many bytes, and frees it again.
 async fn fills_and_frees(reserve_bytes: &str) {
     let disks: Vec<SmallDisk> = (0..3).map_while(|_| SmallDisk::mount()).collect();
     if disks.len() < 3 {
@@ -93,7 +94,8 @@ async fn fills_and_frees(reserve_bytes: &str) {
     let mut acknowledged = before;
     let mut refusal = None;
     let deadline = Instant::now() + PATIENCE;
-    // One item each: a request of several shards may be done in part, which is another answer.
+    // One item per request, since a request for several shards may be applied in part, with another
+    // error.
     for number in 10_000.. {
         match hasty.insert([item(number)]).await {
             Ok(_) => acknowledged.push(number),
@@ -117,7 +119,7 @@ async fn fills_and_frees(reserve_bytes: &str) {
         assert!(found.iter().all(|found| *found), "through {}", node.address);
     }
 
-    // Whoever wants a new filter hears which node has no room for its part.
+    // The refusal of a new filter names the node that lacks space for its part.
     let refusal = cluster.client().create("more", &sharp_filter()).await.unwrap_err().to_string();
     assert!(refusal.contains(&format!("on node {}: the disk of", full + 1)), "{refusal}");
 
@@ -129,7 +131,7 @@ async fn fills_and_frees(reserve_bytes: &str) {
     let after: Vec<u64> = (1_000_000..1_001_000).collect();
     assert_eq!(insert(&filter, &after).await.new_count(), after.len());
     for node in &cluster.nodes {
-        // None of them was started again.
+        // Each was started only once.
         assert_eq!(node.log().matches("listening on ").count(), 1);
         let filter = node.client().filter("seen");
         let found = contains(&filter, &after, ReadLevel::Linearizable).await;

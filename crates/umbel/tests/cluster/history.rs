@@ -1,21 +1,21 @@
-//! What clients were told, and whether a set that forgets nothing could have said it.
+//! The answers that clients got, and whether a set that forgets nothing could have given them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What was said of one item by all inserts of it.
+/// The answers to all inserts of an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Told {
     new_count: u32,
     present_count: u32,
 }
 
-/// Something that no answer may say.
+/// Something that the answers must not show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Violation {
-    /// An insert was acknowledged, and a later question was answered with absent.
+    /// An insert was acknowledged, and the answer to a later query was absent.
     Lost(u64),
-    /// Inserts were acknowledged, but not exactly one of them was told that the item is new.
+    /// Inserts were acknowledged, but not exactly one of the answers was that the item is new.
     NotOnceNew { item: u64, new_count: u32, present_count: u32 },
 }
 
@@ -30,18 +30,18 @@ impl fmt::Display for Violation {
     }
 }
 
-/// All answers of a test.
+/// All answers in a test.
 #[derive(Default)]
 pub(crate) struct History {
     told: BTreeMap<u64, Told>,
-    /// Items in the order in which they were first acknowledged.
+    /// Items in the order of their first acknowledgement.
     acknowledged: Vec<u64>,
     lost: Vec<Violation>,
     question_count: usize,
 }
 
 impl History {
-    /// An insert was answered.
+    /// Records the answer to an insert.
     pub(crate) fn inserted(&mut self, item: u64, is_new: bool) {
         let told = self.told.entry(item).or_default();
         if told.new_count + told.present_count == 0 {
@@ -54,7 +54,7 @@ impl History {
         }
     }
 
-    /// A question was answered that was asked after an insert of the item had been acknowledged.
+    /// Records the answer to a query that was sent after an insert of the item had been acknowledged.
     pub(crate) fn asked(&mut self, item: u64, is_present: bool) {
         self.question_count += 1;
         if !is_present {
@@ -62,18 +62,18 @@ impl History {
         }
     }
 
-    /// Items that some insert of was answered, in the order of the first answers.
+    /// Items with at least one acknowledged insert, in the order of the first answers.
     pub(crate) fn acknowledged(&self) -> &[u64] {
         &self.acknowledged
     }
 
-    /// Number of answers to questions.
+    /// The number of answers to queries.
     pub(crate) fn question_count(&self) -> usize {
         self.question_count
     }
 
-    /// Everything that is wrong. It presumes that every insert was repeated under its name until
-    /// it was answered, and that no item is falsely present.
+    /// All violations. This presumes that every insert was repeated under its name until it was answered,
+    /// and that there are no false positives.
     pub(crate) fn violations(&self) -> Vec<Violation> {
         let not_once = self.told.iter().filter(|(_, told)| told.new_count != 1);
         let not_once = not_once.map(|(&item, told)| Violation::NotOnceNew {
@@ -86,7 +86,7 @@ impl History {
 
     /// # Panics
     ///
-    /// If anything is wrong: with the first few of the items.
+    /// If there is any violation; the message names the first few items.
     pub(crate) fn check(&self) {
         let violations = self.violations();
         let shown: Vec<String> = violations.iter().take(20).map(ToString::to_string).collect();

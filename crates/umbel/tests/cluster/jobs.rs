@@ -1,15 +1,15 @@
-//! Jobs of a cluster of real processes: each node finds duplicates in its own files, together with all
-//! others; one is killed in the middle, jobs are cancelled and refused.
+//! Jobs of a cluster of real processes: the nodes find duplicates within and across their own files; one
+//! node is killed in the middle of a job, and jobs are cancelled and refused.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use crate::servers::{Cluster, umbel, until};
 
-/// Lines of each node's file: enough that a job takes longer than it takes to kill one of its nodes.
+/// Lines of each node's file: enough that a node can be killed before a job ends.
 const LINES: u64 = 60_000;
 
-/// A cluster that may read and write below its own folder, and a file for each node.
+/// A cluster that may read and write below its own folder, and an input file for each node.
 struct Site {
     cluster: Cluster,
     inputs: Vec<PathBuf>,
@@ -18,7 +18,7 @@ struct Site {
 impl Site {
     async fn new(nodes: usize, lines: u64) -> Self {
         let folder = tempfile::Builder::new().prefix("umbel-roots-").tempdir().unwrap();
-        // Nodes must know their roots before they start, and a cluster makes its folder itself.
+        // Nodes need their roots before they start, but the cluster creates its own folder.
         let root = folder.keep();
         let text = root.display().to_string();
         let cluster = Cluster::form_with(nodes, |node| {
@@ -38,12 +38,12 @@ impl Site {
         self.inputs[0].parent().unwrap()
     }
 
-    /// The command that has each node read its file, with more arguments.
+    /// A command with which each node reads its file, with more arguments.
     async fn dedup(&self, output: &Path, more: &[&str]) -> Output {
         self.ask("--output", output, more).await
     }
 
-    /// The same, with the flag that names the output.
+    /// Like [`Self::dedup`], with another flag for the output.
     async fn ask(&self, flag: &str, output: &Path, more: &[&str]) -> Output {
         let mut args = vec!["dedup".to_owned(), "--cluster".to_owned()];
         args.push(self.cluster.nodes[0].address.clone());
@@ -55,7 +55,7 @@ impl Site {
         run(args).await
     }
 
-    /// The verb of `umbel job`, and what it printed.
+    /// Runs a verb of `umbel job`; returns what it printed.
     async fn job(&self, verb: &[&str]) -> String {
         let mut args = vec!["job".to_owned(), "--cluster".to_owned()];
         args.push(self.cluster.nodes[0].address.clone());
@@ -65,7 +65,7 @@ impl Site {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What one process on one machine keeps of each file, told so much more.
+    /// The kept lines of each file if one process on one machine does the same, with more arguments.
     async fn expected(&self, more: &[&str]) -> Vec<Vec<u8>> {
         let folder = self.root().join("expected");
         let mut args = vec!["dedup".to_owned(), "--quiet".to_owned()];
@@ -83,14 +83,14 @@ impl Site {
         self.inputs.iter().map(read).collect()
     }
 
-    /// Folders in which nodes keep what their jobs need.
+    /// The scratch folders of the nodes' jobs.
     fn scratch(&self) -> Vec<PathBuf> {
         let folders = self.cluster.nodes.iter().map(|node| node.data.join("jobs"));
         let jobs = folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
         jobs.map(|entry| entry.unwrap().path()).collect()
     }
 
-    /// Waits until no job has left anything.
+    /// Waits until no job has left files there.
     async fn cleared(&self) {
         until("scratch removed", || async { self.scratch().is_empty().then_some(()) }).await;
     }
@@ -102,7 +102,7 @@ impl Drop for Site {
     }
 }
 
-/// Lines of which a third stand in other files too, and a few twice in this one.
+/// Lines of which a third are in other files, too, and a few are twice in this one.
 fn text_of(node: u64, lines: u64) -> String {
     let line = |number: u64| match number % 6 {
         0 | 1 => format!("shared {}\n", number / 3),
@@ -161,7 +161,7 @@ async fn nodes_keep_what_one_machine_keeps() {
     site.job(&["report", &number, &again_path]).await;
     assert_eq!(std::fs::read_to_string(&again).unwrap(), page);
     site.cleared().await;
-    // What stands there is not written over.
+    // Existing outputs are not overwritten.
     let again = site.dedup(&kept, &[]).await;
     assert_eq!(again.status.code(), Some(1), "{}", said(&again));
     assert!(said(&again).contains("exists: --overwrite replaces it"), "{}", said(&again));
@@ -216,7 +216,7 @@ async fn a_filter_of_the_cluster_is_queried_and_updated_by_its_nodes() {
         serde_json::from_str(&std::fs::read_to_string(&summary).unwrap()).unwrap();
     assert_eq!(value["references"]["online"][0]["filter"], "umbel:///seen");
     assert_eq!(value["dropped"]["reference"], 2);
-    // All that was kept is in the filter now.
+    // The filter now has all kept lines.
     for input in &site.inputs {
         let kept = kept.join(input.file_name().unwrap()).display().to_string();
         let counted = filter(&["contains", "seen", "--file", &kept, "--count"]).await;
@@ -224,7 +224,7 @@ async fn a_filter_of_the_cluster_is_queried_and_updated_by_its_nodes() {
         let text = String::from_utf8(counted.stdout).unwrap();
         assert!(text.starts_with(&format!("present\t{lines}\n")), "{text}");
     }
-    // Nobody has a node connect anywhere.
+    // A job cannot make nodes connect to other addresses.
     let foreign = format!("umbel://{address}/seen");
     let refused = site.dedup(&site.root().join("none"), &["--add-to", &foreign]).await;
     assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
@@ -239,7 +239,8 @@ async fn annotations_and_groups_of_nodes_are_those_of_one_machine() {
     let (groups, summary) = (path("groups.jsonl"), path("summary.json"));
     let outside = site.ask("--annotate", &site.root().join("none"), &["--groups", "/groups"]).await;
     assert!(said(&outside).contains("/groups: may not be written by jobs"), "{}", said(&outside));
-    // Nodes of one machine cannot write one list of groups: the summary counts those of all.
+    // Nodes cannot write a common list of groups on one machine, but the summary counts the groups of
+    // all.
     let more = ["--keep", "last", "--summary", &summary];
     let notes = site.root().join("notes");
     let output = site.ask("--annotate", &notes, &more).await;

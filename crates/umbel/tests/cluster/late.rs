@@ -1,4 +1,4 @@
-//! Changes of the catalogue that a shard cannot follow say which shard that is, and are done when it can.
+//! Changes of the catalogue that a shard cannot apply name that shard, and are applied once it can.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use umbel_client::{Client, ClientError, ClientOptions};
 use crate::load::{insert, sharp_filter};
 use crate::servers::{Cluster, Server, options, until};
 
-/// Time that the changes are given: enough for a question behind the change itself.
+/// Time limit of the changes, which leaves time for a query after the change itself.
 const TIMEOUT: Duration = Duration::from_secs(4);
 
-/// What the refusal says of a change whose outcome is not known.
+/// The error of a change whose outcome is unknown.
 fn reason<T: std::fmt::Debug>(outcome: Result<T, ClientError>) -> String {
     let error = outcome.unwrap_err();
     assert!(matches!(error, ClientError::ChangeUnknown(_)), "{error:?}");
@@ -24,7 +24,7 @@ async fn a_late_clear_and_a_late_drop_name_the_shard_that_they_wait_for() {
         cluster.client().create(name, &sharp_filter()).await.unwrap();
         insert(&cluster.client().filter(name), &[1, 2, 3]).await;
     }
-    // Two replicas of shard 0 go; the catalogue has three of five voters left.
+    // Shard 0 loses two replicas; the catalogue still has three of five voters.
     let status = cluster
         .status_until("shard 0 has three replicas", |status| status.shards[0].replicas.len() == 3)
         .await;
@@ -63,7 +63,7 @@ async fn a_late_clear_and_a_late_drop_name_the_shard_that_they_wait_for() {
     .await;
 }
 
-/// Some if the catalogue has taken a change that a shard does not follow.
+/// Some if the catalogue has accepted a change that a shard has not applied.
 fn reason_if_begun(error: &ClientError) -> Option<()> {
     error.to_string().contains("not every shard has done its part").then_some(())
 }

@@ -1,4 +1,4 @@
-//! Clients that insert and ask while a test does something to the cluster.
+//! Clients that insert and query while a test acts on the cluster.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,23 +16,23 @@ use umbel_client::{
 use crate::history::History;
 use crate::servers::{PATIENCE, options, until};
 
-/// Clients that insert, each with a session of its own.
+/// Clients that insert, each with its own session.
 const WRITER_COUNT: u64 = 16;
 
-/// Batches that are inserted at once, each by several clients.
+/// Batches under way at the same time, each inserted by several clients.
 const BATCHES_AT_ONCE: u64 = 6;
 
 /// Items of a batch.
 const BATCH_ITEMS: u64 = 64;
 
-/// Items of a question.
+/// Items of a query.
 const QUESTION_ITEMS: u64 = 200;
 
-/// Tasks that ask.
+/// Tasks that query.
 const READER_COUNT: u64 = 3;
 
-/// A filter in which even a million items meet no false positive: the sum over all of them of the
-/// probability of one is below 10^-4, in which case "new exactly once" would not hold.
+/// A filter that has no false positives even with a million items: the sum of the probabilities over all
+/// of them is below 10^-4. With one, "new exactly once" would not hold.
 pub(crate) fn sharp_filter() -> NewFilter {
     NewFilter { kind: Kind::Classic, ..NewFilter::for_rate(1_000_000, 1e-10) }
 }
@@ -42,11 +42,11 @@ pub(crate) fn item(number: u64) -> Vec<u8> {
     format!("item {number}").into_bytes()
 }
 
-/// Inserts until it is answered, whatever happens in between; each request keeps its name.
+/// Inserts until there is an answer, despite failures; each request keeps its name.
 ///
 /// # Panics
 ///
-/// If it is refused, or has no answer in [`PATIENCE`].
+/// If an insert is refused, or has no answer within [`PATIENCE`].
 pub(crate) async fn insert(filter: &Filter, numbers: &[u64]) -> Inserted {
     let deadline = Instant::now() + PATIENCE;
     let mut outcome = filter.insert(numbers.iter().map(|&number| item(number))).await;
@@ -71,11 +71,11 @@ pub(crate) async fn insert(filter: &Filter, numbers: &[u64]) -> Inserted {
     }
 }
 
-/// Asks until it is answered.
+/// Queries until there is an answer.
 ///
 /// # Panics
 ///
-/// As [`insert`].
+/// As those of [`insert`].
 pub(crate) async fn contains(filter: &Filter, numbers: &[u64], level: ReadLevel) -> Vec<bool> {
     until("an answer", || async {
         match filter.contains(numbers.iter().map(|&number| item(number)), level).await {
@@ -92,7 +92,7 @@ pub(crate) async fn copy(client: &Client, from: &str, to: &str) -> Result<(), Cl
     copy_with(client, from, to, ExportOptions::default()).await
 }
 
-/// The same, of a copy that is made so.
+/// Like [`copy`], with options of the export.
 pub(crate) async fn copy_with(
     client: &Client,
     from: &str,
@@ -115,7 +115,7 @@ pub(crate) async fn copy_with(
     client.import(tokio_stream::iter(chunks)).await.map(drop)
 }
 
-/// What all tasks share.
+/// State that all tasks share.
 struct Shared {
     filter: String,
     history: Mutex<History>,
@@ -133,15 +133,15 @@ impl Shared {
     }
 }
 
-/// Writers and readers at work.
+/// Running writers and readers.
 pub(crate) struct Load {
     shared: Arc<Shared>,
     tasks: JoinSet<()>,
 }
 
 impl Load {
-    /// Begins: writers know these nodes and learn others, readers talk to one of these nodes each
-    /// time.
+    /// Starts the load on a filter: writers know these nodes and learn of others; readers connect to one
+    /// of these nodes per query.
     pub(crate) fn begin(filter: &str, addresses: &[String]) -> Self {
         let shared = Arc::new(Shared {
             filter: filter.to_owned(),
@@ -161,7 +161,7 @@ impl Load {
         Self { shared, tasks }
     }
 
-    /// Waits until so many more items are acknowledged.
+    /// Waits until this many more items are acknowledged.
     pub(crate) async fn progress(&mut self, item_count: usize) {
         let start = self.shared.history().acknowledged().len();
         let deadline = Instant::now() + PATIENCE;
@@ -174,7 +174,7 @@ impl Load {
         }
     }
 
-    /// Ends after the answers of what is on its way: all that was said.
+    /// Stops after the answers to pending requests; returns all answers.
     pub(crate) async fn finish(mut self) -> History {
         self.shared.is_over.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {
@@ -184,18 +184,18 @@ impl Load {
     }
 }
 
-/// Inserts batch after batch, each by two to four clients at once.
+/// Inserts batch after batch, each by two to four clients at the same time.
 async fn write(shared: Arc<Shared>, writers: Vec<Client>) {
     while !shared.is_over() {
         let batch = shared.next_batch.fetch_add(1, Ordering::Relaxed);
         let mut inserts = JoinSet::new();
         for copy in 0..2 + batch % 3 {
-            // Five and sixteen have no common factor, so these are different clients.
+            // Five and sixteen are coprime, so these are different clients.
             let writer = (batch * 7 + copy * 5) % WRITER_COUNT;
             let filter = writers[usize::try_from(writer).unwrap()].filter(&shared.filter);
             let shared = Arc::clone(&shared);
             inserts.spawn(async move {
-                // Each client has the items in another order.
+                // Each client sends the items in another order.
                 let turned = |at| batch * BATCH_ITEMS + (at + copy * 17) % BATCH_ITEMS;
                 let numbers: Vec<u64> = (0..BATCH_ITEMS).map(turned).collect();
                 let inserted = insert(&filter, &numbers).await;
@@ -211,7 +211,7 @@ async fn write(shared: Arc<Shared>, writers: Vec<Client>) {
     }
 }
 
-/// Asks for items that were acknowledged before, one node after the other, at both levels.
+/// Queries items that were acknowledged before, through one node after the other, at both levels.
 async fn ask(shared: Arc<Shared>, addresses: Vec<String>, number: u64) {
     let connect = |address: &String| {
         let options =
@@ -237,14 +237,14 @@ async fn ask(shared: Arc<Shared>, addresses: Vec<String>, number: u64) {
                     history.asked(number, is_present);
                 }
             }
-            // The node is down, or alone. It must not say "absent", that is all.
+            // The node is down or isolated. It may fail, but must not answer "absent".
             Err(ClientError::Unavailable(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }
 }
 
-/// Half of the items from all, half from the newest ones.
+/// Half of the items are drawn from all, half from the newest ones.
 fn draw_acknowledged(history: &History, draws: &mut Draws) -> Vec<u64> {
     let all = history.acknowledged();
     if all.is_empty() {
@@ -255,7 +255,7 @@ fn draw_acknowledged(history: &History, draws: &mut Draws) -> Vec<u64> {
     (0..QUESTION_ITEMS).map(|at| from(at)[draws.below(from(at).len())]).collect()
 }
 
-/// Numbers that look drawn (`SplitMix64`), the same in every run.
+/// Pseudo-random numbers (`SplitMix64`), the same in every run.
 struct Draws(u64);
 
 impl Draws {

@@ -1,5 +1,5 @@
-//! Disks that lose what was synced, and folders that are put back from an older copy, while the other
-//! nodes run on.
+//! Disks that lose synced data, and data folders that are restored from an older copy, while the other
+//! nodes keep running.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use umbel_client::{AckLevel, Distribution, NewFilter, ReadLevel};
 use crate::load::{contains, insert, item, sharp_filter};
 use crate::servers::{Cluster, Server, page, umbel, until};
 
-/// Bytes that a disk loses: the last entry, and some of what was synced before it.
+/// Bytes that a disk loses: the last entry, and some synced ones before it.
 const BYTES_LOST: u64 = 100;
 
-/// Calls between nodes that a cluster at rest makes in a second, by far: three pairs of nodes with a beat every
-/// 100 ms are 30.
+/// Far more calls than the nodes of an idle cluster make per second: three pairs of nodes with a
+/// heartbeat every 100 ms make 30.
 const CALLS_AT_REST_MAX: u64 = 300;
 
-/// The segment of the log that is written.
+/// The segment of the log to which the node writes.
 fn newest_segment(node: &Server) -> PathBuf {
     let entries = std::fs::read_dir(node.data.join("wal")).unwrap();
     entries.map(|entry| entry.unwrap().path()).max().unwrap()
@@ -50,7 +50,7 @@ async fn metric(address: &str, name: &str) -> u64 {
     of_name.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
-/// Whether the nodes make few calls, second by second.
+/// Waits until the nodes make few calls per second.
 async fn is_at_rest(cluster: &Cluster) {
     let calls = || async {
         let mut sum = 0;
@@ -74,7 +74,7 @@ async fn a_replica_that_lost_what_it_confirmed_has_no_vote_until_it_is_whole() {
     cluster.client().create("seen", &sharp_filter()).await.unwrap();
     let items: Vec<u64> = (0..3000).collect();
     for (round, part) in items.chunks(500).enumerate() {
-        // Two nodes are a majority, so whatever the first one had confirmed is on one other at least.
+        // Two nodes are a majority, so at least one other node has all that the first one had confirmed.
         insert(&cluster.client().filter("seen"), part).await;
         let node = round % 3;
         cluster.nodes[node].kill();
@@ -85,7 +85,7 @@ async fn a_replica_that_lost_what_it_confirmed_has_no_vote_until_it_is_whole() {
     let started_behind = cluster.logs().contains("other nodes know of entries of this replica");
     assert!(started_behind, "{}", cluster.logs());
     is_at_rest(&cluster).await;
-    // Ready is true: any node can be missed now.
+    // The cluster is ready, so it can lose any one node now.
     for away in 0..3 {
         cluster.nodes[away].kill();
         let asked = &cluster.nodes[(away + 1) % 3];
@@ -97,7 +97,7 @@ async fn a_replica_that_lost_what_it_confirmed_has_no_vote_until_it_is_whole() {
         cluster.nodes[away].ready().await;
     }
     let address = cluster.nodes[0].address.clone();
-    // A node that was away is called again after a pause: until then others do not compare with it.
+    // A restarted node is called again only after a pause, and until then others do not compare with it.
     let compared = || async {
         let scrubbed = umbel(&["cluster", "--cluster", &address, "scrub", "seen"]).output();
         let rows = String::from_utf8(scrubbed.unwrap().stdout).unwrap();
@@ -130,7 +130,7 @@ async fn a_folder_that_was_put_back_gets_what_it_lacks_before_it_votes() {
     let said = cluster.nodes[1].log();
     assert!(said.contains("other nodes know of entries of this replica"), "{said}");
     is_at_rest(&cluster).await;
-    // It counts for a majority again.
+    // It is part of majorities again.
     cluster.nodes[2].kill();
     let asked = cluster.nodes[1].client().filter("seen");
     let found = contains(&asked, &items, ReadLevel::Linearizable).await;
@@ -168,7 +168,7 @@ async fn a_folder_that_lacks_its_own_inserts_into_a_replicated_filter_is_refused
         assert!(said.contains(part), "{said}");
     }
     assert!(said.contains("umbel cluster remove 2"), "{said}");
-    // As the message says.
+    // As the message advises.
     std::fs::remove_dir_all(&cluster.nodes[1].data).unwrap();
     std::fs::rename(&newest, &cluster.nodes[1].data).unwrap();
     cluster.nodes[1].start();

@@ -2,10 +2,10 @@
 //!
 //! | variable | what it changes |
 //! |---|---|
-//! | `UMBEL_CLUSTER_TEST_ROUNDS` | rounds of kills under load, 3 if it is not set |
-//! | `UMBEL_CLUSTER_TEST_ITEMS` | items that go through one filter, 200000 if it is not set |
-//! | `UMBEL_CLUSTER_TEST_LOG` | the nodes' logs: their `log_level` |
-//! | `UMBEL_CLUSTER_TEST_KEEP` | keeps the folders of all clusters, if it is set |
+//! | `UMBEL_CLUSTER_TEST_ROUNDS` | rounds of kills under load; 3 by default |
+//! | `UMBEL_CLUSTER_TEST_ITEMS` | items that are inserted into one filter; 200000 by default |
+//! | `UMBEL_CLUSTER_TEST_LOG` | the `log_level` of the nodes |
+//! | `UMBEL_CLUSTER_TEST_KEEP` | if set, the folders of all clusters are kept |
 //!
 //! One cluster runs at a time, so that the timing of one test does not depend on the others.
 
@@ -43,7 +43,7 @@ mod servers;
 mod snapshots;
 mod splits;
 
-/// Of the room for clusters all of it: most tests wait for what takes its time.
+/// All permits, since most tests depend on time.
 const fn room_of_a_test() -> u32 {
     servers::CLUSTERS_MAX
 }

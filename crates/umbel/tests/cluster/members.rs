@@ -1,4 +1,4 @@
-//! Nodes that come and go, and replicas that move, under load.
+//! Nodes that join and leave, and replicas that move, under load.
 
 use umbel_client::proto::ShardStatus;
 use umbel_client::{ClientError, ErrorCode, ReadLevel, StatusResponse};
@@ -43,7 +43,7 @@ async fn a_node_joins_and_another_is_drained_and_removed_under_load() {
         .await;
     assert_eq!(line_of(&status, 1).state, "draining");
     load.progress(500).await;
-    // What it has of the meta group's log does not tell it that it is removed.
+    // The part of the meta group's log that it has does not contain its removal.
     cluster.nodes[0].kill();
     remove(&cluster, 1).await;
     let status = cluster
@@ -59,7 +59,7 @@ async fn a_node_joins_and_another_is_drained_and_removed_under_load() {
     let mut history = load.finish().await;
     let items = history.acknowledged().to_vec();
     for node in &cluster.nodes[1..] {
-        // A group may elect a leader again when a member has gone.
+        // A group may have to elect a leader after a member has left.
         until("each node ready", || async { is_ready(&node.address).await.then_some(()) }).await;
         let found = contains(&node.client().filter("seen"), &items, ReadLevel::Linearizable).await;
         items.iter().zip(found).for_each(|(&item, is_present)| history.asked(item, is_present));
@@ -67,7 +67,7 @@ async fn a_node_joins_and_another_is_drained_and_removed_under_load() {
     history.check();
 }
 
-/// The nodes that have a shard when all planned moves are done.
+/// The nodes of a shard after all planned moves.
 fn after(planned: &StatusResponse, shard: &ShardStatus) -> Vec<u64> {
     let mut replicas = shard.replicas.clone();
     for moved in planned.moves.iter().filter(|moved| moved.shard == shard.shard) {
@@ -78,7 +78,7 @@ fn after(planned: &StatusResponse, shard: &ShardStatus) -> Vec<u64> {
     replicas
 }
 
-/// Removes a node. A repeated attempt may find that it is done.
+/// Removes a node. A repeated attempt may find it removed already.
 async fn remove(cluster: &Cluster, number: u64) {
     let client = cluster.client();
     until("the removal", || async {
@@ -115,7 +115,7 @@ async fn replicas_move_under_load() {
         load.progress(300).await;
     }
     let mut history = load.finish().await;
-    // What moved is on the disk of its new node.
+    // Moved replicas are on the disks of their new nodes.
     for node in &mut cluster.nodes {
         node.kill();
         node.start();

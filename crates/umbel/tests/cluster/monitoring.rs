@@ -1,5 +1,5 @@
-//! `deploy/monitoring` against nodes that run: every measurement that the dashboard and the rules name is served, and,
-//! where there is a Prometheus, every query and rule is one, and answers.
+//! `deploy/monitoring` against running nodes: they serve every metric that the dashboard and the rules
+//! name, and, if Prometheus is installed, every query and rule is valid and has results.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -17,11 +17,11 @@ use crate::free_ports::free_port;
 use crate::secure::{Secure, client, put_pair};
 use crate::servers::{options, page, until};
 
-/// What Grafana puts in for its variables, where nodes are scraped each second.
+/// The values of Grafana's variables if nodes are scraped every second.
 const VARIABLES: [(&str, &str); 3] =
     [("$job", "umbel"), ("$instance", ".*"), ("$__rate_interval", "10s")];
 
-/// Panels that may be empty: a filter that gets no items is never full.
+/// Panels that may be empty: a filter that gets no items never fills up.
 const EMPTY_AT_REST: [&str; 1] = ["Full in"];
 
 fn folder() -> PathBuf {
@@ -31,7 +31,7 @@ fn folder() -> PathBuf {
 static RULES: LazyLock<String> =
     LazyLock::new(|| fs::read_to_string(folder().join("alerts.yaml")).unwrap());
 
-/// The dashboard's queries with their panels' titles.
+/// The dashboard's queries with the titles of their panels.
 fn queries() -> Vec<(String, String)> {
     let text = fs::read_to_string(folder().join("grafana-dashboard.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&text).unwrap();
@@ -52,19 +52,20 @@ fn queries() -> Vec<(String, String)> {
     queries
 }
 
-/// Names of measurements in a text.
+/// The names of metrics in a text.
 fn names(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| c != '_' && !c.is_ascii_alphanumeric());
     words.filter(|word| word.starts_with("umbel_")).map(str::to_owned).collect()
 }
 
-/// Names of the series in a node's measurements.
+/// The names of the series among a node's metrics.
 fn served(measurements: &str) -> BTreeSet<String> {
     let series = measurements.lines().filter(|line| !line.starts_with('#'));
     series.filter_map(|line| Some(line.split(['{', ' ']).next()?.to_owned())).collect()
 }
 
-/// Three nodes that speak TLS, with a filter of each distribution and some calls, and who may ask them.
+/// Three nodes with TLS, with a filter of each distribution and some calls; and a certificate for their
+/// metrics.
 async fn nodes() -> (Secure, KeyPairFiles) {
     let secure = Secure::form().await;
     let pem = secure.authority.issue(&client("prometheus"), 1).unwrap();
@@ -112,7 +113,7 @@ async fn every_measurement_that_is_named_is_served() {
     .await;
 }
 
-/// A Prometheus, killed with the test.
+/// A Prometheus process, which is killed when the test ends.
 struct Prometheus {
     child: Child,
     address: String,
@@ -126,7 +127,7 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    /// Starts one that scrapes the nodes and goes by the rules.
+    /// Starts one that scrapes the nodes and evaluates the rules.
     fn start(secure: &Secure, pair: &KeyPairFiles) -> Self {
         let folder = secure.folder();
         let quoted = |path: &Path| format!("{:?}", path.display().to_string());
@@ -162,7 +163,7 @@ impl Prometheus {
         Self { child, address }
     }
 
-    /// What it answers to a query, once there is something, or once it is none.
+    /// Prometheus's response to a query; None if it does not respond.
     async fn ask(&self, query: &str) -> Option<String> {
         page(&self.address, &format!("/api/v1/query?query={}", encoded(query))).await
     }

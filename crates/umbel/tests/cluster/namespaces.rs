@@ -1,19 +1,19 @@
-//! Network namespaces that are joined by a bridge, each with a cable that can be cut.
+//! Network namespaces that are connected by a bridge; the link of each can be cut.
 //!
-//! Names begin with the number of the process; everything is removed with the test.
+//! Their names begin with the process id; everything is removed when the test ends.
 
 use std::process::{Command, Stdio};
 
-/// Where the nodes listen.
+/// The port on which the nodes listen.
 const PORT: u16 = 7300;
 
-/// One namespace a node, and one that holds the bridge.
+/// A namespace per node, and one for the bridge.
 pub(crate) struct Namespaces {
     tag: String,
     count: usize,
 }
 
-/// Runs a program: what it said if it failed.
+/// Runs a program; returns its output if it failed.
 fn run(program: &str, words: &str) -> Result<(), String> {
     let words: Vec<&str> = words.split_whitespace().collect();
     let output = Command::new(program).args(&words).stdin(Stdio::null()).output();
@@ -25,7 +25,7 @@ fn run(program: &str, words: &str) -> Result<(), String> {
 }
 
 impl Namespaces {
-    /// Makes so many; None, with a line that says so, where that is not allowed or not installed.
+    /// Creates this many; prints a line and returns None if that is not allowed, or a program is missing.
     pub(crate) fn make(count: usize) -> Option<Self> {
         let made = Self { tag: format!("u{}", std::process::id()), count };
         let (hub, is_allowed) = (made.hub(), run("ip", &format!("netns add {}", made.hub())));
@@ -58,22 +58,22 @@ impl Namespaces {
         format!("{}hub", self.tag)
     }
 
-    /// Name of a node's namespace.
+    /// The name of a node's namespace.
     pub(crate) fn name(&self, number: usize) -> String {
         format!("{}n{number}", self.tag)
     }
 
-    /// Where the node listens.
+    /// The address of a node.
     pub(crate) fn address(&self, number: usize) -> String {
         format!("10.83.0.{}:{PORT}", number + 1)
     }
 
-    /// What runs a program within a namespace.
+    /// The command that runs a program in a node's namespace.
     pub(crate) fn prefix(&self, number: usize) -> [String; 4] {
         ["ip".into(), "netns".into(), "exec".into(), self.name(number)]
     }
 
-    /// Pulls a node's cable, or plugs it in.
+    /// Cuts or restores a node's link.
     pub(crate) fn set_cable(&self, number: usize, is_plugged: bool) {
         let state = if is_plugged { "up" } else { "down" };
         run("ip", &format!("-n {} link set port{number} {state}", self.hub())).unwrap();
@@ -83,7 +83,7 @@ impl Namespaces {
 impl Drop for Namespaces {
     fn drop(&mut self) {
         for name in (0..self.count).map(|number| self.name(number)).chain([self.hub()]) {
-            // Cables go with their ends.
+            // Links are removed with their ends.
             let _ = run("ip", &format!("netns del {name}"));
         }
     }

@@ -1,4 +1,4 @@
-//! A leader without a network: the majority goes on, the minority says nothing wrong.
+//! A leader without a network: the majority continues, and the minority gives no wrong answers.
 
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use crate::namespaces::Namespaces;
 use crate::servers::{Cluster, Server, until, with_settings};
 
-/// Longest time that a command of the minority may take: a client's own deadline, and something.
+/// Longest duration of a command in the minority: the client's time limit, and a margin.
 const GIVE_UP: Duration = Duration::from_secs(45);
 
-/// Nodes in their namespaces. Fields are dropped in this order.
+/// Nodes in their namespaces. The fields must be dropped in this order.
 struct Divided {
     cluster: Cluster,
     spaces: Namespaces,
@@ -40,7 +40,7 @@ impl Divided {
         Some(divided)
     }
 
-    /// Runs `umbel` beside a node, against that node.
+    /// `umbel` in a node's namespace, connected to that node.
     fn command(&self, number: usize, args: &str) -> Command {
         let prefix = self.spaces.prefix(number);
         let mut command = Command::new(&prefix[0]);
@@ -55,7 +55,7 @@ impl Divided {
         tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
     }
 
-    /// Repeats it until it succeeds.
+    /// Repeats a command until it succeeds.
     async fn run_until_done(&self, number: usize, args: &str) -> String {
         until(&format!("umbel {args}, at node {}", number + 1), || async {
             let output = self.run(number, args).await;
@@ -70,7 +70,7 @@ impl Divided {
     }
 }
 
-/// Items as arguments.
+/// Items as command line arguments.
 fn items(range: std::ops::Range<u32>) -> String {
     range.map(|number| format!("item-{number}")).collect::<Vec<_>>().join(" ")
 }
@@ -90,7 +90,7 @@ async fn a_leader_without_a_network_says_nothing_wrong_and_the_others_go_on() {
     let majority = (minority + 1) % 3;
     divided.spaces.set_cable(minority, false);
 
-    // The majority has all of before and takes more.
+    // The majority has all earlier items, and accepts more.
     let during = items(100..200);
     let said =
         divided.run_until_done(majority, &format!("filter insert seen {during} --each")).await;
@@ -98,7 +98,8 @@ async fn a_leader_without_a_network_says_nothing_wrong_and_the_others_go_on() {
     let found = divided.run_until_done(majority, &ask_before).await;
     assert_all_present(&found);
 
-    // The minority cannot know either, and says so in time. It may know what is present, for ever.
+    // The minority cannot answer such queries either, and fails in time. Items that it knows are present
+    // stay so.
     let ask_during = format!("filter contains seen {during} --each");
     let start = Instant::now();
     let (first, second, third) = tokio::join!(
@@ -124,7 +125,7 @@ async fn a_leader_without_a_network_says_nothing_wrong_and_the_others_go_on() {
     assert!(!found.is_empty());
 }
 
-/// Sweeps of a node in which every partner answered.
+/// The number of a node's sweeps in which every partner answered.
 fn whole_sweeps(status: &Value) -> u64 {
     let count = |name: &str| status["exchange"][name].as_u64().unwrap();
     count("sweeps") - count("broken_sweeps")
@@ -140,7 +141,7 @@ async fn a_copy_without_a_network_goes_on_and_has_everything_after_two_sweeps() 
     divided.run_until_done(alone, "filter contains seen nothing more --level local --count").await;
     divided.spaces.set_cable(alone, false);
 
-    // Both sides take inserts, and neither hears of the other's.
+    // Both sides accept inserts, and neither knows of the other's.
     let (here, there) = (items(0..100), items(100..200));
     for (number, own) in [(0, &here), (alone, &there)] {
         let said = divided.run(number, &format!("filter insert seen {own} --ack local")).await;
@@ -151,12 +152,12 @@ async fn a_copy_without_a_network_goes_on_and_has_everything_after_two_sweeps() 
     assert_all_present(&divided.run_until_done(alone, &ask(&there)).await);
     let found = divided.run_until_done(alone, &ask(&here)).await;
     assert_eq!(found.lines().filter(|line| line.starts_with("absent\t")).count(), 100, "{found}");
-    // A majority does not answer there.
+    // There, a majority does not answer.
     let majority = format!("filter contains seen {here} --level majority");
     assert!(!divided.run(alone, &majority).await.status.success());
 
     divided.spaces.set_cable(alone, true);
-    // Two whole sweeps after the one that may have begun before.
+    // Two whole sweeps after the one that may have started before.
     let before = whole_sweeps(&divided.status(alone).await);
     until("three whole sweeps", || async {
         let _ = divided.run(alone, "filter flush seen").await;

@@ -1,4 +1,5 @@
-//! Quotas: nobody exceeds them by asking several nodes at once or by another call; rates say when to come again.
+//! Quotas hold for calls through several nodes and for every kind of call; refusals for rates tell when
+//! to retry.
 
 use tokio::task::JoinSet;
 use umbel_client::proto::{FilterVerb, Quota, SetQuotaRequest, SetQuotaResponse};
@@ -23,7 +24,7 @@ async fn set(client: &Client, principal: &str, change: Quota) -> SetQuotaRespons
     client.set_quota(SetQuotaRequest { principal, change, from_none: false }).await.unwrap()
 }
 
-/// What a refusal for a quota says.
+/// The message of a refusal because of a quota.
 fn refusal(outcome: Result<(), ClientError>) -> String {
     let error = outcome.expect_err("a quota is exceeded");
     let failure = error.failure().expect("a node has refused it");
@@ -58,7 +59,7 @@ async fn a_quota_holds_over_all_nodes_and_calls() {
     let (first, second) = (made[0].1.as_str(), made[1].1.as_str());
     let writer = with_token(&addresses, "writer");
     refusal(copy(&writer, first, "q.copy").await);
-    // Others have room, and what is dropped makes some.
+    // Other principals still have room, and dropped filters release theirs.
     root.create("other", &sharp_filter()).await.unwrap();
     writer.drop_filter(second).await.unwrap();
     copy(&writer, first, "q.copy").await.unwrap();
@@ -68,7 +69,7 @@ async fn a_quota_holds_over_all_nodes_and_calls() {
     let planned = writer.list("q.").await.unwrap()[0].memory_bytes;
     assert_eq!((usage.filters, usage.memory_bytes), (2, 2 * 3 * planned), "three replicas of two");
 
-    // Nodes tell their memory when they start, and the cluster counts it.
+    // Nodes report their memory when they start, and the cluster adds it up.
     let of_cluster = || set(&root, "", Quota::default());
     let most = until("a node has told its memory", || async {
         of_cluster().await.quota.unwrap().memory_bytes
@@ -98,7 +99,7 @@ async fn rates_say_when_to_come_again() {
         who.quota.filter(|quota| quota.items_per_second == items_per_second)
     })
     .await;
-    // Two batches of nine seconds: the second one finds that the first is not paid for.
+    // A batch costs nine seconds at this node's share of the rate; the second one comes too soon.
     let items = |from: u32| (from..from + 9000).map(|number| number.to_string());
     one.filter("q").insert(items(0)).await.unwrap();
     let error = one.filter("q").insert(items(9000)).await.unwrap_err();
@@ -106,16 +107,16 @@ async fn rates_say_when_to_come_again() {
     assert_eq!((failure.cause, failure.applied), (ErrorCode::Overloaded, Applied::No), "{error}");
     assert!(failure.retry_after.is_some_and(|pause| !pause.is_zero()), "{error}");
     assert!(failure.message.contains("quota of 3000 items a second"), "{error}");
-    // What carries no items goes on, and so does who has other rates.
+    // Calls without items still work, and so do principals with other rates.
     one.info("q").await.unwrap();
     root.filter("q").insert(items(0)).await.unwrap();
-    // A client that may try again does so when it was told to.
+    // A client that may retry does so after the pause that it was told.
     with_token(&addresses, "writer").filter("q").insert(items(9000)).await.unwrap();
     assert_eq!(root.info("q").await.unwrap().new_count, 18_000);
 }
 
-/// Inserts batches of new items over these clients in turn until one is refused: which items were acknowledged, and
-/// the refusal.
+/// Inserts batches of new items, through these clients in turn, until one is refused; returns the
+/// acknowledged items, and the refusal.
 async fn fill(clients: &[Client], filter: &str, most: usize) -> (Vec<String>, ClientError) {
     let mut acknowledged = Vec::new();
     for number in 0..most {
@@ -143,7 +144,7 @@ async fn what_grows_is_in_the_quota(kind: Kind) {
     let (cluster, addresses, root) = guarded().await;
     add(&root, principal("writer", vec![("q.*", &ALL)], &[])).await;
     let writer = with_token(&addresses, "writer");
-    // A quotient filter has remainders for all of that growth.
+    // A quotient filter needs remainders that are long enough for this growth.
     let rate = if kind == Kind::Quotient { 1e-6 } else { 0.01 };
     let growing = NewFilter { kind, ..NewFilter::for_rate(200, rate) };
     writer.create("q.grows", &growing).await.unwrap();
@@ -162,18 +163,18 @@ async fn what_grows_is_in_the_quota(kind: Kind) {
     assert_eq!(failure.cause, ErrorCode::FilterFull, "{error}");
     let text = &failure.message;
     assert!(text.contains("it may not grow: principal writer has a quota of"), "{text}");
-    // It has grown, no further than the quota, and as far as it counts.
+    // It has grown, but not beyond the quota, and the growth is counted.
     let grown = used().await;
     assert!(planned < grown && grown <= most, "{planned}, {grown} of {most}");
     let holds = writer.info("q.grows").await.unwrap().memory_bytes;
     assert!(holds * 3 <= grown, "{holds} in each of three replicas, {grown} are counted");
-    // Nothing of it is lost, and nobody else is held up.
+    // No item is lost, and others are not affected.
     let found = writer.filter("q.grows").contains(&acknowledged, ReadLevel::Linearizable).await;
     assert!(acknowledged.len() > 500 && found.unwrap().iter().all(|is_present| is_present));
     root.create("other", &growing).await.unwrap();
     set(&root, "writer", Quota { memory_bytes: Some(3 * most), ..Quota::default() }).await;
     writer.filter("q.grows").insert((0..500).map(|item| format!("more {item}"))).await.unwrap();
-    // A copy grows by as much. Where that has no room, nothing of it stays.
+    // A copy takes as much. If there is no room for it, nothing of it remains.
     let grown = used().await;
     let memory_bytes = Some(grown + planned);
     set(&root, "writer", Quota { memory_bytes, ..Quota::default() }).await;
@@ -187,7 +188,7 @@ async fn what_grows_is_in_the_quota(kind: Kind) {
     assert!((grown + 3 * holds..=2 * grown).contains(&used().await));
     let found = writer.filter("q.copy").contains(&acknowledged, ReadLevel::Linearizable).await;
     assert!(found.unwrap().iter().all(|is_present| is_present));
-    // Cleared, it begins anew as it was planned.
+    // Once cleared, it has its planned size again.
     writer.drop_filter("q.copy").await.unwrap();
     writer.clear("q.grows").await.unwrap();
     until("the plan is left", || async { (used().await == planned).then_some(()) }).await;

@@ -1,4 +1,4 @@
-//! What a node must refuse, and what it must mend, when it starts.
+//! What a node must refuse, and what it must repair, when it starts.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,7 @@ use umbel_client::{NewFilter, ReadLevel};
 use crate::load::{contains, insert, sharp_filter};
 use crate::servers::{Cluster, Server, is_ready, umbel, until};
 
-/// A node of its own, ready, with some items.
+/// A single node that is ready and has some items.
 async fn filled_node(cluster: &mut Cluster) -> Vec<u64> {
     let mut node = cluster.another(&["--dev"]);
     node.start();
@@ -58,7 +58,7 @@ async fn a_torn_end_of_the_log_is_cut_off_and_nothing_is_lost() {
     assert!(node.log().contains("torn end was cut off"), "{}", node.log());
     let filter = node.client().filter("seen");
     assert!(contains(&filter, &items, ReadLevel::Linearizable).await.iter().all(|found| *found));
-    // The log goes on behind the cut.
+    // The log continues after the cut.
     assert_eq!(insert(&filter, &[1_000_000]).await.new_count(), 1);
     node.kill();
     node.start();
@@ -97,7 +97,7 @@ async fn founders_with_empty_folders_are_refused_and_a_minority_says_nothing() {
     client.create("seen", &sharp_filter()).await.unwrap();
     let items: Vec<u64> = (0..1000).collect();
     insert(&client.filter("seen"), &items).await;
-    // Also the one that drew the cluster's identity, which would draw another one.
+    // Including the node that chose the cluster's id, which would choose another one.
     for number in [3, 1] {
         let node = &mut cluster.nodes[number - 1];
         node.kill();
@@ -105,7 +105,7 @@ async fn founders_with_empty_folders_are_refused_and_a_minority_says_nothing() {
         let said = node.refused().await;
         assert!(said.contains("--join") && said.contains("umbel cluster remove"), "{said}");
     }
-    // One node of three is left: it cannot know what is absent or present now.
+    // With one node of three, it is unknown what is absent or present now.
     let found = client.filter("seen").contains([crate::load::item(0)], ReadLevel::Linearizable);
     let error = found.await.unwrap_err();
     assert!(matches!(error, umbel_client::ClientError::Unavailable(_)), "{error}");
@@ -154,7 +154,7 @@ async fn a_node_of_another_cluster_is_refused_by_its_peers() {
     insert(&client.filter("seen"), &items).await;
     cluster.nodes[2].kill();
 
-    // A node of its own at the address of node 3.
+    // A node of another cluster at the address of node 3.
     let mut stranger = cluster.another(&["--dev"]);
     stranger.address.clone_from(&cluster.nodes[2].address);
     stranger.start();
@@ -168,11 +168,11 @@ async fn a_node_of_another_cluster_is_refused_by_its_peers() {
         cluster.nodes[..2].iter().any(is_named).then_some(())
     })
     .await;
-    // The others go on without it.
+    // The others continue without it.
     let filter = cluster.nodes[0].client().filter("seen");
     assert_eq!(insert(&filter, &[5000]).await.new_count(), 1);
     assert!(contains(&filter, &items, ReadLevel::Linearizable).await.iter().all(|found| *found));
-    // Node 3 itself is welcome.
+    // Node 3 itself is accepted.
     stranger.kill();
     let node = &mut cluster.nodes[2];
     node.start();
@@ -201,7 +201,7 @@ async fn data_folders_that_were_exchanged_are_refused() {
         says(&format!("belongs to node {} at {other}", 4 - at));
         says(&format!("this node is at {}", node.address));
     }
-    // Nothing was done to them: with their own folders both are as they were.
+    // Their data was not changed: with their own folders, both work as before.
     for at in [1, 2] {
         cluster.nodes[at].data.clone_from(&folders[at - 1]);
         cluster.nodes[at].start();
@@ -215,7 +215,7 @@ async fn data_folders_that_were_exchanged_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn data_folders_that_cannot_be_used_are_named() {
     let cluster = Cluster::none().await;
-    // A file where a folder is expected, and one on the way to it.
+    // A file in place of the folder, and one in place of a parent.
     let file = cluster.folder.path().join("file");
     fs::write(&file, "x").unwrap();
     for path in [file.clone(), file.join("inner")] {
@@ -225,7 +225,7 @@ async fn data_folders_that_cannot_be_used_are_named() {
         assert!(said.contains(&node.data.display().to_string()), "{said}");
         assert!(!said.contains("panicked"), "{said}");
     }
-    // Missing parents are made.
+    // Missing parents are created.
     let mut node = cluster.another(&["--dev"]);
     node.data = cluster.folder.path().join("a/b/c");
     node.start();

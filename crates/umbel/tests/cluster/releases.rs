@@ -1,4 +1,4 @@
-//! Which release each node runs, as its operator asks.
+//! The release of each node, as an operator sees it.
 
 use crate::servers::{Cluster, until};
 
@@ -6,7 +6,7 @@ use crate::servers::{Cluster, until};
 async fn a_version_is_not_raised_while_a_node_is_away() {
     let mut cluster = Cluster::form(3).await;
     let client = cluster.client();
-    // All founders run this release.
+    // All founders run the same release.
     let found = client.upgrade(true).await.unwrap();
     assert_eq!((found.cluster_version, found.newest_common), (2, 2));
     assert_eq!(found.nodes.len(), 3);

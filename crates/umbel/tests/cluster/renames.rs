@@ -1,4 +1,4 @@
-//! Names that change while clients ask by them through every node.
+//! Names that are moved to other filters while clients query by name through every node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,11 +9,11 @@ use umbel_client::{Client, ClientError, ErrorCode, ReadLevel};
 use crate::load::{insert, item, sharp_filter};
 use crate::servers::Cluster;
 
-/// How often a new filter takes the place of the one before.
+/// How many times a new filter takes the name of the previous one.
 const ROUNDS: u64 = 6;
 
-/// Asks by the name until it is told to end. Each round's filter has the item of the round alone, so the answers tell
-/// which one was asked; none may be of an earlier round than what somebody was told before.
+/// Queries by name until told to stop. Each round's filter has only the item of that round, so the
+/// answers tell which filter was queried; none may be older than what an earlier answer showed.
 async fn watch(client: Client, newest: Arc<AtomicU64>, is_over: Arc<AtomicBool>) -> u64 {
     let mut answered = 0;
     while !is_over.load(Ordering::SeqCst) {
@@ -22,7 +22,7 @@ async fn watch(client: Client, newest: Arc<AtomicU64>, is_over: Arc<AtomicBool>)
         let filter = client.filter("current");
         let found = match filter.contains(items, ReadLevel::Linearizable).await {
             Ok(found) => found,
-            // It has just got the name, and comes in a moment.
+            // It has only just got the name, and will be ready in a moment.
             Err(ClientError::Unavailable(_)) => continue,
             Err(error) => panic!("{error}"),
         };
@@ -53,7 +53,7 @@ async fn a_filter_takes_the_place_of_another_and_nobody_meets_neither() {
         let renamed = client.rename_over("next", "current").await.unwrap();
         assert_eq!((renamed.name.as_str(), renamed.state.as_str()), ("current", "live"));
         newest.fetch_max(round, Ordering::SeqCst);
-        // By its old name it is nobody's, whichever node is asked.
+        // No node knows the old name any more.
         for node in &cluster.nodes {
             let error = node.client().filter("next").insert([item(9)]).await.unwrap_err();
             let cause = error.failure().map(|failure| failure.cause);

@@ -1,5 +1,5 @@
-//! Replicated filters on real processes: every node takes inserts at full speed, one is killed or cut
-//! off, and all have everything after two whole sweeps.
+//! Replicated filters on real processes: every node accepts inserts at full speed, one is killed or
+//! isolated, and all nodes have all items after two whole sweeps.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +13,11 @@ use crate::servers::{Cluster, Server, until};
 /// Items of a batch.
 const BATCH_ITEMS: u64 = 1000;
 
-/// Batches that all nodes together shall take in each part of a test, and each of them at least its
-/// share.
+/// Batches that all nodes together must accept in each part of a test; each of them must accept at least
+/// its share.
 const BATCHES_MIN: u64 = 48;
 
-/// Whole sweeps after which everybody has everything.
+/// Whole sweeps after which all nodes have all items.
 const SWEEPS: u64 = 2;
 
 fn replicated_filter() -> NewFilter {
@@ -25,7 +25,7 @@ fn replicated_filter() -> NewFilter {
     NewFilter { distribution, ..NewFilter::for_rate(2_000_000, 1e-6) }
 }
 
-/// Writers, one a node, that insert distinct items for as long as their node answers.
+/// One writer per node, which inserts distinct items as long as its node answers.
 struct Writers {
     acked: Arc<Mutex<Vec<u64>>>,
     batches: Vec<Arc<AtomicU64>>,
@@ -57,7 +57,7 @@ impl Writers {
                             acked.extend(batch);
                             batches.fetch_add(1, Ordering::Relaxed);
                         }
-                        // Its node is down: these items may or may not be there.
+                        // Its node is down; these items may or may not be inserted.
                         Err(ClientError::Unavailable(_) | ClientError::OutcomeUnknown { .. }) => {}
                         Err(error) => panic!("{error}"),
                     }
@@ -68,7 +68,7 @@ impl Writers {
         writers
     }
 
-    /// Waits until each of these nodes has taken more batches.
+    /// Waits until each of these nodes has accepted more batches.
     async fn more(&self, nodes: &[usize]) {
         let counts = || nodes.iter().map(|&node| self.batches[node].load(Ordering::Relaxed));
         let before: Vec<u64> = counts().collect();
@@ -80,7 +80,7 @@ impl Writers {
         .await;
     }
 
-    /// Stops them: what was acknowledged.
+    /// Stops them; returns the acknowledged items.
     async fn end(mut self) -> Vec<u64> {
         self.is_over.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {
@@ -91,23 +91,23 @@ impl Writers {
     }
 }
 
-/// Sweeps of a node in which every partner answered.
+/// The number of a node's sweeps in which every partner answered.
 async fn whole_sweeps(node: &Server) -> Option<u64> {
     let exchange = node.client().status().await.ok()?.exchange?;
     Some(exchange.sweep_count - exchange.broken_sweep_count)
 }
 
-/// Waits until every node has made so many whole sweeps more.
+/// Waits until every node has made this many further whole sweeps.
 async fn after_whole_sweeps(nodes: &[Server], count: u64) {
     let mut wanted = Vec::new();
     for node in nodes {
         let now = until("a status", || whole_sweeps(node)).await;
-        // One that runs may have begun before.
+        // The current one may have started before.
         wanted.push(now + count + 1);
     }
     for (node, wanted) in nodes.iter().zip(wanted) {
         until("whole sweeps", || async {
-            // Nobody begins one when nobody has news.
+            // Without changes, no node starts a sweep.
             let _ = node.client().flush("seen").await;
             whole_sweeps(node).await.filter(|now| *now >= wanted)
         })
@@ -115,7 +115,7 @@ async fn after_whole_sweeps(nodes: &[Server], count: u64) {
     }
 }
 
-/// Every node has every item, and says so of its own copy.
+/// Asserts that every node's own copy has all items.
 async fn assert_all_have(nodes: &[Server], items: &[u64]) {
     for node in nodes {
         let client = node.client();
@@ -128,14 +128,14 @@ async fn assert_all_have(nodes: &[Server], items: &[u64]) {
             assert_eq!(answers.level(), ReadLevel::Local);
             assert_eq!(answers.present_count() as usize, batch.len(), "at {}", node.address);
         }
-        // And hardly anything else.
+        // It has hardly any others.
         let absent = (1_u64 << 60..).take(10_000).map(item);
         let answers = client.filter("seen").contains(absent, ReadLevel::Local).await.unwrap();
         assert!(answers.present_count() < 10, "{} of 10,000", answers.present_count());
     }
 }
 
-/// One node is killed under load and comes back.
+/// Kills one node under load, and restarts it.
 async fn kill_one_of(count: usize) {
     let mut cluster = Cluster::form(count).await;
     let created = cluster.client().create("seen", &replicated_filter()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Copies of replicated filters compared because an operator asks for it.
+//! Comparisons of replicas on request of an operator.
 
 use std::process::Output;
 
@@ -23,7 +23,7 @@ fn scrub(address: &str, args: &[&str]) -> Output {
     umbel(&[&["cluster", "--cluster", address, "scrub"], args].concat()).output().unwrap()
 }
 
-/// Exit code, and of each pair filter, nodes and result.
+/// The exit code; and filter, nodes and result of each pair.
 fn pairs(output: &Output) -> (Option<i32>, Vec<[String; 4]>) {
     let out = String::from_utf8_lossy(&output.stdout);
     let row = |line: &str| {
@@ -35,7 +35,7 @@ fn pairs(output: &Output) -> (Option<i32>, Vec<[String; 4]>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_has_copies_compared() {
-    // Nobody exchanges before somebody asks for it.
+    // No node exchanges anything by itself.
     let mut cluster =
         Cluster::form_with(3, |node| node.set("UMBEL_SWEEP_INTERVAL_MS", "600000")).await;
     let address = cluster.nodes[0].address.clone();
@@ -65,7 +65,7 @@ async fn an_operator_has_copies_compared() {
     }
     assert!(metrics.contains("umbel_scrub_differing_bits_total{cause=\"lost\"} 0"), "{metrics}");
 
-    // Of a partitioned filter the replicas of every shard.
+    // For a partitioned filter, the replicas of each shard are compared.
     client.create("cut", &NewFilter::for_rate(100_000, 1e-3)).await.unwrap();
     client.filter("cut").insert((0..5_000).map(item)).await.unwrap();
     let output = scrub(&address, &["cut"]);
@@ -87,7 +87,7 @@ async fn an_operator_has_copies_compared() {
         assert!(said.contains(says), "{said}");
     }
 
-    // Who is away is named, and the others are compared.
+    // A node that is down is named, and the others are compared.
     cluster.nodes[2].kill();
     let failed = until("the third node is away", || async {
         let output = scrub(&address, &["seen"]);

@@ -1,4 +1,4 @@
-//! Clusters that speak TLS: who is let in, and how certificates change under load.
+//! Clusters with TLS: which clients they accept, and how certificates are replaced under load.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::free_ports::free_port;
 use crate::load::item;
 use crate::servers::{Cluster, Server, options, until};
 
-/// What a node says when it takes new certificates.
+/// The log message of a node that has loaded new certificates.
 const READ: &str = "new certificates were read";
 
-/// Items of one call while certificates change.
+/// Items per call while certificates are replaced.
 const BATCH_ITEMS: u64 = 100;
 
 pub(crate) fn put(path: &Path, text: &str) {
@@ -26,7 +26,7 @@ pub(crate) fn put(path: &Path, text: &str) {
     fs::rename(aside, path).unwrap();
 }
 
-/// Certificate and key beside each other, the key first.
+/// Writes a certificate and its key next to each other, the key first.
 pub(crate) fn put_pair(folder: &Path, name: &str, pem: &Pem) -> KeyPairFiles {
     let file = |ending: &str| folder.join(format!("{name}.{ending}"));
     put(&file("key"), &pem.key);
@@ -42,7 +42,7 @@ pub(crate) fn client(name: &str) -> Subject {
     Subject::Client { name: name.to_owned() }
 }
 
-/// Three nodes of one authority.
+/// Three nodes with certificates from one authority.
 pub(crate) struct Secure {
     pub(crate) cluster: Cluster,
     pub(crate) authority: Authority,
@@ -50,7 +50,7 @@ pub(crate) struct Secure {
 }
 
 impl Secure {
-    /// Nodes with certificates that have formed a cluster.
+    /// Forms a cluster of nodes with certificates.
     pub(crate) async fn form() -> Self {
         let mut cluster = Cluster::none().await;
         let (authority, own) = Authority::new("cluster", 1).unwrap();
@@ -95,7 +95,7 @@ impl Secure {
         Client::connect_through(self.addresses(), options, tls).unwrap()
     }
 
-    /// Waits until every node has taken new files once more than before.
+    /// Waits until every node has loaded new files once more than before.
     async fn read_again(&self, before: &[usize]) {
         for (server, before) in self.cluster.nodes.iter().zip(before) {
             let what = format!("{} reads new certificates", server.address);
@@ -112,7 +112,7 @@ fn reads(server: &Server) -> usize {
     server.log().matches(READ).count()
 }
 
-/// Gives up soon: it is refused.
+/// Gives up soon, since it will be refused.
 pub(crate) fn impatient() -> ClientOptions {
     ClientOptions {
         first_contact_timeout: std::time::Duration::from_millis(100),
@@ -130,7 +130,7 @@ async fn anonymous_callers_learn_nothing() {
     trusted.create("seen", &NewFilter::for_rate(1000, 0.01)).await.unwrap();
     assert_eq!(trusted.filter("seen").insert(["a", "b"]).await.unwrap().new_count(), 2);
 
-    // The same answer whether the filter is there or not.
+    // The error is the same whether the filter exists or not.
     let anonymous = secure.client(&ca, None, impatient());
     for name in ["seen", "none"] {
         let error = anonymous.info(name).await.unwrap_err();
@@ -173,8 +173,8 @@ async fn all_certificates_change_under_load_and_no_call_fails() {
         Ok::<(), ClientError>(())
     });
 
-    // Both authorities are trusted, then all certificates come from the new one, then the old one
-    // is trusted no more.
+    // First both authorities are trusted, then all certificates are replaced by ones from the new
+    // authority, then the old one is no longer trusted.
     let (authority, own) = Authority::new("cluster", 2).unwrap();
     let before = secure.reads();
     put(&ca, &format!("{}{}", secure.own.certificate, own.certificate));
@@ -190,7 +190,7 @@ async fn all_certificates_change_under_load_and_no_call_fails() {
     put(&ca, &own.certificate);
     secure.read_again(&before).await;
 
-    // New connections, among them those of a node that starts again.
+    // New connections, including those of a restarted node.
     let fresh = secure.client(&ca, Some(alice), options());
     assert_eq!(fresh.list("").await.unwrap().len(), 1);
     let begun = calls.load(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Snapshots: of items that were inserted one after the other, each shows the first so many and no other.
+//! Snapshots: of items that were inserted one after the other, each has a prefix and no others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::servers::{Cluster, until};
 
 const SNAPSHOT: ExportOptions = ExportOptions { known: None, snapshot: true };
 
-/// Inserts one item after the other until it is told to end; how many were begun and answered.
+/// Inserts items one after the other until told to stop, and counts how many were sent and acknowledged.
 struct Chain {
     begun: AtomicU64,
     answered: AtomicU64,
@@ -31,7 +31,7 @@ impl Chain {
     }
 }
 
-/// Takes a snapshot while the chain goes on, and checks which items it shows.
+/// Takes a snapshot while the chain continues, and checks which items it has.
 async fn check_snapshot(client: &Client, chain: &Chain, copy: &str) {
     let answered = chain.answered.load(Ordering::SeqCst);
     copy_with(client, "chain", copy, SNAPSHOT).await.unwrap();
@@ -68,7 +68,7 @@ async fn a_snapshot_shows_what_was_inserted_up_to_one_moment() {
     for number in 0..4 {
         check_snapshot(&client, &chain, &format!("copy.{number}")).await;
     }
-    // The shards that it led are led by others, whose slices were not copied by it.
+    // Others lead its shards now, and have not copied these slices.
     cluster.nodes[2].kill();
     let client = cluster.nodes[0].patient_client();
     until("a snapshot without the killed node", || async {
@@ -87,7 +87,7 @@ async fn snapshots_of_a_filter_that_is_not_there_or_cannot_answer_change_nothing
     let error = copy_with(&client, "chain", "copy", SNAPSHOT).await.unwrap_err();
     assert!(error.to_string().contains("there is no filter named \"chain\""), "{error}");
     client.create("chain", &sharp_filter()).await.unwrap();
-    // Nobody hears a majority.
+    // No node has a majority.
     cluster.nodes[1].kill();
     cluster.nodes[2].kill();
     let client = cluster.nodes[0].client();

@@ -1,4 +1,4 @@
-//! Shards that are cut in two while clients insert and ask.
+//! Shards that are split while clients insert and query.
 
 use umbel_client::proto::ShardStatus;
 use umbel_client::{Client, ClientError, NewFilter, ReadLevel};
@@ -7,7 +7,7 @@ use crate::history::History;
 use crate::load::{Load, contains, item, sharp_filter};
 use crate::servers::{Cluster, until};
 
-/// Splits until there are so many shards, whatever happens in between.
+/// Splits shards until there are this many, despite failures.
 async fn split_to(cluster: &Cluster, wanted: usize) {
     let client = cluster.client();
     until("the splits", || async {
@@ -16,7 +16,7 @@ async fn split_to(cluster: &Cluster, wanted: usize) {
             return Some(());
         }
         match client.split_shard(u32::try_from(count + 1).unwrap()).await {
-            // Looks again how many there are.
+            // The number of shards is read again.
             Ok(_) | Err(ClientError::Unavailable(_) | ClientError::ChangeUnknown(_)) => None,
             Err(error) => panic!("{error}"),
         }
@@ -28,7 +28,7 @@ fn addresses(cluster: &Cluster) -> Vec<String> {
     cluster.nodes.iter().map(|node| node.address.clone()).collect()
 }
 
-/// The ranges tile the space, and the widest is at most twice the narrowest.
+/// Asserts that the ranges tile the space, and that the widest is at most twice the narrowest.
 fn assert_tiled(shards: &[ShardStatus]) {
     let mut ranges: Vec<_> =
         shards.iter().map(|shard| (shard.range_start, shard.range_last)).collect();
@@ -53,7 +53,7 @@ async fn shards_are_split_under_load_and_amid_kills() {
     load.progress(1000).await;
     split_to(&cluster, before + 3).await;
     load.progress(300).await;
-    // A node that is away starts its replicas of what was split off by what their leaders send.
+    // A node that was down gets its replicas of the new shards from their leaders.
     cluster.nodes[2].kill();
     split_to(&cluster, before + 6).await;
     load.progress(300).await;
@@ -62,7 +62,7 @@ async fn shards_are_split_under_load_and_amid_kills() {
     split_to(&cluster, before + 8).await;
     load.progress(300).await;
     let mut history = load.finish().await;
-    // What was split off is on the disks of its nodes.
+    // The new shards are on the disks of their nodes.
     cluster.nodes.iter_mut().for_each(crate::servers::Server::kill);
     cluster.nodes.iter_mut().for_each(crate::servers::Server::start);
     for node in &mut cluster.nodes {
@@ -79,7 +79,7 @@ async fn shards_are_split_under_load_and_amid_kills() {
     check_all(&client, &mut history).await;
 }
 
-/// Nothing that was acknowledged is missing.
+/// Asserts that no acknowledged item is missing.
 async fn check_all(client: &Client, history: &mut History) {
     let items = history.acknowledged().to_vec();
     let found = contains(&client.filter("seen"), &items, ReadLevel::Linearizable).await;
@@ -87,7 +87,7 @@ async fn check_all(client: &Client, history: &mut History) {
     history.check();
 }
 
-/// A filter that is made after splits, and one that grows, on shards of two widths.
+/// A filter that is created after splits, and one that grows, on shards of two widths.
 #[tokio::test(flavor = "multi_thread")]
 async fn filters_are_made_and_grow_on_shards_that_were_split() {
     let cluster = Cluster::form(1).await;
@@ -123,7 +123,7 @@ async fn shards_are_split_by_themselves_until_every_core_has_two() {
     let client = cluster.client();
     client.create("seen", &sharp_filter()).await.unwrap();
     let status = client.status().await.unwrap();
-    // The number was named, and stays.
+    // The number was set explicitly, so it does not change.
     assert_eq!((status.shards.len(), status.auto_split), (4, false));
     let mut load = Load::begin("seen", &addresses(&cluster));
     load.progress(300).await;

@@ -1,5 +1,5 @@
-//! The pages as people meet them who do not see, or see little: names of everything that can be used, contrast
-//! in both colours, and what axe-core finds where it is there.
+//! Accessibility of the pages: names of all controls, contrast in both colour schemes, and the findings
+//! of axe-core if it is available.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::servers::Cluster;
 use crate::views::{VIEWS, fill};
 use crate::webdriver::Browser;
 
-/// Roles of what people use or read as a whole: each needs a name.
+/// Roles of elements that people use or read as a whole; each needs a name.
 const NAMED: [&str; 13] = [
     "button",
     "link",
@@ -25,8 +25,8 @@ const NAMED: [&str; 13] = [
     "Iframe",
 ];
 
-/// Texts with less contrast than WCAG 2.1 asks for at AA: 4.5, or 3 where they are large. A background is that of
-/// the nearest element that has one.
+/// Texts with less contrast than WCAG 2.1 requires at AA: 4.5, or 3 for large text. The background is
+/// that of the nearest element that has one.
 const FAINT: &str = "
     const parsed = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
     const channel = (value) => (value / 255 <= 0.03928 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4);
@@ -52,7 +52,7 @@ const FAINT: &str = "
     }
     return faint;";
 
-/// The source of axe-core, if there is one.
+/// The source of axe-core, if it is available.
 pub(crate) fn axe() -> Option<String> {
     let file = std::env::var_os("UMBEL_AXE").filter(|file| !file.is_empty());
     if file.is_none() {
@@ -62,7 +62,7 @@ pub(crate) fn axe() -> Option<String> {
 }
 
 impl Browser {
-    /// Finds nothing to complain of in what is shown.
+    /// Asserts that the page has no such problems.
     pub(crate) fn assert_accessible(&self, what: &str, axe: Option<&str>) {
         let nameless: Vec<String> = self
             .accessible()
@@ -100,7 +100,7 @@ async fn nothing_is_without_a_name_or_too_faint() {
     for (button, focused) in [("Create a filter", "order-name"), ("Drop crawl.seen", "order-typed")]
     {
         browser.press_button(button);
-        // People who use no pointer are in the dialog at once, and back where they were when it is closed.
+        // Opening a dialog moves the focus into it, and closing it returns the focus.
         browser.until_shown(
             "its first field has the focus",
             &format!("document.activeElement.id === '{focused}'"),

@@ -1,4 +1,4 @@
-//! Drawings of clusters that no test has the machines for: a view's module, given what a node would tell.
+//! Drawings of clusters that are too large for a test: a view's module, with made-up responses of a node.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::browser;
 use crate::servers::Cluster;
 use crate::webdriver::Browser;
 
-/// What a script finds in a view that was told this.
+/// The result of a script in a view that got this response.
 fn shown(browser: &Browser, view: &str, told: &Value, find: &str) -> Value {
     browser.run(&format!(
         "return import('/console/{view}.js').then((view) => {{ \
@@ -70,7 +70,7 @@ fn cube(count: u64) -> Value {
     } })
 }
 
-/// A job that is done, and perhaps what it counted of repeats in many directories.
+/// A finished job, optionally with counts of repeats in many directories.
 fn job(counts: bool) -> Value {
     let outcome = json!({
         "level": "fingerprint", "records": 900, "kept": 600, "exempt": 0, "dropped_input": 300,
@@ -116,7 +116,7 @@ async fn what_moves_is_hatched_and_a_cube_is_drawn_up_to_sixteen_nodes() {
     let find = "[...root.querySelectorAll('tbody')].map((body) => body.innerText.includes('draining') || body.innerText.includes('none known'))";
     assert_eq!(shown(&browser, "cluster", &cluster(), find), json!([true, true]));
 
-    // A large table is not drawn before somebody opens it.
+    // A large table is only drawn when it is opened.
     let find =
         "[root.querySelector('details').open, root.querySelectorAll('tbody')[1].children.length]";
     assert_eq!(shown(&browser, "cluster", &cluster(), find), json!([true, 2]));
@@ -135,7 +135,7 @@ async fn what_moves_is_hatched_and_a_cube_is_drawn_up_to_sixteen_nodes() {
                 root.querySelector('.cube').hidden, root.querySelectorAll('tbody tr').length]";
     assert_eq!(shown(&browser, "cube", &cube(16), find), json!([16, 32, 1, 1, false, 48]));
     assert_eq!(shown(&browser, "cube", &cube(17), find), json!([0, 0, 0, 0, true, 49]));
-    // A job over as many files as a matrix has rows and more, opened; and one that was not asked to count.
+    // An opened job with more files than a matrix has rows, and one without counts.
     let find = "(root.querySelector('tbody th button').click(), [root.querySelectorAll('.square').length, \
                 root.querySelectorAll('.units li').length, root.querySelectorAll('section section:not([hidden])').length, \
                 [...root.querySelectorAll('.units li')].at(-1)?.textContent])";

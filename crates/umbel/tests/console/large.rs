@@ -1,4 +1,4 @@
-//! Views of a cluster of many shards and filters load, on a quiet machine within a second.
+//! The views of a cluster with many shards and filters load, on an idle machine within a second.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ const SHARDS: u32 = 64;
 
 const FILTERS: u32 = 200;
 
-/// Filters that are made at once.
+/// Filters that are created concurrently.
 const MADE_AT_ONCE: usize = 16;
 
-/// How long a view may take, from its address to what it shows.
+/// Longest time to load a view, from its address to its content.
 const LOAD_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// How often a view is loaded until one load was quick enough: what else the machine does makes the others slow.
+/// Most attempts to load a view in time; other programs on the machine slow some of them down.
 const LOADS_MAX: u32 = 10;
 
-/// The views, and what each shows of this cluster once it is there: an expression in the page.
+/// The views, each with an expression that is true in the page once this cluster is shown.
 const VIEWS: [(&str, &str); 5] = [
     ("cluster", "document.querySelectorAll('.range-row .leader').length === 64"),
     ("filters", "document.querySelectorAll('tbody th button').length === 25"),
@@ -31,11 +31,11 @@ const VIEWS: [(&str, &str); 5] = [
         "cube",
         "document.querySelectorAll('.corner').length === 3 && document.querySelectorAll('.edge').length === 2",
     ),
-    // Each filter in each shard, and the pairs of copies.
+    // A line for each filter in each shard, and the pairs of copies.
     ("repair", "document.querySelector('.figures').innerText.includes('12,740')"),
 ];
 
-/// Makes the filters: one is replicated, so that cube and repair have something to show.
+/// Creates the filters; one is replicated, so that the cube and repair have content.
 async fn fill(client: &Client) {
     let one = NewFilter::for_rate(1000, 0.01);
     let numbers: Vec<u32> = (1..FILTERS).collect();
@@ -51,9 +51,9 @@ async fn fill(client: &Client) {
     client.create("copied", &copied).await.unwrap();
 }
 
-/// How long it takes to load a view, by the page's clock, which begins when the browser goes to the address.
+/// The time to load a view by the page's clock, which starts when the browser goes to the address.
 fn load(browser: &Browser, address: &str, (view, sign): (&str, &str)) -> Duration {
-    // Another view of the same page would not be loaded, only shown.
+    // From another view of the same page, it would only be shown, not loaded.
     browser.open("about:blank");
     browser.open(&format!("http://{address}/console#{view}"));
     browser.until_shown(
@@ -75,7 +75,7 @@ async fn views_of_many_shards_and_filters_load_within_a_second() {
     load_all(Some(LOAD_TIME_MAX)).await;
 }
 
-/// Loads every view of a large cluster, once or until it has come within a time.
+/// Loads every view of a large cluster, once or until one load was fast enough.
 async fn load_all(within: Option<Duration>) {
     let Some(browser) = browser() else { return };
     let cluster = Cluster::form_with(3, |node| node.set("UMBEL_SHARDS", &SHARDS.to_string())).await;

@@ -1,12 +1,12 @@
-//! The console in a real browser: three nodes that are processes, and Chromium without a window.
+//! The console in a real browser: three node processes, and headless Chromium.
 //!
-//! Debian and Ubuntu have both in `chromium` and `chromium-driver`. Where they are not there, each test says
-//! that it was skipped and passes.
+//! On Debian and Ubuntu, install `chromium` and `chromium-driver`. Without them, each test prints that it
+//! was skipped, and passes.
 //!
 //! | variable | what it changes |
 //! |---|---|
-//! | `UMBEL_CONSOLE_PICTURES` | where the ignored test `pictures` writes what the views look like, from the root of the project; `target` if it is not set |
-//! | `UMBEL_AXE` | the file axe.min.js, of axe-core: pages are looked at with it, too |
+//! | `UMBEL_CONSOLE_PICTURES` | folder for the pictures of the ignored test `pictures`, relative to the root of the project; `target` by default |
+//! | `UMBEL_AXE` | the file axe.min.js of axe-core, with which pages are checked in addition |
 //! | `UMBEL_CLUSTER_TEST_LOG`, `UMBEL_CLUSTER_TEST_KEEP` | as in the cluster suite |
 
 #![cfg(unix)]
@@ -29,12 +29,12 @@ mod webdriver;
 
 use webdriver::Browser;
 
-/// Of the room for clusters all of it: a browser is another one's work.
+/// All permits, since a browser runs beside the cluster.
 const fn room_of_a_test() -> u32 {
     servers::CLUSTERS_MAX
 }
 
-/// A browser, or a word that there is none.
+/// A browser; prints a line if there is none.
 fn browser() -> Option<Browser> {
     let browser = Browser::start();
     if browser.is_none() {

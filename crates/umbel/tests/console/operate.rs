@@ -1,4 +1,5 @@
-//! The cluster is operated from the console: by who may, and with the names typed of what is dangerous.
+//! Operations from the console: only with the rights for them, and dangerous ones only after a name was
+//! typed.
 
 use serde_json::{Value, json};
 use umbel_client::proto::{ClusterVerb, FilterVerb, Grant};
@@ -10,7 +11,7 @@ use crate::sign_in::add;
 use crate::views::HOSTILE;
 use crate::webdriver::Browser;
 
-/// A node whose console is for everybody.
+/// Allows everybody to operate the node from its console.
 fn full(node: &mut Server) {
     node.set("UMBEL_CONSOLE", "full");
 }
@@ -37,7 +38,7 @@ async fn a_filter_is_made_emptied_and_dropped_by_who_types_its_name() {
     browser.leave();
     let items: Vec<String> = (0..100).map(|item| item.to_string()).collect();
     client.filter(HOSTILE).insert(&items).await.unwrap();
-    // An estimate: some more or less are told.
+    // The count is an estimate, so it may differ a little.
     let count = |condition: &str| {
         format!(
             "/([\\d.]+) of 1K/.exec(document.querySelector('tbody tr')?.innerText)?.[1] {condition}"
@@ -71,7 +72,7 @@ async fn a_filter_is_made_emptied_and_dropped_by_who_types_its_name() {
     browser.assert_content();
 }
 
-/// The names of the buttons that the page shows in a view, but for those of filters' and jobs' names.
+/// The names of the buttons in a view, except those with names of filters and jobs.
 fn shown_buttons(browser: &Browser, view: &str, sign: &str) -> Value {
     browser.choose(view, sign);
     browser.run(
@@ -97,7 +98,7 @@ async fn a_role_sees_the_buttons_that_it_may_press() {
     let manage = of("crawl.*", &[FilterVerb::Manage]);
     let insert = of("*", &[FilterVerb::Insert]);
     add(&client, "root", &[ClusterVerb::Admin, ClusterVerb::Jobs, metrics], vec![read()]).await;
-    // Only the first one is added by anybody.
+    // Without a token, only the first principal can be added.
     let options = ClientOptions { token: Some(Token::new("root.root").unwrap()), ..options() };
     let root = Client::connect_with(cluster.nodes[0].address.as_str(), options).unwrap();
     for (name, grants) in [
@@ -144,7 +145,8 @@ async fn a_replica_moves_and_a_node_leaves_while_the_page_follows() {
     cluster.client().create("seen", &NewFilter::for_rate(1000, 0.01)).await.unwrap();
     browser.open(&format!("http://{}/console", cluster.nodes[0].address));
     browser.choose("cluster", "document.querySelectorAll('.range-row .leader').length === 4");
-    // A shard that has its replicas on the first two nodes: the third one stands still while one moves there.
+    // A shard with replicas on the first two nodes; the third one is suspended while a replica moves to
+    // it.
     let status = cluster.status_until("shards", |status| status.shards.len() == 4).await;
     let shard = status.shards.iter().find(|shard| !shard.replicas.contains(&3));
     let shard = shard.expect("a shard of four has no replica on one of three nodes").shard;
@@ -250,7 +252,7 @@ async fn a_job_that_waits_is_cancelled_and_everything_compared() {
 async fn the_page_of_another_site_can_order_nothing() {
     let Some(browser) = browser() else { return };
     let cluster = Cluster::form_with(2, full).await;
-    // Another port is another origin, of the same site.
+    // Another port is another origin on the same site.
     browser.open(&format!("http://{}/console", cluster.nodes[1].address));
     let order = json!({ "name": "seen", "kind": "blocked", "capacity": 1000, "rate": 0.01, "is_replicated": false });
     let url = format!("http://{}/console/actions/create", cluster.nodes[0].address);

@@ -1,4 +1,4 @@
-//! Pictures of the console for `docs/`, and to look at.
+//! Pictures of the console for `docs/`, and for review.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use umbel_client::{Client, Distribution, NewFilter};
 use crate::browser;
 use crate::servers::{Cluster, umbel};
 
-/// Where they are written.
+/// The folder for the pictures.
 pub(crate) fn folder() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.join(std::env::var_os("UMBEL_CONSOLE_PICTURES").unwrap_or_else(|| "target".into()))
 }
 
-/// Filters as a crawler and a mail service have them, and how many items each has at first.
+/// Filters that a crawler and a mail service could have, with their initial number of items.
 fn filters() -> Vec<(&'static str, NewFilter, u32)> {
     let replicated = Distribution::Replicated;
     let counting = Kind::Counting;
@@ -40,7 +40,7 @@ async fn insert(client: &Client, name: &str, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// A job over files of two nodes, in which many lines come again.
+/// A job over files of two nodes that have many lines in common.
 fn dedup(cluster: &Cluster, root: &str) {
     let input = |node: u32| format!("{root}/{node}.txt");
     for node in [1, 2] {

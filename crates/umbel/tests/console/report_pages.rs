@@ -1,4 +1,5 @@
-//! Pages of jobs and comparisons in a browser: they open as files, in every width and colour, and need nothing else.
+//! Report pages of jobs and comparisons in a browser: they open as files, at every width and in both
+//! schemes, and load nothing else.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,10 +13,10 @@ use crate::browser;
 use crate::pictures::folder;
 use crate::webdriver::Browser;
 
-/// A name that would be markup if it were not text.
+/// A name that would be markup if it were not escaped.
 const HOSTILE: &str = "<img src=x onerror=alert('1')>.txt";
 
-/// From a small phone to a large desk, in both colours.
+/// From a small phone to a large screen, in both colour schemes.
 const LOOKS: [((u32, u32), &str); 6] = [
     ((320, 720), "light"),
     ((320, 720), "dark"),
@@ -25,7 +26,7 @@ const LOOKS: [((u32, u32), &str); 6] = [
     ((1920, 1080), "dark"),
 ];
 
-/// Numbers that look drawn, the same in every run.
+/// Pseudo-random numbers, the same in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -35,13 +36,13 @@ impl Numbers {
         mixed ^ mixed >> 31
     }
 
-    /// Low ones are more frequent.
+    /// A number below `end`; low ones are more frequent.
     fn below(&mut self, end: u64) -> u64 {
         (self.next() % end).min(self.next() % end)
     }
 }
 
-/// Files of a crawl: directories of a language each, of which some repeat others.
+/// Files of a crawl: one directory per language, some of which repeat others.
 fn crawl(root: &Path) {
     let mut numbers = Numbers(7);
     for (language, first, width) in
@@ -59,7 +60,7 @@ fn crawl(root: &Path) {
     }
 }
 
-/// Two files of ids, of which each has some that the other lacks.
+/// Two files of ids, each with some that the other lacks.
 fn ids(root: &Path) {
     let mut numbers = Numbers(11);
     let ids: Vec<String> = (0..50_000).map(|_| format!("{:016x}\n", numbers.next())).collect();
@@ -67,14 +68,14 @@ fn ids(root: &Path) {
     fs::write(root.join("theirs.txt"), ids[120..].concat()).unwrap();
 }
 
-/// Runs `umbel` there: what comes of it is looked at by the page that it leaves.
+/// Runs `umbel` in this folder. The result is not checked here, but by the page that it writes.
 fn run(root: &Path, args: &[&str]) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_umbel"));
     let output = command.args(args).current_dir(root).output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
 }
 
-/// A folder with the page of a job and that of a comparison.
+/// A folder with the pages of a job and of a comparison.
 fn pages() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
@@ -103,7 +104,7 @@ async fn pages_open_alone_and_fit_every_window() {
                  getComputedStyle(document.body).backgroundColor];",
             );
             assert!(shown[0].as_u64() <= shown[1].as_u64(), "{page} at {size:?}: {shown}");
-            // Its own style is there, so the page allows it.
+            // The page's own style is applied, so its policy allows it.
             let ground = if scheme == "dark" { "rgb(16, 22, 27)" } else { "rgb(255, 255, 255)" };
             assert_eq!(shown[2], ground, "{page}");
         }
@@ -136,7 +137,7 @@ async fn pictures_have_names_and_tables_behind_them() {
         assert_eq!(told, json!([pictures, true, true, true, true, 2, true]), "{page}");
     }
     open(&browser, &folder.path().join("dedup.html"));
-    // By the keyboard alone: the table behind the matrix.
+    // By keyboard only: the table behind the matrix.
     browser.run("document.querySelector('summary').focus();");
     browser.press("\u{e007}");
     browser.until_shown(
@@ -145,7 +146,7 @@ async fn pictures_have_names_and_tables_behind_them() {
     );
 }
 
-/// Texts of both schemes against their ground, as WCAG 2.2 measures it for small letters.
+/// Contrast of texts in both schemes as WCAG 2.2 measures it for small text.
 #[tokio::test(flavor = "multi_thread")]
 async fn texts_can_be_read_in_both_colours() {
     let Some(browser) = browser() else { return };

@@ -1,4 +1,4 @@
-//! Who signs in sees what is granted, and the page keeps the token to itself.
+//! Principals that sign in see what they were granted, and the page keeps the token to itself.
 
 use umbel_client::Client;
 use umbel_client::proto::{ClusterVerb, Grant, Principal, PutPrincipalRequest};
@@ -6,7 +6,7 @@ use umbel_client::proto::{ClusterVerb, Grant, Principal, PutPrincipalRequest};
 use crate::browser;
 use crate::servers::Cluster;
 
-/// A principal with a token whose secret is its name.
+/// Adds a principal with a token whose secret is its name.
 pub(crate) async fn add(client: &Client, name: &str, may: &[ClusterVerb], grants: Vec<Grant>) {
     let principal = Principal {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Each view shows what is so, live, in every width and colour.
+//! Each view shows the cluster's present state, at every width and in both colour schemes.
 
 use serde_json::json;
 use umbel_client::{Client, Distribution, NewFilter};
@@ -8,7 +8,7 @@ use crate::browser;
 use crate::servers::{Cluster, umbel};
 use crate::webdriver::Browser;
 
-/// A view's name, and a sign that it is there: an expression in the page.
+/// The name of each view, and an expression that is true in the page once it is shown.
 pub(crate) const VIEWS: [(&str, &str); 5] = [
     ("cluster", "document.querySelectorAll('.range-row .leader').length === 4"),
     ("filters", "document.querySelectorAll('tbody .bar').length > 1"),
@@ -20,18 +20,18 @@ pub(crate) const VIEWS: [(&str, &str); 5] = [
     ),
 ];
 
-/// A name that would be markup if it were not text.
+/// A name that would be markup if it were not escaped.
 pub(crate) const HOSTILE: &str = "<img src=x onerror=\"document.title='broken'\">";
 
-/// The same of a file.
+/// Such a name of a file.
 const FILE_LIKE_MARKUP: &str = "<img src=x onerror=alert(1)>.txt";
 
-/// Narrow as a small phone, and wide as a desk; in both colours.
+/// As narrow as a small phone, and as wide as a desktop screen; in both colour schemes.
 const LOOKS: [((u32, u32), &str); 4] =
     [((320, 720), "dark"), ((320, 720), "light"), ((1920, 1080), "dark"), ((1280, 860), "light")];
 
 impl Browser {
-    /// Chooses a view in the open console and waits until it is live.
+    /// Selects a view in the open console, and waits until it is live.
     pub(crate) fn choose(&self, view: &str, sign: &str) {
         self.run(&format!("location.hash = '{view}';"));
         self.until_shown(
@@ -74,7 +74,7 @@ async fn every_view_is_live_and_fits_every_window() {
     browser.assert_content();
 }
 
-/// Makes filters of every distribution and name, and fills them a little.
+/// Creates filters of every distribution, with various names and a few items.
 pub(crate) async fn fill(client: &Client) {
     let replicated =
         NewFilter { distribution: Distribution::Replicated, ..NewFilter::for_rate(200_000, 0.001) };
@@ -113,7 +113,7 @@ async fn filters_are_shown_as_they_fill_and_open_at_a_click() {
         "what is too full is said to be",
         &format!("{}.innerText.includes('full')", row(HOSTILE)),
     );
-    // It is opened and closed by its name, and keeps the focus.
+    // The button with its name opens and closes it, and keeps the focus.
     browser.run(&format!(
         "const found = {}.querySelector('button'); found.focus(); found.click();",
         row("crawl.seen")
@@ -139,7 +139,7 @@ async fn filters_are_shown_as_they_fill_and_open_at_a_click() {
     browser.assert_content();
 }
 
-/// What the page of a job shows of repeats, half of the lines of node 2's input.
+/// The repeats on a job's page: half of the lines of node 2's input.
 fn assert_repeats(browser: &Browser, input: &str) {
     let second = format!("node 2: {input}");
     browser.until_shown(
@@ -209,7 +209,7 @@ async fn a_job_is_shown_from_its_first_phase_to_its_end() {
          && document.querySelectorAll('.phases .over').length === 9",
     );
     assert!(job.wait().unwrap().success());
-    // Half of the second file's lines are in the first one.
+    // Half of the second file's lines are also in the first one.
     browser.run("document.querySelector('tbody th button').click();");
     browser.until_shown(
         "what was kept and what was repeated",
@@ -219,7 +219,7 @@ async fn a_job_is_shown_from_its_first_phase_to_its_end() {
          && document.querySelector('.pictures').innerText.includes('exchange')",
     );
     assert_repeats(&browser, &input(2));
-    // The page that was drawn where the job was submitted says the same.
+    // The page that was written by the submitting command shows the same.
     let page = std::fs::read_to_string(page).unwrap();
     let markup = FILE_LIKE_MARKUP.replace('<', "&lt;").replace('>', "&gt;");
     assert!(page.contains(&format!("worker 1: {root}/2 {markup}")) && !page.contains("<img"));
@@ -273,10 +273,10 @@ async fn the_console_is_used_by_keyboard_and_told_in_tables() {
     let cluster = Cluster::form(1).await;
     browser.open(&format!("http://{}/console", cluster.nodes[0].address));
     browser.choose("cluster", VIEWS[0].1);
-    // The first stop skips what is before the view.
+    // The first stop of the Tab key is a link to the view.
     browser.press("\u{e004}\u{e007}");
     browser.until_shown("the view has the focus", "document.activeElement.id === 'main'");
-    // Rows that change keep the focus: a region of a table stays where it is.
+    // A table's region keeps the focus when its rows change.
     browser.run("document.querySelector('.scroller').focus();");
     let client = cluster.client();
     client.create("seen", &NewFilter::for_rate(1000, 0.01)).await.unwrap();

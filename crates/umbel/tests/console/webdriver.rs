@@ -1,4 +1,4 @@
-//! A browser without a window, driven over the WebDriver protocol: requests of JSON over HTTP/1.1.
+//! A headless browser that is driven by the WebDriver protocol: JSON requests over HTTP/1.1.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,16 +10,17 @@ use tokio::time::Instant;
 
 use crate::free_ports::free_port;
 
-/// Longest wait for the browser or for what a page shows: far above what it takes on a busy machine.
+/// Longest wait for the browser or for content of a page, far above the time that it takes on a busy
+/// machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a page is looked at.
+/// The pause between two checks of a page.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How the driver is called in distributions.
+/// Names of the driver in distributions.
 const DRIVERS: [&str; 2] = ["chromedriver", "/usr/lib/chromium/chromedriver"];
 
-/// A browser with one window; it ends with the test.
+/// A browser with one window, which is closed when the test ends.
 pub(crate) struct Browser {
     driver: Child,
     address: String,
@@ -27,7 +28,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser; None where there is no Chromium with its driver.
+    /// Starts a browser; None if Chromium or its driver is not installed.
     pub(crate) fn start() -> Option<Self> {
         let port = free_port();
         let spawn = |program: &&str| {
@@ -42,7 +43,7 @@ impl Browser {
             let status = browser.request("GET", "/status", None).ok()?;
             status["value"]["ready"].as_bool()?.then_some(())
         });
-        // Containers, in which tests run as root, have no sandbox for it and little shared memory.
+        // In containers, where tests run as root, Chromium has no sandbox and little shared memory.
         let options = json!({
             "args": ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
         });
@@ -56,7 +57,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// One request to the driver.
+    /// Sends a request to the driver.
     fn request(&self, method: &str, path: &str, body: Option<&Value>) -> std::io::Result<Value> {
         let mut stream = TcpStream::connect(&self.address)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -69,7 +70,7 @@ impl Browser {
         );
         stream.write_all(head.as_bytes())?;
         stream.write_all(body.as_bytes())?;
-        // The driver keeps connections, whatever it is told.
+        // The driver keeps connections open, even if it is told not to.
         let mut answer = BufReader::new(stream);
         let mut body_bytes = 0;
         loop {
@@ -88,7 +89,7 @@ impl Browser {
         Ok(serde_json::from_slice(&body)?)
     }
 
-    /// A command of the session: its value.
+    /// Sends a command of the session; returns its value.
     fn command(&self, path: &str, body: &Value) -> Value {
         let path = format!("/session/{}/{path}", self.session);
         let answer = self.request("POST", &path, Some(body)).unwrap();
@@ -97,17 +98,17 @@ impl Browser {
         value.clone()
     }
 
-    /// A command of the browser's own protocol.
+    /// Sends a command of the Chrome DevTools protocol.
     fn developer(&self, name: &str, parameters: &Value) -> Value {
         self.command("goog/cdp/execute", &json!({ "cmd": name, "params": parameters }))
     }
 
-    /// Goes to an address.
+    /// Navigates to an address.
     pub(crate) fn open(&self, url: &str) {
         self.command("url", &json!({ "url": url }));
     }
 
-    /// Runs a script in the page: what it returns.
+    /// Runs a script in the page; returns its value.
     pub(crate) fn run(&self, script: &str) -> Value {
         self.command("execute/sync", &json!({ "script": script, "args": [] }))
     }
@@ -128,18 +129,18 @@ impl Browser {
                 let shown = if self.session.is_empty() { Value::Null } else { self.text() };
                 panic!("not within {PATIENCE:?}: {what}; the page shows {shown}");
             }
-            // Nothing tells from outside when a page has changed.
+            // There is no event for a change of a page.
             #[expect(clippy::disallowed_methods, reason = "a pause between looks at a condition")]
             std::thread::sleep(LOOK_INTERVAL);
         }
     }
 
-    /// All text that the page shows.
+    /// All visible text of the page.
     pub(crate) fn text(&self) -> Value {
         self.run("return document.body.innerText;")
     }
 
-    /// Presses keys, as text, in the element that has the focus.
+    /// Presses the keys of a text in the focused element.
     pub(crate) fn press(&self, keys: &str) {
         let key = |key: char| {
             let key = key.to_string();
@@ -150,7 +151,7 @@ impl Browser {
         self.command("actions", &json!({ "actions": [keyboard] }));
     }
 
-    /// Presses the button that is called so.
+    /// Presses the button with this name.
     pub(crate) fn press_button(&self, name: &str) {
         let found = format!(
             "[...document.querySelectorAll('button')].find((button) => !button.hidden && button.offsetParent \
@@ -158,11 +159,11 @@ impl Browser {
             json!(name)
         );
         self.until_shown(&format!("a button {name:?}"), &found);
-        // As by keyboard: people are back there when a dialog closes.
+        // With the focus, as by keyboard, so that closing a dialog returns there.
         self.run(&format!("const found = {found}; found.focus(); found.click();"));
     }
 
-    /// Fills a field of the dialog that is open.
+    /// Fills in a field of the open dialog.
     pub(crate) fn fill(&self, field: &str, text: &str) {
         let text = json!(text);
         self.run(&format!(
@@ -171,7 +172,7 @@ impl Browser {
         ));
     }
 
-    /// Has the dialog's order sent: what came of it, once its words are these.
+    /// Submits the open dialog, and waits for an outcome of this kind with these words.
     pub(crate) fn order(&self, kind: &str, words: &str) {
         self.run("document.querySelector('dialog button[type=submit]').click();");
         self.until_shown(
@@ -190,7 +191,7 @@ impl Browser {
         self.until_shown("the dialog is closed", "!document.querySelector('dialog')");
     }
 
-    /// What the browser tells aids of people who do not see: role and name of everything.
+    /// The accessibility tree: role and name of each element.
     pub(crate) fn accessible(&self) -> Vec<(String, String)> {
         let tree = self.developer("Accessibility.getFullAXTree", &json!({}));
         let told = tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] != true);
@@ -200,7 +201,7 @@ impl Browser {
         told.map(|node| (text(node, "role"), text(node, "name"))).collect()
     }
 
-    /// Has the page be so wide and high, in the colours of a scheme.
+    /// Sets the page's size, and its colour scheme.
     pub(crate) fn look(&self, (width, height): (u32, u32), scheme: &str) {
         let size =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
@@ -209,14 +210,14 @@ impl Browser {
         self.developer("Emulation.setEmulatedMedia", &json!({ "features": wanted }));
     }
 
-    /// A picture of what is shown, as PNG.
+    /// A screenshot in PNG.
     pub(crate) fn picture(&self) -> Vec<u8> {
         let taken = self.developer("Page.captureScreenshot", &json!({ "format": "png" }));
         from_base64(taken["data"].as_str().unwrap())
     }
 
-    /// Messages that pages have logged since the last call, but for requests that found nobody or were
-    /// refused: those are what some tests are about.
+    /// Messages that pages have logged since the last call, except those about failed requests, which
+    /// some tests cause on purpose.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let logged = self.command("se/log", &json!({ "type": "browser" }));
         let is_complaint = |entry: &&Value| entry["source"] != "network";
@@ -228,7 +229,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         if !self.session.is_empty() {
-            // The browser is another process than its driver, and ends with the session.
+            // Killing the driver does not end the browser, but closing the session does.
             let _ = self.request("DELETE", &format!("/session/{}", self.session), None);
         }
         let _ = self.driver.kill();
