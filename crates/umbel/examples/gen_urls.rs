@@ -1,14 +1,15 @@
-//! Writes URL-like lines, the same ones for the same arguments, as input for benchmarks.
+//! Writes URL-like lines as input for benchmarks; equal arguments give equal lines.
 //!
 //! ```text
 //! cargo run --release -p umbel --example gen_urls -- LINES DUPLICATE_SHARE SEED > FILE
 //! cargo run --release -p umbel --example gen_urls -- 20000000 0.25 1 > urls20m.txt
 //! ```
 //!
-//! A line is about 68 bytes. Like in a real crawl, few hosts own most of the lines. With the given
-//! share as probability a line repeats an earlier one, drawn uniformly from the distinct lines so
-//! far. The number of distinct lines goes to the error stream, so that a benchmark can check what
-//! its tools found. Published figures rest on these bytes: a change here makes them incomparable.
+//! A line is about 68 bytes. As in a real crawl, a few hosts have most of the lines. With the given share
+//! as its probability, a line repeats an earlier one, which is drawn uniformly from the distinct lines so
+//! far. The number of distinct lines is printed to standard error, so that a benchmark can check the
+//! result of its tools. Published figures depend on these bytes: after a change here they would not be
+//! comparable.
 
 use std::io::{self, Write};
 
@@ -16,16 +17,16 @@ use anyhow::{Context, Result, ensure};
 
 const USAGE: &str = "usage: gen_urls LINES DUPLICATE_SHARE SEED > FILE";
 
-/// Hosts that exist; the cube of a uniform number picks one, so that the low ones are popular.
+/// Number of hosts; the cube of a uniform number selects one, so that low ones are popular.
 const HOST_COUNT: f64 = 200_000.0;
 
-/// Written in one call when full.
+/// The buffer is written when it has this size.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// No line is longer; a block is written when the next line might not fit.
+/// Longest line; the buffer is written when the next line might not fit.
 const LINE_BYTES_MAX: usize = 512;
 
-/// 2^53: an f64 holds every whole number up to here.
+/// 2^53: an f64 represents every whole number up to this one.
 const UNIT: f64 = 9_007_199_254_740_992.0;
 
 const WORDS: [&str; 64] = [
@@ -40,10 +41,10 @@ const WORDS: [&str; 64] = [
 
 const DOMAINS: [&str; 8] = ["com", "org", "net", "de", "co.uk", "fr", "io", "info"];
 
-/// Odd constant of SplitMix64, 2^64 divided by the golden ratio.
+/// The odd constant of SplitMix64: 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// SplitMix64 (Steele, Lea, Flood 2014, doi:10.1145/2660193.2660195): state to output.
+/// The output function of SplitMix64 (Steele, Lea, Flood 2014, doi:10.1145/2660193.2660195).
 fn mix(state: u64) -> u64 {
     let mut z = state.wrapping_add(GOLDEN);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -51,19 +52,19 @@ fn mix(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The word that the six low bits choose.
+/// The word that the six low bits select.
 fn word(bits: u64) -> &'static str {
     WORDS[(bits & 63) as usize]
 }
 
-/// Number of the host of a line, from 53 random bits.
+/// The number of a line's host, from 53 random bits.
 #[expect(clippy::cast_possible_truncation, reason = "the product is below HOST_COUNT")]
 fn host_number(bits: u64) -> u64 {
     let uniform = bits as f64 / UNIT;
     (HOST_COUNT * uniform * uniform * uniform) as u64
 }
 
-/// Appends the line with this identity: equal identities give equal lines.
+/// Appends the line with this id; equal ids give equal lines.
 fn push_line(id: u64, out: &mut Vec<u8>) -> io::Result<()> {
     let a = mix(id.wrapping_mul(2_654_435_761));
     let b = mix(a);
@@ -87,7 +88,7 @@ fn push_line(id: u64, out: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes all lines and returns how many of them are distinct.
+/// Writes all lines; returns the number of distinct ones.
 fn generate(
     line_count: u64,
     duplicate_share: f64,

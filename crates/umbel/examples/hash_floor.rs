@@ -1,13 +1,13 @@
-//! Hashes every line of a file and does nothing else: no exact tool for lines can be faster.
+//! Only hashes every line of a file: no exact tool for lines can be faster.
 //!
 //! ```text
 //! cargo run --release -p umbel --example hash_floor -- FILE [THREADS]
 //! ```
 //!
-//! Reads blocks of 1 MiB, finds newlines with memchr, takes XXH3-128 of each line without its
-//! newline, and XORs the results so that no hash can be left out. Prints the number of lines and
-//! the XOR; both are the same for every number of threads. With several threads the file is cut
-//! into byte spans of equal length, and a line belongs to the span in which it begins.
+//! It reads blocks of 1 MiB, finds newlines with memchr, computes XXH3-128 of each line without its
+//! newline, and XORs the results so that no hash can be optimized away. It prints the number of lines and
+//! the XOR, which do not depend on the number of threads. With several threads the file is divided into
+//! byte spans of equal length, and a line belongs to the span in which it begins.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -20,13 +20,13 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 const USAGE: &str = "usage: hash_floor FILE [THREADS]";
 
-/// Asked of the file in one call.
+/// Bytes per read.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Any fixed number; a seeded hash takes the same path as in a real job.
+/// An arbitrary fixed number; hashing with a seed takes the same path as in a real job.
 const SEED: u64 = 0x756D_6265_6C00_0001;
 
-/// What the lines so far amount to.
+/// The result for the lines so far.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Total {
     line_count: u64,
@@ -45,9 +45,9 @@ impl Total {
     }
 }
 
-/// Hashes the lines that begin in `span`. The source stands at the span's first byte or, unless
-/// that is the file's first, one byte before it: a newline there means that a line begins with
-/// the span.
+/// Hashes the lines that begin in `span`. The source is positioned at the span's first byte or, unless
+/// that is the file's first one, a byte before it: if that byte is a newline, a line begins at the start
+/// of the span.
 fn hash_lines(mut source: impl Read, span: Range<u64>) -> io::Result<Total> {
     let mut total = Total::default();
     let mut skips_line = span.start > 0;
@@ -127,7 +127,7 @@ fn main() -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Every way to cut a text in two spans gives what one span gives.
+    /// Two spans of a text, divided at any position, give the same result as one span.
     #[test]
     fn spans_share_no_line_and_lose_none() {
         for text in ["", "\n", "a", "a\n", "\n\n", "one\ntwo\n\nthree", "one\ntwo\nthree\n"] {

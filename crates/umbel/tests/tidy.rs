@@ -1,12 +1,13 @@
-//! The project's style as a test: layer arrows, circles of imports, purity, file lengths, leftovers, names.
+//! The project's style as a test: dependencies of crates, circles of imports, purity, lengths of files,
+//! leftovers, names.
 //!
-//! A broken rule names the file, the line or number, and what to do. Checks read the text of every
-//! Rust file under `benchmarks`, `crates`, `fuzz` and `simulations`; a small lexer tells code, comments
-//! and literals apart, so that a rule about code is not broken by words in a comment or a string.
+//! The message of a violation names the file, the line or number, and what to do. The checks read every
+//! Rust file under `benchmarks`, `crates`, `fuzz` and `simulations`; a small lexer separates code,
+//! comments and literals, so that words in a comment or a string do not violate a rule about code.
 //!
-//! **Test code** is recognised by its text alone: all of `tests/`, `benches/`, `examples/`, files
-//! named `tests.rs` or `*_test.rs`, and in other files everything from a `#[cfg(test)]` at the
-//! start of a line that is followed by `mod name {`, which must be the file's last item.
+//! **Test code** is recognised by text alone: everything in `tests/`, `benches/` and `examples/`, files
+//! named `tests.rs` or `*_test.rs`, and in other files everything from a `#[cfg(test)]` at the start of a
+//! line that is followed by `mod name {`, which must be the file's last item.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,13 +19,13 @@ use arrows::check_arrows;
 #[path = "tidy/arrows.rs"]
 mod arrows;
 
-/// Code lines in one file: comments, blank lines and the test module at its end do not count.
+/// Most code lines of a file, without comments, blank lines and the test module at its end.
 const CODE_LINES_MAX: usize = 400;
 
-/// Lines in one file, all of them.
+/// Most lines of a file.
 const FILE_LINES_MAX: usize = 600;
 
-/// Crates whose algorithms get all that they know as arguments.
+/// Crates of algorithms, which get all their inputs as arguments.
 const PURE: [&str; 11] = [
     "umbel-bits",
     "umbel-sketch",
@@ -39,12 +40,12 @@ const PURE: [&str; 11] = [
     "umbel-engine",
 ];
 
-/// Modules of `std` that pure crates do without.
+/// Modules of `std` that pure crates must not use.
 const IMPURE_MODULES: [&str; 3] = ["fs", "net", "thread"];
 
-/// The places of `unsafe` code: vector instructions, prefetch, huge pages, and carry-less products,
-/// behind safe functions that have scalar twins. The benchmarks have one each: what memory allows, and servers that die
-/// with the benchmark.
+/// Modules with `unsafe` code: vector instructions, prefetch, huge pages, and carry-less products, behind
+/// safe functions that have scalar twins. The benchmarks have one module each, for the available memory
+/// and for servers that die with the benchmark.
 const UNSAFE_MODULES: [&str; 4] = [
     "crates/umbel-filter/src/bits/wide",
     "crates/umbel-sketch/src/gf2/clmul",
@@ -58,11 +59,11 @@ const UNFINISHED_MACROS: [&str; 3] = ["dbg", "todo", "unimplemented"];
 /// Words in comments that mark unfinished work.
 const UNFINISHED_WORDS: [&str; 2] = ["FIXME", "TODO"];
 
-/// Parts of a file or folder name that say nothing about what is inside.
+/// Parts of a file or folder name that say nothing about its content.
 const EMPTY_NAMES: [&str; 7] =
     ["common", "helper", "helpers", "manager", "managers", "util", "utils"];
 
-/// What a byte of a Rust file belongs to.
+/// The kind of text that a byte of a Rust file belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Code,
@@ -70,16 +71,16 @@ enum Class {
     Literal,
 }
 
-/// One Rust file, with views of equal length that hold blanks for what they leave out.
+/// A Rust file, with views of equal length in which omitted bytes are blanks.
 struct Source {
-    /// From the workspace root, with forward slashes.
+    /// The path from the workspace root, with forward slashes.
     path: String,
     text: String,
-    /// Without comments and literals.
+    /// The text without comments and literals.
     code: String,
-    /// Only comments.
+    /// The comments only.
     comments: String,
-    /// Without comments.
+    /// The text without comments.
     content: String,
 }
 
@@ -99,7 +100,7 @@ impl Source {
         }
     }
 
-    /// Number of lines before the test module at the end, or of all lines.
+    /// The number of lines before the test module at the end, or of all lines.
     fn untested_line_count(&self) -> usize {
         let lines: Vec<&str> = self.code.lines().collect();
         let begins_tests = |at: &usize| {
@@ -119,7 +120,7 @@ impl Source {
             || self.path.ends_with("_test.rs")
     }
 
-    /// Words and single other characters of the code, each with its line number.
+    /// The words and single other characters of the code, each with its line number.
     fn tokens(&self) -> Vec<(usize, &str)> {
         let mut tokens = Vec::new();
         for (number, line) in (1..).zip(self.code.lines()) {
@@ -148,7 +149,7 @@ fn classify(text: &[u8]) -> Vec<Class> {
     classes
 }
 
-/// Length and class of the piece that the text begins with.
+/// Length and class of the first piece of the text.
 fn next_piece(text: &[u8], follows_word: bool) -> (usize, Class) {
     if text.starts_with(b"//") {
         let line_bytes = text.iter().position(|&byte| byte == b'\n').unwrap_or(text.len());
@@ -190,7 +191,7 @@ fn string_bytes(text: &[u8]) -> usize {
     at + 1
 }
 
-/// `r"…"`, `br#"…"#` and so on; None if the text begins with something else.
+/// The length of `r"…"`, `br#"…"#` and so on; None if the text begins with something else.
 fn raw_string_bytes(text: &[u8]) -> Option<usize> {
     let prefix_bytes = usize::from(matches!(text[0], b'b' | b'c'));
     let after_r = text[prefix_bytes..].strip_prefix(b"r")?;
@@ -201,7 +202,7 @@ fn raw_string_bytes(text: &[u8]) -> Option<usize> {
     Some(text.len() - body.len() + body_bytes? + close.len())
 }
 
-/// A character literal; None for a lifetime.
+/// The length of a character literal; None for a lifetime.
 fn char_bytes(text: &[u8]) -> Option<usize> {
     let is_close = |&byte: &u8| byte == b'\'';
     if text.get(1) == Some(&b'\\') {
@@ -322,7 +323,7 @@ fn check_purity(source: &Source) -> Vec<String> {
     broken
 }
 
-/// The first impure module named in `use std::{…}`, given the tokens after the brace.
+/// The first impure module in `use std::{…}`, given the tokens after the brace.
 fn impure_in_group<'a>(tokens: &[(usize, &'a str)]) -> Option<&'a str> {
     let mut depth = 1;
     let mut begins_path = true;
@@ -345,7 +346,7 @@ fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the root is there")
 }
 
-/// Every Rust file below a folder, in the order of names.
+/// Every Rust file below a folder, sorted by name.
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else {
         return; // fuzz and simulations come later

@@ -1,4 +1,4 @@
-//! `--annotate`: every record has its line, in input order, and nothing is dropped.
+//! `--annotate`: a line for every record, in input order; no record is dropped.
 
 use crate::model::lines;
 use crate::sandbox::Sandbox;
@@ -108,7 +108,7 @@ fn annotations_go_with_the_best_and_with_other_reports() {
     assert_eq!(sandbox.text("d.jsonl").lines().count(), 2);
 }
 
-/// Members of groups that do not fit in a small memory as they are sorted.
+/// The members of groups do not fit in memory for sorting.
 #[test]
 fn more_members_than_fit_in_memory_are_annotated() {
     let text: String = (0..600_000u32).map(|at| format!("{}\n", at % 300_000)).collect();

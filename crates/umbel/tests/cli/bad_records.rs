@@ -1,10 +1,10 @@
-//! Bad records: they end the job and say where, or they are left out and listed.
+//! Bad records: they end the job with their position, or are left out and listed.
 
 use crate::sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Good records but for those at the given numbers, from 1, and the byte offset of the first of these.
+/// Good records, except those with the given numbers, from 1; and the byte offset of the first bad one.
 fn records(count: u64, bad: &[(u64, &str)]) -> (String, u64) {
     let mut text = String::new();
     let mut offset = 0;
@@ -28,7 +28,7 @@ const NO_KEY: &str = "{\"text\":\"no id\"}";
 #[test]
 fn the_first_bad_record_ends_the_job_and_is_named() {
     for (line, cause) in [(NO_JSON, "invalid JSON"), (NO_KEY, "no field `id`"), ("{", "JSON")] {
-        // Far into the file, so that it is cut between workers; the second file has one more.
+        // Far from the start, so that the file is divided among workers; the second file has another one.
         let (text, offset) = records(5000, &[(4321, line), (4400, NO_JSON)]);
         let sandbox =
             Sandbox::with(&[("a.jsonl", "{\"id\":0}\n"), ("b.jsonl", &text), ("c.jsonl", "x\n")]);

@@ -1,18 +1,18 @@
-//! `--count`, `--repeated`, `--unique-only`, against `sort` and `uniq` of the system and a naive model.
+//! `--count`, `--repeated` and `--unique-only` against the system's `sort` and `uniq`, and a naive model.
 
 use crate::model::lines;
 use crate::sandbox::Sandbox;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// What a line of the shell prints, in this sandbox and by bytes.
+/// The output of a shell command in the sandbox, in the C locale.
 fn shell(sandbox: &Sandbox, line: &str) -> Vec<u8> {
     let mut shell = Command::new("sh");
     let output = shell.args(["-c", line]).current_dir(sandbox.path("")).env("LC_ALL", "C").output();
     output.unwrap().stdout
 }
 
-/// Lines in order, for what comes in input order here comes sorted from the system.
+/// Sorted lines, since `umbel` prints in input order, and `sort` in its own.
 fn sorted(bytes: &[u8], record_end: u8) -> Vec<&[u8]> {
     let mut records: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == record_end).collect();
     records.sort_unstable();
@@ -22,7 +22,7 @@ fn sorted(bytes: &[u8], record_end: u8) -> Vec<&[u8]> {
 #[test]
 fn what_is_written_is_what_uniq_says() {
     let mut text = lines(11, 30_000);
-    // A zero byte would be a line end at -z.
+    // With -z, a zero byte ends a line.
     text.retain(|byte| *byte != 0);
     let zeros: Vec<u8> = text.iter().map(|b| if *b == b'\n' { 0 } else { *b }).collect();
     let sandbox = Sandbox::with(&[("a", &text), ("b", &zeros)]);
@@ -78,7 +78,7 @@ fn keys_and_tables_choose_whole_records() {
     assert_eq!(run("a.csv --key id --unique-only"), "id,n\n2,b\n3,d\n");
     let rule = "--key k --missing-key";
     assert_eq!(run(&format!("a.jsonl {rule} keep --repeated")), "{\"k\":1}\n");
-    // What is compared with nothing stands alone.
+    // Records that are compared with none are groups of their own.
     assert_eq!(run(&format!("a.jsonl {rule} keep --unique-only")), "\n{\"k\":2}\n{}\n");
     assert_eq!(run(&format!("a.jsonl {rule} drop --unique-only")), "\n{\"k\":2}\n");
     assert_eq!(run("a.jsonl --format text --count").lines().count(), 5);

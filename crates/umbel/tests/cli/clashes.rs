@@ -1,8 +1,8 @@
-//! Outputs that would meet each other or leave their directory: refused, because records would be lost.
+//! Outputs that would coincide or leave their directory are refused, because records would be lost.
 
 use crate::sandbox::Sandbox;
 
-/// Runs what must be refused as wrong usage without touching any file.
+/// Asserts that a run is refused as wrong usage and changes no file.
 #[track_caller]
 fn is_refused(sandbox: &Sandbox, args: &str) {
     let contents = || -> Vec<(String, String)> {
@@ -90,7 +90,7 @@ fn outputs_of_inputs_above_the_working_directory_stay_in_the_output_directory() 
     let outside: Vec<String> = sandbox.files().into_iter().filter(outside).collect();
     assert!(outside.is_empty(), "written outside of the output directory: {outside:?}");
     ran.kept();
-    // Below the directory that both inputs have in common.
+    // Below the common directory of both inputs.
     assert_eq!(sandbox.text("here/out/here/b.txt"), "b\n");
     assert_eq!(sandbox.text("here/out/a.txt"), "a\n");
 }

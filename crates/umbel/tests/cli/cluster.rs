@@ -52,7 +52,7 @@ fn certificates_are_made_for_their_owner_and_never_over_others() {
     }
     assert_eq!(mode("certs/client-alice.key"), 0o600);
 
-    // The authority's key stays where it is.
+    // The authority's key is not moved.
     certs("node node-1 --authority certs --out nodes").kept();
     let mut names: Vec<_> = std::fs::read_dir(sandbox.path("nodes")).unwrap().collect();
     names.sort_by_key(|entry| entry.as_ref().unwrap().file_name());
@@ -102,16 +102,16 @@ fn status_shows_nodes_and_shards() {
     cluster("remove 9").refused(1, &["9"]);
 }
 
-/// How often the status of a cluster is asked for until it stays: far more than elections change it.
+/// Attempts to read a status that does not change meanwhile; far more than there are changes of leaders.
 const STATUS_TRIES: usize = 50;
 
-/// A pipe gets what it always got; colours and pictures are for terminals, or for who asks.
+/// Pipes get plain text; colours and drawings are for terminals, or on request.
 #[test]
 fn a_pipe_gets_no_colours_unless_it_asks() {
     let sandbox = Sandbox::new();
     let server = Server::start(&sandbox);
     let status = |args: &str| server.run(&sandbox, &format!("cluster status {args}")).kept_text();
-    // A cluster that has just formed still changes: what is compared was the same before and after.
+    // A new cluster still changes, so the status is compared only if it was the same before and after.
     let (plain, never) = (0..STATUS_TRIES)
         .map(|_| (status(""), status("--color never")))
         .find(|(plain, _)| status("") == *plain)
@@ -155,7 +155,7 @@ fn top_in_a_pipe_is_a_line_an_interval_until_nobody_reads() {
     server.run(&sandbox, gone).refused(1, &["127.0.0.1:1", "is a node running there?"]);
 }
 
-/// Whether there is the program that plays a terminal.
+/// Whether the program that provides a terminal is installed.
 fn has_terminal() -> bool {
     let version = Command::new("script").arg("--version").output();
     let is_known = version
@@ -166,10 +166,10 @@ fn has_terminal() -> bool {
     is_known
 }
 
-/// `umbel` with these arguments, and what a shell does behind it, on a terminal of 30 lines.
+/// A command that runs `umbel` on a terminal of 30 lines, followed by other commands of the shell.
 fn on_a_terminal(server: &Server, sandbox: &Sandbox, args: &str, behind: &str) -> Command {
     let binary = env!("CARGO_BIN_EXE_umbel");
-    // A trap keeps the shell alive through an interrupt, which all of the terminal's foreground gets.
+    // The trap keeps the shell alive on an interrupt, which reaches the whole foreground process group.
     let line = format!("trap : INT; stty rows 30 cols 100; {binary} {args}{behind}");
     let mut command = Command::new("script");
     command.args(["-qec", &line, "/dev/null"]);
@@ -206,7 +206,7 @@ fn top_puts_the_terminal_back_however_it_ends() {
     let sandbox = Sandbox::new();
     let server = Server::start(&sandbox);
     for (key, code) in [("q", 0), ("\x03", 130)] {
-        // The shell tells how the terminal was left.
+        // The shell prints the state in which the terminal was left.
         let behind = "; code=$?; stty -a; exit $code";
         let top = "cluster top --interval 1";
         let mut command = on_a_terminal(&server, &sandbox, top, behind);
@@ -250,7 +250,7 @@ fn a_backup_is_restored_after_all_is_lost() {
     umbel("cluster restore --file cut.umbel").refused(1, &["cut.umbel", "at byte"]);
 }
 
-/// Those that grow as far as they had grown.
+/// Filters that grow are included at their present size.
 #[test]
 fn a_backup_holds_filters_of_every_kind() {
     const KINDS: [&str; 11] = [
@@ -272,7 +272,7 @@ fn a_backup_holds_filters_of_every_kind() {
     let items: String = (0..5_000).map(|item| format!("{item}\n")).collect();
     sandbox.write("items", items);
     for kind in KINDS {
-        // Of those that grow what they begin with.
+        // The initial capacity of kinds that grow.
         let capacity =
             if matches!(kind, "scalable" | "quotient" | "redisbloom") { 300 } else { 6_000 };
         umbel(&format!("filter create {kind} --kind {kind} --capacity {capacity}")).kept();
@@ -283,7 +283,7 @@ fn a_backup_holds_filters_of_every_kind() {
     let names = || KINDS.into_iter().chain(["window"]);
     let count =
         |name: &str| umbel(&format!("filter contains {name} --file items --count")).kept_text();
-    // A stable filter misses some.
+    // A stable filter forgets some items.
     let counted: Vec<String> = names().map(count).collect();
     umbel("cluster backup --out all.umbel").kept();
     for name in names() {
@@ -295,7 +295,7 @@ fn a_backup_holds_filters_of_every_kind() {
         let is_certain = name != "stable";
         assert!(!is_certain || before.starts_with("present\t5000\nabsent\t0\n"), "{before}");
     }
-    // It goes on where it was.
+    // They grow further from there.
     for kind in ["scalable", "quotient", "redisbloom"] {
         umbel(&format!("filter insert {kind} 5000 5001")).kept();
         let tally = umbel(&format!("filter contains {kind} 0 5000 5001 --count")).kept_text();

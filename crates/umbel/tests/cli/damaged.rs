@@ -1,4 +1,4 @@
-//! Compressed files that end early or are damaged: never a quiet loss.
+//! Compressed files that are truncated or damaged: data is never lost silently.
 
 use crate::model::unlike_lines;
 use crate::packed::{gunzip, gzip, unzstd, zstd};
@@ -8,7 +8,7 @@ use serde_json::Value;
 type Pack = fn(&[u8]) -> Vec<u8>;
 const PACKERS: [(&str, Pack, Pack); 2] = [("a.gz", gzip, gunzip), ("a.zst", zstd, unzstd)];
 
-/// A file whose second member is cut off in the middle, and the contents of both members.
+/// A file whose second member is truncated, and the contents of both members.
 fn cut_off(pack: Pack) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let (first, second) = (unlike_lines(1, 1000), unlike_lines(2, 30_000));
     let mut packed = pack(&second);
@@ -16,7 +16,7 @@ fn cut_off(pack: Pack) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     ([pack(&first), packed].concat(), first, second)
 }
 
-/// Whether `kept` is the first member and whole lines of the second, at least a third of it.
+/// Whether `kept` is the first member and whole lines of the second one, at least a third of it.
 fn is_front(kept: &[u8], first: &[u8], second: &[u8]) -> bool {
     let rest = kept.strip_prefix(first);
     rest.is_some_and(|rest| {

@@ -1,11 +1,11 @@
-//! `--delimiter` and `--no-header`: tables of other dialects, against rows that a naive model writes and picks.
+//! `--delimiter` and `--no-header`: tables of other dialects, compared with rows from a naive model.
 
 use crate::model::Draws;
 use crate::sandbox::Sandbox;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Rows of three fields, the middle one of which repeats, and its place in the alphabet of oddities.
+/// Rows of three fields: the middle one repeats, and fields contain unusual characters.
 fn rows(seed: u64) -> Vec<[String; 3]> {
     let oddities = ["", "a", ",", ";", "|", "\t", "two\nlines", "\"", "1;2", "é"];
     let mut draws = Draws(seed);
@@ -14,7 +14,7 @@ fn rows(seed: u64) -> Vec<[String; 3]> {
     (0..200).map(|row| [oddity(row), oddity(row % 7), oddity(row % 3)]).collect()
 }
 
-/// The rows as a table: fields in quotes where they need them.
+/// The rows as a table; fields are quoted where necessary.
 fn table<'a>(rows: impl Iterator<Item = &'a [String; 3]>, delimiter: char) -> String {
     let mut table = String::new();
     for row in rows {

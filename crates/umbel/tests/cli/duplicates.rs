@@ -1,4 +1,4 @@
-//! The report of dropped records: complete, in input order, the same however the work was divided.
+//! The report of dropped records: complete, in input order, and independent of the division of work.
 
 use crate::model::{Keep, by_line, lines};
 use crate::sandbox::Sandbox;

@@ -1,4 +1,4 @@
-//! `umbel index build` and `ask`: which of many files may hold an item.
+//! `umbel index build` and `ask`: which of many files may contain an item.
 
 use crate::sandbox::{Ran, Sandbox};
 use crate::serve::run;
@@ -16,7 +16,7 @@ fn lines(numbers: std::ops::Range<u32>) -> String {
     numbers.map(|number| format!("line-{number}\n")).collect()
 }
 
-/// A sequence that looks random, of so many bases.
+/// A pseudo-random sequence of this many bases.
 fn bases(mut state: u64, count: usize) -> String {
     let base = |_| {
         state = state.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
@@ -89,7 +89,7 @@ fn genes_are_found_on_either_strand_and_by_a_share() {
     for gene in [gene, &reverse_complement(gene), &gene.to_lowercase()] {
         assert_eq!(asked(&sandbox, &format!("g.umbx {gene}")), "g7.fa\n");
     }
-    // Of 370 k-mers a change touches 31, of which others are found at a rate of 0.3 at most.
+    // A change affects 31 of 370 k-mers, of which at most 30 % are false positives.
     let mut changed = gene.to_owned();
     changed.replace_range(200..201, if &gene[200..201] == "A" { "C" } else { "A" });
     index(&sandbox, &format!("ask g.umbx {changed}")).ended_with(1);
@@ -126,8 +126,8 @@ fn info_tells_the_kinds_of_indexes_apart() {
     let lines: Vec<&str> = said.lines().collect();
     assert!(lines[0].starts_with("index\thashes\t") && lines[1].starts_with("s.umbi\t100\t"));
     assert_eq!(lines[2], "index\tfiles\titems\tkind\tprobes\trate\tbytes\tbits an item\tseed");
-    // 100 items need 1,236 bits, 10 124: 1,536 and 512; with 56 bytes of header, 5 of a text, 24 of two rows and 4 of
-    // a checksum.
+    // 100 items need 1,236 bits, 10 need 124: rounded up to 1,536 and 512. In addition 56 bytes of
+    // header, 5 of a text, 24 of two rows and 4 of a checksum.
     let bytes = (1536 + 512) / 8 + 56 + 5 + 24 + 4;
     let expected = format!("f.umbx\t2\t110\tlines\t3\t0.01\t{bytes}\t25.09\t0x0000000000000000");
     assert_eq!(lines[3], expected);

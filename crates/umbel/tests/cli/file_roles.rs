@@ -1,10 +1,10 @@
-//! No output is an input, whatever name or link it goes by; files that are not finished are no input.
+//! No output may be an input under any name or link, and unfinished files are no inputs.
 
 use crate::sandbox::Sandbox;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::symlink;
 
-/// Runs what must be refused as wrong usage, with these words, without touching any file.
+/// Asserts that a run is refused as wrong usage, with these words, and changes no file.
 #[track_caller]
 fn is_refused(sandbox: &Sandbox, args: &str, said: &[&str]) {
     let contents = || -> Vec<(String, Vec<u8>)> {
@@ -17,7 +17,7 @@ fn is_refused(sandbox: &Sandbox, args: &str, said: &[&str]) {
     ran.refused(2, said);
 }
 
-/// An input with a link of each kind, and an index.
+/// An input with each kind of link to it, and an index.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::with(&[("a.txt", "x\ny\nx\n"), ("b.txt", "y\nz\n")]);
     fs::create_dir(sandbox.path("d")).unwrap();
@@ -57,7 +57,7 @@ fn no_output_but_an_index_replaces_a_reference() {
 #[test]
 fn an_output_of_one_input_never_replaces_another() {
     let sandbox = Sandbox::with(&[("d/x", "of d\n"), ("d/e/x", "of e\n")]);
-    // d/x would go to d/e/x.
+    // The output of d/x would be d/e/x.
     is_refused(
         &sandbox,
         "d/x d/e/x --output d/e --overwrite",

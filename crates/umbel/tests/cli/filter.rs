@@ -1,13 +1,13 @@
-//! `umbel filter` against a real server: items in and out, files, exit codes.
+//! `umbel filter` against a real server: inserts and queries, files, exit codes.
 
 use crate::sandbox::Sandbox;
 use crate::serve::{Server, run};
 use serde_json::{Value, json};
 
-/// Where nobody listens: a port that ordinary processes may not take.
+/// An address on which nobody listens, since ordinary processes may not use the port.
 const NOBODY: &str = "127.0.0.1:1";
 
-/// What counting questions to a partitioned filter prints.
+/// The output of `--count` for a partitioned filter.
 fn tally(present: u32, absent: u32) -> String {
     format!("present\t{present}\nabsent\t{absent}\nlevel\tlinearizable\n")
 }
@@ -119,7 +119,7 @@ fn the_first_filter_that_has_an_item_is_named() {
         b"present\ttuesday\tcarol\n"
     );
     assert_eq!(filter("contains-any monday,tuesday eve").ended_with(1), b"absent\t\teve\n");
-    // A missing one is named, even behind one that has the item.
+    // A missing filter is named, even after one that has the item.
     filter("contains-any monday,gone alice").refused(2, &["\"gone\""]);
     filter("contains-any monday,monday alice").refused(2, &["filters[1] is named twice"]);
     let many: Vec<String> = (0..33).map(|at| format!("f{at}")).collect();
@@ -176,7 +176,7 @@ fn filters_are_listed_described_merged_emptied_and_dropped() {
         (&info["filter"]["kind"], info["slices"].as_array().unwrap().len()),
         (&json!("blocked"), 1)
     );
-    // Random items were asked for; nobody fills it on purpose, and it was not watched for a minute yet.
+    // The items of the queries are random, as expected; and it was not observed for a minute yet.
     assert!(info["measured"]["rate"].as_f64().unwrap() < 0.01, "{info}");
     assert_eq!(
         (&info["measured"]["probes"], &info["unexplained_ones"]),
@@ -231,7 +231,8 @@ fn an_export_since_another_one_is_the_same_file_for_fewer_bytes() {
             serde_json::from_slice(&told).unwrap()
         };
         let received = |told: &Value| told["received_bytes"].as_u64().unwrap();
-        // Few bits are set, so a plain export codes them, and nothing is the same in the first one since.
+        // Few bits are set, so that a plain export is compressed, and cannot serve as the basis of a
+        // difference.
         exported("--out coded");
         exported("--out old --since coded");
         filter("insert a new").kept();
@@ -239,7 +240,7 @@ fn an_export_since_another_one_is_the_same_file_for_fewer_bytes() {
         let whole = exported("--out whole --since coded");
         assert_eq!(sandbox.read("since"), sandbox.read("whole"));
         assert!(received(&since) < received(&whole) / 10, "{since} {whole}");
-        // Into its own place, too.
+        // The output may replace the file of the earlier export.
         filter("create b --capacity 1e4").kept();
         filter("export b --out other --overwrite").kept();
         filter("export a --out other --since other --overwrite").kept();

@@ -1,4 +1,5 @@
-//! Files that were found, not named: the job's own outputs, files that cannot be read, and what is no text.
+//! Files that were found in directories: the job's own outputs, unreadable files, and files that are not
+//! text.
 
 use crate::packed::gzip;
 use crate::sandbox::Sandbox;
@@ -19,7 +20,7 @@ fn an_output_directory_inside_of_the_input_is_left_out() {
         ran.kept();
         assert!(!sandbox.exists("d/out/out"), "{args}");
     }
-    // As the shell expands d/*: what goes where is the user's to say.
+    // The shell expands d/* to these names: the user decides where they go.
     sandbox.run("d/a d/out d/sub -o d/out --overwrite").refused(2, &["d/out", "leave it out"]);
     std::fs::rename(sandbox.path("d/out"), sandbox.path("d/moved")).unwrap();
     symlink("moved", sandbox.path("d/out")).unwrap();
@@ -57,11 +58,11 @@ fn a_link_that_leads_nowhere_is_named_or_listed_as_bad() {
         assert_eq!(sandbox.run(&format!("{args} --skip-bad")).ended_with(3), b"x\ny\nz\n");
         sandbox.run(&format!("{args} --skip-bad=1")).refused(1, &["d/loop"]);
     }
-    // In place they stay what they are.
+    // In place, they do not change.
     sandbox.run("d -o d --overwrite --skip-bad --bad list").ended_with(3);
     assert_eq!([sandbox.text("d/a"), sandbox.text("d/z")], ["x\ny\n", "z\n"]);
     assert!(sandbox.path("d/m").is_symlink() && sandbox.path("d/loop").is_symlink());
-    // Whatever is compared, and whatever the other files are.
+    // With any comparison, and beside any other files.
     sandbox.write("t/a.csv", "id,v\n1,a\n1,b\n");
     symlink("gone", sandbox.path("t/b.csv")).unwrap();
     for args in ["--key id", "--granularity file", "--granularity record", "--keep best:v --key id"]
@@ -69,11 +70,11 @@ fn a_link_that_leads_nowhere_is_named_or_listed_as_bad() {
         let kept = sandbox.run(&format!("t {args} --skip-bad")).ended_with(3);
         assert!(kept.starts_with(b"id,v\n1,"), "{args}");
     }
-    // A name that was given is a mistake, not a bad record.
+    // A named file that cannot be read is an error, not a bad record.
     sandbox.run("d/m --skip-bad").refused(1, &["d/m"]);
 }
 
-/// Names, contents and what is said of them.
+/// Names, contents, and what is reported about them.
 fn binaries() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
     vec![

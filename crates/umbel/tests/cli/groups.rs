@@ -1,11 +1,11 @@
-//! `--groups` and the summary's figures of groups: what a map counts, however the work is divided.
+//! `--groups`, and groups in the summary: as a map counts them, for every division of work.
 
 use crate::model::lines;
 use crate::sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Lines of two files, a few of them very often.
+/// Lines of two files, some of which are very frequent.
 fn input() -> [(&'static str, Vec<u8>); 2] {
     let mut second = lines(1, 900);
     (0..700).for_each(|at| second.extend(format!("hot {}\n", at % 2).into_bytes()));
@@ -13,7 +13,7 @@ fn input() -> [(&'static str, Vec<u8>); 2] {
     [("b.txt", lines(1, 2000)), ("a.txt", second)]
 }
 
-/// Every group with at least two members: file, record and size, in the order of the first member.
+/// Every group of two or more members: file, record and size, in the order of first members.
 fn expected(input: &[(&str, Vec<u8>)]) -> Vec<(String, u64, u64)> {
     let mut groups: BTreeMap<&[u8], (usize, u64, u64)> = BTreeMap::new();
     for (file, (_, bytes)) in input.iter().enumerate() {
@@ -91,7 +91,7 @@ fn figures_come_with_a_report_and_only_then() {
     assert_eq!((sandbox.text("g.jsonl"), &nothing["most_repeated"]), (String::new(), &json!([])));
 }
 
-/// Groups that do not fit in a small memory as they are counted.
+/// The groups do not fit in memory for counting.
 #[test]
 fn more_groups_than_fit_in_memory_are_counted() {
     let text: String = (0..600_000u32).map(|at| format!("{}\n", at % 300_000)).collect();

@@ -1,4 +1,4 @@
-//! `--in-place`: each file is replaced by what stays of it, against the naive model.
+//! `--in-place`: each file is replaced by its kept records, compared with the naive model.
 
 use crate::model::{Draws, Keep, by_line, lines};
 use crate::packed::gzip;

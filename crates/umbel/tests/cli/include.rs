@@ -1,9 +1,9 @@
-//! `--include` and `--exclude`, against `find` of the system.
+//! `--include` and `--exclude`, compared with the system's `find`.
 
 use crate::sandbox::Sandbox;
 use std::process::Command;
 
-/// Files of a tree, each with its own path as its one line.
+/// Files of a tree, each with its path as its only line.
 fn tree() -> Sandbox {
     let sandbox = Sandbox::new();
     for name in [
@@ -25,7 +25,7 @@ fn tree() -> Sandbox {
     sandbox
 }
 
-/// What `find in` finds with these conditions, in the order of a walk.
+/// The files that `find in` finds with these conditions, in the order of a walk.
 fn found(sandbox: &Sandbox, conditions: &[&str]) -> Vec<String> {
     let find = Command::new("find")
         .args(["in", "-type", "f"])
@@ -74,11 +74,11 @@ fn files_that_are_named_are_read_whatever_they_are_called() {
     let run = |args: &str| sandbox.run(args).kept_text();
     assert_eq!(run("in/d in/b.log --include *.csv.log"), "in/d/c.csv.log\nin/b.log\n");
     assert_eq!(run("in/d other/*.txt --include *.csv.log"), "in/d/c.csv.log\nother/a.txt\n");
-    // What is not read may be anything.
+    // Files that are not read may have any content.
     sandbox.write("in/tool", b"\x7fELF\0\0");
     std::os::unix::fs::symlink("nowhere", sandbox.path("in/dangling")).unwrap();
     assert_eq!(run("in --include b.log"), "in/b.log\n");
-    // An output directory has the paths that it would have without the choice.
+    // The paths in an output directory do not depend on the choice.
     run("in --include y.txt -o out/");
     assert_eq!(sandbox.text("out/d/e/cache/deep/y.txt"), "in/d/e/cache/deep/y.txt\n");
 }

@@ -1,4 +1,4 @@
-//! Where records come from: files in order, directories, globs, standard input.
+//! Sources of records: files in order, directories, globs, standard input.
 
 use crate::model::unlike_lines;
 use crate::sandbox::Sandbox;
@@ -7,7 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 
-/// Files whose lines are mostly their own.
+/// Files that have few lines in common.
 fn sandbox() -> Sandbox {
     Sandbox::with(&[
         ("d/b.txt", "b\nall\n"),
@@ -114,7 +114,7 @@ fn names_with_blanks_and_line_ends_are_files_like_any_other() {
 
 #[test]
 fn a_file_that_changes_while_it_is_read_fails_the_job() {
-    // Far more chunks than threads: the last one is not read before somebody takes the first.
+    // Far more chunks than threads: the last one is read only after the first has been consumed.
     let sandbox = Sandbox::with(&[("a.txt", unlike_lines(1, 400_000))]);
     let mut child = sandbox.command("a.txt --workers 64 --filter wide").spawn().unwrap();
     let mut reader = child.stdout.take().unwrap();

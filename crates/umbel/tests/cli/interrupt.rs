@@ -1,4 +1,4 @@
-//! Signals: whatever a job is doing, an interrupt ends it at once and leaves no half output.
+//! An interrupt ends a job at once in every phase, and leaves no partial output.
 
 use crate::model::unlike_lines;
 use crate::sandbox::{Ran, Sandbox};
@@ -6,7 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-/// What the shell calls a process that was interrupted.
+/// The exit code of the shell for an interrupted process.
 pub(crate) const INTERRUPTED: Option<i32> = Some(130);
 
 pub(crate) fn send(signal: &str, process: u32) {
@@ -24,7 +24,7 @@ fn an_interrupt_ends_a_job_that_reads_standard_input() {
             .spawn()
             .unwrap();
         let mut pipe = child.stdin.take().unwrap();
-        // A pipe does not hold that much: once it is written, the job is reading.
+        // This does not fit in the pipe, so once it is written, the job is reading.
         pipe.write_all(&unlike_lines(1, 30_000)).unwrap();
         send(signal, child.id());
         let ran = sandbox.ended(child.wait_with_output().unwrap());
@@ -35,8 +35,8 @@ fn an_interrupt_ends_a_job_that_reads_standard_input() {
     }
 }
 
-/// Interrupts a job that is writing its report into a named pipe nobody empties, after its other output was written
-/// aside.
+/// Interrupts a job that writes its report into a named pipe without a reader, after it has written its
+/// other output to a temporary file.
 fn interrupted_while_reporting(sandbox: &Sandbox, args: &str, aside: &str) -> Ran {
     let pipe = sandbox.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -68,7 +68,7 @@ fn interrupted_while_reporting(sandbox: &Sandbox, args: &str, aside: &str) -> Ra
 
 #[test]
 fn an_interrupt_while_outputs_are_written_leaves_none_of_them() {
-    // The report is larger than a pipe holds.
+    // The report does not fit in a pipe.
     let repeats = unlike_lines(1, 2000).repeat(2);
     for output in ["out.txt", "out/", "out.txt.gz"] {
         let sandbox = Sandbox::with(&[("a.txt", &repeats)]);

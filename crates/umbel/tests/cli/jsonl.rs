@@ -1,9 +1,9 @@
-//! JSON Lines: what of a record is compared, and that its bytes stay as they were.
+//! JSON Lines: which part of a record is compared; the bytes of kept records do not change.
 
 use crate::packed::gzip;
 use crate::sandbox::Sandbox;
 
-/// Kept records of these lines in a file `a.jsonl`, one or more workers.
+/// The kept records of these lines in `a.jsonl`, with one and with several workers.
 #[track_caller]
 fn kept(lines: &str, options: &str) -> String {
     let sandbox = Sandbox::with(&[("a.jsonl", lines)]);
@@ -123,7 +123,7 @@ fn byte_order_marks_and_blank_lines_are_no_errors() {
     sandbox.write("p.jsonl", format!("{bom}{{\"t\":\"x\\ny\"}}\n\n{{\"t\":\"x\"}}\n"));
     let pieces = sandbox.run("p.jsonl --granularity paragraph --key t").kept_text();
     assert_eq!(pieces, format!("{bom}{{\"t\":\"x\\ny\"}}\n\n{{\"t\":\"\"}}\n"));
-    // What is neither blank nor JSON is bad as before.
+    // Lines that are neither blank nor JSON are bad as before.
     sandbox.write("b.jsonl", format!("{{}}\n{bom}\n"));
     sandbox.run("b.jsonl --granularity record").refused(1, &["b.jsonl", "record 2"]);
 }

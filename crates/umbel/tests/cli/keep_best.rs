@@ -1,4 +1,5 @@
-//! `--keep best:FIELD`: of equal records the one with the best number stays, however the work is divided.
+//! `--keep best:FIELD`: of equal records the one with the best number is kept, for every division of
+//! work.
 
 use crate::model::Draws;
 use crate::sandbox::Sandbox;
@@ -6,7 +7,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Scores as they are written, from the best to the worst; equal ones share a row. What is no number comes last.
+/// Scores as written, from best to worst; those in a row are equal. The last row has values that are no
+/// numbers.
 const SCORES: [&[&str]; 9] = [
     &["18446744073709551615"],
     &["9007199254740993"],
@@ -19,11 +21,11 @@ const SCORES: [&[&str]; 9] = [
     &["null", "\"8\"", "[9]", "true"],
 ];
 
-/// A record of the model.
+/// A record in the model.
 struct Record {
     line: String,
     key: u64,
-    /// Row of [`SCORES`].
+    /// The row of [`SCORES`].
     row: usize,
     file: usize,
     number: u64,
@@ -34,7 +36,7 @@ fn pick(draws: &mut Draws, bound: usize) -> usize {
     usize::try_from(draws.below(bound as u64)).unwrap()
 }
 
-/// Two files of records; some have no score field at all.
+/// Two files of records, some of which lack the score.
 fn records(seed: u64, count: u64, keys: u64) -> Vec<Record> {
     let mut draws = Draws(seed);
     let mut numbers = [0, 0];
@@ -55,7 +57,7 @@ fn records(seed: u64, count: u64, keys: u64) -> Vec<Record> {
         .collect()
 }
 
-/// For each record the one that stays of its class.
+/// The record that is kept in place of each record.
 fn kept(records: &[Record], smallest: bool) -> Vec<usize> {
     let order = |record: &Record| match record.row {
         8 => 8,
@@ -82,7 +84,7 @@ fn sandbox(records: &[Record]) -> Sandbox {
     Sandbox::with(&[(NAMES[0], content(0)), (NAMES[1], content(1))])
 }
 
-/// What must be kept, and the report of what is dropped.
+/// The records that must be kept, and the report of dropped ones.
 fn expected(records: &[Record], smallest: bool) -> (String, Vec<Value>) {
     let mut stream = String::new();
     let mut report = Vec::new();
@@ -130,7 +132,7 @@ fn equals_the_model(level: &str) {
     }
 }
 
-/// Whether two lines of the report say the same; 2^64 is beyond where scores are exact.
+/// Whether two lines of the report are equal; scores at 2^64 are not exact.
 fn is_same(got: &Value, due: &Value) -> bool {
     match (got["score"].as_f64(), due["score"].as_f64()) {
         (Some(a), Some(b)) if b > 1e19 => {
@@ -157,7 +159,7 @@ fn approximate_keeps_the_best_of_the_model() {
     equals_the_model("--exactness approximate --false-positive-rate 1e-9");
 }
 
-/// More records than a small memory holds as entries of 28 bytes.
+/// These records do not fit in memory as entries of 28 bytes.
 #[test]
 fn what_does_not_fit_in_memory_changes_nothing() {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! `umbel reconcile --sketch`: sessions that begin with stored sketches of both sets.
+//! `umbel reconcile --sketch`: sessions that start with stored sketches of both sets.
 
 use crate::packed::gzip;
 use crate::reconcile::{over_ssh, script};
@@ -23,13 +23,13 @@ fn lines(numbers: std::ops::Range<u32>) -> String {
     numbers.map(|number| format!("line {number}\n")).collect()
 }
 
-/// Builds the sketch of a set, with the salt of all here.
+/// Builds the sketch of a set, with the salt that all of these tests use.
 fn build(sandbox: &Sandbox, name: &str, args: &str) {
     let args = format!("sketch build {name} -o {name}.sketch --salt {SALT} {args}");
     run(sandbox, &args).kept();
 }
 
-/// Has a file been written to so much earlier than it was.
+/// Sets a file's time of modification this many seconds back.
 fn set_age(sandbox: &Sandbox, name: &str, seconds: u64) {
     let file = File::options().write(true).open(sandbox.path(name)).unwrap();
     let was = file.metadata().unwrap().modified().unwrap();
@@ -40,7 +40,7 @@ fn line_set(text: &str) -> BTreeSet<&str> {
     text.lines().collect()
 }
 
-/// Both sketches are, byte for byte, those that would be built of the sets now.
+/// Asserts that both sketches equal ones that are built of the present sets.
 #[track_caller]
 fn assert_maintained(sandbox: &Sandbox, args: &str) {
     for name in ["a", "b"] {
@@ -56,7 +56,7 @@ fn equal_sets_are_not_even_read() {
     let sandbox = Sandbox::with(&[("a", &text), ("b", &text)]);
     build(&sandbox, "a", "--symbols 100");
     build(&sandbox, "b", "--symbols 40");
-    // Whoever read these would find other items.
+    // If the sets were read, other items would be found.
     for name in ["a", "b"] {
         sandbox.write(name, text.replace("line", "LINE"));
         set_age(&sandbox, name, 60);
@@ -97,7 +97,7 @@ fn a_difference_is_exchanged_and_enters_both_sketches() {
     assert_maintained(&sandbox, args);
     reconcile(&sandbox, two_way).kept();
     assert_eq!(report(&sandbox)["plan"], "digest");
-    // What sketches do not tell is found as ever, and they are told it.
+    // Differences that the sketches lack are found as usual, and added to them.
     sandbox.write("b", lines(400..1300));
     build(&sandbox, "b", args);
     reconcile(&sandbox, "a exec:./there.sh --sketch a.sketch --pull --delete").kept();
@@ -157,13 +157,13 @@ fn a_sketch_that_its_set_left_behind_is_refused() {
     sandbox.write("a", lines(0..50).replace("line 7\n", "line 77\n"));
     set_age(&sandbox, "a.sketch", 60);
     reconcile(&sandbox, args).refused(2, &["a.sketch: is older than a", "umbel sketch add"]);
-    // Nobody sees that by a clock, but the first scan does.
+    // Times do not show this, but the first scan does.
     set_age(&sandbox, "a", 90);
     reconcile(&sandbox, args).refused(2, &["the stored sketch is not of this set"]);
     sandbox.write("a", lines(0..40));
     set_age(&sandbox, "a", 90);
     reconcile(&sandbox, args).refused(2, &["a.sketch: is of 50 items, a has 40"]);
-    // Told what happened, it is as good as new.
+    // After the missing item is added, the sketch is valid.
     sandbox.write("a", lines(0..50) + "more\n");
     sandbox.write("more", "more\n");
     run(&sandbox, "sketch add a.sketch more --new").kept();
@@ -171,7 +171,7 @@ fn a_sketch_that_its_set_left_behind_is_refused() {
     assert_eq!(shown, b"- line 0\n- line 1\n+ line 50\n- more\n");
 }
 
-/// Else the other side would have changed its set already.
+/// A later refusal would come after the other side has changed its set.
 #[test]
 fn a_packed_set_is_refused_before_anything_is_changed() {
     let sandbox = Sandbox::with(&[("a.gz", gzip(b"1\n2\n")), ("b", b"2\n3\n".to_vec())]);

@@ -1,4 +1,4 @@
-//! What a killed process has left: never read, and removed where it is certain that nobody will finish it.
+//! Files of killed processes are never read, and removed if nobody can complete them any more.
 
 use crate::model::unlike_lines;
 use crate::sandbox::Sandbox;
@@ -7,7 +7,7 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 
-/// Runs without the look at what is left behind.
+/// Runs without the check of what is left behind.
 fn kept(sandbox: &Sandbox, args: &str) -> Vec<u8> {
     let output = sandbox.command(args).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -34,7 +34,8 @@ fn what_a_killed_job_leaves_is_its_owners_alone_and_the_next_one_removes_it() {
     let left = || -> Vec<String> {
         sandbox.files().into_iter().filter(|name| name.contains(".partial")).collect()
     };
-    // The report is written behind the records, and nobody reads on: all files of the directory wait for their names.
+    // Nobody reads the report after the records, so all files of the directory wait for their final
+    // names.
     let mut child = sandbox.command("in -o out/ --duplicates -").spawn().unwrap();
     let mut pipe = child.stdout.take().unwrap();
     pipe.read_exact(&mut [0; 1]).unwrap();

@@ -1,4 +1,4 @@
-//! One job in several processes, as if each had a machine of its own, and the same in one process.
+//! A job in several processes, as on several machines, and the same job in one process.
 
 use crate::free_ports::free_port;
 use crate::model::Draws;
@@ -10,13 +10,13 @@ use std::process::{Child, Command};
 /// The secret of all jobs.
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// Addresses on this machine that nobody listens on.
+/// Free addresses on this machine.
 pub(crate) fn peers(count: usize) -> String {
     let addresses = std::iter::repeat_with(|| format!("127.0.0.1:{}", free_port()));
     addresses.take(count).collect::<Vec<_>>().join(",")
 }
 
-/// One job over the folders `in0`, `in1` and so on, or the files `all/*/0-*`, `all/*/1-*` and so on.
+/// A job over the folders `in0`, `in1` and so on, or the files `all/*/0-*`, `all/*/1-*` and so on.
 pub(crate) struct Job {
     pub(crate) sandbox: Sandbox,
     pub(crate) shares_folders: bool,
@@ -25,12 +25,12 @@ pub(crate) struct Job {
     pub(crate) options: String,
     pub(crate) suffix: &'static str,
     pub(crate) annotates: bool,
-    /// Whether the page is the only output beside what is kept.
+    /// Whether the page is the only output besides the kept records.
     pub(crate) tells_pages_alone: bool,
 }
 
 impl Job {
-    /// A job with three files of content a worker.
+    /// A job with three input files per worker, made by `content`.
     pub(crate) fn new(
         workers: usize,
         suffix: &'static str,
@@ -57,12 +57,12 @@ impl Job {
         }
     }
 
-    /// The same, but records are annotated and none is dropped.
+    /// The same job, with annotated records of which none is dropped.
     pub(crate) fn annotating(self) -> Self {
         Self { annotates: true, ..self }
     }
 
-    /// The same, but each folder has files of all workers.
+    /// The same job, with folders that contain files of all workers.
     pub(crate) fn in_shared_folders(self) -> Self {
         for worker in 0..self.workers {
             for file in 0..3 {
@@ -73,7 +73,7 @@ impl Job {
         Self { shares_folders: true, ..self }
     }
 
-    /// The flags for the outputs of a worker, or of one process.
+    /// The flags for outputs of a worker, or of the single process.
     fn outputs(&self, who: &str) -> String {
         let records = if self.annotates { "--annotate" } else { "--output" };
         let records = format!("{records} out{who}.{}", self.suffix);
@@ -111,31 +111,31 @@ impl Job {
         (0..self.workers).map(|rank| self.start(rank)).collect()
     }
 
-    /// Waits for the ends of these.
+    /// Waits for these processes.
     pub(crate) fn wait(&self, children: Vec<Child>) -> Vec<Ran> {
         let outputs: Vec<_> =
             children.into_iter().map(|child| child.wait_with_output().unwrap()).collect();
         outputs.into_iter().map(|output| self.sandbox.ended(output)).collect()
     }
 
-    /// The outputs of all workers, in their order.
+    /// The outputs of all workers, in order of rank.
     fn concatenated(&self, name: &str, suffix: &str) -> Vec<u8> {
         let read = |rank| self.sandbox.read(format!("{name}{rank}.{suffix}"));
         (0..self.workers).flat_map(read).collect()
     }
 
-    /// A summary in the sandbox.
+    /// A summary in the sandbox, parsed.
     pub(crate) fn summary(&self, name: &str) -> serde_json::Value {
         serde_json::from_slice(&self.sandbox.read(name)).unwrap()
     }
 
-    /// Runs all workers to their ends, and checks that the outputs are those of one process.
+    /// Runs all workers, and asserts that their outputs equal those of one process.
     pub(crate) fn run_as_one_process(&self) {
         self.assert_ended_well(self.start_all());
         self.assert_as_one_process();
     }
 
-    /// Waits for the ends of these, which must be good.
+    /// Waits for these processes, and asserts that they succeeded.
     pub(crate) fn assert_ended_well(&self, children: Vec<Child>) {
         let ran = self.wait(children);
         let said: Vec<&str> = ran.iter().map(|ran| &ran.stderr[..]).collect();
@@ -145,8 +145,8 @@ impl Job {
         });
     }
 
-    /// Runs all workers to their ends, which must be good. So many times one is waited for, killed if it has not ended
-    /// before, and started again.
+    /// Runs all workers, and asserts that they succeed. This many times it waits for the given event,
+    /// kills the worker if it has not exited, and starts it again.
     pub(crate) fn run_with_kills(
         &self,
         victim: usize,
@@ -165,24 +165,25 @@ impl Job {
                 stderr.map(|mut stderr| stderr.read_to_string(&mut said)).transpose().unwrap();
                 assert_eq!(code, None, "worker {victim} was not killed: {said}");
             }
-            // Also where its kill, or its end, came behind the job's: it finds that and ends well.
+            // Even if the job was finished before the kill: the restarted worker finds that, and
+            // succeeds.
             children[victim] = self.start(victim);
         }
         self.assert_ended_well(children);
     }
 
-    /// Checks that of a worker's folder the note of its job's end is left, and nothing else.
+    /// Asserts that a worker's folder has only the note that its job has ended.
     pub(crate) fn assert_left(&self, rank: usize) {
         let folder = std::fs::read_dir(self.sandbox.path(format!("job{rank}"))).unwrap();
         let left: Vec<_> = folder.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["ended"], "job{rank}");
     }
 
-    /// Checks that the outputs are those of one process.
+    /// Asserts that the outputs equal those of one process.
     pub(crate) fn assert_as_one_process(&self) {
         let inputs: Vec<String> = (0..self.workers).map(|rank| self.input(rank)).collect();
         let options = self.options.replace("--worker-timeout 2m", "").replace("{rank}", "one");
-        // What one process adds to a filter, many workers must not find there.
+        // The single process uses another filter, so that the workers do not find its items.
         let options = options.replace("/seen", "/seen_by_one");
         let outputs = self.outputs("one");
         let inputs = inputs.join(" ");
@@ -234,7 +235,8 @@ impl Job {
     }
 }
 
-/// Takes from what is said of references what differs between filters that hold the same.
+/// Removes the names of filters from the references of a summary, since filters with equal content have
+/// different names.
 fn without_filter_names(references: &mut serde_json::Value) {
     let Some(online) = references.get_mut("online").and_then(|rows| rows.as_array_mut()) else {
         return;
@@ -250,7 +252,7 @@ fn without_filter_names(references: &mut serde_json::Value) {
     references["expected_wrong_drops"] = serde_json::Value::Null;
 }
 
-/// Takes the numbers of workers from a line, each of which must be that of the file beside it.
+/// Removes the numbers of workers from a line; each must match the file beside it.
 fn take_workers(line: &mut serde_json::Value) {
     let Some(fields) = line.as_object_mut() else { return };
     for (worker, file) in [("worker", "file"), ("kept_worker", "kept_file")] {
@@ -263,7 +265,7 @@ fn take_workers(line: &mut serde_json::Value) {
     fields.values_mut().for_each(take_workers);
 }
 
-/// The lines of a report without the numbers of workers, and else byte for byte as they are.
+/// The lines of a report without the numbers of workers, otherwise unchanged.
 pub(crate) fn without_workers(text: &[u8]) -> String {
     let text = std::str::from_utf8(text).unwrap();
     for line in text.lines() {
@@ -284,7 +286,7 @@ pub(crate) fn json_lines(seed: u64) -> Vec<u8> {
     scored_lines(seed, 200, 97)
 }
 
-/// Records with so many keys and a number, which every seventh of them lacks and many share.
+/// Records with this many keys, and a number, which many of them share and every seventh lacks.
 pub(crate) fn scored_lines(seed: u64, count: u64, keys: u64) -> Vec<u8> {
     let mut numbers = Draws(seed);
     let line = |number: u64| {
@@ -297,7 +299,7 @@ pub(crate) fn scored_lines(seed: u64, count: u64, keys: u64) -> Vec<u8> {
     (0..count).flat_map(|_| line(numbers.below(1 << 40)).into_bytes()).collect()
 }
 
-/// Records with a text of some lines, or of none, and a number.
+/// Records with a number, and a text of several lines or none.
 pub(crate) fn texts(seed: u64) -> Vec<u8> {
     let mut numbers = Draws(seed);
     let mut text = |_| {

@@ -1,9 +1,10 @@
-//! How records are cut and files are chosen, in jobs over many machines: as in one process, and the same at all workers.
+//! The division into records and the choice of files in jobs over many machines: as in one process, and
+//! equal for all workers.
 
 use crate::machines::Job;
 use crate::model::{Draws, lines};
 
-/// Rows without a header, with a semicolon between fields, of which some in quotes hold line ends.
+/// Rows without a header, with semicolons between fields; some quoted fields contain line ends.
 fn rows(seed: u64) -> Vec<u8> {
     let mut draws = Draws(seed);
     let row = |_| {

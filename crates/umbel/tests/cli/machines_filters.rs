@@ -1,4 +1,5 @@
-//! Filters of a cluster beside a job in several processes: asked once, told when all outputs stand, whoever is killed.
+//! Filters of a cluster in a job of several processes: they are queried once, and changed when all
+//! outputs are in place, despite kills.
 
 use crate::machines::{Job, TOKEN, scored_lines};
 use crate::model::{Draws, lines};
@@ -6,14 +7,14 @@ use crate::sandbox::Ran;
 use crate::serve::Server;
 use std::process::{Child, Command, Output};
 
-/// A job beside a cluster with two filters that hold the same; one process uses the second one.
+/// A job, and a cluster with two equal filters; the single process uses the second one.
 struct Beside {
     job: Job,
     server: Server,
 }
 
 impl Beside {
-    /// In options, `FILTER` stands for a filter that holds what of `old` would be kept.
+    /// In options, `FILTER` stands for a filter with the items of `old` that would be kept.
     fn new(mut job: Job, old: &[u8]) -> Self {
         let server = Server::start(&job.sandbox);
         job.sandbox.write("old.in", old);
@@ -33,7 +34,7 @@ impl Beside {
         Self::new(Job::new(workers, "txt", options, |seed| lines(seed, 700)), &lines(3, 900))
     }
 
-    /// Which kept items the filter holds, of all workers together.
+    /// How many kept items of all workers the filter has.
     fn added(&self, name: &str) -> u64 {
         let inputs: Vec<String> = (0..self.job.workers).map(|rank| format!("in{rank}")).collect();
         let what = if self.job.suffix == "jsonl" { "--key id" } else { "" };
@@ -46,7 +47,8 @@ impl Beside {
         summary["dropped"]["reference"].as_u64().unwrap()
     }
 
-    /// Checks outputs, and that all that is kept was added where it should be.
+    /// Asserts that the outputs equal those of one process, and that all kept items were added if they
+    /// should be.
     fn assert_as_one_process(&self) {
         self.job.assert_as_one_process();
         if self.job.options.contains("--add-to") {
@@ -54,14 +56,15 @@ impl Beside {
         }
     }
 
-    /// Inserts what the last of two workers will keep, as another job may that runs at the same time.
+    /// Inserts the items that the last of two workers will keep, like another job that runs at the same
+    /// time.
     fn insert_kept_of_last(&self) {
         let filter = format!("umbel://{}/seen", self.server.address);
         for args in [
             "in0 --save-index of0.umbi --output other0 -q".to_owned(),
             format!("in1 --reference of0.umbi --add-to {filter} --output other1 -q"),
         ] {
-            // What workers have written aside is no mistake: the job goes on.
+            // Temporary files of workers are no error here, since the job continues.
             let output = self.job.sandbox.command(&args).output().unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         }
@@ -73,7 +76,7 @@ impl Beside {
         journal.windows(word.len()).any(|window| window == word.as_bytes())
     }
 
-    /// Waits until a worker has noted something; false if it ends before.
+    /// Waits until a worker has noted this in its journal; returns false if it exits before.
     fn wait_for_note(&self, rank: usize, child: &mut Child, word: &str) -> bool {
         loop {
             if self.journal_says(rank, word) {
@@ -86,7 +89,7 @@ impl Beside {
         }
     }
 
-    /// The command of a worker with this output alone.
+    /// The command of a worker with this output only.
     fn command(&self, rank: usize, output: &str) -> Command {
         let Job { peers, options, .. } = &self.job;
         let output = output.replace("{rank}", &rank.to_string());
@@ -97,14 +100,14 @@ impl Beside {
         command
     }
 
-    /// Runs all workers with these outputs to their ends.
+    /// Runs all workers with these outputs.
     fn ends(&self, output: &str) -> Vec<Output> {
         let start = |rank| self.command(rank, output).spawn().unwrap();
         let children: Vec<Child> = (0..self.job.workers).map(start).collect();
         children.into_iter().map(|child| child.wait_with_output().unwrap()).collect()
     }
 
-    /// The same, and nothing is left aside.
+    /// Runs all workers with these outputs, and checks that no temporary files are left.
     fn run(&self, output: &str) -> Vec<Ran> {
         self.ends(output).into_iter().map(|output| self.job.sandbox.ended(output)).collect()
     }
@@ -163,7 +166,8 @@ fn a_worker_that_is_killed_after_it_has_asked_does_not_ask_again() {
     }
 }
 
-/// Between the answers and the outputs the job fails, and what it would keep comes into the filter by another way.
+/// The job fails after the queries and before the outputs, and its items are inserted in another way
+/// meanwhile.
 #[test]
 fn what_came_into_the_filter_after_it_was_asked_is_kept() {
     let beside = Beside::lines(2, "--reference FILTER");
@@ -180,7 +184,7 @@ fn what_came_into_the_filter_after_it_was_asked_is_kept() {
         assert!(words.iter().all(|words| said.contains(words)), "{said}");
     }
     assert!(beside.journal_says(1, "Asked") && !beside.journal_says(1, "Outputs"));
-    // Nobody knows whether the other one has asked: when a worker fails, others stop where they are.
+    // The other worker may or may not have queried: when one fails, the others stop immediately.
     beside.insert_kept_of_last();
     make();
     for ran in beside.run("gone{rank}/kept.txt") {
@@ -208,7 +212,8 @@ fn workers_that_are_killed_while_they_add_go_on() {
     }
 }
 
-/// The outputs stand, the filter is gone: the job is not over, and ends when there is one again.
+/// With its outputs in place but without the filter, the job is unfinished; it ends once there is a
+/// filter again.
 #[test]
 fn a_filter_that_is_gone_is_named_and_the_job_goes_on_when_it_is_back() {
     let beside = Beside::lines(2, "--add-to FILTER");
@@ -227,7 +232,7 @@ fn a_filter_that_is_gone_is_named_and_the_job_goes_on_when_it_is_back() {
     let kept = ["out0.txt", "out1.txt"].map(|name| job.sandbox.read(name)).concat();
     assert!(job.sandbox.run("in0 in1 -q").kept() == kept);
     assert_eq!(beside.added("seen"), kept.iter().filter(|byte| **byte == b'\n').count() as u64);
-    // A filter that is not there at the start is found before anything is read.
+    // A filter that is missing at the start is detected before inputs are read.
     let gone = format!(
         "in0 --output none --rank 0 --peers h:1,h:2 --reference umbel://{}/gone",
         server.address
@@ -241,7 +246,7 @@ fn a_filter_that_is_gone_is_named_and_the_job_goes_on_when_it_is_back() {
 fn outputs_that_match_the_inputs_do_not_count_as_such() {
     let beside = Beside::lines(2, "--add-to FILTER");
     let Beside { job, server } = &beside;
-    // The output of each worker lies among its inputs.
+    // The output of each worker is among its inputs.
     beside.open_folders("in{rank}/kept.txt");
     server.run(&job.sandbox, "filter drop seen").kept();
     for ran in beside.run("in{rank}/kept.txt") {

@@ -1,4 +1,4 @@
-//! Workers of one job that are killed, whenever that is, and started again: the outputs are those of one process.
+//! Workers of a job that are killed at any time and restarted: the outputs equal those of one process.
 
 use crate::machines::{Job, scored_lines, texts};
 use crate::many_machines::assert_indexes_hold_what_is_kept;
@@ -18,7 +18,7 @@ fn workers_that_are_killed_while_pieces_are_told_of_change_nothing() {
     }
 }
 
-/// Waits until a file of a worker's folder has so many bytes; false if the worker ends before.
+/// Waits until a file in a worker's folder has this many bytes; returns false if the worker exits before.
 pub(crate) fn wait_for_bytes(
     job: &Job,
     rank: usize,
@@ -38,7 +38,7 @@ pub(crate) fn wait_for_bytes(
     }
 }
 
-/// Waits until a worker has begun to learn of groups; false if it ends before.
+/// Waits until a worker has begun to receive groups; returns false if it exits before.
 fn wait_for_groups(job: &Job, rank: usize, child: &mut Child) -> bool {
     wait_for_bytes(job, rank, "groups", child, 1)
 }
@@ -54,7 +54,7 @@ fn workers_that_are_killed_while_groups_are_counted_or_told_change_nothing() {
     }
 }
 
-/// As if they had been killed after their folders' data had gone, and before their processes had ended.
+/// This is like a kill after the folders' data was removed, and before the processes exited.
 #[test]
 fn workers_that_are_started_behind_the_end_find_it_and_change_nothing() {
     let content = |seed| [scored_lines(seed, 100, 70), b"{\"n\": 1}\n".into()].concat();
@@ -76,7 +76,7 @@ fn workers_that_are_started_behind_the_end_find_it_and_change_nothing() {
         assert!(ran.stderr.contains("had ended before this start"), "{}", ran.stderr);
     }
     assert_eq!(all(), before);
-    // Another job, or outputs that are not what was written: the command is a new one, which they stand in the way of.
+    // With another secret or changed outputs, the command is a new job, and the outputs are in its way.
     let mut other = job.command(1);
     other.env("UMBEL_JOB_TOKEN", "f".repeat(32));
     let other = other.spawn().unwrap();
@@ -84,7 +84,7 @@ fn workers_that_are_started_behind_the_end_find_it_and_change_nothing() {
     for ran in job.wait(vec![other, job.start(0)]) {
         ran.refused(2, &["exists: --overwrite replaces it"]);
     }
-    // The summary, which is worker 0's, is no output of worker 1.
+    // The summary is an output of worker 0, but not of worker 1.
     std::fs::remove_file(job.sandbox.path("summary.json")).unwrap();
     assert_eq!(job.wait(vec![job.start(1)]).remove(0).code, Some(3));
 }
@@ -116,7 +116,7 @@ fn workers_that_are_killed_and_started_again_change_nothing() {
             }
         };
         let mut children = job.start_all();
-        // Two kills a round; one of them hits worker 0, which coordinates.
+        // Two kills per round; one of them hits worker 0, the coordinator.
         for kill in 0..2 {
             let victim = if (round / 5 + kill) % 2 == 0 {
                 0

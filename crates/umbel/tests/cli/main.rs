@@ -1,4 +1,4 @@
-//! `umbel` as its users meet it: the real binary, real files, exit codes, messages, signals.
+//! `umbel` as users run it: the real binary, real files, exit codes, messages, signals.
 //!
 //! Expected results come from a naive model (`model.rs`) that shares no code with the product.
 

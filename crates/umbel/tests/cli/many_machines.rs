@@ -1,5 +1,5 @@
-//! One job in several processes, as if each had a machine of its own: the outputs in the order of ranks are those of
-//! one process over all inputs, whoever is killed whenever.
+//! A job in several processes, as on several machines: the outputs in order of rank equal those of one
+//! process over all inputs, despite kills at any time.
 
 use crate::machines::{Job, TOKEN, json_lines, scored_lines, texts, without_workers};
 use crate::machines_killed::wait_for_bytes;
@@ -64,7 +64,7 @@ fn annotations_and_groups_are_those_of_one_process() {
         };
         Job::new(workers, suffix, options, content).annotating().run_as_one_process();
     }
-    // The key of some records is missing: they are annotated as such, and members of no group.
+    // Some records lack the key: they are annotated so, and belong to no group.
     let options = "--key at --missing-key drop --keep last";
     let content = |seed| {
         let numbers = scored_lines(seed, 60, 50);
@@ -98,11 +98,11 @@ fn workers_that_annotate_and_workers_that_drop_are_no_job() {
     first.wait().unwrap();
 }
 
-/// Checks the indexes that workers and one process have saved.
+/// Checks the indexes that the workers and the single process have saved.
 pub(crate) fn assert_indexes_hold_what_is_kept(job: &Job) {
     let indexes = (0..job.workers).map(|rank| format!("--reference kept{rank}.umbi"));
     let indexes = indexes.collect::<Vec<_>>().join(" ");
-    // Nothing is new to all of them together, and each item is known to one of them alone.
+    // No item is new to all of them together, and each item is in only one of them.
     let inputs: Vec<String> = (0..job.workers).map(|rank| format!("in{rank}")).collect();
     let what = if job.suffix == "jsonl" { "--key id" } else { "" };
     let args = format!("{} {indexes} {what} --seed 7 -q", inputs.join(" "));
@@ -211,7 +211,7 @@ fn annotations_of_pieces_are_those_of_one_process() {
         let job = Job::new(workers, "jsonl", &options, texts).annotating();
         job.run_as_one_process();
     }
-    // Records without the text, without pieces, and bad ones.
+    // Records without the text or without pieces, and bad ones.
     let options = "--granularity paragraph --key t --missing-key drop --skip-bad=100";
     let content = |seed| {
         let odd = "{\"n\": 1}\n{\"t\": \"\"}\n{\"t\": 7}\n";
@@ -238,7 +238,7 @@ fn workers_that_rank_by_other_fields_are_refused() {
     first.wait().unwrap();
 }
 
-/// Memory that a process takes beside what it may use: its code, stacks, what the allocator keeps.
+/// Memory of a process in addition to its budget: code, stacks, and what the allocator keeps.
 const BESIDE_BYTES: u64 = 64 << 20;
 
 #[test]
@@ -321,7 +321,7 @@ fn what_a_worker_cannot_do_is_refused_at_once() {
 #[test]
 fn two_processes_cannot_be_one_worker_and_changed_inputs_are_named() {
     let job = Job::new(2, "txt", "--keep first", |seed| lines(seed, 100));
-    // Alone, worker 1 waits for the other one.
+    // Worker 1 waits for the other one.
     let mut first = job.start(1);
     assert!(wait_for_bytes(&job, 1, "journal", &mut first, 1));
     let second = job.command(1).output().unwrap();

@@ -1,29 +1,29 @@
-//! The naive model: what `umbel dedup` must keep and report, in a map and a few lines.
+//! The naive model: what `umbel dedup` must keep and report, computed with a map in a few lines.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Which of equal records stays.
+/// Which of equal records is kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     First,
     Last,
 }
 
-/// What must come out.
+/// The expected result.
 pub(crate) struct Expected {
-    /// Kept records of each file, bytes as read.
+    /// The kept records of each file, with their bytes as read.
     pub(crate) files: Vec<Vec<u8>>,
     /// The report of dropped records.
     pub(crate) report: String,
-    /// Records in all.
+    /// The number of records.
     pub(crate) records: u64,
-    /// Records dropped.
+    /// The number of dropped records.
     pub(crate) dropped: u64,
 }
 
 impl Expected {
-    /// All files in one stream: a record without line end gets one if another follows.
+    /// All files as one stream; a record without line end gets one if another record follows.
     pub(crate) fn stream(&self) -> Vec<u8> {
         let mut stream: Vec<u8> = Vec::new();
         for file in self.files.iter().filter(|file| !file.is_empty()) {
@@ -82,7 +82,7 @@ fn records(bytes: &[u8]) -> Vec<&[u8]> {
     bytes.split_inclusive(|byte| *byte == b'\n').collect()
 }
 
-/// A repeatable stream of numbers (splitmix64).
+/// Pseudo-random numbers (splitmix64), the same in every run.
 pub(crate) struct Draws(pub(crate) u64);
 
 impl Draws {
@@ -98,7 +98,7 @@ impl Draws {
     }
 }
 
-/// Lines of which about half are repeats, of all lengths, some of bytes that no text has.
+/// Lines of all lengths, about half of them repeats; some have bytes that are not text.
 pub(crate) fn lines(seed: u64, count: u64) -> Vec<u8> {
     let mut draws = Draws(seed);
     let mut bytes = Vec::new();
@@ -120,7 +120,7 @@ pub(crate) fn lines(seed: u64, count: u64) -> Vec<u8> {
     bytes
 }
 
-/// Lines that hardly repeat and hardly pack.
+/// Lines that rarely repeat and hardly compress.
 pub(crate) fn unlike_lines(seed: u64, count: u64) -> Vec<u8> {
     let mut draws = Draws(seed);
     let mut text = String::new();

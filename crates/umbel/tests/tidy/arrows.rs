@@ -1,8 +1,8 @@
-//! Which crate may depend on which.
+//! The allowed dependencies of each crate.
 
 use serde_json::Value;
 
-/// Which Umbel crates a crate may depend on, from the bottom layer to the top.
+/// The Umbel crates on which each crate may depend, from the bottom layer to the top.
 const ARROWS: [(&str, &[&str]); 23] = [
     ("umbel-bits", &[]),
     ("umbel-sketch", &[]),
@@ -72,18 +72,18 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "umbel-step",
         ],
     ),
-    // The binary may use all of them.
+    // The binary may depend on all of them.
     ("umbel", &[]),
-    // Beside the binary, with the same rights; nobody depends on them.
+    // Beside the binary, with the same rights; no crate depends on them.
     ("simulations", &[]),
     ("umbel-service-benchmark", &[]),
 ];
 
-/// Programs, which may use everything.
+/// Programs, which may depend on everything.
 const PROGRAMS: [&str; 3] = ["umbel", "simulations", "umbel-service-benchmark"];
 
-/// Crates that only programs may use: runtimes, clocks, dice, the terminal, untyped errors.
-/// As development dependencies they are free.
+/// Crates on which only programs may depend: runtimes, clocks, random numbers, the terminal, untyped
+/// errors. Every crate may have them as development dependencies.
 const BINARY_ONLY: [&str; 14] = [
     "anyhow",
     "async-std",
@@ -101,8 +101,9 @@ const BINARY_ONLY: [&str; 14] = [
     "tokio",
 ];
 
-/// What lies above the algorithms and may use some of these: a runtime; names that nobody else has;
-/// the node entropy, which enters it through a port; and stores marks and pauses that no two processes share.
+/// Crates above the algorithms that may depend on some of these: for a runtime; for unique names; the
+/// node for entropy, which enters it through a port; and stores for marks and pauses that no two
+/// processes share.
 const ALLOWED: [(&str, &str); 10] = [
     ("umbel-client", "tokio"),
     ("umbel-dedup", "glob"),
@@ -116,10 +117,10 @@ const ALLOWED: [(&str, &str); 10] = [
     ("umbel-tls", "tokio"),
 ];
 
-/// The one crate that may know openraft and bincode.
+/// Crates on which only the node may depend.
 const NODE_ONLY: [&str; 2] = ["bincode", "openraft"];
 
-/// Layer arrows, given what `cargo metadata` prints.
+/// Checks the dependencies in the output of `cargo metadata`.
 pub(super) fn check_arrows(metadata: &Value) -> Vec<String> {
     let mut broken = Vec::new();
     for package in metadata["packages"].as_array().expect("cargo lists packages") {
@@ -130,7 +131,8 @@ pub(super) fn check_arrows(metadata: &Value) -> Vec<String> {
         };
         for dependency in package["dependencies"].as_array().expect("cargo lists dependencies") {
             let target = dependency["name"].as_str().expect("a dependency has a name");
-            // A crate that names itself does so for its tests, with a feature: cargo allows nothing else.
+            // A crate that depends on itself does so for its tests, with a feature; cargo allows nothing
+            // else.
             let is_own = (target == "umbel" || target.starts_with("umbel-")) && target != name;
             let is_top = PROGRAMS.contains(&name);
             if is_own && !is_top && !allowed.contains(&target) {

@@ -1,16 +1,17 @@
-//! Circles of imports: which files of a room use each other, directly or through others.
+//! Circles of imports: files of a room that use each other, directly or through others.
 //!
-//! An import is a `use` of a private path that begins with `crate::` or `super::`, in code that is no test. What a file
-//! reaches through a re-export of another is counted as an import of that other file, so a circle can look larger than
-//! it is, never smaller.
+//! An import is a `use` of a private path that begins with `crate::` or `super::`, outside of test code.
+//! Whatever a file imports through a re-export of another file counts as an import of that file, so a
+//! circle may appear larger than it is, but never smaller.
 
 use super::{Source, assert_none, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Files that may use each other in a circle: a type and those of its parts that have files of their own.
+/// Most files in a circle: a type, and those of its parts that have their own files.
 const CIRCLE_FILES_MAX: usize = 4;
 
-/// The sources that are held to it, each with the files of its largest circle: what is above four may only fall.
+/// The checked sources, each with the number of files in its largest circle; numbers above four may only
+/// decrease.
 const ROOMS: [(&str, usize); 19] = [
     ("crates/umbel-bits/src", CIRCLE_FILES_MAX),
     ("crates/umbel-client/src", 8),
@@ -40,7 +41,7 @@ fn module_of(room: &str, path: &str) -> Option<Vec<String>> {
     Some(if relative == "lib" { Vec::new() } else { parts.collect() })
 }
 
-/// The paths that the untested code of a file imports, as words without groups and aliases.
+/// The paths that the code of a file imports outside of tests, as words without groups and aliases.
 fn imports(source: &Source) -> Vec<Vec<String>> {
     let untested = source.untested_line_count();
     let code: String = source.code.lines().take(untested).flat_map(|line| [line, " "]).collect();
@@ -55,7 +56,7 @@ fn imports(source: &Source) -> Vec<Vec<String>> {
     found
 }
 
-/// Takes a path with groups apart.
+/// Splits a path with groups into paths without.
 fn expand(path: &str, above: &[String], found: &mut Vec<Vec<String>>) {
     let path = path.trim();
     let words = |text: &str| -> Vec<String> {
@@ -84,7 +85,7 @@ fn expand(path: &str, above: &[String], found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// Which modules of a room each of its modules imports.
+/// The imports of each module of a room.
 fn graph(room: &str, sources: &[Source]) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
     let files = sources.iter().filter(|source| !source.is_test_file());
     let files: BTreeMap<Vec<String>, &Source> =
@@ -116,7 +117,7 @@ fn graph(room: &str, sources: &[Source]) -> BTreeMap<Vec<String>, BTreeSet<Vec<S
     files.iter().map(of).collect()
 }
 
-/// The circles of a room that have more files than `files_max`.
+/// Reports the circles of a room that have more files than `files_max`.
 fn check_circles(room: &str, files_max: usize, sources: &[Source]) -> Vec<String> {
     let graph = graph(room, sources);
     let reached = |from: &Vec<String>| {
@@ -184,7 +185,7 @@ fn long_circles_are_found() {
     let broken = check_circles("r", CIRCLE_FILES_MAX, &ring(CIRCLE_FILES_MAX + 1));
     assert_eq!(broken.len(), 1);
     assert!(broken[0].contains("f0, f1, f2, f3, f4:"), "{broken:?}");
-    // Tests and comments are no imports, and `super` leads up.
+    // Tests and comments contain no imports, and `super` is the parent.
     let sources = [
         ("r/a.rs", "//! A.\nuse super::b::B;\n"),
         ("r/b.rs", "//! B.\nuse super::b::c::C;\n"),

@@ -1,9 +1,9 @@
-//! The checks of tidy.rs themselves, on planted violations.
+//! Tests of the checks of tidy.rs with planted violations.
 
 use super::*;
 use serde_json::Value;
 
-/// How many violations a check finds in a text.
+/// The number of violations that a check finds in a text.
 fn count(check: fn(&Source) -> Vec<String>, path: &str, text: &str) -> usize {
     check(&Source::new(path, text)).len()
 }
