@@ -1,5 +1,5 @@
-//! Outputs in an object store: what stands there is what files would hold, whatever breaks on the way; and a job that
-//! fails leaves nothing there.
+//! Outputs in an object store: objects equal the files of the same job, despite faults, and a failed job
+//! leaves no objects.
 
 use crate::interrupt::{INTERRUPTED, send};
 use crate::model::{lines, unlike_lines};
@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 pub(crate) type Files = Vec<(String, Vec<u8>)>;
 
-/// Local files below a directory, by their names there.
+/// The local files below a directory, by their names relative to it.
 pub(crate) fn files_below(twice: &Twice, root: &str) -> Files {
     let names = twice.sandbox.files();
     let names = names.iter().filter_map(|name| name.strip_prefix(root));
@@ -22,7 +22,7 @@ pub(crate) fn names(files: &Files) -> Vec<&str> {
     files.iter().map(|(name, _)| &name[..]).collect()
 }
 
-/// Runs into files and into objects, and compares them; `OUT` stands for the place.
+/// Runs with files and with objects, and compares them; `OUT` stands for the place.
 #[track_caller]
 fn assert_equal(twice: &Twice, args: &str) -> Files {
     let _ = std::fs::remove_dir_all(twice.sandbox.path("here"));
@@ -117,7 +117,7 @@ fn what_stands_there_is_refused_before_anything_is_read() {
     let input = format!("s3://{BUCKET}/a.txt is an input, too");
     refused("AT/a.txt -o AT/k --duplicates AT/a.txt --overwrite", &input);
     refused("AT/a.txt --annotate AT/a.txt --overwrite", &input);
-    // Kept records may replace what they come from.
+    // Kept records may replace the object that they were read from.
     twice.run(&format!("s3://{BUCKET}/a.txt -o s3://{BUCKET}/a.txt --overwrite -q")).kept();
     assert_eq!(twice.store.below("a.txt"), [(String::new(), b"x\ny\n".to_vec())]);
     twice.run(&format!("local/a.txt -o s3://{BUCKET}/out/ --overwrite -q")).kept();
@@ -154,7 +154,7 @@ fn what_cannot_be_written_is_said_before_anything_is_read() {
     assert_eq!(twice.store.below("").len(), 1);
 }
 
-/// A long output, short ones, an empty one, and a local file among them.
+/// A large output, small ones, an empty one, and a local file among them.
 const JOB: &str = "local/ --workers 1 -q -o s3://bucket/out/ --duplicates s3://bucket/d --groups g \
                    --summary s3://bucket/s";
 
@@ -169,7 +169,7 @@ pub(crate) fn job() -> Twice {
     twice
 }
 
-/// How many requests the job makes.
+/// The number of requests that the job makes.
 fn requests() -> usize {
     let twice = job();
     twice.run(JOB).kept();
@@ -188,7 +188,7 @@ fn a_job_that_fails_at_any_request_leaves_nothing() {
         assert_eq!(twice.store.open_uploads(), 0, "{request} of {requests}");
         let objects = twice.store.below("");
         assert_eq!(names(&objects), names(&before.1), "{request} of {requests}");
-        // The summary comes behind all files.
+        // The summary is written after all files.
         let files = twice.sandbox.files();
         assert!(files == before.0 || request + 1 == requests, "{request}: {files:?}");
     }
@@ -206,7 +206,7 @@ fn what_passes_changes_nothing_at_any_request() {
             twice.store.set_fault(request, fault.clone());
             twice.run(JOB).kept();
             assert!(twice.store.below("out/") == expected, "{fault:?} {request}");
-            // Of an upload whose beginning was not heard of nobody knows.
+            // If the response to the start of an upload was lost, its id is unknown.
             let open = twice.store.open_uploads();
             assert!(open == 0 || fault == Fault::LostAnswer && open == 1, "{fault:?} {request}");
         }

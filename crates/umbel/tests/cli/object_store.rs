@@ -1,7 +1,7 @@
-//! A small object store: buckets of bytes behind the part of S3 that jobs need, with faults on demand.
+//! A small object store: objects in memory behind the part of S3 that jobs use, with faults on demand.
 //!
-//! It shares no code with the product but the hash function: signatures are recomputed from the request as it came,
-//! ranges, conditions and pages are served as the protocol has them, and every request is noted. What writes is in
+//! It shares only the hash function with the product: it recomputes signatures from the received request,
+//! implements ranges, conditions and pages as in the protocol, and records every request. Writing is in
 //! `uploads.rs`.
 
 mod uploads;
@@ -16,53 +16,54 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use uploads::Upload;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Who may read.
+/// The id of the only access key.
 const ACCESS_KEY_ID: &str = "AKIATEST";
 pub(crate) const SECRET_ACCESS_KEY: &str = "a/secret+of+the+tests";
 const REGION: &str = "eu-test-1";
 
-/// The one bucket.
+/// The only bucket.
 pub(crate) const BUCKET: &str = "bucket";
 
-/// Keys of a page.
+/// Keys per page of a listing.
 const PAGE_KEYS: usize = 2;
 
-/// Bytes of a body that are sent before a cut.
+/// Bytes of a body that are sent before it is cut.
 const CUT_BYTES: usize = 1000;
 
-/// What goes wrong, how often.
+/// Faults, and how many times each occurs.
 #[derive(Default)]
 pub(crate) struct Faults {
-    /// Answers `503 Slow Down`.
+    /// Responses `503 Slow Down`.
     pub(crate) overloads: u32,
-    /// Bodies of objects that break off.
+    /// Bodies of objects that are cut.
     pub(crate) cuts: u32,
-    /// Lists whose XML ends early, in answers that are whole.
+    /// Listings whose XML is truncated, in complete responses.
     pub(crate) cut_lists: u32,
-    /// After so many requests for objects, the object becomes another.
+    /// After this many requests for objects, this object gets this content.
     pub(crate) change: Option<(u32, String, Vec<u8>)>,
 }
 
-/// What goes wrong with one request.
+/// A fault of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It is refused for good.
+    /// It is refused permanently.
     Refused,
     /// The store is overloaded.
     Overload,
-    /// The connection breaks in the request's body, or before an answer if it has none.
+    /// The connection is closed within the request's body or, without a body, before the response.
     CutBody,
-    /// The request is carried out, and the connection breaks before the answer.
+    /// The request is carried out, and the connection is closed before the response.
     LostAnswer,
-    /// A finish ends badly behind a good head; other requests meet an overload.
+    /// A request that completes an upload gets a good status and then an error; other requests get an
+    /// overload.
     LateError,
-    /// Another writer puts an object under this key, just before.
+    /// Another writer puts an object under this key just before.
     Race(String),
-    /// The request is never carried out; its connection stays until whoever asked is gone.
+    /// The request is never carried out; its connection stays open until the client is gone.
     Hung,
 }
 
-/// A request that was answered.
+/// A request that got a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) method: String,
@@ -75,19 +76,19 @@ pub(crate) struct Asked {
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Vec<u8>>,
-    /// What objects bear in the headers that users choose.
+    /// The headers with user-defined metadata of each object.
     marks: BTreeMap<String, String>,
     uploads: BTreeMap<String, Upload>,
     begun: u32,
-    /// Requests until a fault, and which one.
+    /// The number of requests before a fault, and the fault.
     fault: Option<(usize, Fault)>,
-    /// The request that hangs: its method and its key.
+    /// Method and key of the request that hangs.
     hung: Option<(String, String)>,
     faults: Faults,
     asked: Vec<Asked>,
 }
 
-/// A store that serves until the test ends.
+/// A store that runs until the test ends.
 pub(crate) struct ObjectStore {
     address: SocketAddr,
     state: Arc<Shared>,
@@ -127,24 +128,24 @@ impl ObjectStore {
         self.state.lock().faults = faults;
     }
 
-    /// All requests since this was asked last.
+    /// All requests since the last call.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         std::mem::take(&mut self.state.lock().asked)
     }
 
-    /// Lets the request with this number, from 0 and from now on, meet a fault.
+    /// Causes a fault of the request with this number, counted from 0 and from now.
     pub(crate) fn set_fault(&self, request: usize, fault: Fault) {
         self.state.lock().fault = Some((request, fault));
     }
 
-    /// Waits until a request hangs, and returns its method and its key.
+    /// Waits until a request hangs; returns its method and its key.
     pub(crate) fn await_hung(&self) -> (String, String) {
         let state = self.state.lock();
         let state = self.state.changed.wait_while(state, |state| state.hung.is_none()).unwrap();
         state.hung.clone().unwrap()
     }
 
-    /// All objects whose keys begin so, without that beginning.
+    /// All objects whose keys have this prefix, by the rest of the key.
     pub(crate) fn below(&self, prefix: &str) -> Vec<(String, Vec<u8>)> {
         let state = self.state.lock();
         let below = state
@@ -154,22 +155,22 @@ impl ObjectStore {
         below.collect()
     }
 
-    /// Removes an object, as its owner may.
+    /// Removes an object, like its owner.
     pub(crate) fn remove(&self, key: &str) {
         self.state.lock().objects.remove(key);
     }
 
-    /// Ends all uploads, as a rule of the bucket may.
+    /// Aborts all uploads, like a lifecycle rule of the bucket.
     pub(crate) fn drop_uploads(&self) {
         self.state.lock().uploads.clear();
     }
 
-    /// Uploads that have begun and have no end.
+    /// The number of uploads that were started, but neither completed nor aborted.
     pub(crate) fn open_uploads(&self) -> usize {
         self.state.lock().uploads.len()
     }
 
-    /// Lets a command know this store and who it is.
+    /// Sets the store's address and credentials in a command's environment.
     pub(crate) fn known_to(&self, mut command: Command) -> Command {
         for (name, _) in std::env::vars() {
             if name.starts_with("AWS_") || name.to_lowercase().ends_with("_proxy") {
@@ -200,7 +201,7 @@ struct Answer {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: Vec<u8>,
-    /// The connection breaks in the body.
+    /// Whether the connection is closed within the body.
     is_cut: bool,
 }
 
@@ -214,7 +215,7 @@ impl Answer {
     }
 }
 
-/// Answers the next request of a connection; `None` if that is over.
+/// Answers the next request of a connection; `None` if the connection is closed.
 fn answer(stream: &TcpStream, shared: &Shared) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut request = read_head(&mut reader)?;
@@ -249,7 +250,8 @@ fn answer(stream: &TcpStream, shared: &Shared) -> Option<()> {
     if *is_cut {
         body.truncate(CUT_BYTES);
     }
-    // At once: the second of two small writes waits for the answer to the first.
+    // Without delay, since otherwise the second of two small writes waits for the acknowledgement of the
+    // first.
     let mut stream = stream;
     stream.write_all(&[head.as_bytes(), body].concat()).ok()?;
     (!*is_cut).then_some(())
@@ -273,7 +275,7 @@ fn read_head(reader: &mut BufReader<&TcpStream>) -> Option<Request> {
     None
 }
 
-/// Refuses what is not signed as this very request.
+/// Refuses a request whose signature is not that of exactly this request.
 fn check_signature(request: &Request) -> Option<Answer> {
     let Request { method, path, query, headers, body } = request;
     let Some(given) = headers.get("authorization") else {
@@ -324,7 +326,7 @@ fn tag(bytes: &[u8]) -> String {
     format!("\"{:032x}\"", xxh3_128(bytes))
 }
 
-/// Takes one fault of a kind, if one is left.
+/// Consumes a fault of a kind, if one is left.
 fn take(left: &mut u32) -> bool {
     let is_due = *left > 0;
     *left = left.saturating_sub(1);
@@ -431,7 +433,7 @@ impl State {
     }
 }
 
-/// A key in a listing.
+/// A key as listings encode it.
 fn encoded(key: &str) -> String {
     key.bytes().fold(String::new(), |mut text, byte| {
         match byte {

@@ -1,4 +1,5 @@
-//! Workers among many whose outputs are objects: killed wherever they are, they go on, and nothing is written twice.
+//! Workers on several machines with objects as outputs: killed at any request, they continue, and write
+//! nothing twice.
 
 use crate::machines::{TOKEN, peers};
 use crate::model::{lines, unlike_lines};
@@ -9,7 +10,7 @@ use crate::packed::gzip;
 use crate::sandbox::Ran;
 use std::process::Child;
 
-/// Two workers whose outputs are objects, and what they write.
+/// Two workers with objects as outputs, and the outputs.
 struct Workers {
     twice: Twice,
     peers: String,
@@ -37,7 +38,8 @@ impl Workers {
         command.env("UMBEL_JOB_TOKEN", TOKEN).spawn().unwrap()
     }
 
-    /// Kills the worker whose request to the store hangs: which one it was, and the request's method and key.
+    /// Kills the worker whose request to the store hangs; returns its rank, and the request's method and
+    /// key.
     fn kill_hung(&self, workers: &mut [Child; 2]) -> (usize, String, String) {
         let (method, key) = self.twice.store.await_hung();
         let victim = usize::from(key.starts_with("out1") || key == "d1");
@@ -69,7 +71,7 @@ fn workers_write_objects_as_they_write_files() {
     workers.assert_end([workers.start(0), workers.start(1)]);
     assert_eq!(workers.twice.store.open_uploads(), 0);
     let outputs = workers.outputs();
-    // As if they had been killed behind the end: they find that, and what they have written.
+    // This is like a kill after the end: they find that the job has ended, and their outputs.
     assert!(!workers.twice.store.asked().is_empty());
     workers.assert_end([workers.start(0), workers.start(1)]);
     assert!(workers.outputs() == outputs);
@@ -103,13 +105,15 @@ fn workers_that_are_killed_while_they_ask_the_store_go_on() {
         children[victim] = workers.start(victim);
         workers.assert_end(children);
         assert!(workers.outputs() == expected, "{request} of {requests}: {method} {key}");
-        // An upload that was begun, on trial or by the other of two threads, and not noted yet: nobody knows of it.
+        // An upload that was started as a trial or by another thread, and is not in the journal yet,
+        // remains open.
         let open = workers.twice.store.open_uploads();
         assert!(open <= 1, "{request}: {method} {key}: {open}");
     }
 }
 
-/// One worker alone, killed at its first request of this kind for this key; all of its uploads are ended then.
+/// Kills a single worker at its first request of this kind for this key, and then aborts all of its
+/// uploads.
 fn killed_and_robbed(is_it: impl Fn(&Asked) -> bool) -> (Ran, Files, Files) {
     let start = |twice: &Twice, peers: &str| {
         let args = format!(
@@ -168,7 +172,7 @@ fn what_a_rule_of_the_bucket_ends_in_the_commit_is_said() {
     ran.refused(1, &["s3://bucket/", "cannot complete", "the upload is gone", "new --job-dir"]);
 }
 
-/// Whether a request puts parts together.
+/// Whether a request completes an upload.
 fn is_finish(asked: &Asked) -> bool {
     asked.method == "POST" && asked.query.starts_with("uploadId=")
 }

@@ -1,5 +1,5 @@
-//! Inputs in an object store: what comes of them is what comes of local files of the same content, whatever breaks on
-//! the way; and what cannot be had is said.
+//! Inputs in an object store: results equal those of local files with the same content, despite faults;
+//! and errors for objects that cannot be read.
 
 use crate::machines::{TOKEN, peers};
 use crate::model::{lines, unlike_lines};
@@ -8,7 +8,7 @@ use crate::packed::{gzip, zstd};
 use crate::parquet::{SCHEMA, json_lines, rows, table};
 use crate::sandbox::{Ran, Sandbox};
 
-/// The same bytes as local files below `local/` and as objects.
+/// Files with the same content below `local/` and as objects.
 pub(crate) struct Twice {
     pub(crate) sandbox: Sandbox,
     pub(crate) store: ObjectStore,
@@ -26,7 +26,7 @@ impl Twice {
         self.sandbox.ended(command.output().unwrap())
     }
 
-    /// Runs over local files and over objects, and compares what is printed; `AT` stands for the place.
+    /// Runs over local files and over objects, and compares what they print; `AT` stands for the place.
     #[track_caller]
     fn assert_equal(&self, args: &str) -> Vec<u8> {
         let local = self.sandbox.run(&args.replace("AT", "local")).kept();
@@ -35,7 +35,7 @@ impl Twice {
         local
     }
 
-    /// As [`assert_equal`](Self::assert_equal), and compares the files of an output directory.
+    /// Like [`assert_equal`](Self::assert_equal), and compares the files of an output directory, too.
     #[track_caller]
     fn assert_equal_files(&self, args: &str) {
         let local = args.replace("AT", "local");
@@ -58,7 +58,7 @@ impl Twice {
     }
 }
 
-/// Requests for the bytes of one object that a job pinned before.
+/// The byte ranges that a job requested of an object.
 fn parts(asked: &[Asked], key: &str) -> Vec<(u64, u64)> {
     let span = |asked: &Asked| {
         let (start, end) = asked.range.strip_prefix("bytes=")?.split_once('-')?;
@@ -126,7 +126,7 @@ fn columns_of_parquet_that_are_not_compared_are_not_fetched() {
     twice.run(&format!("s3://{BUCKET}/a.parquet --key url --plan")).kept();
     twice.store.asked();
     twice.run(&format!("s3://{BUCKET}/a.parquet --key url -o out/ -q --keep last")).kept();
-    // Read twice: the key column, and the only row group of which a row stays.
+    // Two readings: the key column, and the only row group with a kept row.
     let read: u64 = parts(&twice.store.asked(), "a.parquet").iter().map(|(a, b)| b + 1 - a).sum();
     assert!(read < length, "{read} of {length} bytes");
 }
@@ -139,7 +139,7 @@ fn overload_and_broken_connections_change_nothing() {
     twice.assert_equal("AT/* --workers 2 -q");
     let asked = twice.store.asked();
     assert_eq!(asked.iter().filter(|asked| asked.status == 503).count(), 2);
-    // What came before a cut is not asked for again.
+    // Bytes before a cut are not requested again.
     let spans = parts(&asked, "a.txt");
     let resumed = spans.iter().filter(|(start, end)| {
         start.checked_sub(1000).is_some_and(|from| spans.contains(&(from, *end)))
@@ -147,14 +147,15 @@ fn overload_and_broken_connections_change_nothing() {
     assert!(resumed.count() > 0, "{spans:?}");
 }
 
-/// Runs a job as often as it asks for bytes, and lets the object change in front of another request each time.
+/// Runs a job once per request for bytes; each time, the object changes before another request.
 #[track_caller]
 fn assert_changes_end_the_job(key: &str, before: &[u8], after: &[u8], options: &str) {
     let args = format!("s3://{BUCKET}/a/* -o out/ --skip-bad --workers 1 -q {options}");
     let twice = Twice::new(&[(key, before)]);
     twice.run(&args).kept();
     let requests = u32::try_from(twice.store.asked().len()).unwrap();
-    // Beside the list and the opening: for the plan, header or footer, and for both readings.
+    // In addition to the listing and the opening: requests for the plan, for header or footer, and for
+    // both readings.
     assert!(requests > 5, "{requests}");
     for request in 2..requests {
         let twice = Twice::new(&[(key, before)]);

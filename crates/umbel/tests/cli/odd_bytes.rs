@@ -1,8 +1,8 @@
-//! Lines that are not tidy text: line ends of all kinds, no line end, any byte, any length.
+//! Lines that are not clean text: all kinds of line ends, no line end, any bytes, any length.
 
 use crate::sandbox::Sandbox;
 
-/// Runs on these files, named a, b, c and so on, in this order.
+/// The kept records of these files, named a, b, c and so on, in this order.
 fn kept(files: &[&[u8]], options: &str) -> Vec<u8> {
     let names = ["a", "b", "c"];
     let named: Vec<(&str, &[u8])> = names.into_iter().zip(files.iter().copied()).collect();
@@ -71,7 +71,7 @@ fn a_line_far_longer_than_any_buffer_is_compared_whole() {
     assert!(kept == expected, "{} bytes, not {}", kept.len(), expected.len());
 }
 
-/// Shared items of more than a frame's payload make streams of several frames, which must not overtake each other.
+/// Shared items that exceed a frame's payload make streams of several frames, whose order must be kept.
 #[test]
 fn long_lines_that_workers_share_are_compared_byte_by_byte() {
     let line = |number: u8| [vec![b'a' + number; 300_000], vec![b'\n']].concat();

@@ -1,11 +1,12 @@
-//! Output files: nothing is replaced unasked, nothing half done appears under its name.
+//! Output files: nothing is replaced without permission, and no partial file appears under its final
+//! name.
 
 use crate::packed::gzip;
 use crate::sandbox::Sandbox;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::PermissionsExt;
 
-/// Options that name an output, the file it makes, and what it must hold for the input below.
+/// Options with an output, the file, and its content for the input below.
 const OUTPUTS: [(&str, &str); 4] = [
     ("--output out.txt", "out.txt"),
     ("--output out/", "out/a.txt"),
@@ -43,7 +44,7 @@ fn one_existing_output_of_many_stops_all() {
 
 #[test]
 fn outputs_that_exist_are_refused_before_anything_is_read() {
-    // The input fails when it is read, with another exit code.
+    // The input fails on reading, with another exit code.
     for (option, file) in OUTPUTS.into_iter().chain([("--skip-bad=0 --bad b.jsonl", "b.jsonl")]) {
         let sandbox = Sandbox::with(&[("a.txt", b"x\n".to_vec()), (file, b"old".to_vec())]);
         sandbox.write("cut.gz", &gzip(b"x\n")[..8]);
@@ -53,7 +54,7 @@ fn outputs_that_exist_are_refused_before_anything_is_read() {
 
 #[test]
 fn outputs_that_exist_are_refused_before_standard_input_is_read() {
-    // More than a pipe holds: the writer is stopped unless somebody reads.
+    // This does not fit in a pipe, so the writer waits for a reader.
     let input = b"x\n".repeat(1 << 20);
     let sandbox = Sandbox::with(&[("out.txt", "old")]);
     let (ran, written) = sandbox.run_piping("- --output out.txt", &input);

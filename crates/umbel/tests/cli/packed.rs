@@ -1,4 +1,4 @@
-//! Compressed inputs and outputs: told by content when read, by name or input when written.
+//! Compressed inputs and outputs: detected by content, and written as the name or the input demands.
 
 use crate::model::{Keep, by_line, lines};
 use crate::sandbox::Sandbox;
@@ -45,7 +45,7 @@ pub(crate) fn lz4(content: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// What is in a packed file, with the decoders as their makers hand them out.
+/// The content of a compressed file, by the reference decoders.
 pub(crate) fn unpack(packed: &[u8]) -> Vec<u8> {
     let mut content = Vec::new();
     match packed {
@@ -66,7 +66,7 @@ pub(crate) fn unpack(packed: &[u8]) -> Vec<u8> {
     content
 }
 
-/// A packing: what files of it begin with, the end of their names, and how they are made.
+/// A compression: the first bytes of its files, their extension, and a function that compresses.
 type Packing = (&'static [u8], &'static str, fn(&[u8]) -> Vec<u8>);
 
 const LESS_USUAL: [Packing; 3] =
@@ -79,7 +79,7 @@ fn xz_bzip2_and_lz4_are_read_by_content_and_written_by_name() {
         let sandbox = Sandbox::with(&[("in/a.txt", pack(&content)), ("in/b.jsonl", pack(b""))]);
         let expected = by_line(&[("in/a.txt", content)], Keep::First).stream();
         assert!(sandbox.run("in/a.txt").kept() == expected, "{end}");
-        // As the input was, whatever its name.
+        // Compressed like the input, whatever its name.
         sandbox.run("in/a.txt --output out/").kept();
         let packed = sandbox.read("out/a.txt");
         assert!(packed.starts_with(magic) && unpack(&packed) == expected, "{end}");

@@ -1,11 +1,11 @@
-//! `--granularity paragraph`: pieces of a text that are dropped while their records stay.
+//! `--granularity paragraph`: pieces of a text are dropped, while their records are kept.
 
 use crate::model::Draws;
 use crate::sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Kept records of one file, one or more workers.
+/// The kept records of a file, with one and with several workers.
 #[track_caller]
 fn kept(name: &str, content: &str, options: &str) -> String {
     let sandbox = Sandbox::with(&[(name, content)]);

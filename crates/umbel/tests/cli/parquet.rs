@@ -1,4 +1,4 @@
-//! Parquet: rows as keys and whole, copies with schema and packing, what is refused, damage.
+//! Parquet: columns and whole rows as keys, copies with schema and compression, refusals, damage.
 
 use crate::sandbox::Sandbox;
 use parquet::basic::{Compression, ZstdLevel};
@@ -15,7 +15,7 @@ pub(crate) const SCHEMA: &str = "message rows { required int64 id; optional bina
 
 pub(crate) type Row = (i64, Option<&'static str>);
 
-/// A file of these rows, so many a row group.
+/// A file of these rows, with this many per row group.
 pub(crate) fn table(schema: &str, rows: &[Row], group_rows: usize) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(schema).unwrap());
     let properties = WriterProperties::builder()
@@ -43,7 +43,7 @@ fn reader(bytes: Vec<u8>) -> SerializedFileReader<bytes::Bytes> {
     SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap()
 }
 
-/// Numbers of the rows of a file.
+/// The ids of a file's rows.
 fn ids(bytes: Vec<u8>) -> Vec<i64> {
     use parquet::record::RowAccessor;
     let reader = reader(bytes);
@@ -53,7 +53,7 @@ fn ids(bytes: Vec<u8>) -> Vec<i64> {
 
 const URLS: [Option<&str>; 5] = [Some("a"), Some("b\n\"é"), None, Some(""), Some("a/very/long")];
 
-/// Rows with numbers of their own, and few different fields beside.
+/// Rows with distinct ids, and few distinct values in the other fields.
 pub(crate) fn rows(count: usize) -> Vec<Row> {
     let url = |at: usize| URLS[at * at % 7 % URLS.len()];
     (0..count).map(|at| (i64::try_from(at).unwrap(), url(at))).collect()

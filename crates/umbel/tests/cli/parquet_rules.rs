@@ -1,5 +1,5 @@
-//! Parquet under the rules that JSON Lines have: normalisers, the best of equal rows, paragraphs; by one process and by
-//! many machines.
+//! Parquet with the rules of JSON Lines: normalisers, the best of equal rows, paragraphs; in one process
+//! and on many machines.
 
 use crate::machines::{TOKEN, peers};
 use crate::model::Draws;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// A row: what it is, what is compared, what ranks it, and a text of some pieces.
+/// A row: id, key, rank, and a text of some pieces.
 #[derive(Clone, PartialEq, Debug)]
 struct Row {
     id: i64,
@@ -24,7 +24,7 @@ struct Row {
     text: Option<String>,
 }
 
-/// A file of these rows, of which `at` has this type, so many a row group.
+/// A file of these rows, with this type of `at`, and this many rows per row group.
 fn table(at_type: &str, rows: &[Row], group_rows: usize) -> Vec<u8> {
     let schema = format!(
         "message rows {{ required int64 id; required binary key (STRING); optional int64 at {at_type}; \
@@ -64,7 +64,7 @@ fn reader(bytes: Vec<u8>) -> SerializedFileReader<bytes::Bytes> {
     SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap()
 }
 
-/// The rows of a file whose `at` is an integer.
+/// The rows of a file with an integer `at`.
 fn rows_of(bytes: Vec<u8>) -> Vec<Row> {
     let row = |row: parquet::record::Row| {
         let fields: Vec<Field> = row.get_column_iter().map(|(_, field)| field.clone()).collect();
@@ -76,7 +76,7 @@ fn rows_of(bytes: Vec<u8>) -> Vec<Row> {
     reader(bytes).get_row_iter(None).unwrap().map(|read| row(read.unwrap())).collect()
 }
 
-/// Numbers of the rows of a file.
+/// The ids of a file's rows.
 fn ids(bytes: Vec<u8>) -> Vec<i64> {
     use parquet::record::RowAccessor;
     let reader = reader(bytes);
@@ -84,7 +84,7 @@ fn ids(bytes: Vec<u8>) -> Vec<i64> {
     rows.map(|row| row.unwrap().get_long(0).unwrap()).collect()
 }
 
-/// Rows of few keys, with numbers of which some are equal and some missing, and texts of some pieces.
+/// Rows with few keys, ranks that are sometimes equal or missing, and texts of some pieces.
 fn rows(seed: u64, count: i64) -> Vec<Row> {
     let mut draws = Draws(seed);
     let mut row = |id| {
@@ -100,7 +100,7 @@ fn rows(seed: u64, count: i64) -> Vec<Row> {
     (0..count).map(&mut row).collect()
 }
 
-/// The same rows as JSON Lines, with `at` as it counts.
+/// The same rows as JSON Lines, with `at` as the value by which it ranks.
 fn json_lines(rows: &[Row], at: impl Fn(i64) -> Value) -> String {
     rows.iter().fold(String::new(), |mut text, row| {
         let at = row.at.map_or(Value::Null, &at);
@@ -114,7 +114,7 @@ fn json_rows(text: &str) -> impl Iterator<Item = Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap())
 }
 
-/// Reports of drops, without the names of files.
+/// The report of dropped rows, without names of files.
 fn report(sandbox: &Sandbox) -> Vec<Value> {
     let mut lines: Vec<Value> = json_rows(&sandbox.text("d.jsonl")).collect();
     for line in &mut lines {
@@ -132,7 +132,7 @@ const WAYS: [&str; 4] = [
     "--workers 2 --exactness approximate --false-positive-rate 1e-9",
 ];
 
-/// Checks that what is kept and reported is what the same rows leave as JSON Lines.
+/// Asserts that the kept rows and the report equal those of the same rows as JSON Lines.
 fn assert_as_json(at_type: &str, at: impl Fn(i64) -> Value, options: &str) {
     let rows = rows(3, 700);
     let sandbox = Sandbox::with(&[
@@ -224,7 +224,7 @@ fn what_cannot_rank_is_refused_before_it_is_read() {
     assert!(!sandbox.exists("out"));
 }
 
-/// A file of three row groups, of which the middle one is torn in this column.
+/// A file of three row groups; the middle one is damaged in this column.
 fn torn(column: usize) -> Vec<u8> {
     let mut bytes = table("", &rows(1, 30), 10);
     let place = reader(bytes.clone()).metadata().row_group(1).column(column).byte_range().0;

@@ -1,4 +1,4 @@
-//! `umbel plan`: numbers that can be checked by hand, advice, wrong usage.
+//! `umbel plan`: figures that can be checked by hand, advice, wrong usage.
 
 use crate::sandbox::Sandbox;
 use crate::serve::run;
@@ -39,12 +39,12 @@ fn numbers_are_those_of_the_formulas() {
     let number = |pointer: &str| {
         plan.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer}: {plan}"))
     };
-    // 9.91 bits an item; three quarters of it on each of four nodes, or all of it.
+    // 9.91 bits per item; each of four nodes has three quarters of it, or all of it.
     let filter_bytes = number("/filter_bytes");
     assert!((filter_bytes * 8.0 / 1e6 - 9.91).abs() < 0.01);
     assert_eq!(number("/replicated/node_memory_bytes"), filter_bytes);
     assert_eq!(number("/partitioned/node_memory_bytes"), (filter_bytes * 0.75).ceil());
-    // 3/4 of the hashes go to a leader elsewhere, 16 bytes there and a bit back.
+    // 3/4 of the hashes go to a leader elsewhere: 16 bytes to it, and somewhat more than a bit back.
     assert_eq!(number("/partitioned/query_bytes"), 12.09375);
     assert_eq!(number("/partitioned/insert_bytes"), 12.09375 + 32.0);
     assert_eq!(number("/partitioned/total_bytes"), 1e6 * 44.09375 + 2e3 * 12.09375);
@@ -90,7 +90,7 @@ fn memory_is_asked_first() {
     let plan = planned("plan --items 1G --rate 0.001 --nodes 8 --queries 1T");
     assert_eq!(plan["recommended"], "partitioned");
     assert!(plan["reason"].as_str().unwrap().contains("at most 1.00 GiB"), "{plan}");
-    // 11.5 GiB in slices of at most 256 MiB; a cluster has 16 shards unless it was told otherwise.
+    // 11.5 GiB in slices of at most 256 MiB; a cluster has 16 shards by default.
     let plan = planned("plan --items 10G --rate 0.01 --nodes 12 --queries 1M");
     assert!(plan["reason"].as_str().unwrap().contains("with --shards 47 or more"), "{plan}");
 }
@@ -111,7 +111,7 @@ fn both_ways_stand_side_by_side() {
     assert!(row("recommended")[0].starts_with("replicated: "), "{text}");
 }
 
-/// The sample is a terminal's table; the numbers must be those that are printed today.
+/// The sample shows the output on a terminal; its numbers must be the present ones.
 #[test]
 fn the_sample_in_the_documentation_is_what_is_printed() {
     let docs = include_str!("../../../../docs/plan.md");

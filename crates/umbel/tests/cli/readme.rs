@@ -1,12 +1,13 @@
-//! Every command that the README and `docs/security.md` show is run, and prints what they say.
+//! Runs every command in the README and in `docs/security.md`, and compares the output with the text.
 //!
-//! A block of ```` ```console ```` is a session: a line that begins with `$ ` is a command, the lines behind it are what it
-//! prints on standard output and standard error together. In these lines `...` stands for anything within a line, and alone
-//! for any number of lines: figures of time are nobody's promise. A command that ends with ` &` is a server: it is waited for
-//! until it has said its first line, and killed when the walk ends. `export NAME=VALUE ..` holds for the commands behind it.
+//! A block of ```` ```console ```` is a session: a line that begins with `$ ` is a command, and the lines after it
+//! are its standard output and standard error together. In these lines `...` stands for any text within a line and,
+//! as a whole line, for any number of lines, since durations vary. A command that ends with ` &` is a server: the
+//! test waits for its first line, and kills it at the end. `export NAME=VALUE ..` applies to all later commands.
 //!
-//! The sessions of the file run one behind the other in one directory, which has the `docs` of the repository. The commands that
-//! set everything up are Cargo's: `cargo run --release --` is the binary of this test, and `cargo test` is not run within itself.
+//! The sessions of a file run one after the other in one directory, which contains the repository's
+//! `docs`. Cargo commands are special: `cargo run --release --` is this test's binary, and `cargo test`
+//! is skipped.
 
 use crate::free_ports::free_port;
 use crate::sandbox::Sandbox;
@@ -17,19 +18,19 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What the README says instead of the binary's name, for those who have not installed it.
+/// Stands for the binary's name in the README, for readers who have not installed it.
 const BUILD_AND_RUN: &str = "cargo run --release --";
 
-/// The test command, which must not be run within itself.
+/// The test command, which is skipped, since it would run this test.
 const TEST_COMMAND: &str = "cargo test --workspace";
 
-/// Where `umbel serve` listens unless it is told otherwise; in the test it takes a free port.
+/// The default address of `umbel serve`; the test uses a free port instead.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:7300";
 
-/// Where the nodes of a cluster listen whose commands name their addresses; in the test they take free ports.
+/// The addresses of a cluster's nodes in the text; the test uses free ports instead.
 const CLUSTER_ADDRESSES: [&str; 3] = ["127.0.0.1:7301", "127.0.0.1:7302", "127.0.0.1:7303"];
 
-/// A command of the README and what it shall print.
+/// A command of the README and its expected output.
 struct Step {
     line: usize,
     command: String,
@@ -57,7 +58,7 @@ fn steps(text: &str) -> Vec<Step> {
     steps
 }
 
-/// Whether a line is as it was shown, where `...` stands for anything.
+/// Whether a line matches the one in the text, in which `...` stands for anything.
 fn line_is_as_shown(shown: &str, line: &str) -> bool {
     let Some((head, tail)) = shown.split_once("...") else { return shown == line };
     let Some(rest) = line.strip_prefix(head) else { return false };
@@ -65,7 +66,7 @@ fn line_is_as_shown(shown: &str, line: &str) -> bool {
         || line_is_as_shown(tail, "")
 }
 
-/// Whether lines are as they were shown, where a line `...` stands for any number of lines.
+/// Whether lines match those in the text, where a line `...` stands for any number of lines.
 fn is_as_shown(shown: &[String], lines: &[&str]) -> bool {
     match (shown.split_first(), lines.split_first()) {
         (None, None) => true,
@@ -79,15 +80,15 @@ fn is_as_shown(shown: &[String], lines: &[&str]) -> bool {
     }
 }
 
-/// The walk: a directory, a path to `umbel`, and the servers that were started.
+/// A running session: a directory, a path to `umbel`, and the started servers.
 struct Walk {
     sandbox: Sandbox,
     bin: PathBuf,
     servers: Vec<Child>,
     address: Option<String>,
-    /// What was exported.
+    /// Exported variables.
     variables: BTreeMap<String, String>,
-    /// Addresses that the text names, and those that the test takes.
+    /// Addresses in the text, and those that the test uses instead.
     addresses: Vec<(&'static str, String)>,
 }
 
@@ -104,19 +105,19 @@ impl Walk {
         Self { sandbox, bin, servers: Vec::new(), address: None, variables, addresses }
     }
 
-    /// A command with the addresses that the test takes.
+    /// A command with the addresses that the test uses.
     fn taken(&self, command: &str) -> String {
         let taken = |text: String, (shown, taken): &(&str, String)| text.replace(shown, taken);
         self.addresses.iter().fold(command.to_owned(), taken)
     }
 
-    /// What was printed, with the addresses that the text shows.
+    /// Output with the addresses of the text.
     fn shown(&self, printed: &str) -> String {
         let shown = |text: String, (shown, taken): &(&str, String)| text.replace(taken, shown);
         self.addresses.iter().fold(printed.to_owned(), shown)
     }
 
-    /// Does what a command says: all that it printed.
+    /// Executes a command; returns all of its output.
     fn step(&mut self, command: &str) -> String {
         let command = self.taken(command);
         let printed = if let Some(variables) = command.strip_prefix("export ") {
@@ -146,15 +147,15 @@ impl Walk {
         command
     }
 
-    /// Runs a command to its end: all that it printed. Its exit code is not looked at: that of `umbel reconcile`, like that of
-    /// `diff`, says that there is a difference.
+    /// Runs a command to its end; returns all of its output. The exit code is ignored: that of `umbel
+    /// reconcile`, like that of `diff`, shows whether there is a difference.
     fn run(&self, command: &str) -> String {
         let script = format!("{{ {command}\n}} 2>&1");
         let output = self.shell(&script).stdout(Stdio::piped()).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Starts a server on a free port: its first line, with the address that it would have had.
+    /// Starts a server on a free port; returns its first line, with the address of the text.
     fn serve(&mut self, command: &str) -> String {
         let mut shell = self.shell(&format!("exec {command}"));
         shell.env("UMBEL_LISTEN", "127.0.0.1:0").stdout(Stdio::null()).stderr(Stdio::piped());
@@ -201,7 +202,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
 }
 
-/// Does what the steps say, and compares what is printed.
+/// Executes the steps, and compares their output.
 fn walk(file: &str, steps: Vec<Step>) {
     let mut walk = Walk::new(root());
     for mut step in steps {

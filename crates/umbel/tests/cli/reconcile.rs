@@ -1,4 +1,4 @@
-//! `umbel reconcile`: differences shown and settled, between files, directories and processes.
+//! `umbel reconcile`: differences between files, directories and processes are shown and applied.
 
 use crate::model::Draws;
 use crate::packed::gzip;
@@ -17,7 +17,7 @@ fn report(sandbox: &Sandbox) -> Value {
     serde_json::from_slice(&sandbox.read("report.json")).unwrap()
 }
 
-/// How often each line stands in a text.
+/// The number of occurrences of each line in a text.
 fn counts(text: &[u8]) -> BTreeMap<Vec<u8>, usize> {
     let mut counts = BTreeMap::new();
     for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -142,7 +142,7 @@ fn records_with_keys_have_versions() {
     let shown = String::from_utf8(shown).unwrap();
     assert_eq!(shown, "+ k1\tnew\n- k1\told\n- k3\tonly a\n+ k4\tonly b\n");
     assert_eq!(difference(), expected);
-    // Nobody wins unless that is said.
+    // Without a rule that decides, neither version wins.
     reconcile(&sandbox, "--kv a b --two-way --report r.json").ended_with(1);
     assert_eq!(difference(), expected);
     reconcile(&sandbox, "a b --report r.json").ended_with(1);
@@ -156,7 +156,7 @@ fn records_with_keys_have_versions() {
     reconcile(&sandbox, "--kv a b --pull --delete").kept();
     assert_eq!(sandbox.text("a"), b);
     sandbox.write("a", "k1\tolder\n");
-    // Only another version is replaced: the sets are equal then.
+    // Only the other version is replaced; then the sets are equal.
     sandbox.write("b", "k1\told\n");
     reconcile(&sandbox, "--kv a b --pull").kept();
     assert_eq!(sandbox.text("a"), "k1\told\n");
@@ -234,7 +234,7 @@ fn directories_exchange_both_ways_and_report_conflicts() {
     reconcile(&sandbox, "--dir a/x b").refused(2, &["a/x: not a directory"]);
 }
 
-/// A program `there.sh` that answers, for an endpoint without blanks.
+/// Writes a program `there.sh` that answers, so that its `exec:` endpoint contains no blanks.
 pub(crate) fn script(sandbox: &Sandbox, args: &str) {
     let umbel = env!("CARGO_BIN_EXE_umbel");
     sandbox.write("there.sh", format!("#!/bin/sh\nexec {umbel} reconcile --stdio {args}\n"));
@@ -250,7 +250,7 @@ fn a_command_leads_to_another_process() {
     assert_eq!(shown, b"- 1\n+ 3\n");
     let shown = reconcile(&sandbox, "exec:./there.sh a").ended_with(1);
     assert_eq!(shown, b"+ 1\n- 3\n");
-    // It was not told that it may be changed.
+    // It has no permission to change its set.
     reconcile(&sandbox, "a exec:./there.sh --two-way").refused(2, &["exec:./there.sh", "refused"]);
     assert_eq!(sandbox.text("a"), "1\n2\n");
     script(&sandbox, "--writable b");
@@ -263,7 +263,7 @@ fn a_command_leads_to_another_process() {
     reconcile(&sandbox, "a exec:cat").refused(2, &["exec:cat"]);
 }
 
-/// The beginning of a frame of 64 KiB, and then a byte now and then.
+/// The start of a frame of 64 KiB, and then a byte now and then.
 #[test]
 fn a_peer_that_never_ends_is_left_in_time() {
     let sandbox = Sandbox::with(&[("a", "1\n")]);
@@ -272,12 +272,12 @@ fn a_peer_that_never_ends_is_left_in_time() {
     sandbox.write("there.sh", format!("#!/bin/sh\n{trickle}\n"));
     let left = reconcile(&sandbox, "a exec:./there.sh --max-time 1");
     left.refused(2, &["exec:./there.sh: not done within 1 s", "nothing was applied"]);
-    // One that has nothing to do with the time is not in its way.
+    // A side that answers normally is not affected by the time limit.
     script(&sandbox, "a");
     reconcile(&sandbox, "a exec:./there.sh --max-time 600").kept();
 }
 
-/// Reconciles with a file of this name over a stand-in for ssh, on what passes for another machine.
+/// Reconciles with a file over a stand-in for ssh, as if the file were on another machine.
 pub(crate) fn over_ssh(sandbox: &Sandbox, args: &str, there: &str) -> Ran {
     let umbel_there = env!("CARGO_BIN_EXE_umbel").strip_suffix("/umbel").unwrap();
     let ssh = "#!/bin/sh\n[ \"$1 $2 $3\" = \"-T -- u@host\" ] || exit 9\nexec sh -c \"$4\"\n";
@@ -291,7 +291,7 @@ pub(crate) fn over_ssh(sandbox: &Sandbox, args: &str, there: &str) -> Ran {
     sandbox.ended(output)
 }
 
-/// A stand-in for ssh shows that words reach the shell of the other machine whole.
+/// A stand-in for ssh shows that words reach the other machine's shell unchanged.
 #[test]
 fn ssh_runs_the_command_on_the_other_machine() {
     let sandbox = Sandbox::with(&[("a", "1\n2\n"), ("it's $b", "2\n3\n")]);
@@ -304,7 +304,7 @@ fn ssh_runs_the_command_on_the_other_machine() {
 fn what_cannot_be_changed_there_changes_nothing_here() {
     let sandbox = Sandbox::with(&[("a", "1\n"), ("b", "2\n")]);
     script(&sandbox, "--writable b");
-    // Files cannot be written there, as on a full disk; pipes can.
+    // The other side cannot write files, as on a full disk, but can write to pipes.
     let limited = sandbox.text("there.sh").replace("exec", "trap '' XFSZ; ulimit -f 0; exec");
     sandbox.write("there.sh", limited);
     let ran = reconcile(&sandbox, "a exec:./there.sh --two-way");

@@ -1,5 +1,5 @@
-//! What becomes of the sets of `umbel reconcile`: what goes, what stands in the way, what is kept of a file, what a set
-//! begins from.
+//! Changes of the sets of `umbel reconcile`: deleted items, obstacles, unchanged properties of a file,
+//! and sets that do not exist yet.
 
 use crate::model::Draws;
 use crate::reconcile::{over_ssh, reconcile, script};
@@ -23,7 +23,7 @@ fn what_is_pushed_to_loses_what_only_it_has_where_that_is_asked_for() {
         reconcile(&sandbox, &format!("{form} a b")).kept();
         over_ssh(&sandbox, &format!("{form} a --push --delete"), "c").kept();
         assert_eq!(sandbox.text("c"), after, "{form}");
-        // The A of the command may be there, and take: then that is where items go.
+        // The command's A may be the remote side and accept changes: then items go there.
         script(&sandbox, &format!("{form} --writable --delete --as-a d"));
         reconcile(&sandbox, &format!("{form} exec:./there.sh a --pull --delete")).kept();
         assert_eq!((sandbox.text("d"), sandbox.text("a")), (after, a), "{form}");
@@ -117,7 +117,7 @@ fn a_set_that_is_not_there_is_begun_where_items_come_and_said_to_be() {
     assert_eq!(sandbox.text("new"), "1\n");
     reconcile(&sandbox, "--dir fresh d --pull").kept();
     assert_eq!(sandbox.text("fresh/x/y"), "1");
-    // Nothing comes into these, or the session fails: nothing is left of them.
+    // These sets get no items, or the session fails: no file of them is left.
     reconcile(&sandbox, "gone a").refused(2, &["gone: No such file"]);
     reconcile(&sandbox, "gone a --push").refused(2, &["gone: No such file"]);
     reconcile(&sandbox, "gone exec:false --pull").refused(2, &["exec:false"]);
@@ -133,7 +133,7 @@ fn a_file_takes_the_place_of_a_directory_and_the_other_way_round() {
     symlink("x", sandbox.path("a/link")).unwrap();
     sandbox.write("b/link/t", "6");
     let before = sandbox.files();
-    // Without --delete something would be lost, and that is said before anything is applied.
+    // Without --delete an item would be lost, which is an error before anything is applied.
     for args in ["--dir a b --pull", "--dir a b --two-way", "--dir a b --push"] {
         let ran = reconcile(&sandbox, args);
         ran.refused(2, &["stands where a", "would be lost", "nothing was applied"]);
@@ -142,7 +142,7 @@ fn a_file_takes_the_place_of_a_directory_and_the_other_way_round() {
     reconcile(&sandbox, "--dir a b --push --delete").kept();
     assert_eq!(sandbox.files(), ["a/link", "a/x", "a/y/z", "b/link", "b/x", "b/y/z"]);
     assert!(sandbox.path("b/link").is_symlink());
-    // Directories that have nothing in them are no part of a set, and in nobody's way.
+    // Directories without files are not part of a set, and do not obstruct files.
     sandbox.write("c/x", "1");
     std::fs::create_dir_all(sandbox.path("d/x/empty/more")).unwrap();
     reconcile(&sandbox, "--dir d c --pull").kept();
@@ -167,7 +167,7 @@ fn an_interrupt_leaves_no_staging_directory() {
     let content: Vec<u8> = (0..1 << 17).flat_map(|_| draws.below(u64::MAX).to_le_bytes()).collect();
     let sandbox = Sandbox::with(&[("a/x", &b"1"[..]), ("b/y", &content)]);
     script(&sandbox, "--dir b");
-    // The other side falls silent in the middle of a content, and goes when this side does.
+    // The other side stops in the middle of a content, and exits when this side does.
     let held = sandbox.text("there.sh").replace("exec ", "export PATH=/usr/bin:/bin; ")
         + "| (stdbuf -o0 head -c 300000; cat > /dev/null; true)";
     sandbox.write("there.sh", held.replace("b\n|", "b |"));

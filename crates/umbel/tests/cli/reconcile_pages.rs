@@ -1,4 +1,4 @@
-//! The page of a comparison: it says what the report in JSON says, and is there whole or not at all.
+//! The page of a comparison has the numbers of the JSON report, and is written as a whole or not at all.
 
 use crate::model::lines;
 use crate::reconcile::reconcile;
@@ -27,7 +27,7 @@ fn the_page_of_a_comparison_says_what_its_report_says() {
         shows(format!("{}\n100 %\n", grouped(travelled)));
         if let Some(ratio) = report["ratio"].as_f64() {
             shows(format!("Ratio\n{ratio:.2}\n"));
-            // Of the bars beside the bound.
+            // The bound beside the bars.
             let bytes = grouped(count("/lower_bound_bytes"));
             shows(format!("{bytes}\n1.00\n"));
             shows(format!("\n{ratio:.2}\nWhat the bytes were for"));

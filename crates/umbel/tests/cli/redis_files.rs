@@ -4,7 +4,7 @@ use crate::sandbox::Sandbox;
 use crate::serve::{Server, umbel};
 use std::path::Path;
 
-/// A file of umbel-rdb's; its README says what is in it.
+/// Copies a test file of umbel-rdb, whose README describes its content.
 fn put(sandbox: &Sandbox, name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../umbel-rdb/testdata");
     std::fs::copy(folder.join(name), sandbox.path(name)).unwrap();
@@ -56,7 +56,7 @@ fn damaged_files_leave_nothing_and_name_the_byte() {
     let server = Server::start(&sandbox);
     let run = |args: &str| server.run(&sandbox, &format!("filter {args}"));
     let mut damaged = whole.clone();
-    // In the array of `users`.
+    // A byte in the array of `users`.
     damaged[180] ^= 1;
     for (bytes, said) in [
         (&damaged[..], "it is damaged"),
@@ -101,7 +101,7 @@ fn items_of_a_file_are_inserted() {
         assert!(said.starts_with(&format!("new\t{new}\n")), "{key}: {said}");
     }
     let said = insert("--db 3 --keys seen:* --strip-prefix seen: --each").kept_text();
-    // 1 and 2 were items before.
+    // 1 and 2 were inserted before.
     assert_eq!(said, "present\t1\npresent\t2\n");
     insert("--db 3 --keys seen:*").kept();
     insert("--keys events").kept();

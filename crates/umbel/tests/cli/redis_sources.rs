@@ -1,5 +1,5 @@
-//! `umbel filter insert --from`: names of the keys of a node's own port, and sets of a Redis server where one is
-//! installed.
+//! `umbel filter insert --from`: names of keys from a node's Redis port, and sets of a Redis server if
+//! one is installed.
 
 use crate::free_ports::free_port;
 use crate::sandbox::Sandbox;
@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Longer than any answer takes.
+/// Far more than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -69,7 +69,7 @@ fn arguments_that_make_no_sense_together_are_refused() {
     }
 }
 
-/// A node's own port with TLS stands for a server of somebody else's.
+/// A node's Redis port with TLS stands for a foreign server.
 #[test]
 fn servers_with_tls_prove_themselves_first() {
     let sandbox = Sandbox::new();
@@ -106,7 +106,7 @@ fn servers_with_tls_prove_themselves_first() {
     insert("--cacert other/ca.pem").refused(1, &["key \"k\"", "no authority that is trusted"]);
     insert("--cacert gone.pem").refused(2, &["gone.pem: cannot read it"]);
     run(&format!("import x --from redis://{redis}/copy")).refused(1, &[&redis]);
-    // Bob's certificate says who asks, where no password does.
+    // Bob's certificate identifies the client, so no password is needed.
     let granted =
         "access add bob --certificate --grant *:export --tls-ca certs/ca.pem --token-file token";
     server.run(&sandbox, granted).kept();
@@ -122,19 +122,19 @@ fn servers_with_tls_prove_themselves_first() {
         .refused(2, &["certs/client-alice.key"]);
 }
 
-/// A server of Redis's that ends with the test.
+/// A Redis server, which is killed when the test ends.
 struct Redis {
     child: Child,
     address: String,
 }
 
 impl Redis {
-    /// None where it is not installed.
+    /// None if Redis is not installed.
     fn start(sandbox: &Sandbox) -> Option<Self> {
         Self::start_on(sandbox, "--port", "")
     }
 
-    /// One that listens on the port of this option, with others beside it.
+    /// A server whose port is set by this option, with further options.
     fn start_on(sandbox: &Sandbox, port_option: &str, others: &str) -> Option<Self> {
         let port = free_port();
         let address = SocketAddr::from(([127, 0, 0, 1], port));
@@ -151,7 +151,7 @@ impl Redis {
         Some(redis)
     }
 
-    /// Sends lines, each of which is answered by a number or OK.
+    /// Sends commands, each of which is answered with a number or OK.
     fn tell(&self, lines: &[String]) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -224,12 +224,12 @@ fn all_that_a_redis_server_has_is_inserted() {
         ("/small", 3),
         ("/5 --keys seen:* --strip-prefix seen:", 3_997),
     ] {
-        // Some may come twice.
+        // SSCAN may return some items twice.
         let said = run(&format!("{from}{rest}")).kept_text();
         assert!(said.starts_with(&format!("new\t{new}\n")) && said.ends_with(level), "{said}");
     }
     let said = run(&format!("{from}/bytes --each --null")).kept();
-    // In whatever order.
+    // In any order.
     assert!(said == b"new\ta\0b\0new\t\xff\n\0" || said == b"new\t\xff\n\0new\ta\0b\0", "{said:?}");
     run(&format!("{from}/text")).refused(1, &["key \"text\"", "of type string"]);
     assert_eq!(

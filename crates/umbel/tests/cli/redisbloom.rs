@@ -1,11 +1,12 @@
-//! `umbel filter import --from` and `export --to`, between two nodes, and with servers that are none.
+//! `umbel filter import --from` and `export --to` between two nodes, and with servers that have no
+//! filters.
 
 use crate::sandbox::Sandbox;
 use crate::serve::Server;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-/// A server that says one thing to whoever connects, then waits until it is let go.
+/// A server that sends one text to every client, and then waits until the client disconnects.
 #[expect(clippy::disallowed_methods, reason = "it ends with the test")]
 fn said(text: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -21,7 +22,8 @@ fn said(text: &'static [u8]) -> String {
     address
 }
 
-/// As RedisBloom counts: of 100 items added to a filter for 10 at 1 % one is taken for present, in four links.
+/// This matches RedisBloom: of 100 items added to a filter for 10 items at 1 %, one is a false positive,
+/// in four links.
 #[test]
 fn a_filter_goes_from_one_server_to_another_and_back() {
     let (here, there) = (Sandbox::new(), Sandbox::new());
@@ -50,7 +52,7 @@ fn a_filter_goes_from_one_server_to_another_and_back() {
     assert_eq!(our("contains copy --file items --count").kept_text(), counted);
     assert!(our("info copy").kept_text().contains("answered new\t99\n"));
     our(&format!("import copy --from redis://{redis}/users")).refused(1, &["copy"]);
-    // It goes on where the other one is, and back to where it came from.
+    // The copy grows further on the other node, and is copied back.
     our("insert copy a b c").kept();
     let exported = our(&format!("export copy --to redis://{redis}/3/back")).kept_text();
     assert!(
@@ -65,7 +67,7 @@ fn a_filter_goes_from_one_server_to_another_and_back() {
     our(&format!("export copy --to redis://{redis}/3/back"))
         .refused(1, &["key \"back\"", "already"]);
 
-    // Copies in files and backups are those of all kinds.
+    // Files and backups contain such copies as those of other kinds.
     our("export copy --out f").kept();
     our("import again --file f").kept();
     assert_eq!(our("contains again --file items --count").kept_text(), counted);
@@ -94,12 +96,12 @@ fn what_breaks_off_leaves_nothing_and_names_server_and_key() {
     run(&format!("export plain --to redis://{redis}/copy"))
         .refused(1, &["--kind redisbloom alone"]);
     import(&format!("redis://u:wrong@{redis}/plain")).refused(1, &["AUTH: "]);
-    // A password that is on no command line.
+    // A password that is not on the command line.
     let mut command =
         server.command(&sandbox, &format!("filter import copy --from redis://{redis}/plain"));
     let output = command.env("REDISCLI_AUTH", "wrong").output().unwrap();
     sandbox.ended(output).refused(1, &["AUTH: "]);
-    // Servers that speak something else, or a header and no more of it.
+    // Servers with another protocol, or that send a dump's header and nothing else.
     for (answer, said_of_it) in [
         (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "not the Redis protocol"),
         (b"+PONG\r\n", "not expected"),
@@ -116,7 +118,7 @@ fn what_breaks_off_leaves_nothing_and_names_server_and_key() {
                   08000000640000000000000000";
     let digit = |at: usize| u8::from_str_radix(&header[at..at + 2], 16).unwrap();
     let header: Vec<u8> = (0..header.len()).step_by(2).map(digit).collect();
-    // One that ends there, and one that gives nothing, again and again.
+    // A dump that ends after its header, and one that repeats an empty piece.
     for (behind, said_of_it) in [
         (&b"\r\n*2\r\n:0\r\n$0\r\n\r\n"[..], "the dump ends early"),
         (b"\r\n*2\r\n:1\r\n$0\r\n\r\n", "the dump does not go on"),

@@ -1,4 +1,4 @@
-//! Against what earlier jobs have kept: index files, and filters of a cluster.
+//! Comparison with the kept records of earlier jobs: index files, and filters of a cluster.
 
 use crate::sandbox::Sandbox;
 use crate::serve::Server;
@@ -14,8 +14,8 @@ fn summary(sandbox: &Sandbox, name: &str) -> Value {
     serde_json::from_slice(&sandbox.read(name)).unwrap()
 }
 
-/// Whatever the workers, the way they compare and the bits, what was kept before does not stay, and all copies of it say
-/// so; what is new is kept as ever.
+/// With any number of workers, level of comparison and number of bits, records that were kept before are
+/// dropped with all their copies, and reported so; new ones are kept as usual.
 #[test]
 fn what_an_index_holds_is_dropped() {
     let old = lines((0..3000).chain(0..500));
@@ -63,7 +63,8 @@ fn what_an_index_holds_is_dropped() {
     assert_eq!((causes(r#""cause":"reference""#), causes(r#""cause":"input""#)), (502, 500));
 }
 
-/// Job after job, each against the indexes of all before it, keeps what one job over everything keeps.
+/// Jobs that are each compared with the indexes of all earlier ones keep the same records as one job over
+/// everything.
 #[test]
 fn jobs_one_after_the_other_keep_what_one_job_keeps() {
     let parts = [lines((0..900).chain(0..90)), lines(600..1500), lines((0..2000).rev())];
@@ -81,7 +82,7 @@ fn jobs_one_after_the_other_keep_what_one_job_keeps() {
     assert_eq!(sandbox.text("none"), "");
 }
 
-/// Runs `umbel index` here.
+/// Runs `umbel index` in the sandbox.
 fn index(sandbox: &Sandbox, args: &str) -> crate::sandbox::Ran {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_umbel"));
     command.arg("index").args(args.split_whitespace()).current_dir(sandbox.path(""));
@@ -99,7 +100,7 @@ fn an_index_that_is_reference_and_output_is_updated() {
         kept.extend(sandbox.run(&format!("in1 {update} --workers 3")).kept());
         kept.extend(sandbox.run(&format!("in2 {update} --overwrite")).kept());
         assert_eq!(kept, sandbox.run("in0 in1 in2 --quiet").kept());
-        // It has what one index of all would have, and not more bits than it had.
+        // It has the content of one index of all, and no more bits than before.
         let seed = index(&sandbox, "info seen").kept_text();
         assert!(seed.contains(&format!("seen\t6000\t{bits}\t0x")), "{seed}");
         sandbox.run("in0 in1 in2 --reference seen --quiet --output none").kept();
@@ -117,7 +118,7 @@ fn an_update_is_refused_where_the_index_cannot_hold_it_and_changes_nothing_then(
     sandbox.run(&format!("{update} --output seen")).refused(2, &["seen"]);
     sandbox.run(&format!("{update} --output gone/out")).refused(1, &["gone/out"]);
     assert_eq!(sandbox.read("seen"), before);
-    // A link is another name of it.
+    // A link is another name of the same index.
     std::os::unix::fs::symlink("seen", sandbox.path("latest")).unwrap();
     sandbox.run("in1 --reference seen --save-index latest --quiet").kept();
     assert!(sandbox.path("latest").is_symlink() && sandbox.read("seen") != before);
@@ -137,7 +138,7 @@ fn indexes_of_one_seed_are_joined() {
     assert!(index(&sandbox, "info joined").kept_text().contains("\t9000\t96\t"));
     let left = "in0 in1 in2 --reference joined --quiet";
     assert_eq!(sandbox.run(left).kept_text(), "");
-    // Once more, in place of one of them.
+    // Again, with the output in place of an input.
     index(&sandbox, "merge i0 joined -o joined").refused(2, &["joined exists"]);
     index(&sandbox, "merge i0 joined -o joined --overwrite --index-bits 64 --quiet").kept();
     assert!(index(&sandbox, "info joined").kept_text().contains("\t9000\t64\t"));
@@ -153,7 +154,7 @@ fn indexes_of_one_seed_are_joined() {
     assert!(!sandbox.exists("two"));
 }
 
-/// The index has what stays, whatever decided it, and nothing else.
+/// The index has exactly the kept records, whichever rule selected them.
 #[test]
 fn an_index_has_what_was_kept() {
     let sandbox = Sandbox::with(&[("in", lines((0..300).chain(0..300))), ("all", lines(0..400))]);
@@ -204,7 +205,7 @@ fn an_index_that_does_not_fit_is_refused() {
     sandbox.run("in --reference long").refused(1, &["long: cannot read", "expected `UMBI`"]);
 }
 
-/// Damage is found before anything is put under its name.
+/// Damage is detected before any output gets its final name.
 #[test]
 fn a_damaged_index_is_found() {
     let sandbox = Sandbox::with(&[("in", lines(0..50))]);
@@ -238,7 +239,7 @@ fn a_filter_of_a_cluster_is_queried_and_updated() {
     assert_eq!(summary["references"]["online"][0]["asked"], 600);
     let report = sandbox.text("report");
     assert_eq!(report.lines().filter(|line| line.contains(r#""cause":"reference""#)).count(), 100);
-    // The index has what stayed in the end.
+    // The index has the records that were kept at last.
     assert_eq!(sandbox.run("two --reference index --quiet").kept_text(), lines(400..500));
     let counted = server.run(&sandbox, "filter contains seen --file two --count").kept_text();
     assert!(counted.starts_with("present\t600\n"), "{counted}");

@@ -1,4 +1,4 @@
-//! Pages of pictures: they say what summary and report say, and are there whole or not at all.
+//! Report pages have the numbers of the summary and the report, and are written as a whole or not at all.
 
 use crate::machines::{Job, TOKEN, json_lines};
 use crate::model::{Keep, by_line, lines};
@@ -6,10 +6,10 @@ use crate::sandbox::Sandbox;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Bytes that no page has.
+/// No page is as large as this.
 const PAGE_BYTES_MAX: usize = 2_000_000;
 
-/// The texts of a page, one a line, without its style.
+/// The texts of a page, one per line, without its style.
 pub(crate) fn texts(page: &str) -> String {
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"), "not whole");
     let body = page.split("</style>").nth(1).unwrap();
@@ -17,7 +17,7 @@ pub(crate) fn texts(page: &str) -> String {
     texts.filter(|text| !text.is_empty()).map(|text| format!("{text}\n")).collect()
 }
 
-/// A number with a comma at every third digit.
+/// A number with a comma before every group of three digits.
 pub(crate) fn grouped(number: u64) -> String {
     let digits: Vec<char> = number.to_string().chars().rev().collect();
     let threes: Vec<String> = digits.chunks(3).map(|three| three.iter().collect()).collect();
@@ -29,7 +29,7 @@ pub(crate) fn sum<'a>(numbers: impl Iterator<Item = &'a Value>) -> u64 {
     numbers.map(|number| number.as_u64().unwrap()).sum()
 }
 
-/// The summary and the page of a run, which agree.
+/// The summary and the page of a run; asserts that they agree.
 #[track_caller]
 fn reported(sandbox: &Sandbox, args: &str, code: i32) -> (Value, String) {
     let args = format!("{args} --overwrite --summary s.json --report page.html");
@@ -40,7 +40,7 @@ fn reported(sandbox: &Sandbox, args: &str, code: i32) -> (Value, String) {
     (summary, page)
 }
 
-/// Checks that the numbers of a page are those of a summary, and that their sums are right.
+/// Asserts that the numbers of a page are those of a summary, and that their sums are correct.
 #[track_caller]
 pub(crate) fn assert_agree(summary: &Value, page: &str, args: &str) {
     assert!(page.len() < PAGE_BYTES_MAX, "{args}: {} bytes", page.len());
@@ -93,7 +93,7 @@ pub(crate) fn assert_agree(summary: &Value, page: &str, args: &str) {
     }
 }
 
-/// What a page calls a file.
+/// The name of a file on a page.
 fn name_of(file: &Value) -> String {
     let name = file["file"].as_str().unwrap();
     file.get("worker").map_or(name.to_owned(), |worker| format!("worker {worker}: {name}"))
@@ -156,7 +156,7 @@ fn a_job_without_records_and_files_like_markup_have_pages() {
     assert!(!page.contains("<img"), "{page}");
 }
 
-/// The same without a look at its texts, in which names are escaped.
+/// The summary and the page of a run, without checking its texts, in which names are escaped.
 fn reported_raw(sandbox: &Sandbox, args: &str) -> (Value, String) {
     sandbox.run(&format!("{args} --summary s.json --report page.html")).kept();
     (serde_json::from_slice(&sandbox.read("s.json")).unwrap(), sandbox.text("page.html"))
@@ -192,7 +192,7 @@ fn a_page_that_cannot_be_is_known_before_the_job() {
     }
 }
 
-/// With no other output that tells of repeats: workers tell each other of their files for the page alone.
+/// There is no other output about repeats, so workers tell each other their files only for the page.
 #[test]
 fn a_page_of_many_machines_is_drawn_by_the_first_one() {
     let mut job = Job::new(3, "jsonl", "--key id", json_lines);
@@ -203,7 +203,7 @@ fn a_page_of_many_machines_is_drawn_by_the_first_one() {
     assert!(!alone(1) && !alone(2) && !job.sandbox.exists("drops0.jsonl"));
 }
 
-/// More files than a matrix has rows: they are told by worker and directory.
+/// With more files than a matrix has rows, they are grouped by worker and directory.
 #[test]
 fn many_files_of_many_machines_are_told_by_directory() {
     let job = Job::new(2, "txt", "--binary text", |seed| lines(seed, 40));

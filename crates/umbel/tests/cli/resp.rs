@@ -1,4 +1,5 @@
-//! The Redis protocol of `umbel serve --resp`: by raw sockets, beside the other clients, and by redis-py where it is installed.
+//! The Redis protocol of `umbel serve --resp`: with raw sockets, beside other clients, and with redis-py
+//! if it is installed.
 
 use crate::sandbox::Sandbox;
 use crate::serve::Server;
@@ -7,7 +8,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Longer than any answer takes.
+/// Far more than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn connect(address: &str) -> TcpStream {
@@ -16,7 +17,7 @@ fn connect(address: &str) -> TcpStream {
     stream
 }
 
-/// Sends bytes and reads as many as are expected.
+/// Sends a request, and asserts that this answer arrives.
 fn ask(stream: &mut TcpStream, request: &str, expected: &str) {
     stream.write_all(request.as_bytes()).unwrap();
     let mut got = vec![0; expected.len()];
@@ -50,15 +51,15 @@ fn both_protocols_see_the_same_filters() {
     ask(&mut two, "EXISTS other\r\n", ":1\r\n");
     ask(&mut two, "DEL seen other\r\n", ":2\r\n");
     ask(&mut two, "DBSIZE\r\n", ":0\r\n");
-    // Connections that are open do not hold it up.
+    // Open connections do not delay the end of the server.
     assert_eq!(server.stop(), Some(0));
     let mut rest = Vec::new();
-    // A reset is an end, too.
+    // A reset ends the connection, too.
     let _ = two.read_to_end(&mut rest);
     assert_eq!(rest, b"");
 }
 
-/// A session with redis-py, which says what it saw.
+/// A session with redis-py, which prints what it gets.
 const PYTHON: &str = r#"
 import sys, redis
 host, port = sys.argv[1].rsplit(":", 1)
@@ -110,7 +111,7 @@ assert cluster.execute_command("BF.EXISTS", "c", "x") == 1
 print("done")
 "#;
 
-/// The pieces of a dump are the file of an export: either side takes what the other wrote.
+/// The pieces of a dump equal the file of an export; either side loads what the other wrote.
 #[test]
 fn a_dump_is_an_export() {
     let sandbox = Sandbox::new();
@@ -162,7 +163,7 @@ fn redis_py_is_at_home() {
     drop(server);
 }
 
-/// Most answers are longer than what asks for them.
+/// Most answers are longer than their requests.
 #[test]
 fn a_transaction_is_answered_while_it_is_carried_out() {
     let sandbox = Sandbox::new();
@@ -174,7 +175,8 @@ fn a_transaction_is_answered_while_it_is_carried_out() {
         ask(&mut stream, &"COMMAND DOCS\r\n".repeat(500), &queued.repeat(500));
     }
     let before = server.resident_bytes();
-    // More than the system keeps for both ends: some of the commands have not been carried out by then.
+    // This exceeds the system's buffers at both ends, so some of the commands have not been executed by
+    // then.
     stream.write_all(b"EXEC\r\n").unwrap();
     let mut first = vec![0; 16 << 20];
     stream.read_exact(&mut first).unwrap();
@@ -190,7 +192,7 @@ fn hostile_bytes_cost_little() {
     let sandbox = Sandbox::new();
     let (server, address) = Server::start_with_redis(&sandbox);
     let before = server.resident_bytes();
-    // Ten megabytes without an end of line, announced lengths without bytes, deep nesting, absurd numbers.
+    // Ten megabytes without a line end, announced lengths without bytes, deep nesting, absurd numbers.
     let line = "x".repeat(10 << 20);
     let nested = "*1048576\r\n".repeat(1000);
     let announced = "*1048576\r\n$524288\r\n";
@@ -198,7 +200,7 @@ fn hostile_bytes_cost_little() {
     for bytes in [&*line, &*nested, announced, "*-1\r\n*0\r\n\r\n", &*absurd] {
         let mut streams: Vec<_> = (0..8).map(|_| connect(&address)).collect();
         for stream in &mut streams {
-            // It may have been closed before all was sent.
+            // The connection may be closed before everything is sent.
             let _ = stream.write_all(bytes.as_bytes());
         }
         let mut honest = connect(&address);

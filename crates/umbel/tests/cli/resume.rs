@@ -1,4 +1,4 @@
-//! `umbel reconcile --resume`: sessions that are cut, and go on where they were.
+//! `umbel reconcile --resume`: sessions that are cut, and continue where they stopped.
 
 use crate::model::Draws;
 use crate::sandbox::{Ran, Sandbox};
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::scope;
 
-/// What may travel again after a cut, with all that lies around it.
+/// Most bytes that are sent again after a cut, including overhead.
 const AGAIN_BYTES_MAX: u64 = 64_000;
 
-/// Lines that no compression makes much shorter, of which one side alone has so many.
+/// Lines that only one side has; they hardly compress.
 const ONLY: u64 = 4_000;
 
 fn lines(seed: u64, count: u64) -> String {
@@ -38,7 +38,7 @@ fn line_set(text: &str) -> BTreeSet<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Both sets have all lines, each once.
+/// Asserts that both sets have all lines, each of them once.
 #[track_caller]
 fn assert_merged(sandbox: &Sandbox) {
     let all: BTreeSet<String> = [1, 2, 3]
@@ -60,7 +60,7 @@ fn resumed(sandbox: &Sandbox) -> [u64; 2] {
     ["times", "bytes_again"].map(|name| report["resumed"][name].as_u64().unwrap())
 }
 
-/// Names of what is kept of sessions.
+/// Names of the journals.
 fn journals(sandbox: &Sandbox) -> Vec<String> {
     sandbox.files().into_iter().filter(|name| name.contains("journal")).collect()
 }
@@ -72,7 +72,7 @@ fn text_of(mut child: Child) -> String {
     text
 }
 
-/// The answering side at an address of its own.
+/// The answering side at its own address.
 struct Answering {
     child: Child,
     said: BufReader<ChildStderr>,
@@ -90,7 +90,7 @@ impl Answering {
         Self { child, said, address }
     }
 
-    /// Waits until it has said that a session ended well.
+    /// Waits for its message that a session succeeded.
     fn await_end(&mut self) {
         let ends = ["items came", "nothing was left"];
         loop {
@@ -110,7 +110,7 @@ impl Drop for Answering {
     }
 }
 
-/// A connection through this process, which stops when it is told to and is held until it is let go.
+/// A connection that this process relays; on demand it stops, and is held until it is released.
 struct Relay {
     address: String,
     passed: Arc<AtomicU64>,
@@ -147,7 +147,7 @@ impl Relay {
     }
 }
 
-/// Passes bytes on until so many of both directions have passed that it stops.
+/// Relays bytes until it stops after this many in both directions.
 fn pass(
     mut from: &TcpStream,
     mut to: &TcpStream,
@@ -173,8 +173,8 @@ fn pass(
     }
 }
 
-/// Runs a session over TCP to its end, in which the named side is killed each time that so many bytes have passed: all
-/// bytes that passed.
+/// Runs a session over TCP to its end; each time that this many bytes were relayed, the given side is
+/// killed. Returns the number of relayed bytes.
 fn over_tcp(sandbox: &Sandbox, cuts: &[(bool, u64)]) -> u64 {
     let mut answering = Answering::start(sandbox);
     let mut total = 0;
@@ -230,7 +230,7 @@ fn a_session_goes_on_after_either_side_was_killed() {
     }
 }
 
-/// A program `there.sh` that answers, and kills itself when it has said so many bytes.
+/// Writes a program `there.sh` that answers, and that is killed after it has sent this many bytes.
 fn script(sandbox: &Sandbox, args: &str, kill_after: Option<u64>) {
     let umbel = env!("CARGO_BIN_EXE_umbel");
     let answer = format!("{umbel} reconcile --stdio {args}");
@@ -281,7 +281,7 @@ fn a_changed_set_is_a_new_session_over_the_sets_as_they_are() {
         assert_eq!(line_set(&sandbox.text("a")), line_set(&sandbox.text("b")));
         assert_eq!(sandbox.text("a").lines().filter(|line| *line == "new").count(), 1);
         assert_eq!(resumed(&sandbox), [0, 0]);
-        // Who answers does not hear that nobody will ask for the old one.
+        // The answering side does not learn that the old session will not be resumed.
         assert_eq!(journals(&sandbox).len(), usize::from(changed == "a"));
     }
 }
@@ -313,7 +313,7 @@ fn what_was_applied_there_is_not_asked_for_again() {
     let sandbox = two_sets();
     let mut answering = Answering::start(&sandbox);
     let (b, length) = (sandbox.path("b"), sandbox.read("b").len() as u64);
-    // The answering side has changed its set and says so, but is not heard.
+    // The answering side has changed its set, but its message is not delivered.
     let has_applied = move |_| std::fs::metadata(&b).unwrap().len() != length;
     let relay = Relay::to(&answering.address, has_applied);
     let args = format!("reconcile a tcp://{} --two-way --resume mine.journal", relay.address);
@@ -390,7 +390,7 @@ fn journals_are_asked_of_both_sides_and_had_by_one_process() {
         .refused(2, &["--resume is for a session with"]);
     reconcile(&sandbox, "a exec:./there.sh --resume notes").refused(2, &["notes: not a journal"]);
     assert_eq!(sandbox.text("notes"), "mine\n");
-    // Who keeps journals answers others too.
+    // A side with journals also answers sessions without.
     script(&sandbox, "--resume kept-journals b", None);
     assert_eq!(reconcile(&sandbox, "a exec:./there.sh").ended_with(1), b"- 1\n+ 3\n");
     assert_eq!(reconcile(&sandbox, "a exec:./there.sh --resume j").ended_with(1), b"- 1\n+ 3\n");

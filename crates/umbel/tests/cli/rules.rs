@@ -1,4 +1,4 @@
-//! What counts as equal, and what is compared at all: normalisers, scopes, missing keys, empty items.
+//! Which records are equal, and which are compared: normalisers, scopes, missing keys, empty items.
 
 use crate::model::Draws;
 use crate::sandbox::Sandbox;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Kept records of one file, one or more workers.
+/// The kept records of a file, with one and with several workers.
 #[track_caller]
 fn kept(name: &str, content: &str, options: &str) -> String {
     let sandbox = Sandbox::with(&[(name, content)]);

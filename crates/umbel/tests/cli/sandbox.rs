@@ -1,7 +1,6 @@
-//! A directory of its own for every test, and the binary run in it.
+//! A directory for each test, in which the binary is run.
 //!
-//! Whatever a run does, it must leave neither unfinished outputs nor scratch files: that is checked
-//! after every run.
+//! After every run it is checked that neither unfinished outputs nor scratch files are left.
 
 use std::fs;
 use std::io::{self, Write};
@@ -9,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// Where runs put scratch files, below the sandbox.
+/// The folder of scratch files, below the sandbox.
 const SCRATCH: &str = ".scratch";
 
-/// A working directory that goes away with the test.
+/// A working directory that is removed when the test ends.
 pub(crate) struct Sandbox {
     root: TempDir,
 }
 
-/// How a run ended.
+/// The result of a run.
 pub(crate) struct Ran {
-    /// `None` if a signal ended it.
+    /// `None` if it was killed by a signal.
     pub(crate) code: Option<i32>,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
@@ -62,7 +61,7 @@ impl Sandbox {
         self.path(name).exists()
     }
 
-    /// All files by their relative paths, in order.
+    /// All files by their relative paths, sorted.
     pub(crate) fn files(&self) -> Vec<String> {
         let mut files = Vec::new();
         walk(self.root.path(), &mut files);
@@ -73,7 +72,7 @@ impl Sandbox {
         names
     }
 
-    /// `umbel dedup` with these arguments, words separated by blanks, ready to be started here.
+    /// A command `umbel dedup` in the sandbox, with these arguments, separated by blanks.
     pub(crate) fn command(&self, args: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_umbel"));
         command.arg("dedup").args(args.split_whitespace());
@@ -88,12 +87,12 @@ impl Sandbox {
         self.ended(output)
     }
 
-    /// Runs with these bytes in a pipe as standard input.
+    /// Runs with these bytes as standard input, from a pipe.
     pub(crate) fn run_piped(&self, args: &str, stdin: &[u8]) -> Ran {
         self.run_piping(args, stdin).0
     }
 
-    /// As [`Sandbox::run_piped`]; also whether all bytes could be written.
+    /// Like [`Sandbox::run_piped`]; returns in addition whether all bytes could be written.
     pub(crate) fn run_piping(&self, args: &str, stdin: &[u8]) -> (Ran, io::Result<()>) {
         let mut child = self.command(args).stdin(Stdio::piped()).spawn().unwrap();
         let mut pipe = child.stdin.take().unwrap();
@@ -104,7 +103,7 @@ impl Sandbox {
         })
     }
 
-    /// What came of a run, after a look at what it left behind.
+    /// The result of a run, after a check for left files.
     pub(crate) fn ended(&self, output: Output) -> Ran {
         let ran = Ran {
             code: output.status.code(),
@@ -130,26 +129,26 @@ fn walk(directory: &Path, files: &mut Vec<PathBuf>) {
 }
 
 impl Ran {
-    /// Standard output of a run that must have ended with this code.
+    /// The standard output; asserts that the run ended with this code.
     #[track_caller]
     pub(crate) fn ended_with(self, code: i32) -> Vec<u8> {
         assert_eq!(self.code, Some(code), "stderr: {}", self.stderr);
         self.stdout
     }
 
-    /// Standard output of a run that must have succeeded.
+    /// The standard output; asserts that the run succeeded.
     #[track_caller]
     pub(crate) fn kept(self) -> Vec<u8> {
         self.ended_with(0)
     }
 
-    /// Standard output as text.
+    /// The standard output as text; asserts that the run succeeded.
     #[track_caller]
     pub(crate) fn kept_text(self) -> String {
         String::from_utf8(self.kept()).unwrap()
     }
 
-    /// A run that must have failed with this code, said all of this, and printed no record.
+    /// Asserts that the run failed with this code, printed all of these words, and no record.
     #[track_caller]
     pub(crate) fn refused(self, code: i32, said: &[&str]) {
         let stderr = &self.stderr;

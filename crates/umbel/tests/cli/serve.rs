@@ -1,10 +1,10 @@
-//! `umbel serve`: settings from everywhere, start, stop; and a server for the tests of its clients.
+//! `umbel serve`: sources of settings, start, stop; and a server for tests of its clients.
 
 use crate::sandbox::{Ran, Sandbox};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// `umbel` with these arguments, words separated by blanks, without settings of the environment.
+/// A command `umbel` with these arguments, separated by blanks, without settings in the environment.
 pub(crate) fn umbel(sandbox: &Sandbox, args: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_umbel"));
     command.args(args.split_whitespace()).current_dir(sandbox.path(""));
@@ -13,37 +13,37 @@ pub(crate) fn umbel(sandbox: &Sandbox, args: &str) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs it.
 pub(crate) fn run(sandbox: &Sandbox, args: &str) -> Ran {
     let output = umbel(sandbox, args).output().unwrap();
     sandbox.ended(output)
 }
 
-/// A node of its own.
+/// A single node.
 const SERVE: &str = "serve --dev --listen 127.0.0.1:0 --data node --no-fsync";
 
-/// A cluster of one node with its data in the sandbox, killed with the test.
+/// A cluster of one node with its data in the sandbox; it is killed when the test ends.
 pub(crate) struct Server {
     child: Child,
     stderr: BufReader<ChildStderr>,
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) address: String,
-    /// Number of the node and identity of the cluster, as its first line says.
+    /// The node's number and the cluster's id, from its first line.
     pub(crate) membership: String,
 }
 
 impl Server {
-    /// Starts it and waits until it is ready.
+    /// Starts it, and waits until it is ready.
     pub(crate) fn start(sandbox: &Sandbox) -> Self {
         Self::spawn(umbel(sandbox, SERVE))
     }
 
-    /// The same, with the address where it speaks the Redis protocol.
+    /// Like [`Self::start`]; returns the address of the Redis protocol, too.
     pub(crate) fn start_with_redis(sandbox: &Sandbox) -> (Self, String) {
         Self::start_with_redis_and(sandbox, "")
     }
 
-    /// The same with further arguments.
+    /// Like [`Self::start_with_redis`], with further arguments.
     pub(crate) fn start_with_redis_and(sandbox: &Sandbox, args: &str) -> (Self, String) {
         let mut server = Self::spawn(umbel(sandbox, &format!("{SERVE} --resp 127.0.0.1:0 {args}")));
         let mut line = String::new();
@@ -53,16 +53,16 @@ impl Server {
         (server, address)
     }
 
-    /// Bytes of memory that it has now.
+    /// Its present memory in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
     }
 
-    /// The same from a command that comes to the same.
+    /// Starts a server with this command.
     fn spawn(mut command: Command) -> Self {
-        // Nobody reads behind the first line: what it says must fit the pipe.
+        // Only the first line is read, so further output must fit in the pipe.
         command.stdout(Stdio::null()).env("UMBEL_LOG_LEVEL", "error");
         let mut child = command.spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
@@ -81,14 +81,14 @@ impl Server {
         Self { child, stderr, address, membership }
     }
 
-    /// `umbel` with these arguments against this server.
+    /// A command `umbel` with these arguments for this server.
     pub(crate) fn command(&self, sandbox: &Sandbox, args: &str) -> Command {
         let mut command = umbel(sandbox, args);
         command.env("UMBEL_CLUSTER", &self.address);
         command
     }
 
-    /// Runs it to its end.
+    /// Runs it.
     pub(crate) fn run(&self, sandbox: &Sandbox, args: &str) -> Ran {
         let output = self.command(sandbox, args).output().unwrap();
         sandbox.ended(output)
@@ -104,11 +104,11 @@ impl Server {
         })
     }
 
-    /// Asks it to stop and waits: its exit code.
+    /// Asks it to stop, and waits; returns its exit code.
     pub(crate) fn stop(mut self) -> Option<i32> {
         let killed = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         assert!(killed.unwrap().success());
-        // It must not wait for somebody who reads what it says.
+        // It must not block on writing its output.
         std::io::copy(&mut self.stderr, &mut std::io::sink()).unwrap();
         self.child.wait().unwrap().code()
     }
@@ -166,7 +166,7 @@ fn flags_go_before_the_environment_and_that_before_the_file() {
 fn help_describes_every_flag() {
     let sandbox = Sandbox::new();
     let help = run(&sandbox, "serve --help").kept_text();
-    // Its lines are wrapped.
+    // The help's lines are wrapped.
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     for words in ["--listen <HOST:PORT>", "Where to listen", "[default: 127.0.0.1:7300]"] {
         assert!(help.contains(words), "{words}: {help}");
@@ -181,7 +181,7 @@ fn a_server_starts_says_where_and_stops_when_asked() {
     let cluster = server.membership.strip_prefix("node 1 of cluster ").unwrap().to_owned();
     assert_eq!(cluster.len(), 32, "{cluster}");
     assert_eq!(server.stop(), Some(0));
-    // It is the same node of the same cluster when it comes again.
+    // After a restart, it is the same node of the same cluster.
     let server = Server::start(&sandbox);
     assert_eq!(server.membership, format!("node 1 of cluster {cluster}"));
     let second = run(&sandbox, "serve --dev --listen 127.0.0.1:0 --data node");
@@ -190,7 +190,7 @@ fn a_server_starts_says_where_and_stops_when_asked() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// Descriptors that the server below may have.
+/// Most file descriptors of the server below.
 #[cfg(target_os = "linux")]
 const DESCRIPTORS: usize = 150;
 
@@ -205,12 +205,12 @@ fn connections_that_say_nothing_leave_descriptors_for_the_rest() {
     command.current_dir(sandbox.path("")).env_clear().env("TMPDIR", sandbox.path(".scratch"));
     command.stdin(Stdio::null()).stderr(Stdio::piped());
     let server = Server::spawn(command);
-    // Each is taken by the system's queue at least, so none of these waits for the server.
+    // The system's queue accepts each of these at least, so none waits for the server.
     let connect = |_| TcpStream::connect(&server.address).unwrap();
     let silent: Vec<TcpStream> = (0..DESCRIPTORS).map(connect).collect();
     let folder = format!("/proc/{}/fd", server.child.id());
     let open = || std::fs::read_dir(&folder).unwrap().count();
-    // As many as are let in: two thirds.
+    // The server accepts connections up to two thirds of its descriptors.
     while open() < DESCRIPTORS * 2 / 3 {
         std::thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! `umbel sketch`: files in place of sets; built, kept up to date, compared.
+//! `umbel sketch`: files that stand for sets; built, updated, compared.
 
 use crate::sandbox::{Ran, Sandbox};
 use crate::serve::{run, umbel};
@@ -41,12 +41,12 @@ fn lines_are_compared_with_a_sketch() {
         let digits = line.strip_prefix("+ #").unwrap();
         assert!(digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
     }
-    // The contents of three lines were never here.
+    // The content of three lines is not available here.
     let said = report(&sandbox);
     assert_eq!((&said["verified"], &said["verified_symbols"]), (&false.into(), &true.into()));
     assert_eq!(said["difference"], serde_json::json!({"only_a": 4, "only_b": 3}));
     assert_eq!(said["items"], serde_json::json!({"a": 4997, "b": 4996}));
-    // As the B of the command, with a file that is all of the sketch's and more.
+    // The sketch is the command's B, and the file has all of its items and more.
     sandbox.write("b", lines(0..4998));
     let shown_a = shown(reconcile(&sandbox, "b.sketch b --report report.json"));
     assert_eq!(shown_a, "+ line 4996\n+ line 4997\n");
@@ -89,7 +89,7 @@ fn two_sketches_of_one_salt_are_compared_alone() {
     assert_eq!(signs.iter().filter(|sign| **sign == "- #").count(), 1, "{both}");
     assert_eq!(signs.iter().filter(|sign| **sign == "+ #").count(), 2, "{both}");
     assert!(both.lines().all(|line| line.len() == 3 + 12), "{both}");
-    // The same symbols as with one of the sets.
+    // The same number of symbols as with one of the sets.
     let with_set = shown(reconcile(&sandbox, "a b.sketch"));
     let theirs = |text: &str| -> Vec<String> {
         text.lines().filter(|line| line.starts_with('+')).map(str::to_owned).collect()
@@ -111,7 +111,7 @@ fn too_few_coded_symbols_say_what_to_do_and_are_extended() {
     assert_eq!(sandbox.read("b.sketch"), before);
     sketch(&sandbox, "extend b.sketch b --symbols 400").kept();
     assert_eq!(shown(reconcile(&sandbox, "a b.sketch")).lines().count(), 200);
-    // Much of a long sketch need not be read, nor be there.
+    // Much of a long sketch need not be read, or even exist.
     let long = sketch(&sandbox, "build b -o - --symbols 100000").kept();
     let mut command = umbel(&sandbox, "reconcile a sketch:- --report report.json");
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
@@ -143,7 +143,7 @@ fn a_kept_sketch_is_the_one_that_would_be_built() {
     sketch(&sandbox, "remove kept.sketch gone --present").kept();
     let ran = reconcile(&sandbox, "now kept.sketch");
     ran.refused(2, &["kept.sketch: the difference does not agree with the sketch's"]);
-    // Some of what cannot be right is noticed at once.
+    // Some wrong changes are detected immediately.
     let ran = sketch(&sandbox, "remove built.sketch old --present");
     ran.refused(1, &["never had all of these items"]);
     sandbox.write("kv", "k\tv\n");
@@ -192,7 +192,7 @@ fn what_is_no_sketch_is_refused() {
     ] {
         reconcile(&sandbox, args).refused(2, &[said]);
     }
-    // Whatever is behind what is needed.
+    // Whatever follows the needed part.
     assert!(reconcile(&sandbox, "a cut.sketch").kept().is_empty());
     for (args, said) in [
         ("build a -o b.sketch", "--symbols"),

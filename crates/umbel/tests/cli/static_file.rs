@@ -1,4 +1,4 @@
-//! `umbel static`: files that are built once and asked.
+//! `umbel static`: files that are built once and queried.
 
 use crate::sandbox::{Ran, Sandbox};
 use crate::serve::{run, umbel};
@@ -33,7 +33,7 @@ fn a_filter_holds_all_of_its_keys_and_few_others() {
     assert_eq!((&said["check_bits"], &said["chunks"]), (&10.into(), &1.into()));
     assert_eq!(said, info(&sandbox, "f.umbs"));
     assert_eq!(asked(&sandbox, "f.umbs --file keys --count"), "present\t20000\nabsent\t0\n");
-    // 100,000 others at 1 in 1,024: 97.7, and five times 9.9 more or less. Ten are keys.
+    // 100,000 other items at 1 in 1,024: 97.7, with five standard deviations of 9.9. Ten are keys.
     let absent = asked(&sandbox, "f.umbs --file new --absent");
     let absent_count = absent.lines().count();
     assert!((100_000 - 158..100_000 - 57).contains(&absent_count), "{absent_count}");
@@ -65,7 +65,7 @@ fn bytes_depend_on_nothing_but_the_keys() {
         ("b/2", lines(300..700)),
     ]);
     stat(&sandbox, "build a/keys -o a.umbs").kept();
-    // Other files, another order, equal keys, most of it in scratch files.
+    // Other files, another order, equal keys, and most of the work in scratch files.
     stat(&sandbox, "build b -o b.umbs --memory 64K").kept();
     assert!(sandbox.read("a.umbs") == sandbox.read("b.umbs"));
     stat(&sandbox, "build a/keys -o a.umbs")
@@ -85,7 +85,7 @@ fn a_map_gives_the_numbers_of_its_keys() {
         assert_eq!(line, format!("{}\tuser {id},{},x", id * id, id * id));
     }
     assert_eq!(info(&sandbox, "m.umbs")["value_bits"], 25);
-    // Tables in other dialects, and with other columns, have the same keys.
+    // Tables in other dialects and with other columns, but with the same keys.
     sandbox.write("u.tsv", "name\tid\na\tuser 7\nb\tuser 5000\n");
     assert_eq!(asked(&sandbox, "m.umbs --file u.tsv"), "49\ta\tuser 7\nabsent\tb\tuser 5000\n");
     assert_eq!(asked(&sandbox, "m.umbs --file u.tsv --absent"), "name\tid\nb\tuser 5000\n");
@@ -123,7 +123,7 @@ fn a_map_refuses_wrong_numbers_by_name() {
     assert_eq!(asked(&sandbox, "m.umbs a b"), "1\ta\n2\tb\n");
 }
 
-/// A file that is read in parts by several threads: records are numbered through.
+/// Several threads read parts of a file, and records are still numbered consecutively.
 #[test]
 fn what_is_wrong_far_behind_is_named() {
     let row = |id: u32| match id {

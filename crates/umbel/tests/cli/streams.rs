@@ -1,4 +1,4 @@
-//! Standard streams that are closed or full, and disks that are.
+//! Closed or full standard streams, and full disks.
 
 use crate::model::unlike_lines;
 use crate::sandbox::Sandbox;
@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// A pipe whose reader has gone.
+/// A pipe without a reader.
 fn closed_pipe() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -20,7 +20,7 @@ fn full_device() -> Stdio {
 
 #[test]
 fn a_reader_that_leaves_early_is_no_error() {
-    // More than a pipe holds, so the writer cannot be done before the reader has gone.
+    // This does not fit in a pipe, so the writer is not done before the reader is gone.
     let sandbox = Sandbox::with(&[("a.txt", unlike_lines(1, 30_000))]);
     for workers in [1, 3] {
         let mut child = sandbox.command(&format!("a.txt --workers {workers}")).spawn().unwrap();
@@ -32,7 +32,7 @@ fn a_reader_that_leaves_early_is_no_error() {
     }
 }
 
-/// Nothing is said and nothing failed when nobody reads standard output.
+/// Asserts that a job without a reader of its standard output succeeds silently.
 fn ends_quietly_without_reader(args: &str) {
     let sandbox = Sandbox::with(&[("a.txt", "x\nx\n")]);
     let output = sandbox.command(args).stdout(closed_pipe()).output().unwrap();
@@ -57,7 +57,7 @@ fn a_reader_that_leaves_early_does_not_cost_the_other_outputs() {
     let sandbox = Sandbox::with(&[("a.txt", "x\nx\n")]);
     let mut command = sandbox.command("a.txt --duplicates d.jsonl --summary s.json");
     let ran = sandbox.ended(command.stdout(closed_pipe()).output().unwrap());
-    // Either the job says that it failed, or everything asked for is there.
+    // Either the job reports a failure, or all outputs are there.
     let done = sandbox.exists("d.jsonl") && sandbox.exists("s.json");
     assert!(done || ran.code == Some(1), "exit code {:?}: {}", ran.code, ran.stderr);
 }
@@ -82,7 +82,7 @@ fn nobody_listening_on_standard_error_changes_nothing() {
     }
 }
 
-/// Standard output is a full device.
+/// Asserts that a job fails if standard output is a full device.
 fn fails_on_full_standard_output(args: &str) {
     let sandbox = Sandbox::with(&[("a.txt", "x\nx\n")]);
     let output = sandbox.command(args).stdout(full_device()).output().unwrap();
@@ -110,7 +110,7 @@ fn a_full_output_fails_the_job_and_is_named() {
     }
 }
 
-/// A file system of 1 MiB, for as long as this lives.
+/// A file system of 1 MiB, which is unmounted on drop.
 struct TinyDisk {
     path: PathBuf,
 }

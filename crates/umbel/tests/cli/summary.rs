@@ -1,10 +1,10 @@
-//! The summary: its field names are a promise, its counts are right, and equal jobs say the same.
+//! The summary: stable field names, correct counts, and equal summaries of equal jobs.
 
 use crate::model::{Keep, by_line, lines};
 use crate::sandbox::Sandbox;
 use serde_json::{Value, json};
 
-/// Every field that programs may rely on.
+/// All fields on which programs may rely.
 const FIELDS: &str = "
     /job /seed /spec /level /keep /records /items /distinct /collisions
     /dropped/input /dropped/reference /bad/total /bad/by_cause
@@ -22,7 +22,7 @@ const FIELDS: &str = "
     /run/phase_wall_s
 ";
 
-/// What may differ between jobs on the same input with the same options.
+/// Fields that may differ between jobs with the same input and options.
 const VARYING: [&str; 5] = ["job", "seed", "plan", "exchange", "run"];
 
 fn input() -> [(&'static str, Vec<u8>); 2] {
@@ -52,7 +52,7 @@ fn all_promised_fields_are_there() {
             let summary = summary(&sandbox, &format!("{options} --exactness {level}"));
             let missing: Vec<&str> = FIELDS
                 .split_whitespace()
-                // Without a sample there is no estimate, but a field for it.
+                // Without a sample, the estimate is null, but its field exists.
                 .filter(|field| match summary.pointer(field) {
                     Some(Value::Null) => *field != "/plan/delta_estimate",
                     other => other.is_none(),

@@ -1,4 +1,4 @@
-//! CSV and TSV: records with line ends in quotes, headers, columns as keys, and what is refused.
+//! CSV and TSV: quoted line ends, headers, columns as keys, and refusals.
 
 use crate::model::Draws;
 use crate::packed::gzip;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Kept records of this table in a file `a.csv`, one or more workers.
+/// The kept records of this table in `a.csv`, with one and with several workers.
 #[track_caller]
 fn kept(table: &str, options: &str) -> String {
     let sandbox = Sandbox::with(&[("a.csv", table)]);

@@ -1,4 +1,4 @@
-//! Text lines: what is kept equals what a naive filter keeps, whatever way the work is done.
+//! Text lines: the kept ones equal those of a naive filter, for every way to do the work.
 
 use crate::model::{Keep, by_line, lines};
 use crate::sandbox::Sandbox;
@@ -6,14 +6,14 @@ use crate::sandbox::Sandbox;
 const WORKERS: [u32; 5] = [1, 2, 3, 8, 64];
 const FILTERS: [&str; 3] = ["auto", "single-shot", "wide"];
 
-/// Three files with repeats within and between them, the second without a last line end.
+/// Three files with repeats within and between them; the second one lacks the last line end.
 fn input() -> Vec<(&'static str, Vec<u8>)> {
     let mut second = lines(2, 500);
     second.extend(b"no line end");
     vec![("c.txt", lines(1, 1200)), ("a.txt", second), ("b.txt", lines(1, 700))]
 }
 
-/// Checks one level with all numbers of workers and all filters.
+/// Asserts this for one level, with all numbers of workers and all filters.
 fn equals_the_model(level: &str) {
     let input = input();
     let sandbox = Sandbox::with(&input);
@@ -74,7 +74,7 @@ fn a_drawn_seed_keeps_what_the_model_keeps() {
 
 #[test]
 fn little_memory_spills_and_keeps_what_it_must() {
-    // More entries than fit in what 64M leaves on two cores; on more cores nothing fits at all.
+    // More entries than fit in the part of 64M that two cores leave; with more cores none fit.
     const DISTINCT: usize = 230_000;
     let distinct: String = (0..DISTINCT).map(|number| format!("{number}\n")).collect();
     let sandbox = Sandbox::with(&[("a.txt", distinct.repeat(2))]);

@@ -1,7 +1,8 @@
-//! Random directory trees against an oracle that knows no more than the documentation: which files are read and in which
-//! order, what is kept of each, how it is packed, whose permissions it has, and what stays as it was.
+//! Random directory trees, compared with an oracle that follows the documentation: which files are read
+//! and in which order, what is kept of each, its compression and permissions, and which files do not
+//! change.
 //!
-//! `UMBEL_TREES=1000` makes a thousand of them; a tree is repeated by `UMBEL_TREE=SEED`.
+//! `UMBEL_TREES=1000` runs a thousand trees; `UMBEL_TREE=SEED` repeats one.
 
 use crate::packed::{bzip2, gzip, lz4, unpack, xz, zstd};
 use crate::sandbox::Sandbox;
@@ -11,10 +12,10 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Trees that are made unless somebody asks for more.
+/// Trees by default.
 const TREES: u64 = 12;
 
-/// A small generator: trees need no good dice.
+/// A small random generator, of sufficient quality for trees.
 struct Dice(u64);
 
 impl Dice {
@@ -33,7 +34,7 @@ impl Dice {
     }
 }
 
-/// Where the records go.
+/// The destination of the records.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Output {
     Directory,
@@ -42,7 +43,7 @@ enum Output {
     File,
 }
 
-/// What packs a content.
+/// A function that compresses a content.
 type Pack = fn(&[u8]) -> Vec<u8>;
 
 const PACKINGS: [Pack; 6] = [<[u8]>::to_vec, gzip, zstd, xz, bzip2, lz4];
@@ -50,7 +51,7 @@ const PACKINGS: [Pack; 6] = [<[u8]>::to_vec, gzip, zstd, xz, bzip2, lz4];
 const BINARIES: [&[u8]; 4] =
     [b"\x89PNG\r\n\x1a\n\nx\nx\n", b"a\0\n\0a\0\n\0", b"\x7fELF\n\n", b"PK\x03\x04\nx\n"];
 
-/// Makes a directory and what is in it; paths of regular files are added to `files`.
+/// Creates a directory and its content; adds paths of regular files to `files`.
 fn grow(dice: &mut Dice, sandbox: &Sandbox, at: &Path, depth: usize, files: &mut Vec<PathBuf>) {
     fs::create_dir_all(sandbox.path(at)).unwrap();
     for number in 0..dice.below(6) {
@@ -104,10 +105,10 @@ fn grow(dice: &mut Dice, sandbox: &Sandbox, at: &Path, depth: usize, files: &mut
     }
 }
 
-/// A file as it stands somewhere: what it is, its permissions, its bytes.
+/// A file at some path: its type, permissions and bytes.
 type Seen = (String, u32, Vec<u8>);
 
-/// Everything below a directory but directories.
+/// Everything below a directory except directories.
 fn seen(root: &Path) -> BTreeMap<PathBuf, Seen> {
     let mut all = BTreeMap::new();
     let mut waiting = vec![root.to_owned()];
@@ -129,7 +130,7 @@ fn seen(root: &Path) -> BTreeMap<PathBuf, Seen> {
     all
 }
 
-/// What the documentation says is read: files in order, and those that cannot be.
+/// The files that are read according to the documentation, in order; false for those that cannot be read.
 fn to_read(directory: &Path, but: &Path, files: &mut Vec<(PathBuf, bool)>) {
     let mut names: Vec<_> =
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -150,7 +151,7 @@ fn to_read(directory: &Path, but: &Path, files: &mut Vec<(PathBuf, bool)>) {
     }
 }
 
-/// Records of a content, each with its line end if it has one.
+/// The records of a content, with their line ends.
 fn records(content: &[u8]) -> Vec<&[u8]> {
     content.split_inclusive(|byte| *byte == b'\n').collect()
 }
@@ -159,7 +160,7 @@ fn item(record: &[u8]) -> &[u8] {
     record.strip_suffix(b"\n").unwrap_or(record)
 }
 
-/// What is kept of each content, all compared with all or each file by itself.
+/// The kept records of each content, compared with all or within each file.
 fn kept(contents: &[Vec<u8>], last: bool, by_file: bool) -> Vec<Vec<u8>> {
     let places = contents.iter().enumerate().flat_map(|(file, content)| {
         records(content).into_iter().enumerate().map(move |(number, record)| (file, number, record))
@@ -196,7 +197,7 @@ impl Case {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let sandbox = Sandbox::new();
         grow(&mut dice, &sandbox, Path::new("d"), 0, &mut Vec::new());
-        // Nothing at all is another story, told elsewhere.
+        // Empty trees are tested elsewhere.
         sandbox.write("d/always", "x\nalways\nx\n");
         let output = dice.of(&[Output::Directory, Output::Nested, Output::InPlace, Output::File]);
         let copies = output != Output::File && dice.one_in(2);
@@ -240,10 +241,10 @@ impl Case {
     }
 }
 
-/// What is to come of a case.
+/// The expected result of a case.
 struct Expected {
     files: BTreeMap<PathBuf, Seen>,
-    /// Where text is read.
+    /// The paths of text files.
     text: Vec<PathBuf>,
     bad: usize,
 }
@@ -272,12 +273,12 @@ impl Expected {
             fs::remove_file(new).unwrap();
         } else {
             let all = text.iter().chain(&binary).chain(bad.iter().map(|(path, _)| path));
-            // Where bad files would have gone is looked after, too.
+            // The places where bad files would be are checked, too.
             written = all.map(|path| case.place(path)).chain([target.join("bad.jsonl")]).collect();
             for (path, content) in text.iter().zip(kept) {
                 files.insert(case.place(path), ("file".to_owned(), mode(path), content));
             }
-            // In place a binary file stays what it is, a link or not.
+            // In place, a binary file does not change, even if it is a link.
             for path in binary.iter().filter(|_| *output != Output::InPlace) {
                 let content = fs::read(path).unwrap();
                 files.insert(case.place(path), ("file".to_owned(), mode(path), content));
@@ -289,7 +290,7 @@ impl Expected {
     }
 }
 
-/// What is kept, in one file.
+/// All kept records in one file.
 fn in_one(kept: &[Vec<u8>]) -> Vec<u8> {
     let mut all: Vec<u8> = Vec::new();
     for part in kept.iter().filter(|part| !part.is_empty()) {
@@ -301,7 +302,7 @@ fn in_one(kept: &[Vec<u8>]) -> Vec<u8> {
     all
 }
 
-/// Whether a file is what a process that holds no lock on it has left.
+/// Whether a file was left by a process that does not hold its lock any more.
 fn is_dead(path: &Path) -> bool {
     let name = path.file_name().unwrap().to_string_lossy().into_owned();
     let writer = name.strip_suffix(".partial").and_then(|stem| stem.rsplit_once(".umbel-"));
@@ -329,7 +330,7 @@ fn check(seed: u64) {
         let source = stored_for(path, &case.target, &case.root, &expected.text);
         let (wanted, found) = (expected.files.get(path), after.get(path));
         let same = match (wanted, found, source) {
-            // Packed as the input was, and in it what is expected.
+            // Compressed like the input, with the expected content.
             (Some((kind, mode, content)), Some((kind_now, mode_now, bytes)), Some(source)) => {
                 let was = resolved(&before, source);
                 (kind, mode) == (kind_now, mode_now)
@@ -342,7 +343,7 @@ fn check(seed: u64) {
     }
 }
 
-/// The text that an output came from.
+/// The text file from which an output was made.
 fn stored_for<'a>(
     path: &Path,
     target: &Path,
@@ -353,7 +354,7 @@ fn stored_for<'a>(
     text.iter().find(|source| source.strip_prefix(root).ok() == Some(relative))
 }
 
-/// The bytes of a file as they were, through a link.
+/// The earlier bytes of a file, through a link.
 fn resolved(before: &BTreeMap<PathBuf, Seen>, path: &Path) -> Vec<u8> {
     match before.get(path) {
         Some((kind, _, bytes)) => match kind.strip_prefix("link to ") {
@@ -364,7 +365,7 @@ fn resolved(before: &BTreeMap<PathBuf, Seen>, path: &Path) -> Vec<u8> {
     }
 }
 
-/// What of the beginning tells the packing.
+/// The first bytes, which identify the compression.
 fn magic(bytes: &[u8]) -> &'static str {
     match bytes {
         [0x1f, 0x8b, ..] => "gzip",

@@ -1,4 +1,4 @@
-//! Wrong usage, nothing to do, `--plan`, `--quiet` and the closing table.
+//! Wrong usage, empty inputs, `--plan`, `--quiet` and the final table.
 
 use crate::model::lines;
 use crate::sandbox::Sandbox;
@@ -101,7 +101,8 @@ fn a_plan_counts_what_groups_cost_on_many_machines() {
     assert_eq!(bytes("--output out.txt"), None);
     let listed = bytes("--output out.txt --groups g.jsonl").unwrap();
     let annotated = bytes("--annotate out.jsonl").unwrap();
-    // 17 % of 2,500 records stand twice: 212 are dropped, each for a byte or two, and one more for the size.
+    // 17 % of 2,500 records occur twice: 212 are dropped, with one or two bytes each, and one more for
+    // the size.
     assert!((212..637).contains(&listed), "{listed}");
     assert!((listed + 200..listed + 225).contains(&annotated), "{annotated}, {listed}");
 }
@@ -155,7 +156,7 @@ fn help_and_version_are_exit_code_0() {
     }
 }
 
-/// Two screens of 50 lines, 80 columns wide.
+/// At most two screens of 50 lines and 80 columns.
 #[test]
 fn help_is_read_on_two_screens() {
     let output = Sandbox::new().command("--help").env("COLUMNS", "80").output().unwrap();
@@ -167,7 +168,7 @@ fn help_is_read_on_two_screens() {
     }
 }
 
-/// Every command says at 80 columns what it does, three examples, and what its exit codes mean.
+/// Every command's help explains at 80 columns what it does, with three examples, and its exit codes.
 #[test]
 fn help_of_every_command_fits_two_screens_and_has_examples() {
     for command in ["reconcile", "serve", "filter", "cluster", "job", "plan", "sketch", "index"] {

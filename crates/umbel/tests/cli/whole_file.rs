@@ -4,7 +4,7 @@ use crate::packed::gzip;
 use crate::sandbox::Sandbox;
 use serde_json::Value;
 
-/// More than one block of reading, without any line end.
+/// More than one block of reading, without a line end.
 fn long(seed: u8) -> Vec<u8> {
     (0..3_000_000u32).map(|i| (i % 241) as u8 ^ seed | 0x80).collect()
 }

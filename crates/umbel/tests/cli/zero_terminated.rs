@@ -1,11 +1,12 @@
-//! `-z`: records that end with zero bytes. Oracles: `sort -z` of the system, and lines with both bytes exchanged.
+//! `-z`: records that end with zero bytes, compared with the system's `sort -z`, and with lines after
+//! both bytes are exchanged.
 
 use crate::model::{Keep, by_line, lines};
 use crate::sandbox::Sandbox;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// The same with zero bytes in place of line ends, and the other way round.
+/// The same bytes with zero bytes and line ends exchanged.
 fn exchanged(bytes: &[u8]) -> Vec<u8> {
     let exchange = |byte: &u8| match byte {
         0 => b'\n',
@@ -15,7 +16,7 @@ fn exchanged(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().map(exchange).collect()
 }
 
-/// What `sort -zu` makes of it.
+/// The output of `sort -zu` for these bytes.
 fn sorted(bytes: &[u8]) -> Vec<u8> {
     let mut sort = Command::new("sort")
         .arg("-zu")
@@ -33,7 +34,7 @@ fn sorted(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn what_stays_is_what_sort_has_once() {
-    // Above a chunk of 1 MiB, so that records are cut from both sides of a span.
+    // More than a chunk of 1 MiB, so that records are divided at both ends of a span.
     let input = exchanged(&lines(5, 400_000));
     assert!(input.len() > 2 << 20, "{}", input.len());
     let sandbox = Sandbox::with(&[("a", &input)]);

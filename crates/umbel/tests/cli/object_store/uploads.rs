@@ -1,29 +1,29 @@
-//! What writes: objects at once and in parts, conditions, removal.
+//! Requests that write: objects in one request or in parts, conditions, and removal.
 
 use super::{Answer, Request, State, decoded, tag};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Least length of all parts but the last.
+/// Smallest length of a part, except the last one.
 const PART_BYTES_MIN: usize = 5 << 20;
 
-/// The header that an object is known by.
+/// The header that identifies the upload of an object.
 const MARK_HEADER: &str = "x-amz-meta-umbel-upload";
 
-/// An upload that has begun.
+/// An upload that was started.
 pub(super) struct Upload {
     key: String,
     mark: Option<String>,
     parts: BTreeMap<u32, Vec<u8>>,
 }
 
-/// Whether a request puts parts together.
+/// Whether a request completes an upload.
 pub(super) fn is_finish(request: &Request) -> bool {
     request.method == "POST" && request.query.starts_with("uploadId=")
 }
 
 impl State {
-    /// All but reading and listing.
+    /// Answers all requests that write.
     pub(super) fn written(&mut self, key: &str, request: &Request) -> Answer {
         let Request { method, query, headers, body, .. } = request;
         let query: BTreeMap<&str, String> = query
@@ -94,7 +94,7 @@ impl State {
         )
     }
 
-    /// Whether something stands there that must not.
+    /// The refusal if an object exists that the conditions exclude.
     fn refused(&self, key: &str, headers: &BTreeMap<String, String>) -> Option<Answer> {
         let condition = headers.get("if-none-match")?;
         assert_eq!(condition, "*");
