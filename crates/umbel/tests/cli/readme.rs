@@ -1,9 +1,10 @@
 //! Runs every command in the README and in `docs/security.md`, and compares the output with the text.
 //!
-//! A block of ```` ```console ```` is a session: a line that begins with `$ ` is a command, and the lines after it
-//! are its standard output and standard error together. In these lines `...` stands for any text within a line and,
-//! as a whole line, for any number of lines, since durations vary. A command that ends with ` &` is a server: the
-//! test waits for its first line, and kills it at the end. `export NAME=VALUE ..` applies to all later commands.
+//! A block of ```` ```console ```` is a session: a line that begins with `$ ` is a command, and the lines
+//! after it are its standard output and standard error together. In these lines `...` stands for any text
+//! within a line and, as a whole line, for any number of lines, since durations vary. A command that ends
+//! with ` &` is a server: the test waits for its first line, and kills it at the end. `export NAME=VALUE ..`
+//! applies to all later commands.
 //!
 //! The sessions of a file run one after the other in one directory, which contains the repository's
 //! `docs`. Cargo commands are special: `cargo run --release --` is this test's binary, and `cargo test`

@@ -38,12 +38,12 @@ impl Server {
         Self::spawn(umbel(sandbox, SERVE))
     }
 
-    /// Like [`Self::start`]; returns the address of the Redis protocol, too.
+    /// Like `Self::start`; returns the address of the Redis protocol, too.
     pub(crate) fn start_with_redis(sandbox: &Sandbox) -> (Self, String) {
         Self::start_with_redis_and(sandbox, "")
     }
 
-    /// Like [`Self::start_with_redis`], with further arguments.
+    /// Like `Self::start_with_redis`, with further arguments.
     pub(crate) fn start_with_redis_and(sandbox: &Sandbox, args: &str) -> (Self, String) {
         let mut server = Self::spawn(umbel(sandbox, &format!("{SERVE} --resp 127.0.0.1:0 {args}")));
         let mut line = String::new();

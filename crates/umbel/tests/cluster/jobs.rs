@@ -43,7 +43,7 @@ impl Site {
         self.ask("--output", output, more).await
     }
 
-    /// Like [`Self::dedup`], with another flag for the output.
+    /// Like `Self::dedup`, with another flag for the output.
     async fn ask(&self, flag: &str, output: &Path, more: &[&str]) -> Output {
         let mut args = vec!["dedup".to_owned(), "--cluster".to_owned()];
         args.push(self.cluster.nodes[0].address.clone());

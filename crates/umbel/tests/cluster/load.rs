@@ -92,7 +92,7 @@ pub(crate) async fn copy(client: &Client, from: &str, to: &str) -> Result<(), Cl
     copy_with(client, from, to, ExportOptions::default()).await
 }
 
-/// Like [`copy`], with options of the export.
+/// Like `copy`, with options of the export.
 pub(crate) async fn copy_with(
     client: &Client,
     from: &str,

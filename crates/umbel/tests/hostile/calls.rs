@@ -68,7 +68,7 @@ impl Caller {
         Self::try_over(io).await.unwrap()
     }
 
-    /// Like [`Self::over`], where the other end may refuse.
+    /// Like `Self::over`, where the other end may refuse.
     pub(crate) async fn try_over(
         io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     ) -> Result<Self, h2::Error> {

@@ -44,7 +44,7 @@ pub(crate) async fn connect(address: &str) -> TcpStream {
     try_connect(address).await.unwrap()
 }
 
-/// Like [`connect`], where the node may be down.
+/// Like `connect`, where the node may be down.
 pub(crate) async fn try_connect(address: &str) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(STRANGER.parse().expect("an address"))?;

@@ -96,12 +96,12 @@ impl Siege {
         Self::begin_with(|_| ()).await
     }
 
-    /// Like [`Self::begin`], with a change of the node's settings.
+    /// Like `Self::begin`, with a change of the node's settings.
     pub(crate) async fn begin_with(change: impl FnOnce(&mut Server)) -> Self {
         Self::begin_in(Cluster::none().await, change).await
     }
 
-    /// Like [`Self::begin_with`], while no other test runs: the memory that the allocator keeps grows
+    /// Like `Self::begin_with`, while no other test runs: the memory that the allocator keeps grows
     /// with the threads that wait for a processor.
     pub(crate) async fn begin_alone(change: impl FnOnce(&mut Server)) -> Self {
         Self::begin_in(Cluster::alone().await, change).await

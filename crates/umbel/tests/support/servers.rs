@@ -226,7 +226,7 @@ impl Server {
         self.refused_with(1).await
     }
 
-    /// Like [`Self::refused`], with an exit code other than the usual one for failures.
+    /// Like `Self::refused`, with an exit code other than the usual one for failures.
     pub(crate) async fn refused_with(&mut self, code: i32) -> String {
         self.start();
         let said_ready = self.said_ready().await;
@@ -320,7 +320,7 @@ impl Cluster {
         Self::with_room(crate::room_of_a_test()).await
     }
 
-    /// Like [`Self::none`], while no other cluster runs.
+    /// Like `Self::none`, while no other cluster runs.
     pub(crate) async fn alone() -> Self {
         Self::with_room(CLUSTERS_MAX).await
     }
@@ -337,7 +337,7 @@ impl Cluster {
         Self::form_with(count, |_| ()).await
     }
 
-    /// Like [`Self::form`], with a change of each node's settings.
+    /// Like `Self::form`, with a change of each node's settings.
     pub(crate) async fn form_with(count: usize, mut change: impl FnMut(&mut Server)) -> Self {
         let mut cluster = Self::none().await;
         for _ in 0..PORT_ATTEMPTS_MAX {
