@@ -132,6 +132,8 @@ struct Known {
     is_probed: bool,
     /// Whether it has ever answered.
     has_answered: bool,
+    /// Whether a call was sent to it before it had ever answered.
+    is_tried: bool,
 }
 
 impl Nodes {
@@ -163,17 +165,28 @@ impl Nodes {
     /// nodes that are avoided the one whose time ends first. While a node is well, the others are probed beside the calls, so that no
     /// call waits for a connection that is never made.
     pub(crate) fn pick(&self, preferred: Option<&str>, last: Option<&str>) -> Node {
+        self.choose(preferred, last, Known::may_be_tried)
+    }
+
+    /// As [`Self::pick`]; while any node is known to be well, the preferred one is taken only if it is `is_good`, too.
+    fn choose(
+        &self,
+        preferred: Option<&str>,
+        last: Option<&str>,
+        is_good: impl Fn(&Known) -> bool,
+    ) -> Node {
         let now = Instant::now();
         let mut state = self.state();
         state.turn = state.turn.wrapping_add(1);
         let state = &mut *state;
-        if state.nodes.values().any(|known| known.is_well() && known.has_answered) {
+        let any_well = state.nodes.values().any(|known| known.is_well() && known.has_answered);
+        if any_well {
             self.probe_others(state, now);
         }
         let address = preferred
             .filter(|address| Some(*address) != last)
             .and_then(|address| state.nodes.get_key_value(address))
-            .filter(|(_, known)| known.is_well())
+            .filter(|(_, known)| known.is_well() && (is_good(known) || !any_well))
             .map(|(address, _)| address.clone());
         let address = address.unwrap_or_else(|| {
             let count = state.nodes.len();
@@ -185,6 +198,7 @@ impl Nodes {
             chosen.expect("there is at least one node").0.clone()
         });
         let known = state.nodes.get_mut(&address).expect("the address was found in the list");
+        known.is_tried = true;
         self.node(&address, known)
     }
 
@@ -249,7 +263,7 @@ impl Nodes {
     /// vain; then another one, which is stayed with from now on.
     pub(crate) fn pick_home(&self, last: Option<&str>) -> Node {
         let home = Arc::clone(&self.state().home);
-        let node = self.pick(Some(&home), last);
+        let node = self.choose(Some(&home), last, |_| true);
         self.state().home = Arc::clone(&node.address);
         node
     }
@@ -346,6 +360,12 @@ enum Rank {
 }
 
 impl Known {
+    /// Whether a call may be sent to the node without knowing that it answers. One is sent: others would wait behind it for the
+    /// connection, and each for a connect timeout of its own if none can be made.
+    const fn may_be_tried(&self) -> bool {
+        self.has_answered || !self.is_tried
+    }
+
     fn rank(&self, is_last: bool) -> Rank {
         match (self.is_well(), is_last) {
             (true, false) if self.has_answered => Rank::Well,
@@ -384,6 +404,7 @@ impl Known {
             avoided_until: None,
             is_probed: false,
             has_answered: false,
+            is_tried: false,
         })
     }
 }
@@ -439,8 +460,10 @@ mod tests {
         let nodes = nodes("a:1,b:1,c:1");
         nodes.succeeded("b:1");
         assert!((0..9).all(|_| &*nodes.pick(None, None).address == "b:1"));
-        // A leader is called, and one more node after a call in vain.
+        // One call goes to a leader, the next ones do not wait behind it.
         assert_eq!(&*nodes.pick(Some("a:1"), None).address, "a:1");
+        assert_eq!(&*nodes.pick(Some("a:1"), None).address, "b:1");
+        // After a call in vain, another node is tried.
         assert_ne!(&*nodes.pick(None, Some("b:1")).address, "b:1");
         nodes.state().probed("a:1", true);
         assert!((0..9).any(|_| &*nodes.pick(None, None).address == "a:1"));
