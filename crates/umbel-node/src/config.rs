@@ -36,122 +36,124 @@ crate::settings! {
     pub struct Config {
         /// Where to listen, HOST:PORT. Clients, other nodes, probes and metrics share this port; 0
         /// lets the system choose.
-        /// Another host than the own machine needs TLS (`tls_cert`), or `insecure`.
+        /// Addresses that other hosts reach need TLS (`tls_cert`) or `insecure`.
         listen: String = "127.0.0.1:7300".to_owned(),
-        /// Where other nodes and clients reach this node, HOST:PORT; without it, where it listens.
-        /// Needed when it listens on 0.0.0.0 or ::.
+        /// Where other nodes and clients reach this node, HOST:PORT; by default the address of `listen`.
+        /// Needed if `listen` is 0.0.0.0 or ::.
         advertise: Option<String> = None,
-        /// The data folder, which is made if it is not there. It holds the node's identity, log and
-        /// snapshots; only one process may use it.
-        /// With `dev` and no folder named, `umbel serve` takes a temporary one and removes it at the end.
+        /// Data folder, created if it does not exist. It holds the node's identity, log and snapshots;
+        /// only one process may use it.
+        /// With `dev` and no named folder, `umbel serve` uses a temporary one and removes it at exit.
         data: String = "umbel-data".to_owned(),
-        /// Advertised addresses of all nodes that form a new cluster together, the own one included,
-        /// HOST:PORT each; the same list on each of them.
-        /// Not looked at once the data folder belongs to a cluster.
+        /// Advertised addresses of all nodes that form a new cluster together, this node's included,
+        /// HOST:PORT each; the same list on every node.
+        /// Not used once the data folder belongs to a cluster.
         initial_cluster: Vec<String> = Vec::new(),
-        /// The address of any node of the cluster that this node joins, HOST:PORT.
-        /// Not looked at once the data folder belongs to a cluster.
+        /// Address of any node of the cluster that this node joins, HOST:PORT.
+        /// Not used once the data folder belongs to a cluster.
         join: Option<String> = None,
-        /// File with a token that `umbel cluster token --join` printed, for a node that has no certificate:
-        /// it proves the cluster to the node and the node to the cluster, which issues a certificate, keeps
-        /// it in the folder `tls` of the data folder, and renews it.
-        /// Not looked at once that is there, nor with `tls_cert`.
+        /// File with a token that `umbel cluster token --join` printed, for a node without a certificate.
+        /// The token authenticates the node and the cluster to each other. The cluster issues a certificate,
+        /// which the node keeps in the folder `tls` of the data folder, and renews.
+        /// Not used once that certificate exists, nor with `tls_cert`.
         join_token_file: Option<String> = None,
         /// A cluster of this node alone, to try things out: one shard with one replica, unless
         /// `shards` and `replicas` say otherwise.
         dev: bool = false,
-        /// Shards of a new cluster, 1 to 1024. They are what is spread over nodes, so several for each node to come.
-        /// With 0 there are 16 at first, which are split by themselves as cores and filters grow.
+        /// Shards of a new cluster, 1 to 1024, spread over its nodes: plan several for each node to come.
+        /// With 0 it begins with 16, and splits them automatically as cores and filters grow.
         shards: u32 = 0,
-        /// Replicas wanted of every shard of a new cluster, 1 to 9. With 3 one node may fail, with 5
-        /// two; with fewer nodes there are fewer replicas.
+        /// Replicas of every shard of a new cluster, 1 to 9. With 3 one node may fail, with 5 two; a
+        /// cluster with fewer nodes has fewer replicas.
         replicas: u32 = 3,
-        /// What this node fails together with, as a rack or a place: 1 to 64 letters, digits, `-`, `_` and `.`.
-        /// Replicas of a shard are kept in different zones, and so are voters of the meta group, while there
-        /// are enough. A node without one fails alone.
+        /// Name of the rack, room or zone that this node fails together with: 1 to 64 letters, digits, `-`, `_`
+        /// and `.`. Replicas of a shard are kept in different zones, and so are voters of the meta group, while
+        /// there are enough zones. A node without a zone counts as a zone of its own.
         zone: Option<String> = None,
-        /// Waits until the disk has an insert before it is acknowledged. Without it a power failure
-        /// may lose acknowledged inserts.
+        /// Whether an insert is synced to disk before it is acknowledged. Otherwise a power failure may lose
+        /// acknowledged inserts.
         fsync: bool = true,
-        /// Milliseconds between two signs of life of a node to each other one, 10 to 60000.
-        /// All nodes of a cluster should have the same, as with the next setting.
+        /// Milliseconds between the heartbeats that a node sends to each other node, 10 to 60000.
+        /// All nodes of a cluster should have the same value, and the same `suspect_ms`.
         heartbeat_ms: u64 = 100,
-        /// Milliseconds without a sign of life after which a node is suspected, and others take over what it
+        /// Milliseconds without a heartbeat after which a node is suspected, and other nodes take over what it
         /// leads: at least three times `heartbeat_ms`, at most 600000.
         suspect_ms: u64 = 400,
-        /// Allows to listen without TLS on addresses that other machines reach: whoever reaches the port can
-        /// read and change everything.
+        /// Allows listening without TLS on addresses that other machines can reach: anybody who reaches the
+        /// port can read and change everything.
         insecure: bool = false,
-        /// File with this node's certificate in PEM, by which it proves itself to nodes and clients; with it
-        /// the port speaks TLS, and who shows no certificate may ask `/livez` and `/readyz` only.
-        /// `umbel cluster certs` makes such files. Replaced ones are taken within 2 s.
+        /// File with this node's certificate, in PEM, which authenticates it to nodes and clients. With it the
+        /// port speaks TLS, and callers with neither certificate nor token may use probes only.
+        /// `umbel cluster certs` creates such files. Replaced files take effect within 2 s.
         tls_cert: Option<String> = None,
         /// File with the key of `tls_cert`, in PEM.
         tls_key: Option<String> = None,
-        /// File with the certificates, in PEM, of the authority that signs those of nodes and clients.
+        /// File with the certificates, in PEM, of the authorities that sign those of nodes and clients.
         tls_ca: Option<String> = None,
-        /// File with a key of 32 bytes, or 64 hexadecimal digits (`openssl rand -hex 32`), by which keys of
-        /// hashes and hashes of tokens are wrapped in this node's data folder; only its owner may read it.
-        /// Once there was one, the folder needs it at every start. Each node may have its own.
+        /// File with a key of 32 bytes, or 64 hexadecimal digits (`openssl rand -hex 32`), that encrypts keys
+        /// of hashes and hashes of tokens in this node's data folder; only its owner may read it. Once started
+        /// with a key, the folder always needs it. Each node may have its own.
         key_file: Option<String> = None,
-        /// File with the key of an authority in `tls_ca`, in PEM, on nodes that shall sign certificates of
-        /// nodes that join by a token. Whoever takes such a node can make nodes and clients of any name.
+        /// File with the key of an authority in `tls_ca`, in PEM, for nodes that sign the certificates of nodes
+        /// that join by a token. Anybody who controls such a node can create nodes and clients of any name.
         tls_ca_key: Option<String> = None,
-        /// Takes nobody for a node whose certificate does not say which node it is, like those that have
-        /// joined by a token; `umbel cluster certs node --identity` makes such ones by hand. To be set when
-        /// all nodes have them.
+        /// Accepts a caller as a node only if its certificate names the node, as those of nodes that joined by
+        /// a token do; `umbel cluster certs node --identity` creates such certificates by hand. Set it when all
+        /// nodes have them.
         require_node_identity: bool = false,
-        /// Serves also who speaks no TLS, who may do everything then, and calls nodes without it that speak
-        /// none: for the time in which a running cluster moves to TLS. Needs `insecure` as no TLS does.
+        /// Also accepts connections without TLS, whose callers may do everything, and calls nodes that do not
+        /// speak TLS yet without it: for the time in which a running cluster moves to TLS. Needs `insecure` for
+        /// the same addresses as a node without TLS.
         tls_optional: bool = false,
-        /// Where to speak the Redis protocol, HOST:PORT; without it, nowhere. What `listen` says of TLS and
-        /// `insecure` counts here, too.
-        /// With `dev` and no address named, `umbel serve` takes 127.0.0.1:6379 if that is free.
+        /// Where to listen for the Redis protocol, HOST:PORT; by default nowhere. The rules of `listen` for TLS
+        /// and `insecure` apply.
+        /// With `dev` and no named address, `umbel serve` uses 127.0.0.1:6379 if that is free.
         resp_listen: Option<String> = None,
-        /// Kind of the filters that `BF.RESERVE`, `BF.ADD`, `BF.MADD` and `BF.INSERT` make: `scalable`, which
-        /// grow; `redisbloom`, which are RedisBloom's own, bit by bit, each in one shard and with a public hash;
-        /// `blocked` or `classic`, which do not grow. With NONSCALING it is `blocked`, if this is `scalable`.
+        /// Kind of the filters that `BF.RESERVE`, `BF.ADD`, `BF.MADD` and `BF.INSERT` create: `scalable`, which
+        /// grow; `redisbloom`, equal to RedisBloom's bit by bit, each in one shard and with a public hash;
+        /// `blocked` or `classic`, which do not grow. With NONSCALING `blocked` replaces `scalable`.
         resp_default_kind: String = "scalable".to_owned(),
-        /// Pages at `/console` that show the cluster in a browser, and from which it can be operated: `off`,
-        /// none; `read-only`, they change nothing; `proven`, who has shown a token or a certificate does from
-        /// there what it may do by `umbel`; `full`, so does whoever reaches the port where nothing is proved.
-        /// With principals they show what the one who signs in may see.
+        /// Pages at `/console` that show the cluster in a browser and can operate it: `off`, no console;
+        /// `read-only`, no actions; `proven`, actions for callers with a token or a certificate, according to
+        /// their rights; `full`, actions also for everybody who reaches the port if nothing is authenticated.
+        /// With principals the pages show what the caller who signs in may see.
         console: String = "proven".to_owned(),
-        /// Names under which the console is reached beside this node's own, its address and `localhost`, as
-        /// of a proxy; under others it does not answer, so that no site makes a browser ask for it.
+        /// Host names under which the console is reached besides this node's own, its address and `localhost`,
+        /// such as that of a proxy. It answers under no others, so that no website can make a browser query it.
         console_hosts: Vec<String> = Vec::new(),
-        /// Longest time that a client may wait for an answer, in milliseconds, 100 to 3600000; a
-        /// request that asks for more gets this.
+        /// Longest time that a client may wait for a response, in milliseconds, 100 to 3600000; a
+        /// request with a longer deadline gets this one.
         request_timeout_ms_max: u64 = 60_000,
-        /// Bytes of clients' requests that are under way on this node altogether, from 17825792 (the largest
-        /// request); what is more is refused as overload. 0 for an eighth of the memory that the node may have:
-        /// its control group's, or the machine's.
+        /// Bytes of client requests in progress on this node, all together, at least 17825792 (the largest
+        /// request); more are refused as overload. 0 for an eighth of the memory that the node may have: the
+        /// limit of its control group, or the machine's memory.
         request_bytes_max: u64 = 0,
-        /// Bytes of memory that this node may use; 0 for what its control group, or the machine, has. The
-        /// cluster gives filters four fifths of the least node's on each node, unless `umbel access quota
-        /// --all --memory` says otherwise.
+        /// Bytes of memory that this node may use; 0 for the limit of its control group, or the machine's
+        /// memory. Filters may take four fifths of the smallest node's on each node, unless `umbel access quota
+        /// --all --memory` sets another quota.
         memory_limit_bytes: u64 = 0,
-        /// Cores that this node may use, 1 to 4096, by which shards are split; 0 for those that its process has.
+        /// Cores that this node may use, 1 to 4096, which automatic splits of shards depend on; 0 for those
+        /// that its process has.
         cores: u32 = 0,
-        /// Items of inserts that wait at the leader of one shard, 65536 to 67108864; what is more is
+        /// Items of inserts that may wait at the leader of one shard, 65536 to 67108864; more are
         /// refused as overload. An item takes 16 bytes.
         queue_items_max: u64 = 1 << 20,
-        /// Bytes of log after which shards write snapshots, so that the log can be cut: at least
-        /// 16777216. More means fewer snapshots and longer starts.
+        /// Bytes of log after which shards write snapshots, so that the log can be truncated: at least
+        /// 16777216. A larger value means fewer snapshots and longer starts.
         log_bytes_max: u64 = 256 << 20,
-        /// Milliseconds between two looks whether copies of replicated filters have something to tell
-        /// each other, 10 to 600000; an exchange that is asked for begins at once.
+        /// Milliseconds between two checks whether copies of replicated filters have changes to
+        /// exchange, 10 to 600000; a requested exchange begins at once.
         sweep_interval_ms: u64 = 250,
-        /// Bytes of memory for what a copy of a replicated filter has to tell others, 8 a change, 0 to
-        /// 1073741824. A node that is further behind gets the whole filter.
+        /// Bytes of memory for the log of changes that a copy of a replicated filter keeps for other copies,
+        /// 8 per change, 0 to 1073741824. A node that is further behind gets the whole filter.
         delta_log_bytes_max: u64 = 64 << 20,
-        /// Bytes of deltas that the node sends in a second, at least 65536; 0 for no limit.
+        /// Bytes of deltas that the node sends per second, at least 65536; 0 for no limit.
         exchange_bytes_per_second_max: u64 = 0,
-        /// Seconds in which every copy of a replicated filter is compared bit by bit once, with one
-        /// partner's copy after the other's, and every shard's replicas with each other, 1 to 31536000; 0
-        /// for never. What one of them has lost is mended.
+        /// Seconds in which every copy of a replicated filter is compared once, bit by bit, with the copy of
+        /// one partner (of the next one the next time), and every shard's replicas with each other, 1 to
+        /// 31536000; 0 for never. What one of them has lost is repaired.
         scrub_interval_s: u64 = 86_400,
-        /// Inserts are refused while the disk has fewer bytes free than this; queries go on.
+        /// Bytes of free disk space below which inserts are refused; queries continue.
         disk_reserve_bytes: u64 = 256 << 20,
     }
 }

@@ -12,10 +12,10 @@ umbel_node::settings! {
     /// Settings of jobs on this node.
     pub(crate) struct JobSettings {
         /// Folders below which jobs may read and write files on this node, each an absolute path; links
-        /// are followed before it is looked. Whoever reaches the node's port can have a job do so.
-        /// Without any, the node takes no part in jobs.
+        /// are resolved first. Without certificates and principals, anybody who reaches the node's port can run
+        /// such jobs. Without any folder, the node takes no part in jobs.
         job_roots: Vec<String> = Vec::new(),
-        /// Folder for what jobs put aside while they run; without it, `jobs` in the data folder.
+        /// Folder for temporary data of running jobs; by default `jobs` in the data folder.
         job_scratch: Option<String> = None,
         /// Bytes of memory that one job may use on this node, at least 67108864.
         job_memory_bytes: u64 = 1 << 30,

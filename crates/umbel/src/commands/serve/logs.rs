@@ -8,10 +8,10 @@ use crate::exit::UsageError;
 umbel_node::settings! {
     /// Settings of the log, which goes to standard error.
     pub(crate) struct LogSettings {
-        /// How log lines look: `text`, or `json`, one object a line.
+        /// Log format: `text`, or `json`, one object per line.
         log_format: String = "text".to_owned(),
-        /// What is logged: `error`, `warn`, `info`, `debug` or `trace`; also by module, like
-        /// `info,umbel_node::raft=debug`. openraft tells of every step of an election at `info`.
+        /// What is logged: `error`, `warn`, `info`, `debug` or `trace`; also per module, like
+        /// `info,umbel_node::raft=debug`. At `info` openraft logs every step of an election.
         log_level: String = "info,openraft=error".to_owned(),
     }
 }

@@ -169,8 +169,8 @@ impl Settings {
             table.remove("data");
         }
         let mut text = String::from(
-            "# Settings of `umbel serve`. The environment goes before this file, each setting in\n\
-             # upper case behind UMBEL_, like UMBEL_LISTEN; flags go before both.\n",
+            "# Settings of `umbel serve`. Environment variables, each setting in upper case with the\n\
+             # prefix UMBEL_, like UMBEL_LISTEN, override this file; flags override both.\n",
         );
         for setting in all() {
             text.push('\n');
