@@ -47,18 +47,19 @@ pub(crate) struct AccessArgs {
 
 #[derive(Subcommand)]
 enum AccessVerb {
-    /// Add a principal and print its token, which nobody can print again
+    /// Add a principal and print its token, which cannot be printed again
     Add(AddArgs),
     /// List principals and their rights
     List,
-    /// Remove a principal: what it asks from now on is refused
+    /// Remove a principal; from now on its calls are refused
     Revoke {
         /// Its name
         name: String,
     },
-    /// Limit filters, memory and calls of a principal, or filters of the cluster; show the limits and what is used
+    /// Limit filters, memory and calls of a principal, or filters and memory of the cluster; show limits
+    /// and usage
     Quota(QuotaArgs),
-    /// Show who the cluster takes this command for
+    /// Show the identity, rights and quotas that the cluster sees for this command
     Whoami,
 }
 
@@ -66,35 +67,36 @@ enum AccessVerb {
 struct AddArgs {
     /// Its name: letters, digits, -, _ and .
     name: String,
-    /// What it may do with filters of a name, or of names that begin so: read, insert, remove, manage, export, all
+    /// Rights on a filter, or with * on all whose names begin with NAME: read, insert, remove, manage,
+    /// export, all
     #[arg(long, value_name = "NAME[*]:VERB[,..]")]
     grant: Vec<GrantText>,
-    /// What it may do with the cluster
+    /// Rights on the cluster
     #[arg(long, value_name = "VERB[,..]", value_delimiter = ',')]
     may: Vec<ClusterVerbArg>,
-    /// Its rights end after so many days [default: never]
+    /// Days after which its rights end [default: never]
     #[arg(long, value_name = "N")]
     days: Option<u32>,
-    /// It proves itself by a client's certificate of this name, and gets no token
+    /// Authenticate it by a client certificate of this name; it gets no token
     #[arg(long)]
     certificate: bool,
-    /// Change one that is there; it gets a new token
+    /// Change an existing principal; it gets a new token
     #[arg(long)]
     replace: bool,
-    /// Let the one that is changed keep its token or certificate
+    /// Let the changed principal keep its token or certificate
     #[arg(long, requires = "replace", conflicts_with = "certificate")]
     keep_token: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum ClusterVerbArg {
-    /// All that no other verb names: nodes, shards, principals
+    /// Everything that no other verb covers: nodes, shards, principals
     Admin,
-    /// Take and restore copies of all filters with their keys
+    /// Back up and restore all filters with their keys
     Backup,
     /// Submit jobs, which read and write files on nodes; follow and end them
     Jobs,
-    /// See measurements and the cluster's status
+    /// Read metrics and the cluster's status
     Metrics,
 }
 

@@ -65,39 +65,39 @@ enum AdminVerb {
         /// Colours: on a terminal, unless NO_COLOR is set or TERM is dumb; `always` draws into a pipe too
         #[arg(long, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
         color: ColorChoice,
-        /// Say which replicas would move later, too
+        /// Also show which replicas would move later
         #[arg(long)]
         plan: bool,
     },
     /// Follow what nodes do: calls, items, memory, lag, jobs; q or ctrl-c ends it
     Top(top::TopArgs),
-    /// Wait until the node that listens here has joined and is live; `umbel serve --join` joins
+    /// Wait until a node has joined and is live; `umbel serve --join` starts one that joins
     Join {
-        /// Its address, as it advertises it
+        /// The address that the node advertises
         #[arg(value_name = "HOST:PORT")]
         address: String,
-        /// Fail after so many seconds
+        /// Fail after this many seconds
         #[arg(long, value_name = "SECONDS", default_value_t = WAIT_S)]
         timeout: u64,
     },
-    /// Take all replicas off a node, to stop or remove it
+    /// Move all replicas off a node, to stop or remove it
     Drain {
         /// Its number
         node: u64,
-        /// Let it have replicas again
+        /// Allow replicas on the node again
         #[arg(long)]
         undo: bool,
-        /// Wait until it has no replica any more
+        /// Wait until the node has no replicas
         #[arg(long, conflicts_with = "undo")]
         wait: bool,
-        /// Only say which replicas would move where
+        /// Only show which replicas would move where
         #[arg(long, conflicts_with_all = ["undo", "wait"])]
         dry_run: bool,
-        /// With --wait: fail after so many seconds
+        /// With --wait: fail after this many seconds
         #[arg(long, value_name = "SECONDS", default_value_t = WAIT_S)]
         timeout: u64,
     },
-    /// Remove a node for ever; if it runs still, drain it first
+    /// Remove a node permanently; drain it first if it still runs
     Remove {
         /// Its number
         node: u64,
@@ -109,15 +109,15 @@ enum AdminVerb {
         /// The node that has the replica
         #[arg(long, value_name = "NODE")]
         from: u64,
-        /// The node that shall have it
+        /// The node that gets the replica
         #[arg(long, value_name = "NODE")]
         to: u64,
     },
-    /// Cut shards in two, the next in turn, while they are used
+    /// Split shards in two, in turn, while they are in use
     Split(split::SplitArgs),
-    /// Raise the cluster's version, once all nodes run a release that can; there is no way back
+    /// Raise the cluster's version as far as the releases of all nodes can; cannot be undone
     Upgrade(upgrade::UpgradeArgs),
-    /// Compare copies and replicas of filters bit by bit, and mend what one of them has lost
+    /// Compare copies and replicas of filters bit by bit, and repair what one of them has lost
     Scrub {
         /// The filter
         #[arg(required_unless_present = "all", conflicts_with = "all")]
@@ -126,7 +126,7 @@ enum AdminVerb {
         #[arg(long)]
         all: bool,
     },
-    /// Copy all filters and the keys of their hashes into a file, which only its owner may read
+    /// Copy all filters and the keys of their hashes to a file that only its owner may read
     Backup {
         /// The file
         #[arg(long, value_name = "FILE")]
@@ -134,23 +134,23 @@ enum AdminVerb {
         /// Replace the file if it exists
         #[arg(long)]
         overwrite: bool,
-        /// Copy each filter as all its shards were at one moment; writes wait while they are copied, in memory
+        /// Copy all shards of a filter as they were at one moment; writes to it wait for some milliseconds
         #[arg(long)]
         snapshot: bool,
-        /// Encrypt it by the key in this file: 32 bytes, or 64 hexadecimal digits (openssl rand -hex 32)
+        /// Encrypt it with the key in this file: 32 bytes, or 64 hexadecimal digits (openssl rand -hex 32)
         #[arg(long, value_name = "FILE")]
         key_file: Option<PathBuf>,
     },
-    /// Make certificates, by which nodes and clients prove themselves
+    /// Create certificates that authenticate nodes and clients
     Certs(certs::CertsArgs),
-    /// Draw a token by which a node joins and gets its certificate, and print it
+    /// Create and print a token with which a node joins and gets its certificate
     Token(token::TokenArgs),
-    /// Make the filters of a backup; their names must be free
+    /// Create the filters of a backup; their names must be free
     Restore {
         /// The file
         #[arg(long, value_name = "FILE")]
         file: PathBuf,
-        /// File with the key by which it was encrypted
+        /// File with the key that it was encrypted with
         #[arg(long, value_name = "FILE")]
         key_file: Option<PathBuf>,
     },

@@ -51,13 +51,13 @@ pub(crate) struct FilterArgs {
 enum FilterVerb {
     /// Create a filter
     Create(CreateArgs),
-    /// Insert items and say how many were new; of equal items exactly one is, not always the first
+    /// Insert items and report how many were new; of equal items exactly one is, not always the first
     Insert(InsertArgs),
     /// Ask whether items were inserted
     Contains(ContainsArgs),
-    /// Ask several filters which of them is the first that has each item
+    /// Find for each item the first of several filters that has it
     ContainsAny(ContainsAnyArgs),
-    /// Take items out of a counting, cuckoo or quotient filter: only ones that were inserted, or others go missing
+    /// Remove items from a counting, cuckoo or quotient filter: only inserted ones, or others are lost
     Remove(ItemsArgs),
     /// Describe a filter: shape, load, error rate; of a replicated one also each node's copy
     Info {
@@ -70,45 +70,46 @@ enum FilterVerb {
         #[arg(default_value = "")]
         prefix: String,
     },
-    /// Copy a filter into a file, or one of kind redisbloom to a server of RedisBloom's
+    /// Copy a filter to a file, or one of kind redisbloom to a RedisBloom server
     Export(transfer::ExportArgs),
-    /// Make a filter from an exported file, or from a key of RedisBloom's; it appears once all of it is verified
+    /// Create a filter from an exported file, or from a RedisBloom key; it appears once all of it is verified
     Import(transfer::ImportArgs),
-    /// OR filters into another one, or add up what they count if they are counting or quotient filters; all must have been created with --like;
-    /// flush replicated ones first
+    /// OR filters into another one, or add their counts if they are counting or quotient filters; all must
+    /// have been created with --like; flush replicated ones first
     Merge {
-        /// The filter that takes
+        /// The filter to merge into
         target: String,
-        /// The filters that give; they stay as they are
+        /// The filters to merge; they are not changed
         #[arg(required = true, value_name = "SOURCE")]
         sources: Vec<String>,
     },
-    /// OR what all SOURCES have in common into another filter; all created with --like; flush replicated ones first
+    /// OR the intersection of SOURCES into another filter; all must have been created with --like; flush
+    /// replicated ones first
     Intersect {
-        /// The filter that takes; what it has stays in it
+        /// The filter that receives the intersection; it keeps what it has
         target: String,
-        /// The filters that give, two at least; they stay as they are
+        /// The filters to intersect, at least two; they are not changed
         #[arg(required = true, num_args = 2.., value_name = "SOURCE")]
         sources: Vec<String>,
     },
     /// Estimate how many items two filters have in common; the second was made --like the first
     #[command(visible_alias = "estimate")]
     Overlap {
-        /// The one filter
+        /// One filter
         first: String,
-        /// The other
+        /// The other filter
         second: String,
     },
-    /// Have the copies of a replicated filter exchange what they have; fails if a node is missing
+    /// Exchange changes between all copies of a replicated filter now; fails if a node is missing
     Flush {
         /// Its name
         name: String,
     },
-    /// Have a filter dropped by itself after a time, or never
+    /// Drop a filter automatically after a time, or never
     Expire {
         /// Its name
         name: String,
-        /// Like 90s, 10m, 24h or 7d, from now on; or never
+        /// Time from now, like 90s, 10m, 24h or 7d; or never
         #[arg(value_name = "TIME|never", value_parser = window::parse_expiry)]
         after: window::ExpiryArg,
     },
@@ -117,18 +118,19 @@ enum FilterVerb {
         /// Its name
         name: String,
     },
-    /// End the slice at hand of a filter that was created with --window manual
+    /// End the current slice of a filter that was created with --window manual
     Rotate {
         /// Its name
         name: String,
     },
-    /// Give a filter another name; once that is done it is refused under the one before
+    /// Rename a filter; once that is done, its former name is refused
     Rename {
         /// Its name
         name: String,
-        /// The name that it shall have
+        /// Its new name
         new_name: String,
-        /// Drop the filter that has the name; who asks by it is answered by the one, then by the other
+        /// Replace and drop the filter that has this name; callers are answered by the old one, then by the
+        /// new one
         #[arg(long)]
         replace: bool,
     },
@@ -145,7 +147,7 @@ struct ItemsArgs {
     name: String,
     #[command(flatten)]
     items: ItemArgs,
-    /// Print the answer of each item, a tab and the item
+    /// Print each item's result, a tab and the item
     #[arg(long)]
     each: bool,
 }
@@ -156,8 +158,9 @@ struct InsertArgs {
     items: ItemsArgs,
     #[command(flatten)]
     source: redis::SourceArgs,
-    /// Where items are durable when they are acknowledged: on the node that answers (local) or one more (partner), both
-    /// of replicated filters, or on a majority [default: majority of a partitioned filter, local of a replicated one]
+    /// Where items are durable when they are acknowledged: on the node that answers (local), also on one
+    /// more (partner; both for replicated filters), or on a majority [default: majority if partitioned,
+    /// local if replicated]
     #[arg(long, value_enum, value_name = "LEVEL", hide_possible_values = true)]
     ack: Option<AckArg>,
     /// The items' time, for a window with --event-time: milliseconds since 1970, like $(date +%s%3N)
@@ -171,14 +174,14 @@ struct ContainsArgs {
     name: String,
     #[command(flatten)]
     items: ItemArgs,
-    /// Print the answer of each item, a tab and the item (the default)
+    /// Print each item's result, a tab and the item (the default)
     #[arg(long, conflicts_with = "count")]
     each: bool,
     /// Print only how many are present and absent
     #[arg(long)]
     count: bool,
-    /// Who must agree to an answer: linearizable or any-replica of partitioned filters; local or majority of replicated
-    /// ones [default: linearizable of a partitioned filter, local of a replicated one]
+    /// Consistency of results: linearizable or any-replica for partitioned filters, local or majority for
+    /// replicated ones [default: linearizable if partitioned, local if replicated]
     #[arg(long, value_enum, value_name = "LEVEL", hide_possible_values = true)]
     level: Option<LevelArg>,
 }

@@ -38,17 +38,17 @@ pub(crate) struct JobArgs {
 enum JobVerb {
     /// List jobs, the newest last
     List,
-    /// Show a job: how far it is, or what it came to
+    /// Show the progress or the result of a job
     Status {
         /// Its number
         job: u64,
     },
-    /// Follow a job to its end; fails if it fails
+    /// Follow a job to its end; fails if the job fails
     Wait {
         /// Its number
         job: u64,
     },
-    /// Draw the page of a job that is done, as `umbel dedup --report` does
+    /// Write the report page of a finished job, as `umbel dedup --report` does
     Report {
         /// Its number
         job: u64,
@@ -59,12 +59,12 @@ enum JobVerb {
         #[arg(long)]
         overwrite: bool,
     },
-    /// Ask a job to end; what it has written aside is removed
+    /// Cancel a job; its temporary files are removed
     Cancel {
         /// Its number
         job: u64,
     },
-    /// Take a failed job up again, once what made it fail is mended
+    /// Resume a failed job, once the cause of the failure is fixed
     Resume {
         /// Its number
         job: u64,

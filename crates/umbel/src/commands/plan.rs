@@ -28,13 +28,13 @@ pub(crate) struct PlanArgs {
     /// Different items that are inserted, like 1000000, 1e6, 10M, 1G (powers of 1,000)
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     items: u64,
-    /// Chance that an absent item is called present when all are in
+    /// Chance that an absent item is reported present when all are inserted
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: f64,
     /// Nodes of the cluster
     #[arg(long, value_name = "NODES")]
     nodes: usize,
-    /// Questions that are asked in all, inserts of items that are in included
+    /// Queries in total, including inserts of items that are present already
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     queries: u64,
     /// Bytes of an item, as clients send it
@@ -46,7 +46,7 @@ pub(crate) struct PlanArgs {
     /// New items on each node between two sweeps: its inserts a second by the seconds between them
     #[arg(long, value_name = "COUNT", value_parser = parse_count, default_value = "10000")]
     sweep_items: u64,
-    /// What a node has for the filter, like 64M or 2G (powers of 1,024)
+    /// Memory that a node has for the filter, like 64M or 2G (powers of 1,024)
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory_per_node: Option<u64>,
     /// Print a JSON object

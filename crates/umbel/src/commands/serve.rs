@@ -54,7 +54,7 @@ pub(crate) struct ServeArgs {
     dev: bool,
     #[arg(long, value_name = "HOST:PORT", help = about("listen"))]
     listen: Option<String>,
-    /// Speak the Redis protocol there (docs/redis.md)
+    /// Where to listen for the Redis protocol (docs/redis.md)
     #[arg(long, value_name = "HOST:PORT")]
     resp: Option<String>,
     /// Pages at /console: off, read-only, proven (the default) or full (docs/console.md)
@@ -76,10 +76,10 @@ pub(crate) struct ServeArgs {
     replicas: Option<u32>,
     #[arg(long, value_name = "DIR,..", value_delimiter = ',', help = about("job_roots"))]
     job_roots: Vec<String>,
-    /// What this node fails together with, as a rack (docs/cluster.md)
+    /// Rack or zone that this node fails together with (docs/cluster.md)
     #[arg(long, value_name = "NAME")]
     zone: Option<String>,
-    /// Acknowledge inserts before the disk has them: power failures lose some
+    /// Acknowledge inserts before they are on disk; power failures lose some
     #[arg(long = "no-fsync", action = ArgAction::SetFalse)]
     fsync: bool,
     #[arg(long, help = about("insecure"))]
@@ -97,7 +97,7 @@ pub(crate) struct ServeArgs {
     /// Read settings from this TOML file [env: UMBEL_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print every setting with its meaning and value, in the form of a file for --config, and stop
+    /// Print every setting with its meaning and value, as a file for --config, and exit
     #[arg(long)]
     print_config: bool,
     #[arg(long, value_name = "FORMAT", help = about("log_format"))]

@@ -10,31 +10,31 @@ use umbel_client::Client;
 use umbel_client::proto::{Quota, SetQuotaRequest, Usage};
 use umbel_dedup::parse_bytes;
 
-/// Arguments of `umbel access quota`. Without a limit it shows those that are.
+/// Arguments of `umbel access quota`. Without a limit it shows those that are set.
 #[derive(Args)]
 pub(super) struct QuotaArgs {
-    /// Whose: a principal's name
+    /// Name of the principal
     #[arg(required_unless_present = "all")]
     name: Option<String>,
-    /// The cluster's own: of all filters together, whoever made them
+    /// Limits of the cluster: of all filters together, whoever created them
     #[arg(long, conflicts_with_all = ["name", "calls_per_second", "items_per_second", "bytes_per_second"])]
     all: bool,
-    /// Most filters, like 100 or 2k
+    /// Maximum number of filters, like 100 or 2k
     #[arg(long, value_name = "N", value_parser = parse_count)]
     filters: Option<u64>,
-    /// Most memory of filters as they are planned, on all nodes together, like 512M or 2G
+    /// Maximum planned memory of filters, on all nodes together, like 512M or 2G
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     memory: Option<u64>,
-    /// Most calls a second, over all nodes
+    /// Maximum calls per second, on all nodes together
     #[arg(long, value_name = "N", value_parser = parse_count)]
     calls_per_second: Option<u64>,
-    /// Most items a second that are inserted, asked for or removed
+    /// Maximum items per second that are inserted, queried or removed
     #[arg(long, value_name = "N", value_parser = parse_count)]
     items_per_second: Option<u64>,
-    /// Most bytes a second of such items, like 64M
+    /// Maximum bytes per second of such items, like 64M
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     bytes_per_second: Option<u64>,
-    /// Take all limits away that are not given; the cluster's memory goes back to what its nodes have
+    /// Remove all limits that are not given; the cluster's memory limit returns to its default
     #[arg(long)]
     none: bool,
 }

@@ -42,23 +42,23 @@ pub(super) struct CertsArgs {
 
 #[derive(Subcommand)]
 enum CertsVerb {
-    /// Make an authority: ca.pem for everybody, ca.key for who signs
+    /// Create an authority: ca.pem for all nodes and clients, ca.key to sign certificates
     Init {
         #[command(flatten)]
         made: Made,
     },
-    /// Make a node's certificate, NAME.pem and NAME.key, where NAME is the first host
+    /// Create a node's certificate, NAME.pem and NAME.key, where NAME is the first host
     Node {
-        /// Names and IP addresses that others call the node by, without ports
+        /// Names and IP addresses at which others reach the node, without ports
         #[arg(required = true, value_name = "HOST")]
         hosts: Vec<String>,
-        /// Which node of which cluster it is for, which speaks for no other then
+        /// Name this node of this cluster in it, so that it is valid for no other
         #[arg(long, value_name = "CLUSTER/NODE")]
         identity: Option<NodeIdentity>,
         #[command(flatten)]
         signed: Signed,
     },
-    /// Make a client's certificate, client-NAME.pem and client-NAME.key
+    /// Create a client's certificate, client-NAME.pem and client-NAME.key
     Client {
         /// Its name, which the audit log shows
         name: String,
@@ -80,10 +80,10 @@ struct Signed {
 /// Where certificates come to lie, and how long they last.
 #[derive(Args)]
 struct Made {
-    /// Folder of the files
+    /// Folder for the files
     #[arg(long, value_name = "DIR", default_value = "certs")]
     out: PathBuf,
-    /// Life in days [default: 365, of an authority 3650]
+    /// Validity in days [default: 365, for an authority 3650]
     #[arg(long, value_name = "N")]
     days: Option<u32>,
     /// Replace files that exist

@@ -26,16 +26,16 @@ pub(crate) struct ClusterArgs {
 /// What the command proves itself by.
 #[derive(Args)]
 struct TlsArgs {
-    /// Speak TLS; trust nodes that this authority has signed [env: UMBEL_TLS_CA]
+    /// Use TLS; trust nodes whose certificates this authority signed [env: UMBEL_TLS_CA]
     #[arg(long, global = true, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
-    /// Own certificate [env: UMBEL_TLS_CERT]
+    /// Certificate of this client [env: UMBEL_TLS_CERT]
     #[arg(long, global = true, value_name = "FILE")]
     tls_cert: Option<PathBuf>,
-    /// Its key [env: UMBEL_TLS_KEY]
+    /// Key of --tls-cert [env: UMBEL_TLS_KEY]
     #[arg(long, global = true, value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// File with the own token, as `umbel access add` prints it [env: UMBEL_TOKEN_FILE]
+    /// File with this client's token, as `umbel access add` prints it [env: UMBEL_TOKEN_FILE]
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }

@@ -13,13 +13,13 @@ use umbel_client::{Client, ClientError};
 /// Arguments of `umbel cluster split`.
 #[derive(Args)]
 pub(super) struct SplitArgs {
-    /// Split until there are so many shards; one more than now by default
+    /// Split until there are this many shards [default: one more]
     #[arg(long, value_name = "SHARDS")]
     to: Option<u32>,
-    /// Have shards be split by themselves, as cores and filters grow, or not
+    /// Split shards automatically as cores and filters grow, or not
     #[arg(long, value_name = "on|off", conflicts_with = "to")]
     auto: Option<Auto>,
-    /// Fail after so many seconds
+    /// Fail after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = WAIT_S)]
     timeout: u64,
 }

@@ -22,10 +22,10 @@ use umbel_tls::JoinToken;
     docs/security.md has every detail.\n\
     Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")]
 pub(super) struct TokenArgs {
-    /// A token by which one node may join, once
+    /// A token with which one node may join, once
     #[arg(long, required = true)]
     join: bool,
-    /// It is good for so long: a number with s, m, h or d behind it, at most 7d
+    /// How long it is valid: a number followed by s, m, h or d, at most 7d
     #[arg(long, value_name = "TIME", default_value = "1h")]
     expires: Lifetime,
 }

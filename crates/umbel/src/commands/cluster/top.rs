@@ -30,11 +30,11 @@ const END_KEYS: &[u8] = b"qQ\x04";
 /// Arguments of `umbel cluster top`.
 #[derive(Args)]
 pub(super) struct TopArgs {
-    /// Ask every so many seconds; rates are those of this time
+    /// Seconds between samples; rates are averages over this time
     #[arg(long, value_name = "SECONDS", default_value_t = 2,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
-    /// Print one page after one interval, and end
+    /// Print one page after one interval, and exit
     #[arg(long)]
     once: bool,
     /// Colours: on a terminal, unless NO_COLOR is set or TERM is dumb

@@ -12,7 +12,7 @@ use umbel_client::proto::{NodeRelease, UpgradeResponse};
 /// Arguments of `umbel cluster upgrade`.
 #[derive(Args)]
 pub(super) struct UpgradeArgs {
-    /// Only say which release each node runs, and how far the version could be raised
+    /// Only show which release each node runs, and how far the version could be raised
     #[arg(long)]
     check: bool,
 }

@@ -12,7 +12,7 @@ use umbel_client::{Client, FirstFilters, PackedBatch, ReadLevel};
 /// Arguments of `umbel filter contains-any`.
 #[derive(Args)]
 pub(super) struct ContainsAnyArgs {
-    /// The filters, up to 32, in the order in which they are asked; names with a comma cannot be asked so
+    /// The filters, up to 32, in the order in which they are queried; names with a comma are not possible
     #[arg(value_name = "FILTER,FILTER...")]
     filters: FilterList,
     #[command(flatten)]
@@ -20,7 +20,7 @@ pub(super) struct ContainsAnyArgs {
     /// Print only how many items each filter was the first to have, and how many are absent from all
     #[arg(long)]
     count: bool,
-    /// Who must agree to an answer, as of `contains`; all filters must have the level
+    /// Consistency of results, as for `contains`; all filters must support the level
     #[arg(long, value_enum, value_name = "LEVEL", hide_possible_values = true)]
     level: Option<LevelArg>,
 }

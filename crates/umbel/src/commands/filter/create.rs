@@ -20,13 +20,13 @@ const DEFAULT_RATE: f64 = 0.01;
 pub(super) struct CreateArgs {
     /// Its name: 1 to 1,024 bytes of UTF-8 without control characters
     name: String,
-    /// Different items planned for, like 1000000, 1e6, 10M, 1G (powers of 1,000)
+    /// Planned number of different items, like 1000000, 1e6, 10M, 1G (powers of 1,000)
     #[arg(long, value_name = "COUNT", value_parser = parse_count, required_unless_present = "like")]
     capacity: Option<u64>,
-    /// Chance that an absent item is called present at that number [default: 0.01]
+    /// Chance that an absent item is reported present at that number [default: 0.01]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<f64>,
-    /// Size of one copy in place of a rate, like 64M or 2G (powers of 1,024)
+    /// Size of one copy, instead of a rate, like 64M or 2G (powers of 1,024)
     #[arg(long, value_name = "SIZE", value_parser = parse_memory, conflicts_with = "rate")]
     memory: Option<u64>,
     /// blocked, classic, partitioned, single-shot, counting, cuckoo, quotient, scalable, redisbloom, aging or
@@ -36,13 +36,13 @@ pub(super) struct CreateArgs {
     /// Hash with a public seed, faster: only for items that no adversary chooses
     #[arg(long)]
     public_hash: bool,
-    /// Keep a whole copy on every node: a node answers alone, others hear of it later (blocked or
-    /// single-shot filters, and windows)
+    /// Keep a complete copy on every node: a node answers alone, others get its changes later (blocked
+    /// or single-shot filters, and windows)
     #[arg(long)]
     replicated: bool,
     #[command(flatten)]
     window: WindowArgs,
-    /// Take shape and key of this filter, so that the two can be merged
+    /// Use the shape and key of this filter, so that the two can be merged
     #[arg(
         long,
         value_name = "NAME",

@@ -42,10 +42,10 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Whom a server with TLS is believed, and what it is shown.
 #[derive(Args)]
 pub(super) struct TrustArgs {
-    /// Trust rediss:// servers that this authority has signed, in place of the system's
+    /// Trust rediss:// servers that this authority has signed, instead of the system's authorities
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// Show this certificate to rediss:// servers that ask for one
+    /// Present this certificate to rediss:// servers that request one
     #[arg(long, value_name = "FILE", requires = "cert_key")]
     cert: Option<PathBuf>,
     /// The private key of --cert

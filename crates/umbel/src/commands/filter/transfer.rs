@@ -23,15 +23,16 @@ pub(crate) struct ExportArgs {
     #[arg(long, value_name = "FILE", required_unless_present = "to")]
     out: Option<PathBuf>,
     /// A free key of a server that speaks RedisBloom's dialect, for a filter of --kind redisbloom:
-    /// `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`, rediss:// with TLS, where REDISCLI_AUTH can have the password
+    /// `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`, rediss:// for TLS, with the password here or in
+    /// REDISCLI_AUTH
     #[arg(long, value_name = "URL", value_parser = parse_address, conflicts_with_all = ["out", "since", "snapshot", "overwrite"])]
     to: Option<Address>,
     #[command(flatten)]
     trust: TrustArgs,
-    /// A file of an earlier export: only pieces of 4 KiB that differ from it travel, the new file is whole
+    /// File of an earlier export: only blocks of 4 KiB that differ from it are sent; the new file is complete
     #[arg(long, value_name = "FILE")]
     since: Option<PathBuf>,
-    /// Copy all shards as they were at one moment; writes wait while they are copied, in memory
+    /// Copy all shards as they were at one moment; writes wait for some milliseconds
     #[arg(long)]
     snapshot: bool,
     /// Replace the file if it exists
@@ -58,9 +59,9 @@ struct ImportSource {
     /// The file
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// A key of a server that speaks RedisBloom's dialect, bit by bit: `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`,
-    /// rediss:// with TLS, where REDISCLI_AUTH can have the password; or a database file of one (.rdb), whose only filter
-    /// it is or that of --key
+    /// A key of a server that speaks RedisBloom's dialect, bit by bit:
+    /// `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`, rediss:// for TLS, with the password here or in
+    /// REDISCLI_AUTH; or a database file of Redis (.rdb), its only filter or that of --key
     #[arg(long, value_name = "URL|FILE", value_parser = parse_filter_source)]
     from: Option<Given<Address>>,
 }

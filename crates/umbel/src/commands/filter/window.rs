@@ -26,18 +26,18 @@ enum Span {
 /// Arguments of `umbel filter create` about time.
 #[derive(Args)]
 pub(super) struct WindowArgs {
-    /// Forget items after this time, like 90s, 10m, 24h or 7d, or after so many slices as end by `umbel filter
-    /// rotate`; --capacity counts the items of all of it
+    /// Forget items after this time, like 90s, 10m, 24h or 7d, or after --slices slices that `umbel filter
+    /// rotate` ends; --capacity counts the items of the whole window
     #[arg(long, value_name = "TIME|manual", value_parser = parse_span, conflicts_with = "kind")]
     window: Option<Span>,
-    /// Slices that the window is cut into, 1 to 62: an item is kept for the window and one slice more at
-    /// most [default: 24, of a manual window 1]
+    /// Slices that the window is divided into, 1 to 62: an item is kept for the window and at most one slice
+    /// more [default: 24, for a manual window 1]
     #[arg(long, value_name = "COUNT", requires = "window")]
     slices: Option<u32>,
-    /// Let `insert --at` name the time of items; else it is that of their arrival
+    /// Let `insert --at` give the time of items; otherwise it is the time of arrival
     #[arg(long, requires = "window")]
     event_time: bool,
-    /// What becomes of items whose time is before the window: reject, drop (called present and left out), or
+    /// What happens to items whose time is before the window: reject, drop (reported present, not kept), or
     /// oldest (kept for as long as the oldest slice) [default: reject]
     #[arg(
         long,
@@ -47,7 +47,7 @@ pub(super) struct WindowArgs {
         hide_possible_values = true
     )]
     late: Option<LateArg>,
-    /// Keep an item that comes again from then on, not from the first time
+    /// Start an item's window again with each insert, not only with the first
     #[arg(long, requires = "window")]
     refresh: bool,
 }

@@ -23,16 +23,17 @@ pub(super) const BLOOM_TYPE: &str = "MBbloom--";
 #[derive(Args)]
 pub(crate) struct SourceArgs {
     /// Read items from a key of a Redis server, a set, sorted set (members), hash (fields) or list:
-    /// `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`, rediss:// with TLS, where REDISCLI_AUTH can have the password; or
-    /// from a database file of one (.rdb), with --key or --keys
+    /// `redis://[USER:PASSWORD@]HOST:PORT[/DB]/KEY`, rediss:// for TLS, with the password here or in
+    /// REDISCLI_AUTH; or from a database file of Redis (.rdb), with --key or --keys
     #[arg(long, value_name = "URL|FILE", value_parser = parse_source, conflicts_with_all = ["items", "file"])]
     from: Option<Given<Origin>>,
     #[command(flatten)]
     file_key: FileArgs,
-    /// Insert the names of all keys of --from `redis://HOST:PORT[/DB]`, or of a file, that this pattern means, like seen:*
+    /// Insert the names of all keys of --from `redis://HOST:PORT[/DB]`, or of a file, that match this
+    /// pattern, like seen:*
     #[arg(long, value_name = "PATTERN", requires = "from", conflicts_with = "key")]
     keys: Option<String>,
-    /// Take this off the front of each name of --keys
+    /// Remove this prefix from each name of --keys
     #[arg(long, value_name = "TEXT", requires = "keys")]
     strip_prefix: Option<String>,
     #[command(flatten)]
