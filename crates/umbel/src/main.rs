@@ -38,25 +38,25 @@ struct Cli {
 enum Command {
     /// Find and drop duplicate records in files, exactly.
     Dedup(Box<commands::dedup::DedupArgs>),
-    /// Join indexes of what jobs have kept; build and ask indexes of many files.
+    /// Merge indexes of what jobs have kept; build and query indexes of many files.
     Index(commands::index::IndexArgs),
     /// Run a node of a cluster.
     Serve(Box<commands::serve::ServeArgs>),
-    /// Create, fill and ask named filters of a cluster.
+    /// Create, fill and query named filters of a cluster.
     Filter(Box<commands::filter::FilterArgs>),
-    /// Look after a cluster: nodes, shards, backups.
+    /// Administer a cluster: nodes, shards, backups.
     Cluster(Box<commands::cluster::AdminArgs>),
-    /// Say who may ask what of a cluster.
+    /// Manage who may do what on a cluster.
     Access(Box<commands::access::AccessArgs>),
-    /// List, follow, end and resume jobs of a cluster.
+    /// List, follow, cancel and resume jobs of a cluster.
     Job(Box<commands::job::JobArgs>),
     /// Compare what a filter would cost partitioned and replicated; needs no cluster.
     Plan(Box<commands::plan::PlanArgs>),
-    /// Find and settle the difference of two sets for close to the fewest bytes.
+    /// Find and resolve the difference of two sets, with close to the fewest bytes.
     Reconcile(Box<commands::reconcile::ReconcileArgs>),
-    /// Build and keep up to date files that a set can be compared with in the absence of another.
+    /// Build and update sketches: small files that stand in for a set when another is compared with it.
     Sketch(Box<commands::sketch::SketchArgs>),
-    /// Build and ask files that answer for a set that does not change; needs no cluster.
+    /// Build and query files that answer for a set that does not change; needs no cluster.
     Static(commands::static_file::StaticArgs),
 }
 

@@ -63,10 +63,10 @@ pub(crate) struct DedupArgs {
     /// Files, directories, globs, - or objects, plain or packed [default: standard input]
     #[arg(value_name = "INPUT")]
     inputs: Vec<String>,
-    /// Of a directory only files called so; repeatable
+    /// In directories only files of this name; repeatable
     #[arg(long, value_name = "GLOB", value_parser = NamePattern::parse, help_heading = INPUT)]
     include: Vec<NamePattern>,
-    /// But no file or directory called so; repeatable
+    /// Skip files and directories of this name; repeatable
     #[arg(long, value_name = "GLOB", value_parser = NamePattern::parse, help_heading = INPUT)]
     exclude: Vec<NamePattern>,
     #[command(flatten)]
@@ -110,7 +110,7 @@ pub(crate) struct DedupArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value_t = ExactnessArg::Fingerprint, help_heading = EQUAL,
         hide_possible_values = true)]
     exactness: ExactnessArg,
-    /// At approximate: chance of a wrong drop [default: 0.001]
+    /// With approximate: chance of a wrong drop [default: 0.001]
     #[arg(long, value_name = "R", help_heading = EQUAL)]
     false_positive_rate: Option<f64>,
     /// Kept records: a file, a directory, an object or -
@@ -119,10 +119,10 @@ pub(crate) struct DedupArgs {
     /// first, last, best:FIELD or best:FIELD:min
     #[arg(long, value_name = "RULE", value_parser = parse_keep, default_value = "first", help_heading = OUTPUT)]
     keep: KeepArg,
-    /// Drop nothing: say of each record what it repeats
+    /// Drop nothing; report what each record repeats
     #[arg(long, value_name = "DIR|FILE|-", conflicts_with = "output", help_heading = OUTPUT)]
     annotate: Option<PathBuf>,
-    /// Replace each input file by what stays of it
+    /// Replace each input file by its kept records
     #[arg(long, conflicts_with_all = ["output", "annotate"], help_heading = OUTPUT)]
     in_place: bool,
     #[command(flatten)]
@@ -139,13 +139,13 @@ pub(crate) struct DedupArgs {
     /// The summary, as JSON
     #[arg(long, value_name = "FILE", help_heading = REPORTS)]
     summary: Option<PathBuf>,
-    /// A page of pictures to show others, as HTML
+    /// A page with charts, as HTML
     #[arg(long, value_name = "FILE.html", help_heading = REPORTS)]
     report: Option<PathBuf>,
     /// No progress and no closing table
     #[arg(long, short, help_heading = REPORTS)]
     quiet: bool,
-    /// Only say what the job would need
+    /// Only show what the job would need
     #[arg(long, help_heading = REPORTS)]
     plan: bool,
     /// Drop what an index or filter holds; repeatable
@@ -164,10 +164,10 @@ pub(crate) struct DedupArgs {
     /// Like 512M, the rest to disk [default: 1G or a quarter]
     #[arg(long, value_name = "SIZE", help_heading = RESOURCES)]
     memory: Option<String>,
-    /// For scratch files [default: the system's]
+    /// Folder for scratch files [default: the system's]
     #[arg(long, value_name = "DIR", help_heading = RESOURCES)]
     scratch: Option<PathBuf>,
-    /// Of the hash, to repeat a run exactly [default: drawn]
+    /// Hash seed, to repeat a run exactly [default: drawn]
     #[arg(long, value_name = "N", value_parser = parse_seed, help_heading = RESOURCES)]
     seed: Option<u64>,
     /// Exchange as N machines would, to measure it [default: 1]

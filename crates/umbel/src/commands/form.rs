@@ -14,7 +14,7 @@ pub(crate) struct FormArgs {
     #[arg(long, group = "form", help_heading = "Items", value_name = "BITS", num_args = 0..=1,
         require_equals = true, default_missing_value = "0", value_parser = parse_id_bits)]
     ids: Option<usize>,
-    /// Raw ids of N bytes, one behind the other
+    /// Raw ids of N bytes, one after the other
     #[arg(long, group = "form", help_heading = "Items", value_name = "N",
         value_parser = clap::value_parser!(u8).range(8..=32))]
     id_bytes: Option<u8>,

@@ -41,9 +41,9 @@ pub(crate) struct IndexArgs {
 
 #[derive(Subcommand)]
 enum IndexCommand {
-    /// Write one index of all that several hold, which were made with one seed and of items alike (F.umbi).
+    /// Merge several indexes, made with the same seed and of the same kind of items, into one (F.umbi).
     Merge(MergeArgs),
-    /// Say of each index what it holds, and what must be alike in those that go together (F.umbi, F.umbx).
+    /// Show what each index holds, and what must match in indexes that are used together (F.umbi, F.umbx).
     Info(InfoArgs),
     /// Build an index of many files, each a set of items (F.umbx).
     Build(Box<BuildArgs>),
@@ -56,10 +56,10 @@ struct MergeArgs {
     /// The indexes, files or objects
     #[arg(required = true, value_name = "INDEX")]
     inputs: Vec<PathBuf>,
-    /// The index that has all their hashes; it may be one of them
+    /// The index to write, with all their hashes; it may be one of them
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Bits of each hash [default: what the one with the fewest has]
+    /// Bits of each hash [default: the fewest of any of them]
     #[arg(long, value_name = "64|96|128", value_parser = parse_index_bits)]
     index_bits: Option<IndexBits>,
     /// Directory for scratch files, which take as much as the output [default: the system's]
@@ -68,7 +68,7 @@ struct MergeArgs {
     /// Replace the output if it exists
     #[arg(long)]
     overwrite: bool,
-    /// Say nothing
+    /// Print nothing
     #[arg(long, short)]
     quiet: bool,
 }

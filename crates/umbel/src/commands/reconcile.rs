@@ -57,7 +57,7 @@ Exit codes, like those of diff: 0 the sets are equal, or are now; 1 they differ;
     after_help = HELP_END
 )]
 pub(crate) struct ReconcileArgs {
-    /// The sets: A and B; with --stdio or --listen one file, which is answered for
+    /// The sets A and B; with --stdio or --listen one file, the responder's set
     #[arg(required = true, num_args = 1..=2, value_name = "SET")]
     sets: Vec<OsString>,
     #[command(flatten)]
@@ -74,10 +74,11 @@ pub(crate) struct ReconcileArgs {
     /// Print the difference and change nothing (default)
     #[arg(long, group = "change", help_heading = "Changes")]
     dry_run: bool,
-    /// With --pull or --push, remove what only the side that takes has; whoever answers with --listen must be told so, too
+    /// With --pull or --push, remove what only the receiving side has; a responder that listens needs this
+    /// option, too
     #[arg(long, help_heading = "Changes")]
     delete: bool,
-    /// With --two-way, a record that differs: report it, or let the version of a or of b win
+    /// With --two-way, for a record that differs: report it, or let the version of a or b win
     #[arg(
         long,
         value_enum,
@@ -93,13 +94,13 @@ pub(crate) struct ReconcileArgs {
     /// Print only how many items differ
     #[arg(long, short, help_heading = RESULTS)]
     quiet: bool,
-    /// Write what was found and what it cost as JSON
+    /// Write the result and its cost as JSON
     #[arg(long, value_name = "FILE.json", help_heading = RESULTS)]
     report: Option<PathBuf>,
-    /// Write the same as a page of pictures to show others
+    /// Write the same as an HTML page with charts
     #[arg(long, value_name = "FILE.html", conflicts_with_all = ["stdio", "listen"], help_heading = RESULTS)]
     report_html: Option<PathBuf>,
-    /// Most bytes that may travel, both ways
+    /// Most bytes to transfer, in both directions
     #[arg(long, value_name = "BYTES", value_parser = umbel_dedup::parse_bytes, help_heading = "Limits")]
     max_bytes: Option<u64>,
     /// Most items that may differ
@@ -108,21 +109,25 @@ pub(crate) struct ReconcileArgs {
     /// Allow sets of very different sizes
     #[arg(long, help_heading = "Limits")]
     allow_skew: bool,
-    /// Give up when nothing came for so long
+    /// Give up when nothing arrives for this long
     #[arg(long, value_name = "SECONDS", default_value_t = 600, help_heading = "Limits",
         value_parser = clap::value_parser!(u64).range(1..))]
     idle_timeout: u64,
-    /// Give up when a session takes so long altogether, with the contents of files [default with --listen: 3600]
+    /// Give up when a session takes this long in total, including the contents of files [default with
+    /// --listen: 3600]
     #[arg(long, value_name = "SECONDS", help_heading = "Limits",
         value_parser = clap::value_parser!(u64).range(1..))]
     max_time: Option<u64>,
-    /// Go on where a cut session was, by what this file kept of it; with --stdio or --listen a folder, for all who come
+    /// Continue an interrupted session by its journal in this file; with --stdio or --listen a folder, for
+    /// all sessions
     #[arg(long, value_name = "PATH", help_heading = SESSION)]
     resume: Option<PathBuf>,
-    /// Begin with this sketch of the local set, which is only read if something differs; both sides need one of one salt
+    /// Begin with this sketch of the local set, which is read only if something differs; both sides need
+    /// one of the same salt
     #[arg(long, value_name = "F.sketch", conflicts_with = "resume", help_heading = SESSION)]
     sketch: Option<PathBuf>,
-    /// With --listen and tcp://, the secret that both sides prove themselves by [default: UMBEL_RECONCILE_SECRET_FILE]
+    /// With --listen and tcp://, the secret that authenticates both sides [default:
+    /// UMBEL_RECONCILE_SECRET_FILE]
     #[arg(long, value_name = "FILE", help_heading = SESSION)]
     secret_file: Option<PathBuf>,
     /// Answer one session over standard input and output
@@ -134,10 +139,10 @@ pub(crate) struct ReconcileArgs {
     /// End after one session
     #[arg(long, requires = "listen", help_heading = "Answering")]
     once: bool,
-    /// Let whoever connects change the file
+    /// Allow whoever connects to change the file
     #[arg(long, help_heading = "Answering")]
     writable: bool,
-    /// Listen on other addresses than this machine's own without a secret, for anybody
+    /// Listen without a secret, for anybody, on addresses that other machines reach
     #[arg(long, requires = "listen", help_heading = "Answering")]
     insecure: bool,
     /// The file answered for is the A of the other side's command

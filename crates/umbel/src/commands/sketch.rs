@@ -32,13 +32,13 @@ pub(crate) struct SketchArgs {
 
 #[derive(Subcommand)]
 enum SketchCommand {
-    /// Make the sketch of a set.
+    /// Create the sketch of a set.
     Build(BuildArgs),
-    /// Make a sketch longer, so that it tells larger differences; its set is read for that.
+    /// Lengthen a sketch, so that it can tell larger differences; this reads its set.
     Extend(ExtendArgs),
-    /// Tell a sketch of items that its set has got; the set is not read.
+    /// Add to a sketch the items that were added to its set; the set is not read.
     Add(AddArgs),
-    /// Tell a sketch of items that its set has lost; the set is not read.
+    /// Remove from a sketch the items that were removed from its set; the set is not read.
     Remove(RemoveArgs),
 }
 
@@ -51,13 +51,13 @@ struct BuildArgs {
     /// The sketch; - is standard output
     #[arg(short, long, value_name = "F.sketch")]
     output: PathBuf,
-    /// Coded symbols: 1.35 to 2 for each difference that it shall tell
+    /// Number of coded symbols: 1.35 to 2 for each difference that it can tell
     #[arg(long, group = "length", value_name = "N", value_parser = parse_count)]
     symbols: Option<u64>,
-    /// As many coded symbols as tell D differences in 99 of 100 cases
+    /// As many coded symbols as suffice for D differences in 99 of 100 cases
     #[arg(long, group = "length", value_name = "D", value_parser = parse_count)]
     differences: Option<u64>,
-    /// Draw no salt but take this one, of 32 hexadecimal digits: two sketches of one salt can be compared.
+    /// Use this salt of 32 hexadecimal digits, not a random one: two sketches of the same salt can be compared.
     /// Whoever knows the salt can craft items that collide
     #[arg(long, value_name = "HEX", value_parser = parse_salt)]
     salt: Option<[u8; 16]>,
@@ -75,10 +75,10 @@ struct ExtendArgs {
     /// The sketch
     #[arg(value_name = "F.sketch")]
     sketch: PathBuf,
-    /// The set that it is of
+    /// Its set
     #[arg(value_name = "FILE")]
     set: PathBuf,
-    /// Coded symbols that it shall have
+    /// Number of coded symbols that it will have
     #[arg(long, value_name = "N", value_parser = parse_count)]
     symbols: u64,
     #[command(flatten)]

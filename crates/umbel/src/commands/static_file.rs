@@ -36,7 +36,7 @@ pub(crate) struct StaticArgs {
 enum StaticVerb {
     /// Build a file of keys: a filter, a map to the numbers of a field, or an exact set
     Build(Box<BuildArgs>),
-    /// Ask a file for items
+    /// Query a file for items
     Ask(AskArgs),
     /// Check a file from end to end and describe it
     Info(InfoArgs),

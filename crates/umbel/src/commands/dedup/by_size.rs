@@ -8,13 +8,13 @@ use umbel_dedup::{BySize, Groups};
 /// Arguments that choose by the size of a group of equal records.
 #[derive(Args)]
 pub(super) struct BySizeArgs {
-    /// How often each was there, in front of it
+    /// Put before each record how often it occurred
     #[arg(long, help_heading = OUTPUT)]
     count: bool,
-    /// Only what was there more than once, one of each
+    /// Only records that occur repeatedly, one of each
     #[arg(long, conflicts_with = "unique_only", help_heading = OUTPUT)]
     repeated: bool,
-    /// Only what was there once
+    /// Only records that occur once
     #[arg(long, help_heading = OUTPUT)]
     unique_only: bool,
 }

@@ -22,13 +22,13 @@ use umbel_files::is_object_address;
 #[derive(Args, Default)]
 #[command(next_help_heading = "On a cluster, each node beside its own disk")]
 pub(super) struct ClusterJobArgs {
-    /// The cluster that does it
+    /// Run the job on this cluster
     #[arg(long, value_name = "ADDRS", conflicts_with_all = ["rank", "workers", "memory", "scratch", "plan"])]
     pub(super) cluster: Option<String>,
     /// What this node reads, instead of INPUT; repeatable
     #[arg(long, value_name = "NODE=GLOB", requires = "cluster", value_parser = parse_on)]
     on: Vec<(u64, String)>,
-    /// Say the job's number and do not wait
+    /// Print the job's number and do not wait
     #[arg(long, requires = "cluster")]
     detach: bool,
 }

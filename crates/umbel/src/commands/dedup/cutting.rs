@@ -28,13 +28,13 @@ pub(in crate::commands) struct CuttingArgs {
     /// text, jsonl, csv, tsv or parquet [default: by file]
     #[arg(long, value_enum, value_name = "FORMAT", help_heading = INPUT, hide_possible_values = true)]
     format: Option<FormatArg>,
-    /// What is between the fields of tables, like ';' or '\t'
+    /// Separator of fields in tables, like ';' or '\t'
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, help_heading = INPUT)]
     delimiter: Option<u8>,
     /// Tables have no header: columns are numbered, from 1
     #[arg(long, help_heading = INPUT)]
     no_header: bool,
-    /// Records end with a zero byte, as of find -print0
+    /// Records end with a zero byte, as with find -print0
     #[arg(long, short = 'z', help_heading = INPUT)]
     zero_terminated: bool,
 }

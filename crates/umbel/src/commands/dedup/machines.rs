@@ -25,7 +25,7 @@ pub(super) struct MachineArgs {
     /// Where to listen [default: this worker's address]
     #[arg(long, value_name = "HOST:PORT", requires = "rank")]
     listen: Option<String>,
-    /// What outlives this process
+    /// Folder for what a restarted worker continues with
     #[arg(long, value_name = "DIR", requires = "rank")]
     job_dir: Option<PathBuf>,
     /// The job's secret [default: UMBEL_JOB_TOKEN]

@@ -22,10 +22,11 @@ pub(super) struct AskArgs {
     /// The index
     #[arg(value_name = "F.umbx")]
     file: PathBuf,
-    /// Items; where they are words, trigrams or k-mers, texts that are cut into them
+    /// Items; for an index of words, trigrams or k-mers, texts that are split into them
     #[arg(required = true, value_name = "ITEM")]
     items: Vec<String>,
-    /// Name files that have this share of the items, most first, and the share of each [default: files that have all]
+    /// List files that have at least this share of the items, most first, with their shares [default: files
+    /// that have all]
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     share: Option<f64>,
     /// The secret key that items are hashed under, if the index was built with one

@@ -30,35 +30,37 @@ const PROBES: u32 = 3;
       umbel index build genomes/*.fa.gz -o genomes.umbx --items kmers:31\n\n\
     docs/static.md has every detail.")]
 pub(super) struct BuildArgs {
-    /// The files, plain or packed; each is a set, and its name what `ask` says
+    /// The files, plain or packed; each is a set, which `ask` reports by its name
     #[arg(required = true, value_name = "FILES")]
     files: Vec<PathBuf>,
     /// The index
     #[arg(short, long, value_name = "F.umbx")]
     output: PathBuf,
-    /// What is an item: a line; a word, in lower case; trigrams, for pieces of lines; K bases, of FASTA, FASTQ or plain
+    /// What an item is: a line; a word, in lower case; a trigram, to find parts of lines; K bases (FASTA,
+    /// FASTQ, plain)
     #[arg(long, value_name = "lines|words|trigrams|kmers:K", default_value = "lines")]
     items: ItemRule,
     /// False-positive rate of one item and one file [default: 0.01; trigrams and k-mers 0.3]
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     rate: Option<f64>,
-    /// Probes an item: more take less room at low rates, and more time [default: 1 at rates from 0.25, else 3]
+    /// Probes per item: more take less space at low rates, and more time [default: 1 at rates from 0.25,
+    /// else 3]
     #[arg(short = 'k', long, value_name = "K",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(SLICED_PROBES_MAX)))]
     probes: Option<u32>,
     /// Hash under the secret key of this file, where strangers choose items: 48 hexadecimal digits
     #[arg(long, value_name = "FILE")]
     hash_key: Option<PathBuf>,
-    /// Of the hash, if it has no key [default: 0]
+    /// Seed of the hash, if it has no key [default: 0]
     #[arg(long, value_name = "N", value_parser = parse_seed, conflicts_with = "hash_key")]
     seed: Option<u64>,
-    /// For a scratch file, which takes as much as the index [default: the system's]
+    /// Folder for a scratch file, which is as large as the index [default: the system's]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
     /// Replace the index if it exists
     #[arg(long)]
     overwrite: bool,
-    /// Say nothing of the index
+    /// Print nothing about the index
     #[arg(long, short)]
     quiet: bool,
     /// Print a JSON object

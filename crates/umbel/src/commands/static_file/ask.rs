@@ -29,7 +29,7 @@ pub(super) struct AskArgs {
     /// Items; without any, and without --file, records are read from standard input
     #[arg(value_name = "ITEM", conflicts_with = "records")]
     items: Vec<String>,
-    /// Ask for the records of this file, plain or packed; - is standard input
+    /// Query the records of this file, plain or packed; - is standard input
     #[arg(long = "file", short, value_name = "FILE")]
     records: Option<PathBuf>,
     /// Print only records that are present, as they are

@@ -39,21 +39,21 @@ pub(super) struct BuildArgs {
     /// The file
     #[arg(short, long, value_name = "F.umbs")]
     output: PathBuf,
-    /// Of a filter, the most of other items that may be called present, in powers of 2 [default: 0.01]
+    /// For a filter: largest share of other items that may be reported present; powers of 2 [default: 0.01]
     #[arg(long, value_name = "RATE", value_parser = parse_rate, conflicts_with_all = ["value", "others"])]
     rate: Option<f64>,
     /// Build a map to the whole numbers of this field
     #[arg(long, value_name = "FIELD", conflicts_with = "others", requires = "key")]
     value: Option<String>,
-    /// Of a map, check bits: other items have a value with probability 2^-BITS [default: 8]
+    /// For a map: check bits; other items have a value with probability 2^-BITS [default: 8]
     #[arg(long, value_name = "BITS", requires = "value",
         value_parser = clap::value_parser!(u8).range(0..CELL_BITS_MAX as i64))]
     check: Option<u8>,
-    /// Of a map, bits of a value [default: as many as the largest needs]
+    /// For a map: bits of a value [default: as many as the largest needs]
     #[arg(long, value_name = "BITS", requires = "value",
         value_parser = clap::value_parser!(u8).range(1..=CELL_BITS_MAX as i64))]
     value_bits: Option<u8>,
-    /// Build an exact set: of keys and of these others, the keys are members; repeatable
+    /// Build an exact set: the keys are members, these others are not; repeatable
     #[arg(long, value_name = "FILE")]
     others: Vec<String>,
     /// The key is this field or column; repeatable
@@ -67,19 +67,19 @@ pub(super) struct BuildArgs {
     /// Hash under the secret key of this file, where strangers choose items: 48 hexadecimal digits
     #[arg(long, value_name = "FILE", help_heading = ITEMS)]
     hash_key: Option<PathBuf>,
-    /// Of the hash, if it has no key [default: 0]
+    /// Seed of the hash, if it has no key [default: 0]
     #[arg(long, value_name = "N", value_parser = parse_seed, conflicts_with = "hash_key", help_heading = ITEMS)]
     seed: Option<u64>,
-    /// Like 4G: for hashes, the rest to disk, and then for chunks that are built at once, 64M each
+    /// Memory, like 4G: for hashes, the rest goes to disk, then for chunks that are built at once, 64M each
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = DEFAULT_MEMORY)]
     memory: u64,
-    /// For scratch files [default: the system's]
+    /// Folder for scratch files [default: the system's]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
     /// Replace the file if it exists
     #[arg(long)]
     overwrite: bool,
-    /// No progress, and nothing of the file
+    /// Print no progress, and nothing about the file
     #[arg(long, short)]
     quiet: bool,
     /// Print a JSON object
