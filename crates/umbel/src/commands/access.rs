@@ -28,8 +28,8 @@ const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// Arguments of `umbel access`.
 #[derive(Args)]
 #[command(
-    after_help = "The first principal must be an administrator (--may admin); from then on nothing is allowed that is not \
-    granted.\n\n\
+    after_help = "The first principal must be an administrator (--may admin); from then on everything that is not \
+    granted is denied.\n\n\
     Examples:\n  \
       umbel access add root --may admin > root.token\n  \
       umbel access add crawler --grant crawl.*:read,insert --days 90 > crawler.token\n  \

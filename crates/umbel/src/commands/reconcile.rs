@@ -38,8 +38,8 @@ A and B are paths, ssh://HOST/PATH, tcp://HOST:PORT or exec:COMMAND; one of them
 is a path. F.sketch and sketch:- (standard input) are sketches, see `umbel
 sketch`. The difference is printed, `- ` before what only A has, `+ ` before
 what only B has, `~ ` before files that differ and `> ` before renamed ones,
-unless --pull, --push or --two-way applies it; what only a sketch's set has is
-printed as #SYMBOL, but for ids of 64 bits.
+unless --pull, --push or --two-way applies it; items that only a sketch's set
+has are printed as #SYMBOL, except ids of 64 bits.
 
 Examples:
   umbel reconcile mine.txt ssh://backup/srv/theirs.txt

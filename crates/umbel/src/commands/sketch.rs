@@ -16,8 +16,8 @@ use umbel_reconcile_engine::{SketchSpec, StoredSketch};
 #[derive(Args)]
 #[command(
     after_help = "`umbel reconcile A F.sketch` shows what differs between A and the set that F.sketch is of.\n\
-    A sketch has its salt in it, and whoever knows that can craft items that collide, so that a \
-    difference goes unseen or ends in an error: take sketches from, and of, whom you trust only.\n\n\
+    A sketch contains its salt, and whoever knows it can craft items that collide, so that a \
+    difference is missed or ends in an error: use only sketches, and sets, of parties that you trust.\n\n\
     Examples:\n  \
       umbel sketch build set.txt --differences 1000 -o set.sketch\n  \
       umbel sketch extend set.sketch set.txt --symbols 4000\n  \

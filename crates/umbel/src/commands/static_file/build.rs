@@ -39,7 +39,8 @@ pub(super) struct BuildArgs {
     /// The file
     #[arg(short, long, value_name = "F.umbs")]
     output: PathBuf,
-    /// For a filter: largest share of other items that may be reported present; powers of 2 [default: 0.01]
+    /// For a filter: largest share of other items that may be reported present, rounded down to a power of
+    /// 2 [default: 0.01]
     #[arg(long, value_name = "RATE", value_parser = parse_rate, conflicts_with_all = ["value", "others"])]
     rate: Option<f64>,
     /// Build a map to the whole numbers of this field
