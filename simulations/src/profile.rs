@@ -131,6 +131,12 @@ impl Profile {
         Self::Failover,
     ];
 
+    /// Those that a sweep takes in turn unless it is told one: all but [`Profile::Failover`], which comes last. One fault at a
+    /// time finds nothing in these but long waits, so it has sweeps of its own.
+    pub(crate) const fn in_turn() -> &'static [Self] {
+        Self::ALL.split_at(Self::ALL.len() - 1).0
+    }
+
     /// Its name, as commands and plans write it.
     pub(crate) const fn name(self) -> &'static str {
         match self {

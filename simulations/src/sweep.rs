@@ -187,7 +187,7 @@ impl Tally {
             .collect();
         idle.extend(self.counters.classes_without_effect());
         self.faults_without_effect = idle.into_iter().collect();
-        if profiles.len() == Profile::ALL.len() {
+        if profiles.len() >= Profile::in_turn().len() {
             self.states_never_reached = self.counters.states_never_reached();
         }
     }

@@ -111,7 +111,7 @@ impl Sweep {
         let profiles = match (args.profile, args.planted) {
             (Some(profile), _) => vec![profile],
             (None, Some(bug)) => vec![bugs::profile_of(bug)?],
-            (None, None) => Profile::ALL.to_vec(),
+            (None, None) => Profile::in_turn().to_vec(),
         };
         let from_us = clock::wall_us();
         let (first_seed, end_seed) = match args.seeds {
