@@ -1,4 +1,5 @@
-//! Connections to one node, for calls that must go there and nowhere else, with a token in each.
+//! Connections to a single node, for calls that must not go to any other. Each call carries the token, if
+//! any.
 
 use std::time::Duration;
 
@@ -14,12 +15,12 @@ use crate::net::SimNet;
 /// A connection whose calls show a token.
 pub(crate) type NodeChannel = InterceptedService<Channel, Bearer>;
 
-/// Puts a token into every call, if there is one.
+/// Adds the token, if there is one, to every call.
 #[derive(Clone, Default)]
 pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
 
 impl Bearer {
-    /// A token as it is printed.
+    /// The header for a token in its printed form.
     pub(crate) fn new(token: Option<&str>) -> Self {
         let header = |token| format!("Bearer {token}").parse().expect("tokens here are letters");
         Self(token.map(header))
@@ -35,7 +36,7 @@ impl Interceptor for Bearer {
     }
 }
 
-/// A connection to a node, which is made when it is used first, and again when it broke.
+/// A connection to a node. It is established on first use, and again after it broke.
 pub(crate) fn node_channel(net: &SimNet, address: String, token: Option<&str>) -> NodeChannel {
     let endpoint = Endpoint::from_shared(format!("http://{address}"))
         .expect("the hosts' addresses are addresses")

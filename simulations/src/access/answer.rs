@@ -1,23 +1,23 @@
-//! What comes of a call of somebody who may have no right to it.
+//! Classifies the results of calls whose caller may lack the right to make them.
 
 use prost::Message;
 use tonic::{Code, Status};
 use umbel_client::proto::{ErrorCode, ErrorDetail};
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    /// It was carried out; names that it showed.
+    /// It succeeded; the names that the response contained, if any.
     Done(Vec<String>),
-    /// It was denied, in these words.
+    /// It was denied, with this error text.
     Denied(String),
-    /// It was refused for another reason, which the caller gets.
+    /// It was refused for another definite reason, with this error text.
     Refused(String),
-    /// No answer, or one that only says to retry later or elsewhere.
+    /// There was no response, or an error that asks the caller to retry later or at another node.
     Open(String),
 }
 
-/// What a status says.
+/// Classifies a result by its status and error code.
 pub(crate) fn answer_of(done: Result<Vec<String>, Status>) -> Answer {
     let status = match done {
         Ok(names) => return Answer::Done(names),
@@ -27,7 +27,7 @@ pub(crate) fn answer_of(done: Result<Vec<String>, Status>) -> Answer {
     let text = format!("{:?}: {}", status.code(), status.message());
     match (detail.code(), status.code()) {
         (ErrorCode::Denied, _) => Answer::Denied(text),
-        // A connection that broke, and a node that does not know enough.
+        // The connection broke, or the node does not know a formed cluster yet.
         (ErrorCode::Unspecified | ErrorCode::NotFormed, _)
         | (_, Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown) => {
             Answer::Open(text)

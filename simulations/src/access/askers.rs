@@ -1,4 +1,5 @@
-//! Who asks for what it may or may not: each call goes once, to the node that the plan names.
+//! Clients that make calls which they may or may not have the right to make. Each call is sent once, to
+//! the node that the plan names.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -33,11 +34,11 @@ use crate::workload::item_text;
 /// How long a call may take.
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// All of them.
+/// All clients of this kind.
 pub(super) struct Askers {
     net: SimNet,
     addresses: Vec<String>,
-    /// Connections stay open, whatever becomes of the principal.
+    /// Connections by token and machine. They stay open when their principal is changed or revoked.
     channels: RefCell<BTreeMap<(Option<String>, u32), NodeChannel>>,
 }
 
@@ -46,7 +47,7 @@ impl Askers {
         Rc::new(Self { net, addresses, channels: RefCell::default() })
     }
 
-    /// Makes the plan's calls, each at its time after now, and waits for all their ends.
+    /// Makes the plan's calls, each `at_ms` after now, and waits until all have ended.
     pub(super) async fn run(self: Rc<Self>, asks: Vec<AskPlan>) {
         let began = Instant::now();
         let mut running = tokio::task::JoinSet::new();
@@ -97,7 +98,7 @@ fn items(item: u32) -> Option<Items> {
     Some(Items { items: vec![item_text(item).into()], ..Items::default() })
 }
 
-/// A call whose answer shows no names.
+/// The result of a call whose response contains no names.
 fn nameless<T>(answer: Result<T, Status>) -> Result<Vec<String>, Status> {
     answer.map(|_| Vec::new())
 }

@@ -1,4 +1,5 @@
-//! The administrator of principals: one change after the other, each until it is acknowledged.
+//! The administrator of principals. It makes one change after the other and retries each until it is
+//! acknowledged, refused or out of time.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,14 +24,14 @@ use crate::seed::true_wall_ms;
 use crate::trace;
 use crate::watch;
 
-/// How long one change is tried.
+/// How long one change is retried.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Pause between two tries.
 const TRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Items that a filter of principals is made for: far more than it gets, so that what was never
-/// inserted is absent but by a chance that no sweep meets.
+/// Capacity in items of a filter that principals ask about. It is far above what is inserted, so that
+/// false positives are too rare for any sweep to meet one.
 pub(super) const CAPACITY: u64 = 20_000;
 
 /// See the module.
@@ -44,9 +45,10 @@ impl Clerk {
         Rc::new(Self { client: admin_client(net, addresses, token) })
     }
 
-    /// Guards the cluster, and creates the filters that principals ask about, and those by which the memory of
-    /// others is known; adds so many principals that have quotas,
-    /// and one that has a certificate if connections prove something.
+    /// Adds the root principal, with which the cluster is guarded, `holders` principals that the plan's
+    /// quotas are for, and, if `is_proving`, one that is identified by a certificate. Then creates the
+    /// filters that principals ask about, and one sample filter of each `Size`, whose memory shows what
+    /// others of that size take.
     pub(crate) async fn set_up(&self, holders: u32, is_proving: bool) {
         let root = Principal {
             cluster_verbs: vec![
@@ -63,7 +65,7 @@ impl Clerk {
             let name = holder_name(number);
             named(&name, &holders::token_of(number), &format!("{name}s*"), &[FilterVerb::Manage])
         });
-        // By a certificate, which there is in some worlds only.
+        // This principal has no token: its certificate identifies it. Only some worlds have certificates.
         let certified = Principal {
             token_digest: bytes::Bytes::new(),
             ..named(CERTIFIED, ROOT, "a*", &[FilterVerb::Read])
@@ -105,7 +107,7 @@ impl Clerk {
         self.client.put_principal(request).await
     }
 
-    /// Ends a principal.
+    /// Revokes a principal.
     pub(crate) async fn revoke(&self, name: &str) -> Result<(), ClientError> {
         self.client.revoke_principal(name).await
     }
@@ -134,7 +136,7 @@ impl Clerk {
                 };
                 match tried {
                     Ok(()) => break "done",
-                    // It is not there, or what was sent before was done.
+                    // The principal does not exist, or an earlier try was carried out.
                     Err(ClientError::Refused(_)) => break "refused",
                     Err(_) if Instant::now() > deadline => break "given up",
                     Err(_) => tokio::time::sleep(TRY_PAUSE).await,
@@ -145,9 +147,9 @@ impl Clerk {
     }
 }
 
-/// The clerk as it sets quotas.
+/// The part of the clerk that sets quotas.
 impl Clerk {
-    /// Sets a quota in place of the one that was; an empty name is the cluster's.
+    /// Replaces the quota of a principal, or of the whole cluster if `name` is empty.
     pub(crate) async fn set_quota(&self, name: &str, quota: Quota) -> Result<(), ClientError> {
         let (principal, change) = (name.to_owned(), Some(quota));
         let request = SetQuotaRequest { principal, change, from_none: true };
@@ -174,7 +176,8 @@ impl Clerk {
     }
 }
 
-/// The quota that a plan means. The cluster's counts from what is there: the other clients' filters, too.
+/// Converts a planned limit into a quota. The cluster's limits are added to its present usage, which
+/// includes the other clients' filters.
 fn quota_of(limit: LimitPlan) -> Quota {
     let LimitPlan { of, filters, tenths, .. } = limit;
     let (large, (count, bytes)) = watch::with(|checks| {
@@ -196,7 +199,7 @@ const ALL: [FilterVerb; 5] = [
     FilterVerb::Export,
 ];
 
-/// A principal with a token and one grant; none where there is no pattern.
+/// A principal with a token and one grant, or no grant if the pattern is empty.
 pub(crate) fn named(name: &str, token: &str, pattern: &str, verbs: &[FilterVerb]) -> Principal {
     let verbs = verbs.iter().map(|&verb| verb.into()).collect();
     let grant = Grant { pattern: pattern.to_owned(), verbs };
@@ -208,7 +211,7 @@ pub(crate) fn named(name: &str, token: &str, pattern: &str, verbs: &[FilterVerb]
     }
 }
 
-/// The token of a principal of the plan, with the secret of this number.
+/// The token of a planned principal, with the secret of this number.
 pub(super) fn token_of(principal: u32, secret: u32) -> String {
     format!("{}.k{secret}", principal_name(principal))
 }

@@ -1,4 +1,4 @@
-//! Nodes that were removed from the cluster and call on: each founder's machine learns of them.
+//! Removed nodes that keep calling the nodes on all founders' machines.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::watch;
 /// Pause between two rounds.
 const ROUND_PAUSE: Duration = Duration::from_millis(700);
 
-/// Calls on, as long as the world is.
+/// Repeats the calls in the name of every removed node until the world ends.
 pub(super) async fn run(net: SimNet, machines: u32) {
     loop {
         tokio::time::sleep(ROUND_PAUSE).await;
@@ -26,8 +26,8 @@ pub(super) async fn run(net: SimNet, machines: u32) {
     }
 }
 
-/// Calls a machine's node in the name of a removed one, with the certificate that it had; None if nothing came
-/// of it.
+/// Calls a machine's node as a removed one, with the certificate of that one. Returns None if the called
+/// node does not respond.
 async fn haunt(net: &SimNet, machine: u32, from: NodeId) -> Option<()> {
     let to = asked(net, machine).await?;
     let cluster = watch::with(|checks| checks.reference.meta().cluster())?;

@@ -1,4 +1,4 @@
-//! Calls of nodes to nodes, in the name of one that the caller is not.
+//! Calls between nodes in which the caller claims the identity of another node.
 
 use std::time::Duration;
 
@@ -24,23 +24,24 @@ use crate::watch;
 /// How long a call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Name of the metadata in which a node says who it is.
+/// Metadata key of the `Hello` by which a calling node identifies itself.
 const HELLO: &str = "umbel-hello-bin";
 
-/// A call of a coordinator to the meta group; its body is none, so nothing would come of it.
+/// Kind of a coordinator's call to the meta group. It is sent without a body, so it has no effect even if
+/// it is admitted.
 const META_CALL: u32 = 9;
 
-/// A call that a node would serve for a node only.
+/// The result of a call that a node serves only for other nodes.
 pub(super) struct Knock {
-    /// Which one.
+    /// Name of the call.
     pub(super) call: &'static str,
-    /// From when to when, in simulated microseconds.
+    /// When it began and ended, in simulated microseconds.
     pub(super) us: (u64, u64),
     /// Whether it was served.
     pub(super) is_admitted: bool,
 }
 
-/// Which node of the cluster runs on a machine, as far as its log says.
+/// The live node that the cluster's log has registered under a machine's address.
 pub(super) fn node_of(machine: u32) -> Option<NodeIdentity> {
     let address = address_of(machine);
     watch::with(|checks| {
@@ -53,7 +54,8 @@ pub(super) fn node_of(machine: u32) -> Option<NodeIdentity> {
     })
 }
 
-/// What the machine's node says of itself, to one that it knows.
+/// Asks a machine's node who it is. Where connections carry certificates, the caller presents that of the
+/// node.
 pub(super) async fn asked(net: &SimNet, machine: u32) -> Option<WhoAreYouResponse> {
     let net = if net.is_proving() { as_node(net, node_of(machine)?) } else { net.clone() };
     let mut client = PeerClient::new(node_channel(&net, address_of(machine), None));
@@ -61,7 +63,7 @@ pub(super) async fn asked(net: &SimNet, machine: u32) -> Option<WhoAreYouRespons
     Some(tokio::time::timeout(CALL_TIMEOUT, asking).await.ok()?.ok()?.into_inner())
 }
 
-/// How long a certificate lives that is shown once, in milliseconds.
+/// Lifetime of a certificate that is presented for one call, in milliseconds.
 const SHOWN_ONCE_LIFE_MS: u64 = 60_000;
 
 /// A certificate of a node, for one call.
@@ -69,12 +71,13 @@ pub(super) fn member(node: NodeIdentity) -> Certificate {
     Certificate::member(node, SHOWN_ONCE_LIFE_MS)
 }
 
-/// The network of somebody who shows a node's certificate, where certificates are shown.
+/// The network of a caller that presents a node's certificate.
 pub(super) fn as_node(net: &SimNet, node: NodeIdentity) -> SimNet {
     net.showing(Some(member(node)))
 }
 
-/// Calls a machine's node in the name of another one; what had no answer is left out.
+/// Calls a machine's node in the name of node `from`. Calls without a response are left out of the
+/// result.
 pub(super) async fn knock(
     net: &SimNet,
     machine: u32,
@@ -86,8 +89,8 @@ pub(super) async fn knock(
     let from_us = now_us();
     let mut exchanging = client.clone();
     let exchanged = exchanging.exchange(introduced(tokio_stream::empty(), to, from));
-    // Whoever is let in is asked for more. A refusal may have other reasons than who calls: the node is
-    // being replaced itself.
+    // An empty exchange that is admitted fails because a step is expected. Any other refusal counts as
+    // not admitted, although it may have another cause: the called node may be under replacement itself.
     if let Ok(exchanged) = tokio::time::timeout(CALL_TIMEOUT, exchanged).await {
         let is_admitted = match &exchanged {
             Ok(_) => true,
@@ -110,7 +113,7 @@ async fn linked(
     from: NodeId,
 ) -> Option<bool> {
     let call = LinkCall { id: 1, kind: META_CALL, timeout_ms: 500, ..LinkCall::default() };
-    // A link whose caller has said all gets no answers any more.
+    // The stream of calls stays open, because a node sends no more answers once its caller has closed it.
     let calls = tokio_stream::once(LinkCalls { calls: vec![call] }).chain(tokio_stream::pending());
     let mut answers = client.link(introduced(calls, to, from)).await.ok()?.into_inner();
     match answers.message().await.ok()??.answers.pop()?.outcome? {

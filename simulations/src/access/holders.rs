@@ -1,5 +1,5 @@
-//! Principals with quotas: they make filters on several nodes at once, until there is no room, and drop them. Each
-//! call goes once, to the node that the plan names.
+//! Principals with quotas. They create, clear and drop filters through several nodes at once, and use up
+//! their quotas. Each call is sent once, to the node that the plan names.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,28 +23,28 @@ use crate::watch;
 /// How long a call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// False positives of a holder's filter: nobody asks it.
+/// False positive rate of a holder's filter, which no client queries.
 pub(crate) const RATE: f64 = 0.01;
 
-/// What came of a call of a holder.
+/// The result of a holder's call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Held {
     /// It was done.
     Done,
-    /// There is no room, in these words.
+    /// The quota is used up, with this error text.
     Full(String),
-    /// There is such a filter already, or none any more.
+    /// It changed nothing: the filter exists already, or no longer.
     Vain,
-    /// Nothing certain.
+    /// It is unknown whether it was done; the error text.
     Open(String),
 }
 
-/// All of them.
+/// All holders.
 pub(super) struct Holders {
     net: SimNet,
     addresses: Vec<String>,
     channels: RefCell<BTreeMap<(u32, u32), NodeChannel>>,
-    /// Drops of each filter that are under way, or of which nobody knows whether they are.
+    /// For each filter, how many drops are in flight or have an unknown outcome.
     drops: RefCell<BTreeMap<String, u32>>,
 }
 
@@ -58,7 +58,7 @@ impl Holders {
         Rc::new(Self { net, addresses, channels: RefCell::default(), drops: RefCell::default() })
     }
 
-    /// Makes the plan's calls, each at its time after now, and waits for all their ends.
+    /// Makes the plan's calls, each `at_ms` after now, and waits until all have ended.
     pub(super) async fn run(self: Rc<Self>, calls: Vec<HoldPlan>) {
         let began = Instant::now();
         let mut running = tokio::task::JoinSet::new();
@@ -110,7 +110,7 @@ impl Holders {
     }
 }
 
-/// Makes a call once.
+/// Sends a call once and classifies its result.
 pub(crate) async fn called(channel: NodeChannel, filter: &str, call: Hold) -> Held {
     let mut client = FiltersClient::new(channel);
     let name = filter.to_owned();

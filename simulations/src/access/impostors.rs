@@ -1,5 +1,5 @@
-//! Callers with certificates that are foreign, expired or to come, or that say something else than their
-//! hello; and one whose certificate is good.
+//! Callers whose certificate is from a foreign authority or cluster, is expired or not yet valid, or
+//! contradicts their hello; and callers with a valid certificate.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use crate::trace;
 /// How long a call may take.
 const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Makes the plan's calls, each at its time after now, and waits for all their ends.
+/// Makes the plan's calls, each `at_ms` after now, and waits until all have ended.
 pub(super) async fn run(net: SimNet, plan: IdentityPlan) {
     let began = Instant::now();
     let mut running = tokio::task::JoinSet::new();
@@ -44,7 +44,7 @@ pub(super) async fn run(net: SimNet, plan: IdentityPlan) {
     while running.join_next().await.is_some() {}
 }
 
-/// Makes a call; None if it cannot be made, or nothing came of it.
+/// Makes one planned call. Returns None if a node that it needs is unknown or does not respond.
 async fn call(
     net: SimNet,
     plan: ImpostorPlan,
@@ -57,7 +57,7 @@ async fn call(
         Show::Foreign { node } => {
             let shown = Certificate { authority: FOREIGN_AUTHORITY, ..member(node_of(node)?) };
             let answer = list(&net.showing(Some(shown)), machine).await;
-            // Not even a refusal is told: there is no connection.
+            // The handshake must fail, so any definite response, even a refusal, is a violation.
             let served = !matches!(answer, Answer::Open(_));
             judge_served(machine, &what, served.then_some(&*format!("{answer:?}")));
         }
@@ -74,7 +74,8 @@ async fn call(
             greet(&as_node(&net, own), machine, NodeId(says.node), &what).await?;
         }
         Show::Generic { says } => {
-            // Where nodes need not say who they are, it may be any.
+            // Unless certificates must name their node, the bearer of a generic one may claim to be any
+            // node.
             if is_required {
                 let net = net.showing(Some(Certificate::generic()));
                 let answer = list(&net, machine).await;
@@ -105,7 +106,7 @@ async fn call(
     Some(())
 }
 
-/// Calls as a node, with a hello that says this one.
+/// Makes node calls whose hello claims to come from node `says`.
 async fn greet(net: &SimNet, machine: u32, says: NodeId, what: &str) -> Option<()> {
     let to = asked(net, machine).await?;
     for knock in knock(net, machine, &to, says).await {

@@ -1,5 +1,5 @@
-//! Somebody without a token, who knocks at nodes while they start: what they have read of the catalogue by then
-//! may be from before there were principals.
+//! A client without a token that calls nodes while they start: the part of the catalogue that they have
+//! read by then may be older than the first principal.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use crate::plan::access::Ask;
 use crate::seed::true_wall_ms;
 use crate::watch;
 
-/// Pause between two knocks: a log is read in a few hundredths of a second.
+/// Pause between two calls: a node reads its log in a few hundredths of a second.
 const KNOCK_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long after a start, in simulated microseconds.
+/// How long after its start a node is called, in simulated microseconds.
 const KNOCKS_FOR_US: u64 = 500_000;
 
-/// How long a knock may take.
+/// How long a call may take.
 const KNOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Knocks on, as long as the world is.
+/// Calls all recently started nodes, again and again until the world ends.
 pub(super) async fn run(net: SimNet) {
     loop {
         tokio::time::sleep(KNOCK_PAUSE).await;

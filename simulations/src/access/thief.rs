@@ -1,4 +1,4 @@
-//! One principal sends requests in a session that another one has opened.
+//! A principal that sends requests in a session which another principal has opened.
 
 use std::time::Duration;
 
@@ -14,19 +14,19 @@ use crate::now::now_us;
 use crate::trace;
 use crate::workload::item_text;
 
-/// The token of who opens sessions; it keeps its rights.
+/// The token of the principal that opens sessions; its rights do not change.
 pub(super) const OWNER: &str = "owner.k0";
 
-/// The token of who sends requests in them; it may insert as well.
+/// The token of the principal that sends requests in those sessions; it has the right to insert, too.
 pub(super) const THIEF: &str = "thief.k0";
 
-/// The filter that both insert into, which nobody clears or drops.
+/// The filter that both insert into; it is never cleared or dropped.
 pub(super) const FILTER: &str = "session";
 
 /// How long a try may take.
 const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Tries of the owner, one node after the other.
+/// How often the owner tries, each time at the next node.
 const TRY_COUNT: u32 = 6;
 
 /// Pause between two of them.
@@ -51,7 +51,7 @@ async fn insert(mut client: Client, item: u32, id: RequestId) -> Answer {
     }
 }
 
-/// The owner sends a request, the thief sends others in its session, and the owner sends its own again.
+/// The owner sends a request, the thief sends two in the owner's session, and the owner repeats its own.
 pub(super) async fn steal(net: &SimNet, addresses: &[String], machine: u32, item: u32) {
     let client = |token: &str, turn: u32| {
         let at = (machine + turn) as usize % addresses.len();
@@ -81,7 +81,7 @@ pub(super) async fn steal(net: &SimNet, addresses: &[String], machine: u32, item
         last
     };
     let first = owned().await;
-    // The same request, and one that acknowledges all before it.
+    // The owner's request id, and a later one that acknowledges all requests before it.
     let later = RequestId { session, sequence: 900, acknowledged_below: 900 };
     let mut stolen = Vec::new();
     for (turn, id) in (0..).zip([own, later]) {
