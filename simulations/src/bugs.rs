@@ -1,4 +1,4 @@
-//! The planted bugs: which there are, which are looked for, and in what runs.
+//! The planted bugs: how they are named, selected and switched on in plans.
 
 use umbel_step::planted::Planted;
 
@@ -21,12 +21,12 @@ pub(crate) fn named(name: &str) -> Result<Planted, UnknownBug> {
     })
 }
 
-/// The profile in which a bug shows.
+/// The profile whose runs reveal a bug.
 pub(crate) fn profile_of(bug: Planted) -> Result<Profile, ProfileError> {
     bug.profile().parse()
 }
 
-/// Takes `count` bugs; the next turn takes the next ones, until all had theirs.
+/// The `count` bugs of a turn. Successive turns get successive bugs, cyclically.
 pub(crate) fn rotated(count: usize, turn: usize) -> Vec<Planted> {
     let all = Planted::ALL;
     let count = count.min(all.len());
@@ -34,7 +34,7 @@ pub(crate) fn rotated(count: usize, turn: usize) -> Vec<Planted> {
     all.iter().copied().cycle().skip(first).take(count).collect()
 }
 
-/// Switches a bug on in a plan, and makes often what it needs in order to show.
+/// Switches a bug on in a plan, and adds to `provoked` what the bug needs to be revealed.
 pub(crate) fn plant_in(plan: &mut Plan, bug: Planted) {
     plan.planted = Some(bug.name().to_owned());
     for &name in bug.provoked() {

@@ -26,16 +26,16 @@ use crate::{clock, counters, reconcile, trace, world};
 /// The argument that makes this executable a child.
 pub(crate) const CHILD: &str = "child";
 
-/// The invariant that every run has: nothing in it panics, not even where the panic is caught.
+/// The invariant of every run: no code in it panics, not even where the panic is caught.
 pub(crate) const NO_PANIC: &str = "no_panic";
 
 /// Kind of failure of a run that used up its memory or time.
 pub(crate) const EXCEEDED: &str = "exceeded";
 
-/// Panics that are kept of one run; the first is the cause.
+/// How many panics of a run are kept; the first one counts as the cause.
 const MAX_PANIC_COUNT: usize = 3;
 
-/// What the environment of a child may have: nothing that a run depends on.
+/// The environment variables that a child inherits; no run depends on them.
 const KEPT_VARIABLES: [&str; 3] = ["LD_LIBRARY_PATH", "LLVM_PROFILE_FILE", "RUST_BACKTRACE"];
 
 /// What a child is to do.
@@ -44,24 +44,25 @@ const KEPT_VARIABLES: [&str; 3] = ["LD_LIBRARY_PATH", "LLVM_PROFILE_FILE", "RUST
 pub(crate) struct Order {
     /// The run.
     pub(crate) plan: Plan,
-    /// How much of it is written down.
+    /// How much of it is traced.
     pub(crate) level: trace::Level,
-    /// Where to.
+    /// Where the trace is written.
     pub(crate) trace_file: Option<PathBuf>,
-    /// What it may use.
+    /// The resources that it may use.
     pub(crate) limits: Limits,
 }
 
 /// How a run ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
-    /// Its report. Of a process that died it has no numbers, only why it died if that is a crash.
+    /// Its report. If the process died, the report has no counters, and after a crash one violation with
+    /// the cause.
     pub(crate) report: RunReport,
     /// Microseconds of processor time that its process used.
     pub(crate) cpu_us: u64,
     /// The limit that it exceeded.
     pub(crate) exceeded: Option<String>,
-    /// What it wrote for people: panics, mostly.
+    /// Its standard error: panic messages, mostly.
     pub(crate) messages: String,
 }
 
@@ -70,7 +71,7 @@ pub(crate) struct Ended {
 pub(crate) struct Failure {
     /// The invariant that was violated, or [`EXCEEDED`]. Failures of one kind count as one.
     pub(crate) kind: String,
-    /// What was seen.
+    /// A description of what was observed.
     pub(crate) what: String,
 }
 
@@ -82,7 +83,7 @@ struct Answer {
     cpu_us: u64,
 }
 
-/// No run was made.
+/// The run could not be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChildError {
     /// The process could not be started or spoken with.
@@ -116,7 +117,7 @@ impl Order {
             .map_err(|error| ChildError::Process("started", error))?;
         if let Some(mut input) = child.stdin.take() {
             match input.write_all(&order) {
-                // It died before it had read all; its exit status says why.
+                // The child died before it had read the whole order; its exit status says why.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
                 result => result.map_err(|error| ChildError::Process("told its plan", error))?,
             }
@@ -165,7 +166,7 @@ impl Ended {
         Some(Failure { kind: first.invariant.clone(), what: first.to_string() })
     }
 
-    /// Whether it failed in this way, among others.
+    /// Whether its failures include one of this kind.
     pub(crate) fn failed_as(&self, kind: &str) -> bool {
         match self.exceeded {
             Some(_) => kind == EXCEEDED,
@@ -173,7 +174,7 @@ impl Ended {
         }
     }
 
-    /// What a command that makes this run alone ends with.
+    /// The exit code of a command that makes only this run.
     pub(crate) fn exit(&self) -> Exit {
         match (&self.exceeded, self.report.violations.is_empty()) {
             (Some(_), _) => Exit::Exceeded,
@@ -183,8 +184,9 @@ impl Ended {
     }
 }
 
-/// Makes the run that is ordered on standard input. Nothing may draw entropy before it is seeded
-/// here: the order of the first hash map of a thread decides that of all others on it.
+/// Makes the run that the order on standard input describes. No code may draw entropy before it is seeded
+/// here: the keys of a thread's first hash map determine the iteration order of all later ones on that
+/// thread.
 pub(crate) fn serve() -> anyhow::Result<()> {
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text)?;
@@ -215,7 +217,7 @@ fn run_plan(plan: &Plan) -> RunReport {
     }
 }
 
-/// The report of a run that a panic broke off.
+/// The report of a run that a panic aborted.
 fn broken_off(plan: &Plan, panic: &(dyn Any + Send)) -> RunReport {
     let mut report = RunReport {
         seed: plan.seed,
@@ -226,14 +228,14 @@ fn broken_off(plan: &Plan, panic: &(dyn Any + Send)) -> RunReport {
         ..RunReport::default()
     };
     if PANICS.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
-        // It was raised without telling the hook.
+        // The panic was raised without a call of the hook.
         let what = panic_text(panic);
         report.violations.push(Breach { invariant: NO_PANIC.into(), at_us: 0, what });
     }
     report
 }
 
-/// Panics of this run, also those that a task's handle caught.
+/// The panics of this run, including those that a task's join handle caught.
 static PANICS: Mutex<Vec<Breach>> = Mutex::new(Vec::new());
 
 fn watch_for_panics() {
@@ -279,7 +281,7 @@ fn plant(plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Those of tables have a switch beside the tables.
+/// Switches the bug on in `umbel_step`, and in `umbel_filter` if it is a bug of the tables there.
 #[cfg(feature = "planted")]
 fn plant_everywhere(bug: umbel_step::planted::Planted) {
     use umbel_filter::planted::TableBug;
@@ -292,7 +294,7 @@ fn plant_everywhere(bug: umbel_step::planted::Planted) {
     });
 }
 
-/// On Linux the file that this process runs, even after a build has put another one in its place.
+/// On Linux this is the file that this process runs, even after a build has replaced it at its path.
 fn this_executable() -> PathBuf {
     let running = PathBuf::from("/proc/self/exe");
     if running.exists() {

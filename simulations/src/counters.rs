@@ -1,13 +1,13 @@
-//! What a run did: faults that were planned, fired and felt, states that were reached, checks made.
+//! Counters of a run: faults planned, begun and felt by the product, states reached, checks made.
 //!
-//! A test that never meets its fault is green and shows nothing; these numbers make that visible.
+//! A test whose fault never takes effect passes without showing anything; these counters reveal that.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Numbers of one run, or of many added up.
+/// Counters of one run, or the sums over many.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Counters {
@@ -19,13 +19,13 @@ pub(crate) struct Counters {
     pub(crate) checked: BTreeMap<String, u64>,
 }
 
-/// Numbers of a fault class.
+/// Counters of a fault class.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FaultTally {
-    /// In plans.
+    /// Faults in plans.
     pub(crate) planned: u64,
-    /// Of those, begun.
+    /// Planned faults that began.
     pub(crate) fired: u64,
     /// Effects that the product could see: messages lost, bytes discarded, errors returned.
     pub(crate) effect: u64,
@@ -50,7 +50,7 @@ pub(crate) fn effect(class: &str, count: u64) {
     fault(class, |tally| tally.effect += count);
 }
 
-/// These states should be reached in some of many runs; they are counted from 0.
+/// Registers states that some of many runs should reach, each with a count of 0.
 pub(crate) fn announce_states(names: &[&str]) {
     RUN.with_borrow_mut(|run| {
         for name in names {
@@ -59,17 +59,17 @@ pub(crate) fn announce_states(names: &[&str]) {
     });
 }
 
-/// A state was reached that should be reached in some of many runs.
+/// Counts that a state was reached which some of many runs should reach.
 pub(crate) fn state(name: &str) {
     RUN.with_borrow_mut(|run| add(&mut run.states, name, 1));
 }
 
-/// So many things were checked against an invariant.
+/// Counts `count` checks of an invariant.
 pub(crate) fn checked(invariant: &str, count: u64) {
     RUN.with_borrow_mut(|run| add(&mut run.checked, invariant, count));
 }
 
-/// What was counted on this thread since the last call; counting begins anew.
+/// Returns what was counted on this thread since the last call, and resets the counters.
 pub(crate) fn take() -> Counters {
     RUN.take()
 }

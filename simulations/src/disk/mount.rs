@@ -1,4 +1,4 @@
-//! The simulated disk as one process of the node has it.
+//! The simulated disk as one process of the node sees it.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::SimDisk;
 use super::state::{Pace, State};
 use super::tree::Inode;
 
-/// What a process has of the disk while it lives.
+/// A process's handle of the disk, valid while the process lives.
 #[derive(Clone)]
 pub(super) struct Mount {
     disk: SimDisk,
@@ -23,7 +23,7 @@ impl Mount {
         Self { disk, incarnation }
     }
 
-    /// Waits as long as a call takes, and then while the disk stands still.
+    /// Waits for the duration of a call, and then for as long as the disk is stalled.
     async fn wait(&self, pace: Pace) -> io::Result<()> {
         let wait_ms = {
             let mut state = self.disk.state();
@@ -35,7 +35,7 @@ impl Mount {
         }
         let mut is_counted = false;
         loop {
-            // Made before the look at the switch, so that no change of it is missed.
+            // Created before the switch is read, so that no change of it is missed.
             let resumed = self.disk.shared.resumed.notified();
             {
                 let mut state = self.disk.state();
@@ -51,7 +51,8 @@ impl Mount {
         }
     }
 
-    /// A call: waits, then does its work at once. Dropped before that, it has done nothing.
+    /// Makes a call: waits, then does the work in one step. If the future is dropped before, nothing was
+    /// done.
     async fn call<T>(
         &self,
         pace: Pace,

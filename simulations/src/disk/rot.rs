@@ -1,4 +1,4 @@
-//! Bits that flip for good while no process has the disk.
+//! Permanent damage of the disk's content while no process uses it.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ const LOG_FOLDER: &str = "wal";
 const SNAPSHOT_FOLDER: &str = "snapshots";
 const IDENTITY_NAME: &str = "identity";
 
-/// A file that may rot below an offset.
+/// A file whose bytes below an offset may rot.
 struct Target {
     path: String,
     inode: Inode,
     limit: usize,
 }
 
-/// Flips up to so many bits of a part of the disk, each once, and says which.
+/// Flips up to `bit_count` distinct bits in a part of the disk, and returns a description of each.
 pub(super) fn flip_bits(
     tree: &mut Tree,
     part: DiskPart,
@@ -51,7 +51,7 @@ pub(super) fn flip_bits(
     flipped
 }
 
-/// Cuts so many bytes off the newest segment of the log, at most as many as it has.
+/// Cuts `byte_count` bytes off the newest log segment, or all that it has, and returns how many were cut.
 pub(super) fn cut_log(tree: &mut Tree, byte_count: u32) -> usize {
     let newest = whole_files(tree, LOG_FOLDER, |name| name.ends_with(".log"));
     let Some(newest) = newest.into_iter().max_by(|one, other| one.path.cmp(&other.path)) else {
@@ -61,7 +61,7 @@ pub(super) fn cut_log(tree: &mut Tree, byte_count: u32) -> usize {
     let cut = usize::try_from(byte_count).unwrap_or(usize::MAX).min(file.len());
     file.put_right();
     file.set_len(file.len() - cut);
-    // Nothing of it comes back with the next power loss.
+    // Synced, so that the next power loss does not restore any of it.
     let _ = file.sync();
     cut
 }
@@ -86,8 +86,8 @@ fn whole_files(tree: &Tree, folder: &str, is_wanted: impl Fn(&str) -> bool) -> V
     files.map(|(name, inode)| Target { path: path(name), inode, limit: usize::MAX }).collect()
 }
 
-/// Older segments as a whole, newer ones up to their last durable write. Which one is the newest may
-/// change with the next power loss; so all count from the first that may be.
+/// The log segments. Older ones may rot as a whole, the newest one only below its last durable write. The
+/// next power loss may change which one is the newest, so this limit applies from the first that may be.
 fn segments(tree: &mut Tree) -> Vec<Target> {
     let newest = |durable| {
         let names = tree.files_in(LOG_FOLDER, durable).into_iter().map(|(name, _)| name);

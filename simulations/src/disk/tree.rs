@@ -22,7 +22,7 @@ struct Folder {
     durable_names: BTreeMap<String, Inode>,
 }
 
-/// A name in a folder that leads elsewhere from now on, or nowhere.
+/// A change of one name in a folder: it points to another inode from now on, or to none.
 #[derive(Clone)]
 struct NameStep {
     folder: Inode,
@@ -30,13 +30,13 @@ struct NameStep {
     inode: Option<Inode>,
 }
 
-/// Steps that happen together or not at all.
+/// Steps that are applied atomically.
 type NameChange = Vec<NameStep>;
 
-/// What a power loss took.
+/// What a power loss discarded.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Loss {
-    /// Bytes of files that read otherwise than before, those beyond the shorter length included.
+    /// Bytes of files that differ from before, including those beyond the shorter of the two lengths.
     pub(crate) lost_bytes: u64,
     /// Files of which some changes survived and some did not.
     pub(crate) torn_files: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Loss {
     pub(crate) lost_names: u64,
 }
 
-/// All that is on the disk, durable or not.
+/// The whole content of the disk, durable or not.
 #[derive(Clone)]
 pub(super) struct Tree {
     folders: BTreeMap<Inode, Folder>,
@@ -81,11 +81,11 @@ fn parts(path: &str) -> io::Result<Vec<&str>> {
     })
 }
 
-/// What opening did.
+/// The result of opening a file.
 pub(super) struct Opening {
     /// The file.
     pub(super) inode: Inode,
-    /// Bytes that it had and has no longer.
+    /// Bytes that were truncated.
     pub(super) emptied_bytes: usize,
 }
 
@@ -142,7 +142,7 @@ impl Tree {
         self.next_inode - 1
     }
 
-    /// Whether a path names something.
+    /// Whether a path exists.
     pub(super) fn exists(&self, path: &str) -> bool {
         parts(path).is_ok_and(|parts| self.walk(&parts).is_ok())
     }
@@ -169,7 +169,7 @@ impl Tree {
         Ok(Opening { inode, emptied_bytes })
     }
 
-    /// Lets go of an open file.
+    /// Closes an open file.
     pub(super) fn close(&mut self, inode: Inode) {
         if let Some(count) = self.open_counts.get_mut(&inode) {
             *count -= 1;
@@ -179,7 +179,7 @@ impl Tree {
         }
     }
 
-    /// Lets go of all open files, and puts misdirected writes right that may be.
+    /// Closes all open files, and corrects the misdirected writes that no durable write follows.
     pub(super) fn close_all(&mut self) {
         self.open_counts.clear();
         self.files.values_mut().for_each(Content::put_right);
@@ -191,7 +191,7 @@ impl Tree {
         self.files.get_mut(&inode).ok_or_else(|| io::Error::other("the file is not open"))
     }
 
-    /// Names in a folder, sorted; none if the folder is not there.
+    /// Names in a folder, sorted; empty if the folder does not exist.
     pub(super) fn list(&self, folder: &str) -> io::Result<Vec<String>> {
         match self.folder(&parts(folder)?) {
             Ok(inode) => Ok(self.folders[&inode].names.keys().cloned().collect()),
@@ -200,7 +200,7 @@ impl Tree {
         }
     }
 
-    /// Makes a folder and those above it, if they are not there.
+    /// Creates a folder and its parents, if they do not exist.
     pub(super) fn make_folder(&mut self, path: &str) -> io::Result<()> {
         let parts = parts(path)?;
         for depth in 1..=parts.len() {
@@ -220,7 +220,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Renames a file, over another one if there is one, whose length is returned.
+    /// Renames a file and returns the length of the file that it replaces, 0 if there is none.
     pub(super) fn rename(&mut self, from: &str, to: &str) -> io::Result<usize> {
         parts(to)?;
         let (from_folder, from_name) = self.place(from)?;
@@ -241,7 +241,7 @@ impl Tree {
         Ok(replaced.and_then(|inode| self.files.get(&inode)).map_or(0, Content::len))
     }
 
-    /// Removes a file's name, and says how long the file is.
+    /// Removes a file's name and returns the length of the file.
     pub(super) fn remove(&mut self, path: &str) -> io::Result<usize> {
         let (folder, name) = self.place(path)?;
         let inode = self.file_at(folder, name)?;
@@ -250,8 +250,8 @@ impl Tree {
         Ok(self.files[&inode].len())
     }
 
-    /// Makes the names in a folder durable, and with them what happened earlier to the folders that
-    /// renames from or to it touched: the order of changes within a folder holds.
+    /// Makes the names in a folder durable. A rename touches two folders, so earlier changes of the other
+    /// one become durable, too: the order of changes within a folder is preserved.
     pub(super) fn sync_folder(&mut self, path: &str) -> io::Result<()> {
         let mut touched = BTreeSet::from([self.folder(&parts(path)?)?]);
         let (mut hardened, mut left) = (Vec::new(), Vec::new());
@@ -299,7 +299,8 @@ impl Tree {
         loss
     }
 
-    /// Drops what no name, durable, pending or seen, and no open file leads to.
+    /// Drops inodes that are reachable neither from a name (current, durable or pending) nor from an open
+    /// file.
     fn forget_unreachable(&mut self) {
         let mut reached = BTreeSet::from([ROOT]);
         let mut to_visit = vec![ROOT];
@@ -316,7 +317,7 @@ impl Tree {
         self.folders.retain(|inode, _| reached.contains(inode));
     }
 
-    /// Files in a folder, by name, as seen now or as a power loss would leave them at worst.
+    /// Files in a folder, by name: the current ones, or those whose names are durable.
     pub(super) fn files_in(&self, folder: &str, durable: bool) -> Vec<(String, Inode)> {
         let Some(folder) = parts(folder)
             .and_then(|parts| self.folder(&parts))
@@ -336,7 +337,7 @@ impl Tree {
         self.files.len()
     }
 
-    /// Makes sure that no inode of another tree, which is to be replaced by this one, is used again.
+    /// Ensures that no inode number of `other`, which this tree is about to replace, is used again.
     pub(super) fn number_above(&mut self, other: &Self) {
         self.next_inode = self.next_inode.max(other.next_inode);
     }

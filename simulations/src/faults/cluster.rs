@@ -52,7 +52,8 @@ impl Nemesis {
     }
 }
 
-/// From where to where a shard's replica on a node can move: to the lowest node without one.
+/// Source and destination of a move of a shard's replica away from machine `number`, if it has one: the
+/// destination is the first host without a replica of the shard.
 fn move_of(world: &World, shard: u32, number: u32) -> Option<(u64, u64)> {
     let has = |number: u32| {
         let node = world.host(number).node()?;

@@ -12,7 +12,7 @@ use crate::trace;
 use crate::watch;
 use crate::world::World;
 
-/// A switch of a disk that goes on and off.
+/// A disk fault that is switched on and off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Switch {
     Slow(u32),
@@ -98,7 +98,7 @@ impl Nemesis {
                     world.host(number).disk.wipe();
                     world.host(number).is_lost.set(true);
                     *world.reserved.entry(number).or_default() += 1;
-                    // It gets half of the time to start, and must not.
+                    // It is started halfway through the fault, and must refuse to run.
                     self.at((now_us() + end_us) / 2, Due::Start(number));
                     self.at(end_us, Due::Refused { number, before, class });
                 }
@@ -108,8 +108,8 @@ impl Nemesis {
         }
     }
 
-    /// Kills a node, has its disk lose something, and starts it again, if all others run and it can
-    /// talk to them: only who answers can know better.
+    /// Kills a node, damages its disk and starts it again, but only if all other nodes run and can
+    /// communicate with it: only nodes that answer can detect what it lost.
     pub(super) fn damage(
         &mut self,
         world: &mut World,
@@ -137,7 +137,8 @@ impl Nemesis {
     }
 
     fn swap(&mut self, world: &mut World, one: u32, other: u32, class: &'static str, end_us: u64) {
-        // A disk that was wiped is nobody's, and a fault that is not over needs its own disk back.
+        // A wiped disk belongs to no node, and a fault that is still in progress needs the host's own
+        // disk.
         let is_free = |number: u32| {
             !world.host(number).is_lost.get() && !world.reserved.contains_key(&number)
         };
@@ -161,11 +162,11 @@ fn exchange(world: &World, one: u32, other: u32) {
     other.disk.restore(image);
 }
 
-/// Both nodes must have been refused; they get their own disks back.
+/// Checks that both nodes refused to run, and starts them with their own disks again.
 pub(super) fn swap_back(world: &mut World, one: u32, other: u32, class: &'static str) {
     for number in [one, other] {
         let host = Rc::clone(world.host(number));
-        // Whoever runs, runs with a foreign disk.
+        // A node that runs uses the other node's disk.
         if let Some(node) = host.node() {
             let what = format!("{} runs as {} with the disk of another", host.name, node.id());
             watch::violated("identity_holds", what);
@@ -182,7 +183,7 @@ pub(super) fn swap_back(world: &mut World, one: u32, other: u32, class: &'static
     }
 }
 
-/// Adds up what the disks' faults did.
+/// Adds the effects of disk faults and message losses to the counters.
 pub(crate) fn count_effects(world: &World) {
     for host in &world.hosts {
         let effects = host.disk.effects();

@@ -1,4 +1,4 @@
-//! A worker's data in a simulated world: what it holds outlives its node's crashes, as a disk does.
+//! A worker's data in a simulated world. Its durable part survives crashes of the node, as a disk does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,14 +26,14 @@ use crate::plan::JobPlan;
 /// Simulated time that a record takes to read or write, on a healthy disk.
 const RECORD_TIME: Duration = Duration::from_micros(200);
 
-/// What a machine holds of jobs, by the job's number.
+/// The durable data of all jobs on one machine, by job id.
 #[derive(Clone, Default)]
 pub(crate) struct HostJobs(Arc<Mutex<BTreeMap<JobId, Arc<Mutex<Stored>>>>>);
 
-/// What is on a machine's disk of one job.
+/// The durable data of one job on one machine.
 #[derive(Default)]
 pub(crate) struct Stored {
-    /// Which of the plan's jobs it is.
+    /// Index of the job in the plan.
     plan: usize,
     seed: u64,
     marks: Vec<Vec<u8>>,
@@ -45,29 +45,29 @@ pub(crate) struct Stored {
     report: ExchangeReport,
     /// How large the groups are, once that is durable.
     groups: Option<BTreeMap<RecordId, GroupSize>>,
-    /// Which records the filter held, once it was asked.
+    /// Numbers of the records that the filter contained, once it was asked.
     held: Option<BTreeSet<u32>>,
-    /// What was written aside.
+    /// The output that is written but not committed.
     aside: Option<Output>,
-    /// Whether scratch is there.
+    /// Whether the job has scratch data here.
     has_scratch: bool,
-    /// What stands under its name; never removed.
+    /// The committed output; never removed.
     pub(crate) committed: Option<Output>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked has failed the run already.
+    // A panic that poisoned the lock has already failed the run.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl HostJobs {
-    /// What stands under its name of a job on this machine.
+    /// The committed output of a job on this machine.
     pub(crate) fn committed(&self, job: JobId) -> Option<Output> {
         let stored = lock(&self.0).get(&job).cloned()?;
         lock(&stored).committed.clone()
     }
 
-    /// Jobs that have scratch.
+    /// The jobs that have scratch data.
     pub(crate) fn with_scratch(&self) -> Vec<JobId> {
         let jobs = lock(&self.0);
         jobs.iter().filter(|(_, stored)| lock(stored).has_scratch).map(|(job, _)| *job).collect()
@@ -140,14 +140,14 @@ impl SimWorkshops {
 }
 
 impl Stored {
-    /// Forgets everything but what stands under its name.
+    /// Discards everything but the committed output.
     fn clear(&mut self) {
         let committed = self.committed.take();
         *self = Self { committed, ..Self::default() };
     }
 }
 
-/// One worker's data. What is not durable dies with it.
+/// One worker's data. The `loose` part is not durable and is lost with the worker.
 struct SimWorkshop {
     job: JobId,
     machine: u32,
@@ -158,7 +158,7 @@ struct SimWorkshop {
     loose: Mutex<Loose>,
 }
 
-/// What is not durable.
+/// Data that is not durable.
 #[derive(Default)]
 struct Loose {
     decided: Vec<(u32, Drops)>,
@@ -172,7 +172,7 @@ impl SimWorkshop {
         lock(&self.stored)
     }
 
-    /// An error if the disk takes nothing now.
+    /// Fails if the disk accepts no writes now.
     fn writable(&self) -> Result<(), WorkshopError> {
         if self.disk.takes_writes() {
             return Ok(());
@@ -181,7 +181,7 @@ impl SimWorkshop {
         Err(WorkshopError { cause, resumable: true })
     }
 
-    /// As long as so many records take.
+    /// Waits for the time that so many records take on this disk.
     async fn pass(&self, records: u32) {
         tokio::time::sleep(RECORD_TIME * records * self.disk.slow_factor()).await;
     }
@@ -191,14 +191,15 @@ impl SimWorkshop {
         self.stored().order.ok_or(WorkshopError { cause, resumable: false })
     }
 
-    /// What every machine knows of earlier jobs.
+    /// The references that earlier jobs left, which are equal on every machine; None if there are none.
     fn known(&self) -> Option<KnownReferences> {
         let entries = self.plan.known_items().count() as u64;
         let shape = ReferenceShape { entries, bits: IndexBits::Bits128 };
         (entries > 0).then_some(KnownReferences { shape, digest: [1; 16] })
     }
 
-    /// Asks the filter for the records that would stay, unless it was asked: the answers are durable then.
+    /// Asks the filter about the records that would be kept, and stores the answers durably. Does nothing
+    /// if the job asks no filter, or if the answers are stored already.
     async fn ask(&self) -> Result<(), WorkshopError> {
         if !self.plan.asks || self.stored().held.is_some() {
             return Ok(());
@@ -243,7 +244,7 @@ impl Workshop for SimWorkshop {
     fn forecast(&self) -> Result<Forecast, WorkshopError> {
         let total: u32 = self.plan.records.iter().sum();
         let records = self.plan.items(self.machine).len() as u64;
-        // So much that the job is cut into as many cells as the plan says.
+        // Chosen so that the job is divided into as many cells as the plan says.
         let cells = u64::from(self.plan.cells.max(1)) * self.plan.records.len() as u64;
         let memory_bytes = u64::from(total.max(1)) * 96 * 16 / cells;
         Ok(Forecast {
@@ -391,7 +392,7 @@ impl Workshop for SimWorkshop {
     fn claims(&self, range: RecordRange) -> Result<Vec<Claim>, WorkshopError> {
         let mut claims: BTreeMap<RecordId, u64> = BTreeMap::new();
         for (place, kept) in &self.stored().drops {
-            // What a reference holds is noted as kept in its own stead.
+            // A record that was dropped for a reference is stored with its own id as the kept one.
             if let Some(kept) = kept.filter(|kept| kept != place && range.contains(*kept)) {
                 *claims.entry(kept).or_default() += 1;
             }
@@ -430,7 +431,8 @@ impl Workshop for SimWorkshop {
             for record in 0..records {
                 let place = place_of(base, record);
                 match stored.drops.get(&place) {
-                    // It is noted as kept in its own stead, as what a reference holds.
+                    // The record is reported with its own id as the kept one, like one dropped for a
+                    // reference.
                     None if held.contains(&record) => output.dropped.push((record, Some(place))),
                     None => output.kept.push(record),
                     Some(kept) => output.dropped.push((record, *kept)),

@@ -1,4 +1,5 @@
-//! What all machines of a run share of jobs: the plans, and the filters beside them.
+//! What all machines of a run share about jobs: their plans, and the contents of the filters that they
+//! ask.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +8,8 @@ use umbel_engine::JobId;
 
 use crate::plan::JobPlan;
 
-/// The jobs of a plan, and what they have added to the filters that they ask. No two jobs share a filter.
+/// The jobs of a plan, and the items that each has added to the filter that it asks. No two jobs share a
+/// filter.
 #[derive(Default)]
 pub(crate) struct PlannedJobs {
     plans: Vec<JobPlan>,
@@ -24,7 +26,7 @@ impl PlannedJobs {
         &self.plans
     }
 
-    /// What a job has added.
+    /// The items that a job has added to its filter.
     pub(crate) fn added(&self, job: JobId) -> BTreeSet<u32> {
         self.lock().get(&job).cloned().unwrap_or_default()
     }
@@ -34,7 +36,7 @@ impl PlannedJobs {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<JobId, BTreeSet<u32>>> {
-        // Whoever panicked has failed the run already.
+        // A panic that poisoned the lock has already failed the run.
         self.added.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,5 @@
-//! Who submits the plan's jobs, looks after them, and takes up again what can be.
+//! The users who submit the plan's jobs, poll them, cancel those that the plan cancels, and resume failed
+//! ones that are resumable.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use crate::operator::admin_client;
 use crate::plan::JobPlan;
 use crate::trace;
 
-/// Pause between two looks at a job, and between two tries.
+/// Pause between two polls of a job, and between two tries to submit it.
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 
 /// All users, and what they know of their jobs.
@@ -27,16 +28,16 @@ pub(crate) struct Users {
 /// What the user of one job knows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    /// Its number, once it is entered.
+    /// Its id, once it has been accepted.
     pub(crate) job: Option<JobId>,
-    /// What the ledger said last.
+    /// The job as the cluster last reported it.
     pub(crate) row: Option<Job>,
-    /// Why it was not entered.
+    /// Why its submission was refused.
     pub(crate) refusal: Option<String>,
 }
 
 impl Known {
-    /// Whether nothing will come of it any more.
+    /// Whether the job has ended for good, or its submission was refused.
     pub(crate) fn is_over(&self) -> bool {
         let row = self.row.as_ref();
         let has_ended = row.is_some_and(|row| match row.state.as_str() {
@@ -64,7 +65,7 @@ impl Users {
         self.jobs.borrow().clone()
     }
 
-    /// Looks after all jobs to their ends.
+    /// Submits each job at its time and follows all of them to their ends.
     pub(crate) async fn run(self: Rc<Self>, plans: Vec<JobPlan>) {
         let began = Instant::now();
         let mut running = tokio::task::JoinSet::new();
@@ -87,7 +88,7 @@ impl Users {
             let is_due = plan
                 .cancel_at_ms
                 .is_some_and(|at_ms| began + Duration::from_millis(at_ms) <= Instant::now());
-            // What comes of a try shows at the next look.
+            // The next poll shows the effect of these requests.
             if is_due && !is_cancelled && row.state == "running" {
                 is_cancelled = self.client.cancel_job(job).await.is_ok();
             } else if row.state == "failed" && row.resumable {
