@@ -1,5 +1,5 @@
-//! After everything else has healed: what changes about principals counts on all nodes within a second, and
-//! nothing came of inserts that nobody might make.
+//! Checks after everything else has healed: a change of principals takes effect on all nodes within a
+//! second, and inserts that were never granted had no effect.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,16 +24,18 @@ use crate::world::World;
 /// Name of the invariant. The bound is that of docs/security.md and of the design of the gate.
 const NAME: &str = "changes_count_within_a_second";
 
-/// Name of the invariant: a node asks the majority about a token that it does not know.
+/// Name of the invariant that a new token counts at once: a node asks the majority about a token that it
+/// does not know.
 const AT_ONCE: &str = "new_tokens_count_at_once";
 
-/// Tokens that are shown as soon as they are made: one of them comes to a node before what says so.
+/// How many tokens are used as soon as they are acknowledged, so that one reaches a node before the log
+/// entry that adds it.
 const NEW_TOKENS: u32 = 10;
 
-/// Within this time a change counts on every node that hears the majority.
+/// Within this time a change takes effect on every node that can reach a majority.
 const COUNTS_WITHIN: Duration = Duration::from_secs(1);
 
-/// All of it is over in this time.
+/// Each phase of these checks ends within this time.
 const PATIENCE_US: u64 = 60_000_000;
 
 /// How long a call may take.
@@ -45,14 +47,15 @@ const TRY_PAUSE: Duration = Duration::from_millis(50);
 /// The token of a principal that is added and revoked here.
 const LATE: &str = "late.k0";
 
-/// The same of one that is given another token several times.
+/// The successive tokens of a principal whose token is replaced several times.
 fn new_token(number: u32) -> String {
     format!("new.k{number}")
 }
 
 type Client = FiltersClient<NodeChannel>;
 
-/// Adds a principal and revokes it; asks for what nobody might insert.
+/// Adds a principal and revokes it, and checks that no node contains items that nobody was allowed to
+/// insert.
 ///
 /// # Errors
 /// If a host's task panicked.
@@ -96,7 +99,7 @@ async fn check(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>) {
         tokio::time::sleep(TRY_PAUSE).await;
     }
     tokio::time::sleep(COUNTS_WITHIN).await;
-    // On the connections that were granted something before.
+    // On the connections whose calls were granted before.
     for (client, address) in clients.iter().zip(&addresses) {
         let answer = ask(client).await;
         if !matches!(answer, Answer::Denied(_)) {
@@ -119,7 +122,7 @@ async fn check(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>) {
     counters::checked(nothing_ungranted_is_done::NAME, items.len() as u64);
 }
 
-/// Shows a token to all nodes at once as soon as it is acknowledged.
+/// Adds a token and, as soon as it is acknowledged, uses it on all nodes at once.
 async fn check_new(clerk: &Clerk, net: &SimNet, addresses: &[String], token: &str) {
     while clerk.put(named("new", token, "*", &[FilterVerb::Read])).await.is_err() {
         tokio::time::sleep(TRY_PAUSE).await;
@@ -139,7 +142,7 @@ async fn check_new(clerk: &Clerk, net: &SimNet, addresses: &[String], token: &st
     }
 }
 
-/// Asks until there is an answer.
+/// Repeats a call until it has a definite response.
 async fn ask(client: &Client) -> Answer {
     loop {
         let mut client = client.clone();
@@ -155,7 +158,7 @@ async fn ask(client: &Client) -> Answer {
     }
 }
 
-/// Which of the items are in a filter; None if there is none, or no such filter.
+/// Which of the items are in a filter; None if none is, or if the query is refused.
 async fn present(client: &Client, name: &str, items: &[u32]) -> Option<Vec<u32>> {
     if items.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! Copies of replicated filters: looked at while the run goes on, and compared at its end.
+//! Copies of replicated filters: checked while the run goes on, and compared at its end.
 
 use std::rc::Rc;
 
@@ -16,19 +16,20 @@ use crate::watch;
 use crate::workload::Clients;
 use crate::world::World;
 
-/// After the end of all faults, copies serve within this time, and again are flushed within it.
+/// After the end of all faults, the copies of a filter serve calls within this time, and a flush succeeds
+/// within the same time.
 const SERVE_MAX_US: u64 = 60_000_000;
 
 /// Without a flush they are equal within this time: somebody asks everybody twice a minute.
 const QUIET_MAX_US: u64 = 90_000_000;
 
-/// Writes, and as many reads, that copies must serve.
+/// How many writes, and as many reads, copies must serve.
 const ROUNDS: u32 = 3;
 
-/// Items of each.
+/// Items of each write or read.
 const ROUND_ITEMS: u32 = 8;
 
-/// Holds every copy that there is against what was tried so far.
+/// Checks every existing copy against the inserts that were attempted so far.
 pub(crate) fn look(world: &World) {
     let calls = world.clients.calls();
     let found: Vec<_> = watch::with(|checks| {
@@ -59,7 +60,7 @@ pub(crate) fn look(world: &World) {
     watch::with(|checks| checks.add(found));
 }
 
-/// The copies of a filter on all nodes that run, at whatever generation.
+/// The copies of a filter on all running nodes, of any generation.
 fn copies_of<'a>(hosts: &'a [Rc<Host>], life: &Life) -> Vec<SeenCopy<'a>> {
     let filter = life.filter;
     let copies = hosts.iter().filter(|host| !host.is_lost.get()).filter_map(|host| {
@@ -85,8 +86,8 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
         serve(world, name, inserts_and_questions(name, nodes))?;
     }
     if uses_flush {
-        // A flush speaks for the nodes that are there when it is asked for: a host that comes back
-        // under a new number may be admitted while it is under way.
+        // A flush covers the nodes that are members when it is requested: a host that comes back with a
+        // new node id may be admitted while the flush is in progress.
         let all = |world: &mut World| without_copy(world).is_none();
         if !run_until(world, now_us() + QUIET_MAX_US, all)?
             && !world.is_violated()
@@ -102,8 +103,8 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
     if world.is_violated() {
         return Ok(());
     }
-    // What a flush promises holds when it is answered; else they have some time.
-    // Copies that forget are equal as soon as all of them are in one slice of time.
+    // After a flush, copies must be equal at once; otherwise they have some time. Copies that forget by
+    // time have it, too, because they are equal only once all of them have reached the same slice.
     let is_timed = watch::with(|checks| {
         let mut lives = checks.generations.all().filter_map(|(_, lives)| lives.last());
         lives.any(|life| forgets(&life.settings))
@@ -118,7 +119,7 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
         watch::violated(copies_converge::NAME, format!("{after} {what}"));
     }
     rot(world)?;
-    // A flush of one filter says nothing of another that a node has not heard to be dropped.
+    // A flush of one filter does not cover another one whose drop a node has not learned of.
     let gone = |world: &mut World| lingering(world).is_none();
     if !run_until(world, now_us() + QUIET_MAX_US, gone)?
         && !world.is_violated()
@@ -130,7 +131,7 @@ pub(super) fn heal(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// Has copies lose bits that their versions say they have, which only comparing them finds.
+/// Clears bits of copies that their versions cover, which only a comparison of copies detects.
 ///
 /// # Errors
 /// If a host's task panicked.
@@ -162,7 +163,7 @@ fn rot(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes to a filter and as many questions, each asked of the next node.
+/// Inserts into a filter and as many queries, each sent to the next node.
 fn inserts_and_questions(filter: &str, nodes: u32) -> Vec<(u32, Op)> {
     let filter = filter.to_owned();
     let ops = (0..ROUNDS).flat_map(|round| {
@@ -177,7 +178,7 @@ fn inserts_and_questions(filter: &str, nodes: u32) -> Vec<(u32, Op)> {
     (1..=nodes).cycle().zip(ops).collect()
 }
 
-/// Has calls on a replicated filter carried out within their time, each until it is.
+/// Makes calls on a replicated filter, each until it is done, and checks that they end within their time.
 ///
 /// # Errors
 /// If a host's task panicked.
@@ -196,7 +197,8 @@ fn serve(world: &mut World, filter: &str, ops: Vec<(u32, Op)>) -> Result<(), Str
     Ok(())
 }
 
-/// Makes each call, of the node with its number, until it is done.
+/// Makes each call at the node of its number, and repeats it until it is done. `last` gets the last
+/// failure.
 async fn call_until_done(
     clients: Rc<Clients>,
     ops: Vec<(u32, Op)>,
@@ -217,7 +219,7 @@ async fn call_until_done(
     }
 }
 
-/// A filter of which not every node that runs has a copy, and how many have; nothing if all do.
+/// Describes a live filter of which some running node has no copy; None if there is none.
 fn without_copy(world: &World) -> Option<String> {
     let nodes = world.hosts.iter().filter(|host| host.is_up()).count();
     watch::with(|checks| {
@@ -229,7 +231,7 @@ fn without_copy(world: &World) -> Option<String> {
     })
 }
 
-/// A copy of a filter that was dropped; nothing if all are gone.
+/// Describes a copy of a dropped filter that still exists; None if all are gone.
 fn lingering(world: &World) -> Option<String> {
     watch::with(|checks| {
         checks.generations.all().find_map(|(_, lives)| {
@@ -242,7 +244,8 @@ fn lingering(world: &World) -> Option<String> {
     })
 }
 
-/// How copies differ from each other or from what they should be; nothing if all is well.
+/// Describes how copies of a live filter differ from each other or from what is expected; None if they do
+/// not.
 fn difference(world: &World) -> Option<String> {
     let calls = world.clients.calls();
     let losses_max = (world.plan.world.nodes as usize).div_ceil(2) - 1;

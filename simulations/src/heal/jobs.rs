@@ -1,4 +1,4 @@
-//! After the faults every job ends: with the right result, or because its user wanted it to.
+//! Checks that every job ends after the faults: with the right result, or because its user cancelled it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,14 +12,14 @@ use crate::now::now_us;
 use crate::watch;
 use crate::world::World;
 
-/// After everything else has healed, jobs end within this time: those that failed are taken up again, and
-/// waiting times of their workers that grew while nobody was there are over.
+/// After everything else has healed, jobs end within this time: failed ones are resumed, and the retry
+/// pauses that their workers built up during the faults are over.
 const JOBS_MAX_US: u64 = 120_000_000;
 
-/// After that, nothing of them is left aside within this time.
+/// After that, all their scratch data is removed within this time.
 const CLEAN_MAX_US: u64 = 10_000_000;
 
-/// Lets jobs end and checks what they came to.
+/// Waits for the jobs to end and checks their results.
 ///
 /// # Errors
 /// If a host's task panicked.
@@ -73,7 +73,7 @@ fn check(world: &World) {
             "done" => "job_done",
             _ => "job_ended_without_result",
         });
-        // Nobody has a record: then that is said, as on one machine.
+        // A job without any record fails with that cause, as it does on one machine.
         let has_records = plan.records.iter().any(|&count| count > 0);
         let is_rightly_refused = !has_records && row.cause.starts_with("nothing to do");
         if row.state == "failed" && !is_rightly_refused {

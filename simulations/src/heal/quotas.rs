@@ -1,5 +1,5 @@
-//! After everything else has healed: quotas let in what fits and nothing more, dropping gives room at once, and
-//! every node says the same of what is used.
+//! Checks after everything else has healed: quotas admit what fits and nothing more, a drop makes room at
+//! once, and every node reports the usage that the log yields.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -26,31 +26,33 @@ use crate::plan::quota::{Hold, SLOTS, Size, held_filter, holder_name};
 use crate::watch;
 use crate::world::World;
 
-/// All of it is over in this time.
+/// All these checks end within this time.
 const PATIENCE_US: u64 = 60_000_000;
 
 /// Pause between two tries.
 const TRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Filters that a holder may have in the end.
+/// Filters that each holder's quota allows here.
 const ROOM: u32 = 2;
 
-/// How often one is dropped and another one made then: catalogues of some nodes are older than the drop.
+/// How often a filter is dropped and another one created right after: the catalogues of some nodes may be
+/// older than the drop.
 const ROUNDS: u32 = 6;
 
-/// Items that a filter which grows is planned for.
+/// Capacity in items for which the growing filter is planned.
 const GROWING_ITEMS: u64 = 100;
 
-/// Bytes that it may grow by, on all nodes: a few levels.
+/// Bytes by which it may grow, summed over all nodes: a few levels.
 const GROWTH_BYTES: u64 = 12_000;
 
-/// Items of a batch, and how many batches are far too many.
+/// Items of a batch. The growing filter must be full long before `BATCHES_MAX` batches.
 const BATCH_ITEMS: u32 = 50;
 
 /// See [`BATCH_ITEMS`].
 const BATCHES_MAX: u32 = 200;
 
-/// Empties all quotas, fills them again, and asks every node what is used.
+/// Drops the filters of all holders, uses up their quotas again, and compares the usage that every node
+/// reports.
 ///
 /// # Errors
 /// If a host's task panicked.
@@ -71,7 +73,7 @@ async fn check(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>, holders: u
     for holder in 0..holders {
         let quota = Quota { filters: Some(ROOM.into()), ..Quota::default() };
         set(&clerk, &holder_name(holder), quota).await;
-        // What was asked for before may still be done: until nothing is left.
+        // Earlier creations may still be carried out, so the drops repeat until no filter is left.
         while watch::with(|checks| checks.quotas.now().held(&holder_name(holder)).count) > 0 {
             for slot in 0..SLOTS {
                 resolved(&net, &addresses, holder, Hold::Drop { slot }).await;
@@ -91,7 +93,8 @@ async fn check(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>, holders: u
                 format!("{} may have {ROOM} filters, one more: {beyond:?}", holder_name(holder));
             watch::violated(NAME, what);
         }
-        // The filter that was made first makes room for the one that is not there, on one node after the other.
+        // The filter that was created first is dropped to make room for the missing one, on changing
+        // nodes.
         for round in 0..ROUNDS {
             let call = Hold::Drop { slot: round % (ROOM + 1) };
             resolved(&net, &addresses, holder, call).await;
@@ -107,13 +110,13 @@ async fn check(clerk: Rc<Clerk>, net: SimNet, addresses: Vec<String>, holders: u
     }
 }
 
-/// Has a filter of a holder grow until its quota is used up: what was acknowledged is there, and what it takes
-/// counts.
+/// Has a filter of a holder grow until the quota is used up. Checks that acknowledged items are
+/// contained, and that the growth counts as usage.
 async fn grow(clerk: &Clerk, net: &SimNet, addresses: &[String], holder: u32) {
     let (owner, name) = (holder_name(holder), format!("{}s-grows", holder_name(holder)));
     let used = || watch::with(|checks| checks.quotas.now().usage(&owner).1);
     set(clerk, &owner, Quota::default()).await;
-    // Both kinds that grow have their turn.
+    // The kind depends on the number of nodes, so that runs cover both kinds that grow.
     let kind = if addresses.len().is_multiple_of(2) { Kind::Quotient } else { Kind::Scalable };
     make_growing(net, &addresses[0], (&token_of(holder), &name), kind).await;
     let planned = used();
@@ -148,7 +151,7 @@ async fn grow(clerk: &Clerk, net: &SimNet, addresses: &[String], holder: u32) {
     }
 }
 
-/// Makes the filter that grows, in its owner's name.
+/// Creates the growing filter with its owner's token.
 async fn make_growing(net: &SimNet, address: &str, (token, name): (&str, &str), kind: Kind) {
     loop {
         let request = CreateRequest {
@@ -190,7 +193,7 @@ async fn absent(net: &SimNet, address: &str, filter: &str, items: &[String]) -> 
     }
 }
 
-/// Inserts items once there is an answer: false if the filter is full.
+/// Inserts items, retrying until they are inserted; returns false if the filter is full.
 async fn inserted(net: &SimNet, address: String, filter: &str, items: &[String]) -> bool {
     loop {
         let (filter, items) = (filter.to_owned(), items_of(items));
@@ -224,7 +227,7 @@ fn expect_room(holder: u32, slot: u32, came: &Held) {
     }
 }
 
-/// Asks one node after the other until there is an answer.
+/// Makes a call at one node after the other until its result is known.
 async fn resolved(net: &SimNet, addresses: &[String], holder: u32, call: Hold) -> Held {
     let filter = held_filter(holder, call.slot());
     for turn in call.slot() as usize.. {
@@ -238,7 +241,7 @@ async fn resolved(net: &SimNet, addresses: &[String], holder: u32, call: Hold) -
     unreachable!("turns do not end")
 }
 
-/// Holds what a node says of holders against what the log says.
+/// Compares the usage that a node reports for each holder with the usage that the log yields.
 async fn compare(net: &SimNet, address: &str, holders: u32) {
     let listed = loop {
         let channel = node_channel(net, address.to_owned(), Some(ROOT));

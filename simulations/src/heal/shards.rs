@@ -1,4 +1,4 @@
-//! Replicas of shards whose memory rots after all faults: only comparing them finds it.
+//! Rot in the memory of shard replicas after all faults, which only a comparison of replicas detects.
 
 use std::rc::Rc;
 
@@ -13,10 +13,10 @@ use crate::oracle::reference;
 use crate::watch;
 use crate::world::World;
 
-/// After they rot, replicas are equal again within this time.
+/// Within this time after they rot, replicas are equal again.
 const MENDED_MAX_US: u64 = 90_000_000;
 
-/// Fewest replicas of which one may rot and the others know better.
+/// Fewest replicas with which the others can correct a rotten one.
 const REPLICAS_MIN: usize = 3;
 
 /// A replica that rots.
@@ -26,8 +26,8 @@ struct Rotten {
     node: Rc<Node>,
 }
 
-/// Has one replica of each shard lose bits, the leader's or another's, and waits until all replicas hold
-/// again what the log says.
+/// Clears bits in one replica of each shard, the leader's or a follower's, and waits until all replicas
+/// match the log again.
 ///
 /// # Errors
 /// If a host's task panicked.
@@ -85,7 +85,8 @@ fn members() -> Vec<(ShardId, Vec<NodeId>)> {
     })
 }
 
-/// Another member for every shard, so that leaders are among them.
+/// The member whose replica rots. Its position varies from shard to shard, so that leaders are among
+/// them.
 fn chosen(world: &World, shard: ShardId, members: &[NodeId]) -> Option<(String, Rc<Node>)> {
     if members.len() < REPLICAS_MIN {
         return None;
@@ -98,7 +99,7 @@ fn running(world: &World) -> impl Iterator<Item = (String, Rc<Node>)> {
     world.hosts.iter().filter_map(|host| Some((host.name.clone(), host.node()?)))
 }
 
-/// A replica whose state is not what the log says; nothing if there is none.
+/// Describes a replica whose state differs from what the log yields; None if there is none.
 fn difference(world: &World) -> Option<String> {
     for (shard, members) in members() {
         let expected = watch::with(|checks| Some(checks.reference.shard(shard)?.digest()));
