@@ -1,4 +1,4 @@
-//! What the clients saw: every call with its times and its end.
+//! The history that the clients observed: every call with its times and its outcome.
 
 use umbel_engine::placement::ShardRanges;
 
@@ -7,32 +7,32 @@ use crate::plan::{Ack, Fault, FaultPlan, FilterKind, FilterPlan, Op, Plan};
 /// A call as its client saw it. Times are simulated microseconds since the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    /// Place in the history, which is also the order of starts.
+    /// Index in the history, which is in the order of starts.
     pub(crate) id: u32,
-    /// Who called.
+    /// The client that made it.
     pub(crate) client: u32,
-    /// Which filter.
+    /// The filter.
     pub(crate) filter: String,
-    /// What was asked.
+    /// What it asked for.
     pub(crate) verb: Verb,
-    /// The machine whose node was asked, and no other; `None` of calls that go where the client finds an
-    /// answer.
+    /// The machine to whose node alone the call was sent; `None` if the client could choose and change
+    /// the node.
     pub(crate) machine: Option<u32>,
-    /// Of which items; the answers stand in this order.
+    /// Its items; the answers are in this order.
     pub(crate) items: Vec<u32>,
-    /// What gives to the filter, of merges and intersections.
+    /// The source filters of a merge or intersection.
     pub(crate) sources: Vec<String>,
-    /// What was copied out, of snapshots: frames, each with its shard.
+    /// The frames that a snapshot returned, each with its shard.
     pub(crate) frames: Vec<(u32, Vec<u8>)>,
-    /// And how the shards were cut.
+    /// The shards' hash ranges at the time of that snapshot.
     pub(crate) ranges: Option<ShardRanges>,
-    /// Calls with an equal number are copies of one request, under one request id.
+    /// Calls with an equal number are copies of one request with the same request id.
     pub(crate) request: Option<u32>,
     /// When the call began.
     pub(crate) start_us: u64,
-    /// When its answer came; `None` as long as none came.
+    /// When its answer arrived; `None` while there is none.
     pub(crate) end_us: Option<u64>,
-    /// The latest moment at which an answer was owed.
+    /// The deadline by which the call had to return.
     pub(crate) deadline_us: u64,
     /// How it ended.
     pub(crate) outcome: Outcome,
@@ -41,42 +41,43 @@ pub(crate) struct Call {
 /// What a call asks for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Verb {
-    /// Insert; an answer bit of one is `New`.
+    /// Insert; a set answer bit means `New`.
     Insert,
-    /// Linearizable query; one is `Maybe`.
+    /// Linearizable query; a set answer bit means `Maybe`.
     Contains,
-    /// Query of any replica; one is `Maybe`.
+    /// Query of any replica; a set answer bit means `Maybe`.
     ContainsAny,
-    /// Removal from a counting filter; one is `Removed`.
+    /// Remove from a filter; a set answer bit means `Removed`.
     Remove,
     /// Create the filter.
     Create,
-    /// Drop it.
+    /// Drop the filter.
     Drop,
-    /// Empty it.
+    /// Empty the filter.
     Clear,
-    /// End the slice at hand of its window.
+    /// End the current slice of the filter's window.
     Rotate,
-    /// Copy it out, as it was at one moment.
+    /// Take a snapshot of the filter as of one moment.
     Snapshot,
-    /// Give it another name for a while.
+    /// Rename the filter for a while.
     Rename,
     /// OR another filter into it.
     Merge,
-    /// OR what others have in common into it.
+    /// OR the intersection of other filters into it.
     Intersect,
-    /// Insert into a replicated filter; an answer bit of one is `New` wherever it was asked.
+    /// Insert into a replicated filter; a set answer bit means `New`, which several nodes may answer.
     InsertCopy(Ack),
-    /// Ask one copy of a replicated filter; one is `Maybe`.
+    /// Query one copy of a replicated filter; a set answer bit means `Maybe`.
     ContainsCopy,
-    /// Ask a majority of the copies; one is `Maybe`.
+    /// Query a majority of the copies; a set answer bit means `Maybe`.
     ContainsMajority,
-    /// Have copies exchange; the only bit is one if no node was missing.
+    /// Flush a replicated filter: have its copies exchange. The only answer bit is set if no node was
+    /// missing.
     Flush,
 }
 
 impl Verb {
-    /// How many bits an answer has, for so many items.
+    /// How many bits the answer for so many items has.
     pub(crate) const fn answer_count(self, item_count: usize) -> usize {
         match self {
             Self::Insert
@@ -102,13 +103,14 @@ impl Verb {
 /// How a call ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
-    /// With answers: one an item, none for verbs without items.
+    /// With success and its answer bits, as many as `Verb::answer_count`.
     Done(Vec<bool>),
-    /// With an error that says that nothing was applied.
+    /// With an error which states that nothing was applied.
     NotApplied(String),
-    /// With an error that leaves open whether it was applied, or not at all.
+    /// With an error that leaves open whether it was applied, or without any response.
     Unknown(String),
-    /// With the error that another request came before under its id: whether it was applied before is open.
+    /// With the error that another request used its request id before: whether this one was applied
+    /// earlier is open.
     Reused(String),
 }
 
@@ -119,13 +121,14 @@ pub(crate) struct FilterFacts {
     pub(crate) name: String,
     /// Its kind.
     pub(crate) kind: FilterKind,
-    /// Whether it was ever dropped, created anew, cleared or merged into in this run, or tried to.
+    /// Whether the plan ever clears, creates, drops, merges into or intersects into it.
     pub(crate) is_rewritten: bool,
     /// Whether all wall clocks of the run are right.
     pub(crate) is_punctual: bool,
 }
 
-/// What the checks need to know of a plan's filters, the replicated ones aside: they promise other things.
+/// What the checks need to know of a plan's filters, except the replicated ones, which have other
+/// guarantees.
 pub(crate) fn facts(plan: &Plan) -> Vec<FilterFacts> {
     let is_rewritten = |name: &str| {
         plan.ops.iter().any(|op| match &op.op {

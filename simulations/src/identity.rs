@@ -1,7 +1,9 @@
-//! Certificates without cryptography: what TLS proves of both ends of a connection, in one exchange of plain texts
-//! before the first byte. Each end judges the other one's by its own wall clock, as `umbel-tls` does.
+//! Certificates without cryptography. Both ends of a connection exchange them as plain text before the
+//! first byte of data, in place of what TLS proves. Each end validates the other one's certificate by its
+//! own wall clock, as `umbel-tls` does.
 //!
-//! Nothing here can be forged, for nobody in a simulation tries: a certificate says which authority signed it.
+//! A certificate names the authority that signed it. No signature is needed, because no party of a
+//! simulation forges certificates.
 
 use std::fmt;
 use std::io;
@@ -21,70 +23,70 @@ use crate::seed::true_wall_ms;
 /// The authority of the cluster.
 pub(crate) const OWN_AUTHORITY: u32 = 0;
 
-/// One that nobody trusts.
+/// An authority that no node trusts.
 pub(crate) const FOREIGN_AUTHORITY: u32 = 1;
 
-/// The principal that proves itself by a certificate.
+/// The principal that is identified by a certificate.
 pub(crate) const CERTIFIED: &str = "certified";
 
-/// The URI of a node's certificate that does not say which node.
+/// The URI of a generic node certificate, which names no particular node.
 const NODE_URI: &str = "umbel:node";
 
-/// Longest time from the connection to its proved identity; as that of the real network.
+/// Longest time from a connection to the identity of its peer, as on the real network.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest certificate in bytes: a URI and three numbers.
 const CERTIFICATE_BYTES_MAX: usize = 1024;
 
-/// A certificate begins so much earlier than it was issued, in milliseconds: clocks of two machines differ.
+/// How long before its issue a certificate becomes valid, in milliseconds: clocks of two machines differ.
 const BACKDATED_MS: u64 = 10_000;
 
 /// A certificate.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Certificate {
-    /// Who signed it.
+    /// The authority that signed it.
     pub(crate) authority: u32,
-    /// Whom it names.
+    /// The URI of the node or client that it names.
     pub(crate) uri: String,
-    /// The first millisecond of its life, and the first one after it.
+    /// The first millisecond at which it is valid, and the first one at which it is no longer.
     pub(crate) valid_ms: (u64, u64),
 }
 
-/// Why a certificate is not taken.
+/// Why a certificate is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     /// Another authority signed it.
     Foreign,
-    /// Its life has not begun.
+    /// It is not valid yet.
     Early,
-    /// Its life is over.
+    /// It has expired.
     Expired,
 }
 
 impl Certificate {
-    /// One of the cluster's authority that was issued now.
+    /// A certificate that the cluster's authority issues now.
     fn issued(uri: String, life_ms: u64) -> Self {
         let now_ms = true_wall_ms();
         let valid_ms = (now_ms - BACKDATED_MS, now_ms.saturating_add(life_ms));
         Self { authority: OWN_AUTHORITY, uri, valid_ms }
     }
 
-    /// A node's that does not say which; valid for ever.
+    /// A generic node certificate, which names no particular node; valid for ever.
     pub(crate) fn generic() -> Self {
         Self::issued(NODE_URI.to_owned(), u64::MAX)
     }
 
-    /// A node's.
+    /// The certificate of a particular node.
     pub(crate) fn member(node: NodeIdentity, life_ms: u64) -> Self {
         Self::issued(node.uri(), life_ms)
     }
 
-    /// A client's; valid for ever.
+    /// A client's certificate; valid for ever.
     pub(crate) fn client(name: &str) -> Self {
         Self::issued(format!("umbel:client:{name}"), u64::MAX)
     }
 
-    /// Why it is not taken at this time.
+    /// Why it is refused at this time; None if it is valid.
     pub(crate) const fn refusal(&self, now_ms: u64) -> Option<Refusal> {
         let (from_ms, to_ms) = self.valid_ms;
         if self.authority != OWN_AUTHORITY {
@@ -109,21 +111,21 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What a machine shows, and by which clock it judges others.
+/// The certificate that a machine presents, and the clock by which it validates others.
 pub(crate) struct Papers {
     machine: u32,
     shown: Mutex<Option<Certificate>>,
-    /// For how long it is issued a certificate, in milliseconds.
+    /// Lifetime of the certificates that it is issued, in milliseconds.
     life_ms: u64,
     wall_offset_ms: Arc<AtomicI64>,
-    /// It is not renewed.
+    /// Whether renewals are stopped.
     is_lapsed: AtomicBool,
-    /// Whether nodes must show which ones they are.
+    /// Whether nodes must present a certificate that names them.
     is_required: AtomicBool,
 }
 
 impl Papers {
-    /// A machine's papers, which judge by its clock.
+    /// The papers of a machine whose wall clock is off by `wall_offset_ms`.
     pub(crate) fn new(
         machine: u32,
         shown: Option<Certificate>,
@@ -135,34 +137,34 @@ impl Papers {
         Arc::new(Self { machine, shown, life_ms, wall_offset_ms, is_lapsed, is_required })
     }
 
-    /// The authority gives it a node's certificate.
+    /// Issues it the certificate of a node.
     pub(crate) fn issue(&self, node: NodeIdentity) {
         self.show(Some(Certificate::member(node, self.life_ms)));
     }
 
-    /// Whether it is time for the next certificate: two thirds of the life of this one are over.
+    /// Whether its certificate is due for renewal: two thirds of the lifetime are over.
     fn is_due(&self) -> bool {
         let due = |shown: Certificate| self.now_ms() + self.life_ms / 3 >= shown.valid_ms.1;
         !self.is_lapsed() && self.shown().is_some_and(due)
     }
 
-    /// Shows the same with a new life.
+    /// Renews its certificate, with the same URI.
     fn renew(&self) {
         let renewed = |shown: Certificate| Certificate::issued(shown.uri, self.life_ms);
         self.show(self.shown().map(renewed));
     }
 
-    /// What is shown on connections to come.
+    /// The certificate that is presented on new connections.
     pub(crate) fn shown(&self) -> Option<Certificate> {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shows another certificate from now on.
+    /// Presents another certificate on new connections.
     pub(crate) fn show(&self, certificate: Option<Certificate>) {
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = certificate;
     }
 
-    /// Its certificate ends now, and it gets no other one.
+    /// Expires its certificate now and stops renewals.
     pub(crate) fn lapse(&self) {
         let now_ms = self.now_ms();
         self.is_lapsed.store(true, Ordering::Relaxed);
@@ -172,22 +174,22 @@ impl Papers {
         }
     }
 
-    /// Its certificate may be renewed again.
+    /// Allows renewals again.
     pub(crate) fn mend(&self) {
         self.is_lapsed.store(false, Ordering::Relaxed);
     }
 
-    /// Whether nobody renews it.
+    /// Whether renewals are stopped.
     pub(crate) fn is_lapsed(&self) -> bool {
         self.is_lapsed.load(Ordering::Relaxed)
     }
 
-    /// From the next start on the node asks that nodes show which ones they are.
+    /// From its next start on, the node requires that nodes present a certificate that names them.
     pub(crate) fn require(&self) {
         self.is_required.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it does.
+    /// Whether the node requires that.
     pub(crate) fn is_required(&self) -> bool {
         self.is_required.load(Ordering::Relaxed)
     }
@@ -197,10 +199,11 @@ impl Papers {
         true_wall_ms().saturating_add_signed(self.wall_offset_ms.load(Ordering::Relaxed))
     }
 
-    /// Proves this end of a connection that it made, and asks who the other one is: `wanted`, if that is named.
+    /// Handshake of the connecting end: presents its certificate and validates the peer's. The peer must
+    /// be a node, and if `wanted` is given, its certificate must not name another node.
     ///
     /// # Errors
-    /// If one end refuses the other one's certificate, or the connection breaks.
+    /// If one end refuses the other one's certificate, the connection breaks, or the handshake times out.
     pub(crate) async fn call<S>(
         &self,
         stream: &mut S,
@@ -223,7 +226,8 @@ impl Papers {
         in_time(proving).await
     }
 
-    /// Proves this end of a connection that it took, and says who the other one is.
+    /// Handshake of the accepting end: validates the peer's certificate, presents its own and returns the
+    /// peer's identity.
     ///
     /// # Errors
     /// As of [`call`](Self::call).
@@ -257,11 +261,11 @@ async fn in_time<T>(proving: impl Future<Output = io::Result<T>>) -> io::Result<
     proved.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// Pause between two looks whether a certificate is due.
+/// Pause between two checks whether a certificate is due for renewal.
 const RENEWAL_PAUSE: Duration = Duration::from_millis(200);
 
-/// Has a node's certificate renewed before it expires, by whichever other node takes the one that it has; never
-/// ends. The real one is `umbel_node`'s `renewal`, whose requests are signed.
+/// Renews a node's certificate before it expires, once any other node accepts the current one; never
+/// returns. The real implementation is `umbel_node`'s `renewal`, whose requests are signed.
 pub(crate) async fn keep_certificate(net: SimNet, papers: Arc<Papers>, others: Vec<String>) {
     loop {
         tokio::time::sleep(RENEWAL_PAUSE).await;

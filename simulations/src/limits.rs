@@ -1,4 +1,4 @@
-//! What a run may use of the machine, and what it means when its process died.
+//! Resource limits of a run, and why a process that was held to them died.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::Exit;
 
-/// How much real time a run may take for each second of processor time that it may use. Machines
-/// have more work than this; only a run that waits for something that never comes takes so long.
+/// Seconds of real time that a run may take for each second of its processor time limit. A machine may be
+/// busy with other work, so this is generous: only a run that hangs takes so long.
 const WALL_PER_CPU: u64 = 10;
 
-/// Seconds of processor time between the signal that ends a run and the one that cannot be held up.
+/// Seconds of processor time from the soft limit, at which a signal ends the run, to the hard limit,
+/// whose signal cannot be caught.
 const GRACE_S: u64 = 5;
 
 /// What one run may use.
@@ -33,14 +34,14 @@ pub(crate) struct Limits {
 /// Why a process ended without a report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Death {
-    /// It used up what it was given.
+    /// It exceeded a limit.
     Exceeded(String),
     /// It crashed.
     Crashed(String),
 }
 
 impl Limits {
-    /// Holds this process to the limits, for good. Nothing of it shows in what the process computes.
+    /// Applies the limits to this process for good. They do not affect what the process computes.
     pub(crate) fn apply(self) -> Result<(), rustix::io::Errno> {
         let set = |resource, soft, hard| {
             setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) })
@@ -57,21 +58,21 @@ impl Limits {
         self.cpu_s.saturating_mul(WALL_PER_CPU)
     }
 
-    /// A run that waits for ever uses no processor time, so that limit does not end it.
+    /// Ends the process after `wall_s` seconds: a run that hangs may use no processor time.
     #[expect(
         clippy::disallowed_methods,
         reason = "real time, on a thread that only ends a process"
     )]
     fn end_when_it_hangs(self) {
         let wall_s = self.wall_s();
-        // Without the thread a run that hangs is ended by whoever started the command.
+        // If the thread cannot be started, the user has to end a run that hangs.
         let _ = std::thread::Builder::new().name("limit".into()).spawn(move || {
             std::thread::sleep(Duration::from_secs(wall_s));
             std::process::exit(i32::from(Exit::Exceeded.code()));
         });
     }
 
-    /// Says why a process died that was held to these limits. `messages` is what it wrote for people.
+    /// Says why a process died that was held to these limits. `messages` is its standard error.
     pub(crate) fn explain(self, status: ExitStatus, messages: &str) -> Death {
         let Self { cpu_s, memory_mib } = self;
         let signal = status.signal();

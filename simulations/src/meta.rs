@@ -1,4 +1,4 @@
-//! Whether two runs of one seed were the same, byte for byte.
+//! Compares the traces of two runs of one seed, byte for byte.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead};
@@ -9,18 +9,18 @@ const CONTEXT_LINES: usize = 3;
 /// Characters of a line that are shown.
 const SHOWN_CHARS: usize = 300;
 
-/// What a comparison of two traces says.
+/// The result of a comparison of two traces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Comparison {
-    /// Equal lines from the start.
+    /// Number of equal lines from the start.
     pub(crate) line_count: u64,
-    /// Bytes of these.
+    /// Number of their bytes.
     pub(crate) byte_count: u64,
-    /// Where they part; `None` if they are equal.
+    /// The first difference; `None` if they are equal.
     pub(crate) difference: Option<Difference>,
 }
 
-/// Where two traces part.
+/// The first difference of two traces.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Difference {
     /// Number of the first different line, from 1.

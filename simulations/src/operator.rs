@@ -1,4 +1,4 @@
-//! Whoever runs the cluster: retires nodes that are lost, moves replicas, splits shards, raises its version.
+//! The cluster's operator: retires lost nodes, moves replicas, splits shards, raises the cluster version.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,10 +13,10 @@ use crate::net::SimNet;
 use crate::now::now_us;
 use crate::trace;
 
-/// How long an operation is tried.
+/// How long an operation is retried.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long a drain may take before the node is removed all the same.
+/// How long a drain may take before the node is removed anyway.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause between two tries.
@@ -25,19 +25,19 @@ const TRY_PAUSE: Duration = Duration::from_millis(250);
 /// What the operator is asked to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Task {
-    /// Remove a node for ever, after a drain if it runs still.
+    /// Remove a node for good, after a drain if `drain`.
     Retire { node: u64, drain: bool },
     /// Move a shard's replica.
     Move { shard: u32, from: u64, to: u64 },
-    /// Cut the next shard in two.
+    /// Split the next shard.
     Split,
-    /// Have the cluster cut shards by itself.
+    /// Have the cluster split shards by itself.
     SplitByItself,
     /// Raise the cluster's version to this release's.
     Upgrade,
 }
 
-/// A task, and what became of it.
+/// A task and its outcome.
 #[derive(Clone)]
 pub(crate) struct Operation {
     pub(crate) task: Task,
@@ -45,7 +45,7 @@ pub(crate) struct Operation {
 }
 
 impl Operation {
-    /// What became of it; `None` while it is tried.
+    /// Its outcome; `None` while it is in progress.
     pub(crate) fn outcome(&self) -> Option<Result<(), String>> {
         self.outcome.borrow().clone()
     }
@@ -67,7 +67,7 @@ impl Operator {
         (Self { operations }, work(admin_client(net, addresses, token), waiting))
     }
 
-    /// Has a task tried.
+    /// Submits a task.
     pub(crate) fn send(&self, task: Task) -> Operation {
         let operation = Operation { task, outcome: Rc::default() };
         // The clients' host runs as long as the world.
@@ -76,7 +76,8 @@ impl Operator {
     }
 }
 
-/// A client of whoever looks after the cluster or its jobs: patient enough for one change.
+/// A client for the operator, the administrator of principals and the users of jobs. Its timeouts suffice
+/// for one change.
 pub(crate) fn admin_client(net: SimNet, addresses: Vec<String>, token: Option<Token>) -> Client {
     let options = ClientOptions {
         timeout: Duration::from_secs(5),
@@ -131,7 +132,8 @@ async fn carry_out(client: &Client, task: Task) -> Result<(), String> {
             }
         },
         Task::Split => {
-            // One more than there were at first, however often it is asked for.
+            // The target is one shard more than at the first attempt, however often the request is
+            // retried.
             let mut wanted: Option<u32> = None;
             retry(deadline, async || {
                 let count = match wanted {
@@ -148,7 +150,7 @@ async fn carry_out(client: &Client, task: Task) -> Result<(), String> {
     }
 }
 
-/// Waits until a node has no replicas left, or for too long.
+/// Drains a node until it has no replicas left, for `DRAIN_TIMEOUT` at most.
 async fn drained(client: &Client, node: u64) {
     let deadline = Instant::now() + DRAIN_TIMEOUT;
     while Instant::now() < deadline {
@@ -159,8 +161,8 @@ async fn drained(client: &Client, node: u64) {
     }
 }
 
-/// Tries until it is done or refused for good; a refusal after a try without an answer may mean that
-/// it was done.
+/// Retries until an attempt succeeds or the deadline has passed. A refusal after an attempt whose outcome
+/// is unknown counts as success, because that attempt may have been carried out.
 async fn retry(
     deadline: Instant,
     mut attempt: impl AsyncFnMut() -> Result<(), ClientError>,

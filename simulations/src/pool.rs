@@ -1,9 +1,9 @@
-//! Runs side by side, each thread waiting for one process.
+//! Runs in parallel; each thread waits for one process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Lets `jobs` threads work on what `next` gives, until it gives nothing.
+/// Has `jobs` threads work on the items that `next` returns, until it returns None.
 pub(crate) fn work<T>(
     jobs: usize,
     next: &(dyn Fn() -> Option<T> + Sync),
@@ -23,14 +23,14 @@ pub(crate) fn work<T>(
 /// What a search found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Found<T> {
-    /// The lowest number at which there is something.
+    /// The lowest number for which something was found.
     pub(crate) number: u64,
-    /// What is there.
+    /// What was found.
     pub(crate) what: T,
 }
 
-/// Finds the lowest number from `first` up to `last` at which `look` sees something, whatever the
-/// number of threads. Numbers above one that was found are not begun.
+/// Finds the lowest number from `first` to `last`, both included, for which `look` returns something. The
+/// result does not depend on the number of threads. No number above a known find is started.
 pub(crate) fn find_lowest<T: Send, E: Send>(
     jobs: usize,
     first: u64,

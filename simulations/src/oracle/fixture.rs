@@ -21,7 +21,7 @@ use crate::history::{Call, FilterFacts, Outcome, Verb};
 use crate::invariants::violation::Violation;
 use crate::plan::{FilterKind, MANUAL_WINDOW, WINDOW};
 
-/// A filter for so many items at one percent.
+/// Settings of a filter for so many items, with false positives of one percent, or of 1e-12 for windows.
 pub(crate) fn settings(kind: FilterKind, capacity: u64, shards: CellCount) -> FilterSettings {
     let rules = if kind == FilterKind::ManualWindow { MANUAL_WINDOW } else { WINDOW };
     let kind = match kind {
@@ -141,7 +141,7 @@ impl Cluster {
         (filter, record.generation, record.settings.key)
     }
 
-    /// Inserts items; their answers.
+    /// Inserts items and returns their answers.
     pub(crate) fn insert(&mut self, name: &str, items: &[u32]) -> Vec<bool> {
         let (filter, generation, key) = self.named(name);
         let hashes: Vec<_> = items.iter().map(|&item| hash_of(key, item)).collect();
@@ -159,7 +159,7 @@ impl Cluster {
         parts.join(|shard| answers.remove(&shard)).unwrap().iter().collect()
     }
 
-    /// Which of the items are there.
+    /// Which of the items are contained.
     pub(crate) fn contains(&self, name: &str, items: &[u32]) -> Vec<bool> {
         let (filter, generation, key) = self.named(name);
         let one = |&item: &u32| {
@@ -171,7 +171,7 @@ impl Cluster {
         items.iter().map(one).collect()
     }
 
-    /// Removes an item; whether it was there.
+    /// Removes an item, and returns whether it was contained.
     pub(crate) fn remove(&mut self, name: &str, item: u32) -> bool {
         let (filter, generation, key) = self.named(name);
         let parts = BatchParts::cut(&[hash_of(key, item)], Self::ranges());
@@ -184,7 +184,7 @@ impl Cluster {
         reply.unwrap().get(0)
     }
 
-    /// Empties a filter at a time.
+    /// Empties a filter at this time.
     pub(crate) fn clear(&mut self, name: &str, at_us: u64) {
         self.at_us = at_us;
         let (filter, generation, _) = self.named(name);
@@ -194,7 +194,7 @@ impl Cluster {
         self.meta(&MetaCommand::FilterCleared { filter, generation }).unwrap();
     }
 
-    /// Drops a filter at a time.
+    /// Drops a filter at this time.
     pub(crate) fn drop_filter(&mut self, name: &str, at_us: u64) {
         self.at_us = at_us;
         let (filter, ..) = self.named(name);
@@ -213,7 +213,7 @@ impl Cluster {
     }
 }
 
-/// What the clients saw.
+/// The history that the clients observed.
 #[derive(Default)]
 pub(crate) struct History {
     pub(crate) calls: Vec<Call>,

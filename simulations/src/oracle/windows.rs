@@ -1,5 +1,6 @@
-//! What windows have, computed from the entries of the logs alone: a map from items to the slices of their first
-//! times. It knows nothing of fingerprints, and its filters are made so that no two items share one.
+//! The model of windowed filters, computed from the log entries alone: a map from each item to the slice
+//! in which it was first inserted. It has no fingerprints; the filters are sized so that no two items
+//! share one.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use super::slice_models::SliceModel;
 /// Name of the invariant.
 pub(crate) const NAME: &str = "windows_forget";
 
-/// What a slice of a window has.
+/// The items of one shard's part of a window.
 #[derive(Clone, Debug)]
 pub(crate) struct WindowItems {
     rules: WindowRules,
@@ -34,7 +35,7 @@ impl SliceModel for WindowItems {
         Some(Self { rules, newest: 0, items: BTreeMap::new() })
     }
 
-    /// Of the other half nothing is asked.
+    /// Keeps the items of both halves: nothing is asked about those of the other one.
     fn half(&self, _: HashRange) -> Self {
         self.clone()
     }

@@ -1,4 +1,4 @@
-//! Short runs of a group as its nodes would report them, for tests of the checks.
+//! Short event sequences of a group, as its nodes would report them, for tests of the checks.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use super::RaftInvariants;
 /// The group of all stories.
 pub(super) const GROUP: GroupId = GroupId::META;
 
-/// The entry of a leader; the one of term 0 is made by nobody.
+/// The id of a leader's entry; the entry of term 0 has no leader.
 pub(super) fn id(term: u64, leader: u64, index: u64) -> EntryId {
     EntryId { term, leader: NodeId(leader), index }
 }
@@ -20,7 +20,7 @@ pub(super) fn set(nodes: &[u64]) -> BTreeSet<NodeId> {
     nodes.iter().copied().map(NodeId).collect()
 }
 
-/// The events so far, and which promises it broke.
+/// The checks that observe the events, and the names of the invariants that were violated.
 #[derive(Default)]
 pub(super) struct Story {
     raft: RaftInvariants,
@@ -47,7 +47,7 @@ impl Story {
         story
     }
 
-    /// Tells an event; the host of node 3 is `host 3`.
+    /// Reports an event of a node; node 3 runs on `host 3`.
     pub(super) fn record(&mut self, node: u64, event: &Event<'_>) {
         let host = format!("host {node}");
         let found = self.raft.observe(0, &host, self.incarnation, event);
@@ -66,7 +66,7 @@ impl Story {
         self.record(node, &Event::LogOpened { group, node: node_id, purged, last, ends, vote });
     }
 
-    /// All hosts start again, before their logs are opened.
+    /// Begins a new incarnation of all hosts; their logs are not opened yet.
     pub(super) fn all_stopped(&mut self) {
         self.incarnation += 1;
     }
@@ -112,7 +112,7 @@ impl Story {
         self.record(node, &Event::VoteSaved { group: GROUP, vote });
     }
 
-    /// A node gets these votes and knows that it leads.
+    /// These nodes vote for a leader, which then saves its vote as committed.
     pub(super) fn elected(&mut self, leader: u64, term: u64, voters: &[u64]) {
         voters.iter().for_each(|&voter| self.voted(voter, term, leader, false));
         self.voted(leader, term, leader, true);
@@ -154,12 +154,12 @@ impl Story {
         self.broken.extend(found.iter().map(|violation| violation.invariant));
     }
 
-    /// Nothing was broken so far.
+    /// Asserts that no invariant was violated since the last check.
     pub(super) fn is_legal(&mut self) {
         assert_eq!(self.broken, [""; 0]);
     }
 
-    /// Just this promise was broken, once, since the last look.
+    /// Asserts that only this invariant was violated, and once, since the last check.
     pub(super) fn breaks(&mut self, invariant: &str) {
         assert_eq!(std::mem::take(&mut self.broken), [invariant]);
     }
