@@ -1,35 +1,35 @@
-//! The damage budget: how much of what is lost for good a cluster must bear.
+//! The damage budget: how much permanent loss a cluster must tolerate.
 //!
-//! Damage beyond it makes a run unrecoverable by construction, so a violation there proves nothing.
+//! A run with more damage may be unrecoverable, so that a violation in it proves nothing.
 //! The rules:
-//! - Lasting damage names its node, and hits a minority of the replicas of every shard, wherever they
-//!   lie: in the whole run at most ⌊(r − 1)/2⌋ nodes, where r is the number of replicas that a shard has.
-//! - A node is damaged again [`DAMAGE_GAP_MS`] later at the earliest, and not before the last damage
-//!   has ended.
-//! - While disks are exchanged, nothing else damages or exchanges disks.
+//! - Lasting damage names its node and affects a minority of the replicas of every shard, wherever those
+//!   are placed: at most ⌊(r − 1)/2⌋ nodes in the whole run, where r is the number of replicas of a shard.
+//! - A node is damaged again after [`DAMAGE_GAP_MS`] at the earliest, and not before its last damage has
+//!   ended.
+//! - While two disks are swapped, no other fault damages or swaps disks.
 //! - At most [`JOINS_MAX`] nodes join.
-//! - A node is replaced only where shards can do without it for a while: the cluster has more nodes than
-//!   replicas, or at least [`REPLACE_NODES_MIN`], or a join came before.
+//! - A node is replaced only if its shards can do without it for a while: the cluster has more nodes than
+//!   replicas, or at least [`REPLACE_NODES_MIN`], or another node has joined before.
 
 use std::collections::BTreeMap;
 
 use super::{Fault, FaultPlan, Plan, Who, WorldShape};
 
-/// Least simulated milliseconds from one damage of a node to its next.
+/// Fewest simulated milliseconds from one damage of a node to its next.
 pub(crate) const DAMAGE_GAP_MS: u64 = 10_000;
 
-/// Simulated milliseconds after an exchange of disks in which the nodes refuse to start and get their
-/// own disks back.
+/// Simulated milliseconds after the end of a disk swap in which the nodes, which have refused to start,
+/// get their own disks back.
 pub(crate) const SWAP_TAIL_MS: u64 = 2_000;
 
 /// Nodes that may join in a run.
 pub(crate) const JOINS_MAX: u32 = 2;
 
-/// Nodes from which on any cluster may replace one.
+/// Number of nodes from which on a cluster may replace one in any case.
 pub(crate) const REPLACE_NODES_MIN: u32 = 4;
 
 impl Fault {
-    /// Whether a node loses for good what was durable.
+    /// Whether a node permanently loses durable data.
     pub(crate) const fn is_lasting(&self) -> bool {
         matches!(
             self,
@@ -50,14 +50,14 @@ impl WorldShape {
         self.replicas.min(self.nodes).saturating_sub(1) / 2
     }
 
-    /// Whether a node may be replaced, after so many joins.
+    /// Whether a node may be replaced after `join_count` joins.
     pub(crate) const fn can_replace(&self, join_count: u32) -> bool {
         self.nodes > self.replicas || self.nodes >= REPLACE_NODES_MIN || join_count > 0
     }
 }
 
 impl Plan {
-    /// What goes beyond the damage budget, if anything does.
+    /// Describes what exceeds the damage budget; None if nothing does.
     pub(crate) fn excess_damage(&self) -> Option<String> {
         let mut last: BTreeMap<u32, &FaultPlan> = BTreeMap::new();
         let mut join_count = 0;
@@ -91,7 +91,7 @@ impl Plan {
         self.swap_amid_damage()
     }
 
-    /// An exchange of disks that overlaps with other damage or another exchange.
+    /// Describes a disk swap that overlaps with other damage or another swap; None if there is none.
     fn swap_amid_damage(&self) -> Option<String> {
         let touches =
             |fault: &Fault| fault.is_lasting() || matches!(fault, Fault::SwapDisks { .. });

@@ -1,4 +1,4 @@
-//! Plans from seeds: swarm testing, in which every seed leaves out some features and favours others
+//! Draws plans from seeds: swarm testing, in which every seed leaves out some features and favours others
 //! (Groce et al., ISSTA 2012, DOI 10.1145/2338965.2336763).
 
 use umbel_node::ports::Rare;
@@ -23,10 +23,11 @@ mod recipes;
 mod scenarios;
 
 impl Plan {
-    /// The plan of a seed: the same for the same arguments, always. World, filters and operations, but for those
-    /// that go with splits, do not depend on the profile, unless it is [`Profile::Cube`], which is about replicated filters,
-    /// [`Profile::Images`], which has some of them always, [`Profile::Jobs`], [`Profile::Moves`] and
-    /// [`Profile::Failover`], which have worlds of their own, or [`Profile::Reconcile`], which has none of them.
+    /// The plan of a seed; equal arguments always yield the same plan. The world, filters and operations,
+    /// except those that go with splits, do not depend on the profile. The exceptions are
+    /// [`Profile::Cube`], which is about replicated filters, [`Profile::Images`], which always has some
+    /// of those, [`Profile::Jobs`], [`Profile::Moves`] and [`Profile::Failover`], which have worlds of
+    /// their own, and [`Profile::Reconcile`], which has none of these parts.
     pub(crate) fn draw(seed: u64, profile: Profile, run_ms: u64) -> Self {
         if profile == Profile::Reconcile {
             return Self::draw_scenarios(seed, run_ms);
@@ -48,7 +49,7 @@ impl Plan {
         let jobs = if is_jobs { jobs::draw(&mut job_dice, world, run_ms) } else { Vec::new() };
         let (mut filters, mut ops) = (Vec::new(), Vec::new());
         if is_jobs {
-            // One filter, so that the cluster has something else to do.
+            // One filter, so that jobs are not all that the cluster has.
             filters = filters::draw(&mut Dice::new(seed, Stream::Filters));
             filters.truncate(1);
         } else if !is_cube || copies.one_in(4) {
@@ -56,7 +57,8 @@ impl Plan {
             ops = ops::draw(&mut Dice::new(seed, Stream::Ops), world, &filters, run_ms);
             let mut dice = Dice::new(seed, Stream::Snapshots);
             let more = ops::draw_snapshots(&mut dice, world, &filters, &ops, run_ms);
-            // Filters that are fenced off for a snapshot, or for another name, have their callers wait.
+            // Snapshots and renames fence their filter, so that its callers wait; calls under `Failover`
+            // must hardly wait.
             add(&mut ops, if is_failover { Vec::new() } else { more });
         }
         let has_copies = is_cube || profile == Profile::Images;
@@ -79,7 +81,7 @@ impl Plan {
         add(&mut ops, across_splits::draw(&mut dice, world, &filters, &faults, run_ms));
         let identities = access.as_ref().and_then(|access| access.identities.as_ref());
         if identities.is_some_and(|identities| identities.require) {
-            // A node that joins has no certificate that says who it is: enrolment is not simulated.
+            // A joining node has no certificate that names it, because enrolment is not simulated.
             faults.retain(|plan| !matches!(plan.fault.class(), "join" | "replace"));
         }
         Self {
@@ -102,7 +104,7 @@ impl Plan {
         }
     }
 
-    /// A plan of sessions, without nodes.
+    /// A plan of reconciliation sessions, without nodes.
     fn draw_scenarios(seed: u64, run_ms: u64) -> Self {
         let mut dice = Dice::new(seed, Stream::Scenarios);
         let sets = scenarios::draw_sets(&mut dice, run_ms);
@@ -128,18 +130,18 @@ impl Plan {
     }
 }
 
-/// Adds calls, by time; those behind the most that a plan may have go.
+/// Adds calls in the order of time, and drops the last ones beyond the limit of a plan.
 fn add(ops: &mut Vec<OpPlan>, more: Vec<OpPlan>) {
     ops.extend(more);
     ops.sort_by_key(|op| op.at_ms);
     ops.truncate(*PLAN_LIMITS.ops.end());
 }
 
-/// Most splits of one plan: a world of one shard has four then.
+/// Most splits of one plan; with them a world of one shard ends up with four.
 const SPLITS_MAX: u32 = 3;
 
-/// Adds splits in profiles that have them; faults behind the most that a plan may have go.
-/// In every second world that has any, all that follow the first are by itself.
+/// Adds splits in profiles that have them, and drops the last faults beyond the limit of a plan. In every
+/// second world with splits, the cluster makes all splits after the first by itself.
 fn add_splits(
     faults: &mut Vec<FaultPlan>,
     world: WorldShape,
@@ -159,7 +161,7 @@ fn add_splits(
     WorldShape { cores, ..world }
 }
 
-/// Simulated milliseconds between the stops of two nodes that are upgraded, at least and at most.
+/// Fewest and most simulated milliseconds between the stops of two nodes that are upgraded.
 const UPGRADE_GAP_MS: (u64, u64) = (400, 1_500);
 
 /// In every third world of profiles that have upgrades, nodes run the earlier release at first.
@@ -182,7 +184,7 @@ fn add_upgrade(
     WorldShape { earlier_release: true, ..world }
 }
 
-/// In every third plan, some splits while there is work, by a stream of their own.
+/// Some splits in every third plan, in its first three quarters.
 fn draw_splits(dice: &mut Dice, run_ms: u64) -> Vec<FaultPlan> {
     let count = if dice.one_in(3) { dice.count(1, SPLITS_MAX) } else { 0 };
     let split = |_| FaultPlan {
@@ -193,7 +195,7 @@ fn draw_splits(dice: &mut Dice, run_ms: u64) -> Vec<FaultPlan> {
     (0..count).map(split).collect()
 }
 
-/// Every second world has certificates.
+/// Certificates, in every second world.
 fn draw_identities(seed: u64, world: WorldShape, run_ms: u64) -> Option<IdentityPlan> {
     let mut dice = Dice::new(seed, Stream::Identities);
     dice.one_in(2).then(|| identity::draw(&mut dice, world, run_ms))
@@ -210,8 +212,8 @@ fn draw_world(dice: &mut Dice) -> WorldShape {
     WorldShape::new(nodes, shards, replicas, dice.count(1, 16))
 }
 
-/// Numbers of nodes of worlds that are about replicated filters: the cubes of powers of two, and those
-/// with nodes that fold onto others.
+/// Node counts of worlds that are about replicated filters: powers of two, which form a full hypercube,
+/// and others, in which some nodes fold onto others.
 const CUBE_NODES: [u32; 11] = [2, 3, 3, 4, 5, 5, 6, 7, 8, 8, 13];
 
 /// Many nodes, and one shard that has little to do.
@@ -221,8 +223,8 @@ fn draw_cube_world(dice: &mut Dice) -> WorldShape {
     WorldShape::new(nodes, 1, replicas, dice.count(1, 8))
 }
 
-/// How often copies and replicas are compared, and what they lose in the end that only this finds. Of the seed alone,
-/// so that no draw is shifted.
+/// The world's `scrub_s` and `rot_every`: how often copies and replicas are compared, and which bits they
+/// lose in the end. Computed from the seed without a draw, so that no other draw is shifted.
 const fn scrubs_of(seed: u64) -> (u32, u32) {
     match seed % 8 {
         5 => (5, 0),
@@ -232,7 +234,7 @@ const fn scrubs_of(seed: u64) -> (u32, u32) {
     }
 }
 
-/// Few nodes for the replicas to come back to, and seldom another replica to learn from.
+/// Few nodes, so that replicas return to nodes that had them, and mostly one replica per shard.
 fn draw_moving_world(dice: &mut Dice) -> WorldShape {
     let replicas = if dice.one_in(4) { 3 } else { 1 };
     let nodes = if replicas == 3 { dice.count(4, 5) } else { dice.count(2, 3) };
@@ -240,7 +242,7 @@ fn draw_moving_world(dice: &mut Dice) -> WorldShape {
     WorldShape::new(nodes, shards, replicas, dice.count(1, 8))
 }
 
-/// Three replicas of each shard, so that one node may fail, and clients that know all nodes.
+/// Three replicas of each shard, so that one node may fail.
 fn draw_failover_world(dice: &mut Dice) -> WorldShape {
     WorldShape::new(dice.count(3, 5), dice.count(1, 8), 3, dice.count(2, 8))
 }

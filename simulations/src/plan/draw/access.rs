@@ -1,4 +1,4 @@
-//! Principals that are added, changed and revoked, and what they ask for, much of it in vain.
+//! Principals that are added, changed and revoked, and their calls, many of which are denied.
 
 use super::dice::Dice;
 use crate::plan::access::{
@@ -21,10 +21,10 @@ const ASK_GAP_MEAN_MS: u64 = 40;
 /// Mean simulated milliseconds between two changes.
 const CHANGE_GAP_MEAN_MS: u64 = 900;
 
-/// Items that are asked for.
+/// Number of distinct items in calls.
 const ITEM_SPACE: u32 = 1_000;
 
-/// Changes and calls of a run.
+/// The changes and calls of a run.
 pub(super) fn draw(dice: &mut Dice, world: WorldShape, run_ms: u64) -> AccessPlan {
     let principals = dice.count(2, 5);
     let mut secrets = vec![0; principals as usize];
@@ -39,7 +39,7 @@ pub(super) fn draw(dice: &mut Dice, world: WorldShape, run_ms: u64) -> AccessPla
         let change = if dice.one_in(2) {
             Change::Revoke
         } else {
-            // A principal that is replaced keeps its token in one of three cases.
+            // A principal that is replaced keeps its token with a chance of one third.
             let secret = &mut secrets[principal as usize];
             *secret += u32::from(!dice.one_in(3));
             draw_put(dice, *secret, run_ms)
@@ -60,7 +60,7 @@ pub(super) fn draw(dice: &mut Dice, world: WorldShape, run_ms: u64) -> AccessPla
         let newest = newest.unwrap_or(0);
         let secret = match dice.count(0, 9) {
             0 => None,
-            // An old one, or one that is still to come.
+            // An outdated secret, or one that is not in use yet.
             1 => Some(newest.saturating_sub(1)),
             2 => Some(newest + 1),
             _ => Some(newest),
@@ -95,7 +95,7 @@ fn draw_put(dice: &mut Dice, secret: u32, run_ms: u64) -> Change {
 }
 
 fn draw_ask(dice: &mut Dice) -> Ask {
-    // One filter of the names does not exist.
+    // One of these filters does not exist.
     let filter = dice.count(0, ACCESS_FILTERS);
     let source = dice.count(0, ACCESS_FILTERS);
     let item = dice.count(0, ITEM_SPACE - 1);

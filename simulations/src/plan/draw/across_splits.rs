@@ -1,17 +1,18 @@
-//! Requests at the time of splits: each is sent several times at once, so that one node cuts it by the shards from
-//! before, and another one by those that are still to be.
+//! Requests during splits. Each is sent several times at once, so that one node may divide it by the
+//! shards before the split, and another by those after it.
 
 use super::dice::Dice;
 use crate::plan::{Fault, FaultPlan, FilterPlan, Op, OpPlan, WorldShape};
 
-/// How long after the order of a split they go on, in simulated milliseconds, and the mean time between two of them: from
-/// the entry that decides a split to the one that carries it out it is some fifteen.
+/// How long after the order of a split requests are sent, and the mean time between two of them, in
+/// simulated milliseconds. From the entry that decides a split to the one that carries it out takes some
+/// fifteen.
 const ONE_SPLIT_MS: (u64, u64) = (250, 2);
 
-/// The same where shards are split by themselves from then on, one after the other.
+/// The same where the cluster then splits its shards by itself, one after the other.
 const ALL_SPLITS_MS: (u64, u64) = (2_000, 4);
 
-/// Items of a request for each shard, so that most have some in both halves of the one that is split.
+/// Items of a request per shard, so that most requests have items in both halves of the split shard.
 const ITEMS_PER_SHARD: u32 = 3;
 
 /// Most items of a request.
@@ -20,13 +21,16 @@ const ITEMS_MAX: u32 = 24;
 /// Copies of each request, each sent to another node.
 const COPIES: u32 = 3;
 
-/// Who sends them: even clients keep their session. Nodes would ask the majority for a new one, and learn of the split.
+/// The client that sends them. Even clients keep their session; for a new one, a node would ask the
+/// majority and so learn of the split.
 const CLIENT: u32 = 0;
 
-/// The first of their items, which nothing else inserts: what is all present leaves no record.
+/// The first of their items, which no other operation inserts: a request whose items are all present
+/// leaves no record.
 pub(super) const FIRST_ITEM: u32 = 3_000_000;
 
-/// Requests from each split's order on, into the largest filter, best one whose items stay, and not more than it takes.
+/// Requests from each split's order on, within the capacity of the filter that they insert into: the
+/// largest one, preferably of a kind that keeps its items.
 pub(super) fn draw(
     dice: &mut Dice,
     world: WorldShape,

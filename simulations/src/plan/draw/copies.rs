@@ -1,4 +1,4 @@
-//! Replicated filters of a plan, and what clients do with them.
+//! Replicated filters of a plan, and the operations on them.
 
 use super::dice::Dice;
 use crate::plan::{Ack, FilterKind, FilterPlan, Op, OpPlan, WorldShape};
@@ -6,38 +6,39 @@ use crate::plan::{Ack, FilterKind, FilterPlan, Op, OpPlan, WorldShape};
 /// Kinds that can be replicated.
 const KINDS: [FilterKind; 2] = [FilterKind::Blocked, FilterKind::SingleShot];
 
-/// The same where no wall clock is far off.
+/// The same in worlds where no wall clock is far off.
 const TIMED_KINDS: [FilterKind; 3] =
     [FilterKind::Blocked, FilterKind::SingleShot, FilterKind::Window];
 
-/// Rates of false positives, in millionths: low, so that a bit that nobody set shows.
+/// False positive rates in millionths. They are low, so that a bit that no insert set is noticed.
 const RATES_PPM: [u32; 3] = [100, 1_000, 10_000];
 
-/// Levels of inserts; half of them are local.
+/// Acknowledgement levels of inserts; half of them are local.
 const ACKS: [Ack; 4] = [Ack::Local, Ack::Local, Ack::OnePartner, Ack::Majority];
 
 /// Most items of a call.
 const CALL_ITEMS_MAX: u32 = 64;
 
-/// Items that are inserted in the same second, at least and at most.
+/// Fewest and most distinct items that are inserted in the same second.
 const WINDOW: (u32, u32) = (32, 1_000);
 
-/// Where one plan differs from another.
+/// The parameters in which plans differ.
 struct Habits {
-    /// Names of the filters, and whether they are cleared, dropped and created anew.
+    /// The filters' names, and whether each is cleared, dropped and recreated.
     filters: Vec<(String, bool)>,
-    /// Chances of an insert and of a question, relative to each other.
+    /// Relative frequencies of inserts and queries.
     insert_weight: u32,
     contains_weight: u32,
     /// Mean simulated milliseconds between two calls of a client.
     gap_mean_ms: u64,
-    /// Items of one second, and by how many they move on to the next: what was inserted before a
-    /// filter is cleared is not all inserted again.
+    /// Distinct items of one second, and by how many they move on per second, so that not all items from
+    /// before a clear are inserted again.
     window: u32,
     window_step: u32,
 }
 
-/// So many replicated filters, of which some may forget, and calls of all clients, about so many a second, by time.
+/// Between `least` and `most` replicated filters, of which some may forget if `is_timed`, and the calls
+/// of all clients by time, on average `calls_least` to `calls_most` a second.
 pub(super) fn draw(
     dice: &mut Dice,
     (world, is_timed): (WorldShape, bool),
@@ -51,7 +52,7 @@ pub(super) fn draw(
     let window = dice.spread_count(WINDOW.0, WINDOW.1);
     let names = filters.iter().map(|filter| filter.name.clone());
     let habits = Habits {
-        // Every second one, so that the other can be asked for all that it ever had.
+        // Every second filter is rewritten; the others can be checked for all items that they ever got.
         filters: names.zip([false, true].into_iter().cycle()).collect(),
         insert_weight: dice.count(2, 6),
         contains_weight: dice.count(1, 4),
@@ -103,7 +104,7 @@ fn draw_op(dice: &mut Dice, habits: &Habits, at_ms: u64) -> Op {
         let items = draw_items(dice, first, first + habits.window);
         return Op::InsertCopy { filter, items, ack: *dice.pick(&ACKS) };
     }
-    // Also what is long gone, and what never comes.
+    // Half of the queries also cover items of earlier seconds, and some that are not inserted yet.
     let (from, to) = if dice.one_in(2) {
         (first, first + habits.window)
     } else {

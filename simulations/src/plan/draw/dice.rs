@@ -1,41 +1,42 @@
-//! Random numbers of plans, by whole numbers alone, so that they are equal on every machine.
+//! Random numbers for plans. They use integer arithmetic only, so that they are equal on every machine.
 
 use rand::rngs::ChaCha8Rng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-/// What numbers are drawn for. Each has a stream of its own, so that one more draw shifts no other's.
+/// What numbers are drawn for. Each purpose has its own stream, so that an additional draw shifts no
+/// other.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stream {
     /// Nodes, shards, replicas, clients.
     World = 1,
     /// Filters.
     Filters = 2,
-    /// What clients do.
+    /// Operations of clients.
     Ops = 3,
     /// Faults.
     Faults = 4,
-    /// Rare choices that are made often.
+    /// Rare choices that are provoked.
     Provoked = 5,
-    /// Replicated filters, and what clients do with them.
+    /// Replicated filters and the operations on them.
     Copies = 6,
     /// Jobs.
     Jobs = 7,
     /// Sessions of set reconciliation.
     Scenarios = 8,
-    /// Principals, and what they ask for.
+    /// Principals and their calls.
     Access = 9,
-    /// Quotas, and who uses them up.
+    /// Quotas and the calls that use them up.
     Quotas = 10,
-    /// Certificates, and callers who show wrong ones.
+    /// Certificates, and callers with wrong ones.
     Identities = 11,
-    /// Filters that are copied out.
+    /// Snapshots and renames of filters.
     Snapshots = 12,
-    /// Shards that are split.
+    /// Splits of shards.
     Splits = 13,
-    /// Requests while they are split.
+    /// Requests during splits.
     AcrossSplits = 14,
-    /// Releases.
+    /// Upgrades to the next release.
     Upgrades = 15,
 }
 
@@ -52,7 +53,7 @@ impl Dice {
         Self(random)
     }
 
-    /// True once in so many draws.
+    /// True with a chance of 1 in `draws`.
     pub(super) fn one_in(&mut self, draws: u32) -> bool {
         self.0.random_ratio(1, draws)
     }
@@ -67,13 +68,13 @@ impl Dice {
         self.0.random_range(least..=most)
     }
 
-    /// A number of these, both ends included, which may be negative.
+    /// A number between these, both included, which may be negative.
     pub(super) fn signed(&mut self, least: i64, most: i64) -> i64 {
         self.0.random_range(least..=most)
     }
 
-    /// A number of these, both ends included, where small and large ones are equally likely: uniform
-    /// over the doublings of `least`, which is at least 1, and within each.
+    /// A number between these, both included, in which every order of magnitude is equally likely:
+    /// uniform over the doublings of `least`, which is at least 1, and uniform within each.
     pub(super) fn spread(&mut self, least: u64, most: u64) -> u64 {
         let doublings = (most / least).ilog2();
         let low = least << self.count(0, doublings);
@@ -114,7 +115,7 @@ impl Dice {
         values.choose(&mut self.0).expect("callers have values to pick from")
     }
 
-    /// So many distinct values, or all if there are fewer, in their order.
+    /// So many distinct values, or all if there are fewer, sorted.
     pub(super) fn pick_distinct<T: Copy + Ord>(&mut self, values: &[T], count: u32) -> Vec<T> {
         let count = usize::try_from(count).expect("u32 fits");
         let mut picked: Vec<T> = values.sample(&mut self.0, count).copied().collect();
@@ -153,7 +154,8 @@ mod tests {
                 *count += u32::from(gap >= least);
             }
         }
-        // Mean 1, and e^-x of the gaps reach x; the bounds are five deviations wide.
+        // In units of the mean, a share of e^-x of the gaps reaches x. The bounds are five standard
+        // deviations wide.
         let mean = sum / u64::from(draws);
         assert!((984..=1016).contains(&mean), "{mean}");
         for (count, (least, most)) in
@@ -169,7 +171,7 @@ mod tests {
         let drawn: Vec<u64> = (0..50_000).map(|_| dice.spread(100, 3000)).collect();
         assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&100), Some(&3000)));
         let small = drawn.iter().filter(|number| **number < 400).count();
-        // Two of the five doublings from 100 lie below 400.
+        // Two of the five doublings from 100 on are below 400.
         assert!((19_450..=20_550).contains(&small), "{small}");
         assert_eq!(dice.spread(5, 5), 5);
     }

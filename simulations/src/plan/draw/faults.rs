@@ -1,4 +1,4 @@
-//! When faults happen, and which, within the damage budget.
+//! Draws which faults happen and when, within the damage budget.
 
 use std::collections::BTreeMap;
 
@@ -8,34 +8,34 @@ use crate::plan::damage::{DAMAGE_GAP_MS, JOINS_MAX};
 use crate::plan::{Fault, FaultPlan, LossMode, PLAN_LIMITS, Who, WorldShape};
 use crate::profile::Profile;
 
-/// Simulated milliseconds from one fault to the next, at least and at most.
+/// Fewest and most simulated milliseconds from one fault to the next.
 const GAP_MS: (u64, u64) = (100, 3_000);
 
-/// Simulated milliseconds that a cluster of [`Profile::Failover`] is whole, at first and between two faults, so that who was away
-/// has caught up.
+/// Fewest and most simulated milliseconds for which a cluster of [`Profile::Failover`] is whole, at first
+/// and between two faults, so that the node that failed has caught up.
 const WHOLE_MS: (u64, u64) = (3_000, 5_000);
 
-/// Simulated milliseconds that a node of it is away.
+/// Fewest and most simulated milliseconds for which one of its nodes is away.
 const AWAY_MS: (u64, u64) = (1_000, 4_000);
 
-/// Faults that last at the same time, at most.
+/// Most faults that are active at the same time.
 const AT_ONCE_MAX: u32 = 4;
 
-/// What was drawn so far, as far as it matters for what comes.
+/// The state of the draw that later faults depend on.
 pub(super) struct Scene {
     /// The world.
     pub(super) world: WorldShape,
-    /// Whether it is about replicated filters: losses are heavier, and no node is like a leader.
+    /// Whether it is about replicated filters: losses are heavier, and fewer faults aim at leaders.
     pub(super) is_cube: bool,
     /// The nodes that may suffer lasting damage.
     victims: Vec<u32>,
     /// When the next fault begins, in simulated milliseconds.
     now_ms: u64,
-    /// From when on a victim may be damaged again.
+    /// The time from which on a victim may be damaged again, in simulated milliseconds.
     whole_from_ms: BTreeMap<u32, u64>,
-    /// Until when lasting damage is done.
+    /// The end of the lasting damage so far, in simulated milliseconds.
     damage_until_ms: u64,
-    /// Until when disks are exchanged.
+    /// The end of the last disk swap, in simulated milliseconds.
     swap_until_ms: u64,
     /// Joins so far.
     pub(super) join_count: u32,
@@ -56,7 +56,7 @@ impl Scene {
         }
     }
 
-    /// Any node, one way or the other.
+    /// Any node, by number or by role.
     pub(super) fn who(&self, dice: &mut Dice) -> Who {
         if self.is_cube && !dice.one_in(4) {
             return Who::Node(self.node(dice));
@@ -69,7 +69,7 @@ impl Scene {
         }
     }
 
-    /// Any node, or, once in so many draws, all.
+    /// Any node, or, with a chance of 1 in `draws`, all.
     pub(super) fn who_or_all(&self, dice: &mut Dice, draws: u32) -> Who {
         if dice.one_in(draws) { Who::All } else { self.who(dice) }
     }
@@ -94,7 +94,7 @@ impl Scene {
         is_allowed.then(|| Who::Node(*dice.pick(&whole)))
     }
 
-    /// Whether disks may be exchanged now.
+    /// Whether disks may be swapped now.
     pub(super) const fn can_swap(&self) -> bool {
         self.damage_until_ms <= self.now_ms && self.swap_until_ms <= self.now_ms
     }
@@ -126,7 +126,7 @@ impl Scene {
     }
 }
 
-/// Faults of a profile, by time: of each class with a chance of a half, of at least one.
+/// Faults of a profile, by time. Each class is included with a chance of one half, and at least one is.
 pub(super) fn draw(
     dice: &mut Dice,
     world: WorldShape,
@@ -142,11 +142,11 @@ pub(super) fn draw(
     drawn.retain(|_| dice.one_in(2));
     let is_cube = profile == Profile::Cube;
     let faults = schedule(dice, (world, is_cube), &drawn, run_ms);
-    // No class was drawn, or none that this world allows.
+    // No class was drawn, or none that can occur in this world.
     if faults.is_empty() { schedule(dice, (world, is_cube), &of_profile, run_ms) } else { faults }
 }
 
-/// One node after the other fails and comes back.
+/// Failures of one node at a time, which comes back each time.
 fn draw_failovers(dice: &mut Dice, world: WorldShape, run_ms: u64) -> Vec<FaultPlan> {
     let scene = Scene::new(dice, world, false);
     let mut faults = Vec::new();
@@ -181,7 +181,7 @@ fn schedule(
         ends_ms.retain(|end_ms| *end_ms > scene.now_ms);
         if ends_ms.len() as u64 >= at_once {
             let end_ms = ends_ms.iter().min().copied().unwrap_or(scene.now_ms);
-            // Without a pause, runs with one fault at a time would never be without any.
+            // Without this pause, runs with one fault at a time would always have one.
             scene.now_ms = end_ms + dice.spread(GAP_MS.0, GAP_MS.1);
             ends_ms.retain(|end_ms| *end_ms > scene.now_ms);
         }

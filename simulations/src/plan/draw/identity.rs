@@ -1,4 +1,4 @@
-//! Certificates that end, and callers who show wrong ones.
+//! Certificates that lapse, and callers that present wrong ones.
 
 use super::dice::Dice;
 use crate::plan::identity::{IdentityPlan, ImpostorPlan, LapsePlan, Show};
@@ -7,17 +7,17 @@ use crate::plan::{PLAN_LIMITS, WorldShape};
 /// Mean simulated milliseconds between two calls with a wrong certificate.
 const CALL_GAP_MEAN_MS: u64 = 150;
 
-/// Lives of certificates, in simulated milliseconds: many end in a run, and none of a node that can be
-/// reached for a third of it.
+/// Shortest and longest lifetime of certificates, in simulated milliseconds. Many expire within a run,
+/// but not those of nodes that can reach another one in the last third.
 const LIFE_MS: (u64, u64) = (4_000, 12_000);
 
-/// A wall clock is wrong by so many milliseconds at most: the last third of the shortest life is longer.
+/// Most milliseconds by which a wall clock is off. The last third of the shortest lifetime is longer.
 const SKEW_MS: i64 = 1_000;
 
-/// A validity begins and ends around the call that shows it, within so many milliseconds.
+/// How far the start of a certificate's validity may be from the call that presents it, in milliseconds.
 const AROUND_MS: i64 = 2_000;
 
-/// Certificates of a run.
+/// The certificates of a run.
 pub(super) fn draw(dice: &mut Dice, world: WorldShape, run_ms: u64) -> IdentityPlan {
     let require = dice.one_in(2);
     let life_ms = dice.between(LIFE_MS.0, LIFE_MS.1);
@@ -46,7 +46,7 @@ fn draw_show(dice: &mut Dice, world: WorldShape) -> Show {
     let says = dice.count(1, world.nodes);
     match dice.count(0, 7) {
         0 => Show::Foreign { node },
-        // A world has two nodes at least where it has principals.
+        // Worlds with principals have at least two nodes.
         1 | 2 if says != node => Show::Namesake { node, says },
         1..=3 => Show::Elsewhere { node },
         4 => Show::Generic { says },

@@ -1,12 +1,12 @@
-//! Jobs of a plan.
+//! Draws the jobs of a plan.
 
 use super::dice::Dice;
 use crate::plan::{JobFilter, JobKeep, JobLevel, JobPlan, WorldShape};
 
-/// Records of a machine, at most: a job of a handful of machines reads for a tenth of a second.
+/// Most records of a machine. The machines of a job read for about a tenth of a second.
 const RECORDS_MAX: u32 = 400;
 
-/// Cells an owner, at most.
+/// Most cells per owner.
 const CELLS_MAX: u32 = 16;
 
 const LEVELS: [JobLevel; 4] =
@@ -27,7 +27,7 @@ pub(super) fn draw(dice: &mut Dice, world: WorldShape, run_ms: u64) -> Vec<JobPl
 
 fn one(dice: &mut Dice, world: WorldShape, run_ms: u64) -> JobPlan {
     let at_ms = dice.between(0, run_ms / 2);
-    // Some machines hold nothing, some much.
+    // Some machines have no records, some have many.
     let records = |dice: &mut Dice| match dice.count(0, 4) {
         0 => 0,
         1 => dice.spread_count(1, RECORDS_MAX),
@@ -45,7 +45,7 @@ fn one(dice: &mut Dice, world: WorldShape, run_ms: u64) -> JobPlan {
         report,
         sizes: report && dice.one_in(2),
         filter: *dice.pick(&FILTERS),
-        // No draw of its own, so that all else of a seed's plan stays what it was.
+        // Not drawn, so that the rest of a seed's plan stays what it was.
         grid: at_ms.is_multiple_of(3),
         cells: dice.spread_count(1, CELLS_MAX),
         cancel_at_ms: dice.one_in(8).then(|| dice.between(at_ms, run_ms)),

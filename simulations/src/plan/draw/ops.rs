@@ -1,43 +1,44 @@
-//! What the clients do: many small calls on few items, so that calls race for the same ones.
+//! Draws the clients' operations: many small calls on few items, so that calls race for the same items.
 
 use super::dice::Dice;
 use crate::plan::{FilterKind, FilterPlan, Op, OpPlan, PLAN_LIMITS, WorldShape};
 
-/// Items of a filter that most calls are about.
+/// Number of items of a filter that are used most.
 const HOT_ITEMS: u32 = 8;
 
-/// Most different items that are inserted into a filter.
+/// Most distinct items that are inserted into a filter.
 const ITEM_SPACE_MAX: u64 = 2_000;
 
 /// Most items of a call.
 const CALL_ITEMS_MAX: u32 = 64;
 
-/// The first of the items that only one burst inserts, into whatever filter.
+/// The first of the items that a single burst inserts, into any filter.
 const FRESH_ITEM: u32 = 1_000_000;
 
-/// Where one plan differs from another.
+/// The parameters in which plans differ.
 struct Habits {
-    /// Chances of each verb, relative to each other.
+    /// Relative frequencies of the verbs.
     insert_weight: u32,
     contains_weight: u32,
     any_weight: u32,
     remove_weight: u32,
     /// Mean simulated milliseconds between two calls of a client.
     gap_mean_ms: u64,
-    /// Mean simulated milliseconds between two bursts, if there are any: in each, all clients insert
-    /// one item at the same time, each through a node of its own choice.
+    /// Mean simulated milliseconds between two bursts; None without bursts. In a burst, all clients
+    /// insert one item at the same time, each through a random node.
     burst_gap_mean_ms: Option<u64>,
-    /// One filter: it alone is cleared, dropped, created anew.
+    /// Index of the only filter that is cleared, dropped and recreated.
     rewritten: Option<usize>,
-    /// Whether it is only cleared: what a clearing leaves is distinguished from what a new filter of its name has.
+    /// Whether that filter is only cleared, so that remains of a clear are told from the content of a new
+    /// filter.
     only_clears: bool,
-    /// A filter, and the other that is merged into it.
+    /// Indexes of the target and the source of merges.
     merged: Option<(usize, usize)>,
-    /// How many different items are inserted, filter by filter.
+    /// Number of distinct items that are inserted, by filter.
     item_spaces: Vec<u32>,
 }
 
-/// Calls of all clients, by time.
+/// The calls of all clients, by time.
 pub(super) fn draw(
     dice: &mut Dice,
     world: WorldShape,
@@ -74,8 +75,8 @@ pub(super) fn draw(
     ops
 }
 
-/// Snapshots, and names that change for a while, in every second plan, most of them of a filter whose items stay. They have
-/// a stream of their own, so that plans without them stay what they were.
+/// Snapshots and temporary renames, in every second plan, most of them of a filter that keeps its items.
+/// They are drawn from a separate stream, so that plans without them stay what they were.
 pub(super) fn draw_snapshots(
     dice: &mut Dice,
     world: WorldShape,
@@ -96,7 +97,7 @@ pub(super) fn draw_snapshots(
         let index = if dice.one_in(4) { any } else { lasting.unwrap_or(any) };
         let (client, via) = (dice.count(0, world.clients - 1), dice.count(1, world.nodes));
         let filter = filters[index].name.clone();
-        // While it has another name, its own one is free for whoever creates it anew.
+        // While a filter is renamed, its own name is free, so filters that are recreated are not renamed.
         let creates =
             |plan: &OpPlan| matches!(&plan.op, Op::Create { filter: own } if *own == filter);
         let op = match renames && dice.one_in(8) && !others.iter().any(creates) {
@@ -111,13 +112,13 @@ pub(super) fn draw_snapshots(
 
 fn draw_habits(dice: &mut Dice, world: WorldShape, filters: &[FilterPlan]) -> Habits {
     let clients = u64::from(world.clients);
-    // Together they make 10 to 100 calls a second.
+    // All clients together make 10 to 100 calls a second.
     let gap_mean_ms = dice.spread((10 * clients).max(40), (100 * clients).min(400));
     let merged = filters.split_first().and_then(|(first, rest)| {
         let target = rest.iter().position(|other| other.merges_with(first))?;
         Some((target + 1, 0))
     });
-    // The first filter is left whole, so that the strongest checks have one to look at.
+    // The first filter is not rewritten, so that the strongest checks apply to it.
     let rewritten = match merged {
         _ if filters.len() < 2 || !dice.one_in(3) => None,
         Some((target, _)) => Some(target),
@@ -138,7 +139,8 @@ fn draw_habits(dice: &mut Dice, world: WorldShape, filters: &[FilterPlan]) -> Ha
 }
 
 fn item_space(dice: &mut Dice, filter: &FilterPlan) -> u32 {
-    // Only kinds that grow, or keep what comes last, keep their rate beyond their capacity.
+    // Only kinds that grow, or that keep the latest items, keep their false positive rate beyond their
+    // capacity.
     let is_open =
         matches!(filter.kind, FilterKind::Scalable | FilterKind::Aging | FilterKind::Stable);
     let times = if is_open { 4 } else { 1 };
@@ -156,7 +158,7 @@ fn draw_op(dice: &mut Dice, habits: &Habits, filters: &[FilterPlan]) -> Op {
     let FilterPlan { name, kind, .. } = &filters[index];
     let filter = name.clone();
     if habits.rewritten == Some(index) && dice.one_in(15) {
-        // Twice as many creations, for a dropped filter answers nothing.
+        // Twice as many creations as drops, because a dropped filter answers no calls.
         return match dice.count(0, 4) {
             _ if habits.only_clears => Op::Clear { filter },
             0 | 1 => Op::Clear { filter },
@@ -193,14 +195,14 @@ fn draw_op(dice: &mut Dice, habits: &Habits, filters: &[FilterPlan]) -> Op {
     } else if drawn < insert_weight + remove_weight {
         Op::Remove { filter, items: draw_items(dice, space) }
     } else {
-        // Queries reach beyond, where nothing is ever inserted.
+        // Some queries include items that are never inserted.
         let space = if dice.one_in(4) { 2 * space } else { space };
         let any = drawn >= insert_weight + remove_weight + contains_weight;
         Op::Contains { filter, items: draw_items(dice, space), any }
     }
 }
 
-/// Items of one call, each once, hot ones first in half of the calls.
+/// The distinct items of one call. In half of the calls the first ones are hot.
 fn draw_items(dice: &mut Dice, space: u32) -> Vec<u32> {
     let count = if dice.one_in(2) { 1 } else { dice.spread_count(1, CALL_ITEMS_MAX) };
     let is_hot = dice.one_in(2);

@@ -1,4 +1,4 @@
-//! Quotas that are reached, by several nodes at the same time.
+//! Draws quotas, and calls that use them up through several nodes at the same time.
 
 use super::dice::Dice;
 use crate::plan::quota::{Hold, HoldPlan, HoldingPlan, LimitPlan, SLOTS, Size};
@@ -10,7 +10,7 @@ const CALL_GAP_MEAN_MS: u64 = 90;
 /// Mean simulated milliseconds between two changes of quotas.
 const LIMIT_GAP_MEAN_MS: u64 = 1_500;
 
-/// Quotas and holders of a run.
+/// The quotas and holders of a run.
 pub(super) fn draw(dice: &mut Dice, world: WorldShape, run_ms: u64) -> HoldingPlan {
     let holders = dice.count(1, 3);
     let mut limits: Vec<LimitPlan> =
@@ -25,7 +25,7 @@ pub(super) fn draw(dice: &mut Dice, world: WorldShape, run_ms: u64) -> HoldingPl
     let mut at_ms = dice.gap(CALL_GAP_MEAN_MS);
     while at_ms < run_ms {
         let holder = dice.count(0, holders - 1);
-        // Several at once, of several nodes: they race for the room that is left.
+        // Several calls at once, through several nodes, race for the remaining quota.
         let count = if dice.one_in(3) { dice.count(2, 4) } else { 1 };
         for _ in 0..count {
             let slot = dice.count(0, SLOTS - 1);
@@ -44,7 +44,7 @@ pub(super) fn draw(dice: &mut Dice, world: WorldShape, run_ms: u64) -> HoldingPl
 
 fn draw_limit(dice: &mut Dice, at_ms: u64, of: Option<u32>) -> LimitPlan {
     let filters = (!dice.one_in(3)).then(|| dice.count(1, 4));
-    // With neither there is no limit for a while.
+    // With neither value, the quota is unlimited for a while.
     let tenths = dice.one_in(2).then(|| dice.count(1, 40));
     LimitPlan { at_ms, of, filters, tenths }
 }

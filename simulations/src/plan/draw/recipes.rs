@@ -1,4 +1,4 @@
-//! How a fault of each class is drawn: whom it meets, how hard, for how long.
+//! How a fault of each class is drawn: its target, its severity and its length.
 
 use super::dice::Dice;
 use super::faults::Scene;
@@ -8,21 +8,21 @@ use crate::plan::{DiskPart, Fault, LossMode, WALL_CLOCK_NEAR_MS};
 pub(super) struct Recipe {
     /// The class.
     pub(super) class: &'static str,
-    /// Its length in simulated milliseconds, and the fault; `None` if none is allowed now.
+    /// Draws its length in simulated milliseconds and the fault; `None` if no such fault is allowed now.
     pub(super) make: fn(&Scene, &mut Dice) -> Option<(u64, Fault)>,
 }
 
-/// Lengths of cuts: around what an election takes, shorter and longer.
+/// Length of a cut: from less than an election takes to more.
 fn cut_ms(dice: &mut Dice) -> u64 {
     dice.spread(300, 8_000)
 }
 
-/// Lengths of all that has none of its own.
+/// Length of other faults.
 fn length_ms(dice: &mut Dice) -> u64 {
     dice.spread(100, 15_000)
 }
 
-/// Length of what is over at once.
+/// Length of an instantaneous fault.
 const AT_ONCE: u64 = 0;
 
 const MODES: [LossMode; 3] = [LossMode::All, LossMode::Prefix, LossMode::Subset];

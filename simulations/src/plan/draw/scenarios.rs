@@ -1,4 +1,4 @@
-//! Sets and the sessions that reconcile them.
+//! Draws sets and the sessions that reconcile them.
 
 use umbel_reconcile_engine::limits::RECONCILE_RESUME_WINDOW_BYTES;
 
@@ -7,16 +7,16 @@ use crate::plan::scenario::{
     After, Growth, ItemKind, Kept, Lie, Scenario, SetsPlan, Stranger, Trouble, Way,
 };
 
-/// Most items that all hosts have, and that one alone has.
+/// Most items that all hosts share, and most that one host has alone.
 const ITEMS_MAX: [u32; 2] = [3_000, 3_000];
 
-/// Sessions, a longest time apart, that a plan has at most.
+/// Most sessions of a plan.
 const SCENARIOS_MAX: u64 = 24;
 
-/// Bytes of a session before something goes wrong with it, at most.
+/// Most bytes that a session sends before its fault.
 const AFTER_BYTES_MAX: u64 = 2 * RECONCILE_RESUME_WINDOW_BYTES;
 
-/// Milliseconds of the phase with faults for each session.
+/// Simulated milliseconds of the fault phase per session.
 const MS_PER_SCENARIO: u64 = 1_200;
 
 /// Two or three hosts and their sets.
@@ -47,14 +47,14 @@ fn some_items(dice: &mut Dice, most: u32) -> u32 {
     match dice.count(0, 5) {
         0 => 0,
         1 | 2 => dice.count(1, 14),
-        // Some that take more than a window of a session that goes on later.
+        // Some sets that need more than the send window of a resumable session.
         3 => dice.count(most / 2, most),
         _ => dice.spread_count(1, most),
     }
 }
 
-/// Sessions among so many hosts. One plan of five has one session again and again that crashes one step
-/// later each time.
+/// Sessions among `hosts` hosts. One plan in five repeats a single session, which crashes one step later
+/// each time.
 pub(super) fn draw(dice: &mut Dice, hosts: u32, run_ms: u64) -> Vec<Scenario> {
     let count = (run_ms / MS_PER_SCENARIO).clamp(2, SCENARIOS_MAX);
     let steps = dice.one_in(5).then(|| (draw_scenario(dice, hosts, 0), dice.one_in(2)));
@@ -79,7 +79,8 @@ fn draw_scenario(dice: &mut Dice, hosts: u32, at_ms: u64) -> Scenario {
         at_ms,
         initiator,
         responder: if other < initiator { other } else { other + 1 },
-        // Sets that are equal have nothing to show: most sessions leave them as they are.
+        // A session between equal sets shows little, so many sessions only compare and leave the sets
+        // different.
         way: *dice.pick(&[Way::Compare, Way::Compare, Way::Pull, Way::Push, Way::Both]),
         fast: dice.one_in(3),
         contents: dice.one_in(2),
@@ -87,7 +88,7 @@ fn draw_scenario(dice: &mut Dice, hosts: u32, at_ms: u64) -> Scenario {
         expected: dice.one_in(4).then(|| dice.spread(1, 2_000)),
         bytes_max: dice.one_in(5).then(|| dice.spread(100, 100_000)),
         short: dice.one_in(2),
-        // What goes on later begins by a scan.
+        // A resumable session begins with a scan, not with a stored sketch.
         resume: !dice.one_in(5) && kept == Kept::Neither,
         kept,
         chunk_bytes: if dice.one_in(4) { 8_192 } else { dice.spread_count(64, 8_192) },
@@ -98,7 +99,7 @@ fn draw_scenario(dice: &mut Dice, hosts: u32, at_ms: u64) -> Scenario {
 fn draw_trouble(dice: &mut Dice) -> Trouble {
     let first = dice.one_in(2);
     let after = if dice.one_in(2) {
-        // More than the window of a session that goes on later.
+        // Up to more than the send window of a resumable session.
         After::Bytes(dice.spread(1, AFTER_BYTES_MAX))
     } else {
         After::Inputs(dice.count(0, 14))
@@ -110,7 +111,7 @@ fn draw_trouble(dice: &mut Dice) -> Trouble {
         4 | 5 => Trouble::Crash { first, after, for_ms: dice.spread(10, 2_000) },
         6 => Trouble::Loss { first, per_mille: dice.count(5, 300) },
         7..=10 => {
-            // Lies that a checksum finds teach less than those that it does not.
+            // Half of the lies have valid checksums: those that a checksum reveals test less.
             let how = if dice.one_in(2) { Lie::PLAUSIBLE.as_slice() } else { Lie::ALL.as_slice() };
             Trouble::Lie { first, frame: dice.count(0, 7), how: *dice.pick(how) }
         }
