@@ -1,26 +1,28 @@
-//! Principals of a plan: what they are granted and when, and what they ask of which node.
+//! Principals of a plan: what they are granted and when, and which calls they make to which node.
 
 use serde::{Deserialize, Serialize};
 
 use super::identity::IdentityPlan;
 use super::quota::HoldingPlan;
 
-/// Filters that principals are granted rights on, beside those of the plan: `a0`, `a1` and so on.
+/// Number of filters that principals are granted rights on, in addition to the plan's own: `a0`, `a1` and
+/// so on.
 pub(crate) const ACCESS_FILTERS: u32 = 3;
 
-/// Everything about principals. With it the cluster is guarded from the start, and the other clients of
-/// the plan are an administrator.
+/// Everything about principals. If a plan has it, the cluster is guarded from the start, and the plan's
+/// other clients call as an administrator.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AccessPlan {
-    /// What the administrator changes, by time.
+    /// Changes that the administrator makes, by time.
     pub(crate) changes: Vec<ChangePlan>,
-    /// What principals and strangers ask for, by time.
+    /// Calls of principals and of strangers, by time.
     pub(crate) asks: Vec<AskPlan>,
-    /// Quotas, and who uses them up; None in plans from before there were any.
+    /// Quotas, and the holders that use them up; None in plans that were written before there were
+    /// quotas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) holding: Option<HoldingPlan>,
-    /// Certificates; with None nobody proves anything but by a token.
+    /// Certificates; with None, callers are identified by tokens only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) identities: Option<IdentityPlan>,
 }
@@ -31,17 +33,17 @@ pub(crate) struct AccessPlan {
 pub(crate) struct ChangePlan {
     /// When it begins, in simulated milliseconds of the fault phase.
     pub(crate) at_ms: u64,
-    /// Which principal: number `n` is called `p<n>`.
+    /// Number of the principal; `n` is named `p<n>`.
     pub(crate) principal: u32,
     /// What changes.
     pub(crate) change: Change,
 }
 
-/// What becomes of a principal.
+/// A change of a principal.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Change {
-    /// It is added, or replaced, with a token whose secret has this number, and rights that end after
+    /// It is added or replaced, with a token whose secret has this number. Its rights expire after
     /// `for_ms`, if that is not 0.
     Put { secret: u32, grants: Vec<GrantPlan>, cluster: Vec<ClusterRight>, for_ms: u64 },
     /// It is revoked.
@@ -52,17 +54,17 @@ pub(crate) enum Change {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GrantPlan {
-    /// A name, or the beginning of names and `*`.
+    /// A name, or a prefix of names followed by `*`.
     pub(crate) pattern: String,
-    /// What is granted.
+    /// The rights that are granted.
     pub(crate) rights: Vec<FilterRight>,
 }
 
-/// What may be done with a filter.
+/// A right on a filter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FilterRight {
-    /// Ask.
+    /// Query.
     Read,
     /// Insert, flush, merge into it.
     Insert,
@@ -74,67 +76,67 @@ pub(crate) enum FilterRight {
     Export,
 }
 
-/// What may be done with the cluster. Administrators are none of the plan's principals.
+/// A right on the cluster. None of the plan's principals is an administrator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ClusterRight {
-    /// See its status.
+    /// Read its status.
     Metrics,
-    /// See its jobs.
+    /// List its jobs.
     Jobs,
 }
 
-/// A call of somebody who may have no right to it.
+/// A call whose caller may lack the right to it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AskPlan {
     /// When it begins, in simulated milliseconds of the fault phase.
     pub(crate) at_ms: u64,
-    /// The principal whose name it shows.
+    /// The principal whose token it carries.
     pub(crate) principal: u32,
-    /// The number of the secret that it shows; None shows no token.
+    /// The number of the token's secret; None sends no token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) secret: Option<u32>,
-    /// The node that it goes to, and to no other.
+    /// The only node that it is sent to.
     pub(crate) via: u32,
     /// What it asks for.
     pub(crate) ask: Ask,
 }
 
-/// What is asked for. Filters are numbers; those from [`ACCESS_FILTERS`] on never exist.
+/// A request. Filters are given by number; those from [`ACCESS_FILTERS`] on never exist.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Ask {
-    /// Is the item there?
+    /// Query an item.
     Contains { filter: u32, item: u32 },
-    /// What is known of the filter.
+    /// Get the filter's description.
     Info { filter: u32 },
     /// Insert an item.
     Insert { filter: u32, item: u32 },
     /// Remove an item.
     Remove { filter: u32, item: u32 },
-    /// Have copies exchange what they have.
+    /// Flush the filter: have its copies exchange.
     Flush { filter: u32 },
     /// Create the filter.
     Create { filter: u32 },
-    /// Empty it.
+    /// Clear the filter.
     Clear { filter: u32 },
-    /// Drop it.
+    /// Drop the filter.
     Drop { filter: u32 },
-    /// OR `source` into it.
+    /// OR `source` into the filter.
     Merge { filter: u32, source: u32 },
-    /// Which filters there are.
+    /// List the filters.
     List,
-    /// How the cluster is.
+    /// Get the cluster's status.
     Status,
-    /// Which jobs there are.
+    /// List the jobs.
     Jobs,
-    /// Which principals there are.
+    /// List the principals.
     Principals,
-    /// Make oneself an administrator.
+    /// Grant the calling principal administrator rights.
     Escalate,
-    /// Send a request in a session that another principal has opened; that one's request must hear its
-    /// first answer still.
+    /// Send a request in a session of another principal, whose own request must still get its first
+    /// answer when it is retried.
     Steal { item: u32 },
 }
 

@@ -1,4 +1,4 @@
-//! What a plan may say: numbers in range, names that exist.
+//! Validates plans: numbers are in range, names exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,7 +18,7 @@ mod scenario;
 pub(crate) struct PlanLimits {
     /// Nodes that found the cluster.
     pub(crate) nodes: RangeInclusive<u32>,
-    /// Nodes that found the cluster, and those that join.
+    /// Founders and joiners together.
     pub(crate) nodes_and_joins: RangeInclusive<u32>,
     /// Shards.
     pub(crate) shards: RangeInclusive<u32>,
@@ -36,7 +36,7 @@ pub(crate) struct PlanLimits {
     pub(crate) filters: RangeInclusive<usize>,
     /// Characters of a filter's name.
     pub(crate) name_chars: RangeInclusive<usize>,
-    /// Items that a filter is made for.
+    /// Capacity of a filter in items.
     pub(crate) capacity: RangeInclusive<u64>,
     /// A filter's rate of false positives, in millionths.
     pub(crate) rate_ppm: RangeInclusive<u32>,
@@ -44,7 +44,7 @@ pub(crate) struct PlanLimits {
     pub(crate) ops: RangeInclusive<usize>,
     /// Items of one operation.
     pub(crate) op_items: RangeInclusive<usize>,
-    /// Numbers of items.
+    /// Number that identifies an item.
     pub(crate) item: RangeInclusive<u32>,
     /// Copies of one insert.
     pub(crate) copies: RangeInclusive<u32>,
@@ -52,7 +52,7 @@ pub(crate) struct PlanLimits {
     pub(crate) sources: RangeInclusive<usize>,
     /// Jobs.
     pub(crate) jobs: RangeInclusive<usize>,
-    /// Records of a machine in a job, and different items of all machines.
+    /// Records of a machine in a job, and distinct items of all machines.
     pub(crate) job_records: RangeInclusive<u32>,
     /// Cells an owner of a job.
     pub(crate) job_cells: RangeInclusive<u32>,
@@ -62,17 +62,17 @@ pub(crate) struct PlanLimits {
     pub(crate) access_asks: RangeInclusive<usize>,
     /// Changes of quotas.
     pub(crate) quota_limits: RangeInclusive<usize>,
-    /// Calls of those who use them up.
+    /// Calls of holders of quotas.
     pub(crate) quota_calls: RangeInclusive<usize>,
     /// Calls with wrong certificates.
     pub(crate) impostors: RangeInclusive<usize>,
-    /// Certificates that end for good.
+    /// Certificates that lapse.
     pub(crate) lapses: RangeInclusive<usize>,
-    /// Life of a certificate, in simulated milliseconds: the last third is longer than clocks are apart.
+    /// Lifetime of a certificate in simulated milliseconds. Its last third is longer than a clock's skew.
     pub(crate) life_ms: RangeInclusive<u64>,
-    /// How much a clock is ahead, in milliseconds.
+    /// How far a wall clock is ahead, in milliseconds.
     pub(crate) skew_ms: RangeInclusive<i64>,
-    /// Numbers of principals.
+    /// Number that identifies a principal.
     pub(crate) principal: RangeInclusive<u32>,
     /// Faults.
     pub(crate) faults: RangeInclusive<usize>,
@@ -124,15 +124,15 @@ pub(crate) const PLAN_LIMITS: PlanLimits = PlanLimits {
     chunk_bytes: 16..=65_536,
 };
 
-/// A plan says something that no world can do.
+/// A part of a plan that no world can carry out.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{place}: expected {expected}, got {found}")]
 pub(crate) struct Misfit {
-    /// Where: a path of fields, as `ops[3].op.items`; elements count from 0.
+    /// Its place: a path of fields, such as `ops[3].op.items`; elements are counted from 0.
     pub(crate) place: String,
-    /// What may stand there.
+    /// What is allowed there.
     pub(crate) expected: String,
-    /// What stands there.
+    /// What was found there.
     pub(crate) found: String,
 }
 
@@ -183,7 +183,7 @@ fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
 }
 
 impl Plan {
-    /// Whether a world can do what the plan says.
+    /// Checks that a world can carry out the plan.
     ///
     /// # Errors
     /// Names the first place that does not fit.
@@ -215,7 +215,7 @@ impl Plan {
         })
     }
 
-    /// Nodes that there are at most: founders and joiners.
+    /// The largest possible number of nodes: founders and joiners.
     pub(crate) fn node_count(&self) -> u32 {
         let is_join = |fault: &&super::FaultPlan| matches!(fault.fault, Fault::Join { .. });
         let joins = self.faults.iter().filter(is_join).count();
@@ -290,7 +290,7 @@ impl Plan {
             self.filters.iter().map(|filter| (&*filter.name, filter.replicated)).collect();
         let node_count = self.node_count();
         for (index, plan) in self.ops.iter().enumerate() {
-            // Only built for errors: plans have many operations.
+            // A closure, so that the text is only built for errors: plans have many operations.
             let place = |field: &'static str| format!("ops[{index}].{field}");
             if plan.client >= self.world.clients {
                 let range = 0..=self.world.clients - 1;
@@ -336,7 +336,8 @@ impl Plan {
 }
 
 impl Op {
-    /// Whether it is for replicated filters, or for the others; `None` if it is for both.
+    /// Whether it applies to replicated filters only (true) or to partitioned ones only; `None` if to
+    /// both.
     const fn is_of_copies(&self) -> Option<bool> {
         match self {
             Self::Clear { .. } | Self::Create { .. } | Self::Drop { .. } => None,
@@ -375,7 +376,7 @@ impl Op {
         [("filter", filter.as_str())].into_iter().chain(sources)
     }
 
-    /// Its items; `None` if it is about none.
+    /// Its items; `None` if it has none.
     pub(crate) fn items(&self) -> Option<&[u32]> {
         match self {
             Self::Insert { items, .. }
@@ -387,7 +388,7 @@ impl Op {
         }
     }
 
-    /// Its items, to be changed.
+    /// Its items, for changes; `None` if it has none.
     pub(crate) fn items_mut(&mut self) -> Option<&mut Vec<u32>> {
         match self {
             Self::Insert { items, .. }
@@ -401,12 +402,12 @@ impl Op {
 }
 
 impl Fault {
-    /// Whether its class is all that there is to say.
+    /// Whether it has no field besides its class.
     pub(crate) const fn has_no_field(&self) -> bool {
         matches!(self, Self::Ring | Self::RollingRestart | Self::SplitShard | Self::Upgrade)
     }
 
-    /// Which node it meets; `None` if it names nodes otherwise.
+    /// The node that it affects; `None` if it names no node, or names nodes in other fields.
     pub(crate) const fn who(&self) -> Option<Who> {
         match self {
             Self::Split { .. }

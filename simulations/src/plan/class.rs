@@ -64,7 +64,7 @@ mod tests {
 
     use super::*;
 
-    /// Every field that a fault may have.
+    /// A fault of this class in JSON, with all fields that the class has.
     fn fields_of(class: &str) -> serde_json::Value {
         let mut fault = json!({ "do": class });
         let map = fault.as_object_mut().unwrap();

@@ -1,4 +1,4 @@
-//! Plans as files.
+//! Reads plans from files and writes them.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::line_format::to_lines;
 use super::{Misfit, PLAN_FORMAT, Plan};
 
-/// Why there is no plan.
+/// Why a plan could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlanError {
     /// The file could not be read.
@@ -30,7 +30,7 @@ pub(crate) enum PlanError {
         #[source]
         source: io::Error,
     },
-    /// The file holds no plan that this build can run.
+    /// The file contains no plan that this build can run.
     #[error("the plan {} cannot be run", path.display())]
     InFile {
         /// Which file.
@@ -45,7 +45,7 @@ pub(crate) enum PlanError {
     /// A plan of another version.
     #[error("plan {found}, this build reads plan {PLAN_FORMAT}")]
     OtherVersion {
-        /// Its version, as it stands there.
+        /// The version in the text.
         found: serde_json::Value,
     },
     /// A field is missing, unknown or of another type.
@@ -66,13 +66,13 @@ pub(crate) enum PlanError {
     Misfit(#[from] Misfit),
 }
 
-/// Nothing but the version, whatever else a plan of another version may hold.
+/// The version alone, so that plans of other versions can be read so far.
 #[derive(Deserialize)]
 struct Version {
     plan: serde_json::Value,
 }
 
-/// Nothing but the fields of the faults.
+/// The fields of the faults alone.
 #[derive(Deserialize)]
 struct FaultFields {
     faults: Vec<FaultField>,
@@ -95,7 +95,7 @@ impl Plan {
         }
         let plan: Self = serde_json::from_str(text).map_err(PlanError::Fields)?;
         let fields: FaultFields = serde_json::from_str(text).map_err(PlanError::Fields)?;
-        // Serde overlooks unknown fields of tagged variants that have no field.
+        // Serde accepts unknown fields of tagged variants that have no field.
         for (index, (fault, written)) in plan.faults.iter().zip(&fields.faults).enumerate() {
             if fault.fault.has_no_field()
                 && let Some(field) = written.fault.keys().find(|field| *field != "do")
@@ -108,7 +108,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plan as JSON, one operation or fault a line.
+    /// The plan as JSON, with one operation or fault per line.
     pub(crate) fn to_json(&self) -> String {
         to_lines(self).expect("a plan has nothing that JSON lacks")
     }
@@ -124,7 +124,7 @@ impl Plan {
             .map_err(|error| PlanError::InFile { path: path.to_owned(), source: Box::new(error) })
     }
 
-    /// Writes the plan to a file, over what is there.
+    /// Writes the plan to a file, which is replaced if it exists.
     ///
     /// # Errors
     /// If the file cannot be written.

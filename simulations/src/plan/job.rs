@@ -1,42 +1,42 @@
-//! Jobs of a plan: what the founders hold, and what is asked of it.
+//! Jobs of a plan: the records of the founders, and how duplicates among them are found.
 
 use serde::{Deserialize, Serialize};
 
-/// A job that looks for duplicates in what the founders hold.
+/// A job that finds duplicates among the records of the founders.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct JobPlan {
     /// When it is submitted, in simulated milliseconds of the fault phase.
     pub(crate) at_ms: u64,
-    /// Records that each founder holds, by their numbers.
+    /// Number of records of each founder, in the order of the founders.
     pub(crate) records: Vec<u32>,
-    /// Different items among them, at most.
+    /// Most distinct items among the records.
     pub(crate) distinct: u32,
-    /// When items are equal.
+    /// When two items count as equal.
     pub(crate) level: JobLevel,
-    /// Which of equal records stays.
+    /// Which of equal records is kept.
     #[serde(default, skip_serializing_if = "JobKeep::is_first")]
     pub(crate) keep: JobKeep,
-    /// Whether earlier jobs have kept every fourth item; not at level `bytes`.
+    /// Whether every fourth item is a reference that earlier jobs have kept; not at level `bytes`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) known: bool,
-    /// Whether it tells for which record each one was dropped.
+    /// Whether it reports for which kept record each dropped one was dropped.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) report: bool,
-    /// Whether it tells how many records are equal to each one that it tells of.
+    /// Whether it reports the size of the group of each reported record.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) sizes: bool,
     /// How entries are compared.
     pub(crate) filter: JobFilter,
-    /// Whether frames go over a grid, however few workers there are.
+    /// Whether frames take the grid route, however few workers there are.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) grid: bool,
-    /// Cells an owner, about.
+    /// Approximate number of cells per owner.
     pub(crate) cells: u32,
-    /// Whether it drops what a filter holds of what would stay, and adds to that filter what stays.
+    /// Whether it also drops records that a filter contains, and adds the kept ones to that filter.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) asks: bool,
-    /// When its user wants it to end, in simulated milliseconds of the fault phase.
+    /// When its user cancels it, in simulated milliseconds of the fault phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cancel_at_ms: Option<u64>,
 }
@@ -46,19 +46,19 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// When items are equal.
+/// When two items count as equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum JobLevel {
-    /// A few dozen bits of their hashes are.
+    /// If a few dozen bits of their hashes are equal.
     Approximate,
-    /// Their hashes are.
+    /// If their hashes are equal.
     Fingerprint,
-    /// Their bytes are; items come in pairs that share their hash.
+    /// If their bytes are equal; items come in pairs with the same hash.
     Bytes,
 }
 
-/// Which of equal records stays.
+/// Which of equal records is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum JobKeep {
@@ -67,7 +67,7 @@ pub(crate) enum JobKeep {
     First,
     /// The last.
     Last,
-    /// The best; many are equally good.
+    /// The one with the best rank; many ranks are equal.
     Best,
 }
 
@@ -82,10 +82,10 @@ impl JobKeep {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum JobFilter {
-    /// As the coordinator chooses.
+    /// The coordinator chooses.
     Auto,
     /// With a filter.
     SingleShot,
-    /// By whole hashes.
+    /// By full hashes.
     Wide,
 }

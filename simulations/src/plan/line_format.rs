@@ -1,15 +1,15 @@
-//! JSON with one operation or fault a line, so that plans compare well line by line.
+//! JSON with one operation or fault per line, so that line-by-line diffs of plans are readable.
 
 use std::io;
 
 use serde::Serialize;
 use serde_json::ser::Formatter;
 
-/// The value as JSON: members of the outermost object, and elements of arrays that are such members,
-/// on a line each; all that lies deeper on the line of its parent.
+/// The value as JSON. Members of the outermost object, and elements of arrays that are such members, have
+/// a line each; everything deeper is on the line of its parent.
 ///
 /// # Errors
-/// If the value is not JSON.
+/// If the value cannot be represented as JSON.
 pub(super) fn to_lines<T: Serialize>(value: &T) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
     let mut serializer =
@@ -21,14 +21,15 @@ pub(super) fn to_lines<T: Serialize>(value: &T) -> serde_json::Result<String> {
 
 /// Breaks lines by depth.
 struct Lines {
-    /// Arrays and objects that are open.
+    /// Number of open arrays and objects.
     depth: usize,
-    /// Whether nothing was written since the innermost of them was opened.
+    /// Whether the innermost of them is still empty.
     is_empty: bool,
 }
 
 impl Lines {
-    /// Before an element or a key of what is open; breaks the line if that lies at most so deep.
+    /// Writes what precedes an element or key: a comma unless it is the first, and a line break down to
+    /// `depth_max`.
     fn lead<W: io::Write + ?Sized>(
         &mut self,
         writer: &mut W,
@@ -68,10 +69,10 @@ impl Lines {
     }
 }
 
-/// Depth down to which elements of arrays have lines of their own.
+/// Greatest depth at which elements of arrays have lines of their own.
 const ARRAY_DEPTH_MAX: usize = 2;
 
-/// Depth down to which members of objects have lines of their own.
+/// Greatest depth at which members of objects have lines of their own.
 const OBJECT_DEPTH_MAX: usize = 1;
 
 impl Formatter for Lines {

@@ -1,36 +1,36 @@
-//! Principals with quotas, and what they make and drop on several nodes at once.
+//! Principals with quotas, and the filters that they create and drop through several nodes at once.
 
 use serde::{Deserialize, Serialize};
 
-/// Names that a holder makes filters under.
+/// Number of names under which a holder creates filters.
 pub(crate) const SLOTS: u32 = 6;
 
-/// What quotas allow and who uses them. Holders are principals beside those of the plan's changes: `h0`, `h1`
-/// and so on, each with the right to manage its own filters.
+/// Quotas and their holders. Holders are additional principals, named `h0`, `h1` and so on, each with the
+/// right to manage its own filters.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HoldingPlan {
     /// How many holders there are.
     pub(crate) holders: u32,
-    /// What the administrator sets, by time.
+    /// Quotas that the administrator sets, by time.
     pub(crate) limits: Vec<LimitPlan>,
-    /// What holders do, by time.
+    /// Calls of holders, by time.
     pub(crate) calls: Vec<HoldPlan>,
 }
 
-/// A change of a quota; what it does not name is without a limit from then on.
+/// A change of a quota; a value that is None is unlimited from then on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LimitPlan {
     /// When it begins, in simulated milliseconds of the fault phase.
     pub(crate) at_ms: u64,
-    /// Whose; None is the cluster's. That counts from what there is when it is set.
+    /// The holder whose quota it is; None for the cluster's, which is added to the usage at that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) of: Option<u32>,
-    /// Filters.
+    /// Number of filters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) filters: Option<u32>,
-    /// Memory, in tenths of what a large filter takes on all nodes.
+    /// Memory, in tenths of what a `Size::Large` filter takes on all nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tenths: Option<u32>,
 }
@@ -41,41 +41,41 @@ pub(crate) struct LimitPlan {
 pub(crate) struct HoldPlan {
     /// When it begins, in simulated milliseconds of the fault phase.
     pub(crate) at_ms: u64,
-    /// Whose.
+    /// The number of the holder.
     pub(crate) holder: u32,
-    /// The node that it goes to, and to no other.
+    /// The only node that it is sent to.
     pub(crate) via: u32,
-    /// What it asks for.
+    /// The request.
     pub(crate) call: Hold,
 }
 
-/// What a holder asks for; each of its filters has a slot.
+/// A holder's request. The slot identifies one of the holder's filters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Hold {
-    /// Make a filter.
+    /// Create the filter.
     Make { slot: u32, size: Size },
-    /// Empty it.
+    /// Clear it.
     Clear { slot: u32 },
     /// Drop it.
     Drop { slot: u32 },
 }
 
-/// How large a filter of a holder is.
+/// Size of a holder's filter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Size {
-    /// A few hundred bytes a shard.
+    /// A few hundred bytes per shard.
     Small,
     /// Some twenty times as much.
     Large,
 }
 
 impl Size {
-    /// Both.
+    /// Both sizes.
     pub(crate) const ALL: [Self; 2] = [Self::Small, Self::Large];
 
-    /// Items that such a filter is made for.
+    /// Capacity in items of such a filter.
     pub(crate) const fn capacity(self) -> u64 {
         match self {
             Self::Small => 2_000,
@@ -83,7 +83,8 @@ impl Size {
         }
     }
 
-    /// The name of a filter of this size that the administrator has, by which its memory is known.
+    /// The name of the administrator's filter of this size, which shows how much memory such a filter
+    /// takes.
     pub(crate) const fn sample(self) -> &'static str {
         match self {
             Self::Small => "sample-small",
@@ -93,7 +94,7 @@ impl Size {
 }
 
 impl Hold {
-    /// Which filter of the holder it is about.
+    /// The slot of the filter.
     pub(crate) const fn slot(self) -> u32 {
         match self {
             Self::Make { slot, .. } | Self::Clear { slot } | Self::Drop { slot } => slot,

@@ -1,34 +1,34 @@
-//! Sessions of set reconciliation, as plans have them.
+//! Sessions of set reconciliation in plans.
 
 use serde::{Deserialize, Serialize};
 
-/// Hosts with a set each, numbered from 1. Item `n` is the same on all of them.
+/// Hosts that have one set each, numbered from 1. Item `n` is the same on all of them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SetsPlan {
-    /// What the items are.
+    /// The kind of the items.
     pub(crate) items: ItemKind,
-    /// Items that all hosts have.
+    /// Number of items that all hosts have.
     pub(crate) shared: u32,
-    /// Items that each host alone has; as many hosts there are.
+    /// For each host, the number of items that it alone has; its length is the number of hosts.
     pub(crate) own: Vec<u32>,
-    /// Longest time that a message takes, in simulated milliseconds.
+    /// Longest latency of a message, in simulated milliseconds.
     pub(crate) latency_ms: u32,
     /// Items that are added while sessions run.
     pub(crate) growth: Vec<Growth>,
 }
 
-/// What items are.
+/// A kind of items.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ItemKind {
-    /// Numbers of 64 bits.
+    /// 64-bit numbers.
     Ids,
-    /// 32 bytes each.
+    /// Strings of 32 bytes.
     Hashes,
     /// Texts of different lengths.
     Lines,
-    /// Records with a key, of which some share theirs.
+    /// Records with a key; some records share a key.
     Records,
 }
 
@@ -38,9 +38,9 @@ pub(crate) enum ItemKind {
 pub(crate) struct Growth {
     /// When, in simulated milliseconds.
     pub(crate) at_ms: u64,
-    /// Whose.
+    /// The host.
     pub(crate) host: u32,
-    /// By how many new items.
+    /// The number of new items.
     pub(crate) count: u32,
 }
 
@@ -50,30 +50,30 @@ pub(crate) struct Growth {
 pub(crate) struct Scenario {
     /// When it begins, in simulated milliseconds.
     pub(crate) at_ms: u64,
-    /// Who begins it.
+    /// The host that begins it.
     pub(crate) initiator: u32,
-    /// Who answers.
+    /// The host that responds.
     pub(crate) responder: u32,
-    /// What becomes of the difference.
+    /// What is done with the difference.
     pub(crate) way: Way,
-    /// Whether it saves round trips instead of bytes.
+    /// Whether it minimizes round trips instead of bytes.
     pub(crate) fast: bool,
-    /// Whether a comparison brings contents.
+    /// Whether a comparison transfers the items' contents.
     pub(crate) contents: bool,
     /// Whether a comparison notifies the responder too.
     pub(crate) told: bool,
     /// The difference that the initiator expects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) expected: Option<u64>,
-    /// Bytes that it may cost each side.
+    /// Most bytes that each side may spend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bytes_max: Option<u64>,
-    /// Whether symbols are so short that they collide now and then.
+    /// Whether symbols are so short that some collide.
     pub(crate) short: bool,
-    /// Whether it goes on where it was cut.
+    /// Whether it is resumed after a cut.
     #[serde(default)]
     pub(crate) resume: bool,
-    /// Who begins with a stored sketch.
+    /// Which sides begin with a stored sketch.
     #[serde(default, skip_serializing_if = "Kept::is_neither")]
     pub(crate) kept: Kept,
     /// Bytes that a side writes in a simulated millisecond.
@@ -82,16 +82,16 @@ pub(crate) struct Scenario {
     pub(crate) trouble: Trouble,
 }
 
-/// Whose stored sketches a session begins with.
+/// Which sides of a session begin with a stored sketch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kept {
-    /// Nobody's.
+    /// Neither side.
     #[default]
     Neither,
-    /// The initiator's alone.
+    /// The initiator only.
     First,
-    /// Both sides'.
+    /// Both sides.
     Both,
 }
 
@@ -101,17 +101,17 @@ impl Kept {
     }
 }
 
-/// What becomes of the difference.
+/// What is done with the difference.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Way {
-    /// It is told.
+    /// It is reported only.
     Compare,
-    /// The initiator takes what it lacks.
+    /// The initiator adds the items that it lacks.
     Pull,
-    /// The responder does.
+    /// The responder adds the items that it lacks.
     Push,
-    /// Both do.
+    /// Both sides add the items that they lack.
     Both,
 }
 
@@ -119,13 +119,13 @@ pub(crate) enum Way {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum After {
-    /// When it has written so many bytes.
+    /// Once it has written so many bytes.
     Bytes(u64),
-    /// Before it takes its input of this number, from 0.
+    /// Before it handles its input of this number, counted from 0.
     Inputs(u32),
 }
 
-/// What goes wrong with a session. Of two sides it is the initiator's if `first`.
+/// A fault of a session. It affects the initiator if `first`, and otherwise the responder.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Trouble {
@@ -133,39 +133,39 @@ pub(crate) enum Trouble {
     Nothing,
     /// A side drops the connection.
     Reset { first: bool, after: After },
-    /// What is sent between the hosts is lost from then on; in one direction only, or both.
+    /// Messages between the hosts are lost for `for_ms`, in one direction or both.
     Cut { first: bool, after: After, one_way: bool, for_ms: u64 },
-    /// What is sent between the hosts waits.
+    /// Messages between the hosts are held for `for_ms`.
     Hold { first: bool, after: After, for_ms: u64 },
     /// The side's host crashes. Its set survives.
     Crash { first: bool, after: After, for_ms: u64 },
-    /// Each write of the side resets the connection with this chance, in thousandths.
+    /// Each write of the side resets the connection with this probability, in thousandths.
     Loss { first: bool, per_mille: u32 },
-    /// Something happens to the side's frame of this number, from 0.
+    /// The side's frame of this number, counted from 0, is changed.
     Lie { first: bool, frame: u32, how: Lie },
-    /// The responder is one that the initiator cannot agree with.
+    /// The responder is incompatible with the initiator.
     Stranger { what: Stranger },
 }
 
-/// What happens to a frame.
+/// A change of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Lie {
     /// A bit is flipped.
     Flip,
-    /// Its end is missing.
+    /// It is truncated.
     Cut,
-    /// It is missing.
+    /// It is dropped.
     Drop,
-    /// It comes twice.
+    /// It is sent twice.
     Repeat,
-    /// It comes behind the next one.
+    /// It is sent after the next one.
     Swap,
-    /// A bit of its body is flipped, and the checksum is right.
+    /// A bit of its body is flipped, with a valid checksum.
     Body,
-    /// One of its first bytes, where counts are, becomes another, and the checksum is right.
+    /// One of its body's first bytes, where counts are, is changed, with a valid checksum.
     Count,
-    /// One of its last bytes becomes another, and the checksum is right.
+    /// One of its body's last bytes is changed, with a valid checksum.
     End,
 }
 
@@ -182,7 +182,7 @@ impl Lie {
         Self::End,
     ];
 
-    /// Those that cannot be told from what an honest side may say.
+    /// Lies that cannot be distinguished from the frames of an honest side.
     pub(crate) const PLAUSIBLE: [Self; 3] = [Self::Body, Self::Count, Self::End];
 
     /// Whether it is one of these.
@@ -191,7 +191,7 @@ impl Lie {
     }
 }
 
-/// Whom an initiator cannot agree with.
+/// How a responder is incompatible with the initiator.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Stranger {
@@ -204,7 +204,7 @@ pub(crate) enum Stranger {
 }
 
 impl Trouble {
-    /// Its name in counters; none for nothing.
+    /// Its name in counters; None for `Nothing`.
     pub(crate) const fn class(self) -> Option<&'static str> {
         Some(match self {
             Self::Nothing => return None,
@@ -218,7 +218,7 @@ impl Trouble {
         })
     }
 
-    /// Whether it lets one side say what is not so.
+    /// Whether one side sends false claims in valid frames.
     pub(crate) const fn is_plausible_lie(self) -> bool {
         matches!(self, Self::Lie { how, .. } if how.is_plausible())
     }

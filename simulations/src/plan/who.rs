@@ -13,7 +13,7 @@ use super::Who;
     "expected \"node:N\", \"leader:SHARD\", \"follower:SHARD\", \"meta\" or \"all\", got {text:?}"
 )]
 pub(crate) struct WhoError {
-    /// What came.
+    /// The text.
     pub(crate) text: String,
 }
 
@@ -41,7 +41,7 @@ impl FromStr for Who {
             None if text == "all" => Some(Self::All),
             _ => None,
         };
-        // One spelling each: the parser of numbers would take "+3" and "03" too.
+        // Only one spelling is accepted: the number parser alone would also accept "+3" and "03".
         who.filter(|who| who.to_string() == text).ok_or_else(|| WhoError { text: text.to_owned() })
     }
 }

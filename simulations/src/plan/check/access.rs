@@ -1,4 +1,4 @@
-//! What a plan may say about principals.
+//! Validates the part of a plan about principals.
 
 use super::{Misfit, PLAN_LIMITS, Plan, in_order, in_range};
 use crate::plan::access::{Ask, Change};

@@ -1,4 +1,4 @@
-//! What a fault may say.
+//! Validates faults.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::plan::{Fault, Plan, Who};
 /// Most milliseconds that a fault adds to a message.
 const LATENCY_MS_MAX: u32 = 60_000;
 
-/// Most milliseconds that a clock leaps.
+/// Most milliseconds that a clock jumps.
 const CLOCK_JUMP_MS_MAX: u32 = 600_000;
 
 /// Most milliseconds that a wall clock is off: a day.
@@ -17,7 +17,7 @@ const WALL_CLOCK_MS_MAX: i64 = 86_400_000;
 /// Most restarts of one storm.
 const STORM_COUNT_MAX: u32 = 100;
 
-/// Most times that a disk is slowed down.
+/// Largest factor by which a disk is slowed down.
 const SLOW_FACTOR_MAX: u32 = 10_000;
 
 /// Most bits that one fault flips.
@@ -29,10 +29,10 @@ const TAIL_BYTES_MAX: u32 = 64 << 10;
 /// Most thousandths by which a clock runs too fast.
 const DRIFT_PER_MILLE_MAX: u32 = 500;
 
-/// Most bytes that a full disk leaves.
+/// Most free bytes of a full disk.
 const FREE_BYTES_MAX: u64 = 1 << 40;
 
-/// Whether a world can do what the fault, which lies at this place of the plan, says.
+/// Checks that a world can carry out this fault, which is at `place` in the plan.
 pub(super) fn check(place: &str, plan: &Plan, fault: &Fault) -> Result<(), Misfit> {
     if let Some(who) = fault.who() {
         let field = if matches!(fault, Fault::Join { .. }) { "via" } else { "who" };
@@ -93,7 +93,7 @@ fn check_split(place: &str, plan: &Plan, left: &[u32]) -> Result<(), Misfit> {
     let nodes = 1..=plan.node_count();
     left.iter().try_for_each(|node| in_range(place, *node, &nodes))?;
     let distinct: BTreeSet<&u32> = left.iter().collect();
-    // Any founders that are left stand on the other side, whether the joiners come or not.
+    // The other side needs at least one founder, because joiners may not have joined.
     let has_other_side = (1..=plan.world.nodes).any(|node| !distinct.contains(&node));
     if left.is_empty() || distinct.len() != left.len() || !has_other_side {
         let expected = format!("some but not all of nodes 1 to {}, each once", plan.world.nodes);
@@ -103,7 +103,7 @@ fn check_split(place: &str, plan: &Plan, left: &[u32]) -> Result<(), Misfit> {
 }
 
 impl Fault {
-    /// Whether it may meet all nodes at once.
+    /// Whether it may affect all nodes at once.
     pub(crate) const fn allows_all(&self) -> bool {
         matches!(
             self,

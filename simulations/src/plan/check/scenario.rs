@@ -1,4 +1,4 @@
-//! What a plan may say about sets and sessions.
+//! Validates the part of a plan about sets and sessions.
 
 use super::{Misfit, PLAN_LIMITS, in_order, in_range};
 use crate::plan::Plan;
