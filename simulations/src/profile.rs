@@ -1,44 +1,46 @@
-//! Profiles: from which classes of faults a plan is drawn.
+//! Profiles: the classes of faults from which a plan is drawn.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::plan::Fault;
 
-/// Which classes of faults a plan is drawn from.
+/// A selection of fault classes from which a plan is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Profile {
-    /// None.
+    /// No faults.
     Calm,
-    /// Those of links and messages.
+    /// Faults of links and messages.
     Network,
-    /// Those of disks, with the crashes and power losses that show them.
+    /// Faults of disks, with the crashes and power losses that reveal them.
     Disk,
-    /// Those of processes.
+    /// Faults of processes.
     Crash,
     /// Changes of members, replicas and leaders, with crashes and cuts in between.
     Churn,
-    /// Replicas that move from node to node and back, most of them the only ones of their shard.
+    /// Replicas that move between nodes and back; most shards have only one replica.
     Moves,
-    /// Those of clocks, and frozen nodes.
+    /// Faults of clocks, and frozen nodes.
     Clock,
-    /// Those that replicated filters on many nodes have to bear.
+    /// Faults that replicated filters on many nodes must tolerate.
     Cube,
-    /// Those that jobs have to bear, which nodes that keep their disks can finish.
+    /// Faults that jobs must tolerate. Nodes keep their disks, so that jobs can finish.
     Jobs,
-    /// Sessions of set reconciliation, without nodes; what goes wrong with them stands in the plan.
+    /// Sessions of set reconciliation, without nodes; the plan's scenarios contain their faults.
     Reconcile,
-    /// All but those of the next one.
+    /// All faults except the two that only the next profile has.
     Mixed,
     /// Disks that lose what was synced, and old images of disks, while the other nodes run on.
     Images,
-    /// Principals that come, change and go, under cuts, crashes, and nodes that come and go.
+    /// Principals that are added, changed and revoked, amid cuts, crashes and changes of members.
     Access,
-    /// One node at a time dies, stands still or is cut off, and has time to come back: callers hardly wait.
+    /// One node at a time crashes, freezes or is cut off, and has time to come back; calls must hardly
+    /// wait.
     Failover,
 }
 
-/// Classes of [`Profile::Jobs`]: no disk is lost, for what it holds of a job is nowhere else.
+/// Classes of [`Profile::Jobs`]. No disk is lost, because a worker's data of a job exists only on its
+/// disk.
 const OF_JOBS: &[&str] = &[
     "isolate",
     "split",
@@ -60,7 +62,7 @@ const OF_JOBS: &[&str] = &[
     "snapshot",
 ];
 
-/// Classes of [`Profile::Access`]: clocks are right, so that it can be told when rights end.
+/// Classes of [`Profile::Access`]. Wall clocks are right, so that it is known when rights expire.
 const OF_ACCESS: &[&str] = &[
     "isolate",
     "split",
@@ -83,7 +85,7 @@ const OF_ACCESS: &[&str] = &[
     "snapshot",
 ];
 
-/// Nodes and replicas come, go and move, shards are split, releases follow each other.
+/// Classes of `Profile::Churn`: members and replicas change, shards are split, nodes are upgraded.
 const OF_CHURN: &[&str] = &[
     "join",
     "replace",
@@ -97,14 +99,15 @@ const OF_CHURN: &[&str] = &[
     "isolate",
 ];
 
-/// Classes of [`Profile::Mixed`]: without the last two, whose promise needs that the others are there.
+/// Classes of [`Profile::Mixed`]: all but the last two, whose guarantees require that the other nodes are
+/// there.
 const OF_MIXED: &[&str] = Fault::ALL_CLASSES.split_at(Fault::ALL_CLASSES.len() - 2).0;
 
 /// A name that no profile has.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no profile {name:?}, expected one of {}", names())]
 pub(crate) struct ProfileError {
-    /// What came.
+    /// The name that was given.
     pub(crate) name: String,
 }
 
@@ -113,7 +116,7 @@ fn names() -> String {
 }
 
 impl Profile {
-    /// All of them.
+    /// All profiles.
     pub(crate) const ALL: [Self; 14] = [
         Self::Calm,
         Self::Network,
@@ -157,7 +160,7 @@ impl Profile {
         }
     }
 
-    /// What it is for, in a line.
+    /// What it is for, in one line.
     pub(crate) const fn about(self) -> &'static str {
         match self {
             Self::Calm => "no faults: what fails here fails without any",
@@ -189,7 +192,7 @@ impl Profile {
         }
     }
 
-    /// Its classes, as [`Fault::class`] names them.
+    /// Its fault classes, as [`Fault::class`] names them.
     pub(crate) const fn classes(self) -> &'static [&'static str] {
         match self {
             Self::Calm | Self::Reconcile => &[],
@@ -242,7 +245,7 @@ impl Profile {
             Self::Mixed => OF_MIXED,
             Self::Access => OF_ACCESS,
             Self::Failover => &["crash", "power_loss", "freeze", "isolate"],
-            // No other node starts: what it knows of others is in its memory.
+            // No fault restarts another node: what a node knows about the others is only in its memory.
             Self::Images => &[
                 "isolate",
                 "bridge",

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Context as _;
 
-/// Runs this command again in a build that has the planted bugs, and ends as that ended.
+/// Runs this command again in a build with the planted bugs, and returns its exit code.
 pub(crate) fn run_with_planted_bugs() -> anyhow::Result<ExitCode> {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     eprintln!("this build has no planted bugs: building one that has, and running it");
@@ -22,7 +22,7 @@ pub(crate) fn run_with_planted_bugs() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code.unwrap_or(1)))
 }
 
-/// A command of this tool as one types it, with the profile of this build.
+/// The command line that runs this tool with these arguments, in the profile of this build.
 pub(crate) fn command_line(arguments: &str) -> String {
     let profile = match cargo_profile().as_str() {
         "dev" => String::new(),

@@ -1,4 +1,4 @@
-//! What a run leaves behind, as data.
+//! The report of a run, as data.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::invariants::violation::Violation;
 use crate::plan::Plan;
 use crate::trace::{self, TraceDigest};
 
-/// One run, from its seed to its verdict.
+/// The report of one run.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RunReport {
@@ -19,29 +19,29 @@ pub(crate) struct RunReport {
     pub(crate) seed: u64,
     /// The plan's profile.
     pub(crate) profile: String,
-    /// The bug that was on.
+    /// The planted bug that was switched on.
     pub(crate) planted: Option<String>,
     /// Simulated milliseconds, with and without faults.
     pub(crate) simulated_ms: u64,
-    /// Calls of clients by their end: `done`, `not_applied`, `unknown`.
+    /// Number of client calls by outcome: `done`, `not_applied`, `unknown`, `reused`.
     pub(crate) calls: BTreeMap<String, u64>,
-    /// Items in answers that were checked.
+    /// Number of items in checked answers.
     pub(crate) items_checked: u64,
-    /// Faults, states, checks.
+    /// Counters of faults, states and checks.
     pub(crate) counters: Counters,
-    /// Tells whether two runs were the same.
+    /// Digest of the trace; equal for two equal runs.
     pub(crate) trace: TraceDigest,
-    /// Broken promises, in the order in which they were seen.
+    /// Violations, in the order in which they were found.
     pub(crate) violations: Vec<Breach>,
 }
 
-/// A broken promise, as reports keep it.
+/// A violation of an invariant, as reports store it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Breach {
     /// Name of the invariant.
     pub(crate) invariant: String,
-    /// Simulated microseconds since the start at which it was seen.
+    /// When it was found, in simulated microseconds since the start.
     pub(crate) at_us: u64,
     /// What was expected and what was seen.
     pub(crate) what: String,

@@ -1,4 +1,4 @@
-//! A run's report for people.
+//! A run's report as text for people.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use crate::plan::Plan;
 use crate::report::RunReport;
 use crate::table::{Table, count, grouped, per};
 
-/// What a plan is about, in a line.
+/// A summary of a plan in one line.
 pub(crate) fn plan_line(plan: &Plan) -> String {
     let Plan { seed, profile, run_ms, world, .. } = plan;
     let planted = plan.planted.as_ref().map_or_else(String::new, |bug| format!(", bug {bug} on"));
@@ -33,7 +33,7 @@ pub(crate) fn plan_line(plan: &Plan) -> String {
     )
 }
 
-/// All that one run recorded. `wall_us` is the real time it took.
+/// Everything that one run recorded. `wall_us` is the real time that it took.
 pub(crate) fn run_text(ended: &Ended, wall_us: u64) -> String {
     let RunReport { simulated_ms, calls, items_checked, counters, trace, violations, .. } =
         &ended.report;
@@ -64,7 +64,7 @@ pub(crate) fn run_text(ended: &Ended, wall_us: u64) -> String {
     text
 }
 
-/// Tables of faults, states and checks, each after an empty line; empty ones are left out.
+/// Tables of faults, states and checks, each after an empty line; empty tables are left out.
 pub(crate) fn counters_text(counters: &Counters) -> String {
     let mut faults = Table::new(&["fault", "planned", "fired", "effects"]);
     for (class, tally) in &counters.faults {

@@ -64,7 +64,7 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{} {noun}{ending}", grouped(number))
 }
 
-/// A ratio with one decimal; `-` of nothing.
+/// The ratio of two numbers with one decimal; `-` if `of` is 0.
 pub(crate) fn per(amount: u64, of: u64) -> String {
     if of == 0 {
         return "-".to_owned();

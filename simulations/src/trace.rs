@@ -1,4 +1,4 @@
-//! The trace of a run: one line an event, hashed always and written to a file if asked for.
+//! The trace of a run: one line per event, always hashed, and written to a file on request.
 //!
 //! A line is `<simulated microseconds> <host> <kind> <fields>`. The hash covers these lines at every
 //! level, so it tells whether two runs were the same, whatever was written. At [`Level::Full`] the
@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes that are collected before they are written.
+/// Size of the write buffer in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// How much of a run is written down.
@@ -31,7 +31,7 @@ pub(crate) enum Level {
     Full,
 }
 
-/// What is left of a trace.
+/// Digest of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TraceDigest {
@@ -52,7 +52,7 @@ impl fmt::Display for TraceDigest {
 struct Sink {
     digest: TraceDigest,
     file: Option<BufWriter<File>>,
-    /// The first failure to write, told at the end.
+    /// The first write error, reported at the end.
     failure: Option<io::Error>,
 }
 
@@ -60,11 +60,11 @@ struct Sink {
 static SINK: Mutex<Option<Sink>> = Mutex::new(None);
 
 thread_local! {
-    /// Kept from line to line, so that a line costs no allocation.
+    /// Reused from line to line, so that a line needs no allocation.
     static TEXT: Cell<String> = const { Cell::new(String::new()) };
 }
 
-/// Begins the trace of a run. A file is made, or emptied, at [`Level::Event`] and [`Level::Full`].
+/// Begins the trace of a run. At [`Level::Event`] and [`Level::Full`] it creates or truncates the file.
 pub(crate) fn start(level: Level, path: Option<&Path>) -> io::Result<()> {
     let file = match path {
         Some(path) if level != Level::Off => {
@@ -92,7 +92,7 @@ pub(crate) fn line(at_us: u64, host: &str, kind: &str, fields: fmt::Arguments<'_
     });
 }
 
-/// Ends the trace: what is left is written. Without a run that began it is empty.
+/// Ends the trace and flushes the file. Returns an empty digest if no trace was started.
 pub(crate) fn finish() -> TraceDigest {
     let Some(mut sink) = sink().take() else { return TraceDigest::default() };
     if let Some(file) = &mut sink.file
@@ -117,15 +117,15 @@ impl Sink {
     }
 }
 
-/// A line that is written and not hashed.
+/// Writes a line without hashing it.
 fn write_unhashed(text: &str) {
     if let Some(sink) = sink().as_mut() {
         sink.write(text);
     }
 }
 
-/// Lends the buffer of this thread, empty. A line that comes while another one is being made, from
-/// a value that traces when it is shown, gets a fresh one.
+/// Lends this thread's buffer, emptied. If a line is traced while another one is formatted, by a value
+/// whose formatting traces, it gets a new buffer.
 fn with_text(make: impl FnOnce(&mut String)) {
     let mut text = TEXT.take();
     text.clear();
@@ -134,7 +134,7 @@ fn with_text(make: impl FnOnce(&mut String)) {
 }
 
 fn sink() -> MutexGuard<'static, Option<Sink>> {
-    // A panic between two writes leaves a sink that is still a sink.
+    // The sink is still valid after a panic between two writes.
     SINK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,4 +1,5 @@
-//! Who observes what the nodes do: the reference, and the promises of Raft.
+//! The checks that observe the nodes while a run goes on: the reference, the invariants of Raft and
+//! others.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -23,10 +24,10 @@ use crate::oracle::rights::Rights;
 use crate::oracle::seen::Seen;
 use crate::trace;
 
-/// More violations than this say nothing new.
+/// Most violations that are kept; further ones tell nothing new.
 const VIOLATIONS_MAX: usize = 16;
 
-/// All that is checked while the run goes on.
+/// The state of all checks that run during a simulation.
 pub(crate) struct Checks {
     pub(crate) reference: Reference,
     pub(crate) raft: RaftInvariants,
@@ -42,7 +43,7 @@ thread_local! {
     static CHECKS: RefCell<Option<Checks>> = const { RefCell::new(None) };
 }
 
-/// Begins with nothing seen.
+/// Starts the checks of a run.
 pub(crate) fn begin() {
     let checks = Checks {
         reference: Reference::new(),
@@ -57,23 +58,23 @@ pub(crate) fn begin() {
     CHECKS.set(Some(checks));
 }
 
-/// Gives back what was seen.
+/// Ends the checks of a run and returns their state.
 pub(crate) fn end() -> Checks {
     CHECKS.take().expect("the checks began with the run")
 }
 
-/// Looks at the checks.
+/// Calls `look` with the checks of this run.
 pub(crate) fn with<T>(look: impl FnOnce(&mut Checks) -> T) -> T {
     CHECKS.with_borrow_mut(|checks| look(checks.as_mut().expect("the checks began with the run")))
 }
 
-/// Notes a violation that was found elsewhere.
+/// Records a violation that was found elsewhere.
 pub(crate) fn violated(invariant: &'static str, what: String) {
     let at_us = now_us();
     with(|checks| checks.add(vec![Violation { invariant, at_us, what }]));
 }
 
-/// Tells the checks how a node's groups are.
+/// Passes the reports of a node's groups to the checks.
 pub(crate) fn look(node: &str, reports: &[GroupReport]) {
     with(|checks| {
         let found = checks.raft.look(now_us(), node, reports);
@@ -93,7 +94,7 @@ impl Checks {
 }
 
 impl Checks {
-    /// Notes which catalogue a host's node has.
+    /// Records which state of the catalogue a host's node has reached.
     fn on_event(&mut self, now: u64, host: &str, event: &Event<'_>) {
         let newest = self.reference.meta();
         match *event {
@@ -121,17 +122,17 @@ impl Checks {
     }
 }
 
-/// What one incarnation of a host reports.
+/// Observes one incarnation of a host.
 pub(crate) struct SimObserver {
     pub(crate) host: String,
     pub(crate) incarnation: u32,
-    /// Nothing that it does binds anybody.
+    /// The host lost its disk: its events are traced but not checked.
     pub(crate) is_lost: bool,
-    /// Counts the damage that the host's nodes found.
+    /// Counts the damages that the host's nodes have found.
     pub(crate) damage_count: Arc<AtomicU64>,
 }
 
-/// A payload in a few words.
+/// A payload in short form, for the trace.
 struct Short<'a>(&'a Payload<'a>);
 
 impl fmt::Display for Short<'_> {

@@ -20,7 +20,7 @@ use crate::world::World;
 /// within the same time.
 const SERVE_MAX_US: u64 = 60_000_000;
 
-/// Without a flush they are equal within this time: somebody asks everybody twice a minute.
+/// Without a flush, copies are equal within this time: a node begins a sweep after 30 s without one.
 const QUIET_MAX_US: u64 = 90_000_000;
 
 /// How many writes, and as many reads, copies must serve.

@@ -14,24 +14,24 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{with_text, write_unhashed};
 
-/// Host of lines that none is known for.
+/// The host in lines whose host is unknown.
 const NO_HOST: &str = "-";
 
 thread_local! {
-    /// The host that runs now.
+    /// The host that is running.
     static HOST: RefCell<String> = RefCell::new(String::from(NO_HOST));
     /// The latest simulated time that could be read, in microseconds.
     static AT_US: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Writes the events of the whole process from now on. A second call changes nothing.
+/// Writes the events of the whole process from now on. Further calls have no effect.
 pub(super) fn install() {
     let subscriber = tracing_subscriber::registry().with(Lines.with_filter(LevelFilter::TRACE));
-    // It fails if there is a subscriber, which can only be this one.
+    // It fails if a subscriber is already set, which can only be this one.
     let _ = subscriber.try_init();
 }
 
-/// The layer itself.
+/// The layer that writes events as lines.
 struct Lines;
 
 /// The name of a host, kept with the span in which it runs.
@@ -82,7 +82,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     }
 }
 
-/// Simulated time. turmoil does not tell it while it changes its own state; it is then as before.
+/// Simulated time. While turmoil changes its own state, it does not provide the time; this returns the
+/// last one.
 fn now_us() -> u64 {
     let elapsed = turmoil::sim_elapsed().as_ref().map(Duration::as_micros);
     if let Some(at_us) = elapsed.and_then(|at_us| u64::try_from(at_us).ok()) {
@@ -105,7 +106,7 @@ impl Visit for HostName {
     }
 }
 
-/// Writes the message bare and other fields as ` name=value`, on one line.
+/// Writes the message without its name and other fields as ` name=value`, on one line.
 struct Fields<'a>(&'a mut String);
 
 impl Visit for Fields<'_> {
@@ -129,7 +130,8 @@ impl Visit for Fields<'_> {
 }
 
 impl Fields<'_> {
-    /// Keeps an event on one line; rare, so that only then something is copied.
+    /// Escapes line ends, so that an event stays on one line. They are rare, so text is copied only if
+    /// there are any.
     fn escape_line_ends(&mut self, from: usize) {
         if self.0[from..].contains('\n') {
             let escaped = self.0[from..].replace('\n', "\\n");
