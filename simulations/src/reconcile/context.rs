@@ -1,4 +1,5 @@
-//! Where sides tell what they do and ask for what the world shall do; all of it is traced.
+//! Through it the sides of sessions report what they do, and request what the world is to do. All is
+//! traced.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -22,24 +23,25 @@ pub(super) struct Place {
     pub(super) first: bool,
 }
 
-/// What the world shall do once this instant is over.
+/// What the world is to do at the end of this instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
-    /// The side's host crashes.
+    /// Crash the side's host.
     Crash(Place),
-    /// The link of the session's hosts fails, as its plan says.
+    /// Apply the plan's fault to the link of the session's hosts.
     Link(Place),
-    /// The session was cut, and goes on later.
+    /// Run the session again later, because it was cut.
     Again(Place),
 }
 
-/// Of two to this power of keys one makes symbols collide, about.
+/// About one key in two to this power makes symbols collide.
 const RARE_BITS: u32 = 3;
 
-/// Fewest and most bits of symbols that collide. From 32 on they would not be taken for short.
+/// Fewest and most bits of short symbols: the engine uses fewer than 32 bits exactly, and others as a
+/// minimum.
 const SHORT_BITS: [u32; 2] = [10, 31];
 
-/// One for the whole world.
+/// What all sides of a world share.
 pub(super) struct Context {
     pub(super) seed: u64,
     pub(super) items: ItemKind,
@@ -71,8 +73,8 @@ impl Context {
         self.orders.take()
     }
 
-    /// Bits of symbols of which a pair collides under one key of eight, about: five keys of a session that
-    /// all do are too rare to be met.
+    /// Bits of symbols with which some pair collides under about one key in eight. Sessions in which all
+    /// five keys do are too rare to be met.
     pub(super) fn short_bits(&self, scenario: &Scenario, here: usize) -> u8 {
         let hosts = self.hosts.borrow();
         let there = hosts[scenario.responder as usize - 1].set.borrow().len();
@@ -86,7 +88,7 @@ impl Context {
         trace::line(now_us(), &host_name(host), kind, format_args!("s{} {what}", place.scenario));
     }
 
-    /// What the plan has for this session happens now.
+    /// Counts and traces that the planned fault of this session happens now.
     pub(super) fn fired(&self, place: Place) {
         let trouble = self.scenario(place.scenario).trouble;
         if let Some(class) = trouble.class() {
@@ -95,7 +97,7 @@ impl Context {
         self.trace(place, "trouble", format_args!("{trouble:?}"));
     }
 
-    /// A side begins, with its set as it is now.
+    /// Records that a side begins, with its set as it is now.
     pub(super) fn begin(
         &self,
         place: Place,
@@ -123,7 +125,7 @@ impl Context {
         self.oracle.borrow_mut().only_there(place, items);
     }
 
-    /// A side has ended, and its host has taken these items.
+    /// Records that a side has ended, and that its host has added the items `taken`.
     pub(super) fn end(&self, place: Place, result: Result<Outcome, Failure>, taken: Vec<Item>) {
         match &result {
             Ok(outcome) => {
@@ -151,7 +153,7 @@ impl Context {
     }
 }
 
-/// States that sessions reach, counted by their ends.
+/// The states that successful sessions reach, which are counted at their ends.
 pub(super) const STATES: [&str; 10] = [
     "session_equal",
     "session_by_hello",

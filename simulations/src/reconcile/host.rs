@@ -1,4 +1,5 @@
-//! A host with a set: it begins sessions when it is told to, and answers others'.
+//! A host with a set. It initiates sessions when the world orders it, and responds to those of other
+//! hosts.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,16 +25,16 @@ use crate::host::host_name;
 use crate::plan::scenario::{Kept, Scenario, Stranger, Trouble, Way};
 use crate::seed::stream;
 
-/// Where hosts listen.
+/// The port on which hosts listen.
 const PORT: u16 = 7_400;
 
 /// The salt of all hosts' sketches.
 const SKETCH_SALT: [u8; 16] = [7; 16];
 
-/// Coded symbols of the hosts' sketches: some tell what differs, some do not.
+/// Numbers of coded symbols of the hosts' sketches: some suffice for the difference, some do not.
 const SKETCH_CODED_COUNTS: [u64; 3] = [3_000, 200, 800];
 
-/// A set as it was when a session began, and its sketch if that is used.
+/// The set at the start of a session, and its stored sketch if the session uses it.
 type Frozen = (Rc<Vec<Item>>, Option<StoredSketch>);
 
 fn sketch_of(spec: SketchSpec, coded_count: u64, items: &BTreeSet<Item>) -> StoredSketch {
@@ -42,18 +43,18 @@ fn sketch_of(spec: SketchSpec, coded_count: u64, items: &BTreeSet<Item>) -> Stor
     StoredSketch::of_pass(spec, pass).expect("items of its kind")
 }
 
-/// A set, and who has it.
+/// A host and its set.
 pub(super) struct Host {
     pub(super) number: u32,
-    /// What survives a crash.
+    /// The set; it survives a crash.
     pub(super) set: RefCell<BTreeSet<Item>>,
-    /// The stored sketch of it, which follows it and survives too.
+    /// The stored sketch of the set, which is kept up to date and survives a crash, too.
     sketch: RefCell<StoredSketch>,
-    /// Journals of sessions that it began, by their first runs' numbers, and of those that it answered, by their names;
-    /// they survive too.
+    /// Journals of sessions that it initiated, by the number of their first run, and of those that it
+    /// responded to, by session id. They survive a crash, too.
     begun: RefCell<BTreeMap<usize, SharedJournal>>,
     answered: RefCell<BTreeMap<u128, SharedJournal>>,
-    /// Takes numbers of sessions that it shall begin; of a host that is down it is of no use.
+    /// Receives the numbers of sessions that it is to begin; useless while the host is down.
     orders: RefCell<Option<UnboundedSender<usize>>>,
 }
 
@@ -71,7 +72,7 @@ impl Host {
         })
     }
 
-    /// The set grows, and its sketch is told what is new.
+    /// Adds items to the set, and new ones to its sketch.
     pub(super) fn add(&self, items: impl IntoIterator<Item = Item>) {
         let mut set = self.set.borrow_mut();
         let new: BTreeSet<Item> = items.into_iter().filter(|item| !set.contains(item)).collect();
@@ -81,17 +82,17 @@ impl Host {
         set.extend(new);
     }
 
-    /// First runs of sessions that it began and that have not ended.
+    /// Numbers of the first runs of sessions that it initiated and that have not ended.
     pub(super) fn unfinished(&self) -> Vec<usize> {
         self.begun.borrow().keys().copied().collect()
     }
 
-    /// Begins a session; false if the host is down.
+    /// Orders it to begin a session; false if the host is down.
     pub(super) fn meet(&self, scenario: usize) -> bool {
         self.orders.borrow().as_ref().is_some_and(|orders| orders.send(scenario).is_ok())
     }
 
-    /// What its machine runs.
+    /// The program of its machine.
     pub(super) async fn run(self: Rc<Self>, context: Rc<Context>) -> io::Result<()> {
         let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
         let (orders, mut ordered) = unbounded_channel();
@@ -126,7 +127,7 @@ impl Host {
         }
     }
 
-    /// Agrees with the other side on which session goes on.
+    /// Agrees with the peer on whether a journalled session is resumed or a new one begins.
     async fn greet(
         &self,
         context: &Context,
@@ -164,7 +165,8 @@ impl Host {
         Ok(transport)
     }
 
-    /// A side of a session that may go on has failed.
+    /// Handles the failure of a side of a resumable session: the initiator orders another run, if that is
+    /// possible.
     fn failed(&self, context: &Context, place: Place, failure: Failure) {
         let is_stale = matches!(failure, Failure::Stale);
         if is_stale {
@@ -180,7 +182,7 @@ impl Host {
         context.end(place, Err(failure), Vec::new());
     }
 
-    /// The session has ended.
+    /// Removes the journal of a session that has ended.
     fn forget(&self, context: &Context, place: Place) {
         let first = context.oracle.borrow().origin(place.scenario);
         if place.first {
@@ -207,7 +209,7 @@ impl Host {
         self.take_part(context, place, frozen, stream).await;
     }
 
-    /// The set as it is now, and its sketch if it is to be used; of one that is of another kind, nothing.
+    /// The set as it is now, and its sketch if the session uses it. The set is empty if `is_foreign`.
     fn freeze(&self, context: &Context, place: Place, is_foreign: bool) -> Frozen {
         let frozen = if is_foreign { BTreeSet::new() } else { self.set.borrow().clone() };
         let items = Rc::new(frozen.iter().cloned().collect());
@@ -247,7 +249,7 @@ impl Host {
         let is_over = !matches!(result, Ok(_) | Err(Failure::Session(_)));
         let takes = result.is_ok() && scenario.changes(place.first);
         let taken = if takes { side.applied() } else { Vec::new() };
-        // What was added meanwhile stays.
+        // Items that were added during the session are kept.
         self.add(taken.iter().cloned());
         match result {
             Err(failure) if scenario.resume => self.failed(&context, place, failure),
@@ -266,7 +268,7 @@ impl Host {
 }
 
 impl Scenario {
-    /// Whether the set of the first side, or of the other one, grows.
+    /// Whether the session adds items to the set of this side.
     pub(super) const fn changes(&self, first: bool) -> bool {
         match self.way {
             Way::Compare => false,
@@ -276,8 +278,8 @@ impl Scenario {
         }
     }
 
-    /// Whether the first side, or the other one, begins with its stored sketch. What another dataset, kind or secret has
-    /// to do with it is nothing.
+    /// Whether this side begins with its stored sketch. A responder that is incompatible by its secret,
+    /// dataset or kind does not.
     const fn uses_sketch(&self, first: bool) -> bool {
         let is_stranger = matches!(self.trouble, Trouble::Stranger { .. });
         match self.kept {
@@ -287,7 +289,8 @@ impl Scenario {
         }
     }
 
-    /// To which side its trouble comes, and what it is.
+    /// The side that its fault affects (true: the initiator), and the fault; None for faults of other
+    /// kinds.
     const fn blow(&self) -> Option<(bool, Blow)> {
         Some(match self.trouble {
             Trouble::Reset { first, .. } => (first, Blow::Reset),
@@ -298,10 +301,10 @@ impl Scenario {
     }
 }
 
-/// What a side of a session does.
+/// The task of a side of a session.
 fn task(context: &Context, place: Place, scenario: &Scenario, frozen_count: usize) -> Task {
     let Place { scenario: number, first } = place;
-    // The word of before, so that seeds draw what they drew.
+    // An earlier name of sessions, kept so that seeds draw the same numbers as before.
     let mut dice = stream(context.seed, &format!("meeting {number} {first}"));
     let after = match scenario.trouble {
         Trouble::Reset { after, .. }

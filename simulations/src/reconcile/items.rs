@@ -1,4 +1,4 @@
-//! Items by number.
+//! The items of sets, derived from their numbers.
 
 use umbel_reconcile_engine::{Item, Kind};
 
@@ -24,7 +24,7 @@ pub(super) fn item(items: ItemKind, number: u64) -> Item {
     }
 }
 
-/// How sessions are told of such items.
+/// The engine's kind of such items.
 pub(super) const fn kind_of(items: ItemKind) -> Kind {
     match items {
         ItemKind::Ids => Kind::Id64,

@@ -1,4 +1,4 @@
-//! Frames on their way that are not what was sent.
+//! Frames that are changed on their way.
 
 use rand::RngExt;
 use rand::rngs::ChaCha8Rng;
@@ -6,19 +6,19 @@ use umbel_codec::crc32c;
 
 use crate::plan::scenario::Lie;
 
-/// Bytes of a frame's checksum, which is its end.
+/// Bytes of the checksum at the end of a frame.
 const CRC_BYTES: usize = 4;
 
-/// Bytes at the start of a body among which counts are.
+/// Bytes at the start of a body that may contain counts.
 const COUNT_BYTES: usize = 40;
 
-/// Bytes of its end: a digest.
+/// Bytes at the end of a body: a digest.
 const END_BYTES: usize = 24;
 
-/// Does something to one frame of a side.
+/// Changes one frame of a side.
 pub(super) struct Liar {
     how: Lie,
-    /// Frames before that one.
+    /// Number of frames before that one.
     left: u32,
     is_done: bool,
     held: Vec<u8>,
@@ -26,12 +26,12 @@ pub(super) struct Liar {
 }
 
 impl Liar {
-    /// Does it to the frame of this number.
+    /// Changes the frame of this number, counted from 0.
     pub(super) const fn new(how: Lie, frame: u32, dice: ChaCha8Rng) -> Self {
         Self { how, left: frame, is_done: false, held: Vec::new(), dice }
     }
 
-    /// What goes out in place of a frame, and whether it is what was done now.
+    /// The bytes to send in place of a frame, and whether the change was made in this call.
     pub(super) fn pass(&mut self, frame: Vec<u8>) -> (Vec<u8>, bool) {
         if self.left > 0 {
             self.left -= 1;
@@ -76,13 +76,14 @@ impl Liar {
         }
     }
 
-    /// The frame with one byte of its body changed, and the right checksum.
+    /// The frame with one byte of its body changed and a valid checksum.
     fn with_body(
         &mut self,
         frame: &[u8],
         choose: impl FnOnce(&mut ChaCha8Rng, usize) -> (usize, u8),
     ) -> Vec<u8> {
-        // The body's length, in groups of seven bits, and its type.
+        // The frame begins with the body's length, in groups of seven bits; the body begins with its
+        // type.
         let begin = frame.iter().take_while(|&&byte| byte & 0x80 != 0).count() + 1;
         let end = frame.len() - CRC_BYTES;
         let mut lie = frame[..end].to_vec();

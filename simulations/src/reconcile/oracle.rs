@@ -1,4 +1,4 @@
-//! What sessions promise, held against plain sets.
+//! Checks the guarantees of sessions against plain sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -15,22 +15,22 @@ use crate::watch::violated;
 /// A session reports its exact difference, or an error.
 const EXACT: &str = "difference_is_exact";
 
-/// Who succeeds knows that the other side has all that it should.
+/// When one side succeeds, the other side has received all items that it should.
 const BOTH: &str = "success_means_both";
 
-/// What is only to be shown is reported when it is verified, and else not.
+/// Items that are only reported, not added, are reported if the session is verified, and otherwise not.
 const TOLD: &str = "told_when_verified";
 
 /// No side spends more bytes than it may.
 const CAP: &str = "byte_cap_holds";
 
-/// What was sent and is not durable is little, so that little travels again.
+/// Few bytes are in flight when a session is cut, so that few are sent again.
 const AGAIN: &str = "little_travels_again";
 
-/// Nothing comes of sessions with strangers.
+/// Sessions with incompatible responders do not succeed.
 const STRANGERS: &str = "strangers_part";
 
-/// A session with nothing in its way succeeds.
+/// A session that no fault disturbs succeeds.
 const HONEST: &str = "honest_sessions_succeed";
 
 /// A side ends in time.
@@ -39,13 +39,13 @@ const ENDS: &str = "sessions_end";
 /// Longest time that a side may take, in simulated microseconds.
 const SIDE_US_MAX: u64 = 60_000_000;
 
-/// Bytes of the frame that says why a session is given up, which goes out in any case.
+/// Most bytes of the frame that says why a session is given up, which is sent regardless of the limit.
 const LAST_WORD_BYTES: u64 = 300;
 
-/// Longest time that messages are held and a session still succeeds, in simulated milliseconds.
+/// Longest time for which messages may be held without a session failing, in simulated milliseconds.
 const HARMLESS_HOLD_MS: u64 = 1_000;
 
-/// Runs of a session that is cut again and again.
+/// Most runs of a session that is cut repeatedly.
 const RUNS_MAX: usize = 5;
 
 /// How a side ended.
@@ -68,7 +68,7 @@ impl From<Result<Outcome, Failure>> for End {
     }
 }
 
-/// What is seen of a side.
+/// What was observed of a side.
 pub(super) struct Seen {
     host: u32,
     since_us: u64,
@@ -109,7 +109,7 @@ struct Record {
     scenario: Scenario,
     /// The number of its first run.
     origin: usize,
-    /// Whether something was in its way that it did not bring.
+    /// Whether something other than its own planned fault disturbed it.
     is_disturbed: bool,
     /// The initiator's and the responder's.
     sides: [Option<Seen>; 2],
@@ -134,13 +134,13 @@ impl Record {
     }
 }
 
-/// All sessions, and all items that there are.
+/// All sessions and all known items.
 #[derive(Default)]
 pub(super) struct Oracle {
     records: Vec<Record>,
-    /// Items that some host was given.
+    /// Items that the plan gave to some host.
     given: BTreeSet<Item>,
-    /// Items that a liar made a host believe in.
+    /// Items that a host added because of a lie.
     believed: BTreeSet<Item>,
     pub(super) items_checked: u64,
 }
@@ -157,7 +157,7 @@ impl Oracle {
         origin
     }
 
-    /// Adds another run of a session that was cut, with nothing in its way, unless there were enough.
+    /// Adds another run of a session that was cut, without a fault; None after `RUNS_MAX` runs.
     pub(super) fn add_again(&mut self, number: usize) -> Option<usize> {
         let Record { scenario, origin, .. } = self.records[number];
         let runs = self.records.iter().filter(|record| record.origin == origin).count();
@@ -168,8 +168,8 @@ impl Oracle {
         let number = self.add(scenario);
         let record = &mut self.records[number];
         record.origin = origin;
-        // Its symbols are as short as the sets of the first run were small: since they have grown, keys
-        // may run out.
+        // The length of its symbols fits the sets of the first run. The sets have grown since, so all
+        // keys may make symbols collide.
         record.is_disturbed = scenario.short;
         Some(number)
     }
@@ -179,7 +179,8 @@ impl Oracle {
         self.records[number].origin
     }
 
-    /// A side cannot go on, although its set is the same: only lies in the first run explain that.
+    /// Records that a side cannot resume although its set is unchanged. Only a lie in the first run
+    /// explains that.
     pub(super) fn refuted(&self, place: Place) {
         let first = self.records[self.records[place.scenario].origin].scenario;
         if !matches!(first.trouble, Trouble::Lie { .. }) {
@@ -187,7 +188,8 @@ impl Oracle {
         }
     }
 
-    /// A cut session goes on: what each side had sent, and the other did not get, travels again.
+    /// Checks a session that is resumed. `lost` are the bytes in each direction that were sent but not
+    /// received, and are sent again.
     pub(super) fn resume(place: Place, lost: [u64; 2]) {
         counters::checked(AGAIN, 1);
         if lost.iter().any(|bytes| *bytes > RECONCILE_RESUME_WINDOW_BYTES) {
@@ -195,7 +197,7 @@ impl Oracle {
         }
     }
 
-    /// Some host was given these items.
+    /// Records that some host was given these items.
     pub(super) fn give(&mut self, items: impl IntoIterator<Item = Item>) {
         self.given.extend(items);
     }
@@ -242,11 +244,11 @@ impl Oracle {
         self.side(place).only_there.extend(items);
     }
 
-    /// A host has put these items of a session into its set.
+    /// Records that a host has added these items of a session to its set.
     pub(super) fn take(&mut self, place: Place, items: Vec<Item>) {
         let is_lie = self.records[place.scenario].scenario.trouble.is_plausible_lie();
         for item in items.into_iter().filter(|item| !self.given.contains(item)) {
-            // A host that believes in one hands it on.
+            // A host that has added such an item passes it on.
             if !is_lie && !self.believed.contains(&item) {
                 violated(EXACT, format!("{place:?} took {item:?}, which nobody was given"));
             }
@@ -273,15 +275,16 @@ impl Oracle {
         };
         self.items_checked += (here.frozen.len() + there.frozen.len()) as u64;
         check_verified(place, &record.scenario, here, there);
-        // A side that goes on holds back what came in an earlier run until it has heard the other's
-        // verdict. Programs end behind the byte that says that it is applied; here there is none.
+        // A side that resumes withholds what came in an earlier run until it has received the peer's
+        // verdict. Real programs end after the byte which confirms that everything is applied; there is
+        // none here.
         let is_held_back = record.origin != place.scenario && there.end.is_none();
         if !is_held_back {
             check_both(place, &record.scenario, here, there);
         }
     }
 
-    /// A host crashes: its sides end.
+    /// Records that a host crashes, which ends its sides.
     pub(super) fn crash(&mut self, host: u32) {
         self.disturb(&[host], None);
         for number in 0..self.records.len() {
@@ -294,7 +297,7 @@ impl Oracle {
         }
     }
 
-    /// Something is in the way of all sessions under way of these hosts, but of this one.
+    /// Marks all running sessions of these hosts, except `but`, as disturbed.
     pub(super) fn disturb(&mut self, hosts: &[u32], but: Option<usize>) {
         for (number, record) in self.records.iter_mut().enumerate() {
             let has_begun = record.sides.iter().any(Option::is_some);
@@ -304,17 +307,17 @@ impl Oracle {
         }
     }
 
-    /// Something was in its way from the start.
+    /// Marks one session as disturbed.
     pub(super) fn disturb_one(&mut self, number: usize) {
         self.records[number].is_disturbed = true;
     }
 
-    /// Whether a session runs.
+    /// Whether any session is running.
     pub(super) fn is_busy(&self) -> bool {
         self.records.iter().any(Record::is_under_way)
     }
 
-    /// Looks for sides that do not end.
+    /// Checks that no side has run for too long.
     pub(super) fn look(&self, now_us: u64) {
         for (number, record) in self.records.iter().enumerate() {
             for side in record.sides.iter().flatten() {
@@ -329,7 +332,7 @@ impl Oracle {
         }
     }
 
-    /// Looks at sessions that had to succeed.
+    /// Checks at the end that all sessions succeeded that had to.
     pub(super) fn close(&self) {
         for (number, record) in self.records.iter().enumerate() {
             let has_begun = record.sides.iter().any(Option::is_some);
@@ -347,7 +350,7 @@ impl Oracle {
         }
     }
 
-    /// Whether a set at the end is what it must be.
+    /// Checks the final set of a host.
     pub(super) fn check_final(&self, host: u32, set: &BTreeSet<Item>) {
         let invariant = "sets_end_equal";
         counters::checked(invariant, set.len() as u64);
@@ -365,7 +368,7 @@ impl Oracle {
         }
     }
 
-    /// How sides ended.
+    /// Number of sides by how they ended.
     pub(super) fn ends(&self) -> BTreeMap<String, u64> {
         let mut ends = BTreeMap::new();
         for side in self.records.iter().flat_map(|record| &record.sides).flatten() {
@@ -381,7 +384,8 @@ impl Oracle {
     }
 }
 
-/// A side that failed has reported nothing, and was handed nothing but what the other one has.
+/// Checks that a side that failed reported no differences, and received only items that the peer alone
+/// has.
 fn check_failed(place: Place, scenario: &Scenario, here: &Seen, there: Option<&Seen>) {
     counters::checked(TOLD, 1);
     if !scenario.changes(place.first) && !here.only_there.is_empty() {
@@ -402,7 +406,7 @@ fn check_failed(place: Place, scenario: &Scenario, here: &Seen, there: Option<&S
     }
 }
 
-/// A side that succeeded has reported the exact difference.
+/// Checks that a side that succeeded reported the exact difference.
 fn check_verified(place: Place, scenario: &Scenario, here: &Seen, there: &Seen) {
     let Some(End::Verified(outcome)) = &here.end else { return };
     counters::checked(EXACT, (here.frozen.len() + there.frozen.len()) as u64);
@@ -415,7 +419,8 @@ fn check_verified(place: Place, scenario: &Scenario, here: &Seen, there: &Seen) 
     }
     let is_lie = scenario.trouble.is_plausible_lie();
     if is_lie && outcome.attempt_count > 1 {
-        // What a liar invented was merged before the digests differed, and belongs to both sets since.
+        // The invented items were merged before the digests differed, and have belonged to both sets
+        // since.
         return;
     }
     let only_here: BTreeSet<Item> = here.frozen.difference(&there.frozen).cloned().collect();
@@ -453,7 +458,7 @@ fn check_verified(place: Place, scenario: &Scenario, here: &Seen, there: &Seen) 
     }
 }
 
-/// The other side of one that succeeded has been handed what it lacked.
+/// Checks that the peer of a side that succeeded has received all items that it lacked.
 fn check_both(place: Place, scenario: &Scenario, here: &Seen, there: &Seen) {
     if !scenario.changes(!place.first) || scenario.trouble.is_plausible_lie() {
         return;

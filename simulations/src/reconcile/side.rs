@@ -20,19 +20,19 @@ use super::lie::Liar;
 use super::transport::Transport;
 use crate::plan::scenario::After;
 
-/// A side gives up when it has neither read nor written anything for so long.
+/// How long a side waits without reading or writing anything before it gives up.
 pub(super) const IDLE: Duration = Duration::from_secs(2);
 
-/// A side writes once in so long.
+/// Time between two writes of a side.
 const PACE: Duration = Duration::from_millis(1);
 
-/// Bytes that are read at once.
+/// Most bytes that are read at once.
 const READ_BYTES: usize = 4 << 10;
 
-/// What a side is to do, and what happens to it.
+/// What a side is to do, and the faults that affect it.
 pub(super) struct Task {
     pub(super) options: Options,
-    /// Bits of symbols that collide.
+    /// Bits of short symbols, which may collide.
     pub(super) symbol_bits: Option<u8>,
     /// Bytes that it writes at once.
     pub(super) chunk_bytes: usize,
@@ -42,7 +42,7 @@ pub(super) struct Task {
     pub(super) dice: ChaCha8Rng,
 }
 
-/// What happens to a side, once.
+/// A fault that affects a side once.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Blow {
     /// It drops the connection.
@@ -53,22 +53,23 @@ pub(super) enum Blow {
     Link,
 }
 
-/// Why a side's session came to nothing.
+/// Why a session failed on one side.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The session says so.
+    /// The session reported an error.
     Session(SessionError),
-    /// Nothing could be read or written any more.
+    /// Nothing was read or written for too long.
     Silent,
     /// The connection broke.
     Broken,
     /// This side dropped the connection.
     Reset,
-    /// There was no connection.
+    /// The connection could not be established.
     Unreachable,
-    /// What is around a resumable session is none.
+    /// The transport of a resumable session got invalid frames.
     Resume(ResumeError),
-    /// The session cannot go on: what this side would say is not what the other one has.
+    /// The session cannot be resumed: what one side sends again differs from what the other one has
+    /// received.
     Stale,
 }
 
@@ -106,24 +107,24 @@ pub(super) struct Side {
     out: Outbox<Output>,
     inputs: VecDeque<Input>,
     input_count: u32,
-    /// What waits to be written.
+    /// Bytes that are to be written.
     outgoing: VecDeque<u8>,
     written: u64,
     next_write: Instant,
     is_paused: bool,
     is_closed: bool,
-    /// What was handed out.
+    /// The items that the session handed out.
     applied: Vec<Item>,
     result: Option<Result<Outcome, SessionError>>,
-    /// What is to be told, once both sides agree that the session is the same.
+    /// Differences that are reported once both sides agree that they resume the same session.
     only_here: Option<Vec<ItemIndex>>,
     only_there: Vec<Vec<RemoteItem>>,
-    /// Of a session that goes on where it is cut.
+    /// The transport of a resumable session.
     transport: Option<Transport>,
 }
 
 impl Side {
-    /// A side that works on these items.
+    /// A side that works on the items `frozen`.
     pub(super) fn new(
         task: Task,
         context: Rc<Context>,
@@ -186,7 +187,7 @@ impl Side {
         }
     }
 
-    /// How the session ended, once both sides agree that it is the same.
+    /// The result of the session, once both sides agree that they resume the same one.
     fn take_result(&mut self) -> Option<Result<Outcome, Failure>> {
         let is_checked = self.transport.as_ref().is_some_and(Transport::is_checked);
         if !is_checked {
@@ -195,7 +196,7 @@ impl Side {
             self.only_here.take().into_iter().for_each(|items| context.only_here(place, &items));
         }
         match (&self.result, is_checked) {
-            // Before it said again all that the other side has.
+            // It failed before it had sent again all that the peer has received.
             (Some(Err(_)), true) => Some(Err(Failure::Stale)),
             (_, true) => None,
             (_, false) => self.result.take().map(|result| result.map_err(Failure::Session)),
@@ -251,7 +252,7 @@ impl Side {
         Input::PassDone(pass)
     }
 
-    /// Waits until something was read or written.
+    /// Waits until something has been read or written, or there is other work.
     async fn wait(
         &mut self,
         reader: &mut (impl AsyncRead + Unpin),
@@ -294,7 +295,8 @@ impl Side {
         Ok(())
     }
 
-    /// What the journal has for the session, and what may go out; whether there is something to work on.
+    /// Passes bytes of the journal to the session, and queues frames to send. Returns whether the session
+    /// has input.
     fn feed(&mut self) -> Result<bool, Failure> {
         let Some(transport) = &mut self.transport else { return Ok(false) };
         if self.session.wants_bytes() {
@@ -305,7 +307,7 @@ impl Side {
             transport.journal_ended();
         }
         self.outgoing.extend(transport.frames()?);
-        // Only now, for the session has received all that came.
+        // Only now, because the session has received all bytes of the connection.
         if self.is_closed {
             return Err(Failure::Broken);
         }
@@ -335,7 +337,7 @@ impl Side {
         Ok(())
     }
 
-    /// What the plan has for this side happens.
+    /// Carries out the planned fault of this side.
     async fn strike(&mut self) -> Result<(), Failure> {
         let Some((_, blow)) = self.task.blow.take() else { return Ok(()) };
         self.context.fired(self.place);
@@ -350,8 +352,8 @@ impl Side {
         Ok(())
     }
 
-    /// Writes what is left, and reads until the other side has done so too: who closes a connection with
-    /// bytes that it has not read resets it, and what it wrote may be lost.
+    /// Writes the remaining bytes, and reads until the peer has closed its end, too: a side that closes a
+    /// connection with unread bytes resets it, so that bytes which it has written may be lost.
     pub(super) async fn linger(
         &mut self,
         reader: &mut (impl AsyncRead + Unpin),
@@ -383,12 +385,12 @@ impl Side {
         tokio::time::timeout(IDLE, drain).await.map_err(|_| Failure::Silent)
     }
 
-    /// Whether it is this side that cannot go on.
+    /// Whether it is this side that cannot resume.
     pub(super) fn is_refuted(&self) -> bool {
         self.transport.as_ref().is_some_and(Transport::is_refuted)
     }
 
-    /// What the session handed out.
+    /// Takes the items that the session handed out.
     pub(super) fn applied(&mut self) -> Vec<Item> {
         std::mem::take(&mut self.applied)
     }

@@ -1,4 +1,4 @@
-//! What carries a resumable session over one connection after the other.
+//! The transport of a resumable session over successive connections.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,18 +14,18 @@ use super::context::Place;
 use super::oracle::Oracle;
 use super::side::{Failure, IDLE};
 
-/// What survives a crash of a session under way.
+/// The state of a running session that survives a crash.
 #[derive(Default)]
 pub(super) struct Journal {
-    /// Its name.
+    /// The session id.
     pub(super) session: u128,
     pub(super) nonce: u64,
     pub(super) symbol_bits: Option<u8>,
-    /// The set as it was when it began.
+    /// The set at the start of the session.
     pub(super) frozen: Rc<Vec<Item>>,
-    /// What came.
+    /// All bytes of the session that were received.
     pub(super) received: Vec<u8>,
-    /// Bytes that were ever written.
+    /// Number of bytes of the session that were ever sent.
     pub(super) sent: u64,
 }
 
@@ -37,7 +37,7 @@ impl Journal {
     }
 }
 
-/// A journal that a side and its host have.
+/// A journal that a side and its host share.
 pub(super) type SharedJournal = Rc<RefCell<Journal>>;
 
 /// One connection of a session.
@@ -45,17 +45,19 @@ pub(super) struct Transport {
     journal: SharedJournal,
     reader: ResumeReader,
     window: SendWindow,
-    /// What is said again, until both verdicts are known.
+    /// While a resumed session is regenerated: compares its bytes with what the peer has received. None
+    /// once both verdicts are known.
     regenerated: Option<(Regenerated, StreamMark)>,
     has_sent_verdict: bool,
     received: Option<ResumeVerdict>,
-    /// Bytes of the journal that the session was fed.
+    /// Number of the journal's received bytes that were passed to the session.
     fed: usize,
     frames: VecDeque<u8>,
 }
 
 impl Transport {
-    /// Says which session goes on, and hears it: how the connection begins, and what follows from it.
+    /// Exchanges offers at the start of a connection. Returns the transport, and whether a session is
+    /// resumed or begins anew.
     pub(super) async fn greet(
         place: Place,
         own: Option<SharedJournal>,
@@ -91,7 +93,7 @@ impl Transport {
         let resumption = ours.with(&theirs).map_err(Failure::Resume)?;
         let (journal, mark) = match (resumption, journal) {
             (Resumption::Rejoin { theirs: mark, .. }, Some(journal)) => {
-                // Of each direction, for the window is one of each.
+                // Per direction, because each direction has its own window.
                 let lost = [
                     ours.sent.saturating_sub(mark.bytes),
                     theirs.sent.saturating_sub(ours.received.bytes),
@@ -120,24 +122,24 @@ impl Transport {
         Rc::clone(&self.journal)
     }
 
-    /// Whether both sides' verdicts are not yet known.
+    /// Whether a resumed session is still being compared, because not both verdicts are known.
     pub(super) const fn is_checked(&self) -> bool {
         self.regenerated.is_some()
     }
 
-    /// Whether it is this side that cannot go on.
+    /// Whether it is this side that cannot resume.
     pub(super) fn is_refuted(&self) -> bool {
         let verdict = self.regenerated.as_ref().and_then(|(regenerated, _)| regenerated.verdict());
         verdict != Some(ResumeVerdict::Same)
     }
 
-    /// Bytes of the session that are to be sent.
+    /// Queues bytes of the session, except those that the peer has already received.
     pub(super) fn send(&mut self, bytes: &[u8]) {
         let known = self.regenerated.as_mut().map_or(0, |(regenerated, _)| regenerated.skip(bytes));
         self.window.push(&bytes[known..]);
     }
 
-    /// The next bytes for the session; none if all of the journal was fed.
+    /// The next bytes of the journal for the session; None if it has got all of them.
     pub(super) fn feed(&mut self) -> Option<Vec<u8>> {
         let journal = self.journal.borrow();
         let left = &journal.received[self.fed..];
@@ -146,14 +148,14 @@ impl Transport {
         (!piece.is_empty()).then_some(piece)
     }
 
-    /// The session has worked on all that the journal had.
+    /// Records that the session has processed all bytes of the journal.
     pub(super) fn journal_ended(&mut self) {
         if let Some((regenerated, _)) = &mut self.regenerated {
             regenerated.journal_ended();
         }
     }
 
-    /// Frames that may go out now, and the most bytes of the stream that are on their way then.
+    /// The bytes of the frames that may be sent now.
     pub(super) fn frames(&mut self) -> Result<Vec<u8>, Failure> {
         if let Some((regenerated, _)) = &self.regenerated {
             if let (Some(verdict), false) = (regenerated.verdict(), self.has_sent_verdict) {
@@ -178,7 +180,7 @@ impl Transport {
         Ok(self.frames.drain(..).collect())
     }
 
-    /// Bytes of the connection.
+    /// Handles bytes that the connection has received.
     pub(super) fn receive(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.reader.push(bytes);
         self.take().map_err(Failure::Resume)
