@@ -1,4 +1,4 @@
-//! What can be taken out of a plan, and what can be made smaller.
+//! The parts of a plan that can be removed or made smaller.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use crate::plan::identity::IdentityPlan;
 use crate::plan::quota::HoldingPlan;
 use crate::plan::{Fault, Op, Plan, Who};
 
-/// Goes through all kinds of parts once, those first whose loss saves the reader most.
+/// Tries to shrink every kind of part once, beginning with those whose removal simplifies the plan most.
 pub(super) fn shrink_once(trials: &mut Trials<'_>) {
     trials.thin(
         |plan| plan.faults.len(),
@@ -63,7 +63,7 @@ pub(super) fn shrink_once(trials: &mut Trials<'_>) {
     shrink_run(trials);
 }
 
-/// Quotas and those who use them up: all at once, then their calls, then the changes of quotas.
+/// Shrinks quotas: all at once, then the holders' calls, then the changes of quotas.
 fn shrink_holding(trials: &mut Trials<'_>) {
     let holding = |plan: &Plan| plan.access.as_ref().and_then(|access| access.holding.clone());
     trials.thin(
@@ -83,7 +83,7 @@ fn shrink_holding(trials: &mut Trials<'_>) {
     );
 }
 
-/// Certificates: all at once, then the calls with wrong ones, then those that end.
+/// Shrinks certificates: all at once, then the calls with wrong ones, then those that lapse.
 fn shrink_identities(trials: &mut Trials<'_>) {
     let identities =
         |plan: &Plan| plan.access.as_ref().and_then(|access| access.identities.clone());
@@ -104,7 +104,7 @@ fn shrink_identities(trials: &mut Trials<'_>) {
     );
 }
 
-/// The clients that do something, in the order of their numbers.
+/// The clients that make calls, in the order of their numbers.
 fn clients(plan: &Plan) -> Vec<u32> {
     let clients: BTreeSet<u32> = plan.ops.iter().map(|op| op.client).collect();
     clients.into_iter().collect()
@@ -115,12 +115,12 @@ fn remove_clients(plan: &mut Plan, chunk: Range<usize>) {
     plan.ops.retain(|op| !gone.contains(&op.client));
 }
 
-/// Items of all operations.
+/// The number of items of all operations.
 fn item_count(plan: &Plan) -> usize {
     plan.ops.iter().filter_map(|op| op.op.items()).map(<[u32]>::len).sum()
 }
 
-/// Takes out items, counted through all operations, and the operations that are left without.
+/// Removes items, numbered through all operations, and the operations that have none left.
 fn remove_items(plan: &mut Plan, chunk: Range<usize>) {
     let mut number = 0;
     plan.ops.retain_mut(|op| {
@@ -145,7 +145,7 @@ fn copies_mut(op: &mut Op) -> Option<&mut u32> {
     if let Op::Insert { copies, .. } = op { Some(copies) } else { None }
 }
 
-/// Sends each insert once, or at least once less.
+/// Reduces the copies of inserts: all to one, else each to one, else each by one at a time.
 fn shrink_copies(trials: &mut Trials<'_>) {
     trials.change(|plan| {
         plan.ops.iter_mut().filter_map(|op| copies_mut(&mut op.op)).for_each(|copies| *copies = 1);
@@ -162,7 +162,7 @@ fn shrink_copies(trials: &mut Trials<'_>) {
     }
 }
 
-/// Fewer clients, shards and nodes, as few as what happens in the plan names.
+/// Reduces clients, shards and nodes, to no fewer nodes than the faults name.
 fn shrink_world(trials: &mut Trials<'_>) {
     trials.change(|plan| {
         let clients = clients(plan);
@@ -180,12 +180,12 @@ fn shrink_world(trials: &mut Trials<'_>) {
             break;
         }
     }
-    // Fewer nodes than replicas would be another damage budget, and other quorums.
+    // Fewer nodes than replicas would change the damage budget and the quorums.
     let least = trials.best.world.replicas.max(last_named_node(&trials.best));
     for fewer in least..trials.best.world.nodes {
         let has_changed = trials.change(|plan| {
             plan.world.nodes = fewer;
-            // Whom a client asks first hardly matters, as others answer too.
+            // The node that a client asks first hardly matters, because other nodes answer, too.
             for op in &mut plan.ops {
                 op.via = (op.via - 1) % fewer + 1;
             }
@@ -208,7 +208,7 @@ fn last_named_node(plan: &Plan) -> u32 {
     named.max().unwrap_or(0)
 }
 
-/// Halves how long faults last: all, then each.
+/// Halves the lengths of faults: of all together, then of each.
 fn shrink_lengths(trials: &mut Trials<'_>) {
     let halve_all = |plan: &mut Plan| plan.faults.iter_mut().for_each(|fault| fault.for_ms /= 2);
     while trials.change(halve_all) {}
@@ -217,7 +217,7 @@ fn shrink_lengths(trials: &mut Trials<'_>) {
     }
 }
 
-/// Ends the run just after the last event, or at least earlier.
+/// Ends the run just after the last event, or as early as possible.
 fn shrink_run(trials: &mut Trials<'_>) {
     let ends_ms = |plan: &Plan| {
         let faults = plan.faults.iter().map(|fault| fault.end_ms(plan.world.nodes));

@@ -1,4 +1,4 @@
-//! One request, sent several times under one name, to several nodes.
+//! Inserts that are sent several times with the same request id, to several nodes.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 const TRY_PAUSE: Duration = Duration::from_millis(50);
 
 impl Clients {
-    /// Sends one insert so often: at once, each copy to another node first.
+    /// Sends `copies` copies of one insert at the same time, each to a different node first.
     pub(super) async fn insert_copies(
         self: &Rc<Self>,
         client: u32,
@@ -56,7 +56,7 @@ impl Clients {
             running.spawn_local(async move {
                 let outcome = clients.insert_copy(via + copy, request).await;
                 if matches!(outcome, Outcome::Unknown(_)) {
-                    // The session may be forgotten.
+                    // The node may have dropped the session.
                     clients.sessions.borrow_mut().remove(&client);
                 }
                 clients.end(id, outcome);
@@ -65,8 +65,9 @@ impl Clients {
         while running.join_next().await.is_some() {}
     }
 
-    /// Session and number of a client's next request. Where shards are split, even clients keep their session: nodes
-    /// that know it take a request without asking the majority, which would tell them of the split.
+    /// Session and sequence number of a client's next request. Where shards are split, clients with even
+    /// numbers keep their session: a node that knows the session accepts the request without asking the
+    /// majority, from which it would learn of the split.
     async fn next_request(&self, client: u32, via: u32) -> Option<(u64, u64)> {
         let keeps = self.keeps_sessions && client.is_multiple_of(2);
         if keeps && let Some((session, last)) = self.sessions.borrow_mut().get_mut(&client) {
@@ -80,7 +81,7 @@ impl Clients {
         Some((session, 1))
     }
 
-    /// Asks one node after the other until one opens a session, or time is up.
+    /// Asks one node after the other until one opens a session; None after `REQUEST_TIMEOUT`.
     async fn open_session(&self, via: u32) -> Option<u64> {
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         for turn in 0.. {
@@ -97,12 +98,13 @@ impl Clients {
         None
     }
 
-    /// Sends one copy until it is answered or refused, or time is up.
+    /// Sends one copy to one node after the other until it is answered or refused, or `REQUEST_TIMEOUT`
+    /// is over.
     async fn insert_copy(&self, via: u32, request: InsertRequest) -> Outcome {
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         let reused = reused_text(request.request.as_ref());
         let item_count = request.items.as_ref().map_or(0, |items| items.items.len());
-        // Once one try may have been applied, a later refusal says nothing about the first.
+        // Once a try may have been applied, the refusal of a later one does not tell the outcome.
         let mut may_be_applied = false;
         let mut turn = 0;
         loop {
@@ -141,7 +143,7 @@ impl Clients {
         }
     }
 
-    /// A client of the node with this number, counted around.
+    /// A client of the node with this number, modulo the number of nodes.
     pub(super) fn node(&self, number: u32) -> FiltersClient<NodeChannel> {
         let address = self.addresses[(number as usize - 1) % self.addresses.len()].clone();
         let token = self.token.as_ref().map(|_| ROOT);
@@ -149,8 +151,9 @@ impl Clients {
     }
 }
 
-/// What a shard says of a request that it takes for another one. The text, because the code of an answer says no more
-/// than that the outcome is unknown if other shards have done their parts.
+/// The error text with which a shard refuses a request whose id another request has used. The text is
+/// needed because the error code only says that the outcome is unknown if other shards have applied their
+/// parts.
 fn reused_text(request: Option<&RequestId>) -> String {
     let RequestId { session, sequence, .. } = request.copied().unwrap_or_default();
     let id = umbel_engine::RequestId { session: SessionId(session), sequence };

@@ -1,5 +1,5 @@
-//! Calls about replicated filters: each goes once, to the node that the plan names, for what they
-//! promise depends on which copy was asked.
+//! Calls on replicated filters. Each is sent once, to the node that the plan names, because their
+//! guarantees depend on the copy that is asked.
 
 use std::time::Duration;
 
@@ -23,25 +23,25 @@ const ITEMS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Pause between two tries to create a filter before the work begins.
 const TRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Many times what a run inserts within a window.
+/// Many times the number of items that a run inserts within a window.
 const WINDOW_CAPACITY_MIN: u64 = 100_000;
 
 /// A client of one node.
 type NodeClient = FiltersClient<NodeChannel>;
 
 impl Clients {
-    /// Whether every node has a copy of a filter.
+    /// Whether a filter is replicated.
     pub(super) fn is_replicated(&self, name: &str) -> bool {
         self.filters.iter().any(|filter| filter.name == name && filter.replicated)
     }
 
-    /// The machine of a node that a plan names; joiners are not known, and count around.
+    /// The machine for a node that a plan names. The numbers of joiners are mapped to founders.
     pub(super) fn machine(&self, via: u32) -> u32 {
         let count = u32::try_from(self.addresses.len()).expect("a few nodes");
         (via - 1) % count + 1
     }
 
-    /// Does what the plan says with a replicated filter, on this machine's node.
+    /// Carries out an operation on a replicated filter at this machine's node.
     pub(super) async fn call_copy(&self, machine: u32, op: &Op) -> Outcome {
         let node = self.copy_client(machine);
         let changes = !matches!(op, Op::ContainsCopy { .. } | Op::Flush { .. });
@@ -112,7 +112,7 @@ impl Clients {
         }
     }
 
-    /// Creates a replicated filter, trying until it is there.
+    /// Creates a replicated filter, and retries until it exists.
     pub(super) async fn create_copies(&self, name: &str) {
         while let Err(status) = self.copy_client(1).create(self.creation(name)).await {
             let detail = ErrorDetail::decode(status.details()).unwrap_or_default();
@@ -137,7 +137,7 @@ impl Clients {
             slice_count: WINDOW.slice_count,
             ..umbel_client::proto::Window::default()
         });
-        // So that no two items of a window are taken for one.
+        // Windows get a low rate and a large capacity, so that no two of their items share a fingerprint.
         let (rate, capacity) = match &window {
             Some(_) => (1e-6, own.capacity.max(WINDOW_CAPACITY_MIN)),
             None => (f64::from(own.rate_ppm) / 1e6, own.capacity),
@@ -158,7 +158,7 @@ impl Clients {
         }
     }
 
-    /// The client of a machine's node: the one that was used before, if nothing went wrong with it.
+    /// The client of a machine's node: the one that was used before, unless a call on it failed.
     fn copy_client(&self, machine: u32) -> NodeClient {
         let mut clients = self.copy_clients.borrow_mut();
         clients.entry(machine).or_insert_with(|| self.node(machine)).clone()

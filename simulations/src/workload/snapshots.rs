@@ -1,4 +1,4 @@
-//! Filters that are copied out, as they were at one moment.
+//! Snapshots of filters as of one moment.
 
 use tokio::time::timeout;
 use umbel_client::ExportOptions;
@@ -7,11 +7,12 @@ use umbel_engine::placement::ShardRanges;
 
 use super::{Clients, request_timeout};
 
-/// How the shards were cut, and the frames, each with its shard.
+/// The hash ranges of the shards, and the frames, each with its shard.
 type Copied = (Option<ShardRanges>, Vec<(u32, Vec<u8>)>);
 
 impl Clients {
-    /// The frames of a snapshot, each with its shard. Who reads too slowly leaves it half read.
+    /// Takes a snapshot: the shards' ranges and the frames. It fails if it is not complete within the
+    /// timeout.
     pub(super) async fn snapshot(
         &self,
         client: u32,

@@ -1,5 +1,5 @@
-//! Who gets which certificate: nodes found the cluster and join it with one that does not say who they are, and get
-//! one that does when they have a number, as docs/security.md has operators do it.
+//! Which certificates nodes get: they found or join the cluster with a generic one, and get one that
+//! names them once they have a node id, as docs/security.md tells operators to do.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use crate::plan::identity::IdentityPlan;
 use crate::trace;
 use crate::watch;
 
-/// How far a world is with certificates.
+/// The state of a world's certificates.
 #[derive(Default)]
 pub(super) struct Certifying {
-    /// Nodes get their own.
+    /// Whether nodes get certificates that name them.
     has_begun: bool,
-    /// All faults are over: an operator gives new ones to nodes whose have expired.
+    /// Whether all faults are over, so that the operator replaces expired certificates.
     pub(super) is_healing: bool,
-    /// How many of the plan's have ended.
+    /// How many of the plan's lapses have happened.
     lapsed: usize,
 }
 
-/// What the plan says of certificates, if anything.
+/// The plan's certificates, if it has any.
 pub(super) fn identities_of(plan: &Plan) -> Option<&IdentityPlan> {
     plan.access.as_ref()?.identities.as_ref()
 }
 
-/// The network of the clients' host. Before there are principals, its certificate opens all.
+/// The network of the clients' host. Its certificate allows everything until there are principals.
 pub(super) fn clients_net(plan: &Plan) -> SimNet {
     let net = SimNet::new(plan.seed, CLIENTS);
     let Some(IdentityPlan { skews_ms, .. }) = identities_of(plan) else { return net };
@@ -45,8 +45,8 @@ pub(super) fn clients_net(plan: &Plan) -> SimNet {
 }
 
 impl World {
-    /// Has every founder get a certificate that says who it is, and, if the plan has it so, start again as one
-    /// that takes no others; false if that was violated.
+    /// Issues every founder a certificate that names it. If the plan requires such certificates, restarts
+    /// the founders so that they accept no others. Returns false after a violation.
     pub(super) fn certify(&mut self) -> Result<bool, String> {
         let Some(plan) = identities_of(&self.plan) else { return Ok(true) };
         let is_required = plan.require;
@@ -86,7 +86,7 @@ impl World {
         Ok(true)
     }
 
-    /// Gives nodes that have a number their own certificate, and in the end all whose has expired another one.
+    /// Issues certificates to nodes that have got a node id and, after all faults, replaces expired ones.
     pub(super) fn look_at_certificates(&self) {
         if !self.certifying.has_begun {
             return;
@@ -96,7 +96,7 @@ impl World {
             let Some(papers) = &host.papers else { continue };
             let must_replace = self.certifying.is_healing && is_over(papers);
             let Some(node) = host.node_id.get() else {
-                // It may have expired before the node joined.
+                // The generic one may have expired before the node joined.
                 if must_replace {
                     papers.mend();
                     papers.show(Some(Certificate::generic()));
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// Ends certificates whose time has come by the plan.
+    /// Lapses the certificates whose planned time has come, and resets their hosts' connections.
     pub(super) fn lapse(&mut self, began_us: u64) {
         let plan = Rc::clone(&self.plan);
         let Some(plan) = identities_of(&plan) else { return };

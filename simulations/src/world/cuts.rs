@@ -1,4 +1,4 @@
-//! What faults do to the links of a world.
+//! Faults of the links of a world.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use super::{LATENCY, World};
 use crate::links::{Claim, Direction, LinkState, link_name, set_link};
 
 impl World {
-    /// All hosts' numbers, the clients' included.
+    /// The numbers of all hosts, including the clients' host.
     pub(crate) fn everybody(&self) -> Vec<u32> {
         (0..=u32::try_from(self.hosts.len()).expect("a few hosts")).collect()
     }
 
-    /// A fault claims directions of links.
+    /// Has a fault claim directions of links.
     pub(crate) fn claim(&mut self, directions: &[Direction], claim: Claim, class: &'static str) {
         let changed = self.links.claim(directions, claim, class);
         self.set_links(&changed);
     }
 
-    /// Whether all messages arrive between two machines.
+    /// Whether no fault affects the messages between two machines.
     pub(crate) fn is_healthy(&self, pair: [u32; 2]) -> bool {
         self.links.is_healthy(pair)
     }
 
-    /// A fault lets go of directions of links.
+    /// Has a fault release directions of links.
     pub(crate) fn unclaim(&mut self, directions: &[Direction], claim: Claim, class: &'static str) {
         let changed = self.links.release(directions, claim, class);
         self.set_links(&changed);
@@ -34,7 +34,7 @@ impl World {
         }
     }
 
-    /// Sets the longest time that messages from and to a node take; `None` for the usual.
+    /// Sets the longest latency of messages from and to a node; `None` for the default.
     pub(crate) fn set_latency(&self, number: u32, longest: Option<Duration>) {
         for other in self.everybody().into_iter().filter(|other| *other != number) {
             let (one, other) = (link_name(number), link_name(other));

@@ -1,4 +1,4 @@
-//! What a supervisor and an operator do about nodes that do not run.
+//! A supervisor and an operator, who act on nodes that do not run.
 
 use std::rc::Rc;
 
@@ -10,15 +10,16 @@ use crate::operator::Task;
 use crate::trace;
 use crate::watch;
 
-/// A supervisor starts a failed node again after this time.
+/// After this time the supervisor restarts a failed node, in simulated microseconds.
 const RESTART_US: u64 = 1_000_000;
 
-/// An operator lets a node wait for the one that it joins through for so long: machines that start
-/// together are up by then.
+/// How long the operator lets a node wait for the one that it joins through, in simulated microseconds.
+/// Machines that start together are up by then.
 const JOIN_PATIENCE_US: u64 = 5_000_000;
 
 impl World {
-    /// Checks the groups, and does what a supervisor and an operator do about nodes that do not run.
+    /// Passes the groups' reports to the checks, and restarts, replaces or redirects nodes that do not
+    /// run.
     pub(super) fn look(&mut self) {
         self.look_at_certificates();
         for host in self.hosts.clone() {
@@ -32,7 +33,7 @@ impl World {
                 continue;
             }
             if self.retiring.contains_key(&number) {
-                // Whoever began it may have gone.
+                // The fault that began the retirement may be over.
                 self.replace(number, false);
                 continue;
             }
@@ -52,8 +53,9 @@ impl World {
         }
     }
 
-    /// Names another member to a node that waits to join through one that is none itself: a member
-    /// that lost its disk may wait for the very node that waits for it.
+    /// Has a node that waits to join through one that is not running join through another member.
+    /// Otherwise a member that lost its disk and the node that joins through it could wait for each
+    /// other.
     fn redirect(&mut self, host: &Rc<Host>) {
         let waits_since = now_us().saturating_sub(JOIN_PATIENCE_US);
         let Some(through) = host.joins_through(waits_since) else { return };
@@ -67,7 +69,7 @@ impl World {
         self.start(host.number);
     }
 
-    /// The address of a node that runs on another machine.
+    /// The address of a running node on another machine.
     fn member_beside(&self, number: u32) -> Option<String> {
         let member = self.hosts.iter().find(|host| host.number != number && host.is_up());
         member.map(|host| host.address())
@@ -78,13 +80,13 @@ impl World {
         self.retiring.keys().copied()
     }
 
-    /// Has the operator retire a node, and gives its machine a new one when that is done; called
-    /// again and again until it is.
+    /// Has the operator retire a node, and then starts a new one on its machine. Called repeatedly until
+    /// it returns true, which means that the new node was started.
     pub(crate) fn replace(&mut self, number: u32, drain: bool) -> bool {
         let host = Rc::clone(self.host(number));
         let listed = || host.failure().as_ref().and_then(Failure::listed);
         let Some(node) = host.node_id.get().or_else(listed) else {
-            // It never got a number: there is nothing to retire.
+            // The node never got an id, so there is nothing to retire.
             self.kill(number);
             return self.renew(number);
         };
@@ -107,7 +109,8 @@ impl World {
         }
     }
 
-    /// Starts a machine with an empty disk as a new node; false if there is nobody to join.
+    /// Starts a machine with an empty disk as a new node; false if there is no running node to join
+    /// through.
     fn renew(&mut self, number: u32) -> bool {
         let Some(through) = self.member_beside(number) else { return false };
         let host = Rc::clone(self.host(number));
