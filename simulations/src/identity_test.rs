@@ -1,4 +1,4 @@
-//! Both ends of a connection, in memory.
+//! Handshakes between both ends of a connection in memory.
 
 use super::*;
 
@@ -8,7 +8,8 @@ fn papers(shown: Option<Certificate>, offset_ms: i64) -> Arc<Papers> {
     Papers::new(1, shown, 3_000, Arc::new(AtomicI64::new(offset_ms)))
 }
 
-/// Whom the second takes the first for, and whether the first is content; None if it is refused.
+/// The identity that the callee finds for the caller (None if it refuses), and whether the caller accepts
+/// the callee.
 async fn meet(
     caller: &Papers,
     callee: &Papers,
@@ -50,7 +51,7 @@ async fn lives_are_judged_by_the_clock_of_who_looks() {
     assert_eq!(meet(&node(0), &node(1_000), None).await, (None, false), "it has expired there");
     assert!(meet(&node(0), &node(-10_000), None).await.0.is_some());
     assert_eq!(meet(&node(0), &node(-10_001), None).await, (None, false), "it is to come there");
-    // The callee takes the caller, who does not take the callee.
+    // The callee accepts the caller, which refuses the callee.
     assert!(matches!(meet(&node(1_000), &node(0), None).await, (Some(_), false)));
     let foreign = Certificate { authority: FOREIGN_AUTHORITY, ..Certificate::generic() };
     assert_eq!(meet(&papers(Some(foreign), 0), &node(0), None).await, (None, false));

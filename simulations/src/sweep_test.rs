@@ -1,4 +1,4 @@
-//! Seed ranges, turns of profiles, sums.
+//! Tests of seed ranges, of turns of profiles and of sums over runs.
 
 use super::*;
 use crate::counters::FaultTally;
@@ -11,7 +11,7 @@ fn ended() -> Ended {
     Ended { report, cpu_us: 2_000_000, exceeded: None, messages: String::new() }
 }
 
-/// A sweep over all profiles in which every fault and state was seen.
+/// The tally of a sweep over all profiles in which every fault had effects and every state was reached.
 fn complete() -> Tally {
     let mut tally = Tally { seed_count: ENOUGH_SEEDS, ..Tally::default() };
     for class in Profile::ALL.iter().flat_map(|profile| profile.classes()) {

@@ -1,4 +1,4 @@
-//! Damage to what is durable: bits that rot, writes that land elsewhere.
+//! Damage to durable bytes: bit rot and misdirected writes.
 
 use super::SimDisk;
 use super::fault_test::{bytes, content, create, put};
@@ -37,7 +37,7 @@ async fn a_misdirected_write_without_a_later_one_is_put_right() {
         let mounted = disk.mount();
         let file = create(&mounted, "a").await;
         disk.misdirect_next_write();
-        // The file is too short for another place: it grows.
+        // The file is too short to have another place for the write, so it grows.
         file.write_and_sync(0, bytes(1, 100)).await.unwrap();
         let grown = file.read_at(0, 9999).await.unwrap();
         assert_eq!(grown, [vec![0; 512], vec![1; 100]].concat());
@@ -86,7 +86,7 @@ async fn rot_flips_bits_and_counts_when_it_is_read() {
         assert_eq!(flipped.len(), 5);
         let rotten = left.iter().filter(|byte| **byte != 0).count() as u64;
         assert_eq!(disk.effects().rotten_bytes_read, before + rotten);
-        // Written again it is sound.
+        // A rotten part that is rewritten is sound again.
         let file = mounted.open(path, false).await.unwrap();
         file.write_and_sync(0, bytes(0, 700)).await.unwrap();
         assert_eq!(content(&mounted, path).await, [0; 700]);
@@ -95,7 +95,7 @@ async fn rot_flips_bits_and_counts_when_it_is_read() {
     assert_eq!(content(&disk.mount(), "snapshots/3/9.part").await, [0; 700]);
 }
 
-/// Offsets in the newest segment, and numbers of segments, that rot while every bit that may.
+/// The places that rot if every bit rots that may: paths and offsets.
 async fn rotten_places(disk: &SimDisk) -> Vec<(String, usize)> {
     let damage = disk.rot(DiskPart::Log, u32::MAX);
     let place = |damage: &String| {
@@ -124,7 +124,7 @@ async fn rot_keeps_off_the_end_of_the_log() {
     let all_below = |end| (0..end).map(|offset| (old.to_owned(), offset)).collect::<Vec<_>>();
     assert_eq!(rotten_places(&disk).await, all_below(10));
 
-    // What is cut off proves nothing any more, durably cut or not.
+    // Bytes that were cut off no longer count as a durable write, whether or not the cut is durable.
     let file = disk.mount().open(old, false).await.unwrap();
     file.write_and_sync(20, bytes(3, 5)).await.unwrap();
     assert_eq!(rotten_places(&disk).await, all_below(20));
@@ -135,8 +135,7 @@ async fn rot_keeps_off_the_end_of_the_log() {
     file.sync().await.unwrap();
     assert_eq!(rotten_places(&disk).await, all_below(10));
 
-    // A newer segment whose name may get lost does not free the end of the old one; a durable one
-    // does.
+    // The end of an old segment may rot only when there is a newer one whose name is durable.
     let mounted = disk.mount();
     let file = mounted.open(new, true).await.unwrap();
     file.write_and_sync(0, bytes(4, 40)).await.unwrap();
@@ -159,7 +158,7 @@ async fn a_lost_tail_and_an_old_image_are_for_good() {
     }
     mounted.sync_folder("wal").await.unwrap();
     let image = disk.image_now();
-    // Whoever has the disk goes on.
+    // The process that uses the disk continues.
     let file = mounted.open("wal/00000002.log", false).await.unwrap();
     file.write_and_sync(1000, bytes(3, 50)).await.unwrap();
     assert_eq!(disk.lose_tail(70), 70);

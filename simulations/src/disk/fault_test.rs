@@ -1,4 +1,4 @@
-//! Each fault of the simulated disk does what it says, and nothing when it is off.
+//! Each fault of the simulated disk has its effect while it is on, and none while it is off.
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ async fn stalled_calls_return_after_the_stall() {
     let list = tokio::spawn(async move { other.list("").await });
     sleep(Duration::from_secs(60)).await;
     assert!(!write.is_finished() && !list.is_finished());
-    // Whoever gives up has done nothing.
+    // A call whose future is dropped has had no effect.
     timeout(Duration::from_secs(1), file.write_at(100, bytes(2, 4))).await.unwrap_err();
     disk.set_stalled(false);
     write.await.unwrap().unwrap();
@@ -153,7 +153,7 @@ async fn what_a_failed_sync_left_is_lost_although_the_next_one_succeeds() {
         let error = file.write_and_sync(1000, bytes(2, 3000)).await.unwrap_err();
         assert!(matches!(error, WriteError::Sync(_)), "{error}");
         assert_eq!(file.len().await.unwrap(), 4000);
-        // Beyond it, and durable: what is between reads as zeros.
+        // A durable write beyond the end: the bytes in between read as zeros.
         file.write_at(4000, bytes(3, 100)).await.unwrap();
         file.sync().await.unwrap();
         assert_eq!(file.read_at(999, 2).await.unwrap(), &[1, 2][..]);
@@ -200,7 +200,7 @@ async fn dead_handles_change_nothing() {
         dead.lock().await.err().unwrap();
         assert_eq!(mounted.list("").await.unwrap(), ["a"]);
         assert!(content(&mounted, "a").await.is_empty());
-        // A dead guard's end frees nothing, a living one's does.
+        // Dropping the guard of a dead process does not unlock; dropping that of a living one does.
         drop(_guard);
         assert_eq!(mounted.lock().await.err().unwrap().kind(), ErrorKind::WouldBlock);
         drop(guard);

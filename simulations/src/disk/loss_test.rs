@@ -1,4 +1,4 @@
-//! What power losses leave, against slow twins that enumerate all that they may leave.
+//! What power losses leave, compared with slow models that enumerate every legal result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A file as a list of what is durable and what is not.
+/// A model of a file: its durable content, and the steps that are not durable.
 #[derive(Clone, Default)]
 struct Twin {
     durable: Vec<u8>,
@@ -92,7 +92,7 @@ impl Twin {
     }
 }
 
-/// A file, and its sectors that were written back before the last of their writes.
+/// A file's content, and the sectors that were written back before the last of their writes.
 type Branch = (Vec<u8>, BTreeSet<usize>);
 
 fn branches((file, stopped): Branch, step: &Step) -> BTreeSet<Branch> {
@@ -138,7 +138,7 @@ fn run(steps: &[Step]) -> (Content, Twin) {
     let (mut content, mut twin) = (Content::default(), Twin::default());
     for step in steps {
         twin.take(step);
-        // More than that would take the twin too long.
+        // More pending steps would take the twin too long.
         if twin.pending.len() > 3 {
             twin.take(&Step::Sync);
             content.sync();
@@ -200,13 +200,13 @@ fn everything_legal_happens_and_nothing_else() {
         assert_eq!(seen, twin.legal(mode));
         assert_eq!(seen.len(), expected_count, "{mode:?}");
     }
-    // What the checks above refuse: a sector's second write without its first.
+    // A content that the checks above must reject: a sector's second write without its first.
     let mut wrong = twin.durable.clone();
     apply(&mut wrong, &steps[3]);
     assert!(MODES.iter().all(|mode| !twin.legal(*mode).contains(&wrong)));
 }
 
-/// Changes of names in two folders. Files are known by the number that stands in them.
+/// Changes of names in two folders. Files are identified by the number that they contain.
 #[derive(Clone, Debug)]
 enum NameStep {
     Create(usize),
@@ -232,7 +232,7 @@ fn name_step() -> impl Strategy<Value = NameStep> {
     ]
 }
 
-/// Name to file's number; both or all steps of one change happen together.
+/// File numbers by name. All steps of one change are applied atomically.
 type Names = BTreeMap<usize, u8>;
 type NameChange = Vec<(usize, Option<u8>)>;
 
@@ -245,8 +245,8 @@ fn apply_names(names: &mut Names, change: &NameChange) {
     }
 }
 
-/// Which changes are durable: those of synced folders, and those that came before a durable one in
-/// one of its folders.
+/// Marks the changes that a sync of a folder makes durable: those in the folder, and those that precede a
+/// durable one in one of its folders.
 fn harden(changes: &mut [(NameChange, bool)], folder: usize) {
     let touches = |change: &NameChange, folder| change.iter().any(|(n, _)| folder_of(*n) == folder);
     for (change, is_durable) in changes.iter_mut() {
@@ -313,7 +313,7 @@ async fn run_names(disk: &SimDisk, steps: &[NameStep]) -> Vec<(NameChange, bool)
     changes
 }
 
-/// The names when of what is not durable only the first so many changes got through.
+/// The names if, of the changes that are not durable, only the first `kept_count` survived.
 fn names_after(changes: &[(NameChange, bool)], mut kept_count: usize) -> Names {
     let mut names = Names::new();
     for (change, is_durable) in changes {
@@ -344,11 +344,11 @@ proptest! {
         prop_assert!(lost_count <= pending_count);
         let expected = names_after(&changes, pending_count - lost_count);
         prop_assert_eq!(runtime.block_on(names_on(&disk)), expected);
-        // Nothing is left to be lost.
+        // Everything left is durable, so a second power loss has no effect.
         prop_assert_eq!(disk.power_loss(mode), super::Loss::default());
     }
 
-    /// A log: what was appended and synced is there after all that may happen.
+    /// A log: bytes that were appended and synced survive every sequence of events.
     #[test]
     fn synced_bytes_stay(
         seed: u64,

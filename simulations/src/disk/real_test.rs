@@ -1,4 +1,4 @@
-//! Without faults the simulated disk does what a real folder does.
+//! Without faults, the simulated disk behaves like a real folder.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use umbel_node::ports::{Disk, File, RealDisk};
 
 use super::SimDisk;
 
-/// Paths that files and folders share, so that every confusion of them comes up.
+/// Paths that are used for both files and folders, so that every mix-up of them is tested.
 const PATHS: [&str; 9] = ["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "a/x", "../a"];
 
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ enum Step {
     Rename(usize, usize),
     Remove(usize),
     SyncFolder(usize),
-    /// The process is killed and started again: nothing that was written is lost.
+    /// The process is killed and restarted; no written bytes are lost.
     Restart,
 }
 
@@ -53,7 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 type Files = Vec<Arc<dyn File>>;
 
-/// What a call answered: its value, or the kind of its error.
+/// The result of a call: its value, or the kind of its error.
 fn shown<T: std::fmt::Debug>(result: std::io::Result<T>) -> String {
     format!("{:?}", result.map_err(|error| error.kind()))
 }
@@ -125,8 +125,8 @@ fn runtimes() -> (Runtime, Runtime) {
     (simulated, real)
 }
 
-/// The port leaves these to the system: folders are not renamed, nor files over a folder above
-/// them, and files are synced when they are open.
+/// Whether a step's result is left to the system: renames of folders, renames of files over a folder
+/// above them, and folder syncs of files.
 fn is_undefined(folder: &std::path::Path, step: &Step) -> bool {
     match step {
         Step::Rename(from, to) => {

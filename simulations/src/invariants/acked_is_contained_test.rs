@@ -1,4 +1,4 @@
-//! Histories that lose an acknowledged insert, beside those that look alike and do not.
+//! Histories that lose an acknowledged insert, and similar ones that are legal.
 
 use super::*;
 use crate::history::Verb;
@@ -23,7 +23,7 @@ fn no_after_an_acknowledged_insert() {
     for kind in KINDS {
         let (cluster, mut history) = (cluster(kind), History::of(kind));
         history.insert("f", &[1, 2], 10, 20, &[true, true]);
-        // Overlapping, of unknown outcome, refused, or another item.
+        // Inserts that overlap, have an unknown outcome, were refused, or are of another item.
         history.contains("f", &[1], 20, 30, &[false]);
         history.unknown(Verb::Insert, "f", &[3], 10, 20);
         history.refused(Verb::Insert, "f", &[4], 10, 20);
@@ -47,7 +47,7 @@ fn the_first_answer_of_copies_counts() {
     assert_eq!(found(&history, &cluster), 1);
 }
 
-/// Two inserts that together cover a third item: it is present, though nobody inserted it.
+/// Two inserts that together set all bits of a third item: it is present without being inserted.
 #[test]
 fn bits_of_other_items_count() {
     let kind = FilterKind::Blocked;
@@ -88,7 +88,7 @@ fn a_clearing_in_between_excuses() {
         } else {
             cluster.clear("f", 30_000);
         }
-        // It was cleared, but nobody asked for that.
+        // The filter was emptied, but no client has asked for that.
         assert_eq!(found(&history, &cluster), 1, "{kind:?}");
         let verb = if drops { Verb::Drop } else { Verb::Clear };
         history.unknown(verb, "f", &[], 25_000, 28_000);
@@ -110,7 +110,7 @@ fn items_that_nobody_took_out_stay() {
     assert_eq!(found(&history, &cluster), 1);
 }
 
-/// A removal of what was not in takes other items' counters down.
+/// Removing an item that is not contained decrements counters of other items.
 #[test]
 fn items_beside_an_unfounded_removal_are_uncertain() {
     let kind = FilterKind::Counting;
@@ -120,7 +120,7 @@ fn items_beside_an_unfounded_removal_are_uncertain() {
     history.contains("f", &[1], 50, 60, &[false]);
     history.unknown(Verb::Remove, "f", &(2..400).collect::<Vec<_>>(), 30, 40);
     assert_eq!(found(&history, &cluster), 0);
-    // The same items, each of which was in.
+    // The same items, but each of them was contained.
     history.insert("f", &(2..400).collect::<Vec<_>>(), 10, 20, &[true; 398]);
     assert_eq!(found(&history, &cluster), 1);
 }

@@ -1,4 +1,4 @@
-//! Histories with items that nobody inserted, beside those that look alike.
+//! Histories with present items that no client inserted, and similar ones that are legal.
 
 use super::*;
 use crate::oracle::fixture::{Cluster, History};
@@ -63,7 +63,7 @@ fn what_was_cleared_is_gone() {
         history.insert("f", &[2], 10, 31, &[true]);
         history.unknown(Verb::Insert, "f", &[3], 10, 20);
         history.contains("f", &[1, 2, 3], 50, 60, &[true, true, true]);
-        // Refused, of unknown outcome, or not over before the query began.
+        // Clears that were refused, have an unknown outcome, or had not ended before the query began.
         history.refused(Verb::Clear, "f", &[], 30, 40);
         history.unknown(Verb::Clear, "f", &[], 30, 40);
         history.done(Verb::Clear, "f", &[], 30, 50, &[]);
@@ -109,7 +109,8 @@ fn only_what_is_in_can_be_removed() {
     assert_eq!(found(&history, &cluster), 1);
 }
 
-/// The log has nothing of it, whatever others inserted.
+/// A growing filter must answer by its log: an item that the log lacks is absent, whatever else is
+/// inserted.
 #[test]
 fn a_growing_filter_answers_from_its_log() {
     let kind = FilterKind::Scalable;
@@ -122,7 +123,7 @@ fn a_growing_filter_answers_from_its_log() {
     assert_eq!(found(&history, &cluster), 1);
 }
 
-/// A filter that is gone answers nothing, though any replica may answer from before.
+/// A dropped filter must not answer, except that any replica may answer from an earlier state.
 #[test]
 fn what_was_dropped_is_gone() {
     let mut cluster = cluster(FilterKind::Classic);

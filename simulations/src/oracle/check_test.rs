@@ -1,5 +1,5 @@
-//! Histories of a service that keeps its promises: no check finds anything in them, whatever
-//! overlaps, is cleared, merged, taken out or left unknown. And some that break one.
+//! Histories of a correct service, in which no check finds a violation whatever overlaps, is cleared,
+//! merged, removed or has an unknown outcome; and some histories that violate an invariant.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ use crate::plan::FilterKind;
 const KINDS: [FilterKind; 4] =
     [FilterKind::Classic, FilterKind::Blocked, FilterKind::Counting, FilterKind::Scalable];
 
-/// What is drawn.
+/// The parameters of a random history.
 #[derive(Clone, Copy)]
 struct Mix {
     kind: FilterKind,
     calls: u32,
     items: u32,
-    /// How many of 1,000 calls change filters as a whole.
+    /// Share of calls that change a filter as a whole, in thousandths.
     rewrites: u32,
-    /// How many of 1,000 calls remove items.
+    /// Share of calls that remove items, in thousandths.
     removes: u32,
 }
 
-/// Calls of two filters, `f` and `g`, in the order in which the service applies them, each at one
-/// moment of its time or, if its outcome is unknown, later or never.
+/// Calls on two filters, `f` and `g`, in the order in which the service applies them: each at one moment
+/// of its duration or, if its outcome is unknown, later or never.
 fn draw(seed: u64, mix: Mix) -> (History, Cluster) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let (mut history, mut cluster) = (History::new(), Cluster::new());
@@ -37,7 +37,7 @@ fn draw(seed: u64, mix: Mix) -> (History, Cluster) {
     }
     let mut todo = BTreeMap::new();
     for number in 0..mix.calls {
-        // Half a call a millisecond, so that several overlap.
+        // One call per two milliseconds, so that several overlap.
         let start_us = rng.random_range(0..u64::from(mix.calls) * 2_000);
         let end_us = start_us + rng.random_range(5_000..40_000);
         let fate = rng.random_range(0..10);
@@ -84,7 +84,7 @@ fn drawn_verb(rng: &mut ChaCha8Rng, mix: Mix) -> Verb {
     if rng.random() { Verb::Insert } else { Verb::Contains }
 }
 
-/// The answers, or nothing if it is refused.
+/// The answers; None if the call is refused.
 fn apply(
     cluster: &mut Cluster,
     kind: FilterKind,
@@ -120,7 +120,7 @@ fn apply(
     Some(Vec::new())
 }
 
-/// Names of the invariants that are broken, and how many checks there were.
+/// The names of the violated invariants, and the number of checks.
 fn broken(history: &History, cluster: &Cluster) -> (Vec<String>, u64) {
     let checks = check_history(&history.calls, &history.facts, &cluster.reference);
     let count = checks.iter().map(|(_, count, _)| count).sum();
@@ -147,8 +147,8 @@ fn kept_promises_are_not_called_broken() {
     assert!(checks > 100_000, "{checks}");
 }
 
-/// With one answer of a `Contains` changed, most histories break a promise: not all, since the call
-/// may have overlapped the insert.
+/// If one answer of a `Contains` is changed, most histories violate an invariant; not all, because the
+/// call may have overlapped the insert.
 #[test]
 fn a_changed_answer_is_found_mostly() {
     for kind in KINDS {

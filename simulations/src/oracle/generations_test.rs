@@ -1,4 +1,4 @@
-//! Which generations calls are about.
+//! To which generations calls apply.
 
 use umbel_engine::meta::{
     Distribution, FilterName, FilterSettings, HashKey, MetaCommand, MetaReply, MetaState,
@@ -14,7 +14,7 @@ use crate::invariants::{
 use crate::oracle::fixture::{History, settings};
 use crate::plan::{Ack, FilterKind};
 
-/// A catalogue, and what hosts 1 to 3 learned of it.
+/// A catalogue, and which of its states hosts 1 to 3 have applied.
 struct Fixture {
     meta: MetaState,
     generations: Generations,
@@ -22,7 +22,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Three nodes that know of a replicated filter `r` since 10 ms.
+    /// Three nodes that have known a replicated filter `r` since 10 ms.
     fn new() -> Self {
         let nodes = vec![(NodeId(1), "a:1".to_owned())];
         let form = MetaCommand::Form { cluster: 1, nodes, shard_count: 1, replica_count: 1 };
@@ -56,7 +56,7 @@ impl Fixture {
         self.generations.applied_on(at_us, &host_name(host), self.index, &self.meta);
     }
 
-    /// Empties the filter; only these hosts learn of it.
+    /// Clears the filter; only these hosts apply the entry.
     fn clear(&mut self, at_us: u64, hosts: &[u32]) {
         let (filter, record) = self.meta.filter_by_name("r").unwrap();
         let generation = record.generation;
@@ -91,7 +91,7 @@ impl Calls {
         copies_hold_what_was_tried::check(&self.0.calls, &fixture.generations).violations.len()
     }
 
-    /// How many items of the last generation every copy must have.
+    /// Number of items of the last generation that every copy must have.
     fn wanted(&self, fixture: &Fixture) -> usize {
         let (name, lives) = fixture.generations.all().next().unwrap();
         let last = lives.len() - 1;
@@ -126,7 +126,7 @@ fn a_call_is_about_what_its_node_knew_or_something_later() {
         calls.done(Verb::InsertCopy(Ack::Local), machine, &[1], ms, &[true]);
         assert_eq!(calls.span(&fixture), expected, "machine {machine} in {ms:?}");
     }
-    // Without an answer it may still take effect; a node that starts has no catalogue yet.
+    // A call without an answer may still take effect. A node that is starting has no catalogue yet.
     let mut calls = Calls::default();
     let call = calls.0.unknown(Verb::InsertCopy(Ack::Local), "r", &[1], 20_000, 30_000);
     call.machine = Some(1);
@@ -150,12 +150,12 @@ fn a_majority_misses_nothing_of_a_majority() {
     assert_eq!(calls.majority(&fixture), 0);
     calls.done(Verb::ContainsMajority, 2, &[1, 2], (40, 50), &[false, false]);
     assert_eq!(calls.majority(&fixture), 1);
-    // One node may be lost, two may have been the majority.
+    // One node may be lost; two lost nodes may have been the majority.
     fixture.generations.lost(35_000, 1);
     assert_eq!(calls.majority(&fixture), 1);
     fixture.generations.lost(36_000, 3);
     assert_eq!(calls.majority(&fixture), 0);
-    // Nor is anything promised across generations.
+    // Nothing is guaranteed across generations either.
     let mut fixture = Fixture::new();
     fixture.clear(45_000, &[1, 2, 3]);
     assert_eq!(calls.majority(&fixture), 0);
@@ -188,7 +188,7 @@ fn nothing_is_present_that_was_not_tried() {
     assert_eq!(calls.phantoms(&fixture), 1);
     calls.done(Verb::ContainsMajority, 3, &[2], (25, 35), &[true]);
     assert_eq!(calls.phantoms(&fixture), 2);
-    // Whoever heard that the filter was cleared has none of it.
+    // A node that has applied the clear has no items from before.
     fixture.clear(40_000, &[1, 2]);
     calls.done(Verb::ContainsCopy, 3, &[1], (50, 60), &[true]);
     assert_eq!(calls.phantoms(&fixture), 2);
@@ -201,7 +201,7 @@ fn copies_must_have_what_was_acknowledged_and_not_lost() {
     let mut fixture = Fixture::new();
     fixture.clear(40_000, &[1, 2]);
     let mut calls = Calls::default();
-    // Before the filter was cleared; on a node that may not have heard; refused.
+    // Inserts before the clear, on a node that may not have applied it, and one that was refused.
     calls.done(Verb::InsertCopy(Ack::Local), 1, &[1], (20, 30), &[true]);
     calls.done(Verb::InsertCopy(Ack::Local), 3, &[2], (50, 60), &[true]);
     calls.0.refused(Verb::InsertCopy(Ack::Local), "r", &[3], 50_000, 60_000).machine = Some(1);

@@ -31,7 +31,7 @@ impl Story {
         self.apply_with_reply(command, &reply)
     }
 
-    /// Lets the ledger apply a reply, right or wrong.
+    /// Has the ledger apply a command with a given reply, which may be wrong.
     fn apply_with_reply(
         &mut self,
         command: &MetaCommand,
@@ -42,7 +42,7 @@ impl Story {
         result.map_err(|(invariant, _)| invariant)
     }
 
-    /// Tells of a filter that was made, whatever the catalogue would say.
+    /// Reports to the ledger that a filter was created, whatever the catalogue would have replied.
     fn made(&mut self, name: &str) -> Result<(), &'static str> {
         let filter = FilterId(self.index + 1);
         self.apply_with_reply(&create(name, Distribution::Partitioned), &MetaReply::Filter(filter))
@@ -107,7 +107,7 @@ fn a_refusal_with_room_is_seen() {
     assert_eq!(story.made("a"), Ok(()));
     let made = FilterId(story.index);
     assert_eq!(story.apply_with_reply(&create("b", Distribution::Partitioned), &full()), Ok(()));
-    // What is dropped and gone gives room.
+    // A filter that was dropped and is gone frees its room.
     let gone = MetaCommand::FilterDropped { filter: made };
     assert_eq!(story.apply_with_reply(&gone, &MetaReply::Done), Ok(()));
     assert_eq!(
@@ -119,7 +119,7 @@ fn a_refusal_with_room_is_seen() {
 #[test]
 fn a_caller_may_have_been_refused_if_it_was_full_at_any_moment_of_its_call() {
     let mut story = Story::new();
-    // From 2 s on one filter, which is there from 3 s on, and gone from 4 s on.
+    // The limit is one filter from 2 s on; the filter exists from 3 s on and is gone from 4 s on.
     story.limit(Some(1), None);
     assert_eq!(story.made("a"), Ok(()));
     let one = MetaCommand::FilterDropped { filter: FilterId(story.index) };
@@ -134,7 +134,7 @@ fn a_caller_may_have_been_refused_if_it_was_full_at_any_moment_of_its_call() {
     assert!(!full(4 * S + S / 2, 4 * S + S / 2), "none of one");
 }
 
-/// The description of a slice of the filter that entry 2 makes.
+/// The command that a slice of the filter of entry 2 grows.
 fn grow(shard: u32, growth_bytes: u64) -> MetaCommand {
     let (filter, generation) = (FilterId(2), Generation(1));
     MetaCommand::GrowFilter { filter, generation, shard: ShardId(shard), growth_bytes }

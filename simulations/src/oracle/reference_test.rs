@@ -1,4 +1,4 @@
-//! Replicas that agree with the reference, and each way not to.
+//! Replicas that agree with the reference, and every way in which they can disagree.
 
 use umbel_engine::meta::{MetaCommand, MetaReply, SessionKey};
 use umbel_engine::shard::{Bitmap, HashList, InsertPart, ShardCommand, ShardReply};
@@ -71,9 +71,9 @@ fn other_names_commands_replies_and_states_are_found() {
     let answer = broken(entry(1), command, &ShardReply::Merged(Ok(1)), *digest);
     assert!(answer.what.contains("it answered Merged(Ok(1)), expected Shard(Done(Ok(())))"));
     assert!(broken(entry(1), command, reply, digest ^ 1).what.contains("its state has digest"));
-    // Nobody applied entry 3.
+    // No node has applied entry 3.
     assert!(broken(entry(4), command, reply, *digest).what.contains("is before 3"));
-    // The first to apply an entry is checked, too.
+    // The first replica that applies an entry is checked, too.
     let wrong = broken(entry(3), command, &ShardReply::Merged(Ok(1)), *digest);
     assert!(wrong.what.contains("it answered Merged(Ok(1))"));
     assert!(broken(entry(4), command, reply, digest ^ 1).what.contains("its state has digest"));
@@ -132,7 +132,7 @@ fn snapshots_hold_what_was_applied() {
     assert!(reference.built(9, "node3", GROUP, Some(entry(3))).is_err());
 }
 
-/// Of a large state not every digest is made, but one is for a snapshot, and some always are.
+/// Digests of large states are computed for some entries only, but always for snapshots.
 #[test]
 fn large_states_are_digested_now_and_then() {
     let mut cluster = Cluster::new();
@@ -179,7 +179,7 @@ fn filters_are_remembered_with_their_ends() {
     let of_name: Vec<_> = reference.incarnations("f").map(|(id, _)| id).collect();
     assert_eq!(of_name, [first, second]);
     let incarnation = reference.incarnation(first).unwrap();
-    // Two slices emptied; a drop that was decided, then two slices dropped.
+    // Two slices were cleared; then a drop was decided and two slices were dropped.
     assert_eq!(incarnation.erased_at_us, [10, 10, 20, 20, 20]);
     assert!(incarnation.merged.contains(&source) && incarnation.merged.len() == 1);
     assert_eq!(incarnation.record.generation, Generation(1));
@@ -192,7 +192,7 @@ fn filters_are_remembered_with_their_ends() {
     assert_eq!(reference.shards().count(), 2);
 }
 
-/// Parts of an older generation are refused: the engine does so, and the reference sees to it.
+/// Parts of an older generation are refused: the engine does this, and the reference checks it.
 #[test]
 fn parts_of_an_older_generation_change_nothing() {
     let mut cluster = Cluster::new();

@@ -1,4 +1,4 @@
-//! The plain oracle of rights, on catalogues that are applied entry by entry.
+//! The oracle of rights, on catalogues that are applied entry by entry.
 
 use umbel_engine::meta::{Grant, MetaCommand, Principal, PrincipalName, Rights as Granted};
 

@@ -1,4 +1,4 @@
-//! The rule for one item beside a search over all orders of its operations.
+//! Compares the rule for one item with a search over all orders of its operations.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use proptest::prelude::*;
 
 use super::register::{self, Answer, Operation};
 
-/// Whether the operations have an order that respects their times and that one register answers
-/// so. Tries them all; what is unknown may also be left out.
+/// Whether some order of the operations respects their times and yields their answers on one register.
+/// Tries all orders; operations with unknown outcomes may be left out.
 fn is_linearizable(operations: &[Operation]) -> bool {
     search(operations, 0, false, &mut BTreeSet::new())
 }
 
-/// Goes on behind those that are done, which left the register so. `seen` are states without way
-/// out.
+/// Continues after the operations that are done, which left the register in this state. `seen` contains
+/// the states from which no order exists.
 fn search(
     operations: &[Operation],
     done: u32,
@@ -29,7 +29,7 @@ fn search(
     if !seen.insert((done, is_set)) {
         return false;
     }
-    // Only what began before everything else ended can be next.
+    // Only an operation that began before any other remaining one ended can be next.
     let first_end_us = left.iter().map(|&at| operations[at].end_us).min().unwrap_or(u64::MAX);
     left.iter().any(|&at| {
         let Operation { answer, start_us, .. } = operations[at];
@@ -48,7 +48,7 @@ fn is_accepted(operations: &[Operation]) -> bool {
     register::check(operations, u64::MAX).is_ok()
 }
 
-/// What a client asks for, and when it is applied: per thousand of the call's time.
+/// A client's call, and when it is applied, in thousandths of the call's duration.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     is_insert: bool,
@@ -70,7 +70,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     )
 }
 
-/// What one register answers to clients that call one after the other each.
+/// The answers of one register to clients, each of which makes its calls one after the other.
 fn run(clients: &[Vec<Asked>]) -> Vec<Operation> {
     let mut calls = Vec::new();
     for client in clients {
@@ -130,7 +130,7 @@ proptest! {
         prop_assert_eq!(is_accepted(&operations), is_linearizable(&operations));
     }
 
-    /// Any answers at any times.
+    /// Random answers at random times.
     #[test]
     fn rule_and_search_agree(
         drawn in vec((0..4_u8, 0..12_u64, 0..12_u64), 0..8),

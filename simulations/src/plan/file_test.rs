@@ -1,4 +1,4 @@
-//! Plans as files: what is written, and what is said of what cannot be read.
+//! Plans as files: their text, and the errors for plans that cannot be read.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn plan() -> Plan {
     plan
 }
 
-/// What is said of the plan after a change of its JSON.
+/// The error for the plan after a change of its JSON.
 fn error_of(change: impl FnOnce(&mut Value)) -> String {
     let mut value = serde_json::to_value(plan()).unwrap();
     change(&mut value);
@@ -212,7 +212,7 @@ fn faults_fit_their_world() {
             json!({ "do": "isolate", "who": "all" }),
             "who: expected one node, which \"isolate\" is about, got \"all\"",
         ),
-        // The one that joins would be number 4.
+        // The joining node would be number 4.
         (json!({ "do": "join", "via": "node:5" }), "via: expected 1 to 4, got 5"),
         (
             json!({ "do": "split", "left": [] }),

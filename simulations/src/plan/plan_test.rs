@@ -1,8 +1,8 @@
-//! Plans that tests of several files begin with.
+//! Plans that tests in several files start from.
 
 use super::{FilterKind, FilterPlan, Op, OpPlan, PLAN_FORMAT, Plan, WorldShape};
 
-/// A filter.
+/// A plan of a filter with this name.
 pub(crate) fn filter(name: &str) -> FilterPlan {
     let name = name.to_owned();
     FilterPlan {
@@ -21,7 +21,7 @@ pub(crate) fn insert(at_ms: u64, client: u32, item: u32) -> OpPlan {
     OpPlan { at_ms, client, via: 1, op }
 }
 
-/// A plan that passes its check, with one filter `f0`, 4 shards and 8 clients, in which nothing happens.
+/// A valid plan without operations and faults, with one filter `f0`, 4 shards and 8 clients.
 pub(crate) fn plan_of(nodes: u32, replicas: u32) -> Plan {
     Plan {
         plan: PLAN_FORMAT,

@@ -1,11 +1,11 @@
-//! The shrinker, against plans whose core is known.
+//! The shrinker, on plans whose minimal failing core is known.
 
 use super::*;
 use crate::plan::plan_test::{filter, insert, plan_of};
 use crate::plan::{Fault, FaultPlan, Op, OpPlan, Who};
 use crate::profile::Profile;
 
-/// A fault of node 2 that is over after two seconds.
+/// An isolation of node 2 that ends after two seconds.
 fn isolate(at_ms: u64) -> FaultPlan {
     FaultPlan { at_ms, for_ms: 2_000, fault: Fault::Isolate { who: Who::Node(2) } }
 }
@@ -53,7 +53,7 @@ fn fails_by_crash(plan: &Plan) -> bool {
     })
 }
 
-/// Shrinks, while it watches over the promises of every call.
+/// Shrinks a plan and checks the shrinker's guarantees on every call of `fails`.
 fn shrink_watched(plan: &Plan, budget: u32, fails: impl Fn(&Plan) -> bool) -> Shrunk {
     let is_within_budget = plan.excess_damage().is_none();
     let mut run_count = 0;
@@ -166,7 +166,7 @@ fn joins_that_replacements_need_stay() {
     ];
     let fails =
         |plan: &Plan| plan.faults.iter().any(|fault| matches!(fault.fault, Fault::Replace { .. }));
-    // Only checked for damage because the first plan is within its budget.
+    // The damage budget applies only because the first plan is within it.
     let shrunk = shrink_watched(&plan, 1_000, fails);
     let classes: Vec<&str> = shrunk.plan.faults.iter().map(|plan| plan.fault.class()).collect();
     assert_eq!(classes, ["join", "replace"]);

@@ -1,4 +1,4 @@
-//! Starts that find what was promised, and starts that do not.
+//! Starts whose logs have what the node has promised, and starts whose logs do not.
 
 use umbel_engine::NodeId;
 use umbel_node::ports::observer::{Event, VoteId};
@@ -15,7 +15,7 @@ fn a_start_finds_what_was_durable() {
     story.appended(1, id(1, 1, 3));
     story.appended(2, id(1, 1, 3));
     story.all_stopped();
-    // Less than was appended, and more than was applied.
+    // The log has less than was appended, and more than was applied.
     let vote = Some(VoteId { is_committed: true, ..VOTE.unwrap() });
     let ends = [id(0, 0, 0), id(1, 1, 2)];
     story.opened(2, None, Some(id(1, 1, 2)), &ends, vote);
@@ -30,7 +30,7 @@ fn a_start_finds_what_was_durable() {
 fn a_start_finds_the_entries_that_were_written() {
     let mut story = Story::formed();
     story.all_stopped();
-    // Unknown to everybody.
+    // An entry that no node has appended.
     let ends = [id(0, 0, 0), id(1, 1, 1), id(5, 2, 2)];
     story.opened(2, None, Some(id(5, 2, 2)), &ends, VOTE);
     story.breaks("recovered_prefix");
@@ -67,12 +67,12 @@ fn a_power_loss_in_the_middle_of_an_install_is_legal() {
     story.replicated(id(1, 1, 2), &[1, 2]);
     story.applied(1, id(1, 1, 2));
     story.built(1, id(1, 1, 2));
-    // Node 3 had adopted the snapshot, but did not come to say so.
+    // Node 3 had adopted the snapshot, but stopped before it reported that.
     story.all_stopped();
     story.opened(3, Some(id(1, 1, 2)), Some(id(1, 1, 2)), &[], None);
     story.loaded(3, id(1, 1, 2));
     story.is_legal();
-    // Nobody has applied entry 3.
+    // No node has applied entry 3.
     story.opened(3, Some(id(1, 1, 3)), Some(id(1, 1, 3)), &[], None);
     story.breaks("recovered_prefix");
 }
@@ -81,7 +81,7 @@ fn a_power_loss_in_the_middle_of_an_install_is_legal() {
 fn a_replica_that_was_moved_away_promises_nothing() {
     let mut story = Story::formed();
     story.forgotten(2);
-    // A call that was on its way.
+    // A call that was still in flight.
     story.durable(2, id(1, 1, 1));
     story.opened(2, None, None, &[], None);
     story.loaded(2, id(1, 1, 1));
@@ -122,7 +122,7 @@ fn a_disk_that_lost_something_is_believed_once() {
     story.appended(2, id(1, 1, 1));
     story.durable(2, id(1, 1, 1));
     story.is_legal();
-    // What it has confirmed since is on its disk.
+    // Its disk must have what it has confirmed since.
     story.all_stopped();
     story.opened(2, None, Some(id(0, 0, 0)), &[id(0, 0, 0)], None);
     story.breaks("recovered_prefix");

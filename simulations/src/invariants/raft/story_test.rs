@@ -1,4 +1,4 @@
-//! For each promise a story that breaks it, and one that looks alike and is legal.
+//! For each invariant, a story that violates it, and a similar one that is legal.
 
 use umbel_engine::NodeId;
 use umbel_node::ports::observer::{Event, GroupReport, VoteId};
@@ -24,7 +24,7 @@ fn one_log_id_has_one_payload() {
 #[test]
 fn one_log_id_has_one_past() {
     let mut story = Story::formed();
-    // Node 2 holds an entry of its own, which nobody else has, and leads.
+    // Node 2 leads, and has an entry that no other node has.
     story.elected(2, 2, &[2, 3]);
     story.appended(2, id(2, 2, 2));
     story.appended(2, id(2, 2, 3));
@@ -53,7 +53,7 @@ fn one_index_is_applied_once() {
     story.applied(1, id(1, 1, 2));
     story.applied(2, id(1, 1, 2));
     story.is_legal();
-    // Node 3 has what an earlier leader of term 1 might have left.
+    // Node 3 appends an entry that an earlier leader of term 1 might have left.
     story.appended(3, id(1, 3, 2));
     story.durable(3, id(1, 3, 2));
     story.applied(3, id(1, 3, 2));
@@ -105,7 +105,7 @@ fn a_late_leader_may_lack_what_was_committed_after_its_votes() {
     let mut story = Story::formed();
     story.voted(2, 2, 2, false);
     story.voted(3, 2, 2, false);
-    // Node 2 does not hear that it was elected before node 1 has been, in a later term.
+    // Node 2 does not learn of its election until node 1 has been elected in a later term.
     story.elected(1, 3, &[1, 3]);
     story.replicated(id(3, 1, 2), &[1, 3]);
     story.applied(1, id(3, 1, 2));
@@ -129,7 +129,8 @@ fn a_vote_that_a_log_opens_with_counts() {
     let mut story = Story::formed();
     story.voted(1, 2, 1, false);
     story.all_stopped();
-    // Node 2 was told of the vote before it started, and so grants it without saving it again.
+    // The log of node 2 opens with this vote, which counts as granted although node 2 does not save it
+    // again.
     let vote = VoteId { term: 2, node: NodeId(1), is_committed: false };
     let ends = [id(0, 0, 0), id(1, 1, 1)];
     story.opened(1, None, Some(id(1, 1, 1)), &ends, Some(vote));
@@ -239,7 +240,7 @@ fn what_was_applied_stays() {
     story.replicated(id(1, 1, 2), &[1, 2, 3]);
     story.replicated(id(1, 1, 3), &[1, 3]);
     story.applied(1, id(1, 1, 2));
-    // Entry 3 was committed by nobody.
+    // Entry 3 was not committed.
     story.truncated(3, 2);
     story.is_legal();
     story.truncated(3, 1);
@@ -261,7 +262,7 @@ fn an_entry_in_the_place_of_an_applied_one_takes_it_back() {
 fn a_snapshot_replaces_a_log_that_conflicts() {
     let mut story = Story::formed();
     story.replicated(id(1, 1, 2), &[1, 2, 3]);
-    // Entry 3 of node 1 reaches nobody; the others go on in term 2.
+    // Entry 3 of node 1 reaches no other node; the others continue in term 2.
     story.replicated(id(1, 1, 3), &[1]);
     story.elected(2, 2, &[2, 3]);
     story.replicated(id(2, 2, 3), &[2, 3]);
@@ -356,7 +357,7 @@ fn voters_change_through_a_common_set() {
     story.breaks("membership");
     story.members(1, id(1, 1, 7), &[]);
     story.breaks("membership");
-    // Taken back, a change is not what the next one starts from.
+    // A change that was truncated is not the base of the next one.
     let mut story = Story::formed();
     story.members(1, id(1, 1, 2), &[old.clone(), new.clone()]);
     story.truncated(1, 1);

@@ -1,4 +1,4 @@
-//! Plans of many seeds: what they promise, and that they differ.
+//! Plans of many seeds: their guarantees, and that they differ.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::profile::Profile;
 
 const RUN_MS: u64 = 30_000;
 
-/// Long enough for tests that look at no rare thing.
+/// Long enough for tests that need nothing rare.
 const SHORT_MS: u64 = 6_000;
 
 /// The classes of the faults of a plan, without drawing the rest of it.
@@ -27,7 +27,7 @@ fn profiles() -> impl Strategy<Value = Profile> {
     prop::sample::select(&Profile::ALL[..])
 }
 
-/// The damage budget anew, instant by instant, from the fault list alone.
+/// Checks the damage budget in another way: instant by instant, from the fault list alone.
 fn assert_damage_is_bearable(plan: &Plan) {
     let damage = |fault: &FaultPlan| {
         let classes = ["bit_rot", "misdirect", "wipe_disk", "sync_fails", "replace"];
@@ -96,12 +96,12 @@ proptest! {
         };
         prop_assume!(!is_own(profile));
         let (calm, other) = (Plan::draw(seed, Profile::Calm, SHORT_MS), Plan::draw(seed, profile, SHORT_MS));
-        // Cores go with splits, which are faults, as the earlier release does with upgrades.
+        // These depend on the profile's faults: cores on splits, the earlier release on upgrades.
         prop_assert_eq!((calm.world.cores, calm.world.earlier_release), (0, false));
         let world = WorldShape { cores: 0, earlier_release: false, ..other.world };
         prop_assert_eq!(calm.world, world);
         prop_assert_eq!(calm.filters, other.filters);
-        // As do requests while shards are split.
+        // So do the requests that are sent during splits.
         let is_across = |op: &&OpPlan| {
             op.op.items().is_some_and(|items| items[0] >= across_splits::FIRST_ITEM)
         };
