@@ -157,7 +157,7 @@ impl Ended {
         Self { report, cpu_us: 0, exceeded, messages }
     }
 
-    /// Why the run failed; `None` if every promise held.
+    /// Why the run failed; `None` if no invariant was violated and no limit exceeded.
     pub(crate) fn failure(&self) -> Option<Failure> {
         if let Some(what) = &self.exceeded {
             return Some(Failure { kind: EXCEEDED.to_owned(), what: what.clone() });

@@ -70,7 +70,7 @@ impl Operator {
     /// Submits a task.
     pub(crate) fn send(&self, task: Task) -> Operation {
         let operation = Operation { task, outcome: Rc::default() };
-        // The clients' host runs as long as the world.
+        // The receiver lives until the world ends, because the clients' host runs as long.
         let _ = self.operations.send(operation.clone());
         operation
     }

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// The sink is one for the process, and tests run side by side.
+    /// Held by tests that use the sink: the process has only one, and tests run in parallel.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     fn traced(level: Level, lines: &[&str]) -> (TraceDigest, String) {

@@ -54,8 +54,8 @@ fn new_token(number: u32) -> String {
 
 type Client = FiltersClient<NodeChannel>;
 
-/// Adds a principal and revokes it, and checks that no node contains items that nobody was allowed to
-/// insert.
+/// Adds a principal and revokes it, and checks that no filter contains items whose inserts were never
+/// granted.
 ///
 /// # Errors
 /// If a host's task panicked.

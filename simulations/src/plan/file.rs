@@ -17,7 +17,7 @@ pub(crate) enum PlanError {
     Read {
         /// Which file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -26,7 +26,7 @@ pub(crate) enum PlanError {
     Write {
         /// Which file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },

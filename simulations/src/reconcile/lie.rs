@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use crate::seed::stream;
 
-    /// A frame with a body of so many bytes.
+    /// A frame whose body has `body_bytes` bytes.
     fn frame(body_bytes: usize) -> Vec<u8> {
         let mut frame = vec![u8::try_from(body_bytes).unwrap(), 7];
         frame.extend((0..body_bytes).map(|byte| u8::try_from(byte).unwrap()));
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(liar.pass(frame(2)), (Vec::new(), true));
         assert_eq!(liar.pass(frame(3)), ([frame(3), frame(2)].concat(), false));
         assert_eq!(liar.pass(frame(4)), (frame(4), false));
-        // Of an empty body nothing can be said otherwise.
+        // An empty body has nothing to change, so the frame stays as it is.
         assert_eq!(Liar::new(Lie::Body, 0, stream(1, "lie")).pass(frame(0)), (frame(0), true));
     }
 }

@@ -29,8 +29,8 @@ struct Habits {
     burst_gap_mean_ms: Option<u64>,
     /// Index of the only filter that is cleared, dropped and recreated.
     rewritten: Option<usize>,
-    /// Whether that filter is only cleared, so that remains of a clear are told from the content of a new
-    /// filter.
+    /// Whether that filter is only cleared, so that what a clear leaves behind cannot be mistaken for the
+    /// content of a recreated filter.
     only_clears: bool,
     /// Indexes of the target and the source of merges.
     merged: Option<(usize, usize)>,

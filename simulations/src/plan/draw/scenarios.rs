@@ -111,7 +111,7 @@ fn draw_trouble(dice: &mut Dice) -> Trouble {
         4 | 5 => Trouble::Crash { first, after, for_ms: dice.spread(10, 2_000) },
         6 => Trouble::Loss { first, per_mille: dice.count(5, 300) },
         7..=10 => {
-            // Half of the lies have valid checksums: those that a checksum reveals test less.
+            // At least half of the lies have valid checksums: those that a checksum reveals test less.
             let how = if dice.one_in(2) { Lie::PLAUSIBLE.as_slice() } else { Lie::ALL.as_slice() };
             Trouble::Lie { first, frame: dice.count(0, 7), how: *dice.pick(how) }
         }
