@@ -40,11 +40,13 @@ fn is_whole(slices: &[ScrubbedSlice]) -> bool {
 
 /// Compares until all replicas were compared completely.
 async fn scrub_whole(coordinator: &Arc<Coordinator>, filter: Option<&str>) -> Vec<ScrubbedSlice> {
+    let end = deadline();
     loop {
         let slices = scrub(coordinator, filter).await;
         if is_whole(&slices) {
             return slices;
         }
+        assert!(Instant::now() < end, "no comparison is whole: {slices:?}");
     }
 }
 
