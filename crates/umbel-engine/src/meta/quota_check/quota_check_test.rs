@@ -299,7 +299,7 @@ fn the_clusters_quota_counts_growth_and_other_filters_do_not_grow() {
     cluster.set(None, memory(100 * MIB));
     let fixed = cluster.made(&create("b", None, MIB));
     cluster.done(&MetaCommand::FilterCreated { filter: fixed });
-    assert!(cluster.error(&grow(fixed, 0, 1)).contains("does not grow"));
+    assert!(cluster.error(&grow(fixed, 0, 1)).contains("the size that it was made with"));
     assert!(cluster.error(&grow(filter, 4, 1)).contains("there is no"));
     let most = crate::limits::SLICE_BYTES_MAX;
     assert!(cluster.error(&grow(filter, 0, most + 1)).contains("at most"));
