@@ -80,7 +80,8 @@ pub(crate) fn check_history(
     checks.into_iter().map(|(name, checked)| (name, checked.count, checked.violations)).collect()
 }
 
-/// Checks a complete history of [`Profile::Failover`](crate::profile::Profile::Failover) against its invariant, in the same way.
+/// Checks a complete history of [`Profile::Failover`](crate::profile::Profile::Failover) against its
+/// invariant, in the same way.
 pub(crate) fn check_failover(
     calls: &[Call],
     facts: &[FilterFacts],
