@@ -5,8 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
+use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterName, PrincipalName};
 
+use super::loading::drop_half;
 use super::outgoing::{ExportWish, unknown_change};
 use super::{ExportPart, ImportHead, ImportPart, one_shard};
 use crate::coordinator::Coordinator;
@@ -41,8 +43,8 @@ impl Coordinator {
                 ExportPart::Change(shard, _) => return Err(unknown_change(shard)),
             })
         });
-        self.import(Box::pin(parts), owner).await?;
-        self.expire_or_drop(new_name, expiry, deadline).await
+        let (made, _) = self.import(Box::pin(parts), owner).await?;
+        self.expire_or_drop((made, new_name), expiry, deadline).await
     }
 
     /// The same in place of a filter that has the name. The copy is made under another name, and the old
@@ -80,28 +82,28 @@ impl Coordinator {
         let made = if replaces { self.name_beside()? } else { name.clone() };
         let head = ImportHead { name: made.clone(), ranges: one_shard(), settings };
         let parts = [ImportPart::Head(head)].into_iter().chain(parts).map(Ok);
-        self.import(stream::iter(parts), owner).await?;
-        self.expire_or_drop(&made, expires_at_ms, deadline).await?;
+        let (filter, _) = self.import(stream::iter(parts), owner).await?;
+        self.expire_or_drop((filter, &made), expires_at_ms, deadline).await?;
         match replaces {
             true => self.put_over(&made, name, deadline).await,
             false => Ok(()),
         }
     }
 
-    /// Sets the expiry of a filter that was just made, if it has one; the filter is dropped if that fails.
+    /// Sets the expiry of a filter that was just made, if it has one; the filter is dropped if that fails, also
+    /// because the deadline has passed.
     async fn expire_or_drop(
         self: &Arc<Self>,
-        made: &FilterName,
+        (made, name): (FilterId, &FilterName),
         expires_at_ms: Option<u64>,
         deadline: Instant,
     ) -> Result<(), CallFailure> {
         if expires_at_ms.is_none() {
             return Ok(());
         }
-        let timed = self.expire(made, expires_at_ms, deadline).await;
+        let timed = self.expire(name, expires_at_ms, deadline).await;
         if timed.is_err() {
-            // The caller gets the error of the expiry, whatever this returns.
-            let _ = self.drop_filter(made, None, deadline).await;
+            drop_half(Arc::clone(self), made).await;
         }
         timed
     }
@@ -125,5 +127,32 @@ impl Coordinator {
             let _ = self.drop_filter(beside, None, deadline).await;
         }
         renamed.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_filter::Kind;
+
+    use super::*;
+    use crate::node::node_test::{create, deadline, start_alone};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_copy_whose_expiry_cannot_be_set_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let asked = node.coordinator();
+        let made = create(&asked, "copy", Kind::Blocked).await;
+        let name = |name: &str| FilterName::new(name).unwrap();
+        let (copy, absent) = (name("copy"), name("absent"));
+        let expires_at_ms = Some(u64::MAX);
+        asked.expire_or_drop((made, &copy), expires_at_ms, deadline()).await.unwrap();
+        assert_eq!(asked.expiry(&copy, deadline()).await.unwrap(), Some(expires_at_ms));
+        // An expiry is refused for a name that no filter has.
+        let refused = asked.expire_or_drop((made, &absent), expires_at_ms, deadline()).await;
+        assert!(matches!(refused, Err(CallFailure::UnknownFilter { .. })), "{refused:?}");
+        assert!(asked.live_filter("copy", deadline()).await.is_err(), "the copy stays");
+        drop(asked);
+        node.shutdown().await;
     }
 }
