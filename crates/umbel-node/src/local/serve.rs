@@ -107,7 +107,13 @@ impl Local {
             CallKind::Job => Ok(encode(&self.jobs().standing(argument(&body)?))),
             CallKind::Recall => Ok(encode(&self.serve_recall(group, argument(&body)?).await?)),
             CallKind::Report => Ok(encode(&self.report(argument(&body)?).await)),
-            CallKind::Beat => Ok(encode(&self.beats.take(from, argument(&body)?))),
+            CallKind::Beat => {
+                let beat = argument(&body)?;
+                if !self.beats.is_alive(from) {
+                    self.links.retry(from);
+                }
+                Ok(encode(&self.beats.take(from, beat)))
+            }
             _ => self.serve_raft(from, kind, group, &body).await,
         }
     }

@@ -72,8 +72,9 @@ pub(crate) const LINK_IDLE: Duration = Duration::from_secs(60);
 /// First pause after a failure; it doubles with each further failure.
 pub(crate) const LINK_BACKOFF_MIN: Duration = Duration::from_millis(50);
 
-/// Longest pause between two attempts.
-pub(crate) const LINK_BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// Longest pause between two attempts: a node whose network has recovered stays unreachable for at most
+/// this long, and two connections a second cost nothing.
+pub(crate) const LINK_BACKOFF_MAX: Duration = Duration::from_millis(500);
 
 /// HTTP/2 window of a stream: enough for 1 Gbit/s at 16 ms, or 10 Gbit/s at 1.6 ms.
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 2 << 20;

@@ -202,15 +202,34 @@ async fn who_is_down_fails_at_once_and_is_tried_again_later() {
         assert!(error.to_string().contains("refused"), "{error}");
     }
     assert_eq!(net.connect_count(), 1, "within 25 ms nobody tries again");
-    // Pauses double up to 2 s: within a minute there are between 30 and 70 attempts.
+    // Pauses double up to 0.5 s: within a minute there are between 120 and 250 attempts.
     for _ in 0..6000 {
         tokio::time::sleep(Duration::from_millis(10)).await;
         call().await.unwrap_err();
     }
     let tries = net.connect_count();
-    assert!((30..=70).contains(&tries), "{tries}");
+    assert!((120..=250).contains(&tries), "{tries}");
     let _there = serve(&*net, "two:1", Some(2)).await;
-    tokio::time::sleep(2 * SECOND).await;
+    tokio::time::sleep(SECOND / 2).await;
+    call().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gave_a_sign_of_life_is_tried_again_at_once() {
+    let net = Arc::new(MemoryNet::default());
+    let dyn_net: Arc<dyn Net> = Arc::clone(&net) as _;
+    let links = links(&dyn_net, 1);
+    let call = || {
+        let (kind, group) = (CallKind::Vote, GroupId::META);
+        links.call(NodeId(2), "two:1", kind, group, Bytes::new(), SECOND)
+    };
+    call().await.unwrap_err();
+    let _there = serve(&*net, "two:1", Some(2)).await;
+    call().await.unwrap_err();
+    links.retry(NodeId(3));
+    call().await.unwrap_err();
+    assert_eq!(net.connect_count(), 1, "the node that it is about was silent");
+    links.retry(NodeId(2));
     call().await.unwrap();
 }
 

@@ -31,6 +31,10 @@ mod members;
 /// batches at once.
 const BARRIER_QUEUE_MAX: usize = 4096;
 
+/// Pauses of a leader between tries to send entries to a node that does not answer, from the first to the longest. A node that
+/// has just started waits for one of them, and does not serve its shards before. A try costs nothing while the link is down.
+const REPLICATION_PAUSES: &str = "50ms ...200ms";
+
 /// Milliseconds without a response from a majority after which openraft lets a leader accept no
 /// proposals. Long, because the failure detector knows better, and in a quiet group the only responses
 /// are those to heartbeats, twice a minute.
@@ -112,6 +116,7 @@ impl Group {
             snapshot_policy: openraft::SnapshotPolicy::Never,
             max_in_snapshot_log_to_keep: entries_kept,
             replication_lag_threshold: 4096,
+            backoff: REPLICATION_PAUSES.to_owned(),
             // A restarted leader must be elected again. With openraft's default it continues to lead,
             // which caused stale reads and, once, two different payloads under one log id.
             enable_leader_restore: Some(planted::on(Planted::LeaderRestore)),
