@@ -130,6 +130,10 @@ struct Known {
     avoided_until: Option<Instant>,
     /// Whether it is being asked, beside the calls, for a sign of life.
     is_probed: bool,
+    /// Whether it has ever answered.
+    has_answered: bool,
+    /// Whether a call was sent to it before it had ever answered.
+    is_tried: bool,
 }
 
 impl Nodes {
@@ -157,32 +161,44 @@ impl Nodes {
         lock(&self.state)
     }
 
-    /// The preferred node if it is known and well, otherwise the next in turn that is, otherwise
-    /// the one that is left alone for the shortest time; another one than `last` if there is any.
-    /// Nodes that were not well are probed beside the calls, so that they get calls again.
+    /// The preferred node if nothing is known against it, otherwise the next in turn of the best [`Rank`], or of
+    /// nodes that are avoided the one whose time ends first. While a node is well, the others are probed beside the calls, so that no
+    /// call waits for a connection that is never made.
     pub(crate) fn pick(&self, preferred: Option<&str>, last: Option<&str>) -> Node {
+        self.choose(preferred, last, Known::may_be_tried)
+    }
+
+    /// As [`Self::pick`]; while any node is known to be well, the preferred one is taken only if it is `is_good`, too.
+    fn choose(
+        &self,
+        preferred: Option<&str>,
+        last: Option<&str>,
+        is_good: impl Fn(&Known) -> bool,
+    ) -> Node {
         let now = Instant::now();
         let mut state = self.state();
         state.turn = state.turn.wrapping_add(1);
         let state = &mut *state;
-        if state.nodes.values().any(Known::is_well) {
+        let any_well = state.nodes.values().any(|known| known.is_well() && known.has_answered);
+        if any_well {
             self.probe_others(state, now);
         }
-        let is_well = |known: &Known| known.is_well();
         let address = preferred
             .filter(|address| Some(*address) != last)
             .and_then(|address| state.nodes.get_key_value(address))
-            .filter(|(_, known)| is_well(known))
+            .filter(|(_, known)| known.is_well() && (is_good(known) || !any_well))
             .map(|(address, _)| address.clone());
         let address = address.unwrap_or_else(|| {
             let count = state.nodes.len();
             let start = state.turn % count;
             let in_turn = state.nodes.iter().cycle().skip(start).take(count);
-            let chosen = in_turn
-                .min_by_key(|(address, known)| (Some(&***address) == last, known.avoided_until));
+            let chosen = in_turn.min_by_key(|(address, known)| {
+                (known.rank(Some(&***address) == last), known.avoided_until)
+            });
             chosen.expect("there is at least one node").0.clone()
         });
         let known = state.nodes.get_mut(&address).expect("the address was found in the list");
+        known.is_tried = true;
         self.node(&address, known)
     }
 
@@ -201,10 +217,12 @@ impl Nodes {
         Node { address: Arc::clone(address), channel, bearer: self.bearer.clone() }
     }
 
-    /// Asks the nodes that were left alone for long enough for a sign of life: a call would wait for those that are gone.
+    /// Asks nodes for a sign of life that have never answered, or were avoided for long enough: a call would wait for those
+    /// that are gone.
     fn probe_others(&self, state: &mut State, now: Instant) {
         for (address, known) in &mut state.nodes {
-            if known.is_probed || known.avoided_until.is_none_or(|until| until > now) {
+            let is_due = known.avoided_until.map_or(!known.has_answered, |until| until <= now);
+            if known.is_probed || !is_due {
                 continue;
             }
             known.is_probed = true;
@@ -245,7 +263,7 @@ impl Nodes {
     /// vain; then another one, which is stayed with from now on.
     pub(crate) fn pick_home(&self, last: Option<&str>) -> Node {
         let home = Arc::clone(&self.state().home);
-        let node = self.pick(Some(&home), last);
+        let node = self.choose(Some(&home), last, |_| true);
         self.state().home = Arc::clone(&node.address);
         node
     }
@@ -289,6 +307,7 @@ impl State {
         if let Some(known) = self.nodes.get_mut(address) {
             known.failure_count = 0;
             known.avoided_until = None;
+            known.has_answered = true;
         }
     }
 
@@ -306,6 +325,7 @@ impl State {
         known.is_probed = false;
         if is_there {
             known.avoided_until = None;
+            known.has_answered = true;
         } else {
             self.failed(address);
         }
@@ -324,7 +344,38 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Which node is called rather than another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// It answers.
+    Well,
+    /// It was never called.
+    Unknown,
+    /// It answers, but the call that is to be made was sent there in vain.
+    LastWell,
+    /// It failed.
+    Avoided,
+    /// It failed, by this call.
+    LastAvoided,
+}
+
 impl Known {
+    /// Whether a call may be sent to the node without knowing that it answers. One is sent: others would wait behind it for the
+    /// connection, and each for a connect timeout of its own if none can be made.
+    const fn may_be_tried(&self) -> bool {
+        self.has_answered || !self.is_tried
+    }
+
+    fn rank(&self, is_last: bool) -> Rank {
+        match (self.is_well(), is_last) {
+            (true, false) if self.has_answered => Rank::Well,
+            (true, false) => Rank::Unknown,
+            (true, true) => Rank::LastWell,
+            (false, false) => Rank::Avoided,
+            (false, true) => Rank::LastAvoided,
+        }
+    }
+
     /// Whether it answered when it was last called, as far as anybody called it.
     fn is_well(&self) -> bool {
         self.avoided_until.is_none()
@@ -352,6 +403,8 @@ impl Known {
             failure_count: 0,
             avoided_until: None,
             is_probed: false,
+            has_answered: false,
+            is_tried: false,
         })
     }
 }
@@ -396,6 +449,26 @@ mod tests {
         nodes.failed("c:1");
         assert_eq!(&*nodes.pick(None, None).address, "b:1", "it is back first");
         nodes.succeeded("c:1");
+        assert_eq!(&*nodes.pick(None, None).address, "c:1");
+        assert_eq!(&*nodes.pick(None, Some("c:1")).address, "c:1", "the others do not answer");
+        nodes.failed("c:1");
+        assert_ne!(&*nodes.pick(None, Some("c:1")).address, "c:1");
+    }
+
+    #[tokio::test]
+    async fn nodes_that_never_answered_get_calls_only_while_none_is_well() {
+        let nodes = nodes("a:1,b:1,c:1");
+        nodes.succeeded("b:1");
+        assert!((0..9).all(|_| &*nodes.pick(None, None).address == "b:1"));
+        // One call goes to a leader, the next ones do not wait behind it.
+        assert_eq!(&*nodes.pick(Some("a:1"), None).address, "a:1");
+        assert_eq!(&*nodes.pick(Some("a:1"), None).address, "b:1");
+        // After a call in vain, another node is tried.
+        assert_ne!(&*nodes.pick(None, Some("b:1")).address, "b:1");
+        nodes.state().probed("a:1", true);
+        assert!((0..9).any(|_| &*nodes.pick(None, None).address == "a:1"));
+        nodes.failed("a:1");
+        nodes.failed("b:1");
         assert_eq!(&*nodes.pick(None, None).address, "c:1");
     }
 
