@@ -11,7 +11,7 @@ use umbel_proto::v1::{Applied, ErrorCode};
 
 use crate::error::{ClientError, Failure, Origin};
 use crate::limits::ANSWER_GRACE;
-use crate::nodes::{Node, Nodes};
+use crate::nodes::{Called, Node, Nodes};
 use crate::options::ClientOptions;
 use crate::session::SessionSlot;
 use crate::shard_map::ShardMapCache;
@@ -125,19 +125,19 @@ impl Caller {
                 .min(deadline.saturating_duration_since(Instant::now()))
                 .max(Duration::from_millis(1));
             progress.attempt_count = progress.attempt_count.saturating_add(1);
-            let address = Arc::clone(&node.address);
+            let called = node.called();
             let sent = tokio::time::timeout(patience + ANSWER_GRACE, send(node, patience)).await;
             let mut failure = match sent {
                 Ok(Ok(answer)) => {
-                    self.nodes.succeeded(&address);
+                    self.nodes.succeeded(&called);
                     progress.last = None;
                     return Ok(answer.into_inner());
                 }
-                Ok(Err(status)) => Failure::from_status(&status, ask.target, &address),
-                Err(_) => Failure::silence(ask.target, &address, patience + ANSWER_GRACE),
+                Ok(Err(status)) => Failure::from_status(&status, ask.target, &called.address),
+                Err(_) => Failure::silence(ask.target, &called.address, patience + ANSWER_GRACE),
             };
             let is_transient = failure.is_transient();
-            self.note(&failure, &address, is_transient, progress);
+            self.note(&failure, &called, is_transient, progress);
             let stays_unchanged =
                 ask.repeat == Repeat::Freely || !progress.may_be_applied || !is_transient;
             failure.attempt_count = progress.attempt_count;
@@ -175,18 +175,18 @@ impl Caller {
     fn note(
         &self,
         failure: &Failure,
-        address: &Arc<str>,
+        called: &Called,
         is_transient: bool,
         progress: &mut Progress,
     ) {
         if failure.blames_node() {
-            self.nodes.failed(address);
+            self.nodes.failed(&called.address);
         } else if !is_transient {
             // A node that refuses is alive.
-            self.nodes.succeeded(address);
+            self.nodes.succeeded(called);
         }
         if is_transient {
-            progress.last = Some(Arc::clone(address));
+            progress.last = Some(Arc::clone(&called.address));
             // Requests for keyed filters do not need the map, but the set of nodes may have changed.
             self.map.distrust();
         }

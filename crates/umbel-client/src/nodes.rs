@@ -57,11 +57,24 @@ type Authorized = InterceptedService<Channel, Bearer>;
 #[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) address: Arc<str>,
+    loss_count: u32,
     channel: Channel,
     bearer: Bearer,
 }
 
+/// A node at the time when a call was sent to it.
+#[derive(Clone)]
+pub(crate) struct Called {
+    pub(crate) address: Arc<str>,
+    /// How many of its connections had been lost.
+    loss_count: u32,
+}
+
 impl Node {
+    pub(crate) fn called(&self) -> Called {
+        Called { address: Arc::clone(&self.address), loss_count: self.loss_count }
+    }
+
     pub(crate) fn filters(&self) -> FiltersClient<Authorized> {
         FiltersClient::with_interceptor(self.channel.clone(), self.bearer.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -128,6 +141,8 @@ struct Known {
     /// Set from a failure, or the loss of the connection, until the next answer: so long no call waits for the node while
     /// others are well.
     avoided_until: Option<Instant>,
+    /// How many connections to it were lost.
+    loss_count: u32,
     /// Whether it is being asked, beside the calls, for a sign of life.
     is_probed: bool,
     /// Whether it has ever answered.
@@ -214,7 +229,8 @@ impl Nodes {
             channel(&known.endpoint, address, &self.connector, Some(lost))
         };
         let channel = known.channel.get_or_insert_with(connect).clone();
-        Node { address: Arc::clone(address), channel, bearer: self.bearer.clone() }
+        let (address, bearer) = (Arc::clone(address), self.bearer.clone());
+        Node { address, loss_count: known.loss_count, channel, bearer }
     }
 
     /// Asks nodes for a sign of life that have never answered, or were avoided for long enough: a call would wait for those
@@ -238,7 +254,7 @@ impl Nodes {
                     Err(_) => false,
                 };
                 let Some(state) = state.upgrade() else { return };
-                lock(&state).probed(&node.address, is_there);
+                lock(&state).probed(&node.called(), is_there);
             });
         }
     }
@@ -269,8 +285,8 @@ impl Nodes {
     }
 
     /// The node answered.
-    pub(crate) fn succeeded(&self, address: &str) {
-        self.state().succeeded(address);
+    pub(crate) fn succeeded(&self, called: &Called) {
+        self.state().succeeded(called);
     }
 
     /// Whether any node has ever answered.
@@ -302,12 +318,15 @@ impl Nodes {
 }
 
 impl State {
-    fn succeeded(&mut self, address: &str) {
+    /// An answer to a call that was sent before the loss of a connection says nothing of the node's state after it.
+    fn succeeded(&mut self, called: &Called) {
         self.has_answered = true;
-        if let Some(known) = self.nodes.get_mut(address) {
-            known.failure_count = 0;
-            known.avoided_until = None;
+        if let Some(known) = self.nodes.get_mut(&called.address) {
             known.has_answered = true;
+            if known.loss_count == called.loss_count {
+                known.failure_count = 0;
+                known.avoided_until = None;
+            }
         }
     }
 
@@ -320,20 +339,22 @@ impl State {
     }
 
     /// It gave a sign of life, or none. Failures are forgotten with a call that succeeds: a node may be there and do nothing.
-    fn probed(&mut self, address: &str, is_there: bool) {
-        let Some(known) = self.nodes.get_mut(address) else { return };
+    fn probed(&mut self, called: &Called, is_there: bool) {
+        let Some(known) = self.nodes.get_mut(&called.address) else { return };
         known.is_probed = false;
-        if is_there {
+        if !is_there {
+            self.failed(&called.address);
+        } else if known.loss_count == called.loss_count {
             known.avoided_until = None;
             known.has_answered = true;
-        } else {
-            self.failed(address);
         }
     }
 
     /// Its connection ended. If calls failed with it, they have said so.
     fn lost(&mut self, address: &str) {
-        if self.nodes.get(address).is_some_and(Known::is_well) {
+        let Some(known) = self.nodes.get_mut(address) else { return };
+        known.loss_count = known.loss_count.wrapping_add(1);
+        if known.is_well() {
             self.failed(address);
         }
     }
@@ -402,6 +423,7 @@ impl Known {
             is_given,
             failure_count: 0,
             avoided_until: None,
+            loss_count: 0,
             is_probed: false,
             has_answered: false,
             is_tried: false,
@@ -418,6 +440,15 @@ mod tests {
 
     fn nodes(text: &str) -> Nodes {
         Nodes::new(&text.into(), TIMEOUTS, None, Bearer::default()).unwrap()
+    }
+
+    /// A call to a node that has lost no connection.
+    fn called(address: &str) -> Called {
+        Called { address: Arc::from(address), loss_count: 0 }
+    }
+
+    fn succeeded(nodes: &Nodes, address: &str) {
+        nodes.succeeded(&called(address));
     }
 
     #[test]
@@ -448,7 +479,7 @@ mod tests {
         nodes.failed("c:1");
         nodes.failed("c:1");
         assert_eq!(&*nodes.pick(None, None).address, "b:1", "it is back first");
-        nodes.succeeded("c:1");
+        succeeded(&nodes, "c:1");
         assert_eq!(&*nodes.pick(None, None).address, "c:1");
         assert_eq!(&*nodes.pick(None, Some("c:1")).address, "c:1", "the others do not answer");
         nodes.failed("c:1");
@@ -458,18 +489,33 @@ mod tests {
     #[tokio::test]
     async fn nodes_that_never_answered_get_calls_only_while_none_is_well() {
         let nodes = nodes("a:1,b:1,c:1");
-        nodes.succeeded("b:1");
+        succeeded(&nodes, "b:1");
         assert!((0..9).all(|_| &*nodes.pick(None, None).address == "b:1"));
         // One call goes to a leader, the next ones do not wait behind it.
         assert_eq!(&*nodes.pick(Some("a:1"), None).address, "a:1");
         assert_eq!(&*nodes.pick(Some("a:1"), None).address, "b:1");
         // After a call in vain, another node is tried.
         assert_ne!(&*nodes.pick(None, Some("b:1")).address, "b:1");
-        nodes.state().probed("a:1", true);
+        nodes.state().probed(&called("a:1"), true);
         assert!((0..9).any(|_| &*nodes.pick(None, None).address == "a:1"));
         nodes.failed("a:1");
         nodes.failed("b:1");
         assert_eq!(&*nodes.pick(None, None).address, "c:1");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_came_before_the_connection_was_lost_does_not_end_the_avoidance() {
+        let nodes = nodes("a:1,b:1");
+        succeeded(&nodes, "b:1");
+        let before = nodes.pick(Some("a:1"), None).called();
+        nodes.state().lost("a:1");
+        nodes.succeeded(&before);
+        assert_eq!(&*nodes.pick(Some("a:1"), None).address, "b:1");
+        nodes.state().probed(&before, true);
+        assert_eq!(&*nodes.pick(Some("a:1"), None).address, "b:1");
+        let after = Called { loss_count: 1, ..before };
+        nodes.state().probed(&after, true);
+        assert_eq!(&*nodes.pick(Some("a:1"), None).address, "a:1");
     }
 
     #[tokio::test]
@@ -480,7 +526,7 @@ mod tests {
         nodes.failed("c:1");
         let next = home(None);
         assert_ne!(next, "c:1");
-        nodes.succeeded("c:1");
+        succeeded(&nodes, "c:1");
         assert!((0..9).all(|_| home(None) == next), "it does not go back");
         assert_ne!(home(Some(&next)), next, "another try goes elsewhere");
     }
