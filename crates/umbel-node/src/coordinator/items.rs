@@ -224,8 +224,10 @@ impl Coordinator {
 
     /// Asks every shard for its part. A part that was refused because the catalogues differ is sent again
     /// once this node's copy is refreshed; parts that were answered under the same generation are not,
-    /// and if shards were split meanwhile, only the items without an answer are cut anew. Sets `is_begun`
-    /// as soon as a part was answered, under any generation.
+    /// and if shards were split meanwhile, only the items without an answer are cut anew. A request that
+    /// looks like another one of the same id is sent again if the name means another filter by now: a copy
+    /// of the request may have reached that filter by a node that knew it earlier. Sets `is_begun` as soon
+    /// as a part was answered, under any generation.
     async fn ask_parts(
         &self,
         name: &str,
@@ -246,22 +248,27 @@ impl Coordinator {
                 let what = (hashes, operation);
                 let tried = self.try_parts(&filter, todo, what, deadline, &mut answered).await;
                 *is_begun |= !answered.is_empty();
-                todo = tried?;
-                if todo.is_empty() {
+                let reused;
+                (todo, reused) = match tried {
+                    Err(error @ CallFailure::Part(PartError::RequestReused { .. })) => {
+                        (Vec::new(), Some(error))
+                    }
+                    tried => (tried?, None),
+                };
+                if todo.is_empty() && reused.is_none() {
                     let answers = joined(&parts, answered)?;
                     return Ok(match rest {
                         Some(rest) => rest.with(&answers),
                         None => answers,
                     });
                 }
-                if Instant::now() >= deadline {
-                    let what = format!("filter {name:?} changes all the time");
-                    return Err(CallFailure::OutcomeUnknown { what });
-                }
-                self.meta_refresh(deadline).await?;
-                let newer = self.live_filter(name, deadline).await?;
+                let newer = self.refreshed(name, deadline).await?;
                 let is_same =
                     newer.id == filter.id && newer.record.generation == filter.record.generation;
+                match reused {
+                    Some(error) if newer.id == filter.id => return Err(error),
+                    _ => {}
+                }
                 if is_same && newer.ranges != filter.ranges {
                     let all = rest.take().unwrap_or_else(|| Rest::all(hashes));
                     rest = Some(all.without(filter.ranges, &answered));
@@ -288,6 +295,16 @@ impl Coordinator {
                 return Err(CallFailure::OutcomeUnknown { what });
             }
         }
+    }
+
+    /// The filter of that name as the majority knows it now, after a try with what this node knew.
+    async fn refreshed(&self, name: &str, deadline: Instant) -> Result<LiveFilter, CallFailure> {
+        if Instant::now() >= deadline {
+            let what = format!("filter {name:?} changes all the time");
+            return Err(CallFailure::OutcomeUnknown { what });
+        }
+        self.meta_refresh(deadline).await?;
+        self.live_filter(name, deadline).await
     }
 
     /// One round over the parts; returns those that were refused because the catalogues differ.

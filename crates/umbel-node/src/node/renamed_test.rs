@@ -1,12 +1,19 @@
 //! Filters that are renamed during another operation on them.
 
+use std::sync::{Arc, OnceLock};
+
 use umbel_engine::meta::{Distribution, FilterName};
+use umbel_engine::shard::{Bitmap, PartError};
+use umbel_engine::{OwnerId, RequestId};
 use umbel_filter::Kind;
 
-use super::node_test::{deadline, items, start_alone};
+use super::node_test::{create, deadline, items, start_alone};
 use crate::coordinator::catalogue::{Hashing, NewFilter};
 use crate::coordinator::copies::BackupPart;
 use crate::coordinator::sizes::FilterSize;
+use crate::coordinator::{ClientRequest, Coordinator};
+use crate::failure::CallFailure;
+use crate::ports::{Purpose, Rare, RealSeed, Seed};
 
 fn name(text: &str) -> FilterName {
     FilterName::new(text).unwrap()
@@ -44,4 +51,55 @@ async fn a_backup_has_each_filter_under_the_name_that_it_had() {
         }
     }
     assert_eq!(names, ["a", "b"]);
+}
+
+/// Lets a coordinator work with a copy of the catalogue that is up to two seconds old.
+struct Lagging;
+
+impl Seed for Lagging {
+    fn fill(&self, purpose: Purpose, bytes: &mut [u8]) {
+        RealSeed.fill(purpose, bytes);
+    }
+
+    fn wall_ms(&self) -> u64 {
+        RealSeed.wall_ms()
+    }
+
+    fn provokes(&self, rare: Rare) -> bool {
+        rare == Rare::OldMap
+    }
+}
+
+/// Copies of a request reach a new filter of the name by one node, and by another one the filter that had
+/// the name before, which was dropped or renamed: the second node was behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_behind_returns_the_first_answer_to_a_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+    for (turn, is_renamed) in [(1, false), (2, true)] {
+        create(&asked, "f", Kind::Blocked).await;
+        let cell = Arc::new(OnceLock::from(Arc::clone(&node.local)));
+        let behind = Coordinator::new(cell, Arc::new(Lagging));
+        behind.contains("f", &items(0..1), None, deadline()).await.unwrap();
+        if is_renamed {
+            asked.rename(&name("f"), &name("g"), false, deadline()).await.unwrap();
+        } else {
+            asked.drop_filter(&name("f"), None, deadline()).await.unwrap();
+        }
+        create(&asked, "f", Kind::Blocked).await;
+        let id = RequestId { session, sequence: turn };
+        let request = Some(ClientRequest { id, acknowledged_below: 0, owner: OwnerId(0) });
+        let (first, _) = asked.insert("f", &items(0..20), request, None, deadline()).await.unwrap();
+        assert_eq!(first, Bitmap::ones(20));
+        let (again, _) =
+            behind.insert("f", &items(0..20), request, None, deadline()).await.unwrap();
+        assert_eq!(again, first);
+        let other = behind.insert("f", &items(20..40), request, None, deadline()).await;
+        let other = other.unwrap_err();
+        assert!(matches!(other, CallFailure::Part(PartError::RequestReused { .. })), "{other}");
+        asked.drop_filter(&name("f"), None, deadline()).await.unwrap();
+    }
+    node.shutdown().await;
 }
