@@ -42,8 +42,9 @@ const ROUNDS: u32 = 6;
 /// Capacity in items for which the growing filter is planned.
 const GROWING_ITEMS: u64 = 100;
 
-/// Bytes by which it may grow, summed over all nodes: a few levels.
-const GROWTH_BYTES: u64 = 12_000;
+/// Bytes by which it may grow, summed over all nodes: a few levels. A quotient filter keeps its positions when it
+/// grows, so one in one shard of one replica never grows by more than 5,120 bytes and would never be full.
+const GROWTH_BYTES: u64 = 4_500;
 
 /// Items of a batch. The growing filter must be full long before `BATCHES_MAX` batches.
 const BATCH_ITEMS: u32 = 50;
