@@ -39,6 +39,7 @@ pub(crate) mod catalogue;
 mod catching_up;
 pub(crate) mod copies;
 mod growth;
+pub(crate) mod item_batch;
 mod items;
 mod jobs;
 mod levels;

@@ -36,7 +36,6 @@ mod filter_series;
 mod filters;
 mod gate;
 mod http;
-pub(crate) mod items;
 mod jobs;
 mod limits;
 mod measure;

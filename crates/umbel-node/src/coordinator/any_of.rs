@@ -6,8 +6,8 @@ use umbel_engine::meta::FilterName;
 
 use super::items::read_level;
 use super::{Coordinator, ReadLevel};
+use crate::coordinator::item_batch::ItemBatch;
 use crate::failure::CallFailure;
-use crate::gateway::items::ItemBatch;
 
 /// Most filters in one request: one for each day of a month, and one for older items.
 const FILTERS_MAX: usize = 32;

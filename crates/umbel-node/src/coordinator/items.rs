@@ -14,8 +14,8 @@ use umbel_step::planted::{self, Planted};
 use self::recut::Rest;
 use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel};
 use crate::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
+use crate::coordinator::item_batch::ItemBatch;
 use crate::failure::CallFailure;
-use crate::gateway::items::ItemBatch;
 use crate::limits::RETRY_WAIT_MAX;
 
 mod counts;

@@ -15,8 +15,8 @@ use umbel_proto::v1;
 use umbel_step::planted::{self, Planted};
 
 use super::credential::Credential;
-use super::items::ItemBatch;
 use crate::coordinator::Coordinator;
+use crate::coordinator::item_batch::ItemBatch;
 use crate::failure::CallFailure;
 use crate::ports::{NodeIdentity, PeerIdentity};
 use crate::rates::Amounts;

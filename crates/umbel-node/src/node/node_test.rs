@@ -12,9 +12,9 @@ use umbel_proto::v1::Items;
 
 use super::*;
 use crate::coordinator::catalogue::{Hashing, NewFilter};
+use crate::coordinator::item_batch::ItemBatch;
 use crate::coordinator::sizes::FilterSize;
 use crate::coordinator::{ClientRequest, ReadLevel};
-use crate::gateway::items::ItemBatch;
 
 pub(crate) fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(30)

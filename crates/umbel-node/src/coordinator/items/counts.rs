@@ -7,9 +7,9 @@ use umbel_filter::Kind;
 
 use super::hashed;
 use crate::calls::{ShardAnswer, ShardRequest};
+use crate::coordinator::item_batch::ItemBatch;
 use crate::coordinator::{Coordinator, unexpected};
 use crate::failure::CallFailure;
-use crate::gateway::items::ItemBatch;
 use crate::limits::RETRY_WAIT_MAX;
 
 /// The cluster version since which the call between nodes exists.

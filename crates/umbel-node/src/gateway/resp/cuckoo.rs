@@ -16,9 +16,9 @@ use super::answers::refusal;
 use super::filters::{self, Answered, Packed, create, described, memory_bytes, unless_busy};
 use super::session::{NoFilter, Session};
 use crate::coordinator::catalogue::{FilterInfo, Hashing, NewFilter as Plan};
+use crate::coordinator::item_batch::ItemBatch;
 use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
-use crate::gateway::items::ItemBatch;
 
 /// The planned false positive rate. RedisBloom's, with 8 bits and buckets of 2, is 1.6 %.
 const ERROR_RATE: f64 = 0.01;

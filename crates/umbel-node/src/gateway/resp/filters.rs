@@ -16,10 +16,10 @@ use super::answers::refusal;
 use super::session::{NoFilter, Session};
 use super::shared::Counts;
 use crate::coordinator::catalogue::{FilterInfo, Hashing, NewFilter as Plan};
+use crate::coordinator::item_batch::ItemBatch;
 use crate::coordinator::sizes::FilterSize;
 use crate::coordinator::{ClientRequest, ReadLevel};
 use crate::failure::CallFailure;
-use crate::gateway::items::ItemBatch;
 use crate::gateway::limits::RESP_BUSY_WAIT_MAX;
 use crate::limits::RETRY_WAIT_MIN;
 
