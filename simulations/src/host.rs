@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use umbel_engine::meta::VersionRange;
 use umbel_node::ports::{Ports, Rare};
-use umbel_node::{Config, Node, StartError};
+use umbel_node::{Config, Node, StartError, client_interface};
 
 use crate::disk::SimDisk;
 use crate::identity::{Certificate, Papers, keep_certificate};
@@ -360,7 +360,8 @@ impl Host {
         &self,
         orders: &mut mpsc::UnboundedReceiver<Order>,
     ) -> Option<Result<Node, StartError>> {
-        let mut starting = std::pin::pin!(Node::start(self.config(), self.ports(), None));
+        let starting = Node::start(self.config(), self.ports(), client_interface(None));
+        let mut starting = std::pin::pin!(starting);
         loop {
             tokio::select! {
                 biased;

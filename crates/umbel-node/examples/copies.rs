@@ -17,7 +17,7 @@ use tonic::transport::{Endpoint, Uri};
 use umbel_engine::FilterId;
 use umbel_filter::{AnyFilter, Blocked, Contains, HashRange, Insert, ItemHash, ItemHasher};
 use umbel_node::ports::{Net, Ports, RealNet};
-use umbel_node::{Config, LocalCopy, Node};
+use umbel_node::{Config, LocalCopy, Node, client_interface};
 use umbel_proto::v1;
 use umbel_proto::v1::filters_client::FiltersClient;
 
@@ -77,7 +77,7 @@ async fn start(
         };
         let config = change(config);
         let ports = Ports::real(Path::new(&config.data))?;
-        starts.push(Node::start(config, ports, None));
+        starts.push(Node::start(config, ports, client_interface(None)));
         folders.push(folder);
     }
     let nodes = futures_util::future::try_join_all(starts).await?;

@@ -81,7 +81,7 @@ impl LiveFilter {
 }
 
 /// Serves clients' requests with the help of the cluster's nodes.
-pub(crate) struct Coordinator {
+pub struct Coordinator {
     /// Set once the node belongs to a cluster.
     local: Arc<OnceLock<Arc<Local>>>,
     seed: Arc<dyn Seed>,

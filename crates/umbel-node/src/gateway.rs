@@ -8,18 +8,17 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::pb::FILE_DESCRIPTOR_SET as HEALTH_DESCRIPTORS;
 use tonic_health::server::HealthReporter;
 
+use crate::client_interface::{ClientInterface, ServedNode};
 use crate::coordinator::Coordinator;
-use crate::jobs::JobHost;
 use crate::limits::CLIENT_CALLS_PER_CONNECTION_MAX;
-use crate::node::RenderMetrics;
-use crate::peer::{PeerService, channel};
-use crate::ports::Listener;
+use crate::peer::channel;
+use crate::ports::{Listener, PortFuture};
 
 mod access;
 mod admin;
@@ -39,41 +38,102 @@ mod http;
 mod jobs;
 mod limits;
 mod measure;
-pub(crate) mod resp;
+mod resp;
 mod status;
 
 #[cfg(test)]
 mod gateway_test;
 
-pub(crate) use admission::Budget;
-pub(crate) use console::Console;
-
+use admission::Budget;
+use console::Console;
 use limits::{
     HEALTH_INTERVAL, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STOP_GRACE_MAX,
     STREAMS_PER_CONNECTION_MAX,
 };
+use resp::RespGateway;
+
+/// Renders all measurements as text.
+pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// The interface of a node to its clients. Without `render_metrics` the node records no metrics.
+#[must_use]
+pub fn client_interface(render_metrics: Option<RenderMetrics>) -> Box<dyn ClientInterface> {
+    Box::new(Interface { render_metrics })
+}
+
+struct Interface {
+    render_metrics: Option<RenderMetrics>,
+}
+
+impl ClientInterface for Interface {
+    fn serve(self: Box<Self>, node: ServedNode) -> PortFuture<'static, ()> {
+        let ServedNode { config, address, listener, resp_listener, coordinator, .. } = node;
+        let ServedNode { routes, stopped, failure, .. } = node;
+        let budget = Budget::new(config.request_bytes_max);
+        let console = Console::new(Arc::clone(&coordinator), &address, &config);
+        let resp = resp_listener.map(|listener| {
+            let budget = Arc::clone(&budget);
+            let gateway = RespGateway::new(&config, &address, &*listener, &coordinator, budget);
+            (listener, gateway)
+        });
+        let gateway = Gateway {
+            coordinator,
+            routes,
+            render_metrics: self.render_metrics,
+            timeout_max: Duration::from_millis(config.request_timeout_ms_max),
+            budget,
+            needs_member: config.require_node_identity,
+            console,
+        };
+        Box::pin(serve_all((listener, gateway), resp, stopped, failure))
+    }
+}
+
+/// Serves until the node stops.
+async fn serve_all(
+    (listener, gateway): (Box<dyn Listener>, Gateway),
+    resp: Option<(Box<dyn Listener>, RespGateway)>,
+    stopped: watch::Receiver<bool>,
+    failure: watch::Sender<Option<String>>,
+) {
+    let stop = |mut stopped: watch::Receiver<bool>| async move {
+        // A dropped sender means that the node was dropped.
+        let _ = stopped.wait_for(|&is_stopped| is_stopped).await;
+    };
+    let resp_stop = stop(stopped.clone());
+    let serving_resp = async {
+        if let Some((listener, gateway)) = resp {
+            resp::serve(listener, gateway, resp_stop).await;
+        }
+    };
+    let serving = async {
+        if let Err(error) = serve(listener, gateway, stop(stopped)).await {
+            failure.send_replace(Some(format!("the server stopped: {error}")));
+        }
+    };
+    tokio::join!(serving_resp, serving);
+}
 
 /// What the gateway needs to serve.
-pub(crate) struct Gateway {
-    pub(crate) coordinator: Arc<Coordinator>,
-    pub(crate) peers: PeerService,
-    /// The gRPC services through which workers of jobs reach each other.
-    pub(crate) jobs: Arc<JobHost>,
+struct Gateway {
+    coordinator: Arc<Coordinator>,
+    /// The services for other nodes and for workers of jobs.
+    routes: Routes,
     /// Renders the text of `/metrics`; None if the node records no metrics.
-    pub(crate) render_metrics: Option<RenderMetrics>,
+    render_metrics: Option<RenderMetrics>,
     /// The longest timeout that a client's call is granted.
-    pub(crate) timeout_max: Duration,
+    timeout_max: Duration,
     /// Limits the memory that the requests of clients in progress hold.
-    pub(crate) budget: Arc<Budget>,
+    budget: Arc<Budget>,
     /// Whether a node's certificate must name the node.
-    pub(crate) needs_member: bool,
+    needs_member: bool,
     /// Serves `/console`; None if the node has no console.
-    pub(crate) console: Option<Arc<Console>>,
+    console: Option<Arc<Console>>,
 }
 
 /// Why a node cannot serve. Nothing has been served.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ServeError {
+enum ServeError {
     /// The build is broken: its descriptors are invalid.
     #[error("the interface cannot be described: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -87,7 +147,7 @@ pub(crate) enum ServeError {
 ///
 /// # Errors
 /// If the server cannot run.
-pub(crate) async fn serve(
+async fn serve(
     listener: Box<dyn Listener>,
     gateway: Gateway,
     stop: impl Future<Output = ()>,
@@ -134,7 +194,7 @@ pub(crate) async fn serve(
 
 impl Gateway {
     fn routes(self, health: HealthReporter) -> Result<Routes, ServeError> {
-        let Self { coordinator, peers, jobs: job_host, render_metrics, timeout_max, .. } = self;
+        let Self { coordinator, routes, render_metrics, timeout_max, .. } = self;
         let console = self.console.map(|console| console.routes()).unwrap_or_default();
         let deadlines = deadlines::Deadlines::new(timeout_max);
         let filters = filters::FiltersService::new(Arc::clone(&coordinator), deadlines);
@@ -152,14 +212,12 @@ impl Gateway {
                 .register_encoded_file_descriptor_set(HEALTH_DESCRIPTORS)
         };
         let health = tonic_health::server::HealthService::from_health_reporter(health);
-        let mut routes = Routes::new(filters.into_server())
+        let mut routes = routes
+            .add_service(filters.into_server())
             .add_service(admin.into_server())
             .add_service(jobs.into_server())
             .add_service(access.into_server())
             .add_service(enrolment.into_server())
-            .add_service(peers.into_server())
-            .add_service(job_host.control_service())
-            .add_service(job_host.exchange_service())
             .add_service(tonic_health::pb::health_server::HealthServer::new(health))
             .add_service(describe().build_v1()?)
             // Older tools use this version of reflection.

@@ -13,6 +13,7 @@
 //! | `cube` | copies of replicated filters, and their exchange over the hypercube |
 //! | `comparisons` | the last results of comparisons between replicas |
 //! | `coordinator` | hashes items, cuts requests by shard, calls the leaders, joins the responses |
+//! | `client_interface` | what a node gives to the interface for its clients |
 //! | `gateway` | the interface for clients: gRPC, the Redis protocol, health, metrics |
 //! | [`export_change`] | differences between exported frames, for both sides of an export |
 //! | [`redis_bloom_dump`] | converts RedisBloom's dumps to frames and back, for both sides of an export |
@@ -26,6 +27,7 @@
 mod arrivals;
 mod beats;
 mod calls;
+mod client_interface;
 mod comparisons;
 pub mod config;
 mod controller;
@@ -58,11 +60,13 @@ mod space;
 mod storage;
 mod witness;
 
+pub use client_interface::{ClientInterface, ServedNode};
 pub use config::{Config, ConfigError};
 pub use enrolment::{EnrolError, enrol};
+pub use gateway::{RenderMetrics, client_interface};
 pub use local_copy::{LocalCopy, LocalCopyError};
 pub use metrics::HISTOGRAMS;
-pub use node::{Node, NodeFailure, RenderMetrics, StartError};
+pub use node::{Node, NodeFailure, StartError};
 pub use umbel_engine::meta::CORE_COUNT_MAX;
 
 /// The release version of this node.

@@ -7,18 +7,18 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tonic::service::Routes;
 use umbel_engine::shard::ShardState;
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::AnyFilter;
 
 use crate::beats;
+use crate::client_interface::{ClientInterface, ServedNode};
 use crate::config::{Config, ConfigError};
 use crate::controller;
 use crate::coordinator::Coordinator;
 use crate::cube;
 use crate::formation;
-use crate::gateway::resp::{self, RespGateway};
-use crate::gateway::{self, Budget, Console, Gateway};
 use crate::jobs::{JobHost, follow_ledger};
 use crate::local::Local;
 use crate::local_copy::LocalCopy;
@@ -83,9 +83,6 @@ const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a log segment where a simulation asks for small ones (`Rare::SmallSegments`).
 const SHORT_SEGMENT_BYTES: u32 = 16 << 10;
 
-/// Renders all measurements as text.
-pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
-
 /// Why a node did not start. The cluster is unchanged, unless the variant says otherwise.
 #[derive(Debug, Error)]
 pub enum StartError {
@@ -135,16 +132,16 @@ impl Node {
     pub fn start(
         config: Config,
         ports: Ports,
-        render_metrics: Option<RenderMetrics>,
+        clients: Box<dyn ClientInterface>,
     ) -> PortFuture<'static, Result<Self, StartError>> {
         // Boxed here, so that the whole node is compiled with this crate and not with each caller.
-        Box::pin(Self::begin(config, ports, render_metrics))
+        Box::pin(Self::begin(config, ports, clients))
     }
 
     async fn begin(
         config: Config,
         ports: Ports,
-        render_metrics: Option<RenderMetrics>,
+        clients: Box<dyn ClientInterface>,
     ) -> Result<Self, StartError> {
         config.validate()?;
         metrics::describe();
@@ -173,26 +170,21 @@ impl Node {
         let links = peers.closer();
         let jobs = JobHost::new();
         let (stop, stopped) = watch::channel(false);
-        let budget = Budget::new(config.request_bytes_max);
-        let needs_member = config.require_node_identity;
-        let console = Console::new(Arc::clone(&coordinator), &address, &config);
-        let gateway = Gateway {
-            coordinator: Arc::clone(&coordinator),
-            peers,
-            jobs: Arc::clone(&jobs),
-            render_metrics,
-            timeout_max: Duration::from_millis(config.request_timeout_ms_max),
-            budget: Arc::clone(&budget),
-            needs_member,
-            console,
-        };
         let (failure, failed) = watch::channel(None);
         let resp_address = resp.as_ref().map(|listener| listener.local_address());
-        let resp = resp.map(|listener| {
-            let gateway = RespGateway::new(&config, &address, &*listener, &coordinator, budget);
-            (listener, gateway)
-        });
-        let server = tokio::spawn(serve((listener, gateway), resp, stopped, failure.clone()));
+        let served = ServedNode {
+            config: config.clone(),
+            address: address.clone(),
+            listener,
+            resp_listener: resp,
+            coordinator: Arc::clone(&coordinator),
+            routes: Routes::new(peers.into_server())
+                .add_service(jobs.control_service())
+                .add_service(jobs.exchange_service()),
+            stopped,
+            failure: failure.clone(),
+        };
+        let server = tokio::spawn(clients.serve(served));
 
         let mut starting = Starting { stop: Some(stop), links, server: Some(server) };
         let parts = (&config, &ports, address.as_str());
@@ -450,29 +442,4 @@ async fn become_part(
         unreachable!("a node becomes a member once");
     }
     Ok(local)
-}
-
-/// Serves until the node stops.
-async fn serve(
-    (listener, gateway): (Box<dyn Listener>, Gateway),
-    resp: Option<(Box<dyn Listener>, RespGateway)>,
-    stopped: watch::Receiver<bool>,
-    failure: watch::Sender<Option<String>>,
-) {
-    let stop = |mut stopped: watch::Receiver<bool>| async move {
-        // A dropped sender means that the node was dropped.
-        let _ = stopped.wait_for(|&is_stopped| is_stopped).await;
-    };
-    let resp_stop = stop(stopped.clone());
-    let serving_resp = async {
-        if let Some((listener, gateway)) = resp {
-            resp::serve(listener, gateway, resp_stop).await;
-        }
-    };
-    let serving = async {
-        if let Err(error) = gateway::serve(listener, gateway, stop(stopped)).await {
-            failure.send_replace(Some(format!("the server stopped: {error}")));
-        }
-    };
-    tokio::join!(serving_resp, serving);
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tonic::service::Routes;
 use tonic::{Code, Status};
 use umbel_engine::{GroupId, NodeId};
 use umbel_proto::v1;
@@ -61,8 +62,7 @@ async fn all_services_share_a_port() {
     let address = listener.local_address();
     let gateway = Gateway {
         coordinator: Arc::new(Coordinator::new(Arc::new(OnceLock::new()), Arc::new(RealSeed))),
-        peers: PeerService::new(Arc::new(Nobody)),
-        jobs: crate::jobs::JobHost::new(),
+        routes: Routes::new(PeerService::new(Arc::new(Nobody)).into_server()),
         render_metrics: Some(Arc::new(|| "umbel_epoch 1\n".to_owned())),
         timeout_max: Duration::from_secs(10),
         budget: Budget::new(0),

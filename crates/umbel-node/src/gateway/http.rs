@@ -8,10 +8,10 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
+use super::RenderMetrics;
 use super::caller::Caller;
 use super::filter_series::FilterSeries;
 use crate::coordinator::Coordinator;
-use crate::node::RenderMetrics;
 
 /// Version of the text format that Prometheus reads.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

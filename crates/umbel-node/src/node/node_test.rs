@@ -33,7 +33,7 @@ pub(crate) fn config(data: &Path) -> Config {
 
 pub(crate) async fn start(config: Config) -> Node {
     let ports = Ports::real(Path::new(&config.data)).unwrap();
-    Node::start(config, ports, None).await.unwrap()
+    Node::start(config, ports, crate::client_interface(None)).await.unwrap()
 }
 
 pub(crate) async fn start_alone(data: &Path) -> Node {
@@ -361,7 +361,7 @@ async fn a_snapshot_that_is_missing_is_named_with_what_to_do() {
         let config = Config { dev: true, shards: 2, replicas: 1, ..config(folder.path()) };
         let mut ports = Ports::real(folder.path()).unwrap();
         ports.seed = Arc::new(Provoking);
-        Node::start(config, ports, None).await
+        Node::start(config, ports, crate::client_interface(None)).await
     };
     let node = start().await.unwrap();
     create(&node.coordinator(), "seen", Kind::Blocked).await;
@@ -386,7 +386,7 @@ async fn a_node_reports_its_events_to_the_observer() {
         let mut ports = Ports::real(folder.path()).unwrap();
         ports.seed = Arc::new(Provoking);
         ports.observer = Some(Arc::clone(&observer) as _);
-        Node::start(config, ports, None).await
+        Node::start(config, ports, crate::client_interface(None)).await
     };
     let node = start().await.unwrap();
     let asked = node.coordinator();

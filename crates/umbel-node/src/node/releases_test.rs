@@ -20,7 +20,7 @@ const LATER: VersionRange =
 async fn try_start(data: &Path, versions: VersionRange) -> Result<Node, StartError> {
     let config = Config { dev: true, shards: 2, replicas: 1, ..config(data) };
     let ports = Ports { versions, ..Ports::real(data).unwrap() };
-    Node::start(config, ports, None).await
+    Node::start(config, ports, crate::client_interface(None)).await
 }
 
 async fn start_alone(data: &Path, versions: VersionRange) -> Node {

@@ -65,7 +65,7 @@ async fn start(config: &Config, clock: &Arc<Clock>) -> Node {
     let data = std::path::Path::new(&config.data);
     let seed: Arc<dyn crate::ports::Seed> = Arc::clone(clock) as _;
     let ports = Ports { seed, ..Ports::real(data).unwrap() };
-    Node::start(config.clone(), ports, None).await.unwrap()
+    Node::start(config.clone(), ports, crate::client_interface(None)).await.unwrap()
 }
 
 fn window(rules: WindowRules, capacity: u64) -> NewFilter {

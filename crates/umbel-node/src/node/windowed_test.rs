@@ -31,7 +31,7 @@ async fn start(data: &Path, clock: &Arc<Clock>) -> Node {
     let config = Config { dev: true, shards: 4, replicas: 1, ..config(data) };
     let seed: Arc<dyn crate::ports::Seed> = Arc::clone(clock) as _;
     let ports = Ports { seed, ..Ports::real(data).unwrap() };
-    Node::start(config, ports, None).await.unwrap()
+    Node::start(config, ports, crate::client_interface(None)).await.unwrap()
 }
 
 async fn create(coordinator: &Coordinator, name: &str, rules: WindowRules) {

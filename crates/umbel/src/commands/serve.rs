@@ -23,7 +23,9 @@ use umbel_client::{KeyPairFiles, TlsFiles};
 use umbel_node::ports::{
     IssuedFiles, NodeSigner, Ports, TlsNet, WrappingKey, memory_limit_bytes, raise_descriptor_limit,
 };
-use umbel_node::{CORE_COUNT_MAX, Config, HISTOGRAMS, Node, RenderMetrics, StartError, enrol};
+use umbel_node::{
+    CORE_COUNT_MAX, Config, HISTOGRAMS, Node, RenderMetrics, StartError, client_interface, enrol,
+};
 
 /// How often recorded samples are moved into their histograms' buckets, so that few accumulate while
 /// nobody reads the metrics.
@@ -237,17 +239,18 @@ async fn start(
     ports: Ports,
     render: RenderMetrics,
 ) -> Result<(Node, Option<std::io::Error>), StartError> {
+    let clients = || client_interface(Some(Arc::clone(&render)));
     let mut taken = None;
     if config.dev && config.resp_listen.is_none() {
         let guess = Config { resp_listen: Some(REDIS_ADDRESS.to_owned()), ..config.clone() };
-        match Node::start(guess, ports.clone(), Some(Arc::clone(&render))).await {
+        match Node::start(guess, ports.clone(), clients()).await {
             Err(StartError::Listen { address, source }) if address == REDIS_ADDRESS => {
                 taken = Some(source);
             }
             outcome => return Ok((outcome?, None)),
         }
     }
-    Ok((Node::start(config, ports, Some(render)).await?, taken))
+    Ok((Node::start(config, ports, clients()).await?, taken))
 }
 
 /// The TLS network of the node, if the settings name certificates.

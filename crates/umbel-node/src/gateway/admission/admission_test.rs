@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tonic::Code;
 use tonic::body::Body;
+use tonic::service::Routes;
 use tonic::transport::Channel;
 use tower::{Service, ServiceExt};
 
@@ -41,8 +42,7 @@ async fn serving(request_bytes_max: u64) -> (Arc<dyn Net>, JoinHandle<()>) {
     coordinator.skip_catch_up();
     let gateway = Gateway {
         coordinator: Arc::new(coordinator),
-        peers: PeerService::new(Arc::new(Nobody)),
-        jobs: crate::jobs::JobHost::new(),
+        routes: Routes::new(PeerService::new(Arc::new(Nobody)).into_server()),
         render_metrics: None,
         timeout_max: Duration::from_secs(10),
         budget: Budget::new(request_bytes_max),

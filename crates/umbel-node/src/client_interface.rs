@@ -1,0 +1,37 @@
+//! The interface between a node and what serves its clients.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tonic::service::Routes;
+
+use crate::config::Config;
+use crate::coordinator::Coordinator;
+use crate::ports::{Listener, PortFuture};
+
+/// What a node gives to its [`ClientInterface`].
+pub struct ServedNode {
+    /// The settings of the node.
+    pub config: Config,
+    /// The address at which other nodes reach the node.
+    pub address: String,
+    /// The listener of the gRPC port. Other nodes connect to this port, too.
+    pub listener: Box<dyn Listener>,
+    /// The listener of the port of the Redis protocol; None if the node does not serve it.
+    pub resp_listener: Option<Box<dyn Listener>>,
+    /// Carries out the calls of clients.
+    pub coordinator: Arc<Coordinator>,
+    /// The services for other nodes and for workers of jobs, to be served on the gRPC port.
+    pub routes: Routes,
+    /// Becomes true when the node stops. If the sender is dropped, the node was dropped.
+    pub stopped: watch::Receiver<bool>,
+    /// Takes the reason if the interface fails; the node stops then.
+    pub failure: watch::Sender<Option<String>>,
+}
+
+/// Serves the clients of a node.
+pub trait ClientInterface: Send {
+    /// Serves until the node stops. The node calls this before it is a member of a cluster, because other
+    /// nodes admit it over the same port; the coordinator refuses the calls of clients until then.
+    fn serve(self: Box<Self>, node: ServedNode) -> PortFuture<'static, ()>;
+}
