@@ -177,9 +177,11 @@ pub(crate) struct SliceLoad {
 
 /// Random items that were looked up in a filter, and how many of them it reported as present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct RateProbes {
-    pub(crate) probe_count: u64,
-    pub(crate) hit_count: u64,
+pub struct RateProbes {
+    /// Items that were looked up.
+    pub probe_count: u64,
+    /// Those that were reported as present.
+    pub hit_count: u64,
 }
 
 impl RateProbes {

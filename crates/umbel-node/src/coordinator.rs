@@ -39,11 +39,13 @@ pub(crate) mod catalogue;
 mod catching_up;
 pub(crate) mod copies;
 mod growth;
+pub(crate) mod held;
 pub(crate) mod item_batch;
 mod items;
 mod jobs;
 mod levels;
 mod old_map;
+mod own_node;
 mod refusals;
 pub(crate) mod releases;
 pub(crate) mod replicated;
@@ -120,26 +122,6 @@ impl Coordinator {
 
     pub(crate) fn local(&self) -> Result<&Arc<Local>, CallFailure> {
         self.local.get().ok_or(CallFailure::NotFormed)
-    }
-
-    /// This node's number, 0 while it belongs to no cluster.
-    pub(crate) fn node(&self) -> NodeId {
-        self.local.get().map_or(NodeId(0), |local| local.node())
-    }
-
-    /// The cluster's identity, 0 while the node belongs to none.
-    pub(crate) fn cluster_id(&self) -> u128 {
-        self.local.get().map_or(0, |local| local.cluster())
-    }
-
-    pub(crate) fn seed(&self) -> &dyn Seed {
-        &*self.seed
-    }
-
-    /// Whether this node should get traffic; if not, why.
-    pub(crate) async fn is_ready(&self) -> Result<(), String> {
-        let local = self.local().map_err(|error| error.to_string())?;
-        local.is_ready().await
     }
 
     /// The leader of the meta group, as far as this node knows.

@@ -1,11 +1,15 @@
-//! Reports of other nodes about themselves.
+//! Reports of other nodes about themselves and their shards.
 
 use std::time::Duration;
 
-use umbel_engine::{GroupId, NodeId};
+use tokio::time::Instant;
+use umbel_engine::{GroupId, NodeId, ShardId};
 
 use super::Coordinator;
-use crate::calls::{ComparisonsReport, NodeStanding, ReportAnswer, ReportRequest};
+use crate::calls::{
+    ComparisonsReport, NodeStanding, ReplicaStatus, ReportAnswer, ReportRequest, ShardAnswer,
+    ShardRequest,
+};
 use crate::peer::CallKind;
 use crate::raft::encoding::{decode, encode};
 
@@ -33,6 +37,22 @@ impl Coordinator {
         match self.report_of(node, ReportRequest::Comparisons { reader }, timeout).await? {
             ReportAnswer::Comparisons(report) => Some(report),
             ReportAnswer::Standing(_) => None,
+        }
+    }
+
+    /// The status of a shard's leader; None if it does not answer in time.
+    pub(crate) async fn leader_status(
+        &self,
+        shard: ShardId,
+        deadline: Instant,
+    ) -> Option<ReplicaStatus> {
+        match self.shard_call(shard, ShardRequest::Status, deadline).await {
+            Ok(ShardAnswer::Status(status)) => Some(status),
+            Ok(_) => None,
+            Err(error) => {
+                tracing::debug!(%shard, %error, "no status of a shard");
+                None
+            }
         }
     }
 

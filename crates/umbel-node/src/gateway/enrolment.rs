@@ -6,7 +6,9 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tonic::{Request, Response, Status};
 use umbel_engine::NodeId;
-use umbel_engine::meta::{Applicant, MetaCommand, MetaError, MetaReply, MetaState, VersionRange};
+use umbel_engine::meta::{
+    Applicant, MetaCommand, MetaError, MetaReply, MetaState, NodeRecord, VersionRange,
+};
 use umbel_proto::v1;
 use umbel_proto::v1::enrolment_client::EnrolmentClient;
 use umbel_proto::v1::enrolment_server::{Enrolment, EnrolmentServer};
@@ -72,8 +74,7 @@ impl EnrolmentService {
         self.check_token(&digest, deadline).await?;
         let versions = VersionRange::of_wire(request.oldest_version, request.newest_version);
         self.coordinator.check_release(versions, deadline).await?;
-        let local = self.coordinator.local()?;
-        let Some(signer) = local.net().node_signer() else {
+        let Some(signer) = self.coordinator.net()?.node_signer() else {
             return match request.is_passed_on {
                 true => Ok(v1::EnrolResponse::default()),
                 false => self.pass_on(request, deadline).await,
@@ -118,14 +119,15 @@ impl EnrolmentService {
         request: v1::EnrolRequest,
         deadline: Instant,
     ) -> Result<v1::EnrolResponse, CallFailure> {
-        let local = self.coordinator.local()?;
+        let net = self.coordinator.net()?;
         let request = v1::EnrolRequest { is_passed_on: true, ..request };
-        for (node, address) in local.addresses() {
-            let wanted = local.identity().member(node);
-            if node == local.node() || Instant::now() >= deadline {
+        let cluster = self.coordinator.cluster_id();
+        for (node, address) in self.coordinator.read_meta(addresses)? {
+            let wanted = NodeIdentity { cluster, node: node.0 };
+            if node == self.coordinator.node() || Instant::now() >= deadline {
                 continue;
             }
-            let Ok(channel) = channel_to(local.net(), &address, Some(wanted)) else { continue };
+            let Ok(channel) = channel_to(net, &address, Some(wanted)) else { continue };
             let mut client = EnrolmentClient::new(channel);
             match timeout(PASSED_ON_TIMEOUT, client.enrol(request.clone())).await {
                 Ok(Ok(answer)) if answer.get_ref().certificate.is_empty() => {}
@@ -148,8 +150,7 @@ impl EnrolmentService {
         identity: NodeIdentity,
         request: &[u8],
     ) -> Result<v1::EnrolResponse, CallFailure> {
-        let local = self.coordinator.local()?;
-        let Some(signer) = local.net().node_signer() else {
+        let Some(signer) = self.coordinator.net()?.node_signer() else {
             return Ok(v1::EnrolResponse::default());
         };
         let node = NodeId(identity.node);
@@ -174,6 +175,13 @@ const NO_SIGNER: &str = "no node that answers has the authority's key: name it t
 
 fn invalid(error: &dyn std::fmt::Display) -> CallFailure {
     CallFailure::Invalid { what: error.to_string() }
+}
+
+/// The nodes of the cluster and their addresses.
+fn addresses(state: &MetaState) -> Vec<(NodeId, String)> {
+    let address =
+        |(node, record): (NodeId, &NodeRecord)| Some((node, record.address()?.to_owned()));
+    state.nodes().filter_map(address).collect()
 }
 
 /// The host of a node's address.

@@ -7,22 +7,14 @@
 //! newest sample alone: the series of a dropped filter end with the filter. A client gets only the
 //! filters that it may read.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, timeout};
-use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
-use umbel_engine::shard::SliceShape;
-use umbel_engine::{FilterId, ShardId};
 
-use crate::calls::RateProbes;
 use crate::coordinator::Coordinator;
-use crate::coordinator::catalogue::outlook::{Outlook, Room, new_per_second, seconds_to_growth};
-use crate::local::Local;
-use crate::metrics;
-use crate::ports::Purpose;
+use crate::coordinator::held::HeldFilter as Row;
 
 /// Filters that are reported: those with the most memory. Series for all ten thousand filters of a
 /// cluster would be more than all other metrics together.
@@ -38,32 +30,6 @@ const PAUSE_FACTOR: u32 = 4;
 /// How long a read waits for its sample: far below the ten seconds after which Prometheus gives up, and
 /// above what a hundred filters of some megabytes take.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-
-/// What this node holds of a filter.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-struct Held {
-    positions: u64,
-    ones: u64,
-    /// None if the filter is too full for an estimate.
-    items: Option<f64>,
-    memory_bytes: u64,
-    /// The mean over its slices on this node.
-    rate_now: f64,
-    probes: RateProbes,
-    /// None for kinds that cannot determine it.
-    unexplained_ones: Option<u64>,
-    outlook: Outlook,
-}
-
-/// A filter of which this node holds a part.
-#[derive(Clone, PartialEq, Debug)]
-struct Row {
-    name: String,
-    distribution: &'static str,
-    capacity: u64,
-    rate_planned: f64,
-    held: Held,
-}
 
 /// A series: its name, its meaning, and its value for a filter.
 struct Series {
@@ -200,11 +166,7 @@ impl FilterSeries {
 
     async fn sample(&self, coordinator: &Coordinator) {
         let began = Instant::now();
-        let rows = match coordinator.local() {
-            Ok(local) => rows(local).await,
-            Err(_) => Vec::new(),
-        };
-        self.take(rows, began);
+        self.take(coordinator.held_filters(FILTERS_MAX).await, began);
     }
 
     /// Stores a sample that was begun at `began`.
@@ -214,98 +176,6 @@ impl FilterSeries {
         *self.newest() = Newest { rows: Arc::new(rows), next_at, is_sampling: false };
         self.taken.send_replace(());
     }
-}
-
-/// Samples what this node holds of the largest filters.
-async fn rows(local: &Arc<Local>) -> Vec<Row> {
-    let wanted = local.meta().replica().read_meta(|state: &MetaState| {
-        let (filters, memory) = state.quota_shares();
-        metrics::quota_used(filters, memory);
-        largest(state)
-    });
-    let mut rows = Vec::new();
-    for (id, record) in wanted {
-        let held = match record.is_replicated() {
-            true => copy(local, id).await,
-            false => slices(local, id, &record).await,
-        };
-        let Some(held) = held else { continue };
-        rows.push(Row {
-            name: record.name.as_str().to_owned(),
-            distribution: if record.is_replicated() { "replicated" } else { "partitioned" },
-            capacity: record.settings.capacity,
-            rate_planned: record.settings.false_positive_rate,
-            held,
-        });
-    }
-    rows
-}
-
-fn largest(state: &MetaState) -> Vec<(FilterId, FilterRecord)> {
-    let live = state.filters().filter(|(_, record)| record.state == FilterState::Live);
-    let by_size: BTreeMap<_, _> =
-        live.map(|(id, record)| ((record.settings.memory_bytes, id), record)).collect();
-    let first = by_size.into_iter().rev().take(FILTERS_MAX);
-    first.map(|((_, id), record)| (id, record.clone())).collect()
-}
-
-/// The shard of a filter that lies in one shard as a whole; None for other filters.
-fn home(shape: &SliceShape, state: &MetaState) -> Option<ShardId> {
-    state.shard_map().shard_of(shape.place()?)
-}
-
-/// The slices of a filter in the shards that this node leads; None if it has none.
-async fn slices(local: &Local, id: FilterId, record: &FilterRecord) -> Option<Held> {
-    let mut sum = Held { items: Some(0.0), unexplained_ones: Some(0), ..Held::default() };
-    let mut loads = Vec::new();
-    let (shard_count, home) = local
-        .meta()
-        .replica()
-        .read_meta(|state| (state.shard_count(), home(&record.settings.shape, state)));
-    for shard in local.shards() {
-        let is_elsewhere = home.is_some_and(|home| home != shard.shard());
-        if is_elsewhere || !shard.group().is_leader() || shard.group().lacks_quorum() {
-            continue;
-        }
-        let Ok(load) = shard.load_here(id, record.generation).await else { continue };
-        sum.positions += load.position_count;
-        sum.ones += load.one_count;
-        sum.items = sum.items.zip(load.item_count).map(|(sum, items)| sum + items);
-        sum.memory_bytes += load.memory_bytes;
-        sum.rate_now += load.false_positive_rate;
-        sum.probes.probe_count += load.probes.probe_count;
-        sum.probes.hit_count += load.probes.hit_count;
-        let both = sum.unexplained_ones.zip(load.unexplained_one_count);
-        sum.unexplained_ones = both.map(|(sum, ones)| sum.saturating_add(ones));
-        loads.push(load);
-    }
-    let count = u32::try_from(loads.len()).unwrap_or(u32::MAX);
-    sum.rate_now /= f64::from(count.max(1));
-    let settings = &record.settings;
-    let room = Room::of(&settings.shape, settings.capacity, settings.false_positive_rate);
-    let here = room.share(count, if home.is_some() { 1 } else { shard_count });
-    let rate = new_per_second(loads.iter());
-    let seconds_to_growth = seconds_to_growth(loads.iter(), rate);
-    sum.outlook = Outlook { seconds_to_growth, ..here.outlook(sum.items, rate) };
-    (count > 0).then_some(sum)
-}
-
-/// This node's copy of a replicated filter, if it has one.
-async fn copy(local: &Local, id: FilterId) -> Option<Held> {
-    let probe_seed = Some(local.seed().number(Purpose::RateProbes));
-    let load = local.copies().get(id)?.load(probe_seed).await;
-    Some(Held {
-        positions: load.position_count,
-        ones: load.one_count,
-        items: load.item_count,
-        memory_bytes: load.memory_bytes,
-        rate_now: load.false_positive_rate,
-        probes: load.probes,
-        unexplained_ones: None,
-        // This node does not know what clients insert through others; sums over nodes show when the
-        // filter is full.
-        outlook: Outlook { new_per_second: load.new_per_second, ..Outlook::default() },
-    })
 }
 
 /// The text in the format of Prometheus.
@@ -336,6 +206,9 @@ fn escaped(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::RateProbes;
+    use crate::coordinator::catalogue::outlook::Outlook;
+    use crate::coordinator::held::Held;
 
     fn row(name: &str, items: Option<f64>) -> Row {
         let probes = RateProbes { probe_count: 200, hit_count: 3 };

@@ -14,7 +14,6 @@ use umbel_proto::v1;
 use super::convert;
 use super::describe;
 use super::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
-use crate::calls::{ReplicaStatus, ShardAnswer, ShardRequest};
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
 
@@ -33,7 +32,10 @@ pub(super) async fn status_now(
 
     let shards = response.shards.iter().map(|shard| shard.shard);
     let shards = stream::iter(shards.collect::<Vec<_>>())
-        .map(async |shard| leader_status(coordinator, ShardId(shard)).await)
+        .map(async |shard| {
+            let deadline = Instant::now() + STATUS_TIMEOUT;
+            coordinator.leader_status(ShardId(shard), deadline).await
+        })
         .buffered(STATUS_CALLS_MAX)
         .collect::<Vec<_>>();
     let members = response.nodes.iter().map(|node| (node.node, node.state != REMOVED));
@@ -100,18 +102,6 @@ fn shard_move(moved: &ShardMove) -> v1::ShardMove {
         to: numbers(&moved.to),
         cause: cause.to_owned(),
         is_begun: moved.is_begun,
-    }
-}
-
-async fn leader_status(coordinator: &Coordinator, shard: ShardId) -> Option<ReplicaStatus> {
-    let deadline = Instant::now() + STATUS_TIMEOUT;
-    match coordinator.shard_call(shard, ShardRequest::Status, deadline).await {
-        Ok(ShardAnswer::Status(status)) => Some(status),
-        Ok(_) => None,
-        Err(error) => {
-            tracing::debug!(%shard, %error, "no status of a shard");
-            None
-        }
     }
 }
 

@@ -13,15 +13,15 @@ mod outlook_test;
 
 /// Forecasts, if items continue to arrive as they do. For filters that forget nothing is forecast.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct Outlook {
+pub struct Outlook {
     /// New items a second over all shards or nodes; None while these have not been observed for long enough.
-    pub(crate) new_per_second: Option<f64>,
+    pub new_per_second: Option<f64>,
     /// Seconds until the filter has the items that it was planned for; None if that is not in sight.
-    pub(crate) seconds_to_capacity: Option<f64>,
+    pub seconds_to_capacity: Option<f64>,
     /// Seconds until it has the planned false-positive rate.
-    pub(crate) seconds_to_rate: Option<f64>,
+    pub seconds_to_rate: Option<f64>,
     /// Seconds until the first shard of a growing filter grows again.
-    pub(crate) seconds_to_growth: Option<f64>,
+    pub seconds_to_growth: Option<f64>,
 }
 
 /// The room of a filter, or of a part of it.

@@ -226,9 +226,7 @@ fn section_lines(session: &Session, section: &str) -> Vec<(&'static str, String)
             ("maxclients", RESP_CONNECTIONS_MAX.to_string()),
         ],
         "Memory" => {
-            let used = shared.coordinator.local().map_or(0, |local| {
-                local.shards().iter().map(|shard| shard.status().memory_bytes).sum::<u64>()
-            });
+            let used = shared.coordinator.memory_bytes();
             vec![("used_memory", used.to_string()), ("maxmemory", text("0"))]
         }
         "Persistence" => vec![
