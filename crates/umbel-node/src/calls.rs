@@ -158,14 +158,19 @@ pub(crate) enum ShardAnswer {
 
 /// Load of one slice.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct SliceLoad {
-    pub(crate) leader: NodeId,
-    pub(crate) position_count: u64,
-    pub(crate) one_count: u64,
+pub struct SliceLoad {
+    /// The leader of the shard.
+    pub leader: NodeId,
+    /// Bits, or counters.
+    pub position_count: u64,
+    /// Those of them that are set.
+    pub one_count: u64,
     pub(crate) item_count: Option<f64>,
     pub(crate) false_positive_rate: f64,
-    pub(crate) new_count: u64,
-    pub(crate) memory_bytes: u64,
+    /// Inserts that were new.
+    pub new_count: u64,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
     /// Number of new items that fit before the slice grows; None for kinds that do not grow.
     pub(crate) room: Option<u64>,
     pub(crate) probes: RateProbes,
@@ -187,17 +192,20 @@ pub struct RateProbes {
 impl RateProbes {
     /// The share that was reported as present; None if nothing was looked up.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-    pub(crate) fn rate(self) -> Option<f64> {
+    pub fn rate(self) -> Option<f64> {
         (self.probe_count > 0).then(|| self.hit_count as f64 / self.probe_count as f64)
     }
 }
 
 /// One replica in a status table.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct ReplicaStatus {
-    pub(crate) view: GroupView,
-    pub(crate) applied_index: u64,
-    pub(crate) memory_bytes: u64,
+pub struct ReplicaStatus {
+    /// The leader and the members of the group, as the replica knows them.
+    pub view: GroupView,
+    /// Index of the last entry of the log that the replica has applied.
+    pub applied_index: u64,
+    /// Bytes of memory of its slices.
+    pub memory_bytes: u64,
 }
 
 /// Why a replica did not carry out a request.
@@ -367,28 +375,44 @@ pub(crate) enum CopyAnswer {
 
 /// A copy, and the exchange of its node.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct CopyReport {
-    pub(crate) load: CopyLoad,
-    pub(crate) sweeps: SweepCounts,
+pub struct CopyReport {
+    /// The copy.
+    pub load: CopyLoad,
+    /// The node's exchange over the cube.
+    pub sweeps: SweepCounts,
 }
 
 /// The description of a copy.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct CopyLoad {
-    pub(crate) generation: Generation,
-    pub(crate) position_count: u64,
-    pub(crate) one_count: u64,
-    pub(crate) item_count: Option<f64>,
-    pub(crate) false_positive_rate: f64,
-    pub(crate) new_count: u64,
-    pub(crate) memory_bytes: u64,
-    pub(crate) log_bytes: u64,
-    pub(crate) is_settled: bool,
-    pub(crate) lags: Vec<(NodeId, u64)>,
-    pub(crate) sent_bytes: u64,
-    pub(crate) received_bytes: u64,
-    pub(crate) refused_count: u64,
-    pub(crate) convergence_ms: Option<u64>,
+pub struct CopyLoad {
+    /// The generation of the filter.
+    pub generation: Generation,
+    /// Bits, or counters.
+    pub position_count: u64,
+    /// Those of them that are set.
+    pub one_count: u64,
+    /// Estimated number of different items; None if the copy is too full for an estimate.
+    pub item_count: Option<f64>,
+    /// Probability that an absent item is called present.
+    pub false_positive_rate: f64,
+    /// Inserts that were new.
+    pub new_count: u64,
+    /// Bytes of memory of the copy.
+    pub memory_bytes: u64,
+    /// Bytes of memory of its delta log.
+    pub log_bytes: u64,
+    /// Whether the copy counts towards a majority.
+    pub is_settled: bool,
+    /// By partner in the cube: changes of this copy that the partner lacks, as far as this node knows.
+    pub lags: Vec<(NodeId, u64)>,
+    /// Bytes of deltas that were sent.
+    pub sent_bytes: u64,
+    /// Bytes of deltas that were received.
+    pub received_bytes: u64,
+    /// Deltas that were refused.
+    pub refused_count: u64,
+    /// Milliseconds that the last inserts took to reach all nodes; None before the first whole sweep.
+    pub convergence_ms: Option<u64>,
     /// Empty unless requested.
     pub(crate) probes: RateProbes,
     /// New items per second from clients of this node; None if they were not measured for long enough.
@@ -397,26 +421,34 @@ pub(crate) struct CopyLoad {
 
 /// Counters of a node's sweeps over the cube.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct SweepCounts {
+pub struct SweepCounts {
     /// The number of the running sweep, or of the last one.
-    pub(crate) sweep: u64,
-    pub(crate) is_running: bool,
-    pub(crate) sweep_count: u64,
-    pub(crate) broken_sweep_count: u64,
-    pub(crate) last_sweep_ms: Option<u64>,
+    pub sweep: u64,
+    /// Whether a sweep is running.
+    pub is_running: bool,
+    /// Sweeps that ended.
+    pub sweep_count: u64,
+    /// Those of them that did not reach every partner.
+    pub broken_sweep_count: u64,
+    /// Milliseconds that the last sweep took; None before the first one.
+    pub last_sweep_ms: Option<u64>,
 }
 
 /// The progress of a job as its coordinator sees it; another worker reports only its own decisions.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct JobStanding {
-    pub(crate) phase: String,
-    pub(crate) attempt: u32,
+pub struct JobStanding {
+    /// The name of the phase.
+    pub phase: String,
+    /// The number of the attempt.
+    pub attempt: u32,
     /// Why the last attempt ended.
-    pub(crate) trouble: String,
-    pub(crate) away: Vec<NodeId>,
+    pub trouble: String,
+    /// Workers that do not answer.
+    pub away: Vec<NodeId>,
     /// Cells that the worker on this node has decided, out of `cells`.
-    pub(crate) decided_cells: u32,
-    pub(crate) cells: u32,
+    pub decided_cells: u32,
+    /// Cells of this worker.
+    pub cells: u32,
 }
 
 /// A request for a node's report, for displays of the cluster.
@@ -438,42 +470,50 @@ pub(crate) enum ReportAnswer {
 
 /// The state of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct NodeStanding {
+pub struct NodeStanding {
     /// The node's release.
-    pub(crate) version: String,
+    pub version: String,
     /// Free bytes on the disk of its data folder; None before the first check.
-    pub(crate) free_bytes: Option<u64>,
+    pub free_bytes: Option<u64>,
     /// Whether too few bytes are free for inserts.
-    pub(crate) is_disk_short: bool,
-    pub(crate) sweeps: SweepCounts,
+    pub is_disk_short: bool,
+    /// The node's sweeps over the cube.
+    pub sweeps: SweepCounts,
     /// The step of the running sweep, as text.
-    pub(crate) step: Option<String>,
+    pub step: Option<String>,
 }
 
 /// Results of a node's last comparisons.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct ComparisonsReport {
+pub struct ComparisonsReport {
     /// Interval in which each comparison is made once; None for never.
-    pub(crate) interval_s: Option<u64>,
-    pub(crate) count: u64,
-    pub(crate) bad_count: u64,
-    pub(crate) mended_count: u64,
-    pub(crate) pending_count: u64,
+    pub interval_s: Option<u64>,
+    /// Slices and pairs of copies that are compared.
+    pub count: u64,
+    /// Those whose last comparison failed, left out replicas, or left differences.
+    pub bad_count: u64,
+    /// Those whose last comparison restored lost bits.
+    pub mended_count: u64,
+    /// Those that were not compared yet.
+    pub pending_count: u64,
     /// The worst first.
-    pub(crate) worst: Vec<ComparedRow>,
+    pub worst: Vec<ComparedRow>,
 }
 
 /// What was compared, and the last result.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct ComparedRow {
-    pub(crate) filter: FilterId,
-    pub(crate) compares: Compares,
-    pub(crate) last: Option<Comparison>,
+pub struct ComparedRow {
+    /// The filter.
+    pub filter: FilterId,
+    /// The replicas or copies.
+    pub compares: Compares,
+    /// The last result; None if there is none yet.
+    pub last: Option<Comparison>,
 }
 
 /// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub(crate) enum Compares {
+pub enum Compares {
     /// The replicas of a slice in a shard that the node leads.
     Slice(ShardId),
     /// The node's copy with this partner's.

@@ -10,7 +10,7 @@ use crate::cube::Compared;
 
 /// Result of a comparison, the worst first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub(crate) enum Ending {
+pub enum Ending {
     /// Differences remain.
     Left,
     /// Nothing was compared.
@@ -25,7 +25,7 @@ pub(crate) enum Ending {
 
 impl Ending {
     /// The name for people.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Left => "differ",
             Self::Failed => "failed",
@@ -38,16 +38,17 @@ impl Ending {
 
 /// A completed comparison.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Comparison {
+pub struct Comparison {
     /// Time by the node's clock, in milliseconds since 1970.
-    pub(crate) at_ms: u64,
-    pub(crate) ending: Ending,
+    pub at_ms: u64,
+    /// Its result.
+    pub ending: Ending,
     /// Bits that some replica had lost.
-    pub(crate) lost_count: u64,
+    pub lost_count: u64,
     /// Bits that some replica had, but the majority had not.
-    pub(crate) surplus_count: u64,
+    pub surplus_count: u64,
     /// Why something was left out; empty if nothing was.
-    pub(crate) why: String,
+    pub why: String,
 }
 
 impl Comparison {

@@ -8,8 +8,8 @@ mod console;
 mod error;
 mod setting;
 
-pub(crate) use address::host_of;
-pub(crate) use console::ConsoleMode;
+pub use address::host_of;
+pub use console::ConsoleMode;
 pub use error::ConfigError;
 pub use setting::{Setting, SettingKind, SettingValue};
 
@@ -302,7 +302,7 @@ impl Config {
     }
 
     /// The kind of filters that plain commands of the Redis protocol create.
-    pub(crate) fn default_kind(&self) -> Option<Kind> {
+    pub fn default_kind(&self) -> Option<Kind> {
         RESP_KINDS.into_iter().find(|kind| kind.to_string() == self.resp_default_kind)
     }
 
@@ -312,7 +312,7 @@ impl Config {
     }
 
     /// The mode of the console; None if there is no such mode.
-    pub(crate) fn console_mode(&self) -> Option<ConsoleMode> {
+    pub fn console_mode(&self) -> Option<ConsoleMode> {
         ConsoleMode::of(&self.console)
     }
 

@@ -5,6 +5,11 @@
 //! anything was changed. A repeatable request is sent again if its reply was lost; any other request then
 //! fails with "the outcome is unknown".
 
+#![expect(
+    clippy::missing_errors_doc,
+    reason = "each variant of `CallFailure` says whether anything was changed, and what the caller does"
+)]
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -19,9 +24,9 @@ use umbel_engine::{FilterId, GroupId, NodeId, OwnerId, RequestId, ShardId};
 use umbel_filter::HashRange;
 use umbel_step::planted::{self, Planted};
 
-pub(crate) use self::callers::CaughtUp;
-pub(crate) use self::jobs::NewJob;
-pub(crate) use self::levels::{AckLevel, ReadLevel};
+pub use self::callers::CaughtUp;
+pub use self::jobs::NewJob;
+pub use self::levels::{AckLevel, ReadLevel};
 use self::old_map::OldMap;
 use self::refusals::{refused, unexpected};
 use self::tries::Tries;
@@ -33,36 +38,40 @@ use crate::ports::Seed;
 use crate::raft::encoding::{decode, encode};
 use crate::rates::{Limiter, TakenByPrincipals};
 
-pub(crate) mod any_of;
+pub mod any_of;
 mod callers;
-pub(crate) mod catalogue;
+pub mod catalogue;
 mod catching_up;
-pub(crate) mod copies;
+pub mod copies;
 mod growth;
-pub(crate) mod held;
-pub(crate) mod item_batch;
+pub mod held;
+pub mod item_batch;
 mod items;
 mod jobs;
 mod levels;
 mod old_map;
 mod own_node;
 mod refusals;
-pub(crate) mod releases;
-pub(crate) mod replicated;
+pub mod releases;
+pub mod replicated;
 mod report;
-pub(crate) mod scrub;
+pub mod scrub;
 mod sessions;
-pub(crate) mod sizes;
+pub mod sizes;
 mod splits;
+#[cfg(feature = "testing")]
+mod testing;
 mod tries;
 
 /// A request id from the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ClientRequest {
-    pub(crate) id: RequestId,
-    pub(crate) acknowledged_below: u64,
+pub struct ClientRequest {
+    /// The id.
+    pub id: RequestId,
+    /// All requests of the session with lower sequence numbers were answered or given up.
+    pub acknowledged_below: u64,
     /// The owner of the session; unknown until [`Coordinator::check_session`].
-    pub(crate) owner: OwnerId,
+    pub owner: OwnerId,
 }
 
 /// A filter that is live, according to this node's catalogue.
@@ -125,18 +134,18 @@ impl Coordinator {
     }
 
     /// The leader of the meta group, as far as this node knows.
-    pub(crate) fn meta_leader(&self) -> Option<NodeId> {
+    pub fn meta_leader(&self) -> Option<NodeId> {
         self.local.get()?.meta().leader()
     }
 
     /// The leader of a shard, as far as this node knows.
-    pub(crate) fn shard_leader_hint(&self, shard: ShardId) -> Option<NodeId> {
+    pub fn shard_leader_hint(&self, shard: ShardId) -> Option<NodeId> {
         let own = self.local.get()?.shard(shard).and_then(|shard| shard.group().leader());
         own.or_else(|| self.known_leader(GroupId::of_shard(shard)))
     }
 
     /// Whether a node answers now.
-    pub(crate) async fn is_reachable(&self, node: NodeId) -> bool {
+    pub async fn is_reachable(&self, node: NodeId) -> bool {
         match self.local.get() {
             Some(local) => node == local.node() || local.is_reachable(node).await,
             None => false,
@@ -147,10 +156,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// If the cluster is not formed.
-    pub(crate) fn read_meta<T>(
-        &self,
-        read: impl FnOnce(&MetaState) -> T,
-    ) -> Result<T, CallFailure> {
+    pub fn read_meta<T>(&self, read: impl FnOnce(&MetaState) -> T) -> Result<T, CallFailure> {
         let read = |state: &MetaState| state.is_formed().then(|| read(state));
         self.local()?.meta().replica().read_meta(read).ok_or(CallFailure::NotFormed)
     }
@@ -207,7 +213,7 @@ impl Coordinator {
     }
 
     /// Proposes a command to the meta group; returns once this node, too, has applied it.
-    pub(crate) async fn meta_propose(
+    pub async fn meta_propose(
         &self,
         command: MetaCommand,
         deadline: Instant,
@@ -222,7 +228,7 @@ impl Coordinator {
     }
 
     /// Returns once this node's copy of the catalogue has all that was committed before the call.
-    pub(crate) async fn meta_refresh(&self, deadline: Instant) -> Result<(), CallFailure> {
+    pub async fn meta_refresh(&self, deadline: Instant) -> Result<(), CallFailure> {
         let refreshed = async {
             let (_, index) = self.meta_call(&MetaRequest::Confirm, deadline).await?;
             self.wait_applied(index, deadline).await

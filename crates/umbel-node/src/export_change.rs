@@ -49,11 +49,11 @@ pub fn piece_digests(frame: &[u8]) -> Vec<u8> {
 
 /// Digests of the frames of a shard that the caller has.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct FrameDigests {
+pub struct FrameDigests {
     /// Number of pieces of each frame, in the order of the frames.
-    pub(crate) piece_counts: Vec<u32>,
+    pub piece_counts: Vec<u32>,
     /// The concatenated digests of all their pieces; missing ones at the end belong to unknown pieces.
-    pub(crate) digests: Bytes,
+    pub digests: Bytes,
 }
 
 /// A frame as sent to a caller that may have an earlier one.

@@ -7,7 +7,7 @@ use umbel_engine::shard::PartError;
 
 /// Why a client's call failed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub(crate) enum CallFailure {
+pub enum CallFailure {
     /// Nothing was changed. Create the filter, or correct the name.
     #[error("there is no filter named {name:?}")]
     UnknownFilter {

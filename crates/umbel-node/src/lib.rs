@@ -1,4 +1,4 @@
-//! A node of an Umbel cluster: Raft groups, log, peers, coordinator, gateway.
+//! A node of an Umbel cluster: Raft groups, log, peers, coordinator.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -6,18 +6,15 @@
 //! | [`ports`] | network, disk and entropy, which simulations replace |
 //! | `storage` | one log for all groups, snapshots, identity |
 //! | `raft` | openraft behind Umbel's types; nothing else knows it |
-//! | `peer` | links between nodes |
+//! | [`peer`] | links between nodes |
 //! | `arrivals` | rates of new items per slice and per copy |
 //! | `beats` | which nodes are alive; starts an election when a leader is not |
 //! | `shard_leader` | batches inserts into entries of a shard's log; confirmed reads |
 //! | `cube` | copies of replicated filters, and their exchange over the hypercube |
-//! | `comparisons` | the last results of comparisons between replicas |
-//! | `coordinator` | hashes items, cuts requests by shard, calls the leaders, joins the responses |
+//! | [`comparisons`] | the last results of comparisons between replicas |
+//! | [`coordinator`] | hashes items, cuts requests by shard, calls the leaders, joins the responses |
 //! | `client_interface` | what a node gives to the interface for its clients |
-//! | `gateway` | the interface for clients: gRPC, the Redis protocol, health, metrics |
 //! | [`export_change`] | differences between exported frames, for both sides of an export |
-//! | [`redis_bloom_dump`] | converts RedisBloom's dumps to frames and back, for both sides of an export |
-//! | [`redis_bloom_value`] | RedisBloom's filters in Redis's files and payloads, for both sides |
 //! | [`jobs`] | workers of duplicate-detection jobs |
 //! | `formation`, `peer_admission`, `controller` | how a cluster forms, who may join, controller tasks |
 //! | `enrolment`, `renewal` | how a node gets its first certificate from its cluster, and renews it |
@@ -26,33 +23,30 @@
 
 mod arrivals;
 mod beats;
-mod calls;
+pub mod calls;
 mod client_interface;
-mod comparisons;
+pub mod comparisons;
 pub mod config;
 mod controller;
-mod coordinator;
+pub mod coordinator;
 mod cube;
 mod enrolment;
 pub mod export_change;
 mod exports;
-mod failure;
+pub mod failure;
 mod formation;
-mod gateway;
 pub mod jobs;
 pub mod limits;
 mod local;
 mod local_copy;
-mod metrics;
+pub mod metrics;
 mod node;
-mod peer;
+pub mod peer;
 mod peer_admission;
 pub mod ports;
 mod raft;
-mod rates;
+pub mod rates;
 mod recall;
-pub mod redis_bloom_dump;
-pub mod redis_bloom_value;
 mod renewal;
 mod self_report;
 mod shard_leader;
@@ -63,11 +57,10 @@ mod witness;
 pub use client_interface::{ClientInterface, ServedNode};
 pub use config::{Config, ConfigError};
 pub use enrolment::{EnrolError, enrol};
-pub use gateway::{RenderMetrics, client_interface};
 pub use local_copy::{LocalCopy, LocalCopyError};
 pub use metrics::HISTOGRAMS;
 pub use node::{Node, NodeFailure, StartError};
 pub use umbel_engine::meta::CORE_COUNT_MAX;
 
 /// The release version of this node.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -47,17 +47,17 @@ pub(crate) fn begin() {
 }
 
 /// A connection was closed or not accepted, for this cause.
-pub(crate) fn connection_refused(cause: &'static str) {
+pub fn connection_refused(cause: &'static str) {
     counter!(CONNECTIONS_REFUSED, "cause" => cause).increment(1);
 }
 
 /// A request was refused while it was being received, for this cause.
-pub(crate) fn request_refused(cause: &'static str) {
+pub fn request_refused(cause: &'static str) {
     counter!(REQUESTS_REFUSED, "cause" => cause).increment(1);
 }
 
 /// A stream of responses was ended, for this cause.
-pub(crate) fn stream_ended(cause: &'static str) {
+pub fn stream_ended(cause: &'static str) {
     counter!(STREAMS_ENDED, "cause" => cause).increment(1);
 }
 
@@ -67,22 +67,23 @@ pub(crate) fn link_replaced() {
 }
 
 /// Commands of the Redis protocol were received.
-pub(crate) fn resp_commands(count: u64) {
+pub fn resp_commands(count: u64) {
     counter!(RESP_COMMANDS).increment(count);
 }
 
 /// The commands of one read were answered.
-pub(crate) fn resp_answered(elapsed: Duration) {
+pub fn resp_answered(elapsed: Duration) {
     histogram!(RESP_SECONDS).record(elapsed.as_secs_f64());
 }
 
 /// The number of open connections of the Redis protocol.
-pub(crate) fn resp_connections(count: usize) {
+pub fn resp_connections(count: usize) {
     gauge!(RESP_CONNECTIONS).set(count as f64);
 }
 
+/// How many bytes the requests of clients in progress may hold.
 #[expect(clippy::cast_precision_loss, reason = "a measurement")]
-pub(crate) fn request_bytes_max(byte_count: u64) {
+pub fn request_bytes_max(byte_count: u64) {
     gauge!(REQUEST_BYTES).set(byte_count as f64);
 }
 
@@ -97,7 +98,7 @@ pub(crate) fn handshake_failed() {
 }
 
 /// A call was refused because of the caller's identity.
-pub(crate) fn call_denied() {
+pub fn call_denied() {
     counter!(CALLS_DENIED).increment(1);
 }
 
@@ -127,7 +128,8 @@ pub(crate) fn contains_answered(present_count: u64, item_count: u64) {
     counter!(CONTAINS_ABSENT).increment(item_count - present_count);
 }
 
-pub(crate) fn call_answered(method: &'static str, status: &'static str, seconds: f64) {
+/// A call of a client was answered.
+pub fn call_answered(method: &'static str, status: &'static str, seconds: f64) {
     counter!(CALLS, "method" => method, "status" => status).increment(1);
     histogram!(CALL_SECONDS, "method" => method).record(seconds);
 }

@@ -62,8 +62,6 @@ pub(crate) mod replicated_test;
 #[cfg(test)]
 mod scrub_test;
 #[cfg(test)]
-mod sessions_test;
-#[cfg(test)]
 mod shard_scrub_test;
 #[cfg(test)]
 mod sum_test;
@@ -124,7 +122,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node and waits until it belongs to a cluster.
+    /// Starts a node, whose clients are served by `clients`, and waits until it belongs to a cluster.
     ///
     /// # Errors
     /// If a setting is invalid, an address cannot be bound, the data folder cannot be used, or no

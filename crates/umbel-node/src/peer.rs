@@ -6,7 +6,7 @@ use umbel_engine::NodeId;
 
 use crate::ports::NodeIdentity;
 
-pub(crate) mod channel;
+pub mod channel;
 mod frame_allowance;
 mod frame_watch;
 mod incoming_link;
@@ -35,7 +35,7 @@ pub(crate) use session::add_hello;
 pub(crate) use umbel_proto::v1::link_refusal::Reason as RefusalReason;
 
 /// Version of the protocol between nodes; nodes with different versions refuse each other.
-pub(crate) const PEER_PROTOCOL: u32 = 1;
+pub const PEER_PROTOCOL: u32 = 1;
 
 /// The identity of this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +54,7 @@ impl LocalIdentity {
 }
 
 /// A cluster's identity as bytes for messages, big-endian, as people read it.
-pub(crate) fn cluster_bytes(cluster: u128) -> Bytes {
+pub fn cluster_bytes(cluster: u128) -> Bytes {
     Bytes::copy_from_slice(&cluster.to_be_bytes())
 }
 

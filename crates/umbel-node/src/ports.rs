@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use umbel_engine::meta::VersionRange;
 
-pub(crate) use self::connections::{Connection, ConnectionSlot};
+pub use self::connections::{Connection, ConnectionSlot};
 pub(crate) use self::secret::NotProved;
 use crate::jobs::Workshops;
 
@@ -124,7 +124,7 @@ pub struct Incoming {
     /// The peer's identity, as far as it was proved.
     pub identity: PeerIdentity,
     /// Its slot among the connections that the process accepts, if they are counted.
-    pub(crate) slot: Option<ConnectionSlot>,
+    pub slot: Option<ConnectionSlot>,
 }
 
 impl Incoming {

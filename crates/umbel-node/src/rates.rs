@@ -34,7 +34,7 @@ const REMEMBERED_MAX: usize = 1024;
 const NAMES: [&str; 3] = ["calls", "items", "bytes"];
 
 /// The amounts of a call: calls, items, bytes.
-pub(crate) type Amounts = [u64; 3];
+pub type Amounts = [u64; 3];
 
 /// Up to when everything taken is paid for.
 #[derive(Clone, Copy, Default, Debug)]

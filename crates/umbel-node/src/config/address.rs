@@ -34,7 +34,7 @@ impl Address {
 }
 
 /// The host of `host:port`, without the brackets of an IPv6 address.
-pub(crate) fn host_of(address: &str) -> Option<&str> {
+pub fn host_of(address: &str) -> Option<&str> {
     split(address).map(|(host, _)| host)
 }
 

@@ -2,7 +2,7 @@
 
 /// Which users may change something from the console, besides viewing what they may see.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ConsoleMode {
+pub enum ConsoleMode {
     /// There is no console.
     Off,
     /// No user.

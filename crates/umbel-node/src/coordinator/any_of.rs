@@ -16,7 +16,7 @@ const FILTERS_MAX: usize = 32;
 const ASKED_AT_ONCE_MAX: usize = 4;
 
 /// Refuses a request that names no filter, or too many.
-pub(crate) fn check_filter_count(count: usize) -> Result<(), CallFailure> {
+pub fn check_filter_count(count: usize) -> Result<(), CallFailure> {
     if (1..=FILTERS_MAX).contains(&count) {
         return Ok(());
     }
@@ -28,7 +28,7 @@ impl Coordinator {
     /// Asks several filters; returns for each item the index of the first filter that contains it, and
     /// the level of the answer: the requested one, or the weakest of the filters' defaults. Once every
     /// item has an answer, no further filters are asked.
-    pub(crate) async fn contains_any(
+    pub async fn contains_any(
         &self,
         filters: &[FilterName],
         items: &ItemBatch,

@@ -20,7 +20,7 @@ const CONFIRMATION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The outcome of catching up with the meta group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum CaughtUp {
+pub enum CaughtUp {
     /// This node has all that the majority had.
     Done,
     /// The meta group was asked too often: this node must decide by what it has.
@@ -34,11 +34,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// [`CallFailure::RateExceeded`], and nothing was taken.
-    pub(crate) fn take(
-        &self,
-        principal: &PrincipalName,
-        amounts: Amounts,
-    ) -> Result<(), CallFailure> {
+    pub fn take(&self, principal: &PrincipalName, amounts: Amounts) -> Result<(), CallFailure> {
         let found = self.read_meta(|state| {
             let rates = state.quota(principal.as_str()).rates;
             (rates, state.nodes().filter(|(_, node)| node.is_live()).count())
@@ -48,7 +44,7 @@ impl Coordinator {
     }
 
     /// Catches up with the meta group, unless that was done too often.
-    pub(crate) async fn catch_up_for_stranger(&self) -> CaughtUp {
+    pub async fn catch_up_for_stranger(&self) -> CaughtUp {
         let now = Instant::now();
         let is_due = {
             let mut limiter = self.confirmations.lock().unwrap_or_else(PoisonError::into_inner);

@@ -23,8 +23,8 @@ use crate::ports::Purpose;
 
 pub(crate) mod expiry;
 mod merge;
-pub(crate) mod outlook;
-pub(crate) mod overlap;
+pub mod outlook;
+pub mod overlap;
 mod rename;
 mod unfinished;
 
@@ -33,13 +33,18 @@ const SHARD_CALLS_MAX: usize = 64;
 
 /// What a new filter is to be.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum NewFilter {
+pub enum NewFilter {
     /// Planned from figures.
     Planned {
+        /// The kind of filter.
         kind: Kind,
+        /// Partitioned or replicated.
         distribution: Distribution,
+        /// Different items that it is planned for.
         capacity: u64,
+        /// How large it is to be.
         size: FilterSize,
+        /// How its items are hashed.
         hashing: Hashing,
     },
     /// With the shape and the key of the filter with this name.
@@ -48,7 +53,7 @@ pub(crate) enum NewFilter {
 
 /// How items are hashed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Hashing {
+pub enum Hashing {
     /// Under a secret key of the cluster.
     Keyed,
     /// With a public seed.
@@ -57,19 +62,21 @@ pub(crate) enum Hashing {
 
 /// A part of the list of filters.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct FilterPage {
+pub struct FilterPage {
     /// Sorted by name.
-    pub(crate) filters: Vec<(FilterId, FilterRecord)>,
-    pub(crate) has_more: bool,
+    pub filters: Vec<(FilterId, FilterRecord)>,
+    /// Whether more filters follow.
+    pub has_more: bool,
 }
 
 /// A filter in the state in which a caller saw it before it ordered a change: a change that is sent twice,
 /// or arrives late, affects neither another filter of the name nor what was inserted after a clear.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Seen {
-    pub(crate) filter: FilterId,
+pub struct Seen {
+    /// The filter.
+    pub filter: FilterId,
     /// None if the filter may have been cleared since.
-    pub(crate) generation: Option<Generation>,
+    pub generation: Option<Generation>,
 }
 
 impl Seen {
@@ -86,31 +93,33 @@ impl Seen {
 
 /// What is known of a filter and its slices.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct FilterInfo {
-    pub(crate) id: FilterId,
-    pub(crate) record: FilterRecord,
+pub struct FilterInfo {
+    /// The number of the filter.
+    pub id: FilterId,
+    /// Its record in the catalogue.
+    pub record: FilterRecord,
     /// How the shards are cut.
-    pub(crate) ranges: ShardRanges,
+    pub ranges: ShardRanges,
     /// In ascending order of shards; none for a replicated filter, one if the filter lies in one shard.
-    pub(crate) slices: Vec<(ShardId, SliceLoad)>,
+    pub slices: Vec<(ShardId, SliceLoad)>,
     /// Only for a replicated filter.
-    pub(crate) copies: Option<CopiesInfo>,
+    pub copies: Option<CopiesInfo>,
 }
 
 /// What is known of the copies of a replicated filter.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct CopiesInfo {
+pub struct CopiesInfo {
     /// This node's copy.
-    pub(crate) own: CopyLoad,
+    pub own: CopyLoad,
     /// The copies of all nodes, in ascending order of nodes; None for nodes that did not answer.
-    pub(crate) all: Vec<(NodeId, Option<CopyReport>)>,
+    pub all: Vec<(NodeId, Option<CopyReport>)>,
     /// This node's estimates of how many items were inserted on which nodes.
-    pub(crate) distinct: DistinctEstimates,
+    pub distinct: DistinctEstimates,
 }
 
 impl FilterInfo {
     /// Estimated number of different items; None if a slice is too full for an estimate.
-    pub(crate) fn item_count(&self) -> Option<f64> {
+    pub fn item_count(&self) -> Option<f64> {
         self.slices.iter().map(|(_, slice)| slice.item_count).sum()
     }
 
@@ -118,7 +127,7 @@ impl FilterInfo {
     /// probability proportional to the width of the shard's range, so this is the mean of the shards,
     /// weighted by width.
     #[expect(clippy::cast_precision_loss, reason = "widths are multiples of 2^40")]
-    pub(crate) fn false_positive_rate(&self) -> f64 {
+    pub fn false_positive_rate(&self) -> f64 {
         let width = |shard| self.ranges.range(shard).map_or(0.0, |range| range.width() as f64);
         let of = |(rate, widths): (f64, f64), &(shard, ref slice): &(ShardId, SliceLoad)| {
             let width = width(shard);
@@ -129,7 +138,7 @@ impl FilterInfo {
     }
 
     /// Sums a figure over all slices.
-    pub(crate) fn sum(&self, of: impl Fn(&SliceLoad) -> u64) -> u64 {
+    pub fn sum(&self, of: impl Fn(&SliceLoad) -> u64) -> u64 {
         self.slices.iter().fold(0, |sum, (_, slice)| sum.saturating_add(of(slice)))
     }
 }
@@ -137,7 +146,7 @@ impl FilterInfo {
 impl Coordinator {
     /// Creates a filter, and returns once every shard has its slice. A name in use is refused, whatever
     /// its filter is like. The filter counts towards the quota of `owner`.
-    pub(crate) async fn create(
+    pub async fn create(
         &self,
         name: &FilterName,
         new: &NewFilter,
@@ -277,7 +286,7 @@ impl Coordinator {
 
     /// Drops a filter in any state; returns once no shard has a slice of it, and whether it was
     /// replicated. With `seen`, another filter of the name is left alone.
-    pub(crate) async fn drop_filter(
+    pub async fn drop_filter(
         &self,
         name: &FilterName,
         seen: Option<Seen>,
@@ -297,7 +306,7 @@ impl Coordinator {
 
     /// Clears a filter; returns its new generation once every shard has begun it, and whether the filter
     /// is replicated. With `seen`, a filter that was cleared or replaced since is left alone.
-    pub(crate) async fn clear(
+    pub async fn clear(
         &self,
         name: &FilterName,
         seen: Option<Seen>,
@@ -311,7 +320,7 @@ impl Coordinator {
 
     /// Ends the current slice of a window that is rotated by hand; returns the filter's new generation
     /// once every shard has begun it.
-    pub(crate) async fn rotate(
+    pub async fn rotate(
         &self,
         name: &FilterName,
         deadline: Instant,
@@ -370,7 +379,7 @@ impl Coordinator {
 
     /// The first filters, sorted by name, whose names begin with `prefix` and come after `after`, without
     /// those that are being dropped, according to this node's catalogue.
-    pub(crate) fn list(
+    pub fn list(
         &self,
         prefix: &str,
         after: &str,
@@ -394,7 +403,7 @@ impl Coordinator {
     }
 
     /// Describes a filter and its slices.
-    pub(crate) async fn info(
+    pub async fn info(
         &self,
         name: &FilterName,
         deadline: Instant,
@@ -453,7 +462,7 @@ impl Coordinator {
     }
 
     /// Leader and members of the meta group, as far as this node knows.
-    pub(crate) fn meta_view(&self) -> Result<GroupView, CallFailure> {
+    pub fn meta_view(&self) -> Result<GroupView, CallFailure> {
         Ok(self.local()?.meta().view())
     }
 }

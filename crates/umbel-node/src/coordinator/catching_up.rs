@@ -19,7 +19,7 @@ impl Coordinator {
     /// A node that starts reads its log from the last snapshot on, and one that joins receives it from
     /// the first entry on: a client that calls meanwhile would meet a cluster without principals, or one
     /// in which principals still have revoked rights.
-    pub(crate) async fn has_caught_up(&self) -> bool {
+    pub async fn has_caught_up(&self) -> bool {
         if self.caught_up.initialized() || planted::on(Planted::StartUnheard) {
             return true;
         }
@@ -27,11 +27,5 @@ impl Coordinator {
         // One call asks, the others wait for its answer.
         let caught_up = timeout(CATCH_UP_TIME_MAX, self.caught_up.get_or_try_init(catch_up)).await;
         matches!(caught_up, Ok(Ok(())))
-    }
-
-    /// Treats this node's catalogue as current, in tests that have no cluster.
-    #[cfg(test)]
-    pub(crate) fn skip_catch_up(&self) {
-        let _ = self.caught_up.set(());
     }
 }

@@ -38,9 +38,9 @@ mod outgoing;
 mod snapshot;
 mod whole;
 
-pub(crate) use whole::one_shard;
+pub use whole::one_shard;
 
-pub(crate) use outgoing::{ExportParts, ExportWish, KnownFrames};
+pub use outgoing::{ExportParts, ExportWish, KnownFrames};
 
 /// Version of the layout of backups.
 const BACKUP_FORMAT: u32 = 1;
@@ -50,7 +50,7 @@ const SETTINGS_BYTES_MAX: usize = 1024;
 
 /// Largest frame that is accepted, in bytes: twice what an export produces, so that later releases may
 /// produce somewhat larger ones. A frame is one entry of a shard's log.
-pub(crate) const FRAME_BYTES_MAX: usize = 2 * EXPORT_FRAME_PAYLOAD_BYTES_MAX + FRAME_HEADER_BYTES;
+pub const FRAME_BYTES_MAX: usize = 2 * EXPORT_FRAME_PAYLOAD_BYTES_MAX + FRAME_HEADER_BYTES;
 
 /// Frames of one copy that are in flight to shards at once: 16 MiB at most.
 const LOADS_IN_FLIGHT_MAX: usize = 8;
@@ -63,69 +63,93 @@ const QUIET_MAX: Duration = Duration::from_secs(30);
 
 /// What is exported: the first part of an export.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct ExportHead {
-    pub(crate) filter: FilterId,
-    pub(crate) record: FilterRecord,
-    pub(crate) ranges: ShardRanges,
+pub struct ExportHead {
+    /// The number of the filter.
+    pub filter: FilterId,
+    /// Its record in the catalogue.
+    pub record: FilterRecord,
+    /// How the shards are cut.
+    pub ranges: ShardRanges,
     /// Kind, figures and the key's name.
-    pub(crate) settings: Bytes,
+    pub settings: Bytes,
     /// For a snapshot, by shard: the last entry of its log that may have changed the slice before it was
     /// copied. Otherwise empty.
-    pub(crate) log_indexes: Vec<u64>,
+    pub log_indexes: Vec<u64>,
 }
 
 /// A part of an export.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum ExportPart {
+pub enum ExportPart {
+    /// The first part.
     Head(Box<ExportHead>),
+    /// A frame.
     Frame(CopyFrame),
     /// Instead of a frame of a shard: how it differs from the frame that the client has at this position.
     Change(ShardId, FrameChange),
+    /// The last part.
     End(CopyEnd),
 }
 
 /// A part of an import.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum ImportPart {
+pub enum ImportPart {
+    /// The first part.
     Head(ImportHead),
+    /// A frame.
     Frame(CopyFrame),
+    /// The last part.
     End(CopyEnd),
 }
 
 /// What is imported: the first part of an import.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct ImportHead {
-    pub(crate) name: FilterName,
-    pub(crate) ranges: ShardRanges,
+pub struct ImportHead {
+    /// The name of the new filter.
+    pub name: FilterName,
+    /// How the shards of the exporting cluster were cut.
+    pub ranges: ShardRanges,
     /// The settings as they were exported.
-    pub(crate) settings: Bytes,
+    pub settings: Bytes,
 }
 
 /// A part of a backup.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum BackupPart {
+pub enum BackupPart {
+    /// The first part.
     Head(BackupHead),
+    /// The first part of a filter.
     Filter(BackupFilter),
+    /// A frame of the filter.
     Frame(CopyFrame),
+    /// The last part of the filter.
     FilterEnd(CopyEnd),
-    End { filter_count: u64 },
+    /// The last part.
+    End {
+        /// Filters in the backup.
+        filter_count: u64,
+    },
 }
 
 /// First part of a backup.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct BackupHead {
-    pub(crate) format: u32,
-    pub(crate) cluster: u128,
-    pub(crate) ranges: ShardRanges,
-    pub(crate) begun_ms: u64,
+pub struct BackupHead {
+    /// The version of the format.
+    pub format: u32,
+    /// The cluster that was backed up.
+    pub cluster: u128,
+    /// How its shards were cut.
+    pub ranges: ShardRanges,
+    /// When the backup began, in milliseconds since 1970.
+    pub begun_ms: u64,
 }
 
 /// First part of a filter in a backup.
 #[derive(Clone, PartialEq)]
-pub(crate) struct BackupFilter {
-    pub(crate) name: String,
+pub struct BackupFilter {
+    /// The name of the filter.
+    pub name: String,
     /// Kind, figures and the key itself.
-    pub(crate) settings: Bytes,
+    pub settings: Bytes,
 }
 
 impl std::fmt::Debug for BackupFilter {
@@ -136,17 +160,20 @@ impl std::fmt::Debug for BackupFilter {
 
 /// A frame of a slice, or of a replicated filter's copy, which counts as the slice of shard 0.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct CopyFrame {
-    pub(crate) shard: ShardId,
-    pub(crate) frame: Bytes,
+pub struct CopyFrame {
+    /// The shard.
+    pub shard: ShardId,
+    /// The bytes of the frame.
+    pub frame: Bytes,
 }
 
 /// Count and checksum of all frames of a filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct CopyEnd {
-    pub(crate) frame_count: u64,
+pub struct CopyEnd {
+    /// Frames of the filter.
+    pub frame_count: u64,
     /// CRC-32C over the frames' bytes in order.
-    pub(crate) checksum: u32,
+    pub checksum: u32,
 }
 
 /// Counts frames and computes their checksum.
@@ -224,7 +251,7 @@ fn encode_exported(settings: &FilterSettings) -> Bytes {
 }
 
 /// The bytes of the settings of RedisBloom's chain, as if it had been exported.
-pub(crate) fn exported_chain(chain: RedisBloomShape) -> Bytes {
+pub fn exported_chain(chain: RedisBloomShape) -> Bytes {
     encode(&ExportedSettings {
         distribution: Distribution::Partitioned,
         kind: Kind::RedisBloom.id(),

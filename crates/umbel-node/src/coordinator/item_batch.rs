@@ -14,7 +14,7 @@ const HASH_BYTES: usize = 16;
 
 /// The items of a request in their order.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct ItemBatch {
+pub struct ItemBatch {
     form: Form,
 }
 
@@ -40,7 +40,7 @@ impl ItemBatch {
     /// # Errors
     /// [`CallFailure::Invalid`], naming the field and the item, if more than one form is used,
     /// there are too many items or one is too long, or lengths do not fit.
-    pub(crate) fn from_proto(items: Option<v1::Items>) -> Result<Self, CallFailure> {
+    pub fn from_proto(items: Option<v1::Items>) -> Result<Self, CallFailure> {
         let Some(v1::Items { items, packed, hashes, hash_seed }) = items else {
             return Err(invalid("items is not set".to_owned()));
         };
@@ -67,14 +67,15 @@ impl ItemBatch {
     ///
     /// # Panics
     /// If there are more than `REQUEST_ITEMS_MAX` items.
-    pub(crate) fn packed(data: Bytes, item_bytes: Vec<u32>) -> Self {
+    pub fn packed(data: Bytes, item_bytes: Vec<u32>) -> Self {
         debug_assert_eq!(item_bytes.iter().map(|&n| n as usize).sum::<usize>(), data.len());
         assert!(item_bytes.len() <= REQUEST_ITEMS_MAX, "a batch is cut before");
         Self { form: Form::Packed { data, item_bytes } }
     }
 
     /// Number of items, at most [`REQUEST_ITEMS_MAX`].
-    pub(crate) fn len(&self) -> usize {
+    #[expect(clippy::len_without_is_empty, reason = "no caller treats an empty batch differently")]
+    pub fn len(&self) -> usize {
         match &self.form {
             Form::Separate(items) => items.len(),
             Form::Packed { item_bytes, .. } => item_bytes.len(),
@@ -83,7 +84,7 @@ impl ItemBatch {
     }
 
     /// Bytes of the items, or of the hashes if the client sent those.
-    pub(crate) fn byte_count(&self) -> u64 {
+    pub fn byte_count(&self) -> u64 {
         match &self.form {
             Form::Separate(items) => items.iter().map(|item| item.len() as u64).sum(),
             Form::Packed { data: bytes, .. } | Form::Hashes { bytes, .. } => bytes.len() as u64,

@@ -72,7 +72,7 @@ impl Operation {
 impl Coordinator {
     /// Inserts items; a one means that the item was new. Also returns the level of the answer: the
     /// requested one, or the filter's default.
-    pub(crate) async fn insert(
+    pub async fn insert(
         &self,
         filter: &str,
         items: &ItemBatch,
@@ -84,7 +84,7 @@ impl Coordinator {
     }
 
     /// Inserts items with a time, in milliseconds since 1970, if one is given: only windows may accept it.
-    pub(crate) async fn insert_of(
+    pub async fn insert_of(
         &self,
         filter: &str,
         items: &ItemBatch,
@@ -115,7 +115,7 @@ impl Coordinator {
     }
 
     /// Removes items; a one means that the item was present.
-    pub(crate) async fn remove(
+    pub async fn remove(
         &self,
         filter: &str,
         items: &ItemBatch,
@@ -131,7 +131,7 @@ impl Coordinator {
     }
 
     /// Looks up items; a one means that the item is present. Also returns the level of the answer.
-    pub(crate) async fn contains(
+    pub async fn contains(
         &self,
         filter: &str,
         items: &ItemBatch,

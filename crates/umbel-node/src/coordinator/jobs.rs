@@ -13,22 +13,20 @@ use crate::raft::encoding::{decode, encode};
 
 /// A job that a client submits.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct NewJob {
-    pub(crate) nonce: u64,
-    pub(crate) spec: Vec<u8>,
+pub struct NewJob {
+    /// A random number: a submission that is repeated is entered once.
+    pub nonce: u64,
+    /// The specification, which workers decode.
+    pub spec: Vec<u8>,
     /// In any order; empty for all live nodes.
-    pub(crate) workers: Vec<NodeId>,
+    pub workers: Vec<NodeId>,
     /// Drawn at random if it is not given.
-    pub(crate) seed: Option<u64>,
+    pub seed: Option<u64>,
 }
 
 impl Coordinator {
     /// Enters a job into the ledger.
-    pub(crate) async fn submit_job(
-        &self,
-        new: NewJob,
-        deadline: Instant,
-    ) -> Result<JobId, CallFailure> {
+    pub async fn submit_job(&self, new: NewJob, deadline: Instant) -> Result<JobId, CallFailure> {
         let local = self.local()?;
         let workshops = local.jobs().workshops().ok_or_else(|| CallFailure::Invalid {
             what:
@@ -60,16 +58,13 @@ impl Coordinator {
     }
 
     /// The jobs of the ledger, in ascending order of their numbers.
-    pub(crate) async fn jobs(
-        &self,
-        deadline: Instant,
-    ) -> Result<Vec<(JobId, JobRecord)>, CallFailure> {
+    pub async fn jobs(&self, deadline: Instant) -> Result<Vec<(JobId, JobRecord)>, CallFailure> {
         self.meta_refresh(deadline).await?;
         self.read_meta(|state| state.jobs().map(|(job, record)| (job, record.clone())).collect())
     }
 
     /// A job, and its progress if its coordinator answers.
-    pub(crate) async fn describe_job(
+    pub async fn describe_job(
         &self,
         job: JobId,
         deadline: Instant,
@@ -85,7 +80,7 @@ impl Coordinator {
     }
 
     /// The progress of an active job, as one of its nodes reports it; None if that does not answer.
-    pub(crate) async fn job_progress(
+    pub async fn job_progress(
         &self,
         job: JobId,
         node: NodeId,
@@ -106,20 +101,12 @@ impl Coordinator {
     }
 
     /// Requests that a job ends.
-    pub(crate) async fn cancel_job(
-        &self,
-        job: JobId,
-        deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    pub async fn cancel_job(&self, job: JobId, deadline: Instant) -> Result<(), CallFailure> {
         self.meta_propose(MetaCommand::CancelJob { job }, deadline).await.map(drop)
     }
 
     /// Resumes a failed job.
-    pub(crate) async fn resume_job(
-        &self,
-        job: JobId,
-        deadline: Instant,
-    ) -> Result<(), CallFailure> {
+    pub async fn resume_job(&self, job: JobId, deadline: Instant) -> Result<(), CallFailure> {
         self.meta_propose(MetaCommand::ResumeJob { job }, deadline).await.map(drop)
     }
 }

@@ -2,7 +2,7 @@
 
 /// Which replicas may answer a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ReadLevel {
+pub enum ReadLevel {
     /// The leader, after a majority has confirmed it.
     Linearizable,
     /// Any replica may answer "present"; the leader answers for the other items.
@@ -15,7 +15,7 @@ pub(crate) enum ReadLevel {
 
 /// On how many nodes an insert is durable when it is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum AckLevel {
+pub enum AckLevel {
     /// On this node. Only for replicated filters.
     Local,
     /// On this node and one more. Only for replicated filters.

@@ -10,16 +10,17 @@ use crate::ports::{Net, Seed};
 
 impl Coordinator {
     /// This node's number, 0 while it belongs to no cluster.
-    pub(crate) fn node(&self) -> NodeId {
+    pub fn node(&self) -> NodeId {
         self.local.get().map_or(NodeId(0), |local| local.node())
     }
 
     /// The cluster's identity, 0 while the node belongs to none.
-    pub(crate) fn cluster_id(&self) -> u128 {
+    pub fn cluster_id(&self) -> u128 {
         self.local.get().map_or(0, |local| local.cluster())
     }
 
-    pub(crate) fn seed(&self) -> &dyn Seed {
+    /// Entropy and wall-clock time.
+    pub fn seed(&self) -> &dyn Seed {
         &*self.seed
     }
 
@@ -27,18 +28,21 @@ impl Coordinator {
     ///
     /// # Errors
     /// If the node belongs to no cluster yet.
-    pub(crate) fn net(&self) -> Result<&Arc<dyn Net>, CallFailure> {
+    pub fn net(&self) -> Result<&Arc<dyn Net>, CallFailure> {
         Ok(self.local()?.net())
     }
 
     /// Bytes of memory of the filters in this node's shards; 0 while it belongs to no cluster.
-    pub(crate) fn memory_bytes(&self) -> u64 {
+    pub fn memory_bytes(&self) -> u64 {
         let shards = self.local().map(|local| local.shards()).unwrap_or_default();
         shards.iter().map(|shard| shard.status().memory_bytes).sum()
     }
 
-    /// Whether this node should get traffic; if not, why.
-    pub(crate) async fn is_ready(&self) -> Result<(), String> {
+    /// Whether this node should get traffic.
+    ///
+    /// # Errors
+    /// If it should not: why.
+    pub async fn is_ready(&self) -> Result<(), String> {
         let local = self.local().map_err(|error| error.to_string())?;
         local.is_ready().await
     }

@@ -21,17 +21,18 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The release of a node, as the node reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct NodeRelease {
-    pub(crate) node: NodeId,
+pub struct NodeRelease {
+    /// The node.
+    pub node: NodeId,
     /// The address at which it listens.
-    pub(crate) address: String,
+    pub address: String,
     /// Its release, empty if the node does not report it, and which cluster versions it can run; or why
     /// it did not answer.
-    pub(crate) answer: Result<(String, VersionRange), String>,
+    pub answer: Result<(String, VersionRange), String>,
 }
 
 /// The newest version that all nodes can run; None if one did not answer.
-pub(crate) fn newest_common(releases: &[NodeRelease]) -> Option<ClusterVersion> {
+pub fn newest_common(releases: &[NodeRelease]) -> Option<ClusterVersion> {
     let newest = |release: &NodeRelease| match &release.answer {
         Ok((_, versions)) => Some(versions.newest),
         Err(_) => None,
@@ -49,10 +50,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// If the list of nodes cannot be obtained.
-    pub(crate) async fn releases(
-        &self,
-        deadline: Instant,
-    ) -> Result<Vec<NodeRelease>, CallFailure> {
+    pub async fn releases(&self, deadline: Instant) -> Result<Vec<NodeRelease>, CallFailure> {
         self.meta_refresh(deadline).await?;
         let local = self.local()?;
         let asked = local.addresses().into_iter().map(|(node, address)| async move {
@@ -68,7 +66,7 @@ impl Coordinator {
     /// # Errors
     /// If the list of nodes cannot be obtained, or a node joined the cluster meanwhile. Steps that were
     /// raised before stay.
-    pub(crate) async fn upgrade(&self, deadline: Instant) -> Result<Vec<NodeRelease>, CallFailure> {
+    pub async fn upgrade(&self, deadline: Instant) -> Result<Vec<NodeRelease>, CallFailure> {
         let releases = self.releases(deadline).await?;
         let mut newest = newest_common(&releases);
         if planted::on(Planted::RaiseUnasked) {
@@ -108,7 +106,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// If it cannot, or the cluster's version cannot be obtained.
-    pub(crate) async fn check_release(
+    pub async fn check_release(
         &self,
         versions: VersionRange,
         deadline: Instant,

@@ -26,23 +26,28 @@ use crate::ports::Purpose;
 
 mod flush;
 mod gathered;
-pub(crate) mod scrub;
+pub mod scrub;
 
 use gathered::Gathered;
 
-pub(crate) use flush::Flushed;
+pub use flush::Flushed;
 
 /// How long another node may take to describe its copy.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state of the exchange of a node's copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ExchangeReport {
-    pub(crate) copy_count: usize,
-    pub(crate) sweeps: SweepCounts,
-    pub(crate) sent_bytes: u64,
-    pub(crate) received_bytes: u64,
-    pub(crate) refused_count: u64,
+pub struct ExchangeReport {
+    /// Copies on this node.
+    pub copy_count: usize,
+    /// Its sweeps over the cube.
+    pub sweeps: SweepCounts,
+    /// Bytes of deltas that were sent.
+    pub sent_bytes: u64,
+    /// Bytes of deltas that were received.
+    pub received_bytes: u64,
+    /// Exchanges that were refused.
+    pub refused_count: u64,
 }
 
 /// The nodes of an epoch.
@@ -259,7 +264,7 @@ impl Coordinator {
     }
 
     /// The state of the exchange of this node's copies.
-    pub(crate) fn exchange_status(&self) -> Result<ExchangeReport, CallFailure> {
+    pub fn exchange_status(&self) -> Result<ExchangeReport, CallFailure> {
         let copies = self.local()?.copies();
         let (sent_bytes, received_bytes) = copies.traffic_bytes();
         Ok(ExchangeReport {

@@ -15,11 +15,7 @@ use crate::raft::encoding::{decode, encode};
 
 impl Coordinator {
     /// The standing of a node; None if it does not answer in time, or its release does not report it.
-    pub(crate) async fn standing_of(
-        &self,
-        node: NodeId,
-        timeout: Duration,
-    ) -> Option<NodeStanding> {
+    pub async fn standing_of(&self, node: NodeId, timeout: Duration) -> Option<NodeStanding> {
         match self.report_of(node, ReportRequest::Standing, timeout).await? {
             ReportAnswer::Standing(standing) => Some(standing),
             ReportAnswer::Comparisons(_) => None,
@@ -28,7 +24,7 @@ impl Coordinator {
 
     /// The results of a node's comparisons, of the filters that a principal may read, or of all; None as
     /// above.
-    pub(crate) async fn comparisons_of(
+    pub async fn comparisons_of(
         &self,
         node: NodeId,
         reader: Option<String>,
@@ -41,11 +37,7 @@ impl Coordinator {
     }
 
     /// The status of a shard's leader; None if it does not answer in time.
-    pub(crate) async fn leader_status(
-        &self,
-        shard: ShardId,
-        deadline: Instant,
-    ) -> Option<ReplicaStatus> {
+    pub async fn leader_status(&self, shard: ShardId, deadline: Instant) -> Option<ReplicaStatus> {
         match self.shard_call(shard, ShardRequest::Status, deadline).await {
             Ok(ShardAnswer::Status(status)) => Some(status),
             Ok(_) => None,

@@ -21,7 +21,7 @@ const SHARDS_AT_ONCE_MAX: usize = 4;
 
 /// What was compared.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Scrubbed {
+pub enum Scrubbed {
     /// Two copies of a replicated filter.
     Pair(ScrubbedPair),
     /// The replicas of a slice of a partitioned filter.
@@ -30,10 +30,13 @@ pub(crate) enum Scrubbed {
 
 /// A filter's slice in a shard, and how its replicas differed or why they were not compared.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct ScrubbedSlice {
-    pub(crate) filter: String,
-    pub(crate) shard: ShardId,
-    pub(crate) compared: Result<SliceScrubbed, String>,
+pub struct ScrubbedSlice {
+    /// The name of the filter.
+    pub filter: String,
+    /// The shard.
+    pub shard: ShardId,
+    /// The differences, or why they were not compared.
+    pub compared: Result<SliceScrubbed, String>,
 }
 
 /// A filter to compare.
@@ -51,7 +54,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// If there is no such filter. Nothing was compared.
-    pub(crate) async fn scrub(
+    pub async fn scrub(
         self: &Arc<Self>,
         name: Option<&str>,
         deadline: Instant,

@@ -12,7 +12,7 @@ use crate::ports::Purpose;
 
 impl Coordinator {
     /// Opens a session for a client.
-    pub(crate) async fn open_session(
+    pub async fn open_session(
         &self,
         owner: String,
         deadline: Instant,
@@ -29,7 +29,7 @@ impl Coordinator {
     /// The request with its owner as shards know it. Refuses a request in a session that the owner has
     /// not opened: a shard would take its number for one of the cluster's sessions, and forget other
     /// sessions for it.
-    pub(crate) async fn check_session(
+    pub async fn check_session(
         &self,
         request: Option<ClientRequest>,
         owner: &str,

@@ -11,16 +11,25 @@ use crate::failure::CallFailure;
 
 /// How large a filter is to be.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum FilterSize {
+pub enum FilterSize {
     /// As large as this false-positive rate requires.
     Rate(f64),
     /// This many bytes over all shards.
     Bytes(u64),
     /// As large as this false-positive rate requires, over all slices of time together.
-    Window { rate: f64, rules: WindowRules },
-    /// RedisBloom's chain, as `BF.RESERVE` requests it: `rate` is its maximum false-positive rate, and
-    /// each link has `expansion` times the capacity of the link before; None for a fixed chain.
-    Chain { rate: f64, expansion: Option<u32> },
+    Window {
+        /// The rate.
+        rate: f64,
+        /// How time is cut into slices.
+        rules: WindowRules,
+    },
+    /// RedisBloom's chain, as `BF.RESERVE` requests it.
+    Chain {
+        /// The maximum false-positive rate of the chain.
+        rate: f64,
+        /// Each link has this many times the capacity of the link before; None for a fixed chain.
+        expansion: Option<u32>,
+    },
 }
 
 /// Cells for which a replicated filter is planned: one slice if that is small enough, otherwise four.

@@ -22,7 +22,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// If the catalogue refuses the split; or if it takes until the deadline, and then continues by itself.
-    pub(crate) async fn split_shard(
+    pub async fn split_shard(
         &self,
         shard_count: u32,
         deadline: Instant,

@@ -66,22 +66,22 @@ const TURN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What two copies differed in; both have all of these bits now.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub(crate) struct Compared {
+pub struct Compared {
     /// Bits that this node's copy lacked.
-    pub(crate) ours: SetBits,
+    pub ours: SetBits,
     /// Bits that the partner's copy lacked.
-    pub(crate) theirs: SetBits,
+    pub theirs: SetBits,
     /// Bytes of the comparison in both directions.
-    pub(crate) byte_count: u64,
+    pub byte_count: u64,
 }
 
 /// Bits that a copy lacked.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub(crate) struct SetBits {
+pub struct SetBits {
     /// Bits that its version covers: the copy had lost them.
-    pub(crate) lost_count: u64,
+    pub lost_count: u64,
     /// Bits that may have been in transit to it.
-    pub(crate) news_count: u64,
+    pub news_count: u64,
 }
 
 /// Why two copies were not compared, or not completely. Bits that were set stay set; retry later.

@@ -25,7 +25,7 @@ const TEXT_CHARS_MAX: usize = 500;
 impl ComparedRow {
     /// Sort key: failures come first, worst first and then oldest; then what was not compared yet; then
     /// successes.
-    pub(crate) fn rank(&self) -> (u8, Option<Ending>, u64, FilterId, Compares) {
+    pub fn rank(&self) -> (u8, Option<Ending>, u64, FilterId, Compares) {
         let (class, ending, at_ms) = match &self.last {
             Some(last) if last.ending < Ending::Equal => (0, Some(last.ending), last.at_ms),
             None => (1, None, 0),

@@ -15,6 +15,7 @@ use crate::coordinator::catalogue::{Hashing, NewFilter};
 use crate::coordinator::item_batch::ItemBatch;
 use crate::coordinator::sizes::FilterSize;
 use crate::coordinator::{ClientRequest, ReadLevel};
+use crate::peer::channel;
 
 pub(crate) fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(30)
@@ -31,9 +32,27 @@ pub(crate) fn config(data: &Path) -> Config {
     }
 }
 
+/// Serves other nodes, and no clients.
+pub(crate) struct PeersOnly;
+
+impl ClientInterface for PeersOnly {
+    fn serve(self: Box<Self>, node: ServedNode) -> PortFuture<'static, ()> {
+        Box::pin(async move {
+            let ServedNode { listener, routes, mut stopped, .. } = node;
+            let stop = async move {
+                // A dropped sender means that the node was dropped.
+                let _ = stopped.wait_for(|&is_stopped| is_stopped).await;
+            };
+            let server = channel::server().add_routes(routes);
+            let incoming = channel::incoming(listener);
+            server.serve_with_incoming_shutdown(incoming, stop).await.unwrap();
+        })
+    }
+}
+
 pub(crate) async fn start(config: Config) -> Node {
     let ports = Ports::real(Path::new(&config.data)).unwrap();
-    Node::start(config, ports, crate::client_interface(None)).await.unwrap()
+    Node::start(config, ports, Box::new(PeersOnly)).await.unwrap()
 }
 
 pub(crate) async fn start_alone(data: &Path) -> Node {
@@ -361,7 +380,7 @@ async fn a_snapshot_that_is_missing_is_named_with_what_to_do() {
         let config = Config { dev: true, shards: 2, replicas: 1, ..config(folder.path()) };
         let mut ports = Ports::real(folder.path()).unwrap();
         ports.seed = Arc::new(Provoking);
-        Node::start(config, ports, crate::client_interface(None)).await
+        Node::start(config, ports, Box::new(PeersOnly)).await
     };
     let node = start().await.unwrap();
     create(&node.coordinator(), "seen", Kind::Blocked).await;
@@ -386,7 +405,7 @@ async fn a_node_reports_its_events_to_the_observer() {
         let mut ports = Ports::real(folder.path()).unwrap();
         ports.seed = Arc::new(Provoking);
         ports.observer = Some(Arc::clone(&observer) as _);
-        Node::start(config, ports, crate::client_interface(None)).await
+        Node::start(config, ports, Box::new(PeersOnly)).await
     };
     let node = start().await.unwrap();
     let asked = node.coordinator();

@@ -9,7 +9,7 @@ use umbel_engine::shard::PartError;
 use umbel_filter::Kind;
 
 use super::golden_folder_test::{copy, golden};
-use super::node_test::{config, create, deadline, items, start};
+use super::node_test::{PeersOnly, config, create, deadline, items, start};
 use super::*;
 use crate::failure::CallFailure;
 
@@ -20,7 +20,7 @@ const LATER: VersionRange =
 async fn try_start(data: &Path, versions: VersionRange) -> Result<Node, StartError> {
     let config = Config { dev: true, shards: 2, replicas: 1, ..config(data) };
     let ports = Ports { versions, ..Ports::real(data).unwrap() };
-    Node::start(config, ports, crate::client_interface(None)).await
+    Node::start(config, ports, Box::new(PeersOnly)).await
 }
 
 async fn start_alone(data: &Path, versions: VersionRange) -> Node {

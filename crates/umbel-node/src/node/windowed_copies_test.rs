@@ -8,7 +8,7 @@ use umbel_engine::meta::Distribution;
 use umbel_engine::shard::{LateItems, PartError, WindowRules, WindowTime};
 use umbel_filter::Kind;
 
-use super::node_test::{config, deadline, free_addresses, items};
+use super::node_test::{PeersOnly, config, deadline, free_addresses, items};
 use super::replicated_copies_test::{exported, import};
 use super::replicated_test::{flush_all, insert, name, present, stop};
 use super::windowed_test::{Clock, MINUTE_MS, RULES};
@@ -65,7 +65,7 @@ async fn start(config: &Config, clock: &Arc<Clock>) -> Node {
     let data = std::path::Path::new(&config.data);
     let seed: Arc<dyn crate::ports::Seed> = Arc::clone(clock) as _;
     let ports = Ports { seed, ..Ports::real(data).unwrap() };
-    Node::start(config.clone(), ports, crate::client_interface(None)).await.unwrap()
+    Node::start(config.clone(), ports, Box::new(PeersOnly)).await.unwrap()
 }
 
 fn window(rules: WindowRules, capacity: u64) -> NewFilter {

@@ -7,7 +7,7 @@ use umbel_engine::meta::{Distribution, FilterName};
 use umbel_engine::shard::{LateItems, PartError, WindowRules, WindowTime};
 use umbel_filter::Kind;
 
-use super::node_test::{config, deadline, items};
+use super::node_test::{PeersOnly, config, deadline, items};
 use super::*;
 use crate::coordinator::ReadLevel;
 use crate::coordinator::catalogue::{Hashing, NewFilter};
@@ -31,7 +31,7 @@ async fn start(data: &Path, clock: &Arc<Clock>) -> Node {
     let config = Config { dev: true, shards: 4, replicas: 1, ..config(data) };
     let seed: Arc<dyn crate::ports::Seed> = Arc::clone(clock) as _;
     let ports = Ports { seed, ..Ports::real(data).unwrap() };
-    Node::start(config, ports, crate::client_interface(None)).await.unwrap()
+    Node::start(config, ports, Box::new(PeersOnly)).await.unwrap()
 }
 
 async fn create(coordinator: &Coordinator, name: &str, rules: WindowRules) {

@@ -5,11 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use axum::http::Request;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 use tonic::body::Body;
+use tonic::codegen::http::Request;
 use tonic::transport::server::Connected;
 use tonic::transport::{Channel, Endpoint, Server, Uri};
 use tower::layer::util::{Identity, Stack};
@@ -27,10 +27,7 @@ use crate::ports::{
     Connection, ConnectionSlot, Listener, Net, NodeIdentity, PeerIdentity, PortFuture, Stream,
 };
 
-/// A channel to `host:port` that connects when first used, and reconnects after a failure.
-///
-/// Pings detect that a peer is gone: without them, a call on a connection whose other end vanished
-/// would wait for its own timeout, and so would every later call.
+/// Like [`channel_to`], for any server.
 ///
 /// # Errors
 /// `InvalidInput` if the text is not an address.
@@ -38,11 +35,15 @@ pub(crate) fn channel(net: &Arc<dyn Net>, address: &str) -> io::Result<Channel> 
     channel_to(net, address, None)
 }
 
-/// Like [`channel`], but if a node is named, refuses a server that proves to be another node.
+/// A channel to `host:port` that connects when first used, and reconnects after a failure. If a node is
+/// named, refuses a server that proves to be another node.
+///
+/// Pings detect that a peer is gone: without them, a call on a connection whose other end vanished
+/// would wait for its own timeout, and so would every later call.
 ///
 /// # Errors
 /// `InvalidInput` if the text is not an address.
-pub(crate) fn channel_to(
+pub fn channel_to(
     net: &Arc<dyn Net>,
     address: &str,
     wanted: Option<NodeIdentity>,
@@ -102,9 +103,9 @@ fn limited(channel: Channel) -> PeerClient<Channel> {
         .max_encoding_message_size(LINK_MESSAGE_BYTES_MAX)
 }
 
-/// A server with the windows and pings that match [`channel`]; the caller adds the services. Each
+/// A server with the windows and pings that match [`channel_to`]; the caller adds the services. Each
 /// request carries the [`PeerIdentity`] and the [`Connection`] that it came on in its extensions.
-pub(crate) fn server() -> Server<Stack<MapRequestLayer<NameOrigin>, Identity>> {
+pub fn server() -> Server<Stack<MapRequestLayer<NameOrigin>, Identity>> {
     let name: NameOrigin = name_origin;
     Server::builder()
         .layer(MapRequestLayer::new(name))
@@ -115,7 +116,7 @@ pub(crate) fn server() -> Server<Stack<MapRequestLayer<NameOrigin>, Identity>> {
 }
 
 /// See [`server`].
-pub(crate) type NameOrigin = fn(Request<Body>) -> Request<Body>;
+pub type NameOrigin = fn(Request<Body>) -> Request<Body>;
 
 fn name_origin(mut request: Request<Body>) -> Request<Body> {
     if let Some(RequestOrigin { identity, connection }) = request.extensions_mut().remove() {
@@ -128,12 +129,12 @@ fn name_origin(mut request: Request<Body>) -> Request<Body> {
 
 /// The connections of a listener, for `serve_with_incoming_shutdown`. The stream never ends and never
 /// fails: if a connection cannot be accepted, that is logged, and accepting continues after a pause.
-pub(crate) fn incoming(listener: Box<dyn Listener>) -> Incoming {
+pub fn incoming(listener: Box<dyn Listener>) -> Incoming {
     Incoming { accepting: accept(listener) }
 }
 
 /// See [`incoming`].
-pub(crate) struct Incoming {
+pub struct Incoming {
     accepting: PortFuture<'static, (Box<dyn Listener>, Accepted)>,
 }
 
@@ -165,7 +166,7 @@ impl tokio_stream::Stream for Incoming {
 
 /// An accepted connection. It fails if something that it began to send does not end in time, if it
 /// sends more frames than allowed, or if it has to make room for others.
-pub(crate) struct Accepted {
+pub struct Accepted {
     stream: Box<dyn Stream>,
     identity: PeerIdentity,
     connection: Connection,
@@ -241,7 +242,7 @@ impl Accepted {
 
 /// The origin of a connection's requests.
 #[derive(Clone)]
-pub(crate) struct RequestOrigin {
+pub struct RequestOrigin {
     identity: PeerIdentity,
     connection: Connection,
 }

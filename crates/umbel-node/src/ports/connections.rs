@@ -41,7 +41,7 @@ const ENDING_PATIENCE: Duration = Duration::from_millis(50);
 
 /// A handle with which others can end a connection.
 #[derive(Clone, Default)]
-pub(crate) struct Connection(Arc<State>);
+pub struct Connection(Arc<State>);
 
 #[derive(Default)]
 struct State {
@@ -55,13 +55,13 @@ struct State {
 
 impl Connection {
     /// Ends the connection: its reader gets an error.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.0.is_ended.store(true, Ordering::Release);
         self.0.reader.wake();
     }
 
     /// Ready once the connection was ended. One task may wait for it.
-    pub(crate) fn poll_ended(&self, cx: &Context<'_>) -> Poll<()> {
+    pub fn poll_ended(&self, cx: &Context<'_>) -> Poll<()> {
         self.0.reader.register(cx.waker());
         if self.0.is_ended.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -77,7 +77,7 @@ impl Connection {
     }
 
     /// Marks the connection as proved: it keeps its slot also when others need one.
-    pub(crate) fn prove(&self) {
+    pub fn prove(&self) {
         if self.0.is_proved.load(Ordering::Relaxed)
             || self.0.is_proved.swap(true, Ordering::Relaxed)
         {
@@ -121,13 +121,13 @@ struct Taken {
 }
 
 /// A connection's slot, for as long as the connection lives.
-pub(crate) struct ConnectionSlot {
+pub struct ConnectionSlot {
     connection: Connection,
 }
 
 impl ConnectionSlot {
     /// The connection that has this slot.
-    pub(crate) const fn connection(&self) -> &Connection {
+    pub const fn connection(&self) -> &Connection {
         &self.connection
     }
 }

@@ -20,12 +20,11 @@ use std::time::Duration;
 use tempfile::TempDir;
 use toml::{Table, Value};
 use umbel_client::{KeyPairFiles, TlsFiles};
+use umbel_gateway::{RenderMetrics, client_interface};
 use umbel_node::ports::{
     IssuedFiles, NodeSigner, Ports, TlsNet, WrappingKey, memory_limit_bytes, raise_descriptor_limit,
 };
-use umbel_node::{
-    CORE_COUNT_MAX, Config, HISTOGRAMS, Node, RenderMetrics, StartError, client_interface, enrol,
-};
+use umbel_node::{CORE_COUNT_MAX, Config, HISTOGRAMS, Node, StartError, enrol};
 
 /// How often recorded samples are moved into their histograms' buckets, so that few accumulate while
 /// nobody reads the metrics.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The Umbel crates on which each crate may depend, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 23] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     ("umbel-bits", &[]),
     ("umbel-sketch", &[]),
     ("umbel-filter", &["umbel-bits"]),
@@ -53,10 +53,21 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "umbel-engine",
             "umbel-filter",
             "umbel-proto",
+            "umbel-step",
+            "umbel-tls",
+        ],
+    ),
+    (
+        "umbel-gateway",
+        &[
+            "umbel-codec",
+            "umbel-engine",
+            "umbel-filter",
+            "umbel-node",
+            "umbel-proto",
             "umbel-rdb",
             "umbel-resp",
             "umbel-step",
-            "umbel-tls",
         ],
     ),
     (
@@ -104,12 +115,13 @@ const BINARY_ONLY: [&str; 14] = [
 /// Crates above the algorithms that may depend on some of these: for a runtime; for unique names; the
 /// node for entropy, which enters it through a port; and stores for marks and pauses that no two
 /// processes share.
-const ALLOWED: [(&str, &str); 10] = [
+const ALLOWED: [(&str, &str); 11] = [
     ("umbel-client", "tokio"),
     ("umbel-dedup", "glob"),
     ("umbel-dedup", "tempfile"),
     ("umbel-dedup", "tokio"),
     ("umbel-files", "tempfile"),
+    ("umbel-gateway", "tokio"),
     ("umbel-node", "rand"),
     ("umbel-node", "tokio"),
     ("umbel-objects", "rand"),

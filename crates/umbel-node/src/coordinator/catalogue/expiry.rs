@@ -9,7 +9,7 @@ use crate::failure::CallFailure;
 impl Coordinator {
     /// Sets or removes the time at which a filter is dropped, in milliseconds since 1970. If the time has
     /// passed, the filter is dropped as soon as the leader of the meta group looks.
-    pub(crate) async fn expire(
+    pub async fn expire(
         &self,
         name: &FilterName,
         expires_ms: Option<u64>,
@@ -22,7 +22,7 @@ impl Coordinator {
 
     /// When a filter is dropped, from a catalogue that is refreshed for the call; the outer None means
     /// that there is no such filter.
-    pub(crate) async fn expiry(
+    pub async fn expiry(
         &self,
         name: &FilterName,
         deadline: Instant,

@@ -23,7 +23,7 @@ impl Coordinator {
     /// count; returns the number of positions that were newly set. Repeating it does no harm, for filters
     /// that count only if it is the same request. For replicated filters, only what this node
     /// knows is merged.
-    pub(crate) async fn merge(
+    pub async fn merge(
         &self,
         target: &FilterName,
         sources: &[FilterName],

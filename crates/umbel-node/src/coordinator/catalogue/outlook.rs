@@ -101,7 +101,7 @@ impl CopiesInfo {
 impl FilterInfo {
     /// The forecasts for the filter; for a replicated one, those for this node's copy, which receives
     /// what clients insert anywhere.
-    pub(crate) fn outlook(&self) -> Outlook {
+    pub fn outlook(&self) -> Outlook {
         let settings = &self.record.settings;
         let room = Room::of(&settings.shape, settings.capacity, settings.false_positive_rate);
         if let Some(copies) = &self.copies {
@@ -114,7 +114,7 @@ impl FilterInfo {
     }
 
     /// Random items with which the filter was probed, evenly over its shards, and how many it called present.
-    pub(crate) fn probes(&self) -> RateProbes {
+    pub fn probes(&self) -> RateProbes {
         match &self.copies {
             Some(copies) => copies.own.probes,
             None => RateProbes {
@@ -125,7 +125,7 @@ impl FilterInfo {
     }
 
     /// Set positions that chance does not explain; None for filters that cannot determine them.
-    pub(crate) fn unexplained_one_count(&self) -> Option<u64> {
+    pub fn unexplained_one_count(&self) -> Option<u64> {
         let counts = self.slices.iter().map(|(_, slice)| slice.unexplained_one_count);
         counts.reduce(|sum, count| Some(sum?.saturating_add(count?))).flatten()
     }

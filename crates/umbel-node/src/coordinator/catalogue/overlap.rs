@@ -15,11 +15,15 @@ use crate::limits::COUNTED_WORDS_MAX;
 
 /// Estimated different items of two filters; None if a filter is too full for an estimate.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Overlap {
-    pub(crate) ours: Option<Estimate>,
-    pub(crate) theirs: Option<Estimate>,
-    pub(crate) either: Option<Estimate>,
-    pub(crate) both: Option<Estimate>,
+pub struct Overlap {
+    /// Items of the first filter.
+    pub ours: Option<Estimate>,
+    /// Items of the second one.
+    pub theirs: Option<Estimate>,
+    /// Items of either.
+    pub either: Option<Estimate>,
+    /// Items in common.
+    pub both: Option<Estimate>,
 }
 
 impl Overlap {
@@ -37,7 +41,7 @@ impl Overlap {
 impl Overlap {
     /// The items in common divided by the items of either, from 0 to 1; None if that is unknown, or
     /// neither has any.
-    pub(crate) fn jaccard(&self) -> Option<f64> {
+    pub fn jaccard(&self) -> Option<f64> {
         let (both, either) = (self.both?.item_count, self.either?.item_count);
         (either > 0.0).then(|| (both / either).clamp(0.0, 1.0))
     }
@@ -46,7 +50,7 @@ impl Overlap {
 impl Coordinator {
     /// Estimates how many items two filters of one shape and key have: each, together and in common.
     /// Concurrent inserts may be counted or not; for replicated filters this node's copies are counted.
-    pub(crate) async fn overlap(
+    pub async fn overlap(
         &self,
         ours: &FilterName,
         theirs: &FilterName,

@@ -19,7 +19,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// If there is no such filter, or the name is taken.
-    pub(crate) async fn rename(
+    pub async fn rename(
         &self,
         name: &FilterName,
         new: &FilterName,

@@ -23,7 +23,7 @@ use crate::failure::CallFailure;
 impl Coordinator {
     /// Creates a filter from an export. It becomes live if count and checksum of the frames are right;
     /// otherwise, or if the caller gives up, it is dropped. It counts towards the quota of `owner`.
-    pub(crate) async fn import<S>(
+    pub async fn import<S>(
         self: &Arc<Self>,
         mut parts: S,
         owner: Option<PrincipalName>,
@@ -62,7 +62,7 @@ impl Coordinator {
 
     /// Creates the filters of a backup, each as soon as its frames are verified, and returns their names.
     /// Filters whose names are taken are left out. On an error the complete filters stay.
-    pub(crate) async fn restore<S>(
+    pub async fn restore<S>(
         self: &Arc<Self>,
         mut parts: S,
         owner: Option<PrincipalName>,

@@ -21,7 +21,7 @@ impl Coordinator {
     /// # Errors
     /// If there is no such filter, the name is taken, there is no room, or the expiry cannot be set: no part of a
     /// copy is left then.
-    pub(crate) async fn copy_filter(
+    pub async fn copy_filter(
         self: &Arc<Self>,
         name: &FilterName,
         new_name: &FilterName,
@@ -52,7 +52,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// As for [`copy_filter`](Self::copy_filter); the filter that has the name stays then.
-    pub(crate) async fn copy_over(
+    pub async fn copy_over(
         self: &Arc<Self>,
         name: &FilterName,
         new_name: &FilterName,
@@ -71,7 +71,7 @@ impl Coordinator {
     /// # Errors
     /// As for [`import`](Self::import); no part of the new filter is left then, and the filter that has
     /// the name stays.
-    pub(crate) async fn import_whole(
+    pub async fn import_whole(
         self: &Arc<Self>,
         (name, replaces): (&FilterName, bool),
         settings: Bytes,

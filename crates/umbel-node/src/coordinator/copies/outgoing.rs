@@ -34,7 +34,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// If there is no such filter, or it is not live; for a snapshot, also if a shard does not answer.
-    pub(crate) async fn export(
+    pub async fn export(
         self: &Arc<Self>,
         name: &FilterName,
         wish: ExportWish,
@@ -57,7 +57,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// If the catalogue cannot be refreshed.
-    pub(crate) async fn backup(
+    pub async fn backup(
         self: &Arc<Self>,
         is_snapshot: bool,
         deadline: Instant,
@@ -84,21 +84,21 @@ impl Coordinator {
 
 /// Options of an export.
 #[derive(Default)]
-pub(crate) struct ExportWish {
+pub struct ExportWish {
     /// The frames that the client has, for frames that are written as words; None for frames in their
     /// shortest encoding.
-    pub(crate) known: Option<KnownFrames>,
+    pub known: Option<KnownFrames>,
     /// Whether slices are copied as all were at one moment.
-    pub(crate) is_snapshot: bool,
+    pub is_snapshot: bool,
 }
 
 /// Frames that a client has, by their shards.
 #[derive(Default)]
-pub(crate) struct KnownFrames(BTreeMap<ShardId, FrameDigests>);
+pub struct KnownFrames(BTreeMap<ShardId, FrameDigests>);
 
 impl KnownFrames {
     /// Adds the frames of a shard; false if the shard was named before.
-    pub(crate) fn add(&mut self, shard: ShardId, frames: FrameDigests) -> bool {
+    pub fn add(&mut self, shard: ShardId, frames: FrameDigests) -> bool {
         self.0.insert(shard, frames).is_none()
     }
 
@@ -114,7 +114,7 @@ impl KnownFrames {
 }
 
 /// The remaining parts of an export.
-pub(crate) struct ExportParts {
+pub struct ExportParts {
     head: Option<Box<ExportHead>>,
     frames: FilterFrames,
     is_ended: bool,
@@ -123,12 +123,12 @@ pub(crate) struct ExportParts {
 impl ExportParts {
     /// The filter's kind, before the first part is taken; None afterwards, or if this release does not
     /// know the kind.
-    pub(crate) fn kind(&self) -> Option<Kind> {
+    pub fn kind(&self) -> Option<Kind> {
         Kind::from_id(self.head.as_ref()?.record.settings.kind)
     }
 
     /// The next part; None after the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<ExportPart>, CallFailure> {
+    pub async fn next(&mut self) -> Result<Option<ExportPart>, CallFailure> {
         if let Some(head) = self.head.take() {
             return Ok(Some(ExportPart::Head(head)));
         }
@@ -146,7 +146,7 @@ impl ExportParts {
     }
 
     /// The parts as a stream, which ends after an error.
-    pub(crate) fn into_stream(self) -> impl Stream<Item = Result<ExportPart, CallFailure>> {
+    pub fn into_stream(self) -> impl Stream<Item = Result<ExportPart, CallFailure>> {
         stream::try_unfold(self, |mut parts| async move {
             Ok(parts.next().await?.map(|part| (part, parts)))
         })
@@ -154,7 +154,7 @@ impl ExportParts {
 }
 
 /// The remaining parts of a backup.
-pub(crate) struct BackupParts {
+pub struct BackupParts {
     coordinator: Arc<Coordinator>,
     is_snapshot: bool,
     /// How the shards were cut when the backup began.
@@ -253,7 +253,7 @@ impl BackupParts {
     }
 
     /// The parts as a stream, which ends after an error.
-    pub(crate) fn into_stream(self) -> impl Stream<Item = Result<BackupPart, CallFailure>> {
+    pub fn into_stream(self) -> impl Stream<Item = Result<BackupPart, CallFailure>> {
         stream::try_unfold(self, |mut parts| async move {
             Ok(parts.next().await?.map(|part| (part, parts)))
         })

@@ -22,7 +22,8 @@ use crate::failure::CallFailure;
 pub(super) type CopyFrames = mpsc::Receiver<Result<Bytes, String>>;
 
 /// Replicated filters are copied as if they were cut for one shard.
-pub(crate) fn one_shard() -> ShardRanges {
+#[expect(clippy::missing_panics_doc, reason = "one is a number of shards")]
+pub fn one_shard() -> ShardRanges {
     ShardRanges::new(1, 1).expect("one is a number of shards")
 }
 

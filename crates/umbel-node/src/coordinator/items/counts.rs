@@ -18,7 +18,7 @@ const SINCE: ClusterVersion = ClusterVersion(2);
 impl Coordinator {
     /// How often an item, the only one of the batch, may be in a cuckoo filter. Linearizable: the answer
     /// includes everything that was acknowledged before.
-    pub(crate) async fn copies_of_item(
+    pub async fn copies_of_item(
         &self,
         name: &str,
         item: &ItemBatch,

@@ -25,17 +25,17 @@ const UNANSWERED_MAX: usize = 3;
 
 /// The result of a flush.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Flushed {
+pub struct Flushed {
     /// Nodes that hold everything that any of them had acknowledged before.
-    pub(crate) nodes: Vec<NodeId>,
+    pub nodes: Vec<NodeId>,
     /// All other nodes: they did not answer, or did not receive everything in time.
-    pub(crate) missing: Vec<NodeId>,
+    pub missing: Vec<NodeId>,
 }
 
 impl Coordinator {
     /// Has all copies exchange what they have, until each node that answers has everything that every
     /// node that answers had acknowledged before.
-    pub(crate) async fn flush(
+    pub async fn flush(
         &self,
         name: &FilterName,
         deadline: Instant,
@@ -74,7 +74,7 @@ impl Coordinator {
 
     /// The nodes that have not confirmed soon that their copies are as the catalogue requires; none if
     /// the changed filter has no copies.
-    pub(crate) async fn unconfirmed_soon(
+    pub async fn unconfirmed_soon(
         &self,
         is_replicated: bool,
         deadline: Instant,

@@ -19,11 +19,15 @@ const PAIRS_AT_ONCE_MAX: usize = 8;
 
 /// Two copies of a filter, and how they differed or why they were not compared.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct ScrubbedPair {
-    pub(crate) filter: String,
-    pub(crate) node: NodeId,
-    pub(crate) partner: NodeId,
-    pub(crate) compared: Result<Compared, String>,
+pub struct ScrubbedPair {
+    /// The name of the filter.
+    pub filter: String,
+    /// The node of one copy.
+    pub node: NodeId,
+    /// The node of the other one.
+    pub partner: NodeId,
+    /// The differences, or why they were not compared.
+    pub compared: Result<Compared, String>,
 }
 
 impl Coordinator {

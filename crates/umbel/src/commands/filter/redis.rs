@@ -30,7 +30,7 @@ use umbel_client::proto::{
     ExportChunk, ExportEnd, ExportFrame, ExportHeader, ImportChunk, ImportHeader, export_chunk,
     import_chunk,
 };
-use umbel_node::redis_bloom_dump::{DumpReader, DumpWriter};
+use umbel_gateway::redis_bloom_dump::{DumpReader, DumpWriter};
 use umbel_tls::{ForeignFiles, KeyPairFiles};
 
 /// Most messages, of some megabytes each, that are read ahead of sending.

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use umbel_client::proto::{
     ExportEnd, ExportFrame, ExportHeader, ImportChunk, ImportHeader, import_chunk,
 };
-use umbel_node::redis_bloom_value::{self, ValuePart};
+use umbel_gateway::redis_bloom_value::{self, ValuePart};
 use umbel_rdb::{Key, RdbError, RdbReader, Value};
 use umbel_resp::glob;
 

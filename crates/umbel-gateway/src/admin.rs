@@ -1,0 +1,306 @@
+//! The gRPC service `Admin`: nodes, shards, backups.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use tonic::codegen::BoxStream;
+use tonic::{Request, Response, Status, Streaming};
+use umbel_engine::meta::{MetaCommand, MetaReply, MetaState, VersionRange};
+use umbel_engine::placement::ShardRanges;
+use umbel_engine::{NodeId, ShardId};
+use umbel_node::coordinator::Coordinator;
+use umbel_node::coordinator::releases::{NodeRelease, newest_common};
+use umbel_node::failure::CallFailure;
+use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
+use umbel_node::peer::{PEER_PROTOCOL, cluster_bytes};
+use umbel_node::ports::PeerIdentity;
+use umbel_proto::v1;
+use umbel_proto::v1::admin_server::{Admin, AdminServer};
+
+use super::caller::Caller;
+use super::convert;
+use super::deadlines::Deadlines;
+use super::describe;
+use super::errors::status;
+use super::limits::JOIN_TOKEN_LIFETIME_MS_MAX;
+use super::measure::measured;
+use super::status::status_now;
+
+/// Serves the requests of operators.
+pub(super) struct AdminService {
+    coordinator: Arc<Coordinator>,
+    deadlines: Deadlines,
+}
+
+impl AdminService {
+    pub(super) fn new(coordinator: Arc<Coordinator>, deadlines: Deadlines) -> Self {
+        Self { coordinator, deadlines }
+    }
+
+    /// The service for a server's router, with its message limits.
+    pub(super) fn into_server(self) -> AdminServer<Self> {
+        AdminServer::new(self)
+            .max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(CLIENT_MESSAGE_BYTES_MAX)
+    }
+
+    fn shard_map_now(&self) -> Result<v1::ShardMapResponse, CallFailure> {
+        let leader = |shard| self.coordinator.shard_leader_hint(shard).map_or(0, |node| node.0);
+        self.coordinator.read_meta(|state| {
+            let ranges = state.shard_map().ranges();
+            let in_order = ranges.into_iter().flat_map(ShardRanges::in_order);
+            let shards = in_order.map(|(shard, range)| v1::ShardRoute {
+                shard: shard.0,
+                range_last: range.last(),
+                leader: leader(shard),
+            });
+            let nodes = state.nodes().filter_map(|(node, record)| {
+                Some(v1::NodeRoute { node: node.0, address: record.address()?.to_owned() })
+            });
+            let (shards, nodes) = (shards.collect(), nodes.collect());
+            v1::ShardMapResponse { epoch: state.epoch().0, shards, nodes }
+        })
+    }
+}
+
+/// The command that stores a join token, if the token is valid.
+fn token_command(
+    request: &v1::PutJoinTokenRequest,
+    is_open: bool,
+    now_ms: u64,
+) -> Result<MetaCommand, CallFailure> {
+    let invalid = |what: String| Err(CallFailure::Invalid { what });
+    let v1::PutJoinTokenRequest { digest, expires_ms } = request;
+    if is_open {
+        let what = "a token for joining is of use with TLS alone: `umbel cluster certs` makes certificates";
+        return invalid(what.to_owned());
+    }
+    let Ok(digest) = <[u8; 32]>::try_from(&digest[..]) else {
+        return invalid(format!("digest has 32 bytes, not {}", digest.len()));
+    };
+    let lifetime_ms = expires_ms.saturating_sub(now_ms);
+    if !(1..=JOIN_TOKEN_LIFETIME_MS_MAX).contains(&lifetime_ms) {
+        return invalid(format!(
+            "expires_ms is {lifetime_ms} ms from now by this node's clock; expected 1 to \
+             {JOIN_TOKEN_LIFETIME_MS_MAX}"
+        ));
+    }
+    Ok(MetaCommand::PutJoinToken { digest, expires_ms: *expires_ms, now_ms })
+}
+
+fn node_release(release: NodeRelease) -> v1::NodeRelease {
+    let NodeRelease { node, address, answer } = release;
+    let (node, address) = (node.0, address);
+    match answer {
+        Ok((release, versions)) => v1::NodeRelease {
+            node,
+            address,
+            release,
+            oldest_version: versions.oldest.0,
+            newest_version: versions.newest.0,
+            failure: String::new(),
+        },
+        Err(failure) => v1::NodeRelease { node, address, failure, ..Default::default() },
+    }
+}
+
+#[tonic::async_trait]
+impl Admin for AdminService {
+    async fn status(
+        &self,
+        request: Request<v1::StatusRequest>,
+    ) -> Result<Response<v1::StatusResponse>, Status> {
+        measured("status", status_now(&self.coordinator, request.get_ref())).await
+    }
+
+    async fn shard_map(
+        &self,
+        _request: Request<v1::ShardMapRequest>,
+    ) -> Result<Response<v1::ShardMapResponse>, Status> {
+        measured("shard_map", async { self.shard_map_now() }).await
+    }
+
+    async fn join(
+        &self,
+        request: Request<v1::JoinRequest>,
+    ) -> Result<Response<v1::JoinResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("join", async {
+            let request = request.into_inner();
+            let versions = VersionRange::of_wire(request.oldest_version, request.newest_version);
+            let v1::JoinRequest { address, nonce, protocol, .. } = request;
+            if protocol != PEER_PROTOCOL {
+                let what = format!(
+                    "protocol is {protocol}, but this cluster speaks {PEER_PROTOCOL}: bring both \
+                     to one release"
+                );
+                return Err(CallFailure::Invalid { what });
+            }
+            self.coordinator.check_release(versions, deadline).await?;
+            let command = MetaCommand::AddNode { address, nonce };
+            match self.coordinator.meta_propose(command, deadline).await? {
+                MetaReply::Node(node) => {
+                    let cluster_id = cluster_bytes(self.coordinator.cluster_id());
+                    Ok(v1::JoinResponse { node: node.0, cluster_id })
+                }
+                other => Err(CallFailure::Storage { what: format!("a join gave {other:?}") }),
+            }
+        })
+        .await
+    }
+
+    async fn put_join_token(
+        &self,
+        request: Request<v1::PutJoinTokenRequest>,
+    ) -> Result<Response<v1::PutJoinTokenResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("put_join_token", async {
+            let is_open = *Caller::of(&request)?.connection() == PeerIdentity::Unchecked;
+            let now_ms = self.coordinator.seed().wall_ms();
+            let command = token_command(&request.into_inner(), is_open, now_ms)?;
+            self.coordinator.meta_propose(command, deadline).await?;
+            Ok(v1::PutJoinTokenResponse {})
+        })
+        .await
+    }
+
+    async fn drain(
+        &self,
+        request: Request<v1::DrainRequest>,
+    ) -> Result<Response<v1::DrainResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("drain", async {
+            let v1::DrainRequest { node, undo } = request.into_inner();
+            let node = NodeId(node);
+            let command = MetaCommand::Drain { node, drain: !undo };
+            self.coordinator.meta_propose(command, deadline).await?;
+            let replica_count = self.coordinator.read_meta(|state| {
+                state.shards().filter(|(_, record)| record.replicas.contains(&node)).count()
+            })?;
+            // At most 1,024 shards.
+            let replica_count = u32::try_from(replica_count).unwrap_or(u32::MAX);
+            Ok(v1::DrainResponse { replica_count })
+        })
+        .await
+    }
+
+    async fn remove(
+        &self,
+        request: Request<v1::RemoveNodeRequest>,
+    ) -> Result<Response<v1::RemoveNodeResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("remove_node", async {
+            let command = MetaCommand::RemoveNode { node: NodeId(request.into_inner().node) };
+            self.coordinator.meta_propose(command, deadline).await?;
+            Ok(v1::RemoveNodeResponse {})
+        })
+        .await
+    }
+
+    async fn move_shard(
+        &self,
+        request: Request<v1::MoveShardRequest>,
+    ) -> Result<Response<v1::MoveShardResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("move_shard", async {
+            let v1::MoveShardRequest { shard, from, to } = request.into_inner();
+            let (shard, from, to) = (ShardId(shard), NodeId(from), NodeId(to));
+            let command = MetaCommand::MoveReplica { shard, from, to };
+            self.coordinator.meta_propose(command, deadline).await?;
+            Ok(v1::MoveShardResponse {})
+        })
+        .await
+    }
+
+    async fn upgrade(
+        &self,
+        request: Request<v1::UpgradeRequest>,
+    ) -> Result<Response<v1::UpgradeResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("upgrade", async {
+            let releases = match request.into_inner().check {
+                true => self.coordinator.releases(deadline).await?,
+                false => self.coordinator.upgrade(deadline).await?,
+            };
+            let version = self.coordinator.read_meta(MetaState::version)?;
+            Ok(v1::UpgradeResponse {
+                cluster_version: version.0,
+                newest_common: newest_common(&releases).map_or(0, |newest| newest.0),
+                nodes: releases.into_iter().map(node_release).collect(),
+            })
+        })
+        .await
+    }
+
+    async fn set_auto_split(
+        &self,
+        request: Request<v1::SetAutoSplitRequest>,
+    ) -> Result<Response<v1::SetAutoSplitResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("set_auto_split", async {
+            let command = MetaCommand::SetAutoSplit { is_on: request.into_inner().is_on };
+            self.coordinator.meta_propose(command, deadline).await?;
+            Ok(v1::SetAutoSplitResponse {})
+        })
+        .await
+    }
+
+    async fn split_shard(
+        &self,
+        request: Request<v1::SplitShardRequest>,
+    ) -> Result<Response<v1::SplitShardResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("split_shard", async {
+            let shard_count = request.into_inner().shard_count;
+            let (shard, into) = self.coordinator.split_shard(shard_count, deadline).await?;
+            Ok(v1::SplitShardResponse { shard: shard.0, into: into.0 })
+        })
+        .await
+    }
+
+    type BackupStream = BoxStream<v1::BackupChunk>;
+
+    async fn backup(
+        &self,
+        request: Request<v1::BackupRequest>,
+    ) -> Result<Response<Self::BackupStream>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        let is_snapshot = request.get_ref().snapshot;
+        measured("backup", async {
+            let parts = self.coordinator.backup(is_snapshot, deadline).await?.into_stream();
+            let chunks = parts
+                .map(|part| part.map(convert::backup_chunk).map_err(|failure| status(&failure)));
+            Ok(Box::pin(chunks) as Self::BackupStream)
+        })
+        .await
+    }
+
+    async fn restore(
+        &self,
+        request: Request<Streaming<v1::BackupChunk>>,
+    ) -> Result<Response<v1::RestoreResponse>, Status> {
+        measured("restore", async {
+            let owner = Caller::of(&request)?.principal_name();
+            let parts = request.into_inner().map(convert::backup_part);
+            let restored = self.coordinator.restore(parts, owner).await?;
+            Ok(v1::RestoreResponse { restored })
+        })
+        .await
+    }
+
+    type ScrubStream = BoxStream<v1::ScrubReport>;
+
+    async fn scrub(
+        &self,
+        request: Request<v1::ScrubRequest>,
+    ) -> Result<Response<Self::ScrubStream>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("scrub", async {
+            let v1::ScrubRequest { filter } = request.into_inner();
+            let named = (!filter.is_empty()).then_some(&*filter);
+            let pairs = self.coordinator.scrub(named, deadline).await?;
+            Ok(Box::pin(describe::scrub(pairs).map(Ok)) as Self::ScrubStream)
+        })
+        .await
+    }
+}

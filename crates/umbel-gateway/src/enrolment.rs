@@ -1,0 +1,232 @@
+//! Certificates for nodes: the first one for a node that joins by a token, and the next one for a member.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+use tonic::{Request, Response, Status};
+use umbel_engine::NodeId;
+use umbel_engine::meta::{
+    Applicant, MetaCommand, MetaError, MetaReply, MetaState, NodeRecord, VersionRange,
+};
+use umbel_node::config::host_of;
+use umbel_node::coordinator::Coordinator;
+use umbel_node::failure::CallFailure;
+use umbel_node::peer::channel::channel_to;
+use umbel_node::peer::{PEER_PROTOCOL, cluster_bytes};
+use umbel_node::ports::{NodeIdentity, NodeSigner, PeerIdentity};
+use umbel_proto::v1;
+use umbel_proto::v1::enrolment_client::EnrolmentClient;
+use umbel_proto::v1::enrolment_server::{Enrolment, EnrolmentServer};
+
+use super::caller::Caller;
+use super::deadlines::Deadlines;
+use super::limits::{ENROLMENT_MESSAGE_BYTES_MAX, ENROLMENTS_MAX, ISSUED_DAYS, PASSED_ON_TIMEOUT};
+use super::measure::measured;
+
+/// Serves nodes that have no certificate yet, or one that is to be renewed.
+pub(super) struct EnrolmentService {
+    coordinator: Arc<Coordinator>,
+    deadlines: Deadlines,
+    /// Permits for enrolments in progress: a caller that takes one has proved nothing yet.
+    places: Semaphore,
+}
+
+impl EnrolmentService {
+    pub(super) fn new(coordinator: Arc<Coordinator>, deadlines: Deadlines) -> Self {
+        Self { coordinator, deadlines, places: Semaphore::new(ENROLMENTS_MAX) }
+    }
+
+    /// The service for a server's router, with its message limits.
+    pub(super) fn into_server(self) -> EnrolmentServer<Self> {
+        EnrolmentServer::new(self)
+            .max_decoding_message_size(ENROLMENT_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(ENROLMENT_MESSAGE_BYTES_MAX)
+    }
+
+    /// Checks that the token exists, before anything is done for the caller.
+    async fn check_token(&self, digest: &[u8; 32], deadline: Instant) -> Result<(), CallFailure> {
+        let has = |state: &MetaState| state.has_join_token(digest);
+        if self.coordinator.read_meta(has)? {
+            return Ok(());
+        }
+        // The token may be newer than this node's catalogue.
+        self.coordinator.meta_refresh(deadline).await?;
+        match self.coordinator.read_meta(has)? {
+            true => Ok(()),
+            false => Err(CallFailure::Denied { what: BAD_TOKEN.to_owned() }),
+        }
+    }
+
+    async fn enrol_now(
+        &self,
+        request: v1::EnrolRequest,
+        deadline: Instant,
+    ) -> Result<v1::EnrolResponse, CallFailure> {
+        if request.protocol != PEER_PROTOCOL {
+            let what = format!(
+                "protocol is {}, but this cluster speaks {PEER_PROTOCOL}: bring both to one release",
+                request.protocol
+            );
+            return Err(CallFailure::Invalid { what });
+        }
+        let digest = *blake3::hash(request.secret.as_bytes()).as_bytes();
+        self.check_token(&digest, deadline).await?;
+        let versions = VersionRange::of_wire(request.oldest_version, request.newest_version);
+        self.coordinator.check_release(versions, deadline).await?;
+        let Some(signer) = self.coordinator.net()?.node_signer() else {
+            return match request.is_passed_on {
+                true => Ok(v1::EnrolResponse::default()),
+                false => self.pass_on(request, deadline).await,
+            };
+        };
+        let v1::EnrolRequest { address, nonce, request, .. } = request;
+        let host = host(&address)?;
+        let key = signer.check(&request, host).map_err(|error| invalid(&error))?;
+        let key = *blake3::hash(&key).as_bytes();
+        let now_ms = self.coordinator.seed().wall_ms();
+        let applicant = Applicant { address: address.clone(), nonce, digest, key, now_ms };
+        let command = MetaCommand::AdmitNode(applicant);
+        let node = match self.coordinator.meta_propose(command, deadline).await? {
+            MetaReply::Node(node) => node,
+            other => {
+                return Err(CallFailure::Storage { what: format!("an enrolment gave {other:?}") });
+            }
+        };
+        tracing::info!(target: "umbel::audit", node = node.0, address, "a node joined by a token");
+        self.sign(signer, &request, node, host)
+    }
+
+    fn sign(
+        &self,
+        signer: &NodeSigner,
+        request: &[u8],
+        node: NodeId,
+        host: &str,
+    ) -> Result<v1::EnrolResponse, CallFailure> {
+        let cluster = self.coordinator.cluster_id();
+        let identity = NodeIdentity { cluster, node: node.0 };
+        let signed = signer.sign(request, identity, host, ISSUED_DAYS);
+        let (certificate, authorities) = signed.map_err(|error| invalid(&error))?;
+        let cluster_id = cluster_bytes(cluster);
+        Ok(v1::EnrolResponse { node: node.0, cluster_id, certificate, authorities })
+    }
+
+    /// Forwards the request to the other nodes, one after the other, until one that has the authority's
+    /// key answers.
+    async fn pass_on(
+        &self,
+        request: v1::EnrolRequest,
+        deadline: Instant,
+    ) -> Result<v1::EnrolResponse, CallFailure> {
+        let net = self.coordinator.net()?;
+        let request = v1::EnrolRequest { is_passed_on: true, ..request };
+        let cluster = self.coordinator.cluster_id();
+        for (node, address) in self.coordinator.read_meta(addresses)? {
+            let wanted = NodeIdentity { cluster, node: node.0 };
+            if node == self.coordinator.node() || Instant::now() >= deadline {
+                continue;
+            }
+            let Ok(channel) = channel_to(net, &address, Some(wanted)) else { continue };
+            let mut client = EnrolmentClient::new(channel);
+            match timeout(PASSED_ON_TIMEOUT, client.enrol(request.clone())).await {
+                Ok(Ok(answer)) if answer.get_ref().certificate.is_empty() => {}
+                Ok(Ok(answer)) => return Ok(answer.into_inner()),
+                Ok(Err(status)) if is_refusal(&status) => {
+                    let what = status.message().to_owned();
+                    return Err(MetaError::BadJoinToken { what }.into());
+                }
+                Ok(Err(status)) => tracing::info!(%node, %status, "an enrolment was not passed on"),
+                Err(_) => {
+                    tracing::info!(%node, "an enrolment was not passed on: no answer in time");
+                }
+            }
+        }
+        Err(CallFailure::Invalid { what: NO_SIGNER.to_owned() })
+    }
+
+    async fn renew_now(
+        &self,
+        identity: NodeIdentity,
+        request: &[u8],
+    ) -> Result<v1::EnrolResponse, CallFailure> {
+        let Some(signer) = self.coordinator.net()?.node_signer() else {
+            return Ok(v1::EnrolResponse::default());
+        };
+        let node = NodeId(identity.node);
+        let address = self.coordinator.read_meta(|state| {
+            state
+                .node_address(node)
+                .filter(|_| state.cluster() == Some(identity.cluster))
+                .map(str::to_owned)
+        })?;
+        let address = address.ok_or(MetaError::UnknownNode { node })?;
+        tracing::info!(target: "umbel::audit", node = node.0, address, "a certificate is renewed");
+        self.sign(signer, request, node, host(&address)?)
+    }
+}
+
+/// The same text for every invalid token.
+const BAD_TOKEN: &str =
+    "the token for joining is unknown or expired: `umbel cluster token --join` draws another one";
+
+const NO_SIGNER: &str = "no node that answers has the authority's key: name it to one (tls_ca_key), or make the joining node's \
+     certificate by hand (`umbel cluster certs node`) and let it join without a token";
+
+fn invalid(error: &dyn std::fmt::Display) -> CallFailure {
+    CallFailure::Invalid { what: error.to_string() }
+}
+
+/// The nodes of the cluster and their addresses.
+fn addresses(state: &MetaState) -> Vec<(NodeId, String)> {
+    let address =
+        |(node, record): (NodeId, &NodeRecord)| Some((node, record.address()?.to_owned()));
+    state.nodes().filter_map(address).collect()
+}
+
+/// The host of a node's address.
+fn host(address: &str) -> Result<&str, CallFailure> {
+    host_of(address).ok_or_else(|| invalid(&format!("address {address:?} is not HOST:PORT")))
+}
+
+/// Whether the other node refused the request, and did not just fail to answer it.
+fn is_refusal(status: &Status) -> bool {
+    use tonic::Code::{AlreadyExists, InvalidArgument, PermissionDenied, ResourceExhausted};
+    matches!(status.code(), AlreadyExists | InvalidArgument | PermissionDenied | ResourceExhausted)
+}
+
+#[tonic::async_trait]
+impl Enrolment for EnrolmentService {
+    async fn enrol(
+        &self,
+        request: Request<v1::EnrolRequest>,
+    ) -> Result<Response<v1::EnrolResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("enrol", async {
+            if *Caller::of(&request)?.connection() == PeerIdentity::Unchecked {
+                let what = "without TLS nobody enrols: join without a token";
+                return Err(invalid(&what));
+            }
+            let _place = self.places.try_acquire().map_err(|_| CallFailure::Overloaded {
+                what: format!("{ENROLMENTS_MAX} nodes are being enrolled here already"),
+            })?;
+            self.enrol_now(request.into_inner(), deadline).await
+        })
+        .await
+    }
+
+    async fn renew(
+        &self,
+        request: Request<v1::RenewRequest>,
+    ) -> Result<Response<v1::EnrolResponse>, Status> {
+        measured("renew", async {
+            let PeerIdentity::Member(identity) = *Caller::of(&request)?.connection() else {
+                let what = "a certificate is renewed for the node that shows it, and this one does not say \
+                            which node it is";
+                return Err(CallFailure::Denied { what: what.to_owned() });
+            };
+            self.renew_now(identity, &request.into_inner().request).await
+        })
+        .await
+    }
+}

@@ -1,0 +1,365 @@
+//! Maps a failure to what the client receives: a gRPC status with an encoded `ErrorDetail`.
+
+use prost::Message;
+use tonic::{Code, Status};
+use umbel_engine::meta::MetaError;
+use umbel_engine::shard::PartError;
+use umbel_node::failure::CallFailure;
+use umbel_proto::v1::{Applied, ErrorCode, ErrorDetail};
+
+use super::limits::ERROR_MESSAGE_BYTES_MAX;
+
+/// Retry delay after an overload, in milliseconds: a full queue has moved by then.
+const AFTER_OVERLOAD_MS: u32 = 50;
+
+/// Retry delay for a busy filter, in milliseconds: it may be live by then.
+const AFTER_BUSY_MS: u32 = 100;
+
+/// Retry delay without a leader, in milliseconds: a new one may be elected by then.
+const AFTER_ELECTION_MS: u32 = 500;
+
+/// Retry delay while the cluster is not formed, in milliseconds.
+const AFTER_FORMING_MS: u32 = 1000;
+
+/// What the client is told about a failure.
+struct Verdict {
+    status: Code,
+    code: ErrorCode,
+    applied: Applied,
+    retry_after_ms: u32,
+}
+
+/// Nothing was changed, and a retry does not help.
+const fn refused(status: Code, code: ErrorCode) -> Verdict {
+    Verdict { status, code, applied: Applied::No, retry_after_ms: 0 }
+}
+
+/// Nothing was changed; a retry may help.
+const fn later(code: ErrorCode, retry_after_ms: u32) -> Verdict {
+    Verdict { status: Code::Unavailable, code, applied: Applied::No, retry_after_ms }
+}
+
+/// A retry does not help, and it is unknown whether something was changed.
+const fn open(status: Code, code: ErrorCode) -> Verdict {
+    Verdict { status, code, applied: Applied::Unknown, retry_after_ms: 0 }
+}
+
+/// The gRPC status of a failure.
+pub(super) fn status(failure: &CallFailure) -> Status {
+    let Verdict { status, code, applied, retry_after_ms } = verdict(failure);
+    let detail = ErrorDetail { code: code.into(), applied: applied.into(), retry_after_ms };
+    let mut message = failure.to_string();
+    message.truncate(message.floor_char_boundary(ERROR_MESSAGE_BYTES_MAX));
+    Status::with_details(status, message, detail.encode_to_vec().into())
+}
+
+fn verdict(failure: &CallFailure) -> Verdict {
+    match failure {
+        CallFailure::UnknownFilter { .. } => refused(Code::NotFound, ErrorCode::UnknownFilter),
+        CallFailure::Changed { .. } => refused(Code::FailedPrecondition, ErrorCode::BadChange),
+        CallFailure::FilterBusy { .. } => later(ErrorCode::FilterBusy, AFTER_BUSY_MS),
+        CallFailure::Invalid { .. } => refused(Code::InvalidArgument, ErrorCode::Invalid),
+        CallFailure::Part(error) => part_verdict(error),
+        CallFailure::Meta(error) => meta_verdict(error),
+        CallFailure::NoQuorum { .. } => later(ErrorCode::NoQuorum, AFTER_ELECTION_MS),
+        CallFailure::Overloaded { .. } => later(ErrorCode::Overloaded, AFTER_OVERLOAD_MS),
+        CallFailure::TooSlow { .. } => refused(Code::DeadlineExceeded, ErrorCode::Invalid),
+        CallFailure::RateExceeded { retry_after, .. } => {
+            let millis = u32::try_from(retry_after.as_millis()).unwrap_or(u32::MAX);
+            later(ErrorCode::Overloaded, millis.max(1))
+        }
+        CallFailure::DiskFull { is_partial: false, .. } => {
+            refused(Code::ResourceExhausted, ErrorCode::DiskFull)
+        }
+        CallFailure::DiskFull { is_partial: true, .. } => Verdict {
+            applied: Applied::Partly,
+            ..refused(Code::ResourceExhausted, ErrorCode::DiskFull)
+        },
+        CallFailure::OutcomeUnknown { .. } => Verdict {
+            retry_after_ms: AFTER_BUSY_MS,
+            ..open(Code::Aborted, ErrorCode::OutcomeUnknown)
+        },
+        CallFailure::NotFormed => later(ErrorCode::NotFormed, AFTER_FORMING_MS),
+        CallFailure::Denied { .. } => refused(Code::PermissionDenied, ErrorCode::Denied),
+        CallFailure::Storage { .. } => open(Code::Internal, ErrorCode::StorageFailed),
+    }
+}
+
+fn part_verdict(error: &PartError) -> Verdict {
+    match error {
+        // The filter was dropped or cleared while the request was in flight.
+        PartError::UnknownSlice { .. } => refused(Code::NotFound, ErrorCode::UnknownFilter),
+        PartError::StaleGeneration { .. } => later(ErrorCode::FilterBusy, AFTER_BUSY_MS),
+        PartError::RequestExpired { .. } => {
+            open(Code::FailedPrecondition, ErrorCode::RequestExpired)
+        }
+        PartError::SessionExpired { .. } => {
+            open(Code::FailedPrecondition, ErrorCode::SessionExpired)
+        }
+        // Other shards, which have not seen this request id before, may have inserted their items by now.
+        PartError::RequestReused { .. } => Verdict {
+            applied: Applied::Partly,
+            ..refused(Code::FailedPrecondition, ErrorCode::RequestReused)
+        },
+        PartError::WrongKind { .. } => refused(Code::FailedPrecondition, ErrorCode::WrongKind),
+        PartError::ShapeMismatch { .. } => {
+            refused(Code::FailedPrecondition, ErrorCode::ShapeMismatch)
+        }
+        PartError::BadFrame { .. } => refused(Code::InvalidArgument, ErrorCode::Invalid),
+        PartError::LateItem { .. } | PartError::FutureItem { .. } => {
+            refused(Code::OutOfRange, ErrorCode::OutsideWindow)
+        }
+        PartError::Full { .. } => Verdict {
+            applied: Applied::Partly,
+            ..refused(Code::ResourceExhausted, ErrorCode::FilterFull)
+        },
+        // Only requests between nodes cause these errors, never a client's.
+        PartError::ForeignHash { .. }
+        | PartError::OtherCut { .. }
+        | PartError::CutBefore { .. }
+        | PartError::Malformed { .. } => open(Code::Internal, ErrorCode::Internal),
+    }
+}
+
+fn meta_verdict(error: &MetaError) -> Verdict {
+    match error {
+        MetaError::UnknownFilter { .. } => refused(Code::NotFound, ErrorCode::UnknownFilter),
+        MetaError::NameTaken { .. } => refused(Code::AlreadyExists, ErrorCode::NameTaken),
+        MetaError::Busy { .. } | MetaError::ShardBusy { .. } => {
+            later(ErrorCode::FilterBusy, AFTER_BUSY_MS)
+        }
+        MetaError::UnknownNode { .. } => refused(Code::NotFound, ErrorCode::UnknownNode),
+        MetaError::AddressTaken { .. } => refused(Code::AlreadyExists, ErrorCode::BadChange),
+        MetaError::TooFewNodes { .. }
+        | MetaError::BadMove { .. }
+        | MetaError::BadSplit { .. }
+        | MetaError::VersionTooLow { .. }
+        | MetaError::BadVersion { .. } => refused(Code::FailedPrecondition, ErrorCode::BadChange),
+        MetaError::Quota { .. } => refused(Code::ResourceExhausted, ErrorCode::Quota),
+        MetaError::NotFormed => later(ErrorCode::NotFormed, AFTER_FORMING_MS),
+        MetaError::BadJoinToken { .. } => refused(Code::PermissionDenied, ErrorCode::Denied),
+        MetaError::BadPrincipal { .. } => {
+            refused(Code::FailedPrecondition, ErrorCode::BadPrincipal)
+        }
+        MetaError::BadSettings { .. } => refused(Code::InvalidArgument, ErrorCode::Invalid),
+        MetaError::UnknownJob { .. } => refused(Code::NotFound, ErrorCode::UnknownJob),
+        MetaError::JobState { .. } => refused(Code::FailedPrecondition, ErrorCode::JobState),
+    }
+}
+
+/// The name of a status code as used in metrics.
+pub(super) const fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "ok",
+        Code::Cancelled => "cancelled",
+        Code::Unknown => "unknown",
+        Code::InvalidArgument => "invalid_argument",
+        Code::DeadlineExceeded => "deadline_exceeded",
+        Code::NotFound => "not_found",
+        Code::AlreadyExists => "already_exists",
+        Code::PermissionDenied => "permission_denied",
+        Code::ResourceExhausted => "resource_exhausted",
+        Code::FailedPrecondition => "failed_precondition",
+        Code::Aborted => "aborted",
+        Code::OutOfRange => "out_of_range",
+        Code::Unimplemented => "unimplemented",
+        Code::Internal => "internal",
+        Code::Unavailable => "unavailable",
+        Code::DataLoss => "data_loss",
+        Code::Unauthenticated => "unauthenticated",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use umbel_engine::{FilterId, Generation, NodeId, RequestId, SessionId, ShardId};
+
+    use super::*;
+
+    fn text() -> String {
+        "text".to_owned()
+    }
+
+    #[test]
+    fn every_failure_has_its_status() {
+        use {Applied as A, Code as C, ErrorCode as E};
+        let within = Duration::from_millis(1500);
+        let disk_full = |is_partial| CallFailure::DiskFull { free_bytes: 1, is_partial };
+        let table = [
+            (CallFailure::UnknownFilter { name: text() }, C::NotFound, E::UnknownFilter, A::No, 0),
+            (
+                CallFailure::FilterBusy { name: text(), state: text() },
+                C::Unavailable,
+                E::FilterBusy,
+                A::No,
+                100,
+            ),
+            (CallFailure::Changed { name: text() }, C::FailedPrecondition, E::BadChange, A::No, 0),
+            (CallFailure::Invalid { what: text() }, C::InvalidArgument, E::Invalid, A::No, 0),
+            (
+                CallFailure::NoQuorum { what: text(), within },
+                C::Unavailable,
+                E::NoQuorum,
+                A::No,
+                500,
+            ),
+            (CallFailure::Overloaded { what: text() }, C::Unavailable, E::Overloaded, A::No, 50),
+            (CallFailure::TooSlow { what: text() }, C::DeadlineExceeded, E::Invalid, A::No, 0),
+            (rate_exceeded(), C::Unavailable, E::Overloaded, A::No, 250),
+            (disk_full(false), C::ResourceExhausted, E::DiskFull, A::No, 0),
+            (disk_full(true), C::ResourceExhausted, E::DiskFull, A::Partly, 0),
+            (
+                CallFailure::OutcomeUnknown { what: text() },
+                C::Aborted,
+                E::OutcomeUnknown,
+                A::Unknown,
+                100,
+            ),
+            (CallFailure::NotFormed, C::Unavailable, E::NotFormed, A::No, 1000),
+            (CallFailure::Denied { what: text() }, C::PermissionDenied, E::Denied, A::No, 0),
+            (CallFailure::Storage { what: text() }, C::Internal, E::StorageFailed, A::Unknown, 0),
+        ];
+        for (failure, code, cause, applied, retry_after_ms) in table {
+            check(&failure, code, cause, applied, retry_after_ms);
+        }
+    }
+
+    fn rate_exceeded() -> CallFailure {
+        let (principal, retry_after) = ("p".to_owned(), Duration::from_millis(250));
+        CallFailure::RateExceeded { principal, limit: 9, what: "calls", retry_after }
+    }
+
+    #[test]
+    fn every_refusal_of_a_shard_has_its_status() {
+        use {Applied as A, Code as C, ErrorCode as E};
+        let (filter, shard) = (FilterId(1), ShardId(2));
+        let (got, current) = (Generation(1), Generation(2));
+        let id = RequestId { session: SessionId(3), sequence: 4 };
+        let table = [
+            (PartError::UnknownSlice { filter, shard }, C::NotFound, E::UnknownFilter, A::No, 0),
+            (
+                PartError::StaleGeneration { filter, got, current },
+                C::Unavailable,
+                E::FilterBusy,
+                A::No,
+                100,
+            ),
+            (PartError::ForeignHash { hi: 1, shard }, C::Internal, E::Internal, A::Unknown, 0),
+            (
+                PartError::RequestExpired { id },
+                C::FailedPrecondition,
+                E::RequestExpired,
+                A::Unknown,
+                0,
+            ),
+            (
+                PartError::SessionExpired { id },
+                C::FailedPrecondition,
+                E::SessionExpired,
+                A::Unknown,
+                0,
+            ),
+            (
+                PartError::RequestReused { id },
+                C::FailedPrecondition,
+                E::RequestReused,
+                A::Partly,
+                0,
+            ),
+            (PartError::WrongKind { what: text() }, C::FailedPrecondition, E::WrongKind, A::No, 0),
+            (
+                PartError::ShapeMismatch { what: text() },
+                C::FailedPrecondition,
+                E::ShapeMismatch,
+                A::No,
+                0,
+            ),
+            (PartError::BadFrame { what: text() }, C::InvalidArgument, E::Invalid, A::No, 0),
+            (
+                PartError::LateItem { filter, at_ms: 1, oldest_ms: 2 },
+                C::OutOfRange,
+                E::OutsideWindow,
+                A::No,
+                0,
+            ),
+            (
+                PartError::FutureItem { filter, at_ms: 3, latest_ms: 2 },
+                C::OutOfRange,
+                E::OutsideWindow,
+                A::No,
+                0,
+            ),
+            (
+                PartError::Full { filter, what: text() },
+                C::ResourceExhausted,
+                E::FilterFull,
+                A::Partly,
+                0,
+            ),
+            (PartError::Malformed { what: text() }, C::Internal, E::Internal, A::Unknown, 0),
+        ];
+        for (error, code, cause, applied, retry_after_ms) in table {
+            check(&CallFailure::Part(error), code, cause, applied, retry_after_ms);
+        }
+    }
+
+    /// These errors are answers between nodes: a client that receives one has met a bug.
+    #[test]
+    fn what_is_said_of_splits_is_no_answer() {
+        let id = RequestId { session: SessionId(1), sequence: 2 };
+        let other = PartError::OtherCut { shard: ShardId(1), start: 1, last: 2 };
+        for error in [other, PartError::CutBefore { id, start: 1, last: 2 }] {
+            let (code, cause) = (Code::Internal, ErrorCode::Internal);
+            check(&CallFailure::Part(error), code, cause, Applied::Unknown, 0);
+        }
+    }
+
+    #[test]
+    fn every_refusal_of_the_meta_group_has_its_status() {
+        use {Code as C, ErrorCode as E};
+        let node = NodeId(1);
+        let (name, state, what, address) = (text(), text(), text(), text());
+        let table = [
+            (MetaError::UnknownFilter { filter: FilterId(1) }, C::NotFound, E::UnknownFilter, 0),
+            (MetaError::NameTaken { name: text() }, C::AlreadyExists, E::NameTaken, 0),
+            (MetaError::Busy { name, state }, C::Unavailable, E::FilterBusy, 100),
+            (MetaError::UnknownNode { node }, C::NotFound, E::UnknownNode, 0),
+            (MetaError::AddressTaken { address, node }, C::AlreadyExists, E::BadChange, 0),
+            (MetaError::TooFewNodes { what: text() }, C::FailedPrecondition, E::BadChange, 0),
+            (MetaError::BadMove { what: text() }, C::FailedPrecondition, E::BadChange, 0),
+            (MetaError::BadSplit { what: text() }, C::FailedPrecondition, E::BadChange, 0),
+            (MetaError::ShardBusy { what: text() }, C::Unavailable, E::FilterBusy, 100),
+            (MetaError::BadVersion { what: text() }, C::FailedPrecondition, E::BadChange, 0),
+            (MetaError::Quota { what: text() }, C::ResourceExhausted, E::Quota, 0),
+            (MetaError::NotFormed, C::Unavailable, E::NotFormed, 1000),
+            (MetaError::BadSettings { what }, C::InvalidArgument, E::Invalid, 0),
+        ];
+        for (error, code, cause, retry_after_ms) in table {
+            check(&CallFailure::Meta(error), code, cause, Applied::No, retry_after_ms);
+        }
+    }
+
+    fn check(
+        failure: &CallFailure,
+        code: Code,
+        cause: ErrorCode,
+        applied: Applied,
+        retry_after_ms: u32,
+    ) {
+        let status = status(failure);
+        assert_eq!((status.code(), status.message()), (code, &*failure.to_string()));
+        let detail = ErrorDetail::decode(status.details()).unwrap();
+        assert_eq!((detail.code(), detail.applied()), (cause, applied), "{failure}");
+        assert_eq!(detail.retry_after_ms, retry_after_ms, "{failure}");
+    }
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        let what = "é".repeat(ERROR_MESSAGE_BYTES_MAX);
+        let status = status(&CallFailure::Invalid { what: format!("a{what}") });
+        assert_eq!(status.message().len(), ERROR_MESSAGE_BYTES_MAX - 1);
+        assert!(status.message().ends_with('é'));
+    }
+}

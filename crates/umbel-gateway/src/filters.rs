@@ -1,0 +1,403 @@
+//! The gRPC service `Filters`.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use tokio::time::Instant;
+use tonic::codegen::BoxStream;
+use tonic::{Request, Response, Status, Streaming};
+use umbel_engine::meta::FilterVerb;
+use umbel_engine::shard::SetOperation;
+use umbel_node::coordinator::Coordinator;
+use umbel_node::coordinator::any_of::check_filter_count;
+use umbel_node::coordinator::catalogue::Seen;
+use umbel_node::coordinator::copies::ExportWish;
+use umbel_node::failure::CallFailure;
+use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
+use umbel_proto::v1;
+use umbel_proto::v1::filters_server::{Filters, FiltersServer};
+
+use super::caller::Caller;
+use super::convert;
+use super::deadlines::Deadlines;
+use super::describe;
+use super::errors::status;
+use super::limits::LIST_FILTERS_MAX;
+use super::measure::measured;
+
+/// Serves the requests about filters.
+pub(super) struct FiltersService {
+    coordinator: Arc<Coordinator>,
+    deadlines: Deadlines,
+}
+
+impl FiltersService {
+    pub(super) fn new(coordinator: Arc<Coordinator>, deadlines: Deadlines) -> Self {
+        Self { coordinator, deadlines }
+    }
+
+    /// The ids of the nodes that have not confirmed a change yet.
+    async fn unconfirmed(
+        &self,
+        is_replicated: bool,
+        deadline: Instant,
+    ) -> Result<Vec<u64>, CallFailure> {
+        let nodes = self.coordinator.unconfirmed_soon(is_replicated, deadline).await?;
+        Ok(describe::numbers(&nodes))
+    }
+
+    /// Drops a filter; with `seen`, only the filter that was seen, and no other of its name.
+    pub(super) async fn drop_seen(
+        &self,
+        request: Request<v1::DropRequest>,
+        seen: Option<Seen>,
+    ) -> Result<Response<v1::DropResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("drop", async {
+            let caller = Caller::of(&request)?;
+            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
+            let is_replicated = self.coordinator.drop_filter(&name, seen, deadline).await?;
+            let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
+            Ok(v1::DropResponse { unconfirmed_nodes: unconfirmed })
+        })
+        .await
+    }
+
+    /// Clears a filter; with `seen`, only if it is still as it was seen.
+    pub(super) async fn clear_seen(
+        &self,
+        request: Request<v1::ClearRequest>,
+        seen: Option<Seen>,
+    ) -> Result<Response<v1::ClearResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("clear", async {
+            let caller = Caller::of(&request)?;
+            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
+            let (generation, is_replicated) = self.coordinator.clear(&name, seen, deadline).await?;
+            let unconfirmed = self.unconfirmed(is_replicated, deadline).await?;
+            Ok(v1::ClearResponse { generation: generation.0, unconfirmed_nodes: unconfirmed })
+        })
+        .await
+    }
+
+    async fn put_together(
+        &self,
+        request: Request<v1::MergeRequest>,
+        operation: SetOperation,
+    ) -> Result<v1::MergeResponse, CallFailure> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        let caller = Caller::of(&request)?;
+        let v1::MergeRequest { target, sources, request } = request.into_inner();
+        let target = caller.filter(FilterVerb::Insert, "target", target)?;
+        let sources = caller.filters(FilterVerb::Export, "sources", sources)?;
+        let request = convert::client_request(request)?;
+        let request = self.coordinator.check_session(request, &caller.owner(), deadline).await?;
+        let merged = self.coordinator.merge(&target, &sources, (operation, request), deadline);
+        Ok(v1::MergeResponse { new_position_count: merged.await? })
+    }
+
+    /// The service for a server's router, with its message limits.
+    pub(super) fn into_server(self) -> FiltersServer<Self> {
+        FiltersServer::new(self)
+            .max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(CLIENT_MESSAGE_BYTES_MAX)
+    }
+}
+
+#[tonic::async_trait]
+impl Filters for FiltersService {
+    async fn create(
+        &self,
+        request: Request<v1::CreateRequest>,
+    ) -> Result<Response<v1::CreateResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("create", async {
+            let caller = Caller::of(&request)?;
+            let (name, new) = convert::new_filter(&caller, request.into_inner())?;
+            let (id, record) =
+                self.coordinator.create(&name, &new, caller.principal_name(), deadline).await?;
+            let unconfirmed = self.unconfirmed(record.is_replicated(), deadline).await?;
+            let filter = Some(convert::summary(id, &record));
+            Ok(v1::CreateResponse { filter, unconfirmed_nodes: unconfirmed })
+        })
+        .await
+    }
+
+    async fn drop(
+        &self,
+        request: Request<v1::DropRequest>,
+    ) -> Result<Response<v1::DropResponse>, Status> {
+        self.drop_seen(request, None).await
+    }
+
+    async fn list(
+        &self,
+        request: Request<v1::ListRequest>,
+    ) -> Result<Response<v1::ListResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("list", async {
+            let visible = Caller::of(&request)?.visible();
+            let v1::ListRequest { prefix, limit, after, as_heard } = request.into_inner();
+            let limit = match usize::try_from(limit) {
+                Ok(limit @ 1..LIST_FILTERS_MAX) => limit,
+                _ => LIST_FILTERS_MAX,
+            };
+            if !as_heard {
+                self.coordinator.meta_refresh(deadline).await?;
+            }
+            let page = self.coordinator.list(&prefix, &after, limit, visible)?;
+            Ok(convert::list(&page))
+        })
+        .await
+    }
+
+    async fn info(
+        &self,
+        request: Request<v1::InfoRequest>,
+    ) -> Result<Response<v1::InfoResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("info", async {
+            let caller = Caller::of(&request)?;
+            let name = caller.filter(FilterVerb::Read, "name", request.into_inner().name)?;
+            Ok(describe::info(&self.coordinator.info(&name, deadline).await?))
+        })
+        .await
+    }
+
+    async fn insert(
+        &self,
+        request: Request<v1::InsertRequest>,
+    ) -> Result<Response<v1::InsertResponse>, Status> {
+        let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
+        measured("insert", async {
+            let caller = Caller::of(&request)?;
+            let v1::InsertRequest { filter, items, request, timeout_ms: _, level, at_ms } =
+                request.into_inner();
+            let filter = caller.filter(FilterVerb::Insert, "filter", filter)?;
+            let items = caller.items(items)?;
+            let request = convert::client_request(request)?;
+            let request =
+                self.coordinator.check_session(request, &caller.owner(), deadline).await?;
+            let level = convert::ack_level(level)?;
+            let terms = (level, at_ms);
+            let (new, level) = self
+                .coordinator
+                .insert_of(filter.as_str(), &items, request, terms, deadline)
+                .await?;
+            let (new_count, present_count, new_bits) = convert::bits(&new);
+            let level = convert::ack_level_to_proto(level).into();
+            Ok(v1::InsertResponse { new_count, present_count, new_bits, level })
+        })
+        .await
+    }
+
+    async fn contains(
+        &self,
+        request: Request<v1::ContainsRequest>,
+    ) -> Result<Response<v1::ContainsResponse>, Status> {
+        let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
+        measured("contains", async {
+            let caller = Caller::of(&request)?;
+            let v1::ContainsRequest { filter, items, level, timeout_ms: _ } = request.into_inner();
+            let filter = caller.filter(FilterVerb::Read, "filter", filter)?;
+            let items = caller.items(items)?;
+            let level = convert::read_level(level)?;
+            let (present, level) =
+                self.coordinator.contains(filter.as_str(), &items, level, deadline).await?;
+            let (present_count, absent_count, present_bits) = convert::bits(&present);
+            let level = convert::read_level_to_proto(level).into();
+            Ok(v1::ContainsResponse { present_count, absent_count, present_bits, level })
+        })
+        .await
+    }
+
+    async fn contains_any(
+        &self,
+        request: Request<v1::ContainsAnyRequest>,
+    ) -> Result<Response<v1::ContainsAnyResponse>, Status> {
+        let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
+        measured("contains_any", async {
+            let caller = Caller::of(&request)?;
+            let v1::ContainsAnyRequest { filters, items, level, timeout_ms: _ } =
+                request.into_inner();
+            check_filter_count(filters.len())?;
+            let items = caller.questions(items, filters.len())?;
+            let filters = caller.filters(FilterVerb::Read, "filters", filters)?;
+            let level = convert::read_level(level)?;
+            let (firsts, level) =
+                self.coordinator.contains_any(&filters, &items, level, deadline).await?;
+            Ok(describe::first_filters(&firsts, level))
+        })
+        .await
+    }
+
+    async fn remove(
+        &self,
+        request: Request<v1::RemoveRequest>,
+    ) -> Result<Response<v1::RemoveResponse>, Status> {
+        let deadline = self.deadlines.of_items(request.metadata(), request.get_ref().timeout_ms);
+        measured("remove", async {
+            let caller = Caller::of(&request)?;
+            let v1::RemoveRequest { filter, items, request, timeout_ms: _ } = request.into_inner();
+            let filter = caller.filter(FilterVerb::Remove, "filter", filter)?;
+            let items = caller.items(items)?;
+            let request = convert::client_request(request)?;
+            let request =
+                self.coordinator.check_session(request, &caller.owner(), deadline).await?;
+            let removed =
+                self.coordinator.remove(filter.as_str(), &items, request, deadline).await?;
+            let (removed_count, absent_count, removed_bits) = convert::bits(&removed);
+            Ok(v1::RemoveResponse { removed_count, absent_count, removed_bits })
+        })
+        .await
+    }
+
+    async fn clear(
+        &self,
+        request: Request<v1::ClearRequest>,
+    ) -> Result<Response<v1::ClearResponse>, Status> {
+        self.clear_seen(request, None).await
+    }
+
+    async fn rotate(
+        &self,
+        request: Request<v1::RotateRequest>,
+    ) -> Result<Response<v1::RotateResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("rotate", async {
+            let caller = Caller::of(&request)?;
+            let name = caller.filter(FilterVerb::Manage, "name", request.into_inner().name)?;
+            let generation = self.coordinator.rotate(&name, deadline).await?;
+            Ok(v1::RotateResponse { generation: generation.0 })
+        })
+        .await
+    }
+
+    async fn rename(
+        &self,
+        request: Request<v1::RenameRequest>,
+    ) -> Result<Response<v1::RenameResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("rename", async {
+            let caller = Caller::of(&request)?;
+            let v1::RenameRequest { name, new_name, replace } = request.into_inner();
+            let name = caller.filter(FilterVerb::Manage, "name", name)?;
+            let new_name = caller.filter(FilterVerb::Manage, "new_name", new_name)?;
+            let renamed = self.coordinator.rename(&name, &new_name, replace, deadline).await?;
+            Ok(v1::RenameResponse { filter: Some(convert::summary(renamed.0, &renamed.1)) })
+        })
+        .await
+    }
+
+    async fn merge(
+        &self,
+        request: Request<v1::MergeRequest>,
+    ) -> Result<Response<v1::MergeResponse>, Status> {
+        measured("merge", self.put_together(request, SetOperation::Union)).await
+    }
+
+    async fn intersect(
+        &self,
+        request: Request<v1::MergeRequest>,
+    ) -> Result<Response<v1::MergeResponse>, Status> {
+        measured("intersect", self.put_together(request, SetOperation::Intersection)).await
+    }
+
+    async fn expire(
+        &self,
+        request: Request<v1::ExpireRequest>,
+    ) -> Result<Response<v1::ExpireResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("expire", async {
+            let caller = Caller::of(&request)?;
+            let v1::ExpireRequest { name, after_ms } = request.into_inner();
+            let name = caller.filter(FilterVerb::Manage, "name", name)?;
+            if after_ms == Some(0) {
+                let what = "after_ms is 0, expected at least 1: drop the filter at once".to_owned();
+                return Err(CallFailure::Invalid { what });
+            }
+            let now_ms = self.coordinator.seed().wall_ms();
+            let expires_ms = after_ms.map(|after_ms| now_ms.saturating_add(after_ms));
+            self.coordinator.expire(&name, expires_ms, deadline).await?;
+            Ok(v1::ExpireResponse { expires_ms })
+        })
+        .await
+    }
+
+    async fn overlap(
+        &self,
+        request: Request<v1::OverlapRequest>,
+    ) -> Result<Response<v1::OverlapResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("overlap", async {
+            let caller = Caller::of(&request)?;
+            let v1::OverlapRequest { ours, theirs } = request.into_inner();
+            let ours = caller.filter(FilterVerb::Read, "ours", ours)?;
+            let theirs = caller.filter(FilterVerb::Read, "theirs", theirs)?;
+            let overlap = self.coordinator.overlap(&ours, &theirs, deadline).await?;
+            Ok(describe::overlap(&overlap))
+        })
+        .await
+    }
+
+    async fn flush(
+        &self,
+        request: Request<v1::FlushRequest>,
+    ) -> Result<Response<v1::FlushResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("flush", async {
+            let caller = Caller::of(&request)?;
+            let name = caller.filter(FilterVerb::Insert, "name", request.into_inner().name)?;
+            Ok(describe::flushed(&self.coordinator.flush(&name, deadline).await?))
+        })
+        .await
+    }
+
+    type ExportStream = BoxStream<v1::ExportChunk>;
+
+    async fn export(
+        &self,
+        request: Request<v1::ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("export", async {
+            let caller = Caller::of(&request)?;
+            let v1::ExportRequest { name, since, snapshot: is_snapshot } = request.into_inner();
+            let name = caller.filter(FilterVerb::Export, "name", name)?;
+            let known = since.map(convert::known_frames).transpose()?;
+            let wish = ExportWish { known, is_snapshot };
+            let parts = self.coordinator.export(&name, wish, deadline).await?.into_stream();
+            let chunks = parts
+                .map(|part| part.map(convert::export_chunk).map_err(|failure| status(&failure)));
+            Ok(Box::pin(chunks) as Self::ExportStream)
+        })
+        .await
+    }
+
+    async fn import(
+        &self,
+        request: Request<Streaming<v1::ImportChunk>>,
+    ) -> Result<Response<v1::ImportResponse>, Status> {
+        measured("import", async {
+            let caller = Caller::of(&request)?;
+            let owner = caller.principal_name();
+            let parts = request.into_inner().map(|chunk| convert::import_part(&caller, chunk));
+            let (id, record) = self.coordinator.import(parts, owner).await?;
+            Ok(v1::ImportResponse { filter: Some(convert::summary(id, &record)) })
+        })
+        .await
+    }
+
+    async fn open_session(
+        &self,
+        request: Request<v1::OpenSessionRequest>,
+    ) -> Result<Response<v1::OpenSessionResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("open_session", async {
+            let owner = Caller::of(&request)?.owner();
+            let session = self.coordinator.open_session(owner, deadline).await?.0;
+            Ok(v1::OpenSessionResponse { session })
+        })
+        .await
+    }
+}

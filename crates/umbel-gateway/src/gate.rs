@@ -1,0 +1,308 @@
+//! The gate before every call: identifies the caller and checks whether it may make the call.
+//!
+//! It runs in front of the router, so a path without an entry here needs the administrator's verb.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use tonic::Status;
+use umbel_engine::meta::{ClusterVerb, FilterVerb};
+use umbel_node::coordinator::{CaughtUp, Coordinator};
+use umbel_node::failure::CallFailure;
+use umbel_node::metrics;
+use umbel_node::ports::{Connection, PeerIdentity};
+
+use super::caller::{Caller, Need};
+use super::console;
+use super::credential::Credential;
+use super::errors;
+
+impl Need {
+    /// What a path requires of the caller; the path of a gRPC call is `/SERVICE/METHOD`.
+    fn of(path: &str) -> Self {
+        match path {
+            "/livez" | "/readyz" => return Self::Nothing,
+            "/metrics" => return Self::Cluster(ClusterVerb::Metrics),
+            _ => {}
+        }
+        if let Some(need) = console::need(path) {
+            return need;
+        }
+        let mut parts = path.trim_start_matches('/').splitn(2, '/');
+        let (service, method) =
+            (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        match service {
+            "umbel.v1.Filters" => Self::of_filters(method),
+            "umbel.v1.Admin" => Self::of_admin(method),
+            "umbel.v1.Jobs" => Self::Cluster(ClusterVerb::Jobs),
+            // The token in the request proves the caller; the handler checks it.
+            "umbel.v1.Enrolment" if method == "Enrol" => Self::Nothing,
+            "umbel.v1.Enrolment" if method == "Renew" => Self::Node,
+            "umbel.v1.Access" if method == "WhoAmI" => Self::Somebody,
+            "umbel.v1.Peer" | "umbel.v1.JobControl" | "umbel.v1.JobExchange" => Self::Node,
+            "grpc.health.v1.Health" => Self::Nothing,
+            "grpc.reflection.v1.ServerReflection" | "grpc.reflection.v1alpha.ServerReflection" => {
+                Self::Somebody
+            }
+            _ => Self::Cluster(ClusterVerb::Admin),
+        }
+    }
+
+    fn of_filters(method: &str) -> Self {
+        match method {
+            "Info" | "Contains" | "ContainsAny" | "Overlap" => Self::Filter(FilterVerb::Read),
+            "Insert" | "Flush" | "Merge" | "Intersect" => Self::Filter(FilterVerb::Insert),
+            "Remove" => Self::Filter(FilterVerb::Remove),
+            "Create" | "Drop" | "Clear" | "Rotate" | "Rename" | "Import" | "Expire" => {
+                Self::Filter(FilterVerb::Manage)
+            }
+            "Export" => Self::Filter(FilterVerb::Export),
+            // A list shows only the filters that the caller may see; a session is useful only with a filter.
+            "List" | "OpenSession" => Self::Somebody,
+            _ => Self::Cluster(ClusterVerb::Admin),
+        }
+    }
+
+    fn of_admin(method: &str) -> Self {
+        match method {
+            // Needed by clients that send requests straight to a shard's leader.
+            "ShardMap" => Self::Somebody,
+            "Status" => Self::Cluster(ClusterVerb::Metrics),
+            "Join" => Self::NodeOr(ClusterVerb::Admin),
+            "Backup" | "Restore" => Self::Cluster(ClusterVerb::Backup),
+            _ => Self::Cluster(ClusterVerb::Admin),
+        }
+    }
+
+    /// Whether each call with this need is written to the audit log.
+    fn is_audited(self, path: &str) -> bool {
+        let is_followed = path.ends_with("/ListJobs")
+            || path.ends_with("/DescribeJob")
+            || console::is_stream(path)
+            // The handler logs the action itself, with what was ordered.
+            || console::is_action(path);
+        match self {
+            Self::Cluster(ClusterVerb::Metrics)
+            | Self::Nothing
+            | Self::Somebody
+            | Self::Filter(_)
+            | Self::Node => false,
+            Self::Cluster(_) | Self::NodeOr(_) => !is_followed,
+        }
+    }
+}
+
+/// The state of the gate.
+#[derive(Clone)]
+pub(super) struct Gate {
+    pub(super) coordinator: Arc<Coordinator>,
+    /// Whether a node's certificate must name the node.
+    pub(super) needs_member: bool,
+}
+
+/// Adds the caller to the request's extensions and lets the request pass, or answers with a refusal.
+pub(super) async fn gate(
+    State(Gate { coordinator, needs_member }): State<Gate>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    // An unknown connection is anonymous.
+    let connection = request.extensions().get().cloned().unwrap_or(PeerIdentity::Anonymous);
+    let path = request.uri().path().to_owned();
+    let need = Need::of(&path);
+    // `/metrics` does not wait for a majority: metrics matter most when the majority is unreachable.
+    let needs_grants = path != "/metrics" && need.asks_for_grants(&connection);
+    let without_grants = || Caller::without_grants(&connection, &coordinator);
+    let caller = match needs_grants && !coordinator.has_caught_up().await {
+        true => without_grants(),
+        false => {
+            let shown = Credential::of_header(request.headers().get(header::AUTHORIZATION));
+            let identify = || Caller::identify(&connection, shown, (&coordinator, needs_member));
+            let known = identify();
+            match known.may_be_new() {
+                true => match coordinator.catch_up_for_stranger().await {
+                    CaughtUp::Done => identify(),
+                    // The majority, and therefore another node, may know this caller.
+                    CaughtUp::NoMajority if needs_grants => without_grants(),
+                    CaughtUp::NoMajority | CaughtUp::NotAsked => known,
+                },
+                false => known,
+            }
+        }
+    };
+    if !caller.may(need) {
+        if !caller.is_unknown() {
+            tracing::warn!(target: "umbel::audit", who = %caller, path, "denied");
+            metrics::call_denied();
+        }
+        return refusal(request.headers(), &caller, need);
+    }
+    if caller.is_somebody()
+        && let Some(connection) = request.extensions().get::<Connection>()
+    {
+        connection.prove();
+    }
+    if need != Need::Nothing
+        && let Err(failure) = caller.take([1, 0, 0])
+    {
+        return answer(request.headers(), &errors::status(&failure), StatusCode::TOO_MANY_REQUESTS);
+    }
+    let audited = need.is_audited(&path).then(|| caller.to_string());
+    request.extensions_mut().insert(caller);
+    let response = next.run(request).await;
+    if let Some(who) = audited {
+        let outcome = outcome(&response);
+        tracing::info!(target: "umbel::audit", who, path, outcome, "called");
+    }
+    response
+}
+
+/// The gRPC status at the start of a response; a stream may still fail later.
+fn outcome(response: &Response) -> &str {
+    let status = response.headers().get("grpc-status");
+    status.map_or("0", |status| status.to_str().unwrap_or("?"))
+}
+
+/// The refusal, which is the same whether or not the requested object exists.
+fn refusal(headers: &HeaderMap, caller: &Caller, need: Need) -> Response {
+    let text = caller.refusal(need);
+    let failure = match caller.is_unknown() {
+        true => CallFailure::NotFormed,
+        false => CallFailure::Denied { what: text.clone() },
+    };
+    let status = errors::status(&failure);
+    if is_grpc(headers) {
+        let is_stranger = !caller.is_unknown() && !caller.is_somebody() && need != Need::Node;
+        let status = match is_stranger {
+            true => Status::with_details(
+                tonic::Code::Unauthenticated,
+                status.message(),
+                status.details().to_vec().into(),
+            ),
+            false => status,
+        };
+        return status.into_http();
+    }
+    let status = match (caller.is_unknown(), caller.is_somebody()) {
+        (true, _) => StatusCode::SERVICE_UNAVAILABLE,
+        (false, true) => StatusCode::FORBIDDEN,
+        (false, false) => StatusCode::UNAUTHORIZED,
+    };
+    (status, format!("{text}\n")).into_response()
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
+}
+
+/// A gRPC status, or a plain text page for a plain HTTP client.
+fn answer(headers: &HeaderMap, status: &Status, page: StatusCode) -> Response {
+    match is_grpc(headers) {
+        true => status.clone().into_http(),
+        false => (page, format!("{}\n", status.message())).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ClusterVerb::{Admin, Backup, Jobs, Metrics};
+    use FilterVerb::{Export, Insert, Manage, Read};
+    use Need::{Cluster, Filter, Node, NodeOr, Somebody};
+    use prost::Message as _;
+
+    use super::*;
+
+    #[test]
+    fn what_nobody_thought_of_is_an_administrators() {
+        for path in ["/livez", "/readyz", "/grpc.health.v1.Health/Check", "/console"] {
+            assert_eq!(Need::of(path), Need::Nothing, "{path}");
+        }
+        let strange = [
+            "/",
+            "",
+            "/livez/",
+            "//livez",
+            "/umbel.v1.Filters/New",
+            "/x",
+            "/umbel.v1.Admin",
+            "/console/x",
+            "/consoles",
+        ];
+        for path in strange {
+            assert_eq!(Need::of(path), Cluster(Admin), "{path}");
+        }
+    }
+
+    /// Every new call must be added here.
+    const NEEDS: [(&str, Need); 51] = [
+        ("Access/Put", Cluster(Admin)),
+        ("Access/Revoke", Cluster(Admin)),
+        ("Access/SetQuota", Cluster(Admin)),
+        ("Access/ListPrincipals", Cluster(Admin)),
+        ("Access/WhoAmI", Somebody),
+        ("Admin/Status", Cluster(Metrics)),
+        ("Admin/ShardMap", Somebody),
+        ("Admin/Join", NodeOr(Admin)),
+        ("Admin/PutJoinToken", Cluster(Admin)),
+        ("Admin/Drain", Cluster(Admin)),
+        ("Admin/Remove", Cluster(Admin)),
+        ("Admin/MoveShard", Cluster(Admin)),
+        ("Admin/SplitShard", Cluster(Admin)),
+        ("Admin/SetAutoSplit", Cluster(Admin)),
+        ("Admin/Upgrade", Cluster(Admin)),
+        ("Admin/Backup", Cluster(Backup)),
+        ("Admin/Restore", Cluster(Backup)),
+        ("Admin/Scrub", Cluster(Admin)),
+        ("Enrolment/Enrol", Need::Nothing),
+        ("Enrolment/Renew", Node),
+        ("Filters/Create", Filter(Manage)),
+        ("Filters/Drop", Filter(Manage)),
+        ("Filters/List", Somebody),
+        ("Filters/Info", Filter(Read)),
+        ("Filters/Insert", Filter(Insert)),
+        ("Filters/Contains", Filter(Read)),
+        ("Filters/ContainsAny", Filter(Read)),
+        ("Filters/Remove", Filter(FilterVerb::Remove)),
+        ("Filters/Expire", Filter(Manage)),
+        ("Filters/Clear", Filter(Manage)),
+        ("Filters/Rotate", Filter(Manage)),
+        ("Filters/Rename", Filter(Manage)),
+        ("Filters/Merge", Filter(Insert)),
+        ("Filters/Intersect", Filter(Insert)),
+        ("Filters/Overlap", Filter(Read)),
+        ("Filters/Flush", Filter(Insert)),
+        ("Filters/Export", Filter(Export)),
+        ("Filters/Import", Filter(Manage)),
+        ("Filters/OpenSession", Somebody),
+        ("JobControl/Control", Node),
+        ("JobExchange/Frames", Node),
+        ("Jobs/SubmitJob", Cluster(Jobs)),
+        ("Jobs/ListJobs", Cluster(Jobs)),
+        ("Jobs/DescribeJob", Cluster(Jobs)),
+        ("Jobs/CancelJob", Cluster(Jobs)),
+        ("Jobs/ResumeJob", Cluster(Jobs)),
+        ("Peer/Link", Node),
+        ("Peer/Exchange", Node),
+        ("Peer/Scrub", Node),
+        ("Peer/Adopt", Node),
+        ("Peer/WhoAreYou", Node),
+    ];
+
+    #[test]
+    fn every_call_has_its_need() {
+        let files = prost_types::FileDescriptorSet::decode(umbel_proto::DESCRIPTORS).unwrap();
+        let services = files.file.iter().flat_map(|file| &file.service);
+        let calls = services.flat_map(|service| {
+            let name = |method: &str| format!("{}/{method}", service.name());
+            service.method.iter().map(move |method| name(method.name()))
+        });
+        let needed = calls.map(|call| (Need::of(&format!("/umbel.v1.{call}")), call));
+        let mut found: Vec<_> = needed.map(|(need, call)| (call, need)).collect();
+        found.sort_by_key(|(call, _)| call.split('/').next().map(str::to_owned));
+        assert_eq!(found, NEEDS.map(|(call, need)| (call.to_owned(), need)));
+    }
+}

@@ -1,0 +1,122 @@
+//! Tests of the whole server on a node that belongs to no cluster yet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tonic::codegen::BoxStream;
+use tonic::service::Routes;
+use tonic::{Code, Request, Response, Status, Streaming};
+use umbel_node::coordinator::Coordinator;
+use umbel_node::peer::channel::channel_to;
+use umbel_node::ports::{Net, RealNet};
+use umbel_proto::v1;
+use umbel_proto::v1::filters_client::FiltersClient;
+use umbel_proto::v1::peer_client::PeerClient;
+use umbel_proto::v1::peer_server::{Peer, PeerServer};
+
+use super::{Budget, Gateway, serve};
+
+/// Says that it speaks another version of the protocol between nodes, and does nothing else.
+pub(super) struct Nobody;
+
+fn absent() -> Status {
+    Status::unavailable("nobody is here")
+}
+
+#[tonic::async_trait]
+impl Peer for Nobody {
+    type LinkStream = BoxStream<v1::LinkAnswers>;
+    type ExchangeStream = BoxStream<v1::ExchangePart>;
+    type ScrubStream = BoxStream<v1::ScrubPart>;
+
+    async fn link(
+        &self,
+        _calls: Request<Streaming<v1::LinkCalls>>,
+    ) -> Result<Response<Self::LinkStream>, Status> {
+        Err(absent())
+    }
+
+    async fn exchange(
+        &self,
+        _questions: Request<Streaming<v1::ExchangeQuestion>>,
+    ) -> Result<Response<Self::ExchangeStream>, Status> {
+        Err(absent())
+    }
+
+    async fn scrub(
+        &self,
+        _parts: Request<Streaming<v1::ScrubPart>>,
+    ) -> Result<Response<Self::ScrubStream>, Status> {
+        Err(absent())
+    }
+
+    async fn adopt(
+        &self,
+        _request: Request<v1::AdoptRequest>,
+    ) -> Result<Response<v1::AdoptResponse>, Status> {
+        Err(absent())
+    }
+
+    async fn who_are_you(
+        &self,
+        _request: Request<v1::WhoAreYouRequest>,
+    ) -> Result<Response<v1::WhoAreYouResponse>, Status> {
+        Ok(Response::new(v1::WhoAreYouResponse { protocol: 7, ..Default::default() }))
+    }
+}
+
+/// Sends a GET over HTTP/1.1 and returns the response.
+async fn get(net: &Arc<dyn Net>, address: &str, path: &str) -> String {
+    let mut stream = net.connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: node\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn all_services_share_a_port() {
+    let net: Arc<dyn Net> = Arc::new(RealNet);
+    let listener = net.listen("127.0.0.1:0").await.unwrap();
+    let address = listener.local_address();
+    let gateway = Gateway {
+        coordinator: Arc::new(Coordinator::without_cluster()),
+        routes: Routes::new(PeerServer::new(Nobody)),
+        render_metrics: Some(Arc::new(|| "umbel_epoch 1\n".to_owned())),
+        timeout_max: Duration::from_secs(10),
+        budget: Budget::new(0),
+        needs_member: false,
+        console: None,
+    };
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let server = tokio::spawn(serve(listener, gateway, async {
+        let _ = stopped.await;
+    }));
+
+    let live = get(&net, &address, "/livez").await;
+    assert!(live.starts_with("HTTP/1.1 200") && live.ends_with("live\n"), "{live}");
+    let ready = get(&net, &address, "/readyz").await;
+    assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
+    assert!(ready.ends_with("this node does not belong to a formed cluster yet\n"), "{ready}");
+    let metrics = get(&net, &address, "/metrics").await;
+    assert!(metrics.contains("text/plain") && metrics.ends_with("umbel_epoch 1\n"), "{metrics}");
+
+    let mut filters = FiltersClient::new(channel_to(&net, &address, None).unwrap());
+    let status = filters.list(v1::ListRequest::default()).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    let detail = v1::ErrorDetail::decode(status.details()).unwrap();
+    assert_eq!((detail.code(), detail.applied()), (v1::ErrorCode::NotFormed, v1::Applied::No));
+    // The gate answers before the request is examined: the node does not know the grants yet.
+    let status = filters.drop(v1::DropRequest::default()).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    let mut peer = PeerClient::new(channel_to(&net, &address, None).unwrap());
+    let who = peer.who_are_you(v1::WhoAreYouRequest {}).await.unwrap().into_inner();
+    assert_eq!(who.protocol, 7);
+
+    drop((filters, peer));
+    stop.send(()).unwrap();
+    server.await.unwrap().unwrap();
+}

@@ -1,0 +1,78 @@
+//! Plain HTTP/1.1 endpoints for load balancers, kubelets and Prometheus, on the same port as gRPC.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use umbel_node::coordinator::Coordinator;
+
+use super::RenderMetrics;
+use super::caller::Caller;
+use super::filter_series::FilterSeries;
+
+/// Version of the text format that Prometheus reads.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The routes of these endpoints.
+pub(super) fn pages(
+    coordinator: Arc<Coordinator>,
+    render_metrics: Option<RenderMetrics>,
+) -> Router {
+    let (asked, series) = (Arc::clone(&coordinator), Arc::<FilterSeries>::default());
+    let measured = async move |request: Request| {
+        // Without the gate there is no caller, and the page shows no filters.
+        if request.extensions().get::<Caller>().is_some() {
+            series.refresh(&asked).await;
+        }
+        let caller = request.extensions().get::<Caller>();
+        let of_filters = caller.map(|caller| series.text(caller.readable()));
+        metrics(render_metrics.as_ref(), &of_filters.unwrap_or_default())
+    };
+    Router::new()
+        .route("/livez", get(async || "live\n"))
+        .route("/readyz", get(move || async move { ready(coordinator.is_ready().await) }))
+        .route("/metrics", get(measured))
+}
+
+fn ready(outcome: Result<(), String>) -> Response {
+    match outcome {
+        Ok(()) => "ready\n".into_response(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    }
+}
+
+fn metrics(render: Option<&RenderMetrics>, of_filters: &str) -> Response {
+    match render {
+        Some(render) => {
+            let text = render() + of_filters;
+            // A filter's name may contain markup, which the format cannot escape: browsers must not read
+            // the text as HTML.
+            let headers =
+                [(header::CONTENT_TYPE, METRICS_TYPE), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+            (headers, text).into_response()
+        }
+        None => (StatusCode::NOT_FOUND, "this node records no metrics\n").into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_say_what_is_wrong() {
+        assert_eq!(ready(Ok(())).status(), StatusCode::OK);
+        let not_yet = ready(Err("no leader".to_owned()));
+        assert_eq!(not_yet.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(metrics(None, "").status(), StatusCode::NOT_FOUND);
+        let render: RenderMetrics = Arc::new(|| "umbel_epoch 1\n".to_owned());
+        let page = metrics(Some(&render), "");
+        assert_eq!(
+            (page.status(), &page.headers()["content-type"]),
+            (StatusCode::OK, &header::HeaderValue::from_static(METRICS_TYPE))
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! The gRPC service `Jobs`.
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+use umbel_engine::meta::{JobRecord, JobState};
+use umbel_engine::{JobId, NodeId};
+use umbel_node::calls::JobStanding;
+use umbel_node::coordinator::{Coordinator, NewJob};
+use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
+use umbel_proto::v1;
+use umbel_proto::v1::jobs_server::{Jobs, JobsServer};
+
+use super::deadlines::Deadlines;
+use super::measure::measured;
+
+/// Serves the requests about jobs.
+pub(super) struct JobsService {
+    coordinator: Arc<Coordinator>,
+    deadlines: Deadlines,
+}
+
+impl JobsService {
+    pub(super) fn new(coordinator: Arc<Coordinator>, deadlines: Deadlines) -> Self {
+        Self { coordinator, deadlines }
+    }
+
+    /// The service for a server's router, with its message limits.
+    pub(super) fn into_server(self) -> JobsServer<Self> {
+        JobsServer::new(self)
+            .max_decoding_message_size(CLIENT_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(CLIENT_MESSAGE_BYTES_MAX)
+    }
+}
+
+fn job_row(job: JobId, record: &JobRecord) -> v1::Job {
+    let (cause, resumable) = match &record.state {
+        JobState::Failed { cause, resumable } => (cause.clone(), *resumable),
+        _ => (String::new(), false),
+    };
+    v1::Job {
+        job: job.0,
+        run: record.run,
+        state: record.state.to_string(),
+        cause,
+        resumable,
+        workers: record.order.workers.iter().map(|node| node.0).collect(),
+        submitted_ms: record.order.submitted_ms,
+    }
+}
+
+fn progress_row(progress: JobStanding) -> v1::JobProgress {
+    let JobStanding { phase, attempt, trouble, away, .. } = progress;
+    v1::JobProgress { phase, attempt, trouble, away: away.iter().map(|node| node.0).collect() }
+}
+
+#[tonic::async_trait]
+impl Jobs for JobsService {
+    async fn submit_job(
+        &self,
+        request: Request<v1::SubmitJobRequest>,
+    ) -> Result<Response<v1::SubmitJobResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("submit_job", async {
+            let v1::SubmitJobRequest { nonce, spec, workers, seed } = request.into_inner();
+            let workers = workers.into_iter().map(NodeId).collect();
+            let new = NewJob { nonce, spec: spec.into(), workers, seed };
+            let job = self.coordinator.submit_job(new, deadline).await?;
+            Ok(v1::SubmitJobResponse { job: job.0 })
+        })
+        .await
+    }
+
+    async fn list_jobs(
+        &self,
+        request: Request<v1::ListJobsRequest>,
+    ) -> Result<Response<v1::ListJobsResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("list_jobs", async {
+            let jobs = self.coordinator.jobs(deadline).await?;
+            let jobs = jobs.iter().map(|(job, record)| job_row(*job, record)).collect();
+            Ok(v1::ListJobsResponse { jobs })
+        })
+        .await
+    }
+
+    async fn describe_job(
+        &self,
+        request: Request<v1::DescribeJobRequest>,
+    ) -> Result<Response<v1::DescribeJobResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("describe_job", async {
+            let job = JobId(request.into_inner().job);
+            let (record, progress) = self.coordinator.describe_job(job, deadline).await?;
+            let row = job_row(job, &record);
+            let summary = match record.state {
+                JobState::Done { summary } => summary,
+                _ => Vec::new(),
+            };
+            Ok(v1::DescribeJobResponse {
+                job: Some(row),
+                spec: record.order.spec.into(),
+                summary: summary.into(),
+                progress: progress.map(progress_row),
+            })
+        })
+        .await
+    }
+
+    async fn cancel_job(
+        &self,
+        request: Request<v1::CancelJobRequest>,
+    ) -> Result<Response<v1::CancelJobResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("cancel_job", async {
+            self.coordinator.cancel_job(JobId(request.into_inner().job), deadline).await?;
+            Ok(v1::CancelJobResponse {})
+        })
+        .await
+    }
+
+    async fn resume_job(
+        &self,
+        request: Request<v1::ResumeJobRequest>,
+    ) -> Result<Response<v1::ResumeJobResponse>, Status> {
+        let deadline = self.deadlines.of_meta(request.metadata());
+        measured("resume_job", async {
+            self.coordinator.resume_job(JobId(request.into_inner().job), deadline).await?;
+            Ok(v1::ResumeJobResponse {})
+        })
+        .await
+    }
+}

@@ -1,0 +1,274 @@
+//! The interface of a node to its clients: filters and administration over gRPC, filters over the Redis
+//! protocol on a separate port, health, metrics and the console. Peers connect to the gRPC port, too.
+//!
+//! Clients and peers use separate connections, and every limit on calls applies to one connection, so
+//! that many clients cannot keep peers out.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `filters`, `admin`, `jobs`, `access`, `enrolment` | the gRPC services |
+//! | `convert`, `describe`, `errors` | messages of clients to the node's types and back |
+//! | `gate`, `caller`, `credential` | who calls, and whether the caller may |
+//! | `admission`, `deadlines`, `limits` | bounds on requests |
+//! | `resp` | the Redis protocol |
+//! | `console` | the console: pages, what they show, and what they order |
+//! | `http`, `filter_series` | health and metrics over plain HTTP |
+//! | [`redis_bloom_dump`] | converts RedisBloom's dumps to frames and back, for both sides of an export |
+//! | [`redis_bloom_value`] | RedisBloom's filters in Redis's files and payloads, for both sides |
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::pb::FILE_DESCRIPTOR_SET as HEALTH_DESCRIPTORS;
+use tonic_health::server::HealthReporter;
+use umbel_node::coordinator::Coordinator;
+use umbel_node::limits::CLIENT_CALLS_PER_CONNECTION_MAX;
+use umbel_node::peer::channel;
+use umbel_node::ports::{Listener, PortFuture};
+use umbel_node::{ClientInterface, ServedNode};
+
+mod access;
+mod admin;
+mod admission;
+mod caller;
+mod console;
+mod convert;
+mod credential;
+mod deadlines;
+mod describe;
+mod enrolment;
+mod errors;
+mod filter_series;
+mod filters;
+mod gate;
+mod http;
+mod jobs;
+mod limits;
+mod measure;
+pub mod redis_bloom_dump;
+pub mod redis_bloom_value;
+mod resp;
+mod status;
+
+#[cfg(test)]
+mod gateway_test;
+#[cfg(test)]
+mod memory_net;
+#[cfg(test)]
+mod sessions_test;
+#[cfg(test)]
+mod test_node;
+
+use admission::Budget;
+use console::Console;
+use limits::{
+    HEALTH_INTERVAL, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT, STOP_GRACE_MAX,
+    STREAMS_PER_CONNECTION_MAX,
+};
+use resp::RespGateway;
+
+/// Renders all measurements as text.
+pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// The interface of a node to its clients. Without `render_metrics` the node records no metrics.
+#[must_use]
+pub fn client_interface(render_metrics: Option<RenderMetrics>) -> Box<dyn ClientInterface> {
+    Box::new(Interface { render_metrics })
+}
+
+struct Interface {
+    render_metrics: Option<RenderMetrics>,
+}
+
+impl ClientInterface for Interface {
+    fn serve(self: Box<Self>, node: ServedNode) -> PortFuture<'static, ()> {
+        let ServedNode { config, address, listener, resp_listener, coordinator, .. } = node;
+        let ServedNode { routes, stopped, failure, .. } = node;
+        let budget = Budget::new(config.request_bytes_max);
+        let console = Console::new(Arc::clone(&coordinator), &address, &config);
+        let resp = resp_listener.map(|listener| {
+            let budget = Arc::clone(&budget);
+            let gateway = RespGateway::new(&config, &address, &*listener, &coordinator, budget);
+            (listener, gateway)
+        });
+        let gateway = Gateway {
+            coordinator,
+            routes,
+            render_metrics: self.render_metrics,
+            timeout_max: Duration::from_millis(config.request_timeout_ms_max),
+            budget,
+            needs_member: config.require_node_identity,
+            console,
+        };
+        Box::pin(serve_all((listener, gateway), resp, stopped, failure))
+    }
+}
+
+/// Serves until the node stops.
+async fn serve_all(
+    (listener, gateway): (Box<dyn Listener>, Gateway),
+    resp: Option<(Box<dyn Listener>, RespGateway)>,
+    stopped: watch::Receiver<bool>,
+    failure: watch::Sender<Option<String>>,
+) {
+    let stop = |mut stopped: watch::Receiver<bool>| async move {
+        // A dropped sender means that the node was dropped.
+        let _ = stopped.wait_for(|&is_stopped| is_stopped).await;
+    };
+    let resp_stop = stop(stopped.clone());
+    let serving_resp = async {
+        if let Some((listener, gateway)) = resp {
+            resp::serve(listener, gateway, resp_stop).await;
+        }
+    };
+    let serving = async {
+        if let Err(error) = serve(listener, gateway, stop(stopped)).await {
+            failure.send_replace(Some(format!("the server stopped: {error}")));
+        }
+    };
+    tokio::join!(serving_resp, serving);
+}
+
+/// What the gateway needs to serve.
+struct Gateway {
+    coordinator: Arc<Coordinator>,
+    /// The services for other nodes and for workers of jobs.
+    routes: Routes,
+    /// Renders the text of `/metrics`; None if the node records no metrics.
+    render_metrics: Option<RenderMetrics>,
+    /// The longest timeout that a client's call is granted.
+    timeout_max: Duration,
+    /// Limits the memory that the requests of clients in progress hold.
+    budget: Arc<Budget>,
+    /// Whether a node's certificate must name the node.
+    needs_member: bool,
+    /// Serves `/console`; None if the node has no console.
+    console: Option<Arc<Console>>,
+}
+
+/// Why a node cannot serve. Nothing has been served.
+#[derive(Debug, thiserror::Error)]
+enum ServeError {
+    /// The build is broken: its descriptors are invalid.
+    #[error("the interface cannot be described: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+    /// The server cannot run.
+    #[error("{0}")]
+    Transport(#[from] tonic::transport::Error),
+}
+
+/// Serves until `stop` completes, then accepts no further connections and lets running calls end, for at
+/// most `STOP_GRACE_MAX`.
+///
+/// # Errors
+/// If the server cannot run.
+async fn serve(
+    listener: Box<dyn Listener>,
+    gateway: Gateway,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let health = HealthReporter::new();
+    let coordinator = Arc::clone(&gateway.coordinator);
+    let console = gateway.console.clone();
+    let routes = gateway.routes(health.clone())?;
+    let (stopping, stopped) = oneshot::channel();
+    let stop = async {
+        stop.await;
+        // Event streams of console pages never end by themselves, and the shutdown would wait for them.
+        if let Some(console) = console {
+            console.close();
+        }
+        // The receiver is dropped only when the server has ended already.
+        let _ = stopping.send(());
+    };
+    let serving = channel::server()
+        .accept_http1(true)
+        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+        .concurrency_limit_per_connection(CLIENT_CALLS_PER_CONNECTION_MAX)
+        .http2_keepalive_interval(Some(KEEP_ALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE_TIMEOUT))
+        .add_routes(routes)
+        .serve_with_incoming_shutdown(channel::incoming(listener), stop);
+    let grace = async {
+        if stopped.await.is_ok() {
+            tokio::time::sleep(STOP_GRACE_MAX).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        served = serving => Ok(served?),
+        () = grace => {
+            tracing::warn!("calls that were still running were cut off");
+            Ok(())
+        }
+        () = show_health(health, &coordinator) => Ok(()),
+    }
+}
+
+impl Gateway {
+    fn routes(self, health: HealthReporter) -> Result<Routes, ServeError> {
+        let Self { coordinator, routes, render_metrics, timeout_max, .. } = self;
+        let console = self.console.map(|console| console.routes()).unwrap_or_default();
+        let deadlines = deadlines::Deadlines::new(timeout_max);
+        let filters = filters::FiltersService::new(Arc::clone(&coordinator), deadlines);
+        let admin = admin::AdminService::new(Arc::clone(&coordinator), deadlines);
+        let jobs = jobs::JobsService::new(Arc::clone(&coordinator), deadlines);
+        let access = access::AccessService::new(Arc::clone(&coordinator), deadlines);
+        let enrolment = enrolment::EnrolmentService::new(Arc::clone(&coordinator), deadlines);
+        let gate =
+            gate::Gate { coordinator: Arc::clone(&coordinator), needs_member: self.needs_member };
+        let gated = axum::middleware::from_fn_with_state(gate, gate::gate);
+        let admitted = axum::middleware::from_fn_with_state(self.budget, admission::admit);
+        let describe = || {
+            tonic_reflection::server::Builder::configure()
+                .register_encoded_file_descriptor_set(umbel_proto::DESCRIPTORS)
+                .register_encoded_file_descriptor_set(HEALTH_DESCRIPTORS)
+        };
+        let health = tonic_health::server::HealthService::from_health_reporter(health);
+        let mut routes = routes
+            .add_service(filters.into_server())
+            .add_service(admin.into_server())
+            .add_service(jobs.into_server())
+            .add_service(access.into_server())
+            .add_service(enrolment.into_server())
+            .add_service(tonic_health::pb::health_server::HealthServer::new(health))
+            .add_service(describe().build_v1()?)
+            // Older tools use this version of reflection.
+            .add_service(describe().build_v1alpha()?);
+        let router = std::mem::take(routes.axum_router_mut());
+        let pages = http::pages(coordinator, render_metrics);
+        Ok(Routes::from(router.merge(pages).merge(console).layer(admitted).layer(gated)).prepare())
+    }
+}
+
+/// Services whose health status is that of the node.
+const SHOWN_SERVICES: [&str; 6] = [
+    "",
+    "umbel.v1.Filters",
+    "umbel.v1.Admin",
+    "umbel.v1.Jobs",
+    "umbel.v1.Access",
+    "umbel.v1.Enrolment",
+];
+
+/// Keeps the health service at the readiness that `/readyz` reports; never returns.
+async fn show_health(health: HealthReporter, coordinator: &Coordinator) {
+    let mut shown = None;
+    loop {
+        let is_ready = coordinator.is_ready().await.is_ok();
+        if shown != Some(is_ready) {
+            shown = Some(is_ready);
+            let status = if is_ready { ServingStatus::Serving } else { ServingStatus::NotServing };
+            for service in SHOWN_SERVICES {
+                health.set_service_status(service, status).await;
+            }
+        }
+        tokio::time::sleep(HEALTH_INTERVAL).await;
+    }
+}

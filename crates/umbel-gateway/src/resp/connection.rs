@@ -1,0 +1,298 @@
+//! One connection: reads bytes, carries out commands and writes the answers, in turn. It reads nothing
+//! while commands run, so backpressure stops a client that does not read its answers.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep_until};
+use umbel_node::metrics;
+use umbel_node::ports::{Connection, Incoming, PeerIdentity, Stream};
+use umbel_resp::{Decoder, ProtocolError, Refusal, Request};
+
+use super::pipeline;
+use super::session::{Executing, Queue, Session};
+use super::shared::{Counts, Shared};
+use super::writing::write_answers;
+use crate::admission::{Budget, Holding, NoRoom};
+use crate::limits::{
+    ARRIVAL_BYTES_PER_SECOND_MIN, ARRIVAL_TIMEOUT, RESP_COMMANDS_IN_FLIGHT_MAX, RESP_FREE_BYTES,
+    RESP_READ_BYTES, RESP_WRITE_BYTES,
+};
+
+/// Serves a connection to its end.
+pub(super) async fn serve(taken: Incoming, shared: Arc<Shared>, stop: watch::Receiver<bool>) {
+    let Incoming { stream, from, identity, slot } = taken;
+    let connection = slot.as_ref().map(|slot| slot.connection().clone()).unwrap_or_default();
+    if !matches!(identity, PeerIdentity::Unchecked | PeerIdentity::Anonymous) {
+        connection.prove();
+    }
+    let client = shared.clients.enter(from);
+    let id = client.id;
+    let session = Session::new(Arc::clone(&shared), client, identity).await;
+    let input = Input {
+        connection,
+        decoder: Decoder::new(session.is_known()),
+        rest: Vec::new(),
+        requests: Vec::new(),
+        failed: None,
+        began: None,
+        came: 0,
+        late: None,
+        budget: Arc::clone(&shared.budget),
+        holding: None,
+        queued: 0,
+    };
+    let mut served = Served { stream, session, input, out: Vec::new() };
+    // An error means that the client is gone: it receives nothing more.
+    let _ = served.run(stop).await;
+    shared.clients.leave(id);
+}
+
+struct Served {
+    stream: Box<dyn Stream>,
+    session: Session,
+    input: Input,
+    /// Answers that are not written yet.
+    out: Vec<u8>,
+}
+
+/// The input of a connection.
+struct Input {
+    connection: Connection,
+    decoder: Decoder,
+    /// Bytes that arrived but are not decoded: too many commands came before them.
+    rest: Vec<u8>,
+    /// Commands to carry out.
+    requests: Vec<Request>,
+    /// The bytes after these commands are no command.
+    failed: Option<ProtocolError>,
+    /// When the incomplete request began to arrive.
+    began: Option<Instant>,
+    /// Bytes of it that have arrived.
+    came: u64,
+    late: Option<Pin<Box<Sleep>>>,
+    budget: Arc<Budget>,
+    /// What the connection holds of the budget of all clients; None up to `RESP_FREE_BYTES`.
+    holding: Option<Holding>,
+    /// Bytes of commands that wait for `EXEC`.
+    queued: usize,
+}
+
+/// Why the connection reads nothing more.
+enum End {
+    /// The client has closed its side, or the connection must end.
+    Closed,
+    /// The budget has no room for its requests.
+    NoRoom,
+    /// A request did not arrive in time.
+    Late,
+}
+
+impl Served {
+    async fn run(&mut self, mut stop: watch::Receiver<bool>) -> io::Result<()> {
+        loop {
+            let end = tokio::select! {
+                biased;
+                // Everything that was read has been answered by now.
+                _ = stop.wait_for(|&is_stopped| is_stopped) => Some(End::Closed),
+                end = self.input.read(&mut self.stream) => end,
+            };
+            let held = match end {
+                Some(End::Closed) => return Ok(()),
+                Some(End::NoRoom) => Err(NoRoom),
+                Some(End::Late) => {
+                    metrics::connection_refused("late");
+                    return Ok(());
+                }
+                None => self.input.hold(self.session.queue.as_ref()),
+            };
+            if held.is_err() {
+                self.session.answer(Refusal::NoRoom, &mut self.out);
+                return self.flush().await;
+            }
+            self.carry_out().await?;
+            if let Some(error) = self.input.failed {
+                let text = Refusal::Other(format!("ERR {error}").into());
+                self.session.answer(text, &mut self.out);
+            }
+            self.flush().await?;
+            // The commands are done and no longer held. Holding less needs no room.
+            let _ = self.input.hold(self.session.queue.as_ref());
+            if self.session.is_ending || self.input.failed.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Carries out the commands that have arrived.
+    async fn carry_out(&mut self) -> io::Result<()> {
+        self.session.look_again().await;
+        let requests = std::mem::take(&mut self.input.requests);
+        Counts::add(&self.session.shared.counts.commands, requests.len());
+        metrics::resp_commands(requests.len() as u64);
+        let began = Instant::now();
+        let mut at = 0;
+        while let Some(left) = requests.get(at..).filter(|left| !left.is_empty()) {
+            if self.session.is_ending {
+                break;
+            }
+            at += pipeline::run_some(&mut self.session, left, &mut self.out).await;
+            self.flush_if_full().await?;
+            if let Some(transaction) = self.session.executing.take() {
+                self.execute(transaction).await?;
+            }
+        }
+        if !requests.is_empty() {
+            metrics::resp_answered(began.elapsed());
+        }
+        let is_known = self.session.is_known();
+        if is_known {
+            self.input.connection.prove();
+        }
+        self.input.decoder.set_known(is_known);
+        Ok(())
+    }
+
+    /// Carries out the commands of a transaction; their answers are the elements of an array that has begun.
+    async fn execute(&mut self, Executing { requests, is_wanted }: Executing) -> io::Result<()> {
+        let before = self.session.suspend_replies();
+        let mut rest = &requests[..];
+        while !rest.is_empty() {
+            let begin = self.out.len();
+            let done = pipeline::run_some(&mut self.session, rest, &mut self.out).await;
+            rest = rest.get(done..).unwrap_or_default();
+            if !is_wanted {
+                self.out.truncate(begin);
+            }
+            self.flush_if_full().await?;
+        }
+        self.session.resume_replies(before);
+        Ok(())
+    }
+
+    async fn flush_if_full(&mut self) -> io::Result<()> {
+        if self.out.len() >= RESP_WRITE_BYTES { self.flush().await } else { Ok(()) }
+    }
+
+    /// Writes the answers.
+    async fn flush(&mut self) -> io::Result<()> {
+        let out = std::mem::take(&mut self.out);
+        write_answers(&mut self.stream, &out).await?;
+        // A payload that was among the answers is no longer held.
+        self.session.payload = None;
+        Ok(())
+    }
+}
+
+impl Input {
+    /// Waits for the next commands and decodes them; Some if no more will come.
+    async fn read(&mut self, stream: &mut Box<dyn Stream>) -> Option<End> {
+        self.decode_rest();
+        while self.requests.is_empty() && self.failed.is_none() {
+            let end = std::future::poll_fn(|cx| self.poll_read(stream, cx)).await;
+            if end.is_some() {
+                return end;
+            }
+        }
+        None
+    }
+
+    /// Reads once. Ready when bytes have arrived, or none will.
+    fn poll_read(
+        &mut self,
+        stream: &mut Box<dyn Stream>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<End>> {
+        if self.connection.poll_ended(cx).is_ready() {
+            return Poll::Ready(Some(End::Closed));
+        }
+        let mut space = [const { MaybeUninit::<u8>::uninit() }; RESP_READ_BYTES];
+        let mut buffer = ReadBuf::uninit(&mut space);
+        match Pin::new(stream).poll_read(cx, &mut buffer) {
+            Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                self.take(buffer.filled());
+                Poll::Ready(match self.note_arrival() {
+                    Ok(()) => None,
+                    Err(NoRoom) => Some(End::NoRoom),
+                })
+            }
+            Poll::Ready(_) => Poll::Ready(Some(End::Closed)),
+            Poll::Pending if self.holding.as_ref().is_some_and(|held| held.poll_over(cx)) => {
+                Poll::Ready(Some(End::NoRoom))
+            }
+            Poll::Pending => self.poll_late(cx).map(|()| Some(End::Late)),
+        }
+    }
+
+    /// Decodes bytes that arrived. Commands beyond the limit in flight are left for later.
+    fn take(&mut self, bytes: &[u8]) {
+        let mut left = bytes;
+        while self.requests.len() < RESP_COMMANDS_IN_FLIGHT_MAX {
+            match self.decoder.decode(&mut left) {
+                Ok(Some(request)) => self.requests.push(request),
+                Ok(None) => break,
+                Err(error) => {
+                    self.failed = Some(error);
+                    return;
+                }
+            }
+        }
+        self.rest = left.to_vec();
+    }
+
+    fn decode_rest(&mut self) {
+        if !self.rest.is_empty() {
+            let rest = std::mem::take(&mut self.rest);
+            self.take(&rest);
+        }
+    }
+
+    /// Notes whether a request has arrived in part.
+    fn note_arrival(&mut self) -> Result<(), NoRoom> {
+        let pending = self.decoder.pending_bytes();
+        if !self.requests.is_empty() || pending == 0 {
+            (self.began, self.came, self.late) = (None, 0, None);
+        }
+        if pending > 0 {
+            self.began.get_or_insert_with(Instant::now);
+            self.came = pending as u64;
+        }
+        self.count(pending, pending > 0)
+    }
+
+    /// Counts what the connection holds towards the budget of all clients, if it exceeds `RESP_FREE_BYTES`.
+    fn count(&mut self, byte_count: usize, is_arriving: bool) -> Result<(), NoRoom> {
+        let held = byte_count + self.queued;
+        if held <= RESP_FREE_BYTES {
+            self.holding = None;
+            return Ok(());
+        }
+        let holding = self.holding.get_or_insert_with(|| Holding::new(&self.budget));
+        holding.set(held as u64, is_arriving)
+    }
+
+    /// Counts the commands to carry out next, and those that wait for `EXEC`.
+    fn hold(&mut self, queue: Option<&Queue>) -> Result<(), NoRoom> {
+        self.queued = queue.map_or(0, |queue| queue.byte_count);
+        let of_requests: usize = self.requests.iter().map(Request::byte_count).sum();
+        self.count(of_requests + self.decoder.pending_bytes(), false)
+    }
+
+    /// Ready once an incomplete request has been arriving for too long: it holds memory.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(began) = self.began else { return Poll::Pending };
+        let earned = Duration::from_millis(self.came * 1000 / ARRIVAL_BYTES_PER_SECOND_MIN);
+        let deadline = began + ARRIVAL_TIMEOUT + earned;
+        let late = self.late.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if late.deadline() != deadline {
+            late.as_mut().reset(deadline);
+        }
+        late.as_mut().poll(cx)
+    }
+}

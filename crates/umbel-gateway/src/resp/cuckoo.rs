@@ -1,0 +1,303 @@
+//! Commands about cuckoo filters, `CF.*`.
+//!
+//! Each inserted item is a separate request to the cluster, so that an item without room is
+//! distinguished from its neighbours.
+
+use bytes::Bytes;
+use futures_util::future::try_join_all;
+use tokio::time::Instant;
+use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
+use umbel_engine::shard::PartError;
+use umbel_filter::Kind;
+use umbel_filter::sizing::{CUCKOO_BUCKETS_LOOKED_AT, WINDOW_BUCKET_SLOTS};
+use umbel_node::coordinator::catalogue::{FilterInfo, Hashing, NewFilter as Plan};
+use umbel_node::coordinator::item_batch::ItemBatch;
+use umbel_node::coordinator::sizes::FilterSize;
+use umbel_node::failure::CallFailure;
+use umbel_resp::{Arguments, CuckooCommand, CuckooInsert, Items, Protocol, Refusal, Reply};
+
+use super::answers::refusal;
+use super::filters::{self, Answered, Packed, create, described, memory_bytes, unless_busy};
+use super::session::{NoFilter, Session};
+
+/// The planned false positive rate. RedisBloom's, with 8 bits and buckets of 2, is 1.6 %.
+const ERROR_RATE: f64 = 0.01;
+
+/// Items of one command that are in flight at once.
+const ITEMS_AT_ONCE: usize = 64;
+
+/// The outcome for one item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Added {
+    /// It was inserted once more.
+    Yes,
+    /// It was present, and only new items were to be inserted.
+    Present,
+    /// The filter has no room for it.
+    Full,
+}
+
+/// The items of a command, which count against the caller's rates.
+pub(super) const fn items_of<'a>(command: &CuckooCommand<'a>) -> Option<Items<'a>> {
+    match *command {
+        CuckooCommand::Insert(CuckooInsert { items, .. })
+        | CuckooCommand::Contains(items)
+        | CuckooCommand::Count(items)
+        | CuckooCommand::Remove(items) => Some(items),
+        CuckooCommand::Reserve { .. }
+        | CuckooCommand::Compact { .. }
+        | CuckooCommand::Info { .. }
+        | CuckooCommand::Debug { .. } => None,
+    }
+}
+
+pub(super) async fn answer(
+    session: &Session,
+    command: CuckooCommand<'_>,
+) -> Result<Reply, Refusal> {
+    match command {
+        CuckooCommand::Reserve { key, capacity } => {
+            let name = session.filter(FilterVerb::Manage, key)?;
+            create(session, &name, plan(capacity)).await?;
+            Ok(Reply::OK)
+        }
+        CuckooCommand::Insert(command) => insert(session, command).await,
+        CuckooCommand::Contains(items) => contains(session, items).await,
+        CuckooCommand::Count(items) => count(session, items).await,
+        CuckooCommand::Remove(items) => remove(session, items).await,
+        CuckooCommand::Compact { key } => compact(session, key).await,
+        CuckooCommand::Info { key } => info(session, key).await,
+        CuckooCommand::Debug { key } => debug(session, key).await,
+    }
+}
+
+const fn plan(capacity: u64) -> Plan {
+    let (distribution, hashing) = (Distribution::Partitioned, Hashing::Keyed);
+    let size = FilterSize::Rate(ERROR_RATE);
+    Plan::Planned { kind: Kind::Cuckoo, distribution, capacity, size, hashing }
+}
+
+/// Whether the filter is a cuckoo filter; None if no filter has this name.
+async fn is_cuckoo(
+    session: &Session,
+    name: &FilterName,
+    deadline: Instant,
+) -> Result<Option<bool>, Refusal> {
+    let coordinator = &session.shared.coordinator;
+    let look = || {
+        coordinator.read_meta(|state| {
+            let (_, record) = state.filter_by_name(name.as_str())?;
+            Some(record.settings.kind == Kind::Cuckoo.id())
+        })
+    };
+    if let Ok(Some(found)) = look() {
+        return Ok(Some(found));
+    }
+    // This node may not know the filter yet.
+    let refreshed = coordinator.meta_refresh(deadline).await;
+    refreshed.and_then(|()| look()).map_err(|failure| refusal(&failure))
+}
+
+/// Each item as a separate batch.
+fn alone(items: Arguments<'_>) -> Vec<ItemBatch> {
+    let batch = |item: &[u8]| {
+        // Arguments have at most 512 KiB.
+        let item_bytes = u32::try_from(item.len()).unwrap_or(u32::MAX);
+        ItemBatch::packed(Bytes::copy_from_slice(item), vec![item_bytes])
+    };
+    items.iter().map(batch).collect()
+}
+
+async fn insert(session: &Session, command: CuckooInsert<'_>) -> Result<Reply, Refusal> {
+    let CuckooInsert { items, capacity, is_new_only } = command;
+    let deadline = session.shared.deadlines.of_command();
+    let name = session.filter(FilterVerb::Insert, items.key)?;
+    match is_cuckoo(session, &name, deadline).await? {
+        Some(true) => {}
+        Some(false) => return Err(Refusal::WrongType),
+        None => {
+            let capacity = capacity.ok_or(Refusal::NotFound)?;
+            match create(session, &name, plan(capacity)).await {
+                // Another client created it at the same time.
+                Ok(()) | Err(Refusal::ItemExists) => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+    }
+    let batches = alone(items.items);
+    let mut added = Vec::with_capacity(batches.len());
+    // Of two equal items the second is not new, so with `is_new_only` items are inserted one after the other.
+    for some in batches.chunks(if is_new_only { 1 } else { ITEMS_AT_ONCE }) {
+        let each = some.iter().map(|batch| add(session, &name, batch, is_new_only, deadline));
+        added.extend(try_join_all(each).await?);
+    }
+    if !items.form.is_list() {
+        return match added.first() {
+            Some(Added::Full) | None => Err(Refusal::CuckooFull),
+            Some(outcome) => Ok(Reply::Boolean(*outcome == Added::Yes)),
+        };
+    }
+    let is_boolean = session.protocol == Protocol::Three && !is_new_only;
+    let reply = |outcome| match outcome {
+        outcome if is_boolean => Reply::Boolean(outcome == Added::Yes),
+        Added::Yes => Reply::Integer(1),
+        Added::Present => Reply::Integer(0),
+        Added::Full => Reply::Integer(-1),
+    };
+    Ok(Reply::Array(added.into_iter().map(reply).collect()))
+}
+
+/// Inserts one item.
+async fn add(
+    session: &Session,
+    name: &FilterName,
+    batch: &ItemBatch,
+    is_new_only: bool,
+    deadline: Instant,
+) -> Result<Added, Refusal> {
+    let coordinator = &session.shared.coordinator;
+    let name = name.as_str();
+    if is_new_only {
+        let asked = || coordinator.contains(name, batch, None, deadline);
+        let (present, _) =
+            unless_busy(deadline, asked).await.map_err(|failure| refusal(&failure))?;
+        if present.get(0) {
+            return Ok(Added::Present);
+        }
+    }
+    let inserted = || coordinator.insert(name, batch, None, None, deadline);
+    match unless_busy(deadline, inserted).await {
+        Ok((new, _)) if is_new_only && !new.get(0) => {
+            // Another client was faster: the copy that this call inserted is removed again.
+            let removed = coordinator.remove(name, batch, None, deadline).await;
+            removed.map(|_| Added::Present).map_err(|failure| refusal(&failure))
+        }
+        Ok(_) => Ok(Added::Yes),
+        Err(CallFailure::Part(PartError::Full { .. })) => Ok(Added::Full),
+        Err(failure) => Err(refusal(&failure)),
+    }
+}
+
+/// Missing filters, and those of other kinds, have no items.
+async fn contains(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
+    let deadline = session.shared.deadlines.of_command();
+    let is_there = match session.filter(FilterVerb::Read, items.key) {
+        Ok(name) => is_cuckoo(session, &name, deadline).await? == Some(true),
+        Err(NoFilter::NoName) => false,
+        Err(why @ NoFilter::Denied) => return Err(why.into()),
+    };
+    let mut present = vec![false; items.items.len()];
+    if is_there {
+        let mut packed = Packed::default();
+        items.items.pack(&mut packed.data, &mut packed.lengths);
+        let Answered { bits, refusal } = filters::contains(session, items.key, packed).await;
+        if let Some(refusal) = refusal {
+            return Err(refusal);
+        }
+        present = bits;
+    }
+    Ok(match items.form.is_list() {
+        true => Reply::Array(present.into_iter().map(Reply::Boolean).collect()),
+        false => Reply::Boolean(present.first() == Some(&true)),
+    })
+}
+
+/// Missing filters, and those of other kinds, have no items.
+async fn count(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
+    let deadline = session.shared.deadlines.of_command();
+    let name = match session.filter(FilterVerb::Read, items.key) {
+        Ok(name) => name,
+        Err(NoFilter::NoName) => return Ok(Reply::Integer(0)),
+        Err(why @ NoFilter::Denied) => return Err(why.into()),
+    };
+    if is_cuckoo(session, &name, deadline).await? != Some(true) {
+        return Ok(Reply::Integer(0));
+    }
+    let mut sum = 0;
+    for batch in &alone(items.items) {
+        let call = || session.shared.coordinator.copies_of_item(name.as_str(), batch, deadline);
+        sum += match unless_busy(deadline, call).await {
+            Ok(copies) => copies,
+            Err(CallFailure::UnknownFilter { .. }) => 0,
+            Err(failure) => return Err(refusal(&failure)),
+        };
+    }
+    Ok(Reply::number(sum))
+}
+
+async fn remove(session: &Session, items: Items<'_>) -> Result<Reply, Refusal> {
+    let deadline = session.shared.deadlines.of_command();
+    let name = match session.filter(FilterVerb::Remove, items.key) {
+        Ok(name) => name,
+        Err(NoFilter::NoName) => return Err(Refusal::NoCuckoo),
+        Err(why @ NoFilter::Denied) => return Err(why.into()),
+    };
+    if is_cuckoo(session, &name, deadline).await? != Some(true) {
+        return Err(Refusal::NoCuckoo);
+    }
+    let mut is_removed = false;
+    for batch in &alone(items.items) {
+        let call = || session.shared.coordinator.remove(name.as_str(), batch, None, deadline);
+        is_removed = match unless_busy(deadline, call).await {
+            Ok(removed) => removed.get(0),
+            Err(CallFailure::UnknownFilter { .. }) => return Err(Refusal::NoCuckoo),
+            Err(failure) => return Err(refusal(&failure)),
+        };
+    }
+    Ok(Reply::Boolean(is_removed))
+}
+
+/// A filter has a single part, so there is nothing to compact.
+async fn compact(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
+    let deadline = session.shared.deadlines.of_command();
+    let name = match session.filter(FilterVerb::Read, key) {
+        Ok(name) => name,
+        Err(NoFilter::NoName) => return Err(Refusal::NothingToCompact),
+        Err(why @ NoFilter::Denied) => return Err(why.into()),
+    };
+    match is_cuckoo(session, &name, deadline).await? {
+        Some(true) => Ok(Reply::OK),
+        _ => Err(Refusal::NothingToCompact),
+    }
+}
+
+/// The figures of a filter, which must be a cuckoo filter.
+async fn cuckoo_info(session: &Session, key: &[u8]) -> Result<FilterInfo, Refusal> {
+    let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
+    match info.record.settings.kind == Kind::Cuckoo.id() {
+        true => Ok(info),
+        false => Err(Refusal::WrongType),
+    }
+}
+
+fn bucket_count(info: &FilterInfo) -> u64 {
+    info.sum(|slice| slice.position_count) / u64::from(WINDOW_BUCKET_SLOTS)
+}
+
+/// The figures of `CF.INFO` except the size, under RedisBloom's names for them here.
+async fn debug(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
+    let info = cuckoo_info(session, key).await?;
+    let (bucket_count, item_count) = (bucket_count(&info), info.sum(|slice| slice.one_count));
+    Ok(Reply::bulk(format!(
+        "bktsize:{WINDOW_BUCKET_SLOTS} buckets:{bucket_count} items:{item_count} deletes:0 filters:1 \
+         max_iterations:{CUCKOO_BUCKETS_LOOKED_AT} expansion:0"
+    )))
+}
+
+async fn info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
+    let info = cuckoo_info(session, key).await?;
+    let rows = [
+        ("Size", Reply::number(memory_bytes(&info))),
+        ("Number of buckets", Reply::number(bucket_count(&info))),
+        ("Number of filters", Reply::Integer(1)),
+        ("Number of items inserted", Reply::number(info.sum(|slice| slice.one_count))),
+        // Removed items are not counted, except that the number of inserted items leaves them out.
+        ("Number of items deleted", Reply::Integer(0)),
+        ("Bucket size", Reply::number(WINDOW_BUCKET_SLOTS)),
+        // The filter does not grow.
+        ("Expansion rate", Reply::Integer(0)),
+        ("Max iterations", Reply::number(CUCKOO_BUCKETS_LOOKED_AT)),
+    ];
+    let pair = |(name, value): (&'static str, Reply)| (Reply::Status(name.into()), value);
+    Ok(Reply::Map(rows.into_iter().map(pair).collect()))
+}

@@ -1,0 +1,467 @@
+//! Copies of filters in pieces: `BF.SCANDUMP`, `BF.LOADCHUNK` and the same commands of `CF.*`.
+//!
+//! ```text
+//! SCANDUMP k 0 → [i₁, piece]   SCANDUMP k i₁ → [i₂, piece]   …   SCANDUMP k iₙ → [0, ""]
+//! LOADCHUNK k i₁ piece         LOADCHUNK k i₂ piece          …   the filter is there with the last one
+//! ```
+//!
+//! Filters of RedisBloom's kind are copied in RedisBloom's own pieces: [`super::chain_dumps`] reads them,
+//! and this module loads them if the first piece is a header of RedisBloom's. For all other kinds an
+//! iterator contains the number of a copy, which its node keeps while it is read, and the number of a
+//! piece. Any connection to the node may continue the copy, and may request the last piece again. A copy
+//! that no client reads, or writes, is dropped.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use umbel_engine::ShardId;
+use umbel_engine::meta::{FilterName, FilterState, FilterVerb};
+use umbel_filter::Kind;
+use umbel_node::coordinator::copies::{
+    CopyEnd, CopyFrame, ExportParts, ExportWish, ImportHead, ImportPart, one_shard,
+};
+use umbel_node::export_change::EXPORT_FILE_MAGIC;
+use umbel_node::failure::CallFailure;
+use umbel_node::limits::RETRY_WAIT_MIN;
+use umbel_resp::{DumpCommand, Refusal, Reply};
+
+use super::answers::refusal;
+use super::chain_dumps;
+use super::dump_bytes::{NoCopy, PartReader, write_part};
+use super::session::Session;
+use super::shared::Shared;
+use crate::limits::RESP_BUSY_WAIT_MAX;
+use crate::redis_bloom_dump::{DumpReader, PieceError};
+
+/// Bytes of a piece; an argument of a command may be somewhat larger.
+pub(super) const PIECE_BYTES: usize = 384 << 10;
+
+/// Bits of an iterator for the number of the piece: 2^20 pieces are 384 GiB.
+const PIECE_NUMBER_BITS: u32 = 20;
+
+/// The iterator of the header of RedisBloom's dumps.
+const HEADER_ITERATOR: i64 = 1;
+
+/// Copies that a node keeps in each direction: each holds some megabytes here, and a slice on the node
+/// from which it is read.
+pub(super) const COPIES_MAX: usize = 16;
+
+/// A copy that no client has used for this long is dropped.
+pub(super) const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// Copies in progress.
+#[derive(Default)]
+pub(super) struct Dumps {
+    last: AtomicU64,
+    read: Mutex<BTreeMap<u64, Arc<Reading>>>,
+    /// By the names of the filters to create.
+    written: Mutex<BTreeMap<FilterName, Arc<tokio::sync::Mutex<Writing>>>>,
+}
+
+/// A copy that a client is reading.
+struct Reading {
+    name: FilterName,
+    used: Mutex<Instant>,
+    state: tokio::sync::Mutex<Pieces>,
+}
+
+/// The pieces of a copy.
+struct Pieces {
+    parts: ExportParts,
+    /// Bytes that do not fill a piece yet.
+    ahead: Vec<u8>,
+    has_ended: bool,
+    /// Number of the piece that was sent last, and the piece.
+    number: u64,
+    piece: Bytes,
+}
+
+/// A copy that a client is loading.
+struct Writing {
+    coming: Coming,
+    parts: mpsc::Sender<Result<ImportPart, CallFailure>>,
+    import: JoinHandle<Result<(), CallFailure>>,
+}
+
+/// The format of the arriving pieces.
+enum Coming {
+    /// Umbel's own, and the number of the last piece that was taken.
+    Parts(PartReader, u64),
+    /// RedisBloom's.
+    Chain(Box<DumpReader>),
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        // Ending the import call also drops the half-loaded filter.
+        self.import.abort();
+    }
+}
+
+pub(super) async fn answer(session: &Session, command: DumpCommand<'_>) -> Result<Reply, Refusal> {
+    match command {
+        DumpCommand::Next { key, iterator, is_cuckoo } => {
+            let name = session.filter(FilterVerb::Export, key)?;
+            if !is_cuckoo && chain_dumps::is_chain(session, &name).await? {
+                let piece = chain_dumps::next(session, name, iterator).await?;
+                let (iterator, piece) = piece.unwrap_or_default();
+                let piece = Reply::Bulk(piece.to_vec());
+                return Ok(Reply::Array(vec![Reply::number(iterator), piece]));
+            }
+            let piece = match iterator {
+                0 => Some(begin(session, name, is_cuckoo).await?),
+                iterator => next(session, &name, iterator).await?,
+            };
+            let (iterator, piece) = match piece {
+                Some((iterator, piece)) => (iterator, Reply::Bulk(piece.to_vec())),
+                None if is_cuckoo => (0, Reply::Null),
+                None => (0, Reply::Bulk(Vec::new())),
+            };
+            Ok(Reply::Array(vec![Reply::number(iterator), piece]))
+        }
+        DumpCommand::Load { key, iterator, data } => {
+            let name = session.filter(FilterVerb::Manage, key)?;
+            load(session, name, iterator, data).await.map(|()| Reply::OK)
+        }
+    }
+}
+
+/// The number of the copy and the number of the piece.
+fn split(iterator: i64) -> Option<(u64, u64)> {
+    let iterator = u64::try_from(iterator).ok()?;
+    let number = iterator & ((1 << PIECE_NUMBER_BITS) - 1);
+    (number > 0).then_some((iterator >> PIECE_NUMBER_BITS, number))
+}
+
+/// Begins a copy and returns its first piece.
+async fn begin(
+    session: &Session,
+    name: FilterName,
+    is_cuckoo: bool,
+) -> Result<(u64, Bytes), Refusal> {
+    let (coordinator, dumps) = (&session.shared.coordinator, &session.shared.dumps);
+    let deadline = session.shared.deadlines.of_long_command();
+    let parts = coordinator
+        .export(&name, ExportWish::default(), deadline)
+        .await
+        .map_err(|f| refusal(&f))?;
+    if is_cuckoo && parts.kind() != Some(Kind::Cuckoo) {
+        return Err(Refusal::WrongType);
+    }
+    let (used, state) = (Mutex::new(Instant::now()), tokio::sync::Mutex::new(Pieces::new(parts)));
+    let reading = Arc::new(Reading { name, used, state });
+    let id = dumps.last.fetch_add(1, Ordering::Relaxed) + 1;
+    {
+        let mut read = lock(&dumps.read);
+        while read.len() >= COPIES_MAX {
+            let longest = read.iter().min_by_key(|(_, reading)| *lock(&reading.used));
+            let Some((&longest, _)) = longest else { break };
+            read.remove(&longest);
+        }
+        read.insert(id, Arc::clone(&reading));
+    }
+    tokio::spawn(give_up_idle(Arc::downgrade(&session.shared), id));
+    let piece = reading.state.lock().await.next(deadline).await?;
+    let piece = piece.ok_or_else(gone)?;
+    Ok((id << PIECE_NUMBER_BITS | 1, piece))
+}
+
+/// Drops a copy that has been idle for `IDLE_MAX`. Holds only a weak reference, so that a stopping node
+/// can end.
+async fn give_up_idle(shared: Weak<Shared>, id: u64) {
+    loop {
+        let used = {
+            let Some(shared) = shared.upgrade() else { return };
+            let mut read = lock(&shared.dumps.read);
+            let Some(used) = read.get(&id).map(|reading| *lock(&reading.used)) else { return };
+            if used.elapsed() >= IDLE_MAX {
+                read.remove(&id);
+                return;
+            }
+            used
+        };
+        sleep_until(used + IDLE_MAX).await;
+    }
+}
+
+/// The piece after the one that an iterator names, also if it was the last one sent; None after the end.
+async fn next(
+    session: &Session,
+    name: &FilterName,
+    iterator: i64,
+) -> Result<Option<(u64, Bytes)>, Refusal> {
+    let Some((id, number)) = split(iterator) else { return Ok(None) };
+    let dumps = &session.shared.dumps;
+    let reading = lock(&dumps.read).get(&id).filter(|reading| reading.name == *name).cloned();
+    let reading = reading.ok_or_else(gone)?;
+    *lock(&reading.used) = Instant::now();
+    let mut pieces = reading.state.lock().await;
+    if number + 1 == pieces.number {
+        return Ok(Some((id << PIECE_NUMBER_BITS | pieces.number, pieces.piece.clone())));
+    }
+    if number != pieces.number {
+        return Err(gone());
+    }
+    let piece = pieces.next(session.shared.deadlines.of_long_command()).await?;
+    Ok(piece.map(|piece| (id << PIECE_NUMBER_BITS | pieces.number, piece)))
+}
+
+/// The copy belongs to another node, or was dropped.
+fn gone() -> Refusal {
+    Refusal::Other("ERR this node holds no such copy any more: begin again with iterator 0".into())
+}
+
+/// Refuses to fetch more once the deadline has passed. What was fetched is kept, so that a repeated
+/// request continues.
+pub(super) fn check_in_time(deadline: Instant) -> Result<(), Refusal> {
+    if Instant::now() < deadline {
+        return Ok(());
+    }
+    Err(Refusal::Other("TRYAGAIN the piece did not come in time".into()))
+}
+
+impl Pieces {
+    fn new(parts: ExportParts) -> Self {
+        Self { parts, ahead: Vec::new(), has_ended: false, number: 0, piece: Bytes::new() }
+    }
+
+    /// The next piece; None after the last.
+    async fn next(&mut self, deadline: Instant) -> Result<Option<Bytes>, Refusal> {
+        while self.ahead.len() < PIECE_BYTES && !self.has_ended {
+            check_in_time(deadline)?;
+            match self.parts.next().await.map_err(|failure| refusal(&failure))? {
+                Some(part) => write_part(part, &mut self.ahead),
+                None => self.has_ended = true,
+            }
+        }
+        if self.ahead.is_empty() {
+            return Ok(None);
+        }
+        let rest = self.ahead.split_off(self.ahead.len().min(PIECE_BYTES));
+        self.piece = std::mem::replace(&mut self.ahead, rest).into();
+        self.number += 1;
+        Ok(Some(self.piece.clone()))
+    }
+}
+
+/// Loads a piece.
+async fn load(
+    session: &Session,
+    name: FilterName,
+    iterator: i64,
+    data: &[u8],
+) -> Result<(), Refusal> {
+    let dumps = &session.shared.dumps;
+    let known = lock(&dumps.written).get(&name).cloned();
+    let is_chain = match &known {
+        Some(writing) => matches!(writing.lock().await.coming, Coming::Chain(_)),
+        None => false,
+    };
+    let begins_chain = iterator == HEADER_ITERATOR && !data.starts_with(&EXPORT_FILE_MAGIC);
+    let writing = if begins_chain {
+        // Data that is not a header does not touch a copy under this name.
+        let reader = DumpReader::new(data).map_err(|_| Refusal::BadData)?;
+        begin_load(session, &name, Coming::Chain(Box::new(reader))).await?
+    } else if is_chain {
+        known.ok_or(Refusal::NotFound)?
+    } else {
+        match split(iterator).map(|(_, number)| number).ok_or(Refusal::BadData)? {
+            1 => begin_load(session, &name, Coming::Parts(PartReader::default(), 0)).await?,
+            _ => known.ok_or(Refusal::NotFound)?,
+        }
+    };
+    let outcome = writing.lock().await.take(&name, iterator, data).await;
+    if outcome.is_err() {
+        writing.lock().await.give_up().await;
+    }
+    if !matches!(outcome, Ok(false)) {
+        let mut written = lock(&dumps.written);
+        if written.get(&name).is_some_and(|ours| Arc::ptr_eq(ours, &writing)) {
+            written.remove(&name);
+        }
+    }
+    outcome.map(drop)
+}
+
+/// Begins to load a copy; an incomplete copy of the same name is ended first.
+async fn begin_load(
+    session: &Session,
+    name: &FilterName,
+    coming: Coming,
+) -> Result<Arc<tokio::sync::Mutex<Writing>>, Refusal> {
+    let coordinator = Arc::clone(&session.shared.coordinator);
+    let deadline = session.shared.deadlines.of_command();
+    let before = lock(&session.shared.dumps.written).remove(name);
+    if let Some(before) = before {
+        before.lock().await.give_up().await;
+    }
+    let patience = Instant::now() + RESP_BUSY_WAIT_MAX;
+    loop {
+        coordinator.meta_refresh(deadline).await.map_err(|failure| refusal(&failure))?;
+        let found = coordinator.read_meta(|state| {
+            let (_, record) = state.filter_by_name(name.as_str())?;
+            Some(record.state)
+        });
+        let Some(found) = found.map_err(|failure| refusal(&failure))? else { break };
+        let is_passing = matches!(
+            found,
+            FilterState::Creating { .. } | FilterState::Importing | FilterState::Dropping
+        );
+        if !is_passing || Instant::now() >= patience {
+            return Err(Refusal::BadData);
+        }
+        sleep(RETRY_WAIT_MIN).await;
+    }
+    let mut written = lock(&session.shared.dumps.written);
+    // Removes copies whose import has ended, as it does when no piece arrives for a while.
+    written.retain(|_, writing| {
+        writing.try_lock().map_or(true, |writing| !writing.import.is_finished())
+    });
+    if written.len() >= COPIES_MAX {
+        let what = format!("TRYAGAIN {COPIES_MAX} copies are being loaded on this node");
+        return Err(Refusal::Other(what.into()));
+    }
+    let (parts, sent) = mpsc::channel(1);
+    let owner = session.caller.principal_name();
+    let import = tokio::spawn(async move {
+        coordinator.import(ReceiverStream::new(sent), owner).await.map(drop)
+    });
+    let writing = Writing { coming, parts, import };
+    let writing = Arc::new(tokio::sync::Mutex::new(writing));
+    written.insert(name.clone(), Arc::clone(&writing));
+    Ok(writing)
+}
+
+impl Writing {
+    /// Takes a piece; returns whether it was the last one.
+    async fn take(
+        &mut self,
+        name: &FilterName,
+        iterator: i64,
+        data: &[u8],
+    ) -> Result<bool, Refusal> {
+        let Some((parts, is_complete)) = self.coming.take(name, iterator, data)? else {
+            // The client sent the piece again.
+            return Ok(false);
+        };
+        for part in parts {
+            if self.parts.send(Ok(part)).await.is_err() {
+                return self.ended().await.map(|()| true);
+            }
+        }
+        if !is_complete {
+            return Ok(false);
+        }
+        self.ended().await.map(|()| true)
+    }
+
+    /// Ends an incomplete import; what it created is removed before its client gets the answer.
+    async fn give_up(&mut self) {
+        // The import's only sender is dropped.
+        self.parts = mpsc::channel(1).0;
+        if !self.import.is_finished() {
+            let _ = timeout(RESP_BUSY_WAIT_MAX, &mut self.import).await;
+        }
+    }
+
+    /// The outcome of the import.
+    async fn ended(&mut self) -> Result<(), Refusal> {
+        match (&mut self.import).await {
+            Ok(outcome) => outcome.map_err(|failure| refusal(&failure)),
+            Err(error) => Err(Refusal::Other(format!("ERR {error}").into())),
+        }
+    }
+}
+
+impl Coming {
+    /// The parts that a piece completes, and whether all have arrived; None if the piece was taken before.
+    fn take(
+        &mut self,
+        name: &FilterName,
+        iterator: i64,
+        data: &[u8],
+    ) -> Result<Option<(Vec<ImportPart>, bool)>, Refusal> {
+        match self {
+            Self::Chain(reader) => take_of_chain(reader, name, iterator, data).map(Some),
+            Self::Parts(reader, last) => {
+                let (_, number) = split(iterator).ok_or(Refusal::BadData)?;
+                if number == *last {
+                    return Ok(None);
+                }
+                if number != *last + 1 {
+                    return Err(Refusal::BadData);
+                }
+                reader.push(data);
+                *last = number;
+                let mut parts = Vec::new();
+                while let Some(part) = reader.next(name).map_err(|NoCopy| Refusal::BadData)? {
+                    parts.push(part);
+                }
+                Ok(Some((parts, reader.is_complete())))
+            }
+        }
+    }
+}
+
+/// The parts that one of RedisBloom's pieces completes: the settings for the header, and for the last
+/// piece also the end.
+fn take_of_chain(
+    reader: &mut DumpReader,
+    name: &FilterName,
+    iterator: i64,
+    data: &[u8],
+) -> Result<(Vec<ImportPart>, bool), Refusal> {
+    if iterator == HEADER_ITERATOR && !data.is_empty() {
+        let (name, settings) = (name.clone(), reader.settings());
+        let head = ImportHead { name, ranges: one_shard(), settings };
+        return Ok((vec![ImportPart::Head(head)], false));
+    }
+    let frames = reader.push(iterator, data).map_err(|error| match error {
+        PieceError::NoLink { .. } => Refusal::Other("ERR invalid offset - no link found".into()),
+        PieceError::TooLarge { .. } => {
+            Refusal::Other("ERR invalid chunk - Too big for current filter".into())
+        }
+        _ => Refusal::BadData,
+    })?;
+    let frame = |frame| ImportPart::Frame(CopyFrame { shard: ShardId(0), frame });
+    let mut parts: Vec<ImportPart> = frames.into_iter().map(frame).collect();
+    let is_complete = reader.is_complete();
+    if is_complete {
+        let (frame_count, checksum) = reader.end();
+        parts.push(ImportPart::End(CopyEnd { frame_count, checksum }));
+    }
+    Ok((parts, is_complete))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No holder of these locks panics.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::dumps_test::exported;
+    use super::super::resp_test::{Client, node};
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_piece_that_is_late_is_asked_for_again() {
+        let (_folder, node) = node().await;
+        Client::new(&node).await.ask("BF.RESERVE k 0.01 100", "+OK\r\n").await;
+        let mut pieces = Pieces::new(exported(&node, "k").await);
+        let late = Err(Refusal::Other("TRYAGAIN the piece did not come in time".into()));
+        assert_eq!(pieces.next(Instant::now()).await, late);
+        let piece = pieces.next(Instant::now() + IDLE_MAX).await.unwrap().unwrap();
+        assert!(piece.starts_with(&EXPORT_FILE_MAGIC));
+        // No part is left.
+        assert_eq!(pieces.next(Instant::now()).await, Ok(None));
+        node.shutdown().await;
+    }
+}

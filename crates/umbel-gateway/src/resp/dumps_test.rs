@@ -1,0 +1,163 @@
+//! Copies in pieces, from one name to another, and invalid pieces.
+
+use tokio::io::AsyncReadExt as _;
+use tokio::time::Instant;
+use umbel_engine::meta::FilterName;
+use umbel_node::coordinator::copies::{ExportParts, ExportWish};
+
+use super::dumps::IDLE_MAX;
+use super::resp_test::{Client, node};
+use crate::test_node::Node;
+
+/// The iterator and the piece of an answer.
+pub(super) async fn piece(client: &mut Client, request: &str) -> (i64, Vec<u8>) {
+    client.send(format!("{request}\r\n").as_bytes()).await;
+    assert_eq!(client.line().await, "*2", "{request}");
+    let iterator = client.line().await[1..].parse().unwrap();
+    let length = client.line().await;
+    if length == "$-1" {
+        return (iterator, Vec::new());
+    }
+    let mut piece = vec![0; length[1..].parse().unwrap()];
+    client.stream.read_exact(&mut piece).await.unwrap();
+    client.expect("\r\n", "the end of a piece").await;
+    (iterator, piece)
+}
+
+pub(super) async fn dump(client: &mut Client, command: &str, key: &str) -> Vec<(i64, Vec<u8>)> {
+    let mut pieces = vec![piece(client, &format!("{command} {key} 0")).await];
+    while let Some(&(iterator, _)) = pieces.last().filter(|(iterator, _)| *iterator != 0) {
+        let again = piece(client, &format!("{command} {key} {iterator}")).await;
+        // A client that has not received the answer requests it again.
+        if again.0 != 0 {
+            assert_eq!(piece(client, &format!("{command} {key} {iterator}")).await, again);
+        }
+        pieces.push(again);
+    }
+    assert_eq!(pieces.pop(), Some((0, Vec::new())));
+    pieces
+}
+
+pub(super) async fn load(
+    client: &mut Client,
+    command: &str,
+    key: &str,
+    (iterator, piece): &(i64, Vec<u8>),
+) {
+    let iterator = iterator.to_string();
+    let arguments = [command.as_bytes(), key.as_bytes(), iterator.as_bytes(), piece];
+    let mut request = b"*4\r\n".to_vec();
+    for argument in arguments {
+        request.extend(format!("${}\r\n", argument.len()).bytes());
+        request.extend(argument);
+        request.extend(b"\r\n");
+    }
+    client.send(&request).await;
+}
+
+/// A copy of an existing filter of which nothing has been read.
+pub(super) async fn exported(node: &Node, name: &str) -> ExportParts {
+    let (name, deadline) = (FilterName::new(name).unwrap(), Instant::now() + IDLE_MAX);
+    node.coordinator().export(&name, ExportWish::default(), deadline).await.unwrap()
+}
+
+pub(super) async fn add(client: &mut Client, key: &str, items: std::ops::Range<u32>) {
+    let items: Vec<String> = items.map(|item| item.to_string()).collect();
+    client.send(format!("BF.MADD {key} {}\r\n", items.join(" ")).as_bytes()).await;
+    for _ in 0..=items.len() {
+        client.line().await;
+    }
+}
+
+/// Waits until the half-loaded filter is gone.
+pub(super) async fn gone(client: &mut Client, key: &str) {
+    loop {
+        client.send(format!("EXISTS {key}\r\n").as_bytes()).await;
+        if client.line().await == ":0" {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_is_copied_in_pieces() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    // A filter that grows, and one with several pieces.
+    client.ask("BF.RESERVE grown 0.01 100", "+OK\r\n").await;
+    add(&mut client, "grown", 0..1_000).await;
+    client.ask("UMBEL.CREATE counted KIND counting CAPACITY 2000 ERROR 0.01", "+OK\r\n").await;
+    add(&mut client, "counted", 0..1_000).await;
+    client.ask("CF.RESERVE large 400000", "+OK\r\n").await;
+    add(&mut client, "large", 0..1_000).await;
+    for (family, key, several) in
+        [("BF", "grown", false), ("BF", "counted", false), ("CF", "large", true)]
+    {
+        let pieces = dump(&mut client, &format!("{family}.SCANDUMP"), key).await;
+        assert_eq!(pieces.len() > 1, several, "{key}: {}", pieces.len());
+        let (copy, command) = (format!("{key}2"), format!("{family}.LOADCHUNK"));
+        for piece in &pieces {
+            load(&mut client, &command, &copy, piece).await;
+            client.expect("+OK\r\n", &command).await;
+        }
+        for item in 0..1_000 {
+            client.ask(&format!("BF.EXISTS {copy} {item}"), ":1\r\n").await;
+        }
+        // The filter exists, and is not overwritten.
+        load(&mut client, &command, &copy, &pieces[0]).await;
+        client.expect("-ERR received bad data\r\n", &command).await;
+    }
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pieces_that_are_none_leave_nothing() {
+    let (_folder, node) = node().await;
+    let mut client = Client::new(&node).await;
+    client.ask("CF.RESERVE large 400000", "+OK\r\n").await;
+    client.ask("BF.RESERVE plain 0.01 10", "+OK\r\n").await;
+    let pieces = dump(&mut client, "BF.SCANDUMP", "large").await;
+    let (one, two) = (pieces[0].clone(), pieces[1].clone());
+    let bad = "-ERR received bad data\r\n";
+    for (piece, answer) in [
+        (two.clone(), "-ERR not found\r\n"),
+        ((one.0, b"UMBLEXP2".to_vec()), bad),
+        ((0, one.1.clone()), bad),
+        ((-7, one.1.clone()), bad),
+    ] {
+        load(&mut client, "BF.LOADCHUNK", "copy", &piece).await;
+        client.expect(answer, "a piece that is none").await;
+    }
+    // A piece out of order is refused, and so is a frame with a flipped bit, which its checksum reveals.
+    load(&mut client, "BF.LOADCHUNK", "copy", &one).await;
+    client.expect("+OK\r\n", "the first piece").await;
+    load(&mut client, "BF.LOADCHUNK", "copy", &(two.0 + 1, two.1.clone())).await;
+    client.expect(bad, "not the next piece").await;
+    gone(&mut client, "copy").await;
+    let mut wrong = one.clone();
+    wrong.1[1_000] ^= 1;
+    load(&mut client, "BF.LOADCHUNK", "copy", &wrong).await;
+    let mut last = client.line().await;
+    for piece in &pieces[1..] {
+        if last != "+OK" {
+            break;
+        }
+        load(&mut client, "BF.LOADCHUNK", "copy", piece).await;
+        last = client.line().await;
+    }
+    assert!(last.starts_with("-ERR"), "{last}");
+    gone(&mut client, "copy").await;
+
+    client.ask("BF.SCANDUMP missing 0", "-ERR not found\r\n").await;
+    client
+        .ask(
+            "CF.SCANDUMP plain 0",
+            "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
+        )
+        .await;
+    let begin = "-ERR this node holds no such copy any more: begin again with iterator 0\r\n";
+    client.ask("BF.SCANDUMP large 99999999999", begin).await;
+    client.ask("BF.SCANDUMP large -1", "*2\r\n:0\r\n$0\r\n\r\n").await;
+    node.shutdown().await;
+}

@@ -1,0 +1,63 @@
+//! Commands that rename or copy filters.
+
+use umbel_engine::meta::{FilterVerb, MetaError};
+use umbel_node::failure::CallFailure;
+use umbel_resp::{Refusal, Reply};
+
+use super::answers::refusal;
+use super::session::{NoFilter, Session};
+
+/// `RENAME`, `RENAMENX`.
+pub(super) async fn rename(
+    session: &Session,
+    (key, new_key): (&[u8], &[u8]),
+    replaces: bool,
+) -> Result<Reply, Refusal> {
+    let name = match session.filter(FilterVerb::Manage, key) {
+        Err(NoFilter::NoName) => return Err(Refusal::NoSuchKey),
+        name => name?,
+    };
+    let new_name = session.filter(FilterVerb::Manage, new_key)?;
+    let deadline = session.shared.deadlines.of_long_command();
+    let coordinator = &session.shared.coordinator;
+    let is_same = name == new_name;
+    match coordinator.rename(&name, &new_name, replaces, deadline).await {
+        Ok(_) if replaces => Ok(Reply::OK),
+        Ok(_) => Ok(Reply::Integer(i64::from(!is_same))),
+        Err(CallFailure::UnknownFilter { .. }) => Err(Refusal::NoSuchKey),
+        Err(CallFailure::Meta(MetaError::NameTaken { .. })) if !replaces => Ok(Reply::Integer(0)),
+        Err(failure) => Err(refusal(&failure)),
+    }
+}
+
+/// `COPY`: all shards as they are at one moment. A filter that is replaced serves requests until the copy does.
+pub(super) async fn copy(
+    session: &Session,
+    (key, new_key): (&[u8], &[u8]),
+    database: Option<u8>,
+    replaces: bool,
+) -> Result<Reply, Refusal> {
+    let name = match session.filter(FilterVerb::Export, key) {
+        Err(NoFilter::NoName) => return Ok(Reply::Integer(0)),
+        name => name?,
+    };
+    let database = database.unwrap_or(session.database);
+    let new_name = session.filter_of(database, FilterVerb::Manage, new_key)?;
+    if name == new_name {
+        return Err(Refusal::SameKey);
+    }
+    let owner = session.caller.principal_name();
+    let deadline = session.shared.deadlines.of_long_command();
+    let coordinator = &session.shared.coordinator;
+    let made = match replaces {
+        true => coordinator.copy_over(&name, &new_name, owner, deadline).await,
+        false => coordinator.copy_filter(&name, &new_name, owner, deadline).await,
+    };
+    match made {
+        Ok(()) => Ok(Reply::Integer(1)),
+        Err(CallFailure::UnknownFilter { .. } | CallFailure::Meta(MetaError::NameTaken { .. })) => {
+            Ok(Reply::Integer(0))
+        }
+        Err(failure) => Err(refusal(&failure)),
+    }
+}

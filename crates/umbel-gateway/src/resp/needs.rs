@@ -1,0 +1,84 @@
+//! What each command of the Redis protocol requires of its sender.
+
+use umbel_engine::meta::{ClusterVerb, FilterVerb};
+
+use crate::caller::Need;
+
+/// What a command requires, by its name in the table. A command without an entry requires the
+/// administrator's verb.
+pub(super) fn need_of(name: &str) -> Need {
+    match name {
+        "bf.add" | "bf.madd" | "bf.insert" | "umbel.request" | "cf.add" | "cf.addnx"
+        | "cf.insert" | "cf.insertnx" | "sadd" | "umbel.addat" | "umbel.merge"
+        | "umbel.intersect" => Need::Filter(FilterVerb::Insert),
+        "bf.scandump" | "cf.scandump" | "dump" => Need::Filter(FilterVerb::Export),
+        "cf.del" => Need::Filter(FilterVerb::Remove),
+        "bf.exists" | "bf.mexists" | "bf.card" | "bf.info" | "bf.debug" | "cf.exists"
+        | "cf.mexists" | "cf.count" | "cf.info" | "cf.debug" | "cf.compact" | "sismember"
+        | "smismember" | "scard" | "umbel.info" | "umbel.estimate" | "exists" | "touch"
+        | "type" | "ttl" | "memory|usage" | "pttl" | "expiretime" | "pexpiretime" => {
+            Need::Filter(FilterVerb::Read)
+        }
+        "bf.reserve" | "cf.reserve" | "bf.loadchunk" | "cf.loadchunk" | "umbel.create"
+        | "umbel.reset" | "umbel.rotate" | "del" | "unlink" | "expire" | "pexpire" | "expireat"
+        | "pexpireat" | "persist" | "rename" | "renamenx" | "copy" | "restore" => {
+            Need::Filter(FilterVerb::Manage)
+        }
+        "hello" | "auth" | "quit" | "reset" => Need::Nothing,
+        // It shows the addresses and names of other clients.
+        "client|list" => Need::Cluster(ClusterVerb::Admin),
+        // Lists show only what the caller may see; the other commands concern the connection, or reveal
+        // no more than a client of a Redis server can find out anyway.
+        "keys" | "scan" | "dbsize" | "umbel.session" | "ping" | "echo" | "select" | "readonly"
+        | "readwrite" | "asking" | "multi" | "exec" | "discard" | "info" | "time" | "role"
+        | "wait" | "config|get" | "config|set" | "module|list" | "acl|whoami" | "command" => {
+            Need::Somebody
+        }
+        name if name.starts_with("client|")
+            || name.starts_with("command|")
+            || name.starts_with("cluster|") =>
+        {
+            Need::Somebody
+        }
+        _ => Need::Cluster(ClusterVerb::Admin),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_resp::table;
+
+    use super::*;
+
+    #[test]
+    fn every_command_has_its_need() {
+        let mut for_admins = Vec::new();
+        for command in table::all() {
+            let leaves = match command.subcommands {
+                [] => std::slice::from_ref(command),
+                subcommands => subcommands,
+            };
+            for spec in leaves {
+                let need = need_of(spec.name);
+                if need == Need::Cluster(ClusterVerb::Admin) {
+                    for_admins.push(spec.name);
+                }
+                assert_eq!(need == Need::Nothing, spec.is_for_strangers(), "{}", spec.name);
+                let changes =
+                    [FilterVerb::Insert, FilterVerb::Remove, FilterVerb::Manage].map(Need::Filter);
+                let is_flush = spec.name.starts_with("flush");
+                assert_eq!(changes.contains(&need) || is_flush, spec.is_write(), "{}", spec.name);
+                // A command that names a filter requires a right on it.
+                let is_about_one = matches!(need, Need::Filter(_));
+                assert_eq!(
+                    spec.keys.is_some() || spec.name == "umbel.request",
+                    is_about_one,
+                    "{}",
+                    spec.name
+                );
+            }
+        }
+        assert_eq!(for_admins, ["client|list", "flushdb", "flushall"]);
+        assert_eq!(need_of("flushall"), Need::Cluster(ClusterVerb::Admin));
+    }
+}

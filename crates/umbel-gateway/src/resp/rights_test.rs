@@ -1,0 +1,114 @@
+//! Tests of what principals may do over the Redis protocol.
+
+use umbel_engine::meta::{
+    ClusterVerb, FilterVerb, Grant, MetaCommand, Principal, PrincipalName, Proof, Quota, Rates,
+    Rights,
+};
+
+use super::resp_test::{Client, node};
+use crate::test_node::Node;
+use crate::test_node::deadline;
+
+const SECRET: &str = "0123456789abcdef";
+
+async fn put(node: &Node, name: &str, rights: Rights) {
+    let proof = Proof::Token { digest: *blake3::hash(SECRET.as_bytes()).as_bytes() };
+    let principal = Principal { proof, rights, created_ms: 0, expires_ms: None };
+    let name = PrincipalName::new(name).unwrap();
+    let command = MetaCommand::PutPrincipal { name, principal, replace: true };
+    node.coordinator().meta_propose(command, deadline()).await.unwrap();
+}
+
+fn grant(pattern: &str, verbs: &[FilterVerb]) -> Rights {
+    let grant = Grant { pattern: pattern.to_owned(), verbs: verbs.iter().copied().collect() };
+    Rights { grants: vec![grant], ..Rights::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn principals_do_what_is_granted_to_them() {
+    use FilterVerb::{Insert, Manage, Read};
+    let (_folder, node) = node().await;
+    let mut early = Client::new(&node).await;
+    early.ask("BF.ADD a-seen x", ":1\r\n").await;
+    put(&node, "root", Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() }).await;
+    put(&node, "alice", grant("a-*", &[Insert, Read])).await;
+    put(&node, "owner", grant("*", &[Insert, Read, Manage])).await;
+
+    // A client that connected before there were principals has no proof now.
+    early.ask("BF.ADD a-seen y", "-NOAUTH Authentication required.\r\n").await;
+    early.ask("PING", "-NOAUTH Authentication required.\r\n").await;
+    early
+        .ask("AUTH wrong", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+        .await;
+    early.ask("HELLO 3 SETNAME x", &format!("-{}\r\n", umbel_resp::Refusal::HelloNoAuth)).await;
+    early.send(b"*20\r\n").await;
+    let text = early.rest().await;
+    assert_eq!(text, "-ERR Protocol error: unauthenticated multibulk length\r\n");
+
+    let mut alice = Client::new(&node).await;
+    alice.ask(&format!("AUTH alice {SECRET}"), "+OK\r\n").await;
+    alice.ask("ACL WHOAMI", "$5\r\nalice\r\n").await;
+    alice.ask("BF.ADD a-seen y", ":1\r\n").await;
+    alice.ask("BF.EXISTS a-seen x", ":1\r\n").await;
+    alice.ask("SADD a-seen x z", ":1\r\n").await;
+    alice.ask("SMISMEMBER a-seen z none", "*2\r\n:1\r\n:0\r\n").await;
+    let no_key = "-NOPERM No permissions to access a key\r\n";
+    alice.ask("BF.ADD b-seen x", no_key).await;
+    alice.ask("BF.EXISTS b-seen x", no_key).await;
+    alice.ask("SADD b-seen x", no_key).await;
+    alice.ask("SISMEMBER b-seen x", no_key).await;
+    alice.ask("SCARD b-seen", no_key).await;
+    alice.ask("CF.COUNT b-seen x", no_key).await;
+    alice.ask("SADD a-new x", no_key).await;
+    alice.ask("EXISTS a-seen b-seen", no_key).await;
+    // Alice may insert, but not create.
+    alice.ask("BF.ADD a-new x", no_key).await;
+    let refused = |command: &str| {
+        format!("-NOPERM User alice has no permissions to run the '{command}' command\r\n")
+    };
+    alice.ask("BF.RESERVE a-new 0.1 10", &refused("bf.reserve")).await;
+    alice.ask("DEL a-seen", &refused("del")).await;
+    alice.ask("CLIENT LIST", &refused("client|list")).await;
+    alice.ask("MULTI", "+OK\r\n").await;
+    alice.ask("DEL a-seen", &refused("del")).await;
+    alice.ask("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n").await;
+
+    let mut owner = Client::new(&node).await;
+    owner.ask(&format!("AUTH owner.{SECRET}"), "+OK\r\n").await;
+    owner.ask("BF.ADD b-new x", ":1\r\n").await;
+    owner.ask("DBSIZE", ":2\r\n").await;
+    alice.ask("DBSIZE", ":1\r\n").await;
+    alice.ask("KEYS *", "*1\r\n$6\r\na-seen\r\n").await;
+
+    // Revoked rights are gone at once, also on an open connection.
+    put(&node, "alice", grant("a-*", &[Read])).await;
+    alice.ask("BF.ADD a-seen z", &refused("bf.add")).await;
+    alice.ask("SADD a-seen z", &refused("sadd")).await;
+    let name = PrincipalName::new("alice").unwrap();
+    let command = MetaCommand::DropPrincipal { name };
+    node.coordinator().meta_propose(command, deadline()).await.unwrap();
+    alice.ask("BF.EXISTS a-seen x", "-NOAUTH Authentication required.\r\n").await;
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rates_count_commands_and_items() {
+    let (_folder, node) = node().await;
+    put(&node, "root", Rights { cluster: [ClusterVerb::Admin].into(), ..Rights::default() }).await;
+    put(&node, "owner", grant("*", &[FilterVerb::Insert, FilterVerb::Manage])).await;
+    let mut owner = Client::new(&node).await;
+    owner.ask(&format!("AUTH owner {SECRET}"), "+OK\r\n").await;
+    owner.ask("BF.ADD k first", ":1\r\n").await;
+    let of = PrincipalName::new("owner");
+    let rates = Rates { items: Some(1), ..Rates::default() };
+    let change = Quota { rates, ..Quota::default() };
+    let command = MetaCommand::SetQuota { of, change, from_none: false };
+    node.coordinator().meta_propose(command, deadline()).await.unwrap();
+    // The first command may exceed a second's worth and leaves a debt; each command of a pipeline is
+    // charged alone.
+    owner.send(&b"BF.MADD k a b c d e f\r\nBF.ADD k g\r\nPING\r\n".repeat(2)).await;
+    owner
+        .expect("*6\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n:1\r\n-TRYAGAIN principal owner has", "rates")
+        .await;
+    node.shutdown().await;
+}

@@ -1,0 +1,347 @@
+//! The session of one connection of the Redis protocol: its caller, and what it has chosen.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+use umbel_engine::meta::{FilterName, FilterVerb, MetaState};
+use umbel_node::coordinator::CaughtUp;
+use umbel_node::failure::CallFailure;
+use umbel_node::metrics;
+use umbel_node::ports::PeerIdentity;
+use umbel_resp::table::CommandSpec;
+use umbel_resp::{Credentials, Protocol, Refusal, Reply, ReplyMode, Request};
+
+use super::answers::refusal;
+use super::needs::need_of;
+use super::shared::{Client, Shared};
+use crate::caller::{Caller, Need};
+use crate::credential::Credential;
+use crate::limits::{RESP_TRANSACTION_BYTES_MAX, RESP_TRANSACTION_COMMANDS_MAX};
+
+/// The user of clients that name none.
+const DEFAULT_USER: &str = "default";
+
+/// A connection's state.
+pub(super) struct Session {
+    pub(super) shared: Arc<Shared>,
+    pub(super) client: Arc<Client>,
+    identity: PeerIdentity,
+    /// Name and password that the client has presented.
+    shown: Option<(Option<String>, String)>,
+    /// The caller as last identified.
+    pub(super) caller: Caller,
+    pub(super) protocol: Protocol,
+    pub(super) database: u8,
+    /// Whether reads of partitioned filters use `ReadLevel::AnyReplica`.
+    pub(super) reads_anywhere: bool,
+    /// Commands that wait for `EXEC`.
+    pub(super) queue: Option<Queue>,
+    /// Commands whose `EXEC` has come; they are carried out before anything else.
+    pub(super) executing: Option<Executing>,
+    replies: Replies,
+    /// The connection ends: nothing more is read from it.
+    pub(super) is_ending: bool,
+    /// Permit for a payload, until that has been sent.
+    pub(super) payload: Option<OwnedSemaphorePermit>,
+}
+
+/// Commands of a transaction.
+#[derive(Default)]
+pub(super) struct Queue {
+    pub(super) requests: Vec<Request>,
+    pub(super) byte_count: usize,
+    /// A command could not be queued.
+    pub(super) is_broken: bool,
+}
+
+/// Commands of a transaction to carry out.
+pub(super) struct Executing {
+    pub(super) requests: Vec<Request>,
+    /// Whether the client wants the array of answers.
+    pub(super) is_wanted: bool,
+}
+
+impl Queue {
+    /// Queues one more command.
+    pub(super) fn push(&mut self, request: &Request) -> Result<(), Refusal> {
+        let byte_count = self.byte_count + request.byte_count();
+        if self.requests.len() >= RESP_TRANSACTION_COMMANDS_MAX
+            || byte_count > RESP_TRANSACTION_BYTES_MAX
+        {
+            let (commands, bytes) = (RESP_TRANSACTION_COMMANDS_MAX, RESP_TRANSACTION_BYTES_MAX);
+            return Err(Refusal::TransactionTooLarge { commands, bytes });
+        }
+        self.byte_count = byte_count;
+        self.requests.push(request.clone());
+        Ok(())
+    }
+}
+
+/// Why a key names no filter.
+pub(super) enum NoFilter {
+    /// No filter can have this name.
+    NoName,
+    /// The caller lacks the right.
+    Denied,
+}
+
+impl From<NoFilter> for Refusal {
+    fn from(why: NoFilter) -> Self {
+        match why {
+            NoFilter::NoName => Self::Other(
+                "ERR a filter's name has 1 to 1024 bytes of UTF-8 without control characters"
+                    .into(),
+            ),
+            NoFilter::Denied => Self::NoKeyPermission,
+        }
+    }
+}
+
+impl Session {
+    pub(super) async fn new(
+        shared: Arc<Shared>,
+        client: Arc<Client>,
+        identity: PeerIdentity,
+    ) -> Self {
+        let caller = look(&shared, &identity, None).await;
+        Self {
+            shared,
+            client,
+            identity,
+            shown: None,
+            caller,
+            protocol: Protocol::default(),
+            database: 0,
+            reads_anywhere: false,
+            queue: None,
+            executing: None,
+            replies: Replies::On,
+            is_ending: false,
+            payload: None,
+        }
+    }
+
+    /// Identifies the caller again: principals are added and revoked.
+    pub(super) async fn look_again(&mut self) {
+        self.caller = look(&self.shared, &self.identity, self.shown.as_ref()).await;
+    }
+
+    /// Whether the caller has proved its identity, or need not.
+    pub(super) fn is_known(&self) -> bool {
+        self.caller.is_somebody()
+    }
+
+    /// The user's name, as clients know it.
+    pub(super) fn user(&self) -> String {
+        let name = self.caller.principal_name();
+        name.map_or_else(|| DEFAULT_USER.to_owned(), |name| name.as_str().to_owned())
+    }
+
+    /// Whether the caller may send a command, whatever filter it is about; returns what the command requires.
+    pub(super) fn permit(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
+        let need = need_of(spec.name);
+        if need == Need::Nothing {
+            return Ok(need);
+        }
+        if self.caller.is_unknown() {
+            return Err(Refusal::Other(format!("LOADING {}", self.caller.refusal(need)).into()));
+        }
+        if !self.caller.is_somebody() {
+            return Err(Refusal::NoAuth);
+        }
+        if !self.caller.may(need) {
+            return Err(Refusal::NoPermission { user: self.user(), command: spec.name });
+        }
+        Ok(need)
+    }
+
+    /// The same for a command that is answered now: a denial is written to the audit log.
+    pub(super) fn check(&self, spec: &'static CommandSpec) -> Result<Need, Refusal> {
+        self.permit(spec).inspect_err(|refusal| {
+            if matches!(refusal, Refusal::NoPermission { .. }) {
+                tracing::warn!(
+                    target: "umbel::audit", who = %self.caller, command = spec.name, "denied"
+                );
+                metrics::call_denied();
+            }
+        })
+    }
+
+    /// The same for a command that is carried out: takes it from the caller's rates.
+    pub(super) fn admit(&self, spec: &'static CommandSpec) -> Result<(), Refusal> {
+        let need = self.check(spec)?;
+        if need == Need::Nothing {
+            return Ok(());
+        }
+        if matches!(need, Need::Cluster(_)) {
+            tracing::info!(
+                target: "umbel::audit", who = %self.caller, command = spec.name, "called"
+            );
+        }
+        self.caller.take([1, 0, 0]).map_err(|failure| refusal(&failure))
+    }
+
+    /// The filter that a key names, if the caller has the verb on it.
+    pub(super) fn filter(&self, verb: FilterVerb, key: &[u8]) -> Result<FilterName, NoFilter> {
+        self.filter_of(self.database, verb, key)
+    }
+
+    /// The same in the given database.
+    pub(super) fn filter_of(
+        &self,
+        database: u8,
+        verb: FilterVerb,
+        key: &[u8],
+    ) -> Result<FilterName, NoFilter> {
+        let text = std::str::from_utf8(key).ok().filter(|text| !text.is_empty());
+        let text = text.ok_or(NoFilter::NoName)?;
+        let name = match database {
+            0 => text.to_owned(),
+            number => format!("{}{text}", prefix(number)),
+        };
+        self.caller.filter(verb, "key", name).map_err(|failure| match failure {
+            CallFailure::Invalid { .. } => NoFilter::NoName,
+            _ => NoFilter::Denied,
+        })
+    }
+
+    /// The key of a filter in the connection's database; None if it is in another one.
+    pub(super) fn key_of<'a>(&self, filter: &'a str) -> Option<&'a str> {
+        match self.database {
+            0 => (1..16).all(|number| !filter.starts_with(&prefix(number))).then_some(filter),
+            number => filter.strip_prefix(&prefix(number)),
+        }
+    }
+
+    /// `AUTH`, also as part of `HELLO`.
+    pub(super) async fn authenticate(
+        &mut self,
+        credentials: Credentials<'_>,
+    ) -> Result<(), Refusal> {
+        let bare = look(&self.shared, &self.identity, None).await;
+        let is_guarded = self.shared.coordinator.read_meta(MetaState::is_guarded).unwrap_or(true);
+        if !is_guarded && bare.is_somebody() {
+            return match credentials.user {
+                None => Err(Refusal::NoPasswordSet),
+                Some(user) if user == DEFAULT_USER.as_bytes() => Ok(()),
+                Some(_) => Err(Refusal::WrongPassword),
+            };
+        }
+        let text = |bytes: &[u8]| std::str::from_utf8(bytes).map(ToOwned::to_owned);
+        let user = credentials.user.filter(|&user| user != DEFAULT_USER.as_bytes()).map(text);
+        let (Ok(user), Ok(password)) = (user.transpose(), text(credentials.password)) else {
+            return Err(Refusal::WrongPassword);
+        };
+        let shown = Some((user, password));
+        let mut caller = look(&self.shared, &self.identity, shown.as_ref()).await;
+        if caller.may_be_new() {
+            caller = match self.shared.coordinator.catch_up_for_stranger().await {
+                CaughtUp::Done => look(&self.shared, &self.identity, shown.as_ref()).await,
+                // The majority, and therefore another node, may know this caller.
+                CaughtUp::NoMajority => {
+                    Caller::without_grants(&self.identity, &self.shared.coordinator)
+                }
+                CaughtUp::NotAsked => caller,
+            };
+        }
+        if caller.is_unknown() {
+            let why = caller.refusal(Need::Somebody);
+            return Err(Refusal::Other(format!("LOADING {why}").into()));
+        }
+        if !caller.is_somebody() {
+            tracing::warn!(target: "umbel::audit", from = self.client.from, "a password is wrong");
+            metrics::call_denied();
+            return Err(Refusal::WrongPassword);
+        }
+        (self.shown, self.caller) = (shown, caller);
+        let user = self.user();
+        self.client.change(|details| details.user = user);
+        Ok(())
+    }
+
+    /// `RESET`: back to the initial state.
+    pub(super) async fn reset(&mut self) {
+        (self.shown, self.protocol, self.database) = (None, Protocol::default(), 0);
+        (self.reads_anywhere, self.queue, self.replies) = (false, None, Replies::On);
+        self.look_again().await;
+        let user = self.user();
+        self.client.change(|details| {
+            (details.database, details.protocol, details.user) = (0, Protocol::default(), user);
+            details.name.clear();
+        });
+    }
+
+    pub(super) fn set_replies(&mut self, mode: ReplyMode) {
+        self.replies = match (mode, self.replies) {
+            (ReplyMode::On, _) => Replies::On,
+            (ReplyMode::Off, _) | (ReplyMode::Skip, Replies::Off) => Replies::Off,
+            (ReplyMode::Skip, _) => Replies::SkipNext,
+        };
+    }
+
+    /// Whether every answer is sent.
+    pub(super) fn replies_to_all(&self) -> bool {
+        self.replies == Replies::On
+    }
+
+    /// Encodes an answer.
+    pub(super) fn answer(&self, reply: impl Into<Reply>, out: &mut Vec<u8>) {
+        reply.into().encode(self.protocol, out);
+    }
+
+    /// Turns all answers on, until [`resume_replies`](Self::resume_replies).
+    pub(super) fn suspend_replies(&mut self) -> Replies {
+        std::mem::replace(&mut self.replies, Replies::On)
+    }
+
+    /// Restores the mode from before, unless the client has changed it since.
+    pub(super) fn resume_replies(&mut self, before: Replies) {
+        if self.replies == Replies::On {
+            self.replies = before;
+        }
+    }
+
+    /// Removes a command's answer, which begins at `begin`, if the client does not want it.
+    pub(super) fn drop_unwanted_answer(&mut self, begin: usize, out: &mut Vec<u8>) {
+        self.replies = match self.replies {
+            Replies::On => return,
+            Replies::Off => Replies::Off,
+            Replies::SkipNext => Replies::Skipping,
+            Replies::Skipping => Replies::On,
+        };
+        out.truncate(begin);
+    }
+}
+
+/// Which answers are sent to the client.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Replies {
+    On,
+    Off,
+    /// Neither that of this command, which set the mode, nor that of the next one.
+    SkipNext,
+    /// Not that of this command.
+    Skipping,
+}
+
+/// The prefix of the names of a database's filters.
+fn prefix(database: u8) -> String {
+    format!("db{database}:")
+}
+
+/// Identifies the caller of a connection that has presented this.
+async fn look(
+    shared: &Shared,
+    identity: &PeerIdentity,
+    shown: Option<&(Option<String>, String)>,
+) -> Caller {
+    let coordinator = &shared.coordinator;
+    if Need::Somebody.asks_for_grants(identity) && !coordinator.has_caught_up().await {
+        return Caller::without_grants(identity, coordinator);
+    }
+    let credential = match shown {
+        None => Credential::None,
+        Some((user, password)) => Credential::of_password(user.as_deref(), password),
+    };
+    Caller::identify(identity, credential, (coordinator, shared.needs_member))
+}

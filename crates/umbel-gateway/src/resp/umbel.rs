@@ -1,0 +1,209 @@
+//! Umbel's own commands, except those for sessions and requests.
+
+use umbel_engine::limits::REQUEST_ITEMS_MAX;
+use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
+use umbel_engine::shard::{LateItems, SetOperation, WindowRules, WindowTime};
+use umbel_filter::Kind;
+use umbel_node::coordinator::catalogue::{Hashing, NewFilter as Plan};
+use umbel_node::coordinator::sizes::FilterSize;
+use umbel_resp::{
+    Arguments, Items, NewFilter, NewSize, NewWindow, Refusal, Reply, SetEstimate, UmbelCommand,
+    WindowEnd,
+};
+
+use super::answers::refusal;
+use super::filters::{Packed, create, described, memory_bytes, new_count, unless_busy};
+use super::session::Session;
+
+/// The items of a command, which count against the caller's rates.
+pub(super) const fn items_of<'a>(command: &UmbelCommand<'a>) -> Option<Items<'a>> {
+    match *command {
+        UmbelCommand::InsertAt { items, .. } => Some(items),
+        _ => None,
+    }
+}
+
+pub(super) async fn answer(session: &Session, command: UmbelCommand<'_>) -> Result<Reply, Refusal> {
+    match command {
+        UmbelCommand::Create { key, new } => create_any(session, key, new).await,
+        UmbelCommand::Info { key } => filter_info(session, key).await,
+        UmbelCommand::InsertAt { items, at_ms } => insert_at(session, items, at_ms).await,
+        UmbelCommand::PutTogether { target, sources, is_intersection } => {
+            put_together(session, target, sources, is_intersection).await
+        }
+        UmbelCommand::Estimate { of, ours, theirs } => estimate(session, of, ours, theirs).await,
+        UmbelCommand::Reset(key) => {
+            let name = session.filter(FilterVerb::Manage, key)?;
+            let deadline = session.shared.deadlines.of_long_command();
+            let cleared = session.shared.coordinator.clear(&name, None, deadline).await;
+            cleared.map(|(generation, _)| Reply::number(generation.0)).map_err(|f| refusal(&f))
+        }
+        UmbelCommand::Rotate(key) => {
+            let name = session.filter(FilterVerb::Manage, key)?;
+            let deadline = session.shared.deadlines.of_long_command();
+            let rotated = session.shared.coordinator.rotate(&name, deadline).await;
+            rotated.map(|generation| Reply::number(generation.0)).map_err(|f| refusal(&f))
+        }
+    }
+}
+
+const fn distribution_of(is_replicated: bool) -> Distribution {
+    match is_replicated {
+        true => Distribution::Replicated,
+        false => Distribution::Partitioned,
+    }
+}
+
+fn rules_of(window: NewWindow) -> Result<WindowRules, Refusal> {
+    let NewWindow { slice_count, end, late, refresh } = window;
+    let (slice_ms, time) = match end {
+        WindowEnd::Rotation => (0, WindowTime::Manual),
+        WindowEnd::Time { slice_ms, is_of_event: false } => (slice_ms, WindowTime::Ingest),
+        WindowEnd::Time { slice_ms, is_of_event: true } => (slice_ms, WindowTime::Event),
+    };
+    let late = match late {
+        umbel_resp::LateItems::Reject => LateItems::Reject,
+        umbel_resp::LateItems::Drop => LateItems::Drop,
+        umbel_resp::LateItems::Oldest => LateItems::Oldest,
+    };
+    let rules = WindowRules { slice_ms, slice_count, time, late, refresh };
+    rules.check().map_err(|what| Refusal::Other(format!("ERR {what}").into()))?;
+    Ok(rules)
+}
+
+/// `UMBEL.CREATE`.
+async fn create_any(session: &Session, key: &[u8], new: NewFilter<'_>) -> Result<Reply, Refusal> {
+    let name = session.filter(FilterVerb::Manage, key)?;
+    let plan = match new {
+        NewFilter::Like(other) => Plan::Like(session.filter(FilterVerb::Read, other)?),
+        NewFilter::Planned { kind, capacity, size, is_replicated } => {
+            let name = std::str::from_utf8(kind).ok();
+            let kind = name.and_then(|name| name.parse().ok()).ok_or(Refusal::CreateOption)?;
+            let size = match size {
+                NewSize::ErrorRate(rate) => FilterSize::Rate(rate),
+                NewSize::Bytes(bytes) => FilterSize::Bytes(bytes),
+            };
+            let distribution = distribution_of(is_replicated);
+            Plan::Planned { kind, distribution, capacity, size, hashing: Hashing::Keyed }
+        }
+        NewFilter::Window { capacity, error_rate: rate, window, is_replicated } => {
+            let size = FilterSize::Window { rate, rules: rules_of(window)? };
+            let (kind, distribution) = (Kind::Window, distribution_of(is_replicated));
+            Plan::Planned { kind, distribution, capacity, size, hashing: Hashing::Keyed }
+        }
+    };
+    create(session, &name, plan).await?;
+    Ok(Reply::OK)
+}
+
+/// `UMBEL.ADDAT`.
+async fn insert_at(session: &Session, items: Items<'_>, at_ms: u64) -> Result<Reply, Refusal> {
+    let name = session.filter(FilterVerb::Insert, items.key)?;
+    if items.items.len() > REQUEST_ITEMS_MAX {
+        let what = format!("ERR at most {REQUEST_ITEMS_MAX} items have one time");
+        return Err(Refusal::Other(what.into()));
+    }
+    let mut packed = Packed::default();
+    items.items.pack(&mut packed.data, &mut packed.lengths);
+    let deadline = session.shared.deadlines.of_command();
+    let coordinator = &session.shared.coordinator;
+    let mut new = Vec::with_capacity(items.items.len());
+    for batch in packed.batches() {
+        let terms = (None, Some(at_ms));
+        let call = || coordinator.insert_of(name.as_str(), &batch, None, terms, deadline);
+        let (bits, _) = unless_busy(deadline, call).await.map_err(|failure| refusal(&failure))?;
+        new.extend(bits.iter().map(Reply::Boolean));
+    }
+    Ok(Reply::Array(new))
+}
+
+/// `UMBEL.MERGE`, `UMBEL.INTERSECT`; returns how many positions of the target became set.
+async fn put_together(
+    session: &Session,
+    target: &[u8],
+    sources: Arguments<'_>,
+    is_intersection: bool,
+) -> Result<Reply, Refusal> {
+    let target = session.filter(FilterVerb::Insert, target)?;
+    let mut names: Vec<FilterName> = Vec::with_capacity(sources.len());
+    for source in sources.iter() {
+        names.push(session.filter(FilterVerb::Export, source)?);
+    }
+    let operation = match is_intersection {
+        true => SetOperation::Intersection,
+        false => SetOperation::Union,
+    };
+    let deadline = session.shared.deadlines.of_long_command();
+    let merged =
+        session.shared.coordinator.merge(&target, &names, (operation, None), deadline).await;
+    merged.map(Reply::number).map_err(|failure| refusal(&failure))
+}
+
+/// `UMBEL.ESTIMATE`; null if a filter is too full for an estimate.
+async fn estimate(
+    session: &Session,
+    of: SetEstimate,
+    ours: &[u8],
+    theirs: &[u8],
+) -> Result<Reply, Refusal> {
+    let ours = session.filter(FilterVerb::Read, ours)?;
+    let theirs = session.filter(FilterVerb::Read, theirs)?;
+    let deadline = session.shared.deadlines.of_long_command();
+    let overlap = session.shared.coordinator.overlap(&ours, &theirs, deadline).await;
+    let overlap = overlap.map_err(|failure| refusal(&failure))?;
+    let number = match of {
+        SetEstimate::Union => overlap.either.map(|either| either.item_count),
+        SetEstimate::Intersection => overlap.both.map(|both| both.item_count),
+        SetEstimate::Jaccard => overlap.jaccard(),
+    };
+    Ok(number.map_or(Reply::Null, Reply::Double))
+}
+
+/// `UMBEL.INFO`.
+async fn filter_info(session: &Session, key: &[u8]) -> Result<Reply, Refusal> {
+    let info = described(session, key).await?.ok_or(Refusal::NotFound)?;
+    let settings = &info.record.settings;
+    let kind = Kind::from_id(settings.kind).map_or_else(|| "unknown".to_owned(), |k| k.to_string());
+    let distribution = match info.record.is_replicated() {
+        true => "replicated",
+        false => "partitioned",
+    };
+    let (positions, ones, estimate, rate) = match &info.copies {
+        Some(copies) => {
+            let own = &copies.own;
+            (own.position_count, own.one_count, own.item_count, own.false_positive_rate)
+        }
+        None => (
+            info.sum(|slice| slice.position_count),
+            info.sum(|slice| slice.one_count),
+            info.item_count(),
+            info.false_positive_rate(),
+        ),
+    };
+    let (probes, outlook) = (info.probes(), info.outlook());
+    let number = |number: Option<f64>| number.map_or(Reply::Null, Reply::Double);
+    let rows = vec![
+        ("id", Reply::number(info.id.0)),
+        ("kind", Reply::bulk(kind)),
+        ("distribution", Reply::bulk(distribution)),
+        ("state", Reply::bulk(info.record.state.to_string())),
+        ("generation", Reply::number(info.record.generation.0)),
+        ("capacity", Reply::number(settings.capacity)),
+        ("false_positive_rate", Reply::Double(settings.false_positive_rate)),
+        ("false_positive_rate_now", Reply::Double(rate)),
+        ("new_count", Reply::number(new_count(&info))),
+        ("item_count", estimate.map_or(Reply::Null, Reply::Double)),
+        ("position_count", Reply::number(positions)),
+        ("one_count", Reply::number(ones)),
+        ("memory_bytes", Reply::number(memory_bytes(&info))),
+        ("shards", Reply::number(info.slices.len() as u64)),
+        ("false_positive_rate_measured", number(probes.rate())),
+        ("probe_count", Reply::number(probes.probe_count)),
+        ("new_per_second", number(outlook.new_per_second)),
+        ("seconds_to_capacity", number(outlook.seconds_to_capacity)),
+        ("seconds_to_rate", number(outlook.seconds_to_rate)),
+        ("seconds_to_growth", number(outlook.seconds_to_growth)),
+        ("unexplained_one_count", info.unexplained_one_count().map_or(Reply::Null, Reply::number)),
+    ];
+    Ok(Reply::Map(rows.into_iter().map(|(name, value)| (Reply::bulk(name), value)).collect()))
+}

@@ -1,0 +1,146 @@
+//! Writes answers to a client, which may be slow within limits.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::AsyncWrite;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::limits::{READING_BYTES_PER_SECOND_MIN, UNREAD_TIMEOUT};
+
+/// Writes all of the answers.
+///
+/// # Errors
+/// [`io::ErrorKind::TimedOut`] if the client takes nothing for [`UNREAD_TIMEOUT`], or less than
+/// [`READING_BYTES_PER_SECOND_MIN`] for longer than that; any error of the stream.
+pub(super) async fn write_answers<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    answers: &[u8],
+) -> io::Result<()> {
+    let mut rest = answers;
+    // Since when the node has been waiting for the client; most clients take everything at once.
+    let mut began = None;
+    while !rest.is_empty() {
+        let taken = (answers.len() - rest.len()) as u64;
+        let mut late = None;
+        let written = poll_fn(|cx| {
+            let written = Pin::new(&mut *stream).poll_write(cx, rest);
+            or_late(written, cx, &mut late, || patience(&mut began, taken))
+        });
+        match written.await? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => rest = rest.get(count..).unwrap_or_default(),
+        }
+    }
+    // A TLS stream may have buffered a part.
+    let (mut late, taken) = (None, answers.len() as u64);
+    poll_fn(|cx| {
+        let flushed = Pin::new(&mut *stream).poll_flush(cx);
+        or_late(flushed, cx, &mut late, || patience(&mut began, taken))
+    })
+    .await
+}
+
+/// The time until which a client that has taken this many bytes may take none.
+fn patience(began: &mut Option<Instant>, taken: u64) -> Instant {
+    let now = Instant::now();
+    let began = *began.get_or_insert(now);
+    let earned = Duration::from_millis(taken * 1000 / READING_BYTES_PER_SECOND_MIN);
+    now.min(began + earned) + UNREAD_TIMEOUT
+}
+
+/// The stream's result, or an error once it has been pending until then.
+fn or_late<T>(
+    result: Poll<io::Result<T>>,
+    cx: &mut Context<'_>,
+    late: &mut Option<Pin<Box<Sleep>>>,
+    until: impl FnOnce() -> Instant,
+) -> Poll<io::Result<T>> {
+    if result.is_ready() {
+        return result;
+    }
+    let late = late.get_or_insert_with(|| Box::pin(sleep_until(until())));
+    late.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that takes `byte_count` bytes after each `pause`.
+    struct Slow {
+        byte_count: usize,
+        pause: Duration,
+        next: Pin<Box<Sleep>>,
+        taken: usize,
+        flushes: bool,
+    }
+
+    impl Slow {
+        fn new(byte_count: usize, pause: Duration) -> Self {
+            let next = Box::pin(sleep_until(Instant::now() + pause));
+            Self { byte_count, pause, next, taken: 0, flushes: true }
+        }
+    }
+
+    impl AsyncWrite for Slow {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            std::task::ready!(self.next.as_mut().poll(cx));
+            let until = Instant::now() + self.pause;
+            self.next.as_mut().reset(until);
+            let count = self.byte_count.min(bytes.len());
+            self.taken += count;
+            Poll::Ready(Ok(count))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            if self.flushes { Poll::Ready(Ok(())) } else { Poll::Pending }
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// Writes an answer of 8 MiB; returns the error and the seconds that it took.
+    async fn written(slow: &mut Slow) -> (Option<io::ErrorKind>, u64) {
+        let began = Instant::now();
+        let outcome = write_answers(slow, &vec![b'x'; 8 << 20]).await;
+        (outcome.err().map(|error| error.kind()), began.elapsed().as_secs())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_an_answer_byte_by_byte_is_not_waited_for() {
+        let late = Some(io::ErrorKind::TimedOut);
+        let second = Duration::from_secs(1);
+        // Each byte is taken in time, but all of them would take eight years.
+        let mut slow = Slow::new(1, UNREAD_TIMEOUT - second);
+        assert_eq!((written(&mut slow).await, slow.taken), ((late, UNREAD_TIMEOUT.as_secs()), 1));
+        // Half of the minimum rate: after a minute the client is 30 s behind.
+        let least = usize::try_from(READING_BYTES_PER_SECOND_MIN).unwrap();
+        assert_eq!(written(&mut Slow::new(least / 2, second)).await, (late, 59));
+        // A client that reads at the minimum rate, or slowly at first, receives everything.
+        assert_eq!(written(&mut Slow::new(least, second)).await, (None, 128));
+        let first = UNREAD_TIMEOUT - second;
+        assert_eq!(written(&mut Slow::new(8 << 20, first)).await, (None, first.as_secs()));
+    }
+
+    /// However much the client has taken before.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_reading_is_not_waited_for() {
+        let (late, minute) = (Some(io::ErrorKind::TimedOut), Duration::from_secs(60));
+        let mut slow = Slow::new(7 << 20, minute);
+        slow.next = Box::pin(sleep_until(Instant::now()));
+        let outcome = written(&mut slow).await;
+        assert_eq!((outcome, slow.taken), ((late, UNREAD_TIMEOUT.as_secs()), 7 << 20));
+        let mut silent = Slow { flushes: false, ..Slow::new(8 << 20, Duration::ZERO) };
+        assert_eq!(written(&mut silent).await, (late, UNREAD_TIMEOUT.as_secs()));
+    }
+}

@@ -1,0 +1,211 @@
+//! The cluster's status as known to one node: nodes, shards, leaders.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::{StreamExt, stream};
+use tokio::time::{Instant, timeout};
+use umbel_engine::meta::{
+    GroupView, MetaCommand, MetaReply, MetaState, MoveCause, NodeRecord, ShardMove, forecast_moves,
+    moves_under_way,
+};
+use umbel_engine::{NodeId, ShardId};
+use umbel_node::coordinator::Coordinator;
+use umbel_node::failure::CallFailure;
+use umbel_proto::v1;
+
+use super::convert;
+use super::describe;
+use super::limits::{STATUS_CALLS_MAX, STATUS_TIMEOUT};
+
+/// The status as known to this node; it leaves out what is not answered within `STATUS_TIMEOUT`.
+pub(super) async fn status_now(
+    coordinator: &Coordinator,
+    request: &v1::StatusRequest,
+) -> Result<v1::StatusResponse, CallFailure> {
+    let meta = coordinator.meta_view().unwrap_or_default();
+    let mut response = coordinator.read_meta(|state| table(state, &meta))?;
+    response.cluster_id = convert::cluster_text(coordinator.cluster_id());
+    response.node = coordinator.node().0;
+    response.meta_leader = coordinator.meta_leader().map_or(0, |node| node.0);
+    umbel_node::VERSION.clone_into(&mut response.version);
+    response.exchange = coordinator.exchange_status().ok().map(describe::exchange);
+
+    let shards = response.shards.iter().map(|shard| shard.shard);
+    let shards = stream::iter(shards.collect::<Vec<_>>())
+        .map(async |shard| {
+            let deadline = Instant::now() + STATUS_TIMEOUT;
+            coordinator.leader_status(ShardId(shard), deadline).await
+        })
+        .buffered(STATUS_CALLS_MAX)
+        .collect::<Vec<_>>();
+    let members = response.nodes.iter().map(|node| (node.node, node.state != REMOVED));
+    let nodes = stream::iter(members.collect::<Vec<_>>())
+        .map(async |(node, is_member)| {
+            let reached = coordinator.is_reachable(NodeId(node));
+            is_member && timeout(STATUS_TIMEOUT, reached).await.unwrap_or(false)
+        })
+        .buffered(STATUS_CALLS_MAX)
+        .collect::<Vec<_>>();
+    let (statuses, reached) = tokio::join!(shards, nodes);
+    let mut leader_counts = BTreeMap::<u64, u32>::new();
+    for (shard, status) in response.shards.iter_mut().zip(statuses) {
+        let Some(status) = status else { continue };
+        shard.leader = status.view.leader.map_or(0, |node| node.0);
+        shard.applied_index = status.applied_index;
+        shard.memory_bytes = status.memory_bytes;
+        *leader_counts.entry(shard.leader).or_default() += 1;
+    }
+    for (node, is_reachable) in response.nodes.iter_mut().zip(reached) {
+        node.is_reachable = is_reachable;
+        node.leader_count = leader_counts.get(&node.node).copied().unwrap_or(0);
+    }
+    let alive = response.nodes.iter().filter(|node| node.is_reachable);
+    let alive = alive.map(|node| NodeId(node.node)).collect();
+    let moves = match request.plan {
+        true => planned(coordinator, NodeId(request.without_node), &alive)?,
+        false => coordinator.read_meta(moves_under_way)?,
+    };
+    response.moves = moves.iter().map(shard_move).collect();
+    Ok(response)
+}
+
+/// The moves under way and those to come: as the cluster is now, or with the node `without` drained (0
+/// for none).
+fn planned(
+    coordinator: &Coordinator,
+    without: NodeId,
+    alive: &BTreeSet<NodeId>,
+) -> Result<Vec<ShardMove>, CallFailure> {
+    // Works on a copy: a forecast for a thousand shards takes a while and must not block the catalogue.
+    let mut state = coordinator.read_meta(MetaState::clone)?;
+    if without != NodeId(0) {
+        let drain = MetaCommand::Drain { node: without, drain: true };
+        if let MetaReply::Refused(error) = state.apply(0, &drain) {
+            return Err(error.into());
+        }
+    }
+    Ok(forecast_moves(&state, alive))
+}
+
+fn shard_move(moved: &ShardMove) -> v1::ShardMove {
+    let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();
+    let cause = match moved.cause {
+        MoveCause::NodeLeaves => "node_leaves",
+        MoveCause::TooFew => "too_few",
+        MoveCause::Zones => "zones",
+        MoveCause::Balance => "balance",
+        MoveCause::Ordered => "ordered",
+    };
+    v1::ShardMove {
+        shard: moved.shard.0,
+        from: numbers(&moved.from),
+        to: numbers(&moved.to),
+        cause: cause.to_owned(),
+        is_begun: moved.is_begun,
+    }
+}
+
+const REMOVED: &str = "removed";
+
+/// The status from the catalogue alone, before other nodes are asked.
+fn table(state: &MetaState, meta: &GroupView) -> v1::StatusResponse {
+    let mut replica_counts = BTreeMap::<NodeId, u32>::new();
+    for (_, record) in state.shards() {
+        for &node in &record.replicas {
+            *replica_counts.entry(node).or_default() += 1;
+        }
+    }
+    let numbers = |nodes: &[NodeId]| nodes.iter().map(|node| node.0).collect();
+    let nodes = state.nodes().map(|(node, record)| v1::NodeStatus {
+        node: node.0,
+        address: record.address().unwrap_or_default().to_owned(),
+        state: node_state(record).to_owned(),
+        replica_count: replica_counts.get(&node).copied().unwrap_or(0),
+        leader_count: 0,
+        is_reachable: false,
+        meta_role: meta_role(meta, node).to_owned(),
+        zone: state.zones().get(node).map(ToString::to_string).unwrap_or_default(),
+    });
+    let shards = state.shards().map(|(range, record)| v1::ShardStatus {
+        shard: record.shard.0,
+        range_start: range.start(),
+        range_last: range.last(),
+        leader: 0,
+        replicas: numbers(&record.replicas),
+        target: numbers(record.target.as_deref().unwrap_or_default()),
+        applied_index: 0,
+        memory_bytes: 0,
+    });
+    v1::StatusResponse {
+        epoch: state.epoch().0,
+        nodes: nodes.collect(),
+        shards: shards.collect(),
+        filter_count: state.filters().count() as u64,
+        replica_count: state.replica_count(),
+        auto_split: state.auto_split() == Some(true),
+        shards_wanted: state.shards_wanted(),
+        cluster_version: state.version().0,
+        splitting: state.shard_map().splitting().map(|shard| shard.0),
+        ..v1::StatusResponse::default()
+    }
+}
+
+const fn node_state(record: &NodeRecord) -> &'static str {
+    match record {
+        NodeRecord::Live { is_draining: false, .. } => "live",
+        NodeRecord::Live { is_draining: true, .. } => "draining",
+        NodeRecord::Removed => REMOVED,
+    }
+}
+
+fn meta_role(meta: &GroupView, node: NodeId) -> &'static str {
+    if meta.voters.contains(&node) {
+        "voter"
+    } else if meta.learners.contains(&node) {
+        "learner"
+    } else {
+        "none"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::meta::MetaCommand;
+    use umbel_engine::placement::Zone;
+
+    use super::*;
+
+    #[test]
+    fn a_table_shows_the_catalogue() {
+        let mut state = MetaState::new();
+        let nodes = (1..=3).map(|i| (NodeId(i), format!("node{i}:7070"))).collect();
+        state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 4, replica_count: 2 });
+        state.apply(2, &MetaCommand::Drain { node: NodeId(3), drain: true });
+        let zone = Zone::new("rack1").ok();
+        state.apply(3, &MetaCommand::NoteZone { node: NodeId(2), zone });
+        let meta = GroupView {
+            leader: Some(NodeId(1)),
+            voters: vec![NodeId(1)],
+            learners: vec![NodeId(2)],
+            is_joint: false,
+        };
+        let table = table(&state, &meta);
+        let states: Vec<_> = table.nodes.iter().map(|node| node.state.as_str()).collect();
+        assert_eq!(states, ["live", "live", "draining"]);
+        let roles: Vec<_> = table.nodes.iter().map(|node| node.meta_role.as_str()).collect();
+        assert_eq!(roles, ["voter", "learner", "none"]);
+        let zones: Vec<_> = table.nodes.iter().map(|node| node.zone.as_str()).collect();
+        assert_eq!(zones, ["", "rack1", ""]);
+        assert_eq!(table.nodes.iter().map(|node| node.replica_count).sum::<u32>(), 8);
+        assert_eq!((table.replica_count, table.shards.len()), (2, 4));
+        assert_eq!((table.shards[1].range_start, table.shards[3].range_last), (1 << 62, u64::MAX));
+        assert_eq!(table.splitting, None);
+        for shard in (0..4).map(ShardId) {
+            state.apply(4, &MetaCommand::ShardFormed { shard });
+        }
+        state.apply(5, &MetaCommand::SplitShard { shard_count: 5 });
+        assert_eq!(super::table(&state, &meta).splitting, Some(4));
+        state.apply(6, &MetaCommand::ShardFormed { shard: ShardId(4) });
+        assert_eq!(super::table(&state, &meta).splitting, None);
+    }
+}
