@@ -59,7 +59,9 @@ mod memory_workshop;
 
 pub use host::{JobHost, JobService};
 pub(crate) use ledger::{LedgerJobs, follow_ledger};
-pub use member::{Canceller, Member, MemberConfig, MemberError, WORKER_TIMEOUT, run_member};
+pub use member::{
+    Canceller, Member, MemberConfig, MemberError, MemberPorts, WORKER_TIMEOUT, run_member,
+};
 pub use observer::{JobObserver, JobProgress};
 pub use wire::OptionDigest;
 pub use workshop::{JobSite, OpenJob, Workshop, WorkshopError, Workshops};

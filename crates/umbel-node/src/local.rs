@@ -129,7 +129,7 @@ impl Local {
             space,
             exports: Exports::new(),
             copies: Arc::new(copies),
-            jobs: LedgerJobs::new(jobs, ports.clone()),
+            jobs: LedgerJobs::new(jobs, ports),
             net: Arc::clone(&ports.net),
             versions: ports.versions,
             failure,

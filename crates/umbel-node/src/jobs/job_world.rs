@@ -7,15 +7,16 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use umbel_dedup_engine::job::{JobEvent, JobResult, JobRules};
 use umbel_dedup_engine::{FilterChoice, Keep, Level, Rank, RecordId, Route, reference};
-use umbel_engine::meta::VersionRange;
 use umbel_tls::{Secret, SecretUse};
 
 use super::cut_net::CutNet;
 use super::memory_records::{CHUNKS, hash, part, place, rank};
 use super::memory_workshop::{MemoryDisk, MemoryWorkshop, Trap};
-use super::{JobObserver, JobProgress, MemberConfig, MemberError, WORKER_TIMEOUT, run_member};
+use super::{
+    JobObserver, JobProgress, MemberConfig, MemberError, MemberPorts, WORKER_TIMEOUT, run_member,
+};
 use crate::peer::memory_net::{CountingSeed, MemoryNet};
-use crate::ports::{Net, Ports, RealDisk, SecretNet, SecretTls, Seed};
+use crate::ports::{Net, SecretNet, SecretTls, Seed};
 
 type Outcome = Result<Option<JobResult>, MemberError>;
 
@@ -67,7 +68,6 @@ pub(super) struct World {
     pub(super) route: Route,
     pub(super) disks: Vec<Arc<MemoryDisk>>,
     pub(super) observer: Arc<RecordingObserver>,
-    folder: tempfile::TempDir,
     /// The TLS secret of processes that are started from now on, if any.
     pub(super) tls: Option<SecretTls>,
     /// The reasons for refused connections.
@@ -96,7 +96,6 @@ impl World {
             route: Route::Direct,
             disks,
             observer: Arc::default(),
-            folder: tempfile::tempdir().unwrap(),
             tls: None,
             refused: watch::Sender::default(),
         }
@@ -147,7 +146,7 @@ impl World {
     }
 
     /// Ports of a process, with a handle on its network.
-    pub(super) fn ports(&self) -> (Ports, Arc<CutNet>) {
+    pub(super) fn ports(&self) -> (MemberPorts, Arc<CutNet>) {
         let net = Arc::new(CutNet::new(&self.net));
         let refused = self.refused.clone();
         let used: Arc<dyn Net> = match self.tls.clone() {
@@ -156,16 +155,7 @@ impl World {
                 refused.send_modify(|reasons| reasons.push(why.to_string()));
             })),
         };
-        let ports = Ports {
-            net: used,
-            disk: Arc::new(RealDisk::open(self.folder.path()).unwrap()),
-            seed: Arc::clone(&self.seed),
-            observer: None,
-            workshops: None,
-            wrapping: None,
-            versions: VersionRange::OWN,
-        };
-        (ports, net)
+        (MemberPorts { net: used, seed: Arc::clone(&self.seed) }, net)
     }
 
     pub(super) fn config(&self, worker: u16) -> MemberConfig {

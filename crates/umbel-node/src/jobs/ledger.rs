@@ -19,7 +19,7 @@ use umbel_engine::{JobId, NodeId};
 use umbel_filter::ItemHasher;
 
 use super::host::JobHost;
-use super::member::{Member, MemberConfig, MemberError, WORKER_TIMEOUT};
+use super::member::{Member, MemberConfig, MemberError, MemberPorts, WORKER_TIMEOUT};
 use super::observer::{JobObserver, JobProgress};
 use super::workshop::{JobSite, OpenJob, Workshop, Workshops};
 use crate::calls::JobStanding;
@@ -39,19 +39,22 @@ const LEDGER_PAUSE: Duration = Duration::from_millis(200);
 /// A node's state about jobs.
 pub(crate) struct LedgerJobs {
     host: Arc<JobHost>,
-    ports: Ports,
+    ports: MemberPorts,
+    workshops: Option<Arc<dyn Workshops>>,
     /// Progress of the workers on this node and, if it runs the coordinator, of the job.
     boards: Mutex<BTreeMap<JobId, Arc<Board>>>,
 }
 
 impl LedgerJobs {
-    pub(crate) fn new(host: Arc<JobHost>, ports: Ports) -> Self {
-        Self { host, ports, boards: Mutex::default() }
+    pub(crate) fn new(host: Arc<JobHost>, ports: &Ports) -> Self {
+        let workshops = ports.workshops.clone();
+        let ports = MemberPorts { net: Arc::clone(&ports.net), seed: Arc::clone(&ports.seed) };
+        Self { host, ports, workshops, boards: Mutex::default() }
     }
 
     /// The node's data of jobs; None if it takes part in no job.
     pub(crate) fn workshops(&self) -> Option<&Arc<dyn Workshops>> {
-        self.ports.workshops.as_ref()
+        self.workshops.as_ref()
     }
 
     /// The progress of a job that has a worker here; with the phase and the absent workers if it is

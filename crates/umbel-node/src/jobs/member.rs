@@ -28,7 +28,7 @@ use super::wire::{Identity, OptionDigest, ProofKey};
 use super::working::{Ending, Working, send_ended, send_failed};
 use super::workshop::{Workshop, WorkshopError};
 use crate::peer::channel::{incoming, server};
-use crate::ports::{Ports, Purpose};
+use crate::ports::{Net, Purpose, Seed};
 
 /// How long a job waits for an absent worker, unless configured otherwise.
 pub const WORKER_TIMEOUT: Duration = Duration::from_secs(600);
@@ -142,6 +142,14 @@ impl MemberError {
     }
 }
 
+/// The ports of a worker besides its [`Workshop`].
+pub struct MemberPorts {
+    /// The network.
+    pub net: Arc<dyn Net>,
+    /// Entropy.
+    pub seed: Arc<dyn Seed>,
+}
+
 /// A running worker. Dropping it ends it as a crash would: what is durable stays.
 pub struct Member {
     outcome: oneshot::Receiver<Result<Option<JobResult>, MemberError>>,
@@ -157,7 +165,7 @@ impl Member {
     /// [`MemberError::Config`], before anything was started.
     pub fn start(
         config: MemberConfig,
-        ports: &Ports,
+        ports: &MemberPorts,
         workshop: Arc<dyn Workshop>,
         observer: Arc<dyn JobObserver>,
         host: &Arc<JobHost>,
@@ -257,7 +265,7 @@ impl Drop for Member {
 /// See [`MemberError`].
 pub async fn run_member(
     config: MemberConfig,
-    ports: &Ports,
+    ports: &MemberPorts,
     workshop: Arc<dyn Workshop>,
     observer: Arc<dyn JobObserver>,
 ) -> Result<Option<JobResult>, MemberError> {

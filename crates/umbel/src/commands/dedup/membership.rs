@@ -21,8 +21,10 @@ use umbel_dedup::{
 use umbel_dedup_engine::job::{JobEvent, JobFailure};
 use umbel_dedup_engine::{Route, WorkerId};
 use umbel_filter::ItemHasher;
-use umbel_node::jobs::{JobObserver, MemberConfig, MemberError, OptionDigest, run_member};
-use umbel_node::ports::{Ports, SecretNet, SecretRefusal, SecretTls};
+use umbel_node::jobs::{
+    JobObserver, MemberConfig, MemberError, MemberPorts, OptionDigest, run_member,
+};
+use umbel_node::ports::{RealDisk, RealNet, RealSeed, SecretNet, SecretRefusal, SecretTls};
 use umbel_tls::Derived;
 
 /// Threads for the network. Tasks that exchange cells have threads of their own, which may block.
@@ -229,11 +231,12 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
         cell_tasks,
         runtime: Some(tasks_runtime.handle().clone()),
     };
-    let ports = Ports::real(&folder).with_context(|| folder.display().to_string())?;
+    // Takes the permissions of others from the folder; the workshop accesses its files itself.
+    RealDisk::open(&folder).with_context(|| folder.display().to_string())?;
     let tls = SecretTls::new(&peers.keys).context("TLS")?;
     let refusals = Refusals::default();
-    let net = SecretNet::new(ports.net, tls, move |from, why| refusals.print(from, why));
-    let ports = Ports { net: Arc::new(net), ..ports };
+    let net = SecretNet::new(Arc::new(RealNet), tls, move |from, why| refusals.print(from, why));
+    let ports = MemberPorts { net: Arc::new(net), seed: Arc::new(RealSeed) };
     let outcome = network.block_on(run_member(
         config,
         &ports,
