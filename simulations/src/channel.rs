@@ -8,7 +8,7 @@ use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic::{Request, Status};
-use umbel_node::ports::Net;
+use umbel_ports::Net;
 
 use crate::net::SimNet;
 

@@ -15,7 +15,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
-use umbel_node::ports;
+use umbel_ports::Disk;
 
 mod content;
 mod mount;
@@ -86,7 +86,7 @@ impl SimDisk {
 
     /// Gives the disk to a new process of the node. Handles of an earlier process are dead: their calls
     /// fail, or stall as long as the disk does.
-    pub(crate) fn mount(&self) -> Arc<dyn ports::Disk> {
+    pub(crate) fn mount(&self) -> Arc<dyn Disk> {
         let incarnation = self.unmounted(State::mount);
         Arc::new(mount::Mount::new(self.clone(), incarnation))
     }

@@ -9,8 +9,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use umbel_engine::meta::VersionRange;
 use umbel_gateway::client_interface;
-use umbel_node::ports::{Ports, Rare};
+use umbel_node::ports::Ports;
 use umbel_node::{Config, Node, StartError};
+use umbel_ports::Rare;
 
 use crate::disk::SimDisk;
 use crate::identity::{Certificate, Papers, keep_certificate};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use umbel_node::ports::{Net, NodeIdentity, PeerIdentity};
+use umbel_ports::{Net, NodeIdentity, PeerIdentity};
 
 use crate::counters;
 use crate::invariants::identities_hold;

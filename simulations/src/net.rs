@@ -17,7 +17,7 @@ use rand::rngs::ChaCha8Rng;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinSet;
 use umbel_client::{Connecting, Connection, Connector};
-use umbel_node::ports::{Incoming, Listener, Net, NodeIdentity, PortFuture, Stream};
+use umbel_ports::{Incoming, Listener, Net, NodeIdentity, PortFuture, Stream};
 
 use crate::identity::{Certificate, Papers};
 use crate::links::note_write;

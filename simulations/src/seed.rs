@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rand::rngs::ChaCha8Rng;
 use rand::{Rng, SeedableRng};
-use umbel_node::ports::{Purpose, Rare, Seed};
+use umbel_ports::{Purpose, Rare, Seed};
 
 use crate::now::now_us;
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use umbel_node::ports::Rare;
+use umbel_ports::Rare;
 
 use crate::access::{self, Clerk};
 use crate::counters;

@@ -17,8 +17,9 @@ use tonic::transport::{Endpoint, Uri};
 use umbel_engine::FilterId;
 use umbel_filter::{AnyFilter, Blocked, Contains, HashRange, Insert, ItemHash, ItemHasher};
 use umbel_gateway::client_interface;
-use umbel_node::ports::{Net, Ports, RealNet};
+use umbel_node::ports::Ports;
 use umbel_node::{Config, LocalCopy, Node};
+use umbel_ports::{Net, RealNet};
 use umbel_proto::v1;
 use umbel_proto::v1::filters_client::FiltersClient;
 

@@ -11,7 +11,7 @@ use umbel_engine::meta::{
 use umbel_node::coordinator::Coordinator;
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
-use umbel_node::ports::PeerIdentity;
+use umbel_ports::PeerIdentity;
 use umbel_proto::v1;
 use umbel_proto::v1::access_server::{Access, AccessServer};
 

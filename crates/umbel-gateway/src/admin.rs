@@ -13,7 +13,7 @@ use umbel_node::coordinator::releases::{NodeRelease, newest_common};
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_node::peer::{PEER_PROTOCOL, cluster_bytes};
-use umbel_node::ports::PeerIdentity;
+use umbel_ports::PeerIdentity;
 use umbel_proto::v1;
 use umbel_proto::v1::admin_server::{Admin, AdminServer};
 

@@ -17,7 +17,7 @@ use futures_util::task::AtomicWaker;
 use tokio::time::Instant;
 use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_node::metrics;
-use umbel_node::ports::{Connection, memory_limit_bytes};
+use umbel_ports::{Connection, memory_limit_bytes};
 
 use super::console;
 use super::deadlines::timeout_of;

@@ -14,8 +14,8 @@ use umbel_engine::meta::{
 use umbel_node::coordinator::Coordinator;
 use umbel_node::coordinator::item_batch::ItemBatch;
 use umbel_node::failure::CallFailure;
-use umbel_node::ports::{NodeIdentity, PeerIdentity};
 use umbel_node::rates::Amounts;
+use umbel_ports::{NodeIdentity, PeerIdentity};
 use umbel_proto::v1;
 use umbel_step::planted::{self, Planted};
 

@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use umbel_engine::meta::ClusterVerb;
 use umbel_node::config::{Config, ConsoleMode};
 use umbel_node::coordinator::Coordinator;
-use umbel_node::ports::PeerIdentity;
+use umbel_ports::PeerIdentity;
 
 use super::caller::{Caller, Need};
 use super::deadlines::Deadlines;

@@ -12,9 +12,9 @@ use umbel_engine::meta::{
 use umbel_node::config::host_of;
 use umbel_node::coordinator::Coordinator;
 use umbel_node::failure::CallFailure;
-use umbel_node::peer::channel::channel_to;
 use umbel_node::peer::{PEER_PROTOCOL, cluster_bytes};
-use umbel_node::ports::{NodeIdentity, NodeSigner, PeerIdentity};
+use umbel_ports::channel::channel_to;
+use umbel_ports::{NodeIdentity, NodeSigner, PeerIdentity};
 use umbel_proto::v1;
 use umbel_proto::v1::enrolment_client::EnrolmentClient;
 use umbel_proto::v1::enrolment_server::{Enrolment, EnrolmentServer};

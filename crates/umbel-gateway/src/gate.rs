@@ -13,7 +13,7 @@ use umbel_engine::meta::{ClusterVerb, FilterVerb};
 use umbel_node::coordinator::{CaughtUp, Coordinator};
 use umbel_node::failure::CallFailure;
 use umbel_node::metrics;
-use umbel_node::ports::{Connection, PeerIdentity};
+use umbel_ports::{Connection, PeerIdentity};
 
 use super::caller::{Caller, Need};
 use super::console;

@@ -27,9 +27,8 @@ use tonic_health::pb::FILE_DESCRIPTOR_SET as HEALTH_DESCRIPTORS;
 use tonic_health::server::HealthReporter;
 use umbel_node::coordinator::Coordinator;
 use umbel_node::limits::CLIENT_CALLS_PER_CONNECTION_MAX;
-use umbel_node::peer::channel;
-use umbel_node::ports::{Listener, PortFuture};
 use umbel_node::{ClientInterface, ServedNode};
+use umbel_ports::{Listener, PortFuture, channel};
 
 mod access;
 mod admin;
@@ -56,8 +55,6 @@ mod status;
 
 #[cfg(test)]
 mod gateway_test;
-#[cfg(test)]
-mod memory_net;
 #[cfg(test)]
 mod sessions_test;
 #[cfg(test)]

@@ -20,7 +20,7 @@ use umbel_filter::Kind;
 use umbel_node::config::{Config, host_of};
 use umbel_node::coordinator::Coordinator;
 use umbel_node::metrics;
-use umbel_node::ports::{Incoming, Listener};
+use umbel_ports::{Incoming, Listener};
 
 use self::chain_dumps::ChainDumps;
 use self::dumps::Dumps;

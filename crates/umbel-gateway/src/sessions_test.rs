@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tonic::{Code, Status};
 use umbel_filter::Kind;
-use umbel_node::peer::channel::channel_to;
-use umbel_node::ports::{Net, RealNet};
+use umbel_ports::channel::channel_to;
+use umbel_ports::{Net, RealNet};
 use umbel_proto::v1;
 use umbel_proto::v1::filters_client::FiltersClient;
 

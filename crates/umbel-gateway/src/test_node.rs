@@ -15,8 +15,9 @@ use umbel_node::coordinator::Coordinator;
 use umbel_node::coordinator::catalogue::{Hashing, NewFilter};
 use umbel_node::coordinator::item_batch::ItemBatch;
 use umbel_node::coordinator::sizes::FilterSize;
-use umbel_node::ports::{PortFuture, Ports};
+use umbel_node::ports::Ports;
 use umbel_node::{ClientInterface, Config, ServedNode};
+use umbel_ports::PortFuture;
 use umbel_proto::v1::Items;
 
 use crate::client_interface;

@@ -1,4 +1,4 @@
-//! Requests between nodes besides Raft's own: plain data, encoded in `raft/encoding.rs`.
+//! Requests between nodes besides Raft's own: plain data, encoded by [`umbel_ports::encoding`].
 
 use serde::{Deserialize, Serialize};
 use umbel_engine::hypercube::VersionVector;
@@ -524,8 +524,9 @@ pub enum Compares {
 mod tests {
     use std::collections::BTreeMap;
 
+    use umbel_ports::encoding::{decode, encode};
+
     use super::*;
-    use crate::raft::encoding::{decode, encode};
 
     /// Variants that a later version added follow the earlier ones, whose numbers stay the same.
     #[test]

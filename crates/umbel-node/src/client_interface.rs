@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use tonic::service::Routes;
+use umbel_ports::{Listener, PortFuture};
 
 use crate::config::Config;
 use crate::coordinator::Coordinator;
-use crate::ports::{Listener, PortFuture};
 
 /// What a node gives to its [`ClientInterface`].
 pub struct ServedNode {

@@ -17,12 +17,12 @@ use umbel_engine::meta::{
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::shard::ShardCommand;
 use umbel_engine::{GroupId, NodeId, ShardId};
+use umbel_ports::encoding::{decode, encode};
 
 use crate::calls::{GroupAnswer, GroupRequest, MetaRequest, ShardRequest};
 use crate::coordinator::Coordinator;
 use crate::local::Local;
 use crate::peer::CallKind;
-use crate::raft::encoding::{decode, encode};
 
 mod running_tasks;
 

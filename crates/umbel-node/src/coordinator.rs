@@ -22,6 +22,8 @@ use umbel_engine::meta::{FilterRecord, FilterState, MetaCommand, MetaReply, Meta
 use umbel_engine::placement::{ShardRanges, ShardRecord};
 use umbel_engine::{FilterId, GroupId, NodeId, OwnerId, RequestId, ShardId};
 use umbel_filter::HashRange;
+use umbel_ports::Seed;
+use umbel_ports::encoding::{decode, encode};
 use umbel_step::planted::{self, Planted};
 
 pub use self::callers::CaughtUp;
@@ -34,8 +36,6 @@ use crate::calls::{MetaAnswer, MetaRequest, ShardAnswer, ShardFailure, ShardRequ
 use crate::failure::CallFailure;
 use crate::local::Local;
 use crate::peer::CallKind;
-use crate::ports::Seed;
-use crate::raft::encoding::{decode, encode};
 use crate::rates::{Limiter, TakenByPrincipals};
 
 pub mod any_of;

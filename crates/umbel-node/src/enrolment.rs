@@ -18,6 +18,9 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tonic::{Code, Status};
+use umbel_ports::PinnedNet;
+use umbel_ports::channel::channel;
+use umbel_ports::{IssuedFiles, Net, RealNet};
 use umbel_proto::v1::enrolment_client::EnrolmentClient;
 use umbel_proto::v1::{EnrolRequest, EnrolResponse};
 use umbel_tls::{JoinToken, JoinTokenError, PinnedTls, TlsError};
@@ -25,9 +28,7 @@ use umbel_tls::{JoinToken, JoinTokenError, PinnedTls, TlsError};
 use crate::config::{Config, host_of};
 use crate::node::{StartError, open_data};
 use crate::peer::PEER_PROTOCOL;
-use crate::peer::channel::channel;
-use crate::ports::tls::PinnedNet;
-use crate::ports::{IssuedFiles, Net, Ports, RealNet};
+use crate::ports::Ports;
 
 /// Pause between requests to a node that does not respond yet.
 const ASK_AGAIN: Duration = Duration::from_millis(500);

@@ -3,7 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`config`] | settings, each described once |
-//! | [`ports`] | network, disk and entropy, which simulations replace |
+//! | [`ports`] | all ports of a node, which simulations replace; observation of a node |
 //! | `storage` | one log for all groups, snapshots, identity |
 //! | `raft` | openraft behind Umbel's types; nothing else knows it |
 //! | [`peer`] | links between nodes |

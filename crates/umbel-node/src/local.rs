@@ -12,6 +12,8 @@ use umbel_engine::meta::{MetaState, NodeRecord, VersionRange};
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::{Epoch, GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
+use umbel_ports::encoding::encode;
+use umbel_ports::{Net, Purpose, Seed};
 
 use crate::beats::Beats;
 use crate::calls::GroupRequest;
@@ -21,8 +23,7 @@ use crate::exports::Exports;
 use crate::jobs::{JobHost, LedgerJobs};
 use crate::metrics;
 use crate::peer::{CallError, CallKind, Links, LocalIdentity};
-use crate::ports::{Net, Ports, Purpose, Seed};
-use crate::raft::encoding::encode;
+use crate::ports::Ports;
 use crate::raft::group::Group;
 use crate::raft::known_members::known_members;
 use crate::raft::network::Network;

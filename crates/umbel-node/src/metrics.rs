@@ -1,4 +1,5 @@
-//! One function per measurement; names, units and help texts are only in this module.
+//! One function per measurement; names, units and help texts are only in this module, except names and
+//! functions for connections, which [`umbel_ports::metrics`] has.
 //!
 //! A histogram has the same bounds on every node, so that buckets can be added up over nodes. A sample
 //! is pushed to a lock-free list, and counted in its bucket when the measurements are read, or within a
@@ -15,6 +16,7 @@ mod names;
 
 pub(crate) use described::describe;
 use names::*;
+pub use umbel_ports::metrics::connection_refused;
 
 /// Bucket bounds for waits of clients and of the log, in seconds. From 100 microseconds, less than a
 /// round trip between two machines, to 10 seconds, in steps of 2 to 2.5, which locate a quantile within
@@ -44,11 +46,6 @@ pub const HISTOGRAMS: [(&str, &[f64]); 4] = [
 pub(crate) fn begin() {
     gauge!(BUILD_INFO, "version" => crate::VERSION).set(1.0);
     resp_connections(0);
-}
-
-/// A connection was closed or not accepted, for this cause.
-pub fn connection_refused(cause: &'static str) {
-    counter!(CONNECTIONS_REFUSED, "cause" => cause).increment(1);
 }
 
 /// A request was refused while it was being received, for this cause.
@@ -85,16 +82,6 @@ pub fn resp_connections(count: usize) {
 #[expect(clippy::cast_precision_loss, reason = "a measurement")]
 pub fn request_bytes_max(byte_count: u64) {
     gauge!(REQUEST_BYTES).set(byte_count as f64);
-}
-
-/// When this node's certificate expires, as time since 1970.
-pub(crate) fn certificate_expires(since_1970: Duration) {
-    gauge!(CERTIFICATE_EXPIRES).set(since_1970.as_secs_f64());
-}
-
-/// A connection was closed because its peer did not prove an identity.
-pub(crate) fn handshake_failed() {
-    counter!(HANDSHAKES_FAILED).increment(1);
 }
 
 /// A call was refused because of the caller's identity.
@@ -319,8 +306,8 @@ mod tests {
     /// ever. The permitted labels have few values or, like shards, a bounded number of them.
     #[test]
     fn no_series_outlives_what_it_is_about() {
-        let source = include_str!("metrics.rs");
-        let (code, _) = source.split_once("#[cfg(test)]").unwrap();
+        let (own, _) = include_str!("metrics.rs").split_once("#[cfg(test)]").unwrap();
+        let code = format!("{own}{}", include_str!("../../umbel-ports/src/metrics.rs"));
         let labels: BTreeSet<&str> = code
             .split("\" => ")
             .filter_map(|before| before.rsplit_once('"'))

@@ -11,6 +11,7 @@ use tonic::service::Routes;
 use umbel_engine::shard::ShardState;
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::AnyFilter;
+use umbel_ports::{Listener, PortFuture, Purpose, Rare};
 
 use crate::beats;
 use crate::client_interface::{ClientInterface, ServedNode};
@@ -25,8 +26,8 @@ use crate::local_copy::LocalCopy;
 use crate::metrics;
 use crate::peer::{LinkCloser, PeerService};
 use crate::peer_admission::PeerAdmission;
+use crate::ports::Ports;
 use crate::ports::observer::{Event, GroupReport};
-use crate::ports::{Listener, PortFuture, Ports, Purpose, Rare};
 use crate::renewal::keep_certificate;
 use crate::self_report::{self, SelfReport};
 use crate::shard_leader;

@@ -3,12 +3,9 @@
 use bytes::Bytes;
 use thiserror::Error;
 use umbel_engine::NodeId;
+use umbel_ports::NodeIdentity;
 
-use crate::ports::NodeIdentity;
-
-pub mod channel;
-mod frame_allowance;
-mod frame_watch;
+mod clients;
 mod incoming_link;
 pub(crate) mod limits;
 pub(crate) mod link;
@@ -20,13 +17,11 @@ mod session;
 #[cfg(test)]
 mod link_test;
 #[cfg(test)]
-pub(crate) mod memory_net;
-#[cfg(test)]
 mod service_test;
 #[cfg(test)]
 pub(crate) mod test_node;
 
-pub(crate) use channel::member_client;
+pub(crate) use clients::{member_client, peer_client};
 pub(crate) use link::Links;
 pub(crate) use service::{CallHandler, LinkCloser, PeerService};
 pub(crate) use session::add_hello;

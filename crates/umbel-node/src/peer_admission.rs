@@ -7,6 +7,8 @@ use tokio::sync::{Mutex, watch};
 use tonic::{Status, Streaming};
 use umbel_engine::meta::{NodeRecord, VersionRange};
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::encoding::{decode, encode};
+use umbel_ports::{Disk, PortFuture};
 use umbel_proto::v1::{AdoptRequest, ExchangeQuestion, ScrubPart, WhoAreYouResponse};
 use umbel_step::planted::{self, Planted};
 
@@ -18,8 +20,6 @@ use crate::peer::{
     CallHandler, CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, RefusalReason, cluster_bytes,
     cluster_of_bytes,
 };
-use crate::ports::{Disk, PortFuture};
-use crate::raft::encoding::{decode, encode};
 use crate::recall::standings_of;
 use crate::storage::{Identity, MemberState, Storage, identity};
 use crate::witness::Witness;

@@ -1,6 +1,5 @@
 //! Wraps openraft in Umbel's types; no other module uses openraft directly.
 
-pub(crate) mod encoding;
 pub(crate) mod group;
 pub(crate) mod known_members;
 pub(crate) mod network;

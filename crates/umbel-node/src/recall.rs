@@ -24,11 +24,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
+use umbel_ports::encoding::{decode, encode};
 
 use crate::calls::{RecallAnswer, RecallRequest, Standing, Standings};
 use crate::metrics;
 use crate::peer::{CallKind, Links};
-use crate::raft::encoding::{decode, encode};
 use crate::raft::types::{LogId, Vote};
 use crate::storage::Storage;
 use crate::witness::Witness;

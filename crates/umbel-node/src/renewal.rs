@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use umbel_engine::NodeId;
+use umbel_ports::IssuedFiles;
+use umbel_ports::channel::channel_to;
 use umbel_proto::v1::enrolment_client::EnrolmentClient;
 use umbel_proto::v1::{EnrolResponse, RenewRequest};
 
 use crate::config::host_of;
 use crate::local::Local;
-use crate::peer::channel::channel_to;
-use crate::ports::IssuedFiles;
 
 /// How often a node checks whether its certificate is due.
 const LOOK_INTERVAL: Duration = Duration::from_secs(60);

@@ -10,6 +10,7 @@ use umbel_engine::shard::{
     ShardCommand, ShardReply, ShardState,
 };
 use umbel_engine::{FilterId, Generation, NodeId};
+use umbel_ports::Rare;
 use umbel_step::planted::{self, Planted};
 
 use crate::arrivals::Arrivals;
@@ -18,7 +19,6 @@ use crate::exports::Exports;
 use crate::limits::{PROPOSAL_ITEMS_MAX, PROPOSAL_QUEUE_MAX, PROPOSALS_IN_FLIGHT_MAX};
 use crate::metrics;
 use crate::peer::Links;
-use crate::ports::Rare;
 use crate::raft::group::{Group, ProposeError};
 use crate::raft::types::{Command, Reply};
 use crate::space::Space;

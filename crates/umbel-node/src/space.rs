@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use umbel_ports::Disk;
+
 use crate::metrics;
-use crate::ports::Disk;
 use crate::storage::{Storage, WalHealth};
 
 /// How often the free bytes are read. At a gigabyte a second, the fastest growth of a log, the default

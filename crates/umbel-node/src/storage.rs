@@ -36,8 +36,10 @@ pub(crate) use snapshots::{SnapshotFile, SnapshotStore, SnapshotWriter};
 pub(crate) use wal::{LogOwner, OpenError, Recovered, WalHealth, WalOptions};
 pub(crate) use wrapping::Wrapping;
 
+use umbel_ports::Disk;
+
+use crate::ports::Observer;
 use crate::ports::observer::Event;
-use crate::ports::{Disk, Observer};
 use crate::raft::types::SnapshotMeta;
 use claims::Claims;
 use wal::Wal;

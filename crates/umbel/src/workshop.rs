@@ -13,7 +13,7 @@ use umbel_dedup_engine::{
 };
 use umbel_filter::{HashRange, ItemHash};
 use umbel_node::jobs::{Workshop, WorkshopError};
-use umbel_node::ports::PortFuture;
+use umbel_ports::PortFuture;
 
 type Outcome<T> = Result<T, WorkshopError>;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use umbel_engine::NodeId;
-use umbel_node::ports::NodeIdentity;
+use umbel_ports::NodeIdentity;
 
 use super::hello::{as_node, asked, knock};
 use crate::invariants::removed_stay_out;

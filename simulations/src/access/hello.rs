@@ -12,7 +12,7 @@ use umbel_client::proto::peer_client::PeerClient;
 use umbel_client::proto::{Hello, LinkCall, LinkCalls, WhoAreYouRequest, WhoAreYouResponse};
 use umbel_engine::NodeId;
 use umbel_engine::meta::NodeRecord;
-use umbel_node::ports::NodeIdentity;
+use umbel_ports::NodeIdentity;
 
 use crate::channel::node_channel;
 use crate::identity::Certificate;

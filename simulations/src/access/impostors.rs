@@ -10,7 +10,7 @@ use umbel_client::proto::ListPrincipalsRequest;
 use umbel_client::proto::access_client::AccessClient;
 use umbel_client::proto::filters_client::FiltersClient;
 use umbel_engine::NodeId;
-use umbel_node::ports::NodeIdentity;
+use umbel_ports::NodeIdentity;
 
 use super::answer::{Answer, answer_of};
 use super::hello::{as_node, asked, knock, member, node_of};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout};
-use umbel_node::ports::{Disk, File, WriteError};
+use umbel_ports::{Disk, File, WriteError};
 
 use super::{DiskEffects, SimDisk};
 use crate::plan::{DiskPart, LossMode};

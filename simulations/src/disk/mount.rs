@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use umbel_node::ports::{Disk, File, PortFuture, WriteError};
+use umbel_ports::{Disk, File, PortFuture, WriteError};
 
 use super::SimDisk;
 use super::state::{Pace, State};

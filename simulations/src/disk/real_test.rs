@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 use tokio::runtime::{Builder, Runtime};
-use umbel_node::ports::{Disk, File, RealDisk};
+use umbel_ports::{Disk, File, RealDisk};
 
 use super::SimDisk;
 

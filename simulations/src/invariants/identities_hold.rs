@@ -2,7 +2,7 @@
 //! clock of the machine that checks it; and no certificate lets its owner act as somebody else (mutual
 //! authentication: RFC 8446, section 4.4.2; validity: RFC 5280, section 4.1.2.5).
 
-use umbel_node::ports::PeerIdentity;
+use umbel_ports::PeerIdentity;
 
 use crate::counters;
 use crate::identity::{Certificate, OWN_AUTHORITY, Refusal};

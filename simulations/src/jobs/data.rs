@@ -16,7 +16,7 @@ use umbel_dedup_engine::{
 use umbel_engine::JobId;
 use umbel_filter::{HashRange, ItemHash};
 use umbel_node::jobs::{JobSite, OpenJob, Workshop, WorkshopError, Workshops};
-use umbel_node::ports::PortFuture;
+use umbel_ports::PortFuture;
 
 use super::planned::PlannedJobs;
 use super::{CHUNK_RECORDS, Output, hash_of, part_of, place_of, rank_of, record_at, weight_at};

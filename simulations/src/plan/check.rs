@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use umbel_node::ports::Rare;
+use umbel_ports::Rare;
 use umbel_step::planted::Planted;
 
 use super::{Fault, FilterKind, FilterPlan, Op, PLAN_FORMAT, Plan, Who};

@@ -1,7 +1,7 @@
 //! Draws plans from seeds: swarm testing, in which every seed leaves out some features and favours others
 //! (Groce et al., ISSTA 2012, DOI 10.1145/2338965.2336763).
 
-use umbel_node::ports::Rare;
+use umbel_ports::Rare;
 
 use self::dice::{Dice, Stream};
 use super::access::AccessPlan;

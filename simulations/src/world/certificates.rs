@@ -4,7 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use umbel_node::ports::NodeIdentity;
+use umbel_ports::NodeIdentity;
 
 use super::{SETUP_MAX_US, World};
 use crate::counters;

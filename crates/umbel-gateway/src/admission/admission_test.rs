@@ -18,14 +18,14 @@ use tonic::service::Routes;
 use tonic::transport::Channel;
 use tower::{Service, ServiceExt};
 use umbel_node::coordinator::Coordinator;
-use umbel_node::peer::channel::channel_to;
-use umbel_node::ports::{Connection, Net};
+use umbel_ports::channel::channel_to;
+use umbel_ports::memory_net::MemoryNet;
+use umbel_ports::{Connection, Net};
 use umbel_proto::v1::peer_server::PeerServer;
 
 use super::answers::paced;
 use crate::gateway_test::Nobody;
 use crate::limits::{STREAM_TIMEOUT_DEFAULT, UNREAD_TIMEOUT};
-use crate::memory_net::MemoryNet;
 use crate::{Budget, Gateway, serve};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use umbel_node::failure::CallFailure;
 use umbel_node::metrics;
-use umbel_node::ports::Connection;
+use umbel_ports::Connection;
 
 use crate::errors::status;
 use crate::limits::UNREAD_TIMEOUT;

@@ -24,7 +24,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use umbel_node::ports::PeerIdentity;
+use umbel_ports::PeerIdentity;
 
 use super::Console;
 use super::actions::Action;

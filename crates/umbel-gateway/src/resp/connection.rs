@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep_until};
 use umbel_node::metrics;
-use umbel_node::ports::{Connection, Incoming, PeerIdentity, Stream};
+use umbel_ports::{Connection, Incoming, PeerIdentity, Stream};
 use umbel_resp::{Decoder, ProtocolError, Refusal, Request};
 
 use super::pipeline;

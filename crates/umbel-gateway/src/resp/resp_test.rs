@@ -3,7 +3,7 @@
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use umbel_node::config::Config;
-use umbel_node::ports::{Net, RealNet, Stream};
+use umbel_ports::{Net, RealNet, Stream};
 
 use crate::test_node::Node;
 use crate::test_node::{config, start};

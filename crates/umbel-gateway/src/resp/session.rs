@@ -7,7 +7,7 @@ use umbel_engine::meta::{FilterName, FilterVerb, MetaState};
 use umbel_node::coordinator::CaughtUp;
 use umbel_node::failure::CallFailure;
 use umbel_node::metrics;
-use umbel_node::ports::PeerIdentity;
+use umbel_ports::PeerIdentity;
 use umbel_resp::table::CommandSpec;
 use umbel_resp::{Credentials, Protocol, Refusal, Reply, ReplyMode, Request};
 

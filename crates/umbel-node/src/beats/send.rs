@@ -7,10 +7,10 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use umbel_engine::liveness::{Beat, GroupStanding, Order};
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::encoding::{decode, encode};
 
 use crate::local::Local;
 use crate::peer::{CallError, CallKind};
-use crate::raft::encoding::{decode, encode};
 
 /// Sends beats and carries out the failure detector's orders; never ends.
 pub(crate) async fn beat(local: Arc<Local>) {

@@ -13,13 +13,13 @@ use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::{PartError, SliceShape};
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::{CellCount, Kind};
+use umbel_ports::Purpose;
 use umbel_step::planted::{self, Planted};
 
 use super::sizes::{FilterSize, planned};
 use super::{Coordinator, LiveFilter, unexpected};
 use crate::calls::{CopyLoad, CopyReport, ShardAnswer, ShardRequest, SliceLoad};
 use crate::failure::CallFailure;
-use crate::ports::Purpose;
 
 pub(crate) mod expiry;
 mod merge;

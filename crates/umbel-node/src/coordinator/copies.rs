@@ -24,12 +24,12 @@ use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::{KeyName, PartError, SliceShape};
 use umbel_engine::{FilterId, ShardId};
 use umbel_filter::{HashFunction, Kind, RedisBloomShape};
+use umbel_ports::encoding::{decode, encode};
 
 use super::sizes::{copy_bytes, memory_bytes};
 use crate::export_change::FrameChange;
 use crate::failure::CallFailure;
 use crate::limits::{CALL_TIMEOUT_DEFAULT, EXPORT_FRAME_PAYLOAD_BYTES_MAX};
-use crate::raft::encoding::{decode, encode};
 
 mod incoming;
 mod inside;

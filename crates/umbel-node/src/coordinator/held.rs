@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
 use umbel_engine::shard::SliceShape;
 use umbel_engine::{FilterId, ShardId};
+use umbel_ports::Purpose;
 
 use super::Coordinator;
 use super::catalogue::outlook::{Outlook, Room, new_per_second, seconds_to_growth};
 use crate::calls::RateProbes;
 use crate::local::Local;
 use crate::metrics;
-use crate::ports::Purpose;
 
 /// What this node holds of a filter: the slices of the shards that it leads, or its copy.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

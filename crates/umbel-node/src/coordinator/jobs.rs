@@ -3,13 +3,13 @@
 use tokio::time::Instant;
 use umbel_engine::meta::{JobOrder, JobRecord, JobSecret, MetaCommand, MetaError, MetaReply};
 use umbel_engine::{GroupId, JobId, NodeId};
+use umbel_ports::Purpose;
+use umbel_ports::encoding::{decode, encode};
 
 use super::{Coordinator, unexpected};
 use crate::calls::JobStanding;
 use crate::failure::CallFailure;
 use crate::peer::CallKind;
-use crate::ports::Purpose;
-use crate::raft::encoding::{decode, encode};
 
 /// A job that a client submits.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_engine::meta::MetaState;
+use umbel_ports::Rare;
 
 use super::Coordinator;
 use crate::failure::CallFailure;
-use crate::ports::Rare;
 
 /// Maximum age of a copy where old ones are provoked.
 const OLD_MAP_AGE_MAX: Duration = Duration::from_secs(2);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use umbel_engine::NodeId;
+use umbel_ports::{Net, Seed};
 
 use super::Coordinator;
 use crate::failure::CallFailure;
-use crate::ports::{Net, Seed};
 
 impl Coordinator {
     /// This node's number, 0 while it belongs to no cluster.

@@ -12,6 +12,7 @@ use umbel_engine::meta::MetaState;
 use umbel_engine::shard::{Bitmap, HashList, PartError};
 use umbel_engine::{Epoch, Generation, GroupId, NodeId};
 use umbel_filter::ItemHash;
+use umbel_ports::Purpose;
 
 use super::catalogue::{CopiesInfo, FilterInfo};
 use super::items::hashed;
@@ -22,7 +23,6 @@ use crate::cube::{Copy, CopyFailure};
 use crate::failure::CallFailure;
 use crate::limits::{RETRY_WAIT_MAX, RETRY_WAIT_MIN, TRY_TIMEOUT};
 use crate::local::Local;
-use crate::ports::Purpose;
 
 mod flush;
 mod gathered;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_engine::{GroupId, NodeId, ShardId};
+use umbel_ports::encoding::{decode, encode};
 
 use super::Coordinator;
 use crate::calls::{
@@ -11,7 +12,6 @@ use crate::calls::{
     ShardRequest,
 };
 use crate::peer::CallKind;
-use crate::raft::encoding::{decode, encode};
 
 impl Coordinator {
     /// The standing of a node; None if it does not answer in time, or its release does not report it.

@@ -4,11 +4,11 @@ use tokio::time::Instant;
 use umbel_engine::SessionId;
 use umbel_engine::meta::{MetaCommand, MetaReply, MetaState, SessionKey, SessionStanding};
 use umbel_engine::shard::PartError;
+use umbel_ports::Purpose;
 use umbel_step::planted::{self, Planted};
 
 use super::{ClientRequest, Coordinator, unexpected};
 use crate::failure::CallFailure;
-use crate::ports::Purpose;
 
 impl Coordinator {
     /// Opens a session for a client.

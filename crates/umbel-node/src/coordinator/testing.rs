@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use umbel_ports::RealSeed;
+
 use super::Coordinator;
-use crate::ports::RealSeed;
 
 impl Coordinator {
     /// The coordinator of a node that belongs to no cluster.

@@ -13,6 +13,7 @@ use umbel_engine::hypercube::{DeltaError, ReplicaOptions, Step};
 use umbel_engine::meta::{FilterSettings, FilterState, MetaState};
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_filter::AnyFilter;
+use umbel_ports::{Purpose, Rare, Seed};
 use umbel_step::planted::{self, Planted};
 
 use super::asking::LISTED_BYTES_MAX;
@@ -31,7 +32,6 @@ use crate::limits::{
 };
 use crate::metrics;
 use crate::ports::observer;
-use crate::ports::{Purpose, Rare, Seed};
 use crate::recall::Recollection;
 use crate::space::Space;
 use crate::storage::Storage;

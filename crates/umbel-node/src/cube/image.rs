@@ -16,11 +16,11 @@ use umbel_engine::hypercube::{Coverage, Replica, ReplicaOptions, SampleTable};
 use umbel_engine::limits::REPLICATED_BYTES_MAX;
 use umbel_engine::meta::FilterSettings;
 use umbel_filter::{AnyFilter, HashRange, SliceRing};
+use umbel_ports::encoding::{decode, encode};
 use umbel_step::planted::{self, Planted};
 
 use super::copy::{Copy, CopyState};
 use crate::limits::EXPORT_FRAME_PAYLOAD_BYTES_MAX;
-use crate::raft::encoding::{decode, encode};
 use crate::raft::types::{Command, CopyEntry, Entry, SnapshotMeta, StoredMembership, own_log_id};
 use crate::storage::{LogStore, SnapshotFile, SnapshotStore};
 

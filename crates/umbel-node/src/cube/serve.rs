@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use umbel_engine::shard::{Bitmap, HashList};
 use umbel_engine::{Epoch, FilterId, GroupId, NodeId};
 use umbel_filter::ItemHash;
+use umbel_ports::encoding::{decode, encode};
 
 use super::copy::Copy;
 use super::failure::CopyFailure;
@@ -15,7 +16,6 @@ use super::scrub::compare;
 use crate::calls::{CopyAnswer, CopyReport, CopyRequest};
 use crate::local::Local;
 use crate::peer::{CallError, CallKind, RefusalReason};
-use crate::raft::encoding::{decode, encode};
 
 /// How long a request waits for its condition before the response is "not yet".
 const WAIT_MAX: Duration = Duration::from_millis(500);

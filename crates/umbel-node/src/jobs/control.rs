@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::{Code, Status};
 use umbel_dedup_engine::WorkerId;
 use umbel_dedup_engine::job::{Order, WorkerMessage};
+use umbel_ports::encoding::decode;
 use umbel_proto::v1::JobWord;
 use umbel_proto::v1::job_control_client::JobControlClient;
 
@@ -19,7 +20,6 @@ use super::limits::{
 };
 use super::outgoing::Reach;
 use super::wire::{Carries, is_final, is_stranger};
-use crate::raft::encoding::decode;
 
 /// The worker whose process runs the coordinator.
 pub(super) const COORDINATOR: WorkerId = WorkerId(0);

@@ -8,9 +8,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
-
-use crate::peer::memory_net::MemoryNet;
-use crate::ports::{Incoming, Listener, Net, PortFuture, Stream};
+use umbel_ports::memory_net::MemoryNet;
+use umbel_ports::{Incoming, Listener, Net, PortFuture, Stream};
 
 /// Generation of a process that has ended.
 const DEAD: u64 = u64::MAX;

@@ -9,6 +9,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tonic::{Request, Response, Status, Streaming};
 use umbel_dedup_engine::{Route, WorkerId};
+use umbel_ports::PeerIdentity;
+use umbel_ports::encoding::decode;
 use umbel_proto::v1::job_control_server::{JobControl, JobControlServer};
 use umbel_proto::v1::job_exchange_server::{JobExchange, JobExchangeServer};
 use umbel_proto::v1::{JobFrames, JobFramesEnd, JobHello, JobOrder, JobWord};
@@ -19,8 +21,6 @@ use super::limits::{
     CONTROL_MESSAGE_BYTES_MAX, FRAMES_MESSAGE_BYTES_MAX, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT,
 };
 use super::wire::{Carries, Identity, hello_of};
-use crate::ports::PeerIdentity;
-use crate::raft::encoding::decode;
 
 /// The stream of a call's responses.
 type Answers<T> = Pin<Box<dyn tokio_stream::Stream<Item = Result<T, Status>> + Send>>;

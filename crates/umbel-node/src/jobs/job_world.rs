@@ -7,6 +7,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use umbel_dedup_engine::job::{JobEvent, JobResult, JobRules};
 use umbel_dedup_engine::{FilterChoice, Keep, Level, Rank, RecordId, Route, reference};
+use umbel_ports::memory_net::{CountingSeed, MemoryNet};
+use umbel_ports::{Net, SecretNet, SecretTls, Seed};
 use umbel_tls::{Secret, SecretUse};
 
 use super::cut_net::CutNet;
@@ -15,8 +17,6 @@ use super::memory_workshop::{MemoryDisk, MemoryWorkshop, Trap};
 use super::{
     JobObserver, JobProgress, MemberConfig, MemberError, MemberPorts, WORKER_TIMEOUT, run_member,
 };
-use crate::peer::memory_net::{CountingSeed, MemoryNet};
-use crate::ports::{Net, SecretNet, SecretTls, Seed};
 
 type Outcome = Result<Option<JobResult>, MemberError>;
 

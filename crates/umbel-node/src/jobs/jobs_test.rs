@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use umbel_dedup_engine::job::JobFailure;
 use umbel_dedup_engine::{FrameKind, Keep, Level, Route, WorkerId};
+use umbel_ports::channel::{incoming, server};
 
 use super::job_world::{Process, World, finish};
 use super::memory_workshop::{Effect, MemoryDisk, MemoryWorkshop, Point, Trap};
 use super::{JobHost, Member, MemberConfig, MemberError};
-use crate::peer::channel::{incoming, server};
 
 #[tokio::test(start_paused = true)]
 async fn any_number_of_workers_keeps_what_one_machine_keeps() {

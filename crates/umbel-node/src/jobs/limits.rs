@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use umbel_dedup_engine::Passage;
 use umbel_dedup_engine::limits::FRAME_PAYLOAD_BYTES_MAX;
-
-use crate::raft::encoding::ENCODED_BYTES_MAX;
+use umbel_ports::encoding::ENCODED_BYTES_MAX;
 
 /// Largest word or order: what a decoder accepts. The largest contain what workers need to name each
 /// other's records.

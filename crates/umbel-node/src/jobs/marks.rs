@@ -1,9 +1,9 @@
 //! Encoding of the journal records of a worker and, at worker 0, of the coordinator.
 
 use umbel_dedup_engine::job::{CoordinatorJournalRecord, WorkerJournalRecord};
+use umbel_ports::encoding::{DecodeError, decode, encode};
 
 use super::workshop::WorkshopError;
-use crate::raft::encoding::{DecodeError, decode, encode};
 
 /// First byte of a worker's record.
 const OF_WORKER: u8 = 1;

@@ -14,6 +14,8 @@ use umbel_dedup_engine::job::{
 use umbel_dedup_engine::limits::DEDUP_WORKERS_MAX;
 use umbel_dedup_engine::{Route, WorkerId};
 use umbel_engine::NodeId;
+use umbel_ports::channel::{incoming, server};
+use umbel_ports::{Net, Purpose, Seed};
 
 use super::control::{Coordinator, LineKeeper};
 use super::coordinating::{Conclusion, Coordinating, CoordinatorEvent};
@@ -27,8 +29,6 @@ use super::outgoing::Reach;
 use super::wire::{Identity, OptionDigest, ProofKey};
 use super::working::{Ending, Working, send_ended, send_failed};
 use super::workshop::{Workshop, WorkshopError};
-use crate::peer::channel::{incoming, server};
-use crate::ports::{Net, Purpose, Seed};
 
 /// How long a job waits for an absent worker, unless configured otherwise.
 pub const WORKER_TIMEOUT: Duration = Duration::from_secs(600);

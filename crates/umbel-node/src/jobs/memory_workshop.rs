@@ -14,11 +14,11 @@ use umbel_dedup_engine::{
     RecordRange, ReferenceShape, Suspect, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
+use umbel_ports::PortFuture;
 
 use super::cut_net::CutNet;
 use super::memory_records::{CHUNKS, hash, part, place, rank};
 use super::{Workshop, WorkshopError};
-use crate::ports::PortFuture;
 
 /// Points at which a process can be trapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

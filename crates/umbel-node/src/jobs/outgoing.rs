@@ -9,6 +9,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tonic::Streaming;
 use tonic::transport::Channel;
 use umbel_dedup_engine::{Grid, Passage, RelayError, Route, WorkerId};
+use umbel_ports::Net;
+use umbel_ports::channel::channel;
 use umbel_proto::v1::JobFramesEnd;
 use umbel_proto::v1::job_exchange_client::JobExchangeClient;
 use umbel_step::planted::{self, Planted};
@@ -19,8 +21,6 @@ use super::limits::{
 };
 use super::packing::{Outgoing, Waiting};
 use super::wire::{Carries, Identity, is_final, status_text};
-use crate::peer::channel::channel;
-use crate::ports::Net;
 
 /// What is needed to reach the other workers.
 #[derive(Clone)]

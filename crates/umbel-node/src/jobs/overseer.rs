@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 use umbel_dedup_engine::job::WorkerEvent;
 use umbel_dedup_engine::{ExchangeReport, WorkerId};
+use umbel_ports::PortFuture;
 use umbel_step::planted::{self, Planted};
 
 use super::JobProgress;
@@ -13,7 +14,6 @@ use super::cell_task::{CellTaskEvent, CellTaskInput};
 use super::limits::{SEAL_CELLS, SEAL_INTERVAL};
 use super::observer::JobObserver;
 use super::workshop::{Workshop, WorkshopError};
-use crate::ports::PortFuture;
 
 /// Counters of an attempt's tasks, on top of those of earlier attempts.
 pub(super) struct Figures {

@@ -9,11 +9,11 @@ use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Status};
 use umbel_dedup_engine::{Grid, Route, WorkerId};
 use umbel_engine::NodeId;
+use umbel_ports::encoding::encode;
+use umbel_ports::{NotProved, PeerIdentity};
 use umbel_proto::v1::{JobHello, JobOption, JobOptions};
 
 use super::limits::BODY_BYTES_MAX;
-use crate::ports::{NotProved, PeerIdentity};
-use crate::raft::encoding::encode;
 
 /// Version of the protocol between workers. Other versions are refused.
 const PROTOCOL: u32 = 5;
@@ -285,8 +285,9 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use umbel_ports::NodeIdentity;
+
     use super::*;
-    use crate::ports::NodeIdentity;
 
     fn identity() -> Identity {
         let (job, spec_digest, key) = (7, [3; 16], ProofKey::of(b"secret"));

@@ -17,8 +17,7 @@ use umbel_dedup_engine::{
 };
 use umbel_engine::{JobId, NodeId};
 use umbel_filter::{HashRange, ItemHash};
-
-use crate::ports::PortFuture;
+use umbel_ports::PortFuture;
 
 /// Why a worker cannot continue. The text names the file, record or path, and says what was expected.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]

@@ -10,11 +10,11 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::encoding::{decode, encode};
 
 use super::Local;
 use crate::calls::{RecallAnswer, RecallRequest};
 use crate::peer::CallKind;
-use crate::raft::encoding::{decode, encode};
 use crate::raft::group::Group;
 use crate::storage::WalHealth;
 

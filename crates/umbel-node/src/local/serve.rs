@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use umbel_engine::meta::{MetaCommand, MetaReply};
 use umbel_engine::shard::Bitmap;
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::encoding::{decode, encode};
 use umbel_step::planted::{self, Planted};
 
 use super::Local;
@@ -15,7 +16,6 @@ use crate::calls::{
     ShardRequest,
 };
 use crate::peer::{CallKind, Refusal, RefusalReason};
-use crate::raft::encoding::{decode, encode};
 use crate::raft::group::{Group, ProposeError};
 use crate::raft::types::{Command, NodeAddress, Reply};
 

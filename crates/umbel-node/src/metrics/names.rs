@@ -1,5 +1,9 @@
 //! Names of all measurements, except those of single filters.
 
+pub(super) use umbel_ports::metrics::{
+    CERTIFICATE_EXPIRES, CONNECTIONS_REFUSED, HANDSHAKES_FAILED,
+};
+
 pub(super) const INSERT_NEW: &str = "umbel_insert_new_total";
 pub(super) const INSERT_PRESENT: &str = "umbel_insert_present_total";
 pub(super) const INSERT_REPEATED: &str = "umbel_insert_repeated_total";
@@ -41,10 +45,7 @@ pub(super) const REPLICAS_BEHIND: &str = "umbel_replicas_started_behind_total";
 pub(super) const REPLICAS_LOST: &str = "umbel_replicas_lost_entries_total";
 pub(super) const SHARD_SCRUBS: &str = "umbel_shard_scrubs_total";
 pub(super) const SHARD_SCRUB_DIFFERING: &str = "umbel_shard_scrub_differing_bits_total";
-pub(super) const CERTIFICATE_EXPIRES: &str = "umbel_tls_certificate_expires_timestamp_seconds";
-pub(super) const HANDSHAKES_FAILED: &str = "umbel_tls_handshakes_failed_total";
 pub(super) const CALLS_DENIED: &str = "umbel_calls_denied_total";
-pub(super) const CONNECTIONS_REFUSED: &str = "umbel_connections_refused_total";
 pub(super) const REQUESTS_REFUSED: &str = "umbel_requests_refused_total";
 pub(super) const STREAMS_ENDED: &str = "umbel_streams_ended_total";
 pub(super) const LINKS_REPLACED: &str = "umbel_links_replaced_total";

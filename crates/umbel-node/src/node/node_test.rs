@@ -8,6 +8,7 @@ use umbel_engine::meta::{Distribution, FilterName};
 use umbel_engine::shard::{LateItems, WindowRules, WindowTime};
 use umbel_engine::{GroupId, ShardId};
 use umbel_filter::Kind;
+use umbel_ports::channel;
 use umbel_proto::v1::Items;
 
 use super::*;
@@ -15,7 +16,6 @@ use crate::coordinator::catalogue::{Hashing, NewFilter};
 use crate::coordinator::item_batch::ItemBatch;
 use crate::coordinator::sizes::FilterSize;
 use crate::coordinator::{ClientRequest, ReadLevel};
-use crate::peer::channel;
 
 pub(crate) fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(30)
@@ -100,7 +100,7 @@ impl Node {
     pub(crate) fn coordinator(&self) -> Arc<Coordinator> {
         let cell = OnceLock::new();
         assert!(cell.set(Arc::clone(&self.local)).is_ok());
-        Arc::new(Coordinator::new(Arc::new(cell), Arc::new(crate::ports::RealSeed)))
+        Arc::new(Coordinator::new(Arc::new(cell), Arc::new(umbel_ports::RealSeed)))
     }
 }
 
@@ -308,13 +308,13 @@ async fn a_group_of_few_entries_lets_go_of_the_log() {
 /// Makes every rare choice.
 struct Provoking;
 
-impl crate::ports::Seed for Provoking {
+impl umbel_ports::Seed for Provoking {
     fn fill(&self, purpose: Purpose, bytes: &mut [u8]) {
-        crate::ports::RealSeed.fill(purpose, bytes);
+        umbel_ports::RealSeed.fill(purpose, bytes);
     }
 
     fn wall_ms(&self) -> u64 {
-        crate::ports::RealSeed.wall_ms()
+        umbel_ports::RealSeed.wall_ms()
     }
 
     fn provokes(&self, _rare: Rare) -> bool {

@@ -6,6 +6,7 @@ use umbel_engine::meta::{Distribution, FilterName};
 use umbel_engine::shard::{Bitmap, PartError};
 use umbel_engine::{OwnerId, RequestId};
 use umbel_filter::Kind;
+use umbel_ports::{Purpose, Rare, RealSeed, Seed};
 
 use super::node_test::{create, deadline, items, start_alone};
 use crate::coordinator::catalogue::{Hashing, NewFilter};
@@ -13,7 +14,6 @@ use crate::coordinator::copies::BackupPart;
 use crate::coordinator::sizes::FilterSize;
 use crate::coordinator::{ClientRequest, Coordinator};
 use crate::failure::CallFailure;
-use crate::ports::{Purpose, Rare, RealSeed, Seed};
 
 fn name(text: &str) -> FilterName {
     FilterName::new(text).unwrap()

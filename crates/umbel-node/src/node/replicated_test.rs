@@ -12,7 +12,7 @@ use crate::coordinator::AckLevel;
 use crate::coordinator::ReadLevel;
 use crate::coordinator::catalogue::{CopiesInfo, Hashing, NewFilter};
 use crate::coordinator::sizes::FilterSize;
-use crate::peer::channel::peer_client;
+use crate::peer::peer_client;
 use crate::peer::{LocalIdentity, add_hello};
 
 pub(super) const KINDS: [Kind; 2] = [Kind::Blocked, Kind::SingleShot];
@@ -331,7 +331,7 @@ async fn answer_to(
 ) -> Result<Vec<v1::exchange_part::Part>, tonic::Status> {
     use v1::exchange_question::Part;
 
-    let net: Arc<dyn crate::ports::Net> = Arc::new(crate::ports::RealNet);
+    let net: Arc<dyn umbel_ports::Net> = Arc::new(umbel_ports::RealNet);
     let mut client = peer_client(&net, node.address()).unwrap();
     let parts = [Part::Step(step)].into_iter().chain(questions.into_iter().map(Part::Question));
     let messages: Vec<_> = parts.map(|part| v1::ExchangeQuestion { part: Some(part) }).collect();

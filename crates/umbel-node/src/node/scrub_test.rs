@@ -21,7 +21,7 @@ use crate::coordinator::replicated::scrub::ScrubbedPair;
 use crate::coordinator::scrub::Scrubbed;
 use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
-use crate::peer::channel::peer_client;
+use crate::peer::peer_client;
 use crate::peer::{LocalIdentity, add_hello};
 
 /// Creates a filter with an array that is small enough for unoptimised builds.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use umbel_engine::GroupId;
 use umbel_engine::meta::MetaState;
+use umbel_ports::Rare;
 
 use crate::coordinator::Coordinator;
 use crate::local::Local;
-use crate::ports::Rare;
 use crate::raft::group::Group;
 use crate::storage::WalHealth;
 

@@ -50,17 +50,8 @@ pub(crate) const UNKNOWN_NODES_MAX: usize = umbel_engine::limits::NODE_COUNT_MAX
 /// Longest timeout granted to a caller; a call that asks for more gets this.
 pub(crate) const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
-/// Time limit to establish a connection: a handshake takes one round trip.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// Time limit for a peer to accept a link.
 pub(crate) const LINK_OPEN_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// A connection that is idle for this long is pinged.
-pub(crate) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
-
-/// A connection whose ping is not answered within this time is dead.
-pub(crate) const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A call that times out takes the link down if calls have been waiting on it for this long without any
 /// response.
@@ -75,17 +66,3 @@ pub(crate) const LINK_BACKOFF_MIN: Duration = Duration::from_millis(50);
 /// Longest pause between two attempts: a node whose network has recovered stays unreachable for at most
 /// this long, and two connections a second cost nothing.
 pub(crate) const LINK_BACKOFF_MAX: Duration = Duration::from_millis(500);
-
-/// HTTP/2 window of a stream: enough for 1 Gbit/s at 16 ms, or 10 Gbit/s at 1.6 ms.
-pub(crate) const STREAM_WINDOW_BYTES: u32 = 2 << 20;
-
-/// HTTP/2 window of a connection.
-pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
-
-/// Pause after a connection could not be accepted, so that a lack of file descriptors does not cause a
-/// busy loop.
-pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// Whatever a connection began to send (the HTTP/2 preface, a frame, a request's headers) must end
-/// within this time: each fits into a few packets, which take seconds on the slowest line.
-pub(crate) const OWED_TIMEOUT: Duration = Duration::from_secs(10);

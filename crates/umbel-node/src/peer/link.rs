@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::{Net, Purpose, Rare, Seed};
 
 use super::limits::{
     LINK_BACKOFF_MAX, LINK_BACKOFF_MIN, LINK_BODY_BYTES_MAX, LINK_IDLE, LINK_SILENT,
 };
 use super::session::{End, Session};
 use super::{CallError, CallKind, LocalIdentity, RefusalReason};
-use crate::ports::{Net, Purpose, Rare, Seed};
 
 /// The outgoing links of this node. The first call to a peer opens its link, a call after a failure
 /// reopens it, and it is closed some time after the last call. Dropping this closes all links.
@@ -271,7 +271,7 @@ fn backoff(failure_count: u32, seed: &dyn Seed) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::memory_net::CountingSeed;
+    use umbel_ports::memory_net::CountingSeed;
 
     #[test]
     fn waiting_times_double_up_to_the_longest() {

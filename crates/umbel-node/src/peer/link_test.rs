@@ -8,14 +8,14 @@ use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 use tokio::task::JoinSet;
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::memory_net::MemoryNet;
+use umbel_ports::{Net, RealNet};
 
 use super::limits::{
     LINK_BODY_BYTES_MAX, LINK_CALLS_IN_FLIGHT_MAX, LINK_CALLS_PENDING_MAX, LINK_QUEUE_CALLS_MAX,
 };
-use super::memory_net::MemoryNet;
 use super::test_node::{GATED, NEVER, PANIC, REFUSE, SECOND, TestNode, ask, links, serve};
 use super::{CallError, CallKind, Links, RefusalReason};
-use crate::ports::{Net, RealNet};
 
 /// An in-memory network with links of node 1, and node 2.
 async fn pair() -> (Arc<MemoryNet>, Arc<Links>, TestNode) {

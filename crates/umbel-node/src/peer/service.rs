@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::{NodeIdentity, PeerIdentity, PortFuture};
 use umbel_proto::v1::peer_server::{Peer, PeerServer};
 use umbel_proto::v1::{
     AdoptRequest, AdoptResponse, ExchangeQuestion, Hello, LinkAnswers, LinkCalls, ScrubPart,
@@ -23,7 +24,6 @@ use super::link_slots::LinkSlots;
 use super::session::HELLO;
 use super::{CallKind, LocalIdentity, PEER_PROTOCOL, Refusal, cluster_of_bytes};
 use crate::cube::{AnswerParts, ScrubAnswer};
-use crate::ports::{NodeIdentity, PeerIdentity, PortFuture};
 
 /// Carries out calls of peers.
 pub(crate) trait CallHandler: Send + Sync + 'static {

@@ -11,17 +11,17 @@ use tokio::sync::oneshot;
 use tonic::metadata::MetadataValue;
 use tonic::{Code, Request, Status, Streaming};
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::memory_net::{MemoryNet, ProvingNet};
+use umbel_ports::{Net, NodeIdentity, PeerIdentity};
 use umbel_proto::v1::link_answer::Outcome;
 use umbel_proto::v1::{
     AdoptRequest, Hello, LinkAnswers, LinkCall, LinkCalls, LinkRefusal, WhoAreYouRequest,
 };
 
-use super::channel::peer_client;
+use super::clients::peer_client;
 use super::limits::LINK_MESSAGE_BYTES_MAX;
-use super::memory_net::{MemoryNet, ProvingNet};
 use super::test_node::{CLUSTER, SECOND, TestNode, ask, links, serve};
 use super::{CallError, CallKind, PEER_PROTOCOL, RefusalReason, cluster_bytes};
-use crate::ports::{Net, NodeIdentity, PeerIdentity};
 
 fn net() -> Arc<dyn Net> {
     Arc::new(MemoryNet::default())

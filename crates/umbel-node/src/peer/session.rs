@@ -17,7 +17,7 @@ use tonic::{Code, Request, Status, Streaming};
 use umbel_engine::{GroupId, NodeId};
 use umbel_proto::v1::{Hello, LinkAnswer, LinkAnswers, LinkCall, LinkCalls, link_answer::Outcome};
 
-use super::channel::member_client;
+use super::clients::member_client;
 use super::limits::{
     LINK_CALLS_PENDING_MAX, LINK_HEAD_BYTES, LINK_OPEN_TIMEOUT, LINK_QUEUE_BYTES_MAX,
     LINK_QUEUE_CALLS_MAX,

@@ -9,15 +9,15 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tonic::Status;
 use umbel_engine::{GroupId, NodeId, ShardId};
+use umbel_ports::channel::{incoming, server};
+use umbel_ports::memory_net::CountingSeed;
+use umbel_ports::{Net, PortFuture};
 use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
 
-use super::channel::{incoming, server};
-use super::memory_net::CountingSeed;
 use super::{
     CallError, CallHandler, CallKind, LinkCloser, Links, LocalIdentity, PEER_PROTOCOL, PeerService,
     Refusal, RefusalReason, cluster_bytes,
 };
-use crate::ports::{Net, PortFuture};
 
 pub(crate) const CLUSTER: u128 = 0x5f << 120;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);

@@ -6,12 +6,12 @@ use std::time::Duration;
 use openraft::raft::{AppendEntriesRequest, VoteRequest};
 use umbel_engine::meta::{MetaCommand, MetaReply};
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::encoding::encode;
+use umbel_ports::{RealNet, RealSeed};
 
 use crate::node::Node;
 use crate::node::node_test::{deadline, start_alone};
 use crate::peer::{CallError, CallKind, Links, LocalIdentity};
-use crate::ports::{RealNet, RealSeed};
-use crate::raft::encoding::encode;
 use crate::raft::types::{Types, Vote};
 
 /// Links of a caller that claims to be this node of the cluster.

@@ -13,6 +13,7 @@ use openraft_rt::WatchReceiver;
 use tokio::sync::{mpsc, oneshot};
 use umbel_engine::meta::GroupView;
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::{Purpose, Rare, Seed};
 use umbel_step::planted::{self, Planted};
 
 use super::network::{Network, SnapshotReceiver};
@@ -20,7 +21,6 @@ use super::state_machine::{Replica, StateMachine};
 use super::types::{Command, LogId, NodeAddress, Reply, Runtime, Types, entry_id};
 use crate::beats::Beats;
 use crate::ports::observer::{Event, GroupReport};
-use crate::ports::{Purpose, Rare, Seed};
 use crate::storage::{LogStore, Storage};
 
 mod calls;

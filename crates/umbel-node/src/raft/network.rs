@@ -22,12 +22,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::Rare;
+use umbel_ports::encoding::{DecodeError, decode, encode};
 
-use super::encoding::{DecodeError, decode, encode};
 use super::types::{LogId, NodeAddress, Types, Vote};
 use crate::metrics;
 use crate::peer::{CallError, CallKind, Links};
-use crate::ports::Rare;
 use crate::recall::notify_lost;
 use crate::storage::SnapshotFile;
 use crate::witness::{Restarted, Witness};

@@ -18,9 +18,9 @@ use umbel_engine::shard::{
 };
 use umbel_engine::{FilterId, GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
+use umbel_ports::encoding::{ENCODED_BYTES_MAX, decode, encode};
 use umbel_step::planted::{self, Planted};
 
-use super::encoding::{ENCODED_BYTES_MAX, decode, encode};
 use super::types::{Command, Entry, LogId, Reply, SnapshotMeta, StoredMembership, Types, entry_id};
 use crate::ports::Observer;
 use crate::ports::observer::{Event, Payload};

@@ -12,6 +12,8 @@ use umbel_engine::shard::{
     SliceScrubbed,
 };
 use umbel_engine::{FilterId, Generation, NodeId};
+use umbel_ports::Purpose;
+use umbel_ports::encoding::{decode, encode};
 use umbel_step::Outbox;
 
 use super::{ShardLeader, failure, unexpected};
@@ -19,8 +21,6 @@ use crate::calls::{ShardAnswer, ShardFailure, ShardRequest};
 use crate::comparisons::{Comparison, LastComparisons};
 use crate::metrics;
 use crate::peer::CallKind;
-use crate::ports::Purpose;
-use crate::raft::encoding::{decode, encode};
 use crate::raft::types::{Command, Reply};
 
 /// How long a replica may take to apply what the leader has applied, and to respond.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use umbel_engine::{FilterId, Generation};
+use umbel_ports::Purpose;
 
 use super::ShardLeader;
 use crate::cube::turn_pause;
 use crate::local::Local;
-use crate::ports::Purpose;
 
 /// Pause before each piece of 16 MiB in a scheduled comparison: a piece blocks the shard for some
 /// milliseconds, half a per cent of this.

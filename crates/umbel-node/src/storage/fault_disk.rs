@@ -5,8 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-
-use crate::ports::{Disk, File, PortFuture, WriteError};
+use umbel_ports::{Disk, File, PortFuture, WriteError};
 
 /// Writes are cut into pieces of this many bytes; each piece survives a crash or not.
 const SECTOR_BYTES: usize = 32;

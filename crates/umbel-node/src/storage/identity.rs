@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use umbel_codec::crc32c;
 use umbel_engine::NodeId;
+use umbel_ports::Disk;
+use umbel_ports::encoding::{decode, encode};
 
 use super::REJOIN;
 use super::wal::LogOwner;
-use crate::ports::Disk;
-use crate::raft::encoding::{decode, encode};
 
 const PATH: &str = "identity";
 const PART_PATH: &str = "identity.part";

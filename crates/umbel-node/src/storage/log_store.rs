@@ -13,12 +13,12 @@ use openraft::{EntryPayload, OptionalSend, RaftLogReader};
 use tokio::sync::oneshot;
 use tokio_stream::Stream;
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::encoding::encode;
 
 use super::log_stream::{EntryStream, LeaderStream};
 use super::wal::{Flushed, Wal};
 use crate::ports::Observer;
 use crate::ports::observer::Event;
-use crate::raft::encoding::encode;
 use crate::raft::types::{Command, Entry, LogId, Types, Vote, entry_id, own_log_id, vote_id};
 
 /// Bytes of entries that a limited read returns: the size of one message on a link, and of what a

@@ -23,12 +23,13 @@ use wrapped::WrappedBody;
 use writer::Part;
 pub(crate) use writer::SnapshotWriter;
 
+use umbel_ports::encoding::decode;
+use umbel_ports::{Disk, File, PortFuture};
+
 use super::REJOIN;
 use super::checksum::{BLOCK_BYTES, BlockChecksum};
 use super::wal::{FULL_RETRY, is_full};
 use super::wrapping::{NO_KEY, Wrapping};
-use crate::ports::{Disk, File, PortFuture};
-use crate::raft::encoding::decode;
 use crate::raft::types::SnapshotMeta;
 
 /// Folder that contains a folder for each group.

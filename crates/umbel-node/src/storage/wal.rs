@@ -463,4 +463,4 @@ impl Wal {
 }
 
 /// Most bytes of an encoded entry: the decoder's limit, without the version byte.
-const ENTRY_BYTES_MAX: usize = crate::raft::encoding::ENCODED_BYTES_MAX;
+const ENTRY_BYTES_MAX: usize = umbel_ports::encoding::ENCODED_BYTES_MAX;

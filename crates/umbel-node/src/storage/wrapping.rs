@@ -17,10 +17,11 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use umbel_engine::GroupId;
+use umbel_ports::encoding::encode;
+use umbel_ports::{Disk, Purpose, Seed, WrappingKey};
 
 use super::wal::OpenError;
-use crate::ports::{Disk, Ports, Purpose, Seed, WrappingKey};
-use crate::raft::encoding::encode;
+use crate::ports::Ports;
 use crate::raft::types::LogId;
 
 const PATH: &str = "wrapping";

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use openraft::StoredMembership;
 use umbel_engine::NodeId;
 use umbel_engine::meta::MetaCommand;
+use umbel_ports::{RealSeed, WrappingKey};
 
 use super::crash_test::{id, options};
 use super::fault_disk::FaultDisk;
 use super::*;
-use crate::ports::{RealSeed, WrappingKey};
 use crate::raft::types::{Command, SnapshotMeta};
 
 const SECRET: &str = "the key of all hashes";

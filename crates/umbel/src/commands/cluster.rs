@@ -35,7 +35,7 @@ use std::time::Duration;
 use umbel_client::proto::backup_chunk::Part;
 use umbel_client::proto::{BackupChunk, NodeStatus};
 use umbel_client::{Chunks, Client};
-use umbel_node::ports::WrappingKey;
+use umbel_ports::WrappingKey;
 
 /// How often a waiting command polls the cluster.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);

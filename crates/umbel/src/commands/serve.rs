@@ -21,10 +21,11 @@ use tempfile::TempDir;
 use toml::{Table, Value};
 use umbel_client::{KeyPairFiles, TlsFiles};
 use umbel_gateway::{RenderMetrics, client_interface};
-use umbel_node::ports::{
-    IssuedFiles, NodeSigner, Ports, TlsNet, WrappingKey, memory_limit_bytes, raise_descriptor_limit,
-};
+use umbel_node::ports::Ports;
 use umbel_node::{CORE_COUNT_MAX, Config, HISTOGRAMS, Node, StartError, enrol};
+use umbel_ports::{
+    IssuedFiles, NodeSigner, TlsNet, WrappingKey, memory_limit_bytes, raise_descriptor_limit,
+};
 
 /// How often recorded samples are moved into their histograms' buckets, so that few accumulate while
 /// nobody reads the metrics.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The Umbel crates on which each crate may depend, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 24] = [
+const ARROWS: [(&str, &[&str]); 25] = [
     ("umbel-bits", &[]),
     ("umbel-sketch", &[]),
     ("umbel-filter", &["umbel-bits"]),
@@ -45,6 +45,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
     ("umbel-proto", &[]),
     ("umbel-tls", &[]),
     ("umbel-client", &["umbel-filter", "umbel-proto", "umbel-tls"]),
+    ("umbel-ports", &["umbel-tls"]),
     (
         "umbel-node",
         &[
@@ -52,6 +53,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
             "umbel-dedup-engine",
             "umbel-engine",
             "umbel-filter",
+            "umbel-ports",
             "umbel-proto",
             "umbel-step",
             "umbel-tls",
@@ -64,6 +66,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
             "umbel-engine",
             "umbel-filter",
             "umbel-node",
+            "umbel-ports",
             "umbel-proto",
             "umbel-rdb",
             "umbel-resp",
@@ -113,24 +116,24 @@ const BINARY_ONLY: [&str; 14] = [
 ];
 
 /// Crates above the algorithms that may depend on some of these: for a runtime; for unique names; the
-/// node for entropy, which enters it through a port; and stores for marks and pauses that no two
-/// processes share.
-const ALLOWED: [(&str, &str); 11] = [
+/// ports for entropy; and stores for marks and pauses that no two processes share.
+const ALLOWED: [(&str, &str); 12] = [
     ("umbel-client", "tokio"),
     ("umbel-dedup", "glob"),
     ("umbel-dedup", "tempfile"),
     ("umbel-dedup", "tokio"),
     ("umbel-files", "tempfile"),
     ("umbel-gateway", "tokio"),
-    ("umbel-node", "rand"),
     ("umbel-node", "tokio"),
     ("umbel-objects", "rand"),
     ("umbel-objects", "tempfile"),
+    ("umbel-ports", "rand"),
+    ("umbel-ports", "tokio"),
     ("umbel-tls", "tokio"),
 ];
 
-/// Crates on which only the node may depend.
-const NODE_ONLY: [&str; 2] = ["bincode", "openraft"];
+/// Crates on which only one of ours may depend.
+const ONE_USER: [(&str, &str); 2] = [("bincode", "umbel-ports"), ("openraft", "umbel-node")];
 
 /// Checks the dependencies in the output of `cargo metadata`.
 pub(super) fn check_arrows(metadata: &Value) -> Vec<String> {
@@ -157,8 +160,9 @@ pub(super) fn check_arrows(metadata: &Value) -> Vec<String> {
             if BINARY_ONLY.contains(&target) && !is_allowed && !is_for_tests {
                 broken.push(format!("{name} -> {target}: only programs may use {target}"));
             }
-            if NODE_ONLY.contains(&target) && name != "umbel-node" {
-                broken.push(format!("{name} -> {target}: only umbel-node may use {target}"));
+            let user = ONE_USER.iter().find(|(used, _)| *used == target);
+            if let Some((_, user)) = user.filter(|(_, user)| *user != name) {
+                broken.push(format!("{name} -> {target}: only {user} may use {target}"));
             }
         }
     }

@@ -7,13 +7,13 @@ use futures_util::{StreamExt as _, stream};
 use tokio::time::Instant;
 use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterName, PrincipalName};
+use umbel_ports::Purpose;
 
 use super::loading::drop_half;
 use super::outgoing::{ExportWish, unknown_change};
 use super::{ExportPart, ImportHead, ImportPart, one_shard};
 use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
-use crate::ports::Purpose;
 
 impl Coordinator {
     /// Creates a copy of a filter, with all shards as they are at one moment, and with the filter's expiry.

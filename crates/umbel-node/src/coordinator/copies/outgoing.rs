@@ -10,6 +10,7 @@ use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::PartError;
 use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::Kind;
+use umbel_ports::encoding::encode;
 use umbel_step::planted::{self, Planted};
 
 use super::snapshot::{SliceExport, Snapshot};
@@ -24,7 +25,6 @@ use crate::coordinator::splits::split_meanwhile;
 use crate::coordinator::{Coordinator, LiveFilter, unexpected};
 use crate::export_change::{ExportedFrame, FrameDigests, Known};
 use crate::failure::CallFailure;
-use crate::raft::encoding::encode;
 
 impl Coordinator {
     /// Exports a filter, which may be written meanwhile: each shard's slice is copied as it is when its

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::HashList;
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
+use umbel_ports::Purpose;
 
 use super::outgoing::KnownFrames;
 use super::step_deadline;
@@ -26,7 +27,6 @@ use crate::coordinator::tries::Tries;
 use crate::coordinator::{Coordinator, Tried, refused, try_shard, unexpected};
 use crate::failure::CallFailure;
 use crate::limits::{EXPORT_IDLE_MAX, SNAPSHOT_HOLD_MAX, SNAPSHOT_TRIES_MAX};
-use crate::ports::Purpose;
 
 /// The copies of a snapshot, by shard. Dropping it gives up those that have not been read.
 pub(super) struct Snapshot {

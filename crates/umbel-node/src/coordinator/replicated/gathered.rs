@@ -37,9 +37,9 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use umbel_ports::encoding::{decode, encode};
 
     use super::*;
-    use crate::raft::encoding::{decode, encode};
 
     fn gathered(ones_win: bool) -> Gathered {
         let bits = vec![true, false, true];

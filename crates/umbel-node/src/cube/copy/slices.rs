@@ -8,10 +8,10 @@ use umbel_engine::Generation;
 use umbel_engine::meta::FilterSettings;
 use umbel_engine::shard::{HashList, WindowRules};
 use umbel_filter::ItemHash;
+use umbel_ports::Seed;
 
 use super::{Copy, CopyState};
 use crate::cube::CopyFailure;
-use crate::ports::Seed;
 
 /// Tells the current time slice.
 pub(in crate::cube) struct SliceClock {

@@ -8,6 +8,7 @@ use umbel_engine::repair::{
     Policy, RepairInput, RepairLimits, RepairOptions, RepairOutcome, RepairOutput, RepairSession,
     ResidueTable,
 };
+use umbel_ports::Purpose;
 use umbel_proto::v1::scrub_part::Part;
 use umbel_step::Outbox;
 
@@ -17,7 +18,6 @@ use super::line::{Line, Outlet};
 use crate::cube::pacer::Pacer;
 use crate::local::Local;
 use crate::metrics;
-use crate::ports::Purpose;
 
 /// The side that this node is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use umbel_engine::{FilterId, NodeId};
+use umbel_ports::{Purpose, Seed};
 
 use super::asking::compare;
 use super::{Due, Scrubs};
 use crate::cube::Copy;
 use crate::local::Local;
-use crate::ports::{Purpose, Seed};
 
 /// Shortest pause between two comparisons that this node initiates by itself: with many filters and a
 /// short interval, other work still gets time.

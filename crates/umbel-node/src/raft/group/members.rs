@@ -6,9 +6,9 @@ use std::time::Duration;
 use openraft::errors::{ClientWriteError, RaftError};
 use openraft_rt::WatchReceiver;
 use umbel_engine::NodeId;
+use umbel_ports::Purpose;
 
 use super::Group;
-use crate::ports::Purpose;
 use crate::raft::types::{NodeAddress, Runtime, Types};
 
 /// Longest time that one request to change members may take. A learner that needs longer for its

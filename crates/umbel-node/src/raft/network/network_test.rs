@@ -15,6 +15,9 @@ use openraft::storage::Snapshot;
 use tempfile::TempDir;
 use tonic::Status;
 use umbel_engine::{GroupId, NodeId, ShardId};
+use umbel_ports::encoding::{decode, encode};
+use umbel_ports::memory_net::MemoryNet;
+use umbel_ports::{Net, PortFuture, RealDisk};
 use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
 
 use super::snapshot_receiver::{
@@ -23,11 +26,8 @@ use super::snapshot_receiver::{
 };
 use super::{Network, PeerReplica};
 use crate::calls::{RecallAnswer, RecallRequest};
-use crate::peer::memory_net::MemoryNet;
 use crate::peer::test_node::{TestNode, identity, links, serve_handler};
 use crate::peer::{CallHandler, CallKind, LocalIdentity, Refusal, RefusalReason};
-use crate::ports::{Net, PortFuture, RealDisk};
-use crate::raft::encoding::{decode, encode};
 use crate::raft::types::{LogId, NodeAddress, SnapshotMeta, Types, Vote};
 use crate::storage::{Identity, SnapshotFile, Storage, WalOptions, log_entry, log_id};
 

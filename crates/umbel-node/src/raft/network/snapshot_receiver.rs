@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use umbel_engine::NodeId;
+use umbel_ports::encoding::{decode, encode};
 
 use crate::peer::{Refusal, RefusalReason};
-use crate::raft::encoding::{decode, encode};
 use crate::raft::types::{SnapshotMeta, Vote};
 use crate::storage::{SnapshotFile, SnapshotStore, SnapshotWriter};
 

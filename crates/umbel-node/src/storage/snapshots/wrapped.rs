@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use umbel_engine::GroupId;
+use umbel_ports::encoding::encode;
+use umbel_ports::{File, WRAPPED_EXTRA_BYTES};
 
-use crate::ports::{File, WRAPPED_EXTRA_BYTES};
-use crate::raft::encoding::encode;
 use crate::storage::wrapping::Wrapping;
 
 /// Bytes of a piece before wrapping; reading a single byte unwraps one whole piece.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
+use umbel_ports::File;
+use umbel_ports::encoding::encode;
 use umbel_step::planted::{self, Planted};
 
 use super::{
     MAGIC, META_BYTES_MAX, SNAPSHOT_FOLDER, Shared, SnapshotFile, SnapshotStore, VERSION,
     WRAPPED_VERSION, WrappedBody, folder, remove_files, wrapped,
 };
-use crate::ports::File;
-use crate::raft::encoding::encode;
 use crate::raft::types::SnapshotMeta;
 use crate::storage::checksum::{BLOCK_BYTES, BlockChecksum};
 

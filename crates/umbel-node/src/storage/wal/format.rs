@@ -16,10 +16,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use openraft::vote::leader_id_adv::LeaderId;
 use umbel_codec::crc32c;
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::encoding::{ENCODED_BYTES_MAX, decode, encode};
 use umbel_step::planted::{self, Planted};
 
 use super::left::Left;
-use crate::raft::encoding::{ENCODED_BYTES_MAX, decode, encode};
 use crate::raft::types::{LogId, Vote};
 
 /// Version of the segment format that is written, and the only one that is read.

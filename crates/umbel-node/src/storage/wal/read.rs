@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use openraft::storage::LogState;
 use umbel_engine::{GroupId, NodeId};
+use umbel_ports::File;
+use umbel_ports::encoding::decode;
 
 use super::Wal;
 use super::chain::Chain;
 use super::format::{Record, SegmentName, record_at, segment_path};
 use super::state::{Location, Plan};
-use crate::ports::File;
-use crate::raft::encoding::decode;
 use crate::raft::types::{Entry, LogId, Types, Vote};
 use crate::storage::wrapping;
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use thiserror::Error;
 use tokio::sync::{Semaphore, mpsc, watch};
+use umbel_ports::{Disk, File, WriteError};
 use umbel_step::planted::{self, Planted};
 
 use super::format::{
@@ -19,7 +20,6 @@ use super::{
     LogOwner, QUEUE_CALLS_MAX, QUEUE_KIB_MAX, SEGMENT_FILE_BYTES_MAX, WAL_FOLDER, WAL_VERSION, Wal,
     WalHealth, WalOptions,
 };
-use crate::ports::{Disk, File, WriteError};
 use crate::storage::REJOIN;
 
 /// Why the storage was not opened. Nothing was changed, except that leftovers of an interrupted start

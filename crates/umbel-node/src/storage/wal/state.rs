@@ -6,12 +6,12 @@ use std::mem;
 use std::sync::Arc;
 
 use umbel_engine::GroupId;
+use umbel_ports::File;
 use umbel_step::planted::{self, Planted};
 
 use super::chain::Chain;
 use super::format::Record;
 use super::left::{Left, LeftGroups};
-use crate::ports::File;
 use crate::raft::types::{Entry, LogId, Vote};
 
 /// Position of a record.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{mpsc, watch};
 use umbel_engine::GroupId;
+use umbel_ports::{Disk, File, WriteError};
 use umbel_step::planted::{self, Planted};
 
 use super::format::{Record, SEGMENT_HEADER_BYTES, SegmentHeader, SegmentName, segment_path};
@@ -16,7 +17,6 @@ use super::{
     Call, FULL_RETRY, HINT_DELAY, QUEUE_CALLS_MAX, SEGMENT_BYTES_LIMIT, WAL_FOLDER, WalHealth,
     WalOptions, is_full, locked,
 };
-use crate::ports::{Disk, File, WriteError};
 use crate::raft::types::LogId;
 
 /// The segment that is being written.

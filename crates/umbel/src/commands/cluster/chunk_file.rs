@@ -22,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use umbel_client::MESSAGE_BYTES_MAX;
 use umbel_client::proto::{BackupChunk, ExportChunk, ExportEnd, backup_chunk, export_chunk};
 use umbel_node::export_change::EXPORT_FILE_MAGIC;
-use umbel_node::ports::{WRAPPED_EXTRA_BYTES, WrappingKey};
+use umbel_ports::{WRAPPED_EXTRA_BYTES, WrappingKey};
 
 /// A kind of file, by the messages that it holds.
 pub(crate) trait Chunk: Message + Default + 'static {

@@ -10,7 +10,7 @@ use umbel_client::proto::{
     BackupChunk, BackupEnd, BackupFilter, BackupFilterEnd, BackupFrame, BackupHeader, ExportChunk,
     ExportEnd, ExportFrame, ExportHeader, backup_chunk, export_chunk,
 };
-use umbel_node::ports::WrappingKey;
+use umbel_ports::WrappingKey;
 
 /// CRC-32C of "123456789", from the catalogue of CRCs.
 const CHECKSUM: u32 = 0xe306_9283;

@@ -11,7 +11,7 @@
 use anyhow::{Result, anyhow};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::sync::Arc;
-use umbel_node::ports::{NotUnwrapped, WrappingKey};
+use umbel_ports::{NotUnwrapped, WrappingKey};
 
 /// Last byte of the magic of a wrapped file, in place of its version digit.
 const MARK: u8 = b'W';

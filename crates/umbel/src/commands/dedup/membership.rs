@@ -24,7 +24,7 @@ use umbel_filter::ItemHasher;
 use umbel_node::jobs::{
     JobObserver, MemberConfig, MemberError, MemberPorts, OptionDigest, run_member,
 };
-use umbel_node::ports::{RealDisk, RealNet, RealSeed, SecretNet, SecretRefusal, SecretTls};
+use umbel_ports::{RealDisk, RealNet, RealSeed, SecretNet, SecretRefusal, SecretTls};
 use umbel_tls::Derived;
 
 /// Threads for the network. Tasks that exchange cells have threads of their own, which may block.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use umbel_node::Config;
 use umbel_node::config::{Setting, SettingKind};
-use umbel_node::ports::IssuedFiles;
+use umbel_ports::IssuedFiles;
 
 /// All settings of the server.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -145,19 +145,22 @@ impl Net for TlsNet {
 
 /// The network of a node that has a token but no certificate yet: it connects only to servers of the
 /// token's authorities, and accepts no connections.
-pub(crate) struct PinnedNet {
+pub struct PinnedNet {
     tls: PinnedTls,
     /// An error that no retry can resolve.
     refused: Mutex<Option<String>>,
 }
 
 impl PinnedNet {
-    pub(crate) fn new(tls: PinnedTls) -> Self {
+    /// A network that connects only to servers of these authorities.
+    #[must_use]
+    pub fn new(tls: PinnedTls) -> Self {
         Self { tls, refused: Mutex::new(None) }
     }
 
     /// Why the other end is not the one that the token names, if it is not.
-    pub(crate) fn refused(&self) -> Option<String> {
+    #[must_use]
+    pub fn refused(&self) -> Option<String> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

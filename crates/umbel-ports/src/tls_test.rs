@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use umbel_tls::{Authority, NodeIdentity, PeerIdentity, Pem, Subject};
 
 use super::*;
-use crate::ports::RealNet;
+use crate::RealNet;
 
 struct Certificates {
     folder: TempDir,

@@ -46,7 +46,10 @@ impl IssuedFiles {
 
     /// The request for the stored key. The first call creates the key and makes it durable; later calls
     /// use the same one.
-    pub(crate) fn request(&self) -> io::Result<CertificateRequest> {
+    ///
+    /// # Errors
+    /// If the key cannot be read or written, or is not a valid key.
+    pub fn request(&self) -> io::Result<CertificateRequest> {
         let path = self.key();
         let named =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
@@ -65,7 +68,10 @@ impl IssuedFiles {
 
     /// Stores a certificate beside its key. The authorities are written first, so a reader that sees
     /// the certificate also finds them.
-    pub(crate) fn keep(&self, certificate: &str, authorities: &str) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn keep(&self, certificate: &str, authorities: &str) -> io::Result<()> {
         self.put(&self.authorities(), authorities)?;
         self.put(&self.certificate(), certificate)
     }

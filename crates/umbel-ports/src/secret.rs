@@ -34,7 +34,7 @@ pub struct SecretNet {
 /// The called end does not prove that it knows the secret.
 #[derive(Debug, Error)]
 #[error("{address} did not prove that it knows the secret")]
-pub(crate) struct NotProved {
+pub struct NotProved {
     address: String,
     #[source]
     why: SecretRefusal,
@@ -43,7 +43,8 @@ pub(crate) struct NotProved {
 impl NotProved {
     /// Whether the error or one of its causes is of this type and final: a retry is of no use before an
     /// operator has done something.
-    pub(crate) fn is_final(error: &(dyn std::error::Error + 'static)) -> bool {
+    #[must_use]
+    pub fn is_final(error: &(dyn std::error::Error + 'static)) -> bool {
         let causes = std::iter::successors(Some(error), |error| error.source());
         let mut inner = causes.filter_map(|error| error.downcast_ref::<io::Error>()?.get_ref());
         inner

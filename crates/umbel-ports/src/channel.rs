@@ -14,16 +14,15 @@ use tonic::transport::server::Connected;
 use tonic::transport::{Channel, Endpoint, Server, Uri};
 use tower::layer::util::{Identity, Stack};
 use tower::util::MapRequestLayer;
-use umbel_proto::v1::peer_client::PeerClient;
 
 use super::frame_allowance::FrameAllowance;
 use super::frame_watch::FrameWatch;
 use super::limits::{
     ACCEPT_PAUSE, CONNECT_TIMEOUT, CONNECTION_WINDOW_BYTES, KEEP_ALIVE_INTERVAL,
-    KEEP_ALIVE_TIMEOUT, LINK_MESSAGE_BYTES_MAX, OWED_TIMEOUT, STREAM_WINDOW_BYTES,
+    KEEP_ALIVE_TIMEOUT, OWED_TIMEOUT, STREAM_WINDOW_BYTES,
 };
 use crate::metrics;
-use crate::ports::{
+use crate::{
     Connection, ConnectionSlot, Listener, Net, NodeIdentity, PeerIdentity, PortFuture, Stream,
 };
 
@@ -31,7 +30,7 @@ use crate::ports::{
 ///
 /// # Errors
 /// `InvalidInput` if the text is not an address.
-pub(crate) fn channel(net: &Arc<dyn Net>, address: &str) -> io::Result<Channel> {
+pub fn channel(net: &Arc<dyn Net>, address: &str) -> io::Result<Channel> {
     channel_to(net, address, None)
 }
 
@@ -70,37 +69,6 @@ pub fn channel_to(
             connected.map(TokioIo::new)
         }
     })))
-}
-
-/// A client of the peer service at `host:port`, for [`Adopt`] and [`WhoAreYou`]; calls travel over
-/// [`Links`].
-///
-/// # Errors
-/// `InvalidInput` if the text is not an address.
-///
-/// [`Adopt`]: umbel_proto::v1::AdoptRequest
-/// [`WhoAreYou`]: umbel_proto::v1::WhoAreYouRequest
-/// [`Links`]: super::Links
-pub(crate) fn peer_client(net: &Arc<dyn Net>, address: &str) -> io::Result<PeerClient<Channel>> {
-    Ok(limited(channel(net, address)?))
-}
-
-/// A client of the peer service of a particular node at `host:port`.
-///
-/// # Errors
-/// `InvalidInput` if the text is not an address.
-pub(crate) fn member_client(
-    net: &Arc<dyn Net>,
-    address: &str,
-    wanted: NodeIdentity,
-) -> io::Result<PeerClient<Channel>> {
-    Ok(limited(channel_to(net, address, Some(wanted))?))
-}
-
-fn limited(channel: Channel) -> PeerClient<Channel> {
-    PeerClient::new(channel)
-        .max_decoding_message_size(LINK_MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(LINK_MESSAGE_BYTES_MAX)
 }
 
 /// A server with the windows and pings that match [`channel_to`]; the caller adds the services. Each
@@ -180,8 +148,8 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    fn new(taken: crate::ports::Incoming) -> Self {
-        let crate::ports::Incoming { stream, identity, slot, .. } = taken;
+    fn new(taken: crate::Incoming) -> Self {
+        let crate::Incoming { stream, identity, slot, .. } = taken;
         let connection = slot.as_ref().map(|slot| slot.connection().clone()).unwrap_or_default();
         if !matches!(identity, PeerIdentity::Unchecked | PeerIdentity::Anonymous) {
             connection.prove();

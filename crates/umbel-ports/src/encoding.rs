@@ -10,11 +10,11 @@ use thiserror::Error;
 const VERSION: u8 = 1;
 
 /// Most bytes that a decoder accepts or allocates: the size of the largest record of the log.
-pub(crate) const ENCODED_BYTES_MAX: usize = 64 << 20;
+pub const ENCODED_BYTES_MAX: usize = 64 << 20;
 
 /// Why bytes could not be decoded. The sender or writer uses another version, or the bytes are damaged.
 #[derive(Debug, Error)]
-pub(crate) enum DecodeError {
+pub enum DecodeError {
     /// The encodings differ: bring both sides to one release.
     #[error("encoded by version {got}, expected {VERSION}")]
     Version {
@@ -36,7 +36,10 @@ pub(crate) enum DecodeError {
 }
 
 /// Encodes a value.
-pub(crate) fn encode<T: Serialize>(value: &T) -> Bytes {
+///
+/// # Panics
+/// If the type cannot be serialized; the types of calls, logs and journals can.
+pub fn encode<T: Serialize>(value: &T) -> Bytes {
     let mut bytes = vec![VERSION];
     bincode::serde::encode_into_std_write(value, &mut bytes, bincode::config::legacy())
         .expect("a Vec takes all bytes, and every type that is encoded here can be");
@@ -44,7 +47,10 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Bytes {
 }
 
 /// Decodes a value, which must take up all of the bytes.
-pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+///
+/// # Errors
+/// See [`DecodeError`].
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let (&version, body) = bytes.split_first().ok_or(DecodeError::Empty)?;
     if version != VERSION {
         return Err(DecodeError::Version { got: version });
