@@ -15,7 +15,7 @@
 //! | [`coordinator`] | hashes items, cuts requests by shard, calls the leaders, joins the responses |
 //! | `client_interface` | what a node gives to the interface for its clients |
 //! | [`export_change`] | differences between exported frames, for both sides of an export |
-//! | [`jobs`] | workers of duplicate-detection jobs |
+//! | `ledger_jobs` | workers of the cluster's duplicate-detection jobs on this node |
 //! | `formation`, `peer_admission`, `controller` | how a cluster forms, who may join, controller tasks |
 //! | `enrolment`, `renewal` | how a node gets its first certificate from its cluster, and renews it |
 //! | `local`, `node` | the state of a running node, and its life cycle |
@@ -35,7 +35,7 @@ pub mod export_change;
 mod exports;
 pub mod failure;
 mod formation;
-pub mod jobs;
+mod ledger_jobs;
 pub mod limits;
 mod local;
 mod local_copy;

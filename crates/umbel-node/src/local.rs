@@ -12,6 +12,7 @@ use umbel_engine::meta::{MetaState, NodeRecord, VersionRange};
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::{Epoch, GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
+use umbel_jobs::JobHost;
 use umbel_ports::encoding::encode;
 use umbel_ports::{Net, Purpose, Seed};
 
@@ -20,7 +21,7 @@ use crate::calls::GroupRequest;
 use crate::config::Config;
 use crate::cube::Copies;
 use crate::exports::Exports;
-use crate::jobs::{JobHost, LedgerJobs};
+use crate::ledger_jobs::LedgerJobs;
 use crate::metrics;
 use crate::peer::{CallError, CallKind, Links, LocalIdentity};
 use crate::ports::Ports;

@@ -11,6 +11,7 @@ use tonic::service::Routes;
 use umbel_engine::shard::ShardState;
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::AnyFilter;
+use umbel_jobs::JobHost;
 use umbel_ports::{Listener, PortFuture, Purpose, Rare};
 
 use crate::beats;
@@ -20,7 +21,7 @@ use crate::controller;
 use crate::coordinator::Coordinator;
 use crate::cube;
 use crate::formation;
-use crate::jobs::{JobHost, follow_ledger};
+use crate::ledger_jobs::follow_ledger;
 use crate::local::Local;
 use crate::local_copy::LocalCopy;
 use crate::metrics;

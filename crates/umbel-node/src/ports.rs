@@ -5,9 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use umbel_engine::meta::VersionRange;
+use umbel_jobs::Workshops;
 use umbel_ports::{Disk, Net, RealDisk, RealNet, RealSeed, Seed, WrappingKey};
-
-use crate::jobs::Workshops;
 
 pub mod observer;
 

@@ -12,7 +12,7 @@ use umbel_dedup_engine::{
     Suspect, WorkerId,
 };
 use umbel_filter::{HashRange, ItemHash};
-use umbel_node::jobs::{Workshop, WorkshopError};
+use umbel_jobs::{Workshop, WorkshopError};
 use umbel_ports::PortFuture;
 
 type Outcome<T> = Result<T, WorkshopError>;

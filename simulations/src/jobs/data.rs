@@ -15,7 +15,7 @@ use umbel_dedup_engine::{
 };
 use umbel_engine::JobId;
 use umbel_filter::{HashRange, ItemHash};
-use umbel_node::jobs::{JobSite, OpenJob, Workshop, WorkshopError, Workshops};
+use umbel_jobs::{JobSite, OpenJob, Workshop, WorkshopError, Workshops};
 use umbel_ports::PortFuture;
 
 use super::planned::PlannedJobs;

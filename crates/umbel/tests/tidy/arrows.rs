@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The Umbel crates on which each crate may depend, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 25] = [
+const ARROWS: [(&str, &[&str]); 26] = [
     ("umbel-bits", &[]),
     ("umbel-sketch", &[]),
     ("umbel-filter", &["umbel-bits"]),
@@ -47,12 +47,25 @@ const ARROWS: [(&str, &[&str]); 25] = [
     ("umbel-client", &["umbel-filter", "umbel-proto", "umbel-tls"]),
     ("umbel-ports", &["umbel-tls"]),
     (
+        "umbel-jobs",
+        &[
+            "umbel-dedup-engine",
+            "umbel-engine",
+            "umbel-filter",
+            "umbel-ports",
+            "umbel-proto",
+            "umbel-step",
+            "umbel-tls",
+        ],
+    ),
+    (
         "umbel-node",
         &[
             "umbel-codec",
             "umbel-dedup-engine",
             "umbel-engine",
             "umbel-filter",
+            "umbel-jobs",
             "umbel-ports",
             "umbel-proto",
             "umbel-step",
@@ -117,13 +130,14 @@ const BINARY_ONLY: [&str; 14] = [
 
 /// Crates above the algorithms that may depend on some of these: for a runtime; for unique names; the
 /// ports for entropy; and stores for marks and pauses that no two processes share.
-const ALLOWED: [(&str, &str); 12] = [
+const ALLOWED: [(&str, &str); 13] = [
     ("umbel-client", "tokio"),
     ("umbel-dedup", "glob"),
     ("umbel-dedup", "tempfile"),
     ("umbel-dedup", "tokio"),
     ("umbel-files", "tempfile"),
     ("umbel-gateway", "tokio"),
+    ("umbel-jobs", "tokio"),
     ("umbel-node", "tokio"),
     ("umbel-objects", "rand"),
     ("umbel-objects", "tempfile"),

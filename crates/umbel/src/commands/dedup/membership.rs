@@ -21,9 +21,7 @@ use umbel_dedup::{
 use umbel_dedup_engine::job::{JobEvent, JobFailure};
 use umbel_dedup_engine::{Route, WorkerId};
 use umbel_filter::ItemHasher;
-use umbel_node::jobs::{
-    JobObserver, MemberConfig, MemberError, MemberPorts, OptionDigest, run_member,
-};
+use umbel_jobs::{JobObserver, MemberConfig, MemberError, MemberPorts, OptionDigest, run_member};
 use umbel_ports::{RealDisk, RealNet, RealSeed, SecretNet, SecretRefusal, SecretTls};
 use umbel_tls::Derived;
 

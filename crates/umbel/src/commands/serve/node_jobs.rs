@@ -19,7 +19,7 @@ use umbel_dedup::{
 };
 use umbel_engine::JobId;
 use umbel_files::{PATH_BYTES_MAX, Roots};
-use umbel_node::jobs::{JobSite, OpenJob, WorkshopError, Workshops};
+use umbel_jobs::{JobSite, OpenJob, WorkshopError, Workshops};
 use umbel_ports::PortFuture;
 
 /// Permissions of the folder of jobs' scratch, which holds records.

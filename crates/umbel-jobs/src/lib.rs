@@ -21,7 +21,6 @@
 //! | `outgoing`, `incoming`, `packing` | frames between workers |
 //! | `wire`, `marks` | encodings on the network and in the journal |
 //! | `observer` | receives the progress of a job |
-//! | `ledger` | the jobs of a cluster on this node |
 
 mod cell_task;
 mod control;
@@ -29,7 +28,6 @@ mod coordinating;
 mod exchanger;
 mod host;
 mod incoming;
-mod ledger;
 mod limits;
 mod marks;
 mod member;
@@ -58,7 +56,6 @@ mod memory_records;
 mod memory_workshop;
 
 pub use host::{JobHost, JobService};
-pub(crate) use ledger::{LedgerJobs, follow_ledger};
 pub use member::{
     Canceller, Member, MemberConfig, MemberError, MemberPorts, WORKER_TIMEOUT, run_member,
 };

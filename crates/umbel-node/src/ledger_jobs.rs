@@ -1,0 +1,95 @@
+//! The cluster's jobs on this node: what its workers run with, and their progress. `follow` starts and ends
+//! them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use umbel_dedup_engine::WorkerId;
+use umbel_dedup_engine::job::JobEvent;
+use umbel_engine::{JobId, NodeId};
+use umbel_jobs::{JobHost, JobObserver, JobProgress, MemberPorts, Workshops};
+
+use crate::calls::JobStanding;
+use crate::ports::Ports;
+
+mod follow;
+
+pub(crate) use follow::follow_ledger;
+
+/// A node's state about jobs.
+pub(crate) struct LedgerJobs {
+    host: Arc<JobHost>,
+    ports: MemberPorts,
+    workshops: Option<Arc<dyn Workshops>>,
+    /// Progress of the workers on this node and, if it runs the coordinator, of the job.
+    boards: Mutex<BTreeMap<JobId, Arc<Board>>>,
+}
+
+impl LedgerJobs {
+    pub(crate) fn new(host: Arc<JobHost>, ports: &Ports) -> Self {
+        let workshops = ports.workshops.clone();
+        let ports = MemberPorts { net: Arc::clone(&ports.net), seed: Arc::clone(&ports.seed) };
+        Self { host, ports, workshops, boards: Mutex::default() }
+    }
+
+    /// The node's data of jobs; None if it takes part in no job.
+    pub(crate) fn workshops(&self) -> Option<&Arc<dyn Workshops>> {
+        self.workshops.as_ref()
+    }
+
+    /// The progress of a job that has a worker here; with the phase and the absent workers if it is
+    /// coordinated here.
+    pub(crate) fn standing(&self, job: JobId) -> Option<JobStanding> {
+        let board = self.boards().get(&job).cloned()?;
+        Some(board.standing())
+    }
+
+    fn boards(&self) -> MutexGuard<'_, BTreeMap<JobId, Arc<Board>>> {
+        // Nothing that can panic runs while the table is changed.
+        self.boards.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps the latest reports about a job, for requests.
+struct Board {
+    workers: Vec<NodeId>,
+    standing: Mutex<JobStanding>,
+}
+
+impl Board {
+    fn new(workers: Vec<NodeId>) -> Self {
+        let phase = "joining".to_owned();
+        Self { workers, standing: Mutex::new(JobStanding { phase, ..JobStanding::default() }) }
+    }
+
+    fn standing(&self) -> JobStanding {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, JobStanding> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl JobObserver for Board {
+    fn event(&self, event: &JobEvent) {
+        let mut standing = self.lock();
+        match event {
+            JobEvent::Phase(phase) => (*phase).clone_into(&mut standing.phase),
+            JobEvent::Attempt { attempt, cause } => {
+                standing.attempt = *attempt;
+                standing.trouble.clone_from(cause);
+            }
+        }
+    }
+
+    fn progress(&self, progress: JobProgress) {
+        let mut standing = self.lock();
+        (standing.decided_cells, standing.cells) = (progress.decided, progress.cells);
+    }
+
+    fn away(&self, workers: &[WorkerId]) {
+        let nodes = workers.iter().filter_map(|worker| self.workers.get(worker.index()));
+        self.lock().away = nodes.copied().collect();
+    }
+}
