@@ -388,7 +388,8 @@ pub(crate) async fn open_data(
     if ports.seed.provokes(Rare::SmallSegments) {
         options.segment_bytes_max = SHORT_SEGMENT_BYTES;
     }
-    let wrapping = Wrapping::of(ports);
+    let wrapping = ports.wrapping.clone();
+    let wrapping = wrapping.map(|key| Arc::new(Wrapping::new(key, Arc::clone(&ports.seed))));
     let opened = Storage::open_wrapped(Arc::clone(&ports.disk), options, wrapping).await;
     let (storage, recovered) = opened.map_err(open)?;
     if recovered.cut_byte_count > 0 {

@@ -21,7 +21,6 @@ use umbel_ports::encoding::encode;
 use umbel_ports::{Disk, Purpose, Seed, WrappingKey};
 
 use super::wal::OpenError;
-use crate::ports::Ports;
 use crate::raft::types::LogId;
 
 const PATH: &str = "wrapping";
@@ -45,15 +44,9 @@ pub(crate) struct Wrapping {
 }
 
 impl Wrapping {
-    #[cfg(test)]
-    pub(super) fn new(key: Arc<WrappingKey>, seed: Arc<dyn Seed>) -> Self {
+    /// Wraps with `key`, and draws nonces from `seed`.
+    pub(crate) fn new(key: Arc<WrappingKey>, seed: Arc<dyn Seed>) -> Self {
         Self { key, seed }
-    }
-
-    /// The node's wrapping, if it has a key.
-    pub(crate) fn of(ports: &Ports) -> Option<Arc<Self>> {
-        let key = ports.wrapping.clone()?;
-        Some(Arc::new(Self { key, seed: Arc::clone(&ports.seed) }))
     }
 
     pub(super) fn wrap(&self, context: &[u8], bytes: &[u8]) -> Bytes {

@@ -35,7 +35,10 @@ const GROUP: GroupId = GroupId::of_shard(ShardId(3));
 
 async fn storage(folder: &TempDir) -> Storage {
     let disk = Arc::new(RealDisk::open(folder.path()).unwrap());
-    Storage::open(disk, WalOptions::new(Identity::new(1).log_owner())).await.unwrap().0
+    Storage::open_wrapped(disk, WalOptions::new(Identity::new(1).log_owner()), None)
+        .await
+        .unwrap()
+        .0
 }
 
 fn vote() -> Vote {
