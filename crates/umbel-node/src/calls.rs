@@ -8,11 +8,11 @@ use umbel_engine::shard::{
     ShardCommand, SliceScrubbed,
 };
 use umbel_engine::{Epoch, FilterId, Generation, GroupId, NodeId, ShardId};
+use umbel_storage::types::{LogId, Vote};
 
 use crate::comparisons::Comparison;
 use crate::cube::{Compared, CopyFailure};
 use crate::export_change::{ExportedFrame, FrameDigests};
-use crate::raft::types::{LogId, Vote};
 
 /// A coordinator's request to a replica of a shard.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -25,6 +25,8 @@ use umbel_ports::channel::channel;
 use umbel_proto::v1::admin_client::AdminClient;
 use umbel_proto::v1::{AdoptRequest, Founder, JoinRequest, WhoAreYouRequest};
 use umbel_step::planted::{self, Planted};
+use umbel_storage::identity::{Identity, MemberState};
+use umbel_storage::types::NodeAddress;
 
 use crate::calls::{MetaAnswer, MetaRequest};
 use crate::config::Config;
@@ -34,8 +36,6 @@ use crate::peer::peer_client;
 use crate::peer::{LocalIdentity, PEER_PROTOCOL, cluster_bytes, cluster_of_bytes};
 use crate::peer_admission::PeerAdmission;
 use crate::ports::Ports;
-use crate::raft::types::NodeAddress;
-use crate::storage::{Identity, MemberState};
 
 /// Pause between requests to a node that does not respond yet.
 const ASK_AGAIN: Duration = Duration::from_millis(250);

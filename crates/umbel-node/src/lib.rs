@@ -1,11 +1,10 @@
-//! A node of an Umbel cluster: Raft groups, log, peers, coordinator.
+//! A node of an Umbel cluster: Raft groups, peers, coordinator.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`config`] | settings, each described once |
 //! | [`ports`] | all ports of a node, which simulations replace; observation of a node |
-//! | `storage` | one log for all groups, snapshots, identity |
-//! | `raft` | openraft behind Umbel's types; nothing else knows it |
+//! | `raft` | openraft behind Umbel's types, over the logs and snapshots of [`umbel_storage`] |
 //! | [`peer`] | links between nodes |
 //! | `arrivals` | rates of new items per slice and per copy |
 //! | `beats` | which nodes are alive; starts an election when a leader is not |
@@ -51,7 +50,6 @@ mod renewal;
 mod self_report;
 mod shard_leader;
 mod space;
-mod storage;
 mod witness;
 
 pub use client_interface::{ClientInterface, ServedNode};

@@ -15,6 +15,7 @@ use umbel_filter::HashRange;
 use umbel_jobs::JobHost;
 use umbel_ports::encoding::encode;
 use umbel_ports::{Net, Purpose, Seed};
+use umbel_storage::Storage;
 
 use crate::beats::Beats;
 use crate::calls::GroupRequest;
@@ -32,7 +33,6 @@ use crate::raft::state_machine::Replica;
 use crate::recall::{self, Recollection};
 use crate::shard_leader::ShardLeader;
 use crate::space::Space;
-use crate::storage::Storage;
 use crate::witness::Witness;
 
 mod founding;

@@ -121,11 +121,6 @@ pub fn call_answered(method: &'static str, status: &'static str, seconds: f64) {
     histogram!(CALL_SECONDS, "method" => method).record(seconds);
 }
 
-pub(crate) fn wal_written(byte_count: usize, elapsed: Duration) {
-    counter!(WAL_WRITTEN_BYTES).increment(byte_count as u64);
-    histogram!(WAL_WRITE_SECONDS).record(elapsed.as_secs_f64());
-}
-
 #[expect(clippy::cast_precision_loss, reason = "a measurement")]
 pub(crate) fn wal_size(byte_count: u64) {
     gauge!(WAL_BYTES).set(byte_count as f64);
@@ -307,7 +302,9 @@ mod tests {
     #[test]
     fn no_series_outlives_what_it_is_about() {
         let (own, _) = include_str!("metrics.rs").split_once("#[cfg(test)]").unwrap();
-        let code = format!("{own}{}", include_str!("../../umbel-ports/src/metrics.rs"));
+        let ports = include_str!("../../umbel-ports/src/metrics.rs");
+        let storage = include_str!("../../umbel-storage/src/metrics.rs");
+        let code = format!("{own}{ports}{storage}");
         let labels: BTreeSet<&str> = code
             .split("\" => ")
             .filter_map(|before| before.rsplit_once('"'))

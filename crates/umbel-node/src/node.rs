@@ -13,6 +13,8 @@ use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::AnyFilter;
 use umbel_jobs::JobHost;
 use umbel_ports::{Listener, PortFuture, Purpose, Rare};
+use umbel_storage::identity::{self, Identity, IdentityError};
+use umbel_storage::{LogOwner, OpenError, Storage, WalOptions, Wrapping};
 
 use crate::beats;
 use crate::client_interface::{ClientInterface, ServedNode};
@@ -32,9 +34,6 @@ use crate::ports::observer::{Event, GroupReport};
 use crate::renewal::keep_certificate;
 use crate::self_report::{self, SelfReport};
 use crate::shard_leader;
-use crate::storage::{
-    Identity, IdentityError, LogOwner, OpenError, Storage, WalOptions, Wrapping, identity,
-};
 use crate::witness::Witness;
 
 mod upkeep;

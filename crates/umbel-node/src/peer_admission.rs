@@ -11,6 +11,8 @@ use umbel_ports::encoding::{decode, encode};
 use umbel_ports::{Disk, PortFuture};
 use umbel_proto::v1::{AdoptRequest, ExchangeQuestion, ScrubPart, WhoAreYouResponse};
 use umbel_step::planted::{self, Planted};
+use umbel_storage::Storage;
+use umbel_storage::identity::{self, Identity, MemberState};
 
 use crate::VERSION;
 use crate::calls::{RecallAnswer, RecallRequest, Standings};
@@ -21,7 +23,6 @@ use crate::peer::{
     cluster_of_bytes,
 };
 use crate::recall::standings_of;
-use crate::storage::{Identity, MemberState, Storage, identity};
 use crate::witness::Witness;
 
 #[cfg(test)]

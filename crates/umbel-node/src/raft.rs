@@ -1,7 +1,6 @@
-//! Wraps openraft in Umbel's types; no other module uses openraft directly.
+//! Wraps openraft in Umbel's types; no other module runs its groups.
 
 pub(crate) mod group;
 pub(crate) mod known_members;
 pub(crate) mod network;
 pub(crate) mod state_machine;
-pub(crate) mod types;

@@ -8,7 +8,7 @@
 //! * A node that starts asks all others before its replicas take part in anything. A replica adopts the
 //!   highest vote that it learns of. If another node knows of an entry that this replica confirmed,
 //!   that it proposed as leader, or that is committed, and its log does not reach that entry, then the
-//!   entry becomes the replica's floor (`storage/wal/left.rs`): until its log reaches the floor, it
+//!   entry becomes the replica's floor (`umbel-storage/src/wal/left.rs`): until its log reaches the floor, it
 //!   does not stand for election, and grants no vote to a candidate that lacks the entry. Entries that
 //!   it proposed matter because a leader counts itself towards the majority without a confirmation to
 //!   another node; and a follower that has an entry may not know yet that it is committed.
@@ -25,12 +25,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
+use umbel_storage::Storage;
+use umbel_storage::types::{LogId, Vote};
 
 use crate::calls::{RecallAnswer, RecallRequest, Standing, Standings};
 use crate::metrics;
 use crate::peer::{CallKind, Links};
-use crate::raft::types::{LogId, Vote};
-use crate::storage::Storage;
 use crate::witness::Witness;
 
 /// How long a starting node waits for other nodes' knowledge. A running node answers from memory unless

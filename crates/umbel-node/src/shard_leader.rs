@@ -12,6 +12,7 @@ use umbel_engine::shard::{
 use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_ports::Rare;
 use umbel_step::planted::{self, Planted};
+use umbel_storage::types::{Command, Reply};
 
 use crate::arrivals::Arrivals;
 use crate::calls::{AllowedGrowth, ReplicaStatus, ShardAnswer, ShardFailure, ShardRequest};
@@ -20,7 +21,6 @@ use crate::limits::{PROPOSAL_ITEMS_MAX, PROPOSAL_QUEUE_MAX, PROPOSALS_IN_FLIGHT_
 use crate::metrics;
 use crate::peer::Links;
 use crate::raft::group::{Group, ProposeError};
-use crate::raft::types::{Command, Reply};
 use crate::space::Space;
 
 mod export;

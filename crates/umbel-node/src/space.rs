@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use umbel_ports::Disk;
+use umbel_storage::{Storage, WalHealth};
 
 use crate::metrics;
-use crate::storage::{Storage, WalHealth};
 
 /// How often the free bytes are read. At a gigabyte a second, the fastest growth of a log, the default
 /// reserve lasts that long.

@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use umbel_engine::{GroupId, NodeId};
-
-use crate::raft::types::{LogId, Vote};
+use umbel_storage::types::{LogId, Vote};
 
 /// Confirmations of all other nodes.
 #[derive(Default)]
@@ -138,8 +137,9 @@ impl Witness {
 
 #[cfg(test)]
 mod tests {
+    use umbel_storage::testing::id;
+
     use super::*;
-    use crate::storage::log_id as id;
 
     const NODE: NodeId = NodeId(2);
 

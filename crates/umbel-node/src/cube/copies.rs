@@ -15,6 +15,7 @@ use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_filter::AnyFilter;
 use umbel_ports::{Purpose, Rare, Seed};
 use umbel_step::planted::{self, Planted};
+use umbel_storage::Storage;
 
 use super::asking::LISTED_BYTES_MAX;
 use super::copy::{Copy, CopyState, SliceClock};
@@ -34,7 +35,6 @@ use crate::metrics;
 use crate::ports::observer;
 use crate::recall::Recollection;
 use crate::space::Space;
-use crate::storage::Storage;
 
 /// Most payload bytes of a delta's frame. A delta has many frames, and each is encoded and merged while
 /// the copy is locked.

@@ -18,11 +18,11 @@ use umbel_engine::meta::FilterSettings;
 use umbel_filter::{AnyFilter, HashRange, SliceRing};
 use umbel_ports::encoding::{decode, encode};
 use umbel_step::planted::{self, Planted};
+use umbel_storage::types::{Command, CopyEntry, Entry, SnapshotMeta, StoredMembership, own_log_id};
+use umbel_storage::{LogStore, SnapshotFile, SnapshotStore};
 
 use super::copy::{Copy, CopyState};
 use crate::limits::EXPORT_FRAME_PAYLOAD_BYTES_MAX;
-use crate::raft::types::{Command, CopyEntry, Entry, SnapshotMeta, StoredMembership, own_log_id};
-use crate::storage::{LogStore, SnapshotFile, SnapshotStore};
 
 /// Most bytes of a frame with its header, or of the head; a longer one was not written by a node.
 const PIECE_BYTES_MAX: u32 = 64 << 20;

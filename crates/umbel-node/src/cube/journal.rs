@@ -11,14 +11,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use umbel_engine::Generation;
 use umbel_engine::shard::HashList;
 use umbel_step::planted::{self, Planted};
+use umbel_storage::LogStore;
+use umbel_storage::types::{Command, CopyEntry};
 
 use super::copy::Copy;
 use super::failure::CopyFailure;
 use crate::limits::PROPOSAL_ITEMS_MAX;
 use crate::metrics;
-use crate::raft::types::{Command, CopyEntry};
 use crate::space::Space;
-use crate::storage::LogStore;
 
 /// Entries of one copy that are being written at once: while one is synced, the next gathers, and a
 /// third is being encoded.

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use umbel_engine::{GroupId, NodeId, ShardId};
+use umbel_storage::types::NodeAddress;
 
 use super::{FOUNDING_PAUSE, Local};
 use crate::raft::group::Group;
-use crate::raft::types::NodeAddress;
 
 impl Local {
     /// Forms a shard's group. One founder does it as soon as the others run their replicas, so that it

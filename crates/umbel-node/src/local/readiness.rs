@@ -11,12 +11,12 @@ use tokio::time::Instant;
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
+use umbel_storage::WalHealth;
 
 use super::Local;
 use crate::calls::{RecallAnswer, RecallRequest};
 use crate::peer::CallKind;
 use crate::raft::group::Group;
-use crate::storage::WalHealth;
 
 /// How long an answer is reused: each leader is asked once in that time, however often the node is
 /// checked.

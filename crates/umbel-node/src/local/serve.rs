@@ -9,6 +9,7 @@ use umbel_engine::shard::Bitmap;
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
 use umbel_step::planted::{self, Planted};
+use umbel_storage::types::{Command, NodeAddress, Reply};
 
 use super::Local;
 use crate::calls::{
@@ -17,7 +18,6 @@ use crate::calls::{
 };
 use crate::peer::{CallKind, Refusal, RefusalReason};
 use crate::raft::group::{Group, ProposeError};
-use crate::raft::types::{Command, NodeAddress, Reply};
 
 impl Local {
     /// Responds as the meta group's leader, if this node leads it. Also returns the index that a reader

@@ -3,6 +3,7 @@
 pub(super) use umbel_ports::metrics::{
     CERTIFICATE_EXPIRES, CONNECTIONS_REFUSED, HANDSHAKES_FAILED,
 };
+pub(super) use umbel_storage::metrics::{WAL_WRITE_SECONDS, WAL_WRITTEN_BYTES};
 
 pub(super) const INSERT_NEW: &str = "umbel_insert_new_total";
 pub(super) const INSERT_PRESENT: &str = "umbel_insert_present_total";
@@ -11,9 +12,7 @@ pub(super) const CONTAINS_PRESENT: &str = "umbel_contains_present_total";
 pub(super) const CONTAINS_ABSENT: &str = "umbel_contains_absent_total";
 pub(super) const CALLS: &str = "umbel_calls_total";
 pub(super) const CALL_SECONDS: &str = "umbel_call_duration_seconds";
-pub(super) const WAL_WRITE_SECONDS: &str = "umbel_wal_write_duration_seconds";
 pub(super) const WAL_BYTES: &str = "umbel_wal_bytes";
-pub(super) const WAL_WRITTEN_BYTES: &str = "umbel_wal_written_bytes_total";
 pub(super) const DISK_FREE: &str = "umbel_disk_free_bytes";
 pub(super) const DISK_SHORT: &str = "umbel_disk_is_short";
 pub(super) const SHARDS: &str = "umbel_shards";

@@ -8,11 +8,11 @@ use tokio::time::Instant;
 use umbel_engine::GroupId;
 use umbel_engine::meta::MetaState;
 use umbel_ports::Rare;
+use umbel_storage::WalHealth;
 
 use crate::coordinator::Coordinator;
 use crate::local::Local;
 use crate::raft::group::Group;
-use crate::storage::WalHealth;
 
 /// How often a node checks whether its groups run and its log must be truncated.
 const CARE_INTERVAL: Duration = Duration::from_secs(1);

@@ -8,11 +8,11 @@ use umbel_engine::meta::{MetaCommand, MetaReply};
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::encode;
 use umbel_ports::{RealNet, RealSeed};
+use umbel_storage::types::{Types, Vote};
 
 use crate::node::Node;
 use crate::node::node_test::{deadline, start_alone};
 use crate::peer::{CallError, CallKind, Links, LocalIdentity};
-use crate::raft::types::{Types, Vote};
 
 /// Links of a caller that claims to be this node of the cluster.
 fn links_of(node: &Node, number: u64) -> Links {

@@ -15,13 +15,13 @@ use umbel_engine::meta::GroupView;
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::{Purpose, Rare, Seed};
 use umbel_step::planted::{self, Planted};
+use umbel_storage::types::{Command, LogId, NodeAddress, Reply, Runtime, Types, entry_id};
+use umbel_storage::{LogStore, Storage};
 
 use super::network::{Network, SnapshotReceiver};
 use super::state_machine::{Replica, StateMachine};
-use super::types::{Command, LogId, NodeAddress, Reply, Runtime, Types, entry_id};
 use crate::beats::Beats;
 use crate::ports::observer::{Event, GroupReport};
-use crate::storage::{LogStore, Storage};
 
 mod calls;
 mod elections;

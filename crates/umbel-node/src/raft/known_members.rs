@@ -5,9 +5,8 @@ use std::io;
 
 use openraft::entry::RaftPayload;
 use umbel_engine::{GroupId, NodeId};
-
-use super::types::StoredMembership;
-use crate::storage::Storage;
+use umbel_storage::Storage;
+use umbel_storage::types::StoredMembership;
 
 /// The addresses of a group's members, as the newest snapshot and all later entries name them.
 ///

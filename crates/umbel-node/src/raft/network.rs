@@ -24,12 +24,12 @@ use thiserror::Error;
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::Rare;
 use umbel_ports::encoding::{DecodeError, decode, encode};
+use umbel_storage::SnapshotFile;
+use umbel_storage::types::{LogId, NodeAddress, Types, Vote};
 
-use super::types::{LogId, NodeAddress, Types, Vote};
 use crate::metrics;
 use crate::peer::{CallError, CallKind, Links};
 use crate::recall::notify_lost;
-use crate::storage::SnapshotFile;
 use crate::witness::{Restarted, Witness};
 
 mod held_commits;

@@ -20,11 +20,13 @@ use umbel_engine::{FilterId, GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
 use umbel_ports::encoding::{ENCODED_BYTES_MAX, decode, encode};
 use umbel_step::planted::{self, Planted};
+use umbel_storage::types::{
+    Command, Entry, LogId, Reply, SnapshotMeta, StoredMembership, Types, entry_id,
+};
+use umbel_storage::{SnapshotFile, SnapshotStore, SnapshotWriter, Storage};
 
-use super::types::{Command, Entry, LogId, Reply, SnapshotMeta, StoredMembership, Types, entry_id};
 use crate::ports::Observer;
 use crate::ports::observer::{Event, Payload};
-use crate::storage::{SnapshotFile, SnapshotStore, SnapshotWriter, Storage};
 
 /// A node's replica of a group, shared by the log that changes it and its readers.
 pub(crate) struct Replica {

@@ -15,13 +15,13 @@ use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_ports::Purpose;
 use umbel_ports::encoding::{decode, encode};
 use umbel_step::Outbox;
+use umbel_storage::types::{Command, Reply};
 
 use super::{ShardLeader, failure, unexpected};
 use crate::calls::{ShardAnswer, ShardFailure, ShardRequest};
 use crate::comparisons::{Comparison, LastComparisons};
 use crate::metrics;
 use crate::peer::CallKind;
-use crate::raft::types::{Command, Reply};
 
 /// How long a replica may take to apply what the leader has applied, and to respond.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);

@@ -3,12 +3,12 @@
 
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse};
 use openraft::storage::Snapshot;
+use umbel_storage::SnapshotFile;
+use umbel_storage::types::{Types, Vote};
 
 use super::Group;
 use crate::raft::network::SnapshotReceiver;
 use crate::raft::network::terms::{check_entries, check_vote};
-use crate::raft::types::{Types, Vote};
-use crate::storage::SnapshotFile;
 
 impl Group {
     pub(crate) async fn append(

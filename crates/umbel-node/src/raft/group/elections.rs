@@ -15,9 +15,9 @@ use openraft_rt::WatchReceiver;
 use umbel_engine::NodeId;
 use umbel_engine::liveness::GroupStanding;
 use umbel_step::planted::{self, Planted};
+use umbel_storage::types::{LogId, Types, Vote};
 
 use super::{Group, leader_of};
-use crate::raft::types::{LogId, Types, Vote};
 
 /// Entries that the target of a leadership transfer may lack; sending them takes less than one more
 /// round trip.

@@ -7,9 +7,9 @@ use openraft::errors::{ClientWriteError, RaftError};
 use openraft_rt::WatchReceiver;
 use umbel_engine::NodeId;
 use umbel_ports::Purpose;
+use umbel_storage::types::{NodeAddress, Runtime, Types};
 
 use super::Group;
-use crate::raft::types::{NodeAddress, Runtime, Types};
 
 /// Longest time that one request to change members may take. A learner that needs longer for its
 /// snapshot continues to receive it, and the controller repeats the request.

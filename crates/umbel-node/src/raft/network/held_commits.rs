@@ -7,8 +7,7 @@ use futures_util::stream::unfold;
 use futures_util::{Stream, StreamExt};
 use openraft::raft::AppendEntriesRequest;
 use tokio::time::{Instant, timeout_at};
-
-use crate::raft::types::Types;
+use umbel_storage::types::Types;
 
 /// How long the commit of entries that followers already have is held back, unless more entries come.
 /// No request waits for it: the leader answers reads, and a comparison of replicas waits for an entry
@@ -72,10 +71,10 @@ mod tests {
     use tokio::sync::mpsc;
     use tokio_stream::wrappers::UnboundedReceiverStream;
     use umbel_engine::NodeId;
+    use umbel_storage::testing::{entry as log_entry, id as log_id};
+    use umbel_storage::types::Vote;
 
     use super::*;
-    use crate::raft::types::Vote;
-    use crate::storage::{log_entry, log_id};
 
     /// A request with `entry_count` entries after the entry `prev` and the commit index `commit`.
     fn request(prev: u64, entry_count: u64, commit: u64) -> Request {

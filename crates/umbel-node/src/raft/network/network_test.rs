@@ -19,6 +19,10 @@ use umbel_ports::encoding::{decode, encode};
 use umbel_ports::memory_net::MemoryNet;
 use umbel_ports::{Net, PortFuture, RealDisk};
 use umbel_proto::v1::{AdoptRequest, WhoAreYouResponse};
+use umbel_storage::identity::Identity;
+use umbel_storage::testing::{entry as log_entry, id as log_id};
+use umbel_storage::types::{LogId, NodeAddress, SnapshotMeta, Types, Vote};
+use umbel_storage::{SnapshotFile, Storage, WalOptions};
 
 use super::snapshot_receiver::{
     SNAPSHOT_CHUNK_BYTES, SNAPSHOT_IDLE, SNAPSHOT_TRANSFERS_MAX, SnapshotBegin, SnapshotEnd,
@@ -28,8 +32,6 @@ use super::{Network, PeerReplica};
 use crate::calls::{RecallAnswer, RecallRequest};
 use crate::peer::test_node::{TestNode, identity, links, serve_handler};
 use crate::peer::{CallHandler, CallKind, LocalIdentity, Refusal, RefusalReason};
-use crate::raft::types::{LogId, NodeAddress, SnapshotMeta, Types, Vote};
-use crate::storage::{Identity, SnapshotFile, Storage, WalOptions, log_entry, log_id};
 
 const GROUP: GroupId = GroupId::of_shard(ShardId(3));
 

@@ -10,10 +10,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use umbel_engine::NodeId;
 use umbel_ports::encoding::{decode, encode};
+use umbel_storage::types::{SnapshotMeta, Vote};
+use umbel_storage::{SnapshotFile, SnapshotStore, SnapshotWriter};
 
 use crate::peer::{Refusal, RefusalReason};
-use crate::raft::types::{SnapshotMeta, Vote};
-use crate::storage::{SnapshotFile, SnapshotStore, SnapshotWriter};
 
 /// Bytes of a snapshot in one call: few enough to let other calls pass in between.
 pub(crate) const SNAPSHOT_CHUNK_BYTES: usize = 1 << 20;

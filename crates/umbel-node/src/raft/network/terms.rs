@@ -2,8 +2,7 @@
 //! would make elections impossible for ever.
 
 use thiserror::Error;
-
-use crate::raft::types::{Entry, Vote};
+use umbel_storage::types::{Entry, Vote};
 
 /// How far a term may exceed the replica's own. A replica that is offline misses one term per election:
 /// at ten elections a second, it would miss this many in thirteen years.

@@ -12,8 +12,8 @@ use super::Wal;
 use super::chain::Chain;
 use super::format::{Record, SegmentName, record_at, segment_path};
 use super::state::{Location, Plan};
-use crate::raft::types::{Entry, LogId, Types, Vote};
-use crate::storage::wrapping;
+use crate::types::{Entry, LogId, Types, Vote};
+use crate::wrapping;
 
 /// Most bytes of adjacent records that are read with one call.
 const RUN_BYTES_MAX: u32 = 4 << 20;
@@ -21,7 +21,7 @@ const RUN_BYTES_MAX: u32 = 4 << 20;
 type Stored = (LogId, Location, Arc<dyn File>);
 
 impl Wal {
-    pub(in crate::storage) fn log_state(&self, group: GroupId) -> LogState<Types> {
+    pub(crate) fn log_state(&self, group: GroupId) -> LogState<Types> {
         let state = self.state();
         let chain = state.fronts.get(&group).map(|front| &front.chain);
         LogState {
@@ -30,30 +30,26 @@ impl Wal {
         }
     }
 
-    pub(in crate::storage) fn vote(&self, group: GroupId) -> Option<Vote> {
+    pub(crate) fn vote(&self, group: GroupId) -> Option<Vote> {
         self.state().vote(group)
     }
 
-    pub(in crate::storage) fn committed(&self, group: GroupId) -> Option<LogId> {
+    pub(crate) fn committed(&self, group: GroupId) -> Option<LogId> {
         self.state().fronts.get(&group)?.committed
     }
 
-    pub(in crate::storage) fn last_proposed_by(
-        &self,
-        group: GroupId,
-        node: NodeId,
-    ) -> Option<LogId> {
+    pub(crate) fn last_proposed_by(&self, group: GroupId, node: NodeId) -> Option<LogId> {
         self.state().fronts.get(&group)?.chain.last_proposed_by(node)
     }
 
-    pub(in crate::storage) fn key_log_ids(&self, group: GroupId, from: u64, to: u64) -> Vec<LogId> {
+    pub(crate) fn key_log_ids(&self, group: GroupId, from: u64, to: u64) -> Vec<LogId> {
         let state = self.state();
         state.fronts.get(&group).map_or_else(Vec::new, |front| front.chain.key_log_ids(from, to))
     }
 
     /// Existing entries from `from` and before `to`, up to about `bytes_max` bytes but at least one;
     /// and the group's vote at the same moment.
-    pub(in crate::storage) async fn read(
+    pub(crate) async fn read(
         &self,
         group: GroupId,
         from: u64,

@@ -21,7 +21,7 @@ use umbel_ports::encoding::encode;
 use umbel_ports::{Disk, Purpose, Seed, WrappingKey};
 
 use super::wal::OpenError;
-use crate::raft::types::LogId;
+use crate::types::LogId;
 
 const PATH: &str = "wrapping";
 const PART_PATH: &str = "wrapping.part";
@@ -38,14 +38,14 @@ const ENTRY_MARK: u8 = 0xE1;
 pub(super) const NO_KEY: &str = "is wrapped: key_file must name the file with its key";
 
 /// A key, and the seed that its nonces are drawn from.
-pub(crate) struct Wrapping {
+pub struct Wrapping {
     key: Arc<WrappingKey>,
     seed: Arc<dyn Seed>,
 }
 
 impl Wrapping {
     /// Wraps with `key`, and draws nonces from `seed`.
-    pub(crate) fn new(key: Arc<WrappingKey>, seed: Arc<dyn Seed>) -> Self {
+    pub fn new(key: Arc<WrappingKey>, seed: Arc<dyn Seed>) -> Self {
         Self { key, seed }
     }
 

@@ -1,5 +1,16 @@
 //! A node's persistent state: one log for all groups, snapshots, its identity.
 //!
+//! | item | what it is |
+//! |---|---|
+//! | [`Storage`] | the open data folder: creates and removes groups |
+//! | [`LogStore`] | a group's log, in the form that openraft requires; all are in one write-ahead log |
+//! | [`SnapshotStore`] | a group's snapshots |
+//! | [`identity`] | the node's identity |
+//! | [`Wrapping`] | encryption of the meta group's secrets on disk |
+//! | [`types`] | openraft's types as Umbel configures them: entries, votes, members |
+//! | [`observer`] | the events of a node that an observer gets |
+//! | [`metrics`] | measurements of the log |
+//!
 //! Order of a start: load the identity, open the storage (which locks the folder and checks that the
 //! log belongs to the identity), save the identity if there was none.
 
@@ -9,38 +20,38 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use umbel_engine::GroupId;
+use umbel_ports::Disk;
 
 mod checksum;
 mod claims;
-pub(crate) mod identity;
+pub mod identity;
 mod log_store;
 mod log_stream;
+pub mod metrics;
+pub mod observer;
 mod snapshots;
+pub mod types;
 mod wal;
 mod wrapping;
 
 #[cfg(test)]
 mod crash_test;
 #[cfg(test)]
-pub(crate) mod fault_disk;
+mod fault_disk;
 #[cfg(test)]
 mod suite_test;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
 mod wrapping_test;
-#[cfg(test)]
-pub(crate) use crash_test::{entry as log_entry, id as log_id};
 
-pub(crate) use identity::{Identity, IdentityError, MemberState};
-pub(crate) use log_store::LogStore;
-pub(crate) use snapshots::{SnapshotFile, SnapshotStore, SnapshotWriter};
-pub(crate) use wal::{LogOwner, OpenError, Recovered, WalHealth, WalOptions};
-pub(crate) use wrapping::Wrapping;
+pub use log_store::LogStore;
+pub use snapshots::{SnapshotFile, SnapshotStore, SnapshotWriter};
+pub use wal::{LogOwner, OpenError, Recovered, WalHealth, WalOptions};
+pub use wrapping::Wrapping;
 
-use umbel_ports::Disk;
-
-use crate::ports::Observer;
-use crate::ports::observer::Event;
-use crate::raft::types::SnapshotMeta;
+use crate::observer::{Event, Observer};
+use crate::types::SnapshotMeta;
 use claims::Claims;
 use wal::Wal;
 
@@ -50,7 +61,7 @@ const REJOIN: &str =
 
 /// The open data folder. Clones share one state.
 #[derive(Clone)]
-pub(crate) struct Storage {
+pub struct Storage {
     disk: Arc<dyn Disk>,
     wal: Arc<Wal>,
     snapshots: Arc<Mutex<BTreeMap<GroupId, SnapshotStore>>>,
@@ -71,7 +82,11 @@ impl Storage {
 
     /// Locks the data folder, reads the log and the newest snapshots, and removes leftovers. If
     /// `wrapping` is given, secrets are wrapped with its key before they are written.
-    pub(crate) async fn open_wrapped(
+    ///
+    /// # Errors
+    /// If another process uses the folder, the disk fails, the folder is damaged or another node's, or
+    /// the key is not its key.
+    pub async fn open_wrapped(
         disk: Arc<dyn Disk>,
         options: WalOptions,
         wrapping: Option<Arc<Wrapping>>,
@@ -99,12 +114,12 @@ impl Storage {
     }
 
     /// Reports events to this observer, if there is one, from now on.
-    pub(crate) fn observed_by(self, observer: Option<Arc<dyn Observer>>) -> Self {
+    pub fn observed_by(self, observer: Option<Arc<dyn Observer>>) -> Self {
         Self { observer, ..self }
     }
 
     /// The node's observer.
-    pub(crate) fn observer(&self) -> Option<&Arc<dyn Observer>> {
+    pub fn observer(&self) -> Option<&Arc<dyn Observer>> {
         self.observer.as_ref()
     }
 
@@ -126,12 +141,12 @@ impl Storage {
     }
 
     /// The log of a group; empty for a new group.
-    pub(crate) fn log(&self, group: GroupId) -> LogStore {
+    pub fn log(&self, group: GroupId) -> LogStore {
         LogStore::new(Arc::clone(&self.wal), group, self.observer.clone())
     }
 
     /// The snapshots of a group.
-    pub(crate) fn snapshots(&self, group: GroupId) -> SnapshotStore {
+    pub fn snapshots(&self, group: GroupId) -> SnapshotStore {
         let mut stores = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         let wrapping = self.wrapping.clone().filter(|_| group == GroupId::META);
         let make = || {
@@ -145,7 +160,7 @@ impl Storage {
     ///
     /// # Errors
     /// If the log has failed, or a snapshot cannot be removed; the next start then removes the rest.
-    pub(crate) async fn forget(&self, group: GroupId) -> io::Result<()> {
+    pub async fn forget(&self, group: GroupId) -> io::Result<()> {
         if let Some(observer) = &self.observer {
             observer.observe(&Event::Forgotten { group });
         }
@@ -166,7 +181,7 @@ impl Storage {
     ///
     /// # Errors
     /// If the log has failed, or a snapshot cannot be removed; the next start then removes the rest.
-    pub(crate) async fn leave(&self, group: GroupId) -> io::Result<()> {
+    pub async fn leave(&self, group: GroupId) -> io::Result<()> {
         if let Some(observer) = &self.observer {
             observer.observe(&Event::Forgotten { group });
         }
@@ -182,7 +197,7 @@ impl Storage {
     /// # Errors
     /// If the disk fails. The group is not created then, and the next attempt starts from the
     /// beginning.
-    pub(crate) async fn begin_group(
+    pub async fn begin_group(
         &self,
         group: GroupId,
         meta: SnapshotMeta,
@@ -203,48 +218,48 @@ impl Storage {
     }
 
     /// Marks a group as running before it starts: from here on only the group itself writes its state.
-    pub(crate) async fn claim(&self, group: GroupId) {
+    pub async fn claim(&self, group: GroupId) {
         self.claims.claim(group).await;
     }
 
     /// Watches the number of groups that were created on this node by another group's split.
-    pub(crate) fn begun_count(&self) -> watch::Receiver<u64> {
+    pub fn begun_count(&self) -> watch::Receiver<u64> {
         self.claims.begun_count()
     }
 
     /// Whether this node has or had a replica of the group.
-    pub(crate) fn has_seen(&self, group: GroupId) -> bool {
+    pub fn has_seen(&self, group: GroupId) -> bool {
         self.wal.has_seen(group)
     }
 
     /// Groups that the log knows of, in ascending order.
-    pub(crate) fn groups(&self) -> Vec<GroupId> {
+    pub fn groups(&self) -> Vec<GroupId> {
         self.wal.groups()
     }
 
     /// Watches the health of the log.
-    pub(crate) fn health(&self) -> watch::Receiver<WalHealth> {
+    pub fn health(&self) -> watch::Receiver<WalHealth> {
         self.wal.health()
     }
 
     /// Bytes of a group's entries in the log that are not purged.
-    pub(crate) fn log_bytes(&self, group: GroupId) -> u64 {
+    pub fn log_bytes(&self, group: GroupId) -> u64 {
         self.wal.log_bytes(group)
     }
 
     /// Bytes of the log on disk, for all groups.
-    pub(crate) fn wal_bytes(&self) -> u64 {
+    pub fn wal_bytes(&self) -> u64 {
         self.wal.byte_count()
     }
 
     /// Groups that keep the oldest segment of the log from being removed. A snapshot and a purge of
     /// each of them frees it. Empty if there is only one segment.
-    pub(crate) fn groups_holding_oldest_segment(&self) -> Vec<GroupId> {
+    pub fn groups_holding_oldest_segment(&self) -> Vec<GroupId> {
         self.wal.groups_holding_oldest_segment()
     }
 
     /// Makes all earlier writes durable and releases the folder. Later calls return errors.
-    pub(crate) async fn close(&self) {
+    pub async fn close(&self) {
         self.wal.close().await;
     }
 }

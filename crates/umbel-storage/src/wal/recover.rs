@@ -20,12 +20,12 @@ use super::{
     LogOwner, QUEUE_CALLS_MAX, QUEUE_KIB_MAX, SEGMENT_FILE_BYTES_MAX, WAL_FOLDER, WAL_VERSION, Wal,
     WalHealth, WalOptions,
 };
-use crate::storage::REJOIN;
+use crate::REJOIN;
 
 /// Why the storage was not opened. Nothing was changed, except that leftovers of an interrupted start
 /// or write may have been removed.
 #[derive(Debug, Error)]
-pub(crate) enum OpenError {
+pub enum OpenError {
     /// Stop the other process, or configure another folder.
     #[error("another process uses this data folder")]
     Locked,
@@ -103,11 +103,11 @@ pub(crate) enum OpenError {
 
 impl OpenError {
     /// Whether the data folder is damaged, as opposed to a wrong setting or a failed operation.
-    pub(crate) const fn is_damage(&self) -> bool {
+    pub const fn is_damage(&self) -> bool {
         !matches!(self, Self::Locked | Self::Io { .. } | Self::KeyMissing | Self::WrongKey { .. })
     }
 
-    pub(in crate::storage) fn io(path: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(path: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }
     }
@@ -115,15 +115,15 @@ impl OpenError {
 
 /// Result of opening the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Recovered {
+pub struct Recovered {
     /// The log's nonce; the identity file must have the same.
-    pub(crate) nonce: u64,
+    pub nonce: u64,
     /// Segments that were read.
     pub(crate) segment_count: usize,
     /// Records that were read.
     pub(crate) record_count: u64,
     /// Bytes cut off after the last complete record: a write that was never acknowledged.
-    pub(crate) cut_byte_count: u64,
+    pub cut_byte_count: u64,
 }
 
 struct Recovery {
@@ -136,7 +136,7 @@ struct Recovery {
 }
 
 /// Opens the log. `guard` is dropped when the writer has stopped.
-pub(in crate::storage) async fn open(
+pub(crate) async fn open(
     disk: Arc<dyn Disk>,
     options: WalOptions,
     guard: Box<dyn Send + Sync>,

@@ -17,9 +17,8 @@ use umbel_ports::encoding::encode;
 
 use super::log_stream::{EntryStream, LeaderStream};
 use super::wal::{Flushed, Wal};
-use crate::ports::Observer;
-use crate::ports::observer::Event;
-use crate::raft::types::{Command, Entry, LogId, Types, Vote, entry_id, own_log_id, vote_id};
+use crate::observer::{Event, Observer};
+use crate::types::{Command, Entry, LogId, Types, Vote, entry_id, own_log_id, vote_id};
 
 /// Bytes of entries that a limited read returns: the size of one message on a link, and of what a
 /// stream holds in memory.
@@ -27,7 +26,7 @@ pub(super) const READ_BYTES_MAX: u64 = 4 << 20;
 
 /// The log of a group. Clones read the same log.
 #[derive(Clone)]
-pub(crate) struct LogStore {
+pub struct LogStore {
     pub(super) wal: Arc<Wal>,
     pub(super) group: GroupId,
     observer: Option<Arc<dyn Observer>>,
@@ -45,7 +44,7 @@ impl LogStore {
     }
 
     /// Reports the current contents of the log to the node's observer.
-    pub(crate) fn observe_opened(&self, node: NodeId) {
+    pub fn observe_opened(&self, node: NodeId) {
         let Some(observer) = &self.observer else { return };
         let state = self.wal.log_state(self.group);
         let (purged, last) = (state.last_purged_log_id, state.last_log_id);
@@ -68,12 +67,12 @@ impl LogStore {
     ///
     /// # Errors
     /// If the log has failed.
-    pub(crate) async fn found(&self, node: NodeId) -> io::Result<()> {
+    pub async fn found(&self, node: NodeId) -> io::Result<()> {
         self.wal.save_vote(self.group, Vote::new(1, node)).await
     }
 
     /// Index of the last entry, purged or not; 0 if there was none.
-    pub(crate) fn last_index(&self) -> u64 {
+    pub fn last_index(&self) -> u64 {
         self.wal.log_state(self.group).last_log_id.map_or(0, |last| last.index)
     }
 
@@ -83,11 +82,7 @@ impl LogStore {
     ///
     /// # Errors
     /// If the log has failed.
-    pub(crate) async fn recall(
-        &self,
-        vote: Option<Vote>,
-        confirmed: Option<LogId>,
-    ) -> io::Result<()> {
+    pub async fn recall(&self, vote: Option<Vote>, confirmed: Option<LogId>) -> io::Result<()> {
         if let Some(vote) = vote.filter(|&vote| self.wal.vote(self.group) < Some(vote)) {
             self.wal.save_vote(self.group, vote).await?;
         }
@@ -101,30 +96,30 @@ impl LogStore {
     ///
     /// # Errors
     /// If the log has failed.
-    pub(crate) async fn lost(&self, confirmed: LogId) -> io::Result<()> {
+    pub async fn lost(&self, confirmed: LogId) -> io::Result<()> {
         self.wal.lost(self.group, confirmed).await
     }
 
     /// Index of the first entry that is not purged.
-    pub(crate) fn first_index(&self) -> u64 {
+    pub fn first_index(&self) -> u64 {
         self.wal.log_state(self.group).last_purged_log_id.map_or(0, |purged| purged.index + 1)
     }
 
     /// The id of the last entry.
-    pub(crate) fn last_id(&self) -> Option<LogId> {
+    pub fn last_id(&self) -> Option<LogId> {
         self.wal.log_state(self.group).last_log_id
     }
 
     /// The vote, and the last entry that the replica on `node` must have had as far as this node knows:
     /// the last committed one, or the last one that `node` proposed.
-    pub(crate) fn standing_of(&self, node: NodeId) -> (Option<Vote>, Option<LogId>) {
+    pub fn standing_of(&self, node: NodeId) -> (Option<Vote>, Option<LogId>) {
         let proposed = self.wal.last_proposed_by(self.group, node);
         (self.wal.vote(self.group), self.wal.committed(self.group).max(proposed))
     }
 
     /// The entry that this log must reach before the replica takes part in elections: set if the
     /// replica returned to this node or lost entries. None if it may take part.
-    pub(crate) fn floor(&self) -> Option<LogId> {
+    pub fn floor(&self) -> Option<LogId> {
         self.wal.floor(self.group)
     }
 
@@ -132,7 +127,7 @@ impl LogStore {
     ///
     /// # Errors
     /// If the log has failed or is closed.
-    pub(crate) async fn append_own(
+    pub async fn append_own(
         &self,
         node: NodeId,
         index: u64,
@@ -148,7 +143,7 @@ impl LogStore {
     ///
     /// # Errors
     /// If the disk fails or the log is damaged.
-    pub(crate) async fn read_own(&self, from: u64) -> io::Result<Vec<Entry>> {
+    pub async fn read_own(&self, from: u64) -> io::Result<Vec<Entry>> {
         Ok(self.wal.read(self.group, from, u64::MAX, READ_BYTES_MAX).await?.1)
     }
 
@@ -156,7 +151,7 @@ impl LogStore {
     ///
     /// # Errors
     /// If the log has failed.
-    pub(crate) async fn purge_own(&self, node: NodeId, through: u64) -> io::Result<()> {
+    pub async fn purge_own(&self, node: NodeId, through: u64) -> io::Result<()> {
         self.wal.purge(self.group, own_log_id(node, through)).await
     }
 

@@ -11,7 +11,7 @@ use openraft::storage::{LeaderBoundedStreamError, LeaderBoundedStreamResult};
 use tokio_stream::Stream;
 
 use super::log_store::{LogStore, READ_BYTES_MAX};
-use crate::raft::types::{Entry, Types, Vote};
+use crate::types::{Entry, Types, Vote};
 
 type Read = Pin<Box<dyn Future<Output = io::Result<(Option<Vote>, Vec<Entry>)>> + Send>>;
 

@@ -8,10 +8,11 @@ use umbel_engine::NodeId;
 use umbel_engine::meta::MetaCommand;
 use umbel_ports::{RealSeed, WrappingKey};
 
-use super::crash_test::{id, options};
+use super::crash_test::options;
 use super::fault_disk::FaultDisk;
 use super::*;
-use crate::raft::types::{Command, SnapshotMeta};
+use crate::testing::id;
+use crate::types::{Command, SnapshotMeta};
 
 const SECRET: &str = "the key of all hashes";
 

@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::type_config::TypeConfigExt;
-use openraft::vote::leader_id_adv::LeaderId;
-use openraft::{EntryPayload, RaftLogReader, StoredMembership};
+use openraft::{RaftLogReader, StoredMembership};
 use proptest::prelude::*;
 use tokio_stream::StreamExt;
-use umbel_engine::shard::ShardCommand;
-use umbel_engine::{FilterId, GroupId, NodeId};
+use umbel_engine::{GroupId, NodeId};
 
 use super::fault_disk::{FaultDisk, Faults};
 use super::{LogOwner, LogStore, Storage, WalOptions};
-use crate::raft::types::{Command, Entry, LogId, SnapshotMeta, Types, Vote};
+use crate::testing::{entry, id};
+use crate::types::{Entry, LogId, SnapshotMeta, Types, Vote};
 
 mod acts;
 
@@ -24,16 +23,6 @@ use acts::{Act, Step, acts, all_acts};
 pub(super) fn options() -> WalOptions {
     let owner = LogOwner::Known { nonce: 77, joined: false };
     WalOptions { segment_bytes_max: 600, cache_bytes_max: 200, ..WalOptions::new(owner) }
-}
-
-pub(crate) fn id(term: u64, index: u64) -> LogId {
-    LogId { leader_id: LeaderId { term, node_id: NodeId(1) }, index }
-}
-
-/// An entry whose bytes differ from those of other entries with other log ids.
-pub(crate) fn entry(term: u64, index: u64) -> Entry {
-    let command = ShardCommand::DropSlice(FilterId(term * 1000 + index));
-    Entry { log_id: id(term, index), payload: EntryPayload::Normal(Command::Shard(command)) }
 }
 
 pub(super) async fn open(disk: &FaultDisk) -> Storage {

@@ -10,15 +10,15 @@ use umbel_engine::meta::{MetaCommand, MetaReply};
 use umbel_engine::shard::{HashList, ShardCommand, ShardReply};
 use umbel_engine::{Generation, NodeId};
 
-use crate::ports::observer::{EntryId, VoteId};
+use crate::observer::{EntryId, VoteId};
 
 /// The tokio runtime, with election timeouts drawn from a seed that is set when a group starts.
-pub(crate) type Runtime =
+pub type Runtime =
     openraft_rt::deterministic_rng::DeterministicRng<openraft_rt_tokio::TokioRuntime>;
 
 openraft::declare_raft_types!(
     /// Umbel's Raft configuration.
-    pub(crate) Types:
+    pub Types:
         D = Command,
         R = Reply,
         NodeId = NodeId,
@@ -28,7 +28,7 @@ openraft::declare_raft_types!(
 
 /// The command in a log entry.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum Command {
+pub enum Command {
     /// For the meta group.
     Meta(MetaCommand),
     /// For a shard.
@@ -47,11 +47,11 @@ pub(crate) enum Command {
 
 /// Items that a node inserts into its copy of a replicated filter, in insertion order.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct CopyEntry {
+pub struct CopyEntry {
     /// The copy's generation; entries of an older one are skipped.
-    pub(crate) generation: Generation,
+    pub generation: Generation,
     /// The items.
-    pub(crate) hashes: HashList,
+    pub hashes: HashList,
 }
 
 impl fmt::Display for Command {
@@ -66,7 +66,7 @@ impl fmt::Display for Command {
 
 /// The result of applying an entry.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum Reply {
+pub enum Reply {
     /// Of a blank entry or a membership change.
     None,
     /// Of the meta group.
@@ -77,16 +77,21 @@ pub(crate) enum Reply {
 
 /// A node's address, as `host:port`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct NodeAddress(pub(crate) String);
+pub struct NodeAddress(pub String);
 
-pub(crate) type Vote = alias::VoteOf<Types>;
-pub(crate) type LogId = alias::LogIdOf<Types>;
-pub(crate) type Entry = alias::EntryOf<Types>;
-pub(crate) type SnapshotMeta = alias::SnapshotMetaOf<Types>;
-pub(crate) type StoredMembership = alias::StoredMembershipOf<Types>;
+/// A vote of a replica in an election of its group.
+pub type Vote = alias::VoteOf<Types>;
+/// The id of an entry of a log: its index, and the leader that appended it.
+pub type LogId = alias::LogIdOf<Types>;
+/// An entry of a log.
+pub type Entry = alias::EntryOf<Types>;
+/// What a snapshot covers: its last entry, and the members at that point.
+pub type SnapshotMeta = alias::SnapshotMetaOf<Types>;
+/// The members of a group, with the id of the entry that set them.
+pub type StoredMembership = alias::StoredMembershipOf<Types>;
 
 /// An entry's id for the node's observer.
-pub(crate) fn entry_id(id: LogId) -> EntryId {
+pub fn entry_id(id: LogId) -> EntryId {
     EntryId { term: id.leader_id.term, leader: id.leader_id.node_id, index: id.index }
 }
 
@@ -97,6 +102,6 @@ pub(crate) fn vote_id(vote: Vote) -> VoteId {
 }
 
 /// The log id of an entry in a log that only this node writes.
-pub(crate) fn own_log_id(node: NodeId, index: u64) -> LogId {
+pub fn own_log_id(node: NodeId, index: u64) -> LogId {
     LogId { leader_id: LeaderId { term: 1, node_id: node }, index }
 }

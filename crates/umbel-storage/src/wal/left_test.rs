@@ -5,10 +5,11 @@ use openraft::storage::RaftLogStorage;
 use umbel_engine::{GroupId, NodeId};
 
 use super::wal_test::{FIRST, durable, indexes};
-use crate::raft::types::Vote;
-use crate::storage::Storage;
-use crate::storage::crash_test::{id, open};
-use crate::storage::fault_disk::FaultDisk;
+use crate::Storage;
+use crate::crash_test::open;
+use crate::fault_disk::FaultDisk;
+use crate::testing::id;
+use crate::types::Vote;
 
 /// A log after its group left; it ended at index 5 in term 1, with a vote for term 4.
 async fn left_behind(disk: &FaultDisk) -> (Storage, GroupId) {

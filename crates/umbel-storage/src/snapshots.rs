@@ -21,7 +21,7 @@ mod writer;
 
 use wrapped::WrappedBody;
 use writer::Part;
-pub(crate) use writer::SnapshotWriter;
+pub use writer::SnapshotWriter;
 
 use umbel_ports::encoding::decode;
 use umbel_ports::{Disk, File, PortFuture};
@@ -30,7 +30,7 @@ use super::REJOIN;
 use super::checksum::{BLOCK_BYTES, BlockChecksum};
 use super::wal::{FULL_RETRY, is_full};
 use super::wrapping::{NO_KEY, Wrapping};
-use crate::raft::types::SnapshotMeta;
+use crate::types::SnapshotMeta;
 
 /// Folder that contains a folder for each group.
 pub(super) const SNAPSHOT_FOLDER: &str = "snapshots";
@@ -46,7 +46,7 @@ const META_BYTES_MAX: usize = 1 << 20;
 
 /// A complete file with a valid checksum. It stays readable after a newer one replaces it.
 #[derive(Clone)]
-pub(crate) struct SnapshotFile {
+pub struct SnapshotFile {
     file: Arc<dyn File>,
     meta: SnapshotMeta,
     name: String,
@@ -71,12 +71,12 @@ impl fmt::Debug for SnapshotFile {
 
 impl SnapshotFile {
     /// The last entry that the snapshot covers, and the members at that point.
-    pub(crate) fn meta(&self) -> &SnapshotMeta {
+    pub fn meta(&self) -> &SnapshotMeta {
         &self.meta
     }
 
     /// Bytes of the body.
-    pub(crate) fn byte_count(&self) -> u64 {
+    pub fn byte_count(&self) -> u64 {
         self.byte_count
     }
 
@@ -84,7 +84,7 @@ impl SnapshotFile {
     ///
     /// # Errors
     /// If the disk fails.
-    pub(crate) async fn read(&self, offset: u64, byte_count: usize) -> io::Result<Bytes> {
+    pub async fn read(&self, offset: u64, byte_count: usize) -> io::Result<Bytes> {
         let left = self.byte_count.saturating_sub(offset);
         let byte_count = byte_count.min(usize::try_from(left).unwrap_or(usize::MAX));
         if byte_count == 0 {
@@ -165,7 +165,7 @@ async fn remove_files(
 
 /// The snapshots of one group.
 #[derive(Clone)]
-pub(crate) struct SnapshotStore {
+pub struct SnapshotStore {
     disk: Arc<dyn Disk>,
     group: GroupId,
     wrapping: Option<Arc<Wrapping>>,
@@ -238,7 +238,7 @@ impl SnapshotStore {
     ///
     /// # Errors
     /// If the disk fails, the head is too large, or the group was forgotten.
-    pub(crate) async fn writer(&self, meta: SnapshotMeta) -> io::Result<SnapshotWriter> {
+    pub async fn writer(&self, meta: SnapshotMeta) -> io::Result<SnapshotWriter> {
         SnapshotWriter::begin(self.clone(), meta).await
     }
 
@@ -248,7 +248,7 @@ impl SnapshotStore {
     ///
     /// # Errors
     /// If the disk fails or the group was forgotten; the older snapshot remains the newest then.
-    pub(crate) async fn adopt(&self, file: &SnapshotFile) -> io::Result<SnapshotFile> {
+    pub async fn adopt(&self, file: &SnapshotFile) -> io::Result<SnapshotFile> {
         self.shared.with_room(|| Box::pin(self.try_adopt(file))).await
     }
 
@@ -286,7 +286,7 @@ impl SnapshotStore {
     ///
     /// # Errors
     /// If the disk fails, or the newest file is damaged: the error names the file.
-    pub(crate) async fn latest(&self) -> io::Result<Option<SnapshotFile>> {
+    pub async fn latest(&self) -> io::Result<Option<SnapshotFile>> {
         let mut newest = self.shared.newest.lock().await;
         if newest.is_none() {
             *newest = self.find_newest().await?;
@@ -295,7 +295,7 @@ impl SnapshotStore {
     }
 
     /// The error for a missing snapshot although the log is purged up to `first_index`.
-    pub(crate) fn missing(&self, first_index: u64) -> io::Error {
+    pub fn missing(&self, first_index: u64) -> io::Error {
         let folder = folder(self.group);
         let what = format!(
             "{folder}: the snapshot that stands for all entries before {first_index} is missing: put it back, or {REJOIN}"
@@ -405,7 +405,7 @@ mod tests {
 
     use super::super::fault_disk::{FaultDisk, Faults};
     use super::*;
-    use crate::raft::types::LogId;
+    use crate::types::LogId;
 
     const GROUP: GroupId = GroupId::from_number(4);
 

@@ -12,7 +12,7 @@ use umbel_step::planted::{self, Planted};
 use super::chain::Chain;
 use super::format::Record;
 use super::left::{Left, LeftGroups};
-use crate::raft::types::{Entry, LogId, Vote};
+use crate::types::{Entry, LogId, Vote};
 
 /// Position of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

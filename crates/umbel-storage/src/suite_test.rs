@@ -12,7 +12,7 @@ use umbel_engine::GroupId;
 
 use super::fault_disk::FaultDisk;
 use super::{LogOwner, LogStore, Storage, WalOptions};
-use crate::raft::types::{LogId, Reply, SnapshotMeta, StoredMembership, Types};
+use crate::types::{LogId, Reply, SnapshotMeta, StoredMembership, Types};
 
 type State = (Option<LogId>, StoredMembership);
 

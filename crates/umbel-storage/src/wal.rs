@@ -33,13 +33,12 @@ mod wal_test;
 
 use format::{Record, WAL_VERSION};
 pub(super) use recover::open;
-pub(crate) use recover::{OpenError, Recovered};
+pub use recover::{OpenError, Recovered};
 use state::State;
 
 use super::wrapping::{self, Wrapping};
-use crate::ports::Observer;
-use crate::ports::observer::{EntryId, Event};
-use crate::raft::types::{Entry, LogId, Types, Vote};
+use crate::observer::{EntryId, Event, Observer};
+use crate::types::{Entry, LogId, Types, Vote};
 
 /// Folder of the log's segments.
 pub(super) const WAL_FOLDER: &str = "wal";
@@ -74,7 +73,7 @@ const HINT_DELAY: Duration = Duration::from_millis(200);
 
 /// The expected owner of the log in the data folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LogOwner {
+pub enum LogOwner {
     /// There is no identity file. An empty folder gets a log with this nonce. A log without any group
     /// is adopted ([`Recovered::nonce`]): an earlier start stopped before it saved the identity.
     New {
@@ -92,21 +91,21 @@ pub(crate) enum LogOwner {
 
 /// Settings of the log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct WalOptions {
+pub struct WalOptions {
     /// The expected owner.
-    pub(crate) owner: LogOwner,
+    pub owner: LogOwner,
     /// Bytes of a segment, at most 128 MiB; one record with the segment's head may exceed it.
-    pub(crate) segment_bytes_max: u32,
+    pub segment_bytes_max: u32,
     /// Bytes of the newest entries in memory, over all groups.
-    pub(crate) cache_bytes_max: usize,
+    pub cache_bytes_max: usize,
     /// Whether writes are synced before they are acknowledged. Without it, a power loss may lose
     /// acknowledged writes or keep the node from starting; a stop of the process does neither.
-    pub(crate) sync: bool,
+    pub sync: bool,
 }
 
 impl WalOptions {
     /// The settings for everything but tests.
-    pub(crate) fn new(owner: LogOwner) -> Self {
+    pub fn new(owner: LogOwner) -> Self {
         Self {
             owner,
             segment_bytes_max: SEGMENT_BYTES_MAX,
@@ -118,7 +117,7 @@ impl WalOptions {
 
 /// Health of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum WalHealth {
+pub enum WalHealth {
     /// Writes are acknowledged.
     Good,
     /// The disk is full: writes wait, and continue by themselves when there is room.

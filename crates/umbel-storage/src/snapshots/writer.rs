@@ -13,8 +13,8 @@ use super::{
     MAGIC, META_BYTES_MAX, SNAPSHOT_FOLDER, Shared, SnapshotFile, SnapshotStore, VERSION,
     WRAPPED_VERSION, WrappedBody, folder, remove_files, wrapped,
 };
-use crate::raft::types::SnapshotMeta;
-use crate::storage::checksum::{BLOCK_BYTES, BlockChecksum};
+use crate::checksum::{BLOCK_BYTES, BlockChecksum};
+use crate::types::SnapshotMeta;
 
 /// Protects a temporary file from removal while it is in use.
 pub(super) struct Part {
@@ -60,7 +60,7 @@ impl Drop for Part {
 /// A snapshot that is being written.
 ///
 /// Its calls wait while the disk is full, until the storage closes or the group is forgotten.
-pub(crate) struct SnapshotWriter {
+pub struct SnapshotWriter {
     store: SnapshotStore,
     part: Part,
     file: Arc<dyn File>,
@@ -121,7 +121,7 @@ impl SnapshotWriter {
     /// # Errors
     /// If the disk fails. The snapshot cannot be finished after that, nor after a call that was
     /// dropped.
-    pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
+    pub async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
         self.byte_count += bytes.len() as u64;
         match &mut self.wrapped {
             Some(wrapped) => wrapped.push(&bytes, &mut self.pending),
@@ -154,7 +154,7 @@ impl SnapshotWriter {
     ///
     /// # Errors
     /// If the disk fails; the older snapshot remains the newest then.
-    pub(crate) async fn finish(self) -> io::Result<SnapshotFile> {
+    pub async fn finish(self) -> io::Result<SnapshotFile> {
         let store = self.store.clone();
         let file = self.finish_aside().await?;
         store.adopt(&file).await
@@ -166,7 +166,7 @@ impl SnapshotWriter {
     /// # Errors
     /// If the disk fails. A sync that fails because the disk is full is not retried: what is on disk is
     /// unknown after it.
-    pub(crate) async fn finish_aside(mut self) -> io::Result<SnapshotFile> {
+    pub async fn finish_aside(mut self) -> io::Result<SnapshotFile> {
         if let Some(wrapped) = &mut self.wrapped {
             wrapped.finish(&mut self.pending);
         }

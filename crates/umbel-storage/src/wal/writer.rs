@@ -17,7 +17,7 @@ use super::{
     Call, FULL_RETRY, HINT_DELAY, QUEUE_CALLS_MAX, SEGMENT_BYTES_LIMIT, WAL_FOLDER, WalHealth,
     WalOptions, is_full, locked,
 };
-use crate::raft::types::LogId;
+use crate::types::LogId;
 
 /// The segment that is being written.
 pub(super) struct Current {

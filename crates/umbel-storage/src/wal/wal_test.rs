@@ -10,12 +10,12 @@ use openraft::{RaftLogReader, StoredMembership};
 use umbel_engine::{GroupId, NodeId};
 
 use super::format::SEGMENT_HEADER_BYTES;
-use crate::ports::Observer;
-use crate::ports::observer::{EntryId, Event};
-use crate::raft::types::{SnapshotMeta, Types, Vote};
-use crate::storage::crash_test::{entry, id, open, options};
-use crate::storage::fault_disk::{FaultDisk, Faults};
-use crate::storage::{LogOwner, LogStore, OpenError, Storage, WalHealth, WalOptions};
+use crate::crash_test::{open, options};
+use crate::fault_disk::{FaultDisk, Faults};
+use crate::observer::{EntryId, Event, Observer};
+use crate::testing::{entry, id};
+use crate::types::{SnapshotMeta, Types, Vote};
+use crate::{LogOwner, LogStore, OpenError, Storage, WalHealth, WalOptions};
 
 pub(super) const FIRST: &str = "wal/00000001.log";
 

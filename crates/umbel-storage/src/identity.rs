@@ -29,7 +29,7 @@ const FILE_BYTES_MAX: usize = 64 << 10;
 
 /// How far the node has become a member of a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum MemberState {
+pub enum MemberState {
     /// The node belongs to no cluster; it has nothing but the nonce.
     New,
     /// The node is one of the founders of a cluster that has not formed yet.
@@ -40,35 +40,35 @@ pub(crate) enum MemberState {
 
 /// The node's identity.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Identity {
+pub struct Identity {
     /// Random number of the data folder; the log has the same.
-    pub(crate) nonce: u64,
+    pub nonce: u64,
     /// The cluster's id, once known.
-    pub(crate) cluster: Option<u128>,
+    pub cluster: Option<u128>,
     /// The node's number in the cluster, once assigned.
-    pub(crate) node: Option<NodeId>,
+    pub node: Option<NodeId>,
     /// The node's address for other nodes, as `host:port`; empty until known.
-    pub(crate) address: String,
+    pub address: String,
     /// The state of its membership.
-    pub(crate) state: MemberState,
+    pub state: MemberState,
 }
 
 impl Identity {
     /// The identity of a node that has not joined a cluster yet.
-    pub(crate) fn new(nonce: u64) -> Self {
+    pub fn new(nonce: u64) -> Self {
         let (cluster, node, address) = (None, None, String::new());
         Self { nonce, cluster, node, address, state: MemberState::New }
     }
 
     /// The owner that the log must have.
-    pub(crate) fn log_owner(&self) -> LogOwner {
+    pub fn log_owner(&self) -> LogOwner {
         LogOwner::Known { nonce: self.nonce, joined: self.state != MemberState::New }
     }
 }
 
 /// Why the identity was not loaded or saved. After a failed save the old identity is still in place.
 #[derive(Debug, Error)]
-pub(crate) enum IdentityError {
+pub enum IdentityError {
     /// Check the disk.
     #[error("identity: {0}")]
     Io(#[from] io::Error),
@@ -85,7 +85,10 @@ pub(crate) enum IdentityError {
 }
 
 /// Reads the identity; None if the folder has none.
-pub(crate) async fn load(disk: &dyn Disk) -> Result<Option<Identity>, IdentityError> {
+///
+/// # Errors
+/// If the disk fails, or the file is damaged or of an unknown version.
+pub async fn load(disk: &dyn Disk) -> Result<Option<Identity>, IdentityError> {
     let file = match disk.open(PATH, false).await {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
@@ -118,7 +121,10 @@ fn parse(bytes: &[u8]) -> Result<Identity, IdentityError> {
 }
 
 /// Replaces the identity, durably.
-pub(crate) async fn save(disk: &dyn Disk, identity: &Identity) -> Result<(), IdentityError> {
+///
+/// # Errors
+/// If the disk fails, or the address is too long; the old identity is still in place then.
+pub async fn save(disk: &dyn Disk, identity: &Identity) -> Result<(), IdentityError> {
     let body = encode(identity);
     let length = u32::try_from(body.len()).ok().filter(|_| body.len() < FILE_BYTES_MAX / 2);
     let length = length.ok_or_else(|| io::Error::other("the address is too long"))?;

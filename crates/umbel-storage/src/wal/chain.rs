@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use umbel_engine::NodeId;
 
-use crate::raft::types::LogId;
+use crate::types::LogId;
 
 /// Log ids of consecutive entries; consecutive entries of one leader take memory only once.
 #[derive(Clone, PartialEq, Debug, Default)]

@@ -20,7 +20,7 @@ use umbel_ports::encoding::{ENCODED_BYTES_MAX, decode, encode};
 use umbel_step::planted::{self, Planted};
 
 use super::left::Left;
-use crate::raft::types::{LogId, Vote};
+use crate::types::{LogId, Vote};
 
 /// Version of the segment format that is written, and the only one that is read.
 pub(crate) const WAL_VERSION: u32 = 1;

@@ -8,7 +8,7 @@ use umbel_engine::GroupId;
 use umbel_ports::encoding::encode;
 use umbel_ports::{File, WRAPPED_EXTRA_BYTES};
 
-use crate::storage::wrapping::Wrapping;
+use crate::wrapping::Wrapping;
 
 /// Bytes of a piece before wrapping; reading a single byte unwraps one whole piece.
 const PIECE_BYTES: usize = 64 << 10;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use umbel_engine::GroupId;
 
-use crate::raft::types::{LogId, Vote};
+use crate::types::{LogId, Vote};
 
 /// The promises of a replica that left. Without them, a later replica on the same node could vote twice
 /// in a term, or vote and stand for election with a log that lacks entries that were once acknowledged.

@@ -1,7 +1,7 @@
 //! Memory accounting of the log's cache.
 
 use super::*;
-use crate::storage::crash_test::{entry, id};
+use crate::testing::{entry, id};
 
 const CACHE_BYTES: usize = 1 << 20;
 

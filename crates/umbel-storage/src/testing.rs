@@ -1,0 +1,22 @@
+//! Entries of a log, for tests of what reads and writes logs. Compiled only for tests and with the feature
+//! `testing`.
+
+use openraft::EntryPayload;
+use openraft::vote::leader_id_adv::LeaderId;
+use umbel_engine::shard::ShardCommand;
+use umbel_engine::{FilterId, NodeId};
+
+use crate::types::{Command, Entry, LogId};
+
+/// The id of an entry that node 1 appended as the leader of `term`.
+#[must_use]
+pub fn id(term: u64, index: u64) -> LogId {
+    LogId { leader_id: LeaderId { term, node_id: NodeId(1) }, index }
+}
+
+/// An entry whose bytes differ from those of other entries with other log ids.
+#[must_use]
+pub fn entry(term: u64, index: u64) -> Entry {
+    let command = ShardCommand::DropSlice(FilterId(term * 1000 + index));
+    Entry { log_id: id(term, index), payload: EntryPayload::Normal(Command::Shard(command)) }
+}
