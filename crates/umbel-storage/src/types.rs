@@ -81,12 +81,19 @@ pub struct NodeAddress(pub String);
 
 /// A vote of a replica in an election of its group.
 pub type Vote = alias::VoteOf<Types>;
+
 /// The id of an entry of a log: its index, and the leader that appended it.
 pub type LogId = alias::LogIdOf<Types>;
+
 /// An entry of a log.
 pub type Entry = alias::EntryOf<Types>;
+
+/// The content of an entry: a command, members, or nothing.
+pub type EntryPayload = alias::EntryPayloadOf<Types>;
+
 /// What a snapshot covers: its last entry, and the members at that point.
 pub type SnapshotMeta = alias::SnapshotMetaOf<Types>;
+
 /// The members of a group, with the id of the entry that set them.
 pub type StoredMembership = alias::StoredMembershipOf<Types>;
 

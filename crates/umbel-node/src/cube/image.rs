@@ -8,7 +8,6 @@
 use std::io;
 
 use bytes::Bytes;
-use openraft::EntryPayload;
 use serde::{Deserialize, Serialize};
 use umbel_codec::{FilterAssembler, FrameView, frames};
 use umbel_engine::Generation;
@@ -18,7 +17,9 @@ use umbel_engine::meta::FilterSettings;
 use umbel_filter::{AnyFilter, HashRange, SliceRing};
 use umbel_ports::encoding::{decode, encode};
 use umbel_step::planted::{self, Planted};
-use umbel_storage::types::{Command, CopyEntry, Entry, SnapshotMeta, StoredMembership, own_log_id};
+use umbel_storage::types::{
+    Command, CopyEntry, Entry, EntryPayload, SnapshotMeta, StoredMembership, own_log_id,
+};
 use umbel_storage::{LogStore, SnapshotFile, SnapshotStore};
 
 use super::copy::{Copy, CopyState};
