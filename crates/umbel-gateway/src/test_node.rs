@@ -1,24 +1,15 @@
 //! Whole nodes on loopback and real disks, which tests ask as clients do, or through their coordinators.
 
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
-use umbel_engine::FilterId;
-use umbel_engine::meta::{Distribution, FilterName};
-use umbel_filter::Kind;
 use umbel_node::coordinator::Coordinator;
-use umbel_node::coordinator::catalogue::{Hashing, NewFilter};
-use umbel_node::coordinator::item_batch::ItemBatch;
-use umbel_node::coordinator::sizes::FilterSize;
 use umbel_node::ports::Ports;
+pub(crate) use umbel_node::testing::{config, create, deadline, items};
 use umbel_node::{ClientInterface, Config, ServedNode};
 use umbel_ports::PortFuture;
-use umbel_proto::v1::Items;
 
 use crate::client_interface;
 
@@ -60,21 +51,6 @@ impl ClientInterface for Told {
     }
 }
 
-pub(crate) fn deadline() -> Instant {
-    Instant::now() + Duration::from_secs(30)
-}
-
-/// Fast elections: the tests restart nodes.
-pub(crate) fn config(data: &Path) -> Config {
-    Config {
-        listen: "127.0.0.1:0".to_owned(),
-        data: data.display().to_string(),
-        heartbeat_ms: 50,
-        suspect_ms: 300,
-        ..Config::default()
-    }
-}
-
 pub(crate) async fn start(config: Config) -> Node {
     let ports = Ports::real(Path::new(&config.data)).unwrap();
     let (coordinator, told) = oneshot::channel();
@@ -85,21 +61,4 @@ pub(crate) async fn start(config: Config) -> Node {
 
 pub(crate) async fn start_alone(data: &Path) -> Node {
     start(Config { dev: true, shards: 4, replicas: 1, ..config(data) }).await
-}
-
-/// Creates a partitioned filter for 10,000 items.
-pub(crate) async fn create(coordinator: &Coordinator, name: &str, kind: Kind) -> FilterId {
-    let new = NewFilter::Planned {
-        kind,
-        distribution: Distribution::Partitioned,
-        capacity: 10_000,
-        size: FilterSize::Rate(1e-4),
-        hashing: Hashing::Keyed,
-    };
-    coordinator.create(&FilterName::new(name).unwrap(), &new, None, deadline()).await.unwrap().0
-}
-
-pub(crate) fn items(range: Range<u32>) -> ItemBatch {
-    let items = range.map(|item| Bytes::from(format!("item {item}"))).collect();
-    ItemBatch::from_proto(Some(Items { items, ..Items::default() })).unwrap()
 }

@@ -50,6 +50,8 @@ mod renewal;
 mod self_report;
 mod shard_leader;
 mod space;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod witness;
 
 pub use client_interface::{ClientInterface, ServedNode};

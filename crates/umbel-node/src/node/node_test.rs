@@ -2,35 +2,15 @@
 
 use std::path::Path;
 
-use bytes::Bytes;
 use tempfile::TempDir;
-use umbel_engine::meta::{Distribution, FilterName};
-use umbel_engine::shard::{LateItems, WindowRules, WindowTime};
+use umbel_engine::meta::FilterName;
 use umbel_engine::{GroupId, ShardId};
 use umbel_filter::Kind;
 use umbel_ports::channel;
-use umbel_proto::v1::Items;
 
 use super::*;
-use crate::coordinator::catalogue::{Hashing, NewFilter};
-use crate::coordinator::item_batch::ItemBatch;
-use crate::coordinator::sizes::FilterSize;
 use crate::coordinator::{ClientRequest, ReadLevel};
-
-pub(crate) fn deadline() -> Instant {
-    Instant::now() + Duration::from_secs(30)
-}
-
-/// Fast elections: the tests restart nodes.
-pub(crate) fn config(data: &Path) -> Config {
-    Config {
-        listen: "127.0.0.1:0".to_owned(),
-        data: data.display().to_string(),
-        heartbeat_ms: 50,
-        suspect_ms: 300,
-        ..Config::default()
-    }
-}
+pub(crate) use crate::testing::{MINUTES, config, create, deadline, items};
 
 /// Serves other nodes, and no clients.
 pub(crate) struct PeersOnly;
@@ -102,34 +82,6 @@ impl Node {
         assert!(cell.set(Arc::clone(&self.local)).is_ok());
         Arc::new(Coordinator::new(Arc::new(cell), Arc::new(umbel_ports::RealSeed)))
     }
-}
-
-/// A window of an hour, by minutes.
-pub(crate) const MINUTES: WindowRules = WindowRules {
-    slice_ms: 60_000,
-    slice_count: 60,
-    time: WindowTime::Ingest,
-    late: LateItems::Reject,
-    refresh: false,
-};
-
-pub(crate) async fn create(coordinator: &Coordinator, name: &str, kind: Kind) -> FilterId {
-    let new = NewFilter::Planned {
-        kind,
-        distribution: Distribution::Partitioned,
-        capacity: 10_000,
-        size: match kind {
-            Kind::Window => FilterSize::Window { rate: 1e-4, rules: MINUTES },
-            _ => FilterSize::Rate(1e-4),
-        },
-        hashing: Hashing::Keyed,
-    };
-    coordinator.create(&FilterName::new(name).unwrap(), &new, None, deadline()).await.unwrap().0
-}
-
-pub(crate) fn items(range: std::ops::Range<u32>) -> ItemBatch {
-    let items = range.map(|item| Bytes::from(format!("item {item}"))).collect();
-    ItemBatch::from_proto(Some(Items { items, ..Items::default() })).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
