@@ -206,6 +206,21 @@ impl HashRange {
         self.start <= part.start && part.last <= self.last
     }
 
+    /// Whether two ranges have a value in common.
+    ///
+    /// ```
+    /// use umbel_filter::HashRange;
+    ///
+    /// let range = HashRange::new(10, 20)?;
+    /// assert!(range.overlaps(HashRange::new(19, 21)?) && !range.overlaps(HashRange::new(20, 21)?));
+    /// # Ok::<(), umbel_filter::HashRangeError>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub const fn overlaps(self, other: Self) -> bool {
+        self.start <= other.last && other.start <= self.last
+    }
+
     /// What a part of the range is taken to have of a number that was counted over the range, where nobody
     /// knows what fell where: with [a, b) in [s, s + w) it is ⌊n·(b − s)/w⌋ − ⌊n·(a − s)/w⌋. So the numbers
     /// of parts that tile the range sum to n, and of two the lower one's is rounded down. A part that leaves the range
