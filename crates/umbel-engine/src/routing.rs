@@ -18,8 +18,14 @@ use crate::ids::ShardId;
 use crate::placement::ShardRanges;
 use crate::shard::{Bitmap, HASH_BYTES, HashList, hash_to_bytes};
 
+mod pieces;
+mod rest;
+
 #[cfg(test)]
 mod routing_test;
+
+pub use pieces::{PieceError, Pieces};
+pub use rest::Rest;
 
 /// A batch, split by shard.
 ///
