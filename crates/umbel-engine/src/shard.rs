@@ -83,7 +83,11 @@ mod recut_test;
 #[cfg(test)]
 mod redis_bloom_test;
 #[cfg(test)]
+mod replay_merge_test;
+#[cfg(test)]
 mod replay_test;
+#[cfg(test)]
+mod reshard_test;
 #[cfg(test)]
 mod scrub_test;
 #[cfg(test)]

@@ -171,7 +171,7 @@ planted! {
     SplitKeepsRange = "split_keeps_range", "churn", &["ranges_tile", BOUNDS, ACKED, "answers_linearize"];
     /// A shard that is split off has none of the recorded answers.
     SplitForgetsAnswers = "split_forgets_answers", "churn", ANSWERED_TWICE;
-    /// A shard accepts a part that is cut for the range that it will have after a split.
+    /// A shard applies a part that overlaps a recorded one and is cut otherwise, as if it were new.
     OtherCutTaken = "other_cut_taken", "churn", ANSWERED_TWICE;
     /// A merge of filters does not notice that shards were split meanwhile.
     SplitUnnoticed = "split_unnoticed", "churn", NO_MOMENT;

@@ -183,8 +183,8 @@ pub struct RequestStamp {
     /// Digest of all hashes of the part, in order ([`HashList::digest`]). The same id with other items is
     /// an error of the client.
     pub digest: u64,
-    /// First and last hash of the range for which the part was cut: the shard's range, or one that it had
-    /// before, as reported by [`PartError::CutBefore`].
+    /// First and last hash of the range for which the part was cut, with all of the request's items in it:
+    /// the shard's range, one that [`PartError::CutBefore`] reported, or what that leaves of the part.
     pub cut: (u64, u64),
     /// The owner of the session. Sessions are forgotten per owner.
     pub owner: OwnerId,
@@ -251,8 +251,9 @@ pub enum PartError {
         /// The request's id.
         id: RequestId,
     },
-    /// The part was cut for a range that the shard does not have, because the shard is being split: refresh
-    /// the shard map and retry.
+    /// The part was cut for a range that the shard does not have, because shards are being split or merged:
+    /// refresh the shard map and retry. If the shard has answered for other hashes of the request, and the
+    /// part is what is left, it is a sum, which cannot be added to a part of a range.
     #[error("a part for the hashes {start} to {last} came to {shard}, which has others")]
     OtherCut {
         /// The shard that refused.
@@ -262,13 +263,14 @@ pub enum PartError {
         /// Last hash of that range.
         last: u64,
     },
-    /// The request was answered before the shard was split. Retry with the part that has all of the
-    /// request's items in this range.
-    #[error("{id} came when the shard had the hashes {start} to {last}")]
+    /// Some hashes of the part were answered before, in a part that was cut for this range, because shards
+    /// were split or merged since. Retry with all of the request's items in this range, and then with what
+    /// is left of the part ([`Pieces`](crate::routing::Pieces)).
+    #[error("{id} was answered for the hashes {start} to {last}")]
     CutBefore {
         /// The request's id.
         id: RequestId,
-        /// First hash of the range that the shard had at that time.
+        /// First hash of the lowest such range that overlaps that of the part.
         start: u64,
         /// Last hash of that range.
         last: u64,

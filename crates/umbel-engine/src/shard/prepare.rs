@@ -111,7 +111,7 @@ impl ShardState {
             }
         };
         let mut items = hashes.to_vec();
-        slice.check_hashes(self.range, self.shard, &hashes)?;
+        self.check_hashes(slice, &hashes, request)?;
         if items.is_empty() {
             return Ok(PreparedInsert::AllPresent { item_count });
         }
@@ -148,7 +148,7 @@ impl ShardState {
             return Ok(PreparedRemove::Answered(answer));
         }
         let slice = self.slice(filter, generation)?;
-        slice.check_hashes(self.range, self.shard, &hashes)?;
+        self.check_hashes(slice, &hashes, request)?;
         if !slice.kind().removes() {
             return Err(no_removal(slice.kind()));
         }

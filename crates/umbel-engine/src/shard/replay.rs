@@ -1,42 +1,52 @@
 //! The replay table: the answers that a shard gave, so that a retried request changes nothing.
 //!
 //! ```text
-//! session 7 of A   expired below 12   │ 12: digest, answer │ 15 │ 13 │ …
+//! session 7 of A   expired below 12   │ 12 cut for 0..99: digest, answer │ 13 for 0..49 │ 13 for 50..99 │ …
 //! session 9 of B   expired below 1    │ 1 │
 //! forgotten through session 6 of A, session 8 of B, session 2 of all others
 //! ```
 //!
-//! A stamped part (insert, removal or sum) is checked against these rules in this order:
+//! A stamped part (insert, removal or sum) is cut for a range of hashes, its *cut*, and has all of the
+//! request's items in it. There is one record per request and cut: a request may have several records in a
+//! shard, and their cuts do not overlap. A part is checked against these rules in this order:
 //!
 //! 1. The session is unknown, and not above the owner's forgotten sessions: *session expired*.
 //! 2. The sequence number is below the session's `expired_below` or the stamp's `acknowledged_below`:
 //!    *request expired*.
-//! 3. There is a record with the same items: its answer is returned, nothing is applied.
-//! 4. There is a record with other items, made before the shard was split, and the part is not cut for the
-//!    range that the shard had then: *cut before*, with that range.
-//! 5. There is a record with other items, and the part is cut for the same range: *request reused*.
-//! 6. The part is not cut for the range that the shard has: *other cut*.
-//! 7. Otherwise the part is applied and its answer recorded.
+//! 3. There is a record with this cut. With the same items its answer is returned, and nothing is applied;
+//!    with others: *request reused*.
+//! 4. There is a record whose cut overlaps this one: *cut before*, with the lowest such cut.
+//! 5. The cut is the shard's range, or a part of it and the request has other records here: the part is
+//!    applied and its answer recorded.
+//! 6. Otherwise: *other cut*.
 //!
-//! *Law: at most once.* Every request reaches rule 7 at most once, whatever is forgotten in between:
-//! dropping a record raises `expired_below` above its sequence number, and dropping a session raises the
-//! owner's forgotten sessions to it.
+//! *Law: at most once.* No item of a request reaches rule 5 twice, whatever is forgotten in between: a
+//! record covers all hashes of its cut, it goes with them wherever shards are split or merged, dropping it
+//! raises `expired_below` above its sequence number, and dropping a session raises the owner's forgotten
+//! sessions to it.
 //!
-//! *Splits.* Both halves keep all records. A retry after the split is cut by the new ranges, and a recorded
-//! answer does not say which of its items are in which half. So rule 4 returns the range for which the
-//! recorded part was cut, and the coordinator asks again with that part. A part already cut for the new
-//! range, sent by a node that learned of the split before the shard did, is not applied: its record would
-//! cover the shard's whole old range.
+//! *Splits and merges.* A half keeps the records that overlap its range, and a merged shard has those of
+//! both. A retry is then cut by other ranges than the recorded parts, and a recorded answer does not say
+//! which of its items are where. So rule 4 returns the recorded cut. The coordinator asks for that part, and
+//! then for what is left of its own ([`Pieces`](crate::routing::Pieces)).
+//!
+//! *Parts of the range.* By the law, every part of the range that overlaps no record could be applied. But
+//! only what is left of a part after rule 4 is: then the request has a record here. A part of a range that
+//! nobody has answered for comes from a node that learned of a split before the shard did, or of a merge
+//! after it; it is refused, and comes again, cut for the range. So a request has no more records than it had
+//! parts. A record that is narrower than the range appears only with the first merge, so before it, releases
+//! that know of no merges decide alike. A sum has no items, and adds what is in the whole range: no part of
+//! it can be left.
 //!
 //! *No record.* A request whose items were all present is answered without the log. A retry is answered
 //! *present* again, because bits only rise within a generation. Refused parts leave no record either,
 //! because nothing of them was applied. The exception is a filter that is full: a retry finds the items
 //! that were inserted present, and is refused again.
 //!
-//! *Bounds.* Above its limit of bytes, the table drops the oldest record of one owner: of the owner of the
+//! *Bounds.* Above its limit of bytes, the table drops the oldest request of one owner: of the owner of the
 //! new record if it holds more than an equal share, otherwise of the owner that holds the most. Above a
-//! session's limit of requests, the table drops that session's record with the lowest sequence number.
-//! Dropping a record also drops all lower ones of its session. Above the limit of sessions, the owner with
+//! session's limit of requests, the table drops that session's request with the lowest sequence number.
+//! Dropping a request drops all its records, and those of all lower ones of its session. Above the limit of sessions, the owner with
 //! the most sessions, counting the new one, loses the one that recorded nothing for the longest time. So no
 //! owner can evict the answers or sessions of an owner that has fewer. All of this depends on the log
 //! alone, so all replicas forget alike.
@@ -44,11 +54,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
-use serde::{Deserialize, Serialize};
 use umbel_filter::HashRange;
 use umbel_step::planted::{self, Planted};
 
-use self::forgotten::{Forgotten, ForgottenHead};
+use self::forgotten::Forgotten;
+pub(super) use self::head::ReplayHead;
 use super::bitmap::Bitmap;
 use super::command::{PartError, RequestStamp};
 use super::digest::Digest;
@@ -58,9 +68,11 @@ use crate::limits::{
 };
 
 mod forgotten;
+mod head;
+mod merge;
 
 /// Bytes that a record counts for besides its bits: the record, its queue entry, the allocation of its
-/// bits, and spare capacity of growing lists.
+/// bits, and spare capacity of growing lists. It decides what is dropped, so all releases must agree on it.
 const RECORD_BYTES: usize = 110;
 
 /// Spare record capacity that a session may keep.
@@ -68,9 +80,6 @@ const RECORDS_SPARE: usize = 8;
 
 /// Requests without a record that an owner's queue may hold regardless of its size.
 const QUEUE_SPARE: usize = 64;
-
-/// Most former ranges of a shard: each split halves its range, and there are at most 1,024 shards.
-const FORMER_RANGES_MAX: usize = 32;
 
 /// The limits of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,6 +117,7 @@ pub(super) struct Asked {
     /// one still gets its answer.
     fingerprint: u64,
     item_count: u32,
+    operation: Operation,
 }
 
 impl Asked {
@@ -121,7 +131,7 @@ impl Asked {
         digest.push(operation as u64);
         digest.push(filter.0);
         digest.push(stamp.digest);
-        Self { stamp, fingerprint: digest.finish(), item_count }
+        Self { stamp, fingerprint: digest.finish(), item_count, operation }
     }
 }
 
@@ -136,7 +146,8 @@ pub(super) struct ReplayTable {
     /// Number of records made so far; orders each owner's sessions.
     clock: u64,
     forgotten: Forgotten,
-    /// The ranges that the shard had before splits, oldest first.
+    /// The ranges that were cut in two until the shard's range was left, widest first. Any that do not
+    /// cover more than it are from before a merge.
     former: Vec<HashRange>,
 }
 
@@ -145,20 +156,11 @@ pub(super) struct ReplayTable {
 struct Owner {
     /// The owner's sessions by the time of their last request.
     sessions: BTreeMap<u64, SessionId>,
-    /// The owner's requests in log order. Those without a record have been dropped since.
+    /// The owner's requests in the order of their first records. Those without a record have been dropped
+    /// since.
     queue: VecDeque<RequestId>,
-    record_count: usize,
+    request_count: usize,
     bytes: usize,
-}
-
-impl Owner {
-    /// Subtracts these records from the counts, and returns their bytes.
-    fn forget<'r>(&mut self, records: impl ExactSizeIterator<Item = &'r Record>) -> usize {
-        self.record_count -= records.len();
-        let bytes = records.map(Record::bytes).sum();
-        self.bytes -= bytes;
-        bytes
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -166,16 +168,17 @@ struct Session {
     owner: OwnerId,
     expired_below: u64,
     requested_at: u64,
-    /// In ascending order of sequence numbers.
+    request_count: usize,
+    /// In ascending order of sequence numbers and cuts; the cuts of one request do not overlap.
     records: VecDeque<Record>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 struct Record {
     sequence: u64,
     fingerprint: u64,
-    /// Number of former ranges of the shard when the record was made.
-    former_count: u32,
+    /// The range for which the part was cut.
+    cut: HashRange,
     answer: Bitmap,
 }
 
@@ -185,13 +188,55 @@ impl Record {
     }
 }
 
+/// What records count for in the limits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Weight {
+    requests: usize,
+    bytes: usize,
+}
+
+impl Weight {
+    /// The weight of all records of some requests, in the order of a session.
+    fn of<'r>(records: impl Iterator<Item = &'r Record>) -> Self {
+        let (mut weight, mut last) = (Self { requests: 0, bytes: 0 }, None);
+        for record in records {
+            weight.requests += usize::from(last.replace(record.sequence) != Some(record.sequence));
+            weight.bytes += record.bytes();
+        }
+        weight
+    }
+}
+
 impl Session {
-    fn find(&self, sequence: u64) -> Result<usize, usize> {
+    /// Index of the first record with at least this sequence number.
+    fn first_from(&self, sequence: u64) -> usize {
         // Clients count up, so most new records go to the end.
         match self.records.back() {
-            Some(last) if last.sequence < sequence => Err(self.records.len()),
-            _ => self.records.binary_search_by_key(&sequence, |record| record.sequence),
+            Some(last) if last.sequence >= sequence => {
+                self.records.partition_point(|record| record.sequence < sequence)
+            }
+            _ => self.records.len(),
         }
+    }
+
+    /// The records of a request, in ascending order of their cuts.
+    fn records_of(&self, sequence: u64) -> impl Iterator<Item = &Record> {
+        let records = self.records.range(self.first_from(sequence)..);
+        records.take_while(move |record| record.sequence == sequence)
+    }
+
+    /// The first of the request's records whose cut overlaps this one, or the index at which a record of
+    /// this cut belongs.
+    fn overlapping(&self, sequence: u64, cut: HashRange) -> Result<&Record, usize> {
+        // The cuts of one request do not overlap, so they ascend by their last hashes, too.
+        let is_below =
+            |record: &Record| (record.sequence, record.cut.last()) < (sequence, cut.start());
+        let at = match self.records.back() {
+            Some(last) if !is_below(last) => self.records.partition_point(is_below),
+            _ => return Err(self.records.len()),
+        };
+        let found = self.records.get(at);
+        found.filter(|found| found.sequence == sequence && found.cut.overlaps(cut)).ok_or(at)
     }
 }
 
@@ -206,16 +251,6 @@ impl ReplayTable {
             forgotten: Forgotten::new(),
             former: Vec::new(),
         }
-    }
-
-    /// Records that the shard's range was split: existing records were cut for `former` or a range before
-    /// it.
-    pub(super) fn split(&mut self, former: HashRange) {
-        self.former.push(former);
-    }
-
-    fn former_count(&self) -> u32 {
-        u32::try_from(self.former.len()).unwrap_or(u32::MAX)
     }
 
     /// The recorded answer, or None if the part must be applied. `range` is the shard's range.
@@ -238,53 +273,57 @@ impl ReplayTable {
         if id.sequence < expired_below.max(acknowledged_below) {
             return Err(PartError::RequestExpired { id });
         }
-        let record = session.and_then(|session| {
-            session.find(id.sequence).ok().and_then(|at| session.records.get(at))
-        });
         let (start, last) = cut;
         let other_cut = || PartError::OtherCut { shard, start, last };
-        let Some(record) = record else {
-            let is_taken = cut == range.bounds() || planted::on(Planted::OtherCutTaken);
-            return if is_taken { Ok(None) } else { Err(other_cut()) };
-        };
-        if record.fingerprint == asked.fingerprint && record.answer.len() == asked.item_count {
-            return Ok(Some(record.answer.clone()));
-        }
-        let former = self.former.get(record.former_count as usize);
-        let recorded = former.unwrap_or(&range).bounds();
-        match former {
-            _ if cut == recorded => Err(PartError::RequestReused { id }),
-            Some(_) => Err(PartError::CutBefore { id, start: recorded.0, last: recorded.1 }),
-            None => Err(other_cut()),
+        let cut = HashRange::from_bounds(cut).map_err(|_| other_cut())?;
+        let session = session.filter(|session| session.records_of(id.sequence).next().is_some());
+        match session.map(|session| session.overlapping(id.sequence, cut)) {
+            Some(Ok(record)) if record.cut == cut => {
+                let is_same = record.fingerprint == asked.fingerprint
+                    && record.answer.len() == asked.item_count;
+                is_same.then(|| Some(record.answer.clone())).ok_or(PartError::RequestReused { id })
+            }
+            Some(Ok(_)) if planted::on(Planted::OtherCutTaken) => Ok(None),
+            Some(Ok(record)) => {
+                let (start, last) = record.cut.bounds();
+                Err(PartError::CutBefore { id, start, last })
+            }
+            Some(Err(_)) if range.covers(cut) && asked.operation != Operation::Sum => Ok(None),
+            _ if cut == range => Ok(None),
+            _ => Err(other_cut()),
         }
     }
 
     /// Records the answer of a part for which `look_up` found none.
     pub(super) fn record(&mut self, asked: &Asked, answer: Bitmap) {
-        let RequestStamp { id, acknowledged_below, owner, .. } = asked.stamp;
+        let RequestStamp { id, acknowledged_below, owner, cut, .. } = asked.stamp;
+        let Ok(cut) = HashRange::from_bounds(cut) else { return };
         if !self.sessions.contains_key(&id.session)
             && self.sessions.len() >= self.limits.sessions_max
         {
-            self.forget_one_for(owner);
+            self.forget_one_for(Some(owner));
         }
-        let (sequence, former_count) = (id.sequence, self.former_count());
-        let record = Record { sequence, fingerprint: asked.fingerprint, former_count, answer };
+        let (sequence, fingerprint) = (id.sequence, asked.fingerprint);
         self.note_request(id.session, owner);
-        self.insert(id.session, record);
+        self.insert(id.session, Record { sequence, fingerprint, cut, answer });
         self.expire(id.session, acknowledged_below);
-        let session = self.sessions.get(&id.session);
-        if let Some(session) = session
-            && session.records.len() > self.limits.requests_per_session_max
+        self.limit_requests(id.session);
+        while self.bytes > self.limits.bytes_max {
+            let Some(loser) = self.largest(owner) else { break };
+            if !self.drop_oldest(loser) {
+                break;
+            }
+        }
+    }
+
+    /// Drops the lowest requests of a session that has more than it may.
+    fn limit_requests(&mut self, id: SessionId) {
+        while let Some(session) = self.sessions.get(&id)
+            && session.request_count > self.limits.requests_per_session_max
             && let Some(lowest) = session.records.front()
         {
             let sequence = lowest.sequence;
-            self.expire(id.session, sequence.saturating_add(1));
-        }
-        while self.bytes > self.limits.bytes_max {
-            let Some(oldest) = self.largest(owner).and_then(|loser| self.oldest(loser)) else {
-                break;
-            };
-            self.expire(oldest.session, oldest.sequence.saturating_add(1));
+            self.expire(id, sequence.saturating_add(1));
         }
     }
 
@@ -298,10 +337,15 @@ impl ReplayTable {
         by_bytes.map(|(&id, _)| id)
     }
 
-    /// Removes an owner's oldest request that has a record from its queue, and returns it.
-    fn oldest(&mut self, owner: OwnerId) -> Option<RequestId> {
-        let queue = &mut self.owners.get_mut(&owner)?.queue;
-        std::iter::from_fn(|| queue.pop_front()).find(|&id| is_live(&self.sessions, id))
+    /// Drops an owner's oldest request that has a record; false if there is none.
+    fn drop_oldest(&mut self, owner: OwnerId) -> bool {
+        let Some(of_owner) = self.owners.get_mut(&owner) else { return false };
+        let mut queued = std::iter::from_fn(|| of_owner.queue.pop_front());
+        let oldest = queued.find(|&id| is_live(&self.sessions, id));
+        if let Some(oldest) = oldest {
+            self.expire(oldest.session, oldest.sequence.saturating_add(1));
+        }
+        oldest.is_some()
     }
 
     /// Notes that a session, which may be new, sent a request now.
@@ -312,6 +356,7 @@ impl ReplayTable {
             owner,
             expired_below: 0,
             requested_at: now,
+            request_count: 0,
             records: VecDeque::new(),
         });
         let of_owner = &mut self.owners.entry(session.owner).or_default().sessions;
@@ -320,14 +365,17 @@ impl ReplayTable {
         of_owner.insert(now, id);
     }
 
-    /// Adds a record, unless there is one with its sequence number.
+    /// Adds a record, unless one of its request overlaps it.
     fn insert(&mut self, id: SessionId, record: Record) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        if let Err(at) = session.find(record.sequence) {
+        if let Err(at) = session.overlapping(record.sequence, record.cut) {
             let owner = self.owners.entry(session.owner).or_default();
-            owner.record_count += 1;
+            if session.records_of(record.sequence).next().is_none() {
+                session.request_count += 1;
+                owner.request_count += 1;
+                owner.queue.push_back(RequestId { session: id, sequence: record.sequence });
+            }
             owner.bytes += record.bytes();
-            owner.queue.push_back(RequestId { session: id, sequence: record.sequence });
             self.bytes += record.bytes();
             session.records.insert(at, record);
         }
@@ -337,36 +385,50 @@ impl ReplayTable {
     fn expire(&mut self, id: SessionId, below: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.expired_below = session.expired_below.max(below);
-        let count = session.find(below).unwrap_or_else(|at| at);
-        let owner = self.owners.entry(session.owner).or_default();
-        self.bytes -= owner.forget(session.records.iter().take(count));
+        let count = session.first_from(below);
+        let gone = Weight::of(session.records.range(..count));
         session.records.drain(..count);
+        session.request_count -= gone.requests;
         // Otherwise sessions and owners that were busy once would hold memory that no limit counts.
         if session.records.capacity() > 4 * session.records.len() + RECORDS_SPARE {
             session.records.shrink_to(2 * session.records.len());
         }
         let owner = session.owner;
+        self.discount(owner, gone);
         self.compact(owner);
     }
 
-    /// The owner that loses a session to a new one of `owner`: `owner` itself if it then has the most.
-    fn most_crowded(&self, owner: OwnerId) -> Option<OwnerId> {
+    /// Subtracts dropped records of an owner from the counts.
+    fn discount(&mut self, owner: OwnerId, gone: Weight) {
+        self.bytes -= gone.bytes;
+        if let Some(of_owner) = self.owners.get_mut(&owner) {
+            of_owner.request_count -= gone.requests;
+            of_owner.bytes -= gone.bytes;
+        }
+    }
+
+    /// The owner that loses a session, to a new one of `newcomer` if there is one: the newcomer itself if
+    /// it then has the most.
+    fn most_crowded(&self, newcomer: Option<OwnerId>) -> Option<OwnerId> {
         let quietest = |of: &Owner| of.sessions.first_key_value().map(|(&at, _)| at);
         let (&most, of_most) =
             self.owners.iter().max_by_key(|(_, of)| (of.sessions.len(), Reverse(quietest(of))))?;
-        let own_count = self.owners.get(&owner).map_or(0, |of| of.sessions.len());
-        let is_own = own_count > 0 && own_count + 1 >= of_most.sessions.len();
-        Some(if is_own { owner } else { most })
+        let is_most = |owner: &OwnerId| {
+            let own_count = self.owners.get(owner).map_or(0, |of| of.sessions.len());
+            own_count > 0 && own_count + 1 >= of_most.sessions.len()
+        };
+        Some(newcomer.filter(is_most).unwrap_or(most))
     }
 
-    /// Forgets one session, to make room for a new one of `owner`.
-    fn forget_one_for(&mut self, owner: OwnerId) {
-        let Some(loser) = self.most_crowded(owner) else { return };
+    /// Forgets one session, to make room for a new one of `newcomer` if there is one.
+    fn forget_one_for(&mut self, newcomer: Option<OwnerId>) {
+        let Some(loser) = self.most_crowded(newcomer) else { return };
         let Some(of_loser) = self.owners.get_mut(&loser) else { return };
         let Some((_, id)) = of_loser.sessions.pop_first() else { return };
         let Some(session) = self.sessions.remove(&id) else { return };
-        self.bytes -= of_loser.forget(session.records.iter());
-        if of_loser.sessions.is_empty() {
+        let is_last = of_loser.sessions.is_empty();
+        self.discount(loser, Weight::of(session.records.iter()));
+        if is_last {
             self.owners.remove(&loser);
         } else {
             self.compact(loser);
@@ -378,10 +440,10 @@ impl ReplayTable {
     /// record.
     fn compact(&mut self, owner: OwnerId) {
         let Some(of_owner) = self.owners.get_mut(&owner) else { return };
-        if of_owner.queue.len() > 2 * of_owner.record_count + QUEUE_SPARE {
+        if of_owner.queue.len() > 2 * of_owner.request_count + QUEUE_SPARE {
             let sessions = &self.sessions;
             of_owner.queue.retain(|&id| is_live(sessions, id));
-            of_owner.queue.shrink_to(2 * of_owner.record_count);
+            of_owner.queue.shrink_to(2 * of_owner.request_count);
         }
     }
 
@@ -395,138 +457,12 @@ impl ReplayTable {
     pub(super) fn queued_count(&self) -> usize {
         self.owners.values().map(|owner| owner.queue.len()).sum()
     }
-
-    pub(super) fn push_digest(&self, digest: &mut Digest) {
-        let head = self.head();
-        head.forgotten.push_digest(digest);
-        digest.push(head.former.len() as u64);
-        for bound in head.former.iter().flat_map(|&(start, last)| [start, last]) {
-            digest.push(bound);
-        }
-        digest.push(head.sessions.len() as u64);
-        for session in &head.sessions {
-            digest.push(session.session.0);
-            digest.push(session.owner.0);
-            digest.push(session.expired_below);
-        }
-        digest.push(head.records.len() as u64);
-        for record in &head.records {
-            digest.push(record.id.session.0);
-            digest.push(record.id.sequence);
-            digest.push(record.fingerprint);
-            digest.push(record.former_count.into());
-            digest.push(record.answer.len().into());
-            digest.push_bytes(record.answer.as_bytes());
-        }
-    }
-
-    /// The table in the form that a snapshot carries.
-    pub(super) fn head(&self) -> ReplayHead {
-        let mut sessions: Vec<_> = self.sessions.iter().collect();
-        sessions.sort_unstable_by_key(|(_, session)| session.requested_at);
-        let sessions = sessions.into_iter().map(|(&id, session)| {
-            let Session { owner, expired_below, .. } = *session;
-            SessionHead { session: id, owner, expired_below }
-        });
-        let queues = self.owners.values().flat_map(|owner| &owner.queue);
-        let records = queues.filter_map(|&id| {
-            let session = self.sessions.get(&id.session)?;
-            let record = session.records.get(session.find(id.sequence).ok()?)?;
-            let Record { fingerprint, former_count, ref answer, .. } = *record;
-            Some(RecordHead { id, fingerprint, former_count, answer: answer.clone() })
-        });
-        ReplayHead {
-            former: self.former.iter().map(|range| range.bounds()).collect(),
-            forgotten: self.forgotten.head(),
-            sessions: sessions.collect(),
-            records: records.collect(),
-        }
-    }
-
-    /// Restores the table from a snapshot, or returns what is wrong with it.
-    pub(super) fn from_head(limits: ReplayLimits, head: &ReplayHead) -> Result<Self, String> {
-        let ReplayHead { forgotten, former, sessions, records } = head;
-        let mut table = Self::new(limits);
-        table.former = former_ranges(former)?;
-        table.forgotten = Forgotten::from_head(forgotten, limits.owners_max)?;
-        if sessions.len() > limits.sessions_max {
-            let (got, most) = (sessions.len(), limits.sessions_max);
-            return Err(format!("{got} sessions, expected at most {most}"));
-        }
-        for &SessionHead { session, owner, expired_below } in sessions {
-            if table.sessions.contains_key(&session) {
-                return Err(format!("{session} stands twice"));
-            }
-            table.note_request(session, owner);
-            table.expire(session, expired_below);
-        }
-        for RecordHead { id, fingerprint, former_count, answer } in records {
-            answer.check().map_err(|error| format!("answer to {id}: {error}"))?;
-            let Some(session) = table.sessions.get(&id.session) else {
-                return Err(format!("{id} belongs to no session of the table"));
-            };
-            if id.sequence < session.expired_below || id.sequence == u64::MAX {
-                return Err(format!("{id}, expired below {}", session.expired_below));
-            }
-            if session.records.len() >= limits.requests_per_session_max {
-                return Err(format!("more than {} requests", limits.requests_per_session_max));
-            }
-            if is_live(&table.sessions, *id) {
-                return Err(format!("{id} stands twice"));
-            }
-            let (fingerprint, former_count) = (*fingerprint, *former_count);
-            if former_count > table.former_count() {
-                return Err(format!("{id} after {former_count} splits, of {}", former.len()));
-            }
-            let (sequence, answer) = (id.sequence, answer.detached());
-            table.insert(id.session, Record { sequence, fingerprint, former_count, answer });
-            if table.bytes > limits.bytes_max {
-                return Err(format!("more than {} bytes of answers", limits.bytes_max));
-            }
-        }
-        Ok(table)
-    }
 }
 
-/// Whether a request has a record. A dropped record never comes back, because its sequence number or its
+/// Whether a request has a record. A dropped request never comes back, because its sequence number or its
 /// session has expired.
 fn is_live(sessions: &BTreeMap<SessionId, Session>, id: RequestId) -> bool {
-    sessions.get(&id.session).is_some_and(|session| session.find(id.sequence).is_ok())
-}
-
-/// Validates a shard's former ranges, or returns what is wrong with them.
-fn former_ranges(bounds: &[(u64, u64)]) -> Result<Vec<HashRange>, String> {
-    if bounds.len() > FORMER_RANGES_MAX {
-        let got = bounds.len();
-        return Err(format!("{got} ranges before splits, expected at most {FORMER_RANGES_MAX}"));
-    }
-    let ranges = bounds.iter().map(|&bounds| HashRange::from_bounds(bounds));
-    ranges.collect::<Result<_, _>>().map_err(|error| error.to_string())
-}
-
-/// The replay table as a snapshot carries it.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct ReplayHead {
-    forgotten: ForgottenHead,
-    /// First and last hash of each former range.
-    former: Vec<(u64, u64)>,
-    /// Least recently used first.
-    sessions: Vec<SessionHead>,
-    /// By owner, oldest first.
-    records: Vec<RecordHead>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct SessionHead {
-    session: SessionId,
-    owner: OwnerId,
-    expired_below: u64,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct RecordHead {
-    id: RequestId,
-    fingerprint: u64,
-    former_count: u32,
-    answer: Bitmap,
+    sessions
+        .get(&id.session)
+        .is_some_and(|session| session.records_of(id.sequence).next().is_some())
 }

@@ -110,7 +110,7 @@ impl ShardState {
     pub(super) fn scrub(&mut self, part: &ScrubPart) -> Result<(), PartError> {
         let ScrubPart { filter, generation, seed, first_block } = *part;
         let mut answers = Digest::new();
-        self.replay.push_digest(&mut answers);
+        self.replay.push_digest(self.range, &mut answers);
         let slice = self.slice(filter, generation)?;
         self.scrubbed = Some(ScrubbedPiece {
             seed,

@@ -170,7 +170,7 @@ impl ShardSnapshot {
         let replay = if planted::on(Planted::IdsNotInSnapshot) {
             ReplayHead::default()
         } else {
-            replay.head()
+            replay.head(range)
         };
         ShardSnapshotHead { shard, start, last, slices: slices.collect(), replay }
     }
@@ -264,7 +264,8 @@ impl SnapshotLoader {
                 return Err(malformed(format!("slice of {after} behind that of {before}")));
             }
         }
-        let replay = ReplayTable::from_head(ReplayLimits::SHARD, &replay).map_err(malformed)?;
+        let replay =
+            ReplayTable::from_head(ReplayLimits::SHARD, range, &replay).map_err(malformed)?;
         let state = ShardState { shard, range, slices: BTreeMap::new(), replay, scrubbed: None };
         let mut loader = Self { state, heads, loaded: 0, assembler: None };
         loader.take_empty()?;

@@ -96,7 +96,7 @@ impl ShardState {
         if shard != self.shard && planted::on(Planted::SplitForgetsAnswers) {
             replay = ReplayTable::new(ReplayLimits::SHARD);
         }
-        replay.split(whole);
+        replay.split(whole, range);
         Ok(Self { shard, range, slices, replay, scrubbed: None })
     }
 }

@@ -7,7 +7,8 @@ use umbel_filter::{Describe, HashRange, Insertion, OnesCount};
 
 use super::bitmap::Bitmap;
 use super::command::{
-    InsertPart, PartError, RemovePart, SetOperation, ShardCommand, ShardReply, SliceSpec,
+    InsertPart, PartError, RemovePart, RequestStamp, SetOperation, ShardCommand, ShardReply,
+    SliceSpec,
 };
 use super::digest::Digest;
 use super::hash_list::HashList;
@@ -168,9 +169,8 @@ impl ShardState {
         if let Some(answer) = self.answered(asked.as_ref())? {
             return Ok(answer);
         }
-        let (range, shard) = (self.range, self.shard);
+        self.check_hashes(self.slice(*filter, *generation)?, hashes, *request)?;
         let slice = self.slice_mut(*filter, *generation)?;
-        slice.check_hashes(range, shard, hashes)?;
         let kind = slice.kind();
         if kind.counts_every_insert() && marked != item_count {
             let what = format!("{marked} of {item_count} items of a {kind} filter, expected all");
@@ -196,12 +196,32 @@ impl ShardState {
         if let Some(answer) = self.answered(asked.as_ref())? {
             return Ok(answer);
         }
-        let (range, shard) = (self.range, self.shard);
+        self.check_hashes(self.slice(*filter, *generation)?, hashes, *request)?;
         let slice = self.slice_mut(*filter, *generation)?;
-        slice.check_hashes(range, shard, hashes)?;
         let answer = slice.remove(hashes.iter())?;
         self.remember(asked.as_ref(), &answer);
         Ok(answer)
+    }
+
+    /// Refuses hashes that belong to another shard, or that are outside of what the part was cut for: its
+    /// record would not cover them.
+    pub(super) fn check_hashes(
+        &self,
+        slice: &Slice,
+        hashes: &HashList,
+        request: Option<RequestStamp>,
+    ) -> Result<(), PartError> {
+        slice.check_hashes(self.range, self.shard, hashes)?;
+        let Some(RequestStamp { cut, .. }) =
+            request.filter(|stamp| stamp.cut != self.range.bounds())
+        else {
+            return Ok(());
+        };
+        let cut = HashRange::from_bounds(cut);
+        let is_within = cut.is_ok_and(|cut| slice.check_hashes(cut, self.shard, hashes).is_ok());
+        is_within.then_some(()).ok_or_else(|| PartError::Malformed {
+            what: "a hash of the part is outside of the range for which it was cut".to_owned(),
+        })
     }
 
     /// The recorded answer, if the request is a retry.
@@ -382,7 +402,7 @@ impl ShardState {
         digest.push(self.range.last());
         digest.push(self.slices.len() as u64);
         self.slices.values().for_each(|slice| slice.push_digest(&mut digest));
-        self.replay.push_digest(&mut digest);
+        self.replay.push_digest(self.range, &mut digest);
         digest.finish()
     }
 }

@@ -39,6 +39,16 @@ impl Forgotten {
         }
     }
 
+    /// What counts as forgotten if either of two shards may have known it.
+    pub(super) fn merged(&self, other: &Self, owners_max: usize) -> Self {
+        let through_of_all = self.through_of_all.max(other.through_of_all);
+        let mut merged = Self { through: self.through.clone(), through_of_all };
+        for (&owner, &session) in &other.through {
+            merged.add(owner, session, owners_max);
+        }
+        merged
+    }
+
     pub(super) fn head(&self) -> ForgottenHead {
         let through = self.through.iter().map(|(&owner, &session)| (owner, session)).collect();
         ForgottenHead { through, through_of_all: self.through_of_all }
