@@ -10,9 +10,10 @@ use crate::shard::Bitmap;
 
 /// The items of a batch without an answer, and the answers of the others.
 ///
-/// *Law.* For every shard, the rest has all of the batch's items of its range, or none. A part is recorded
-/// under its range, so it must not lack items that another shard answered for before a merge; these are
-/// asked for again, and recorded answers stay what they were.
+/// *Law.* For every shard, the rest of a named request has all of the batch's items of its range, or none.
+/// A part is recorded under its range, so it must not lack items that another shard answered for before a
+/// merge; these are asked for again, and recorded answers stay what they were. Without a name no answer is
+/// recorded: what was answered may have been applied, and is not asked for again.
 ///
 /// ```
 /// use umbel_engine::ShardId;
@@ -25,7 +26,7 @@ use crate::shard::Bitmap;
 /// let two = ShardRanges::new(2, 2)?;
 /// // Shard 1 has answered, and shard 0 was split meanwhile.
 /// let answered = [(ShardId(1), Bitmap::from_ones(2, [1]))];
-/// let rest = Rest::all(&hashes).recut(&hashes, (two, ShardRanges::new(2, 3)?), &answered);
+/// let rest = Rest::all(&hashes, true).recut(&hashes, (two, ShardRanges::new(2, 3)?), &answered);
 /// assert_eq!(rest.hashes(), [hashes[1]]);
 /// assert_eq!(rest.with(&Bitmap::ones(1)), Bitmap::from_ones(3, [1, 2]));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -36,13 +37,14 @@ pub struct Rest {
     answers: Vec<Option<bool>>,
     /// The items without an answer, in their order.
     hashes: Vec<ItemHash>,
+    is_named: bool,
 }
 
 impl Rest {
-    /// No item is answered.
+    /// No item of a request is answered. `is_named` says whether shards record answers to it.
     #[must_use]
-    pub fn all(batch: &[ItemHash]) -> Self {
-        Self { answers: vec![None; batch.len()], hashes: batch.to_vec() }
+    pub fn all(batch: &[ItemHash], is_named: bool) -> Self {
+        Self { answers: vec![None; batch.len()], hashes: batch.to_vec(), is_named }
     }
 
     /// The items without an answer, in the order of the batch.
@@ -62,24 +64,26 @@ impl Rest {
     ) -> Self {
         let mut answered: BTreeMap<ShardId, _> =
             answered.iter().map(|(shard, bits)| (*shard, bits.iter())).collect();
-        let mut answers = self.answers;
+        let Self { mut answers, is_named, .. } = self;
         for (answer, hash) in answers.iter_mut().zip(batch) {
             if answer.is_none() {
                 let bits = answered.get_mut(&before.shard_of(hash.hi()));
                 *answer = bits.and_then(Iterator::next);
             }
         }
-        let unanswered = answers.iter().zip(batch).filter(|(answer, _)| answer.is_none());
-        let asked: BTreeSet<ShardId> =
-            unanswered.map(|(_, hash)| now.shard_of(hash.hi())).collect();
-        let mut hashes = Vec::new();
-        for (answer, &hash) in answers.iter_mut().zip(batch) {
-            if asked.contains(&now.shard_of(hash.hi())) {
-                *answer = None;
-                hashes.push(hash);
+        if is_named {
+            let unanswered = answers.iter().zip(batch).filter(|(answer, _)| answer.is_none());
+            let asked: BTreeSet<ShardId> =
+                unanswered.map(|(_, hash)| now.shard_of(hash.hi())).collect();
+            for (answer, hash) in answers.iter_mut().zip(batch) {
+                if asked.contains(&now.shard_of(hash.hi())) {
+                    *answer = None;
+                }
             }
         }
-        Self { answers, hashes }
+        let unanswered = answers.iter().zip(batch).filter(|(answer, _)| answer.is_none());
+        let hashes = unanswered.map(|(_, &hash)| hash).collect();
+        Self { answers, hashes, is_named }
     }
 
     /// The answers for all items, with those for the rest.
@@ -108,7 +112,7 @@ mod tests {
         // Items of shards 1, 0, 1 and 0; the last is in the half of shard 0 that becomes shard 2.
         let hashes = [0xf, 0x1, 0xe, 0x7].map(|top| ItemHash::new(top << 60, 0));
         let answered = [(ShardId(1), Bitmap::from_ones(2, [1]))];
-        let rest = Rest::all(&hashes).recut(&hashes, (ranges(2), ranges(3)), &answered);
+        let rest = Rest::all(&hashes, true).recut(&hashes, (ranges(2), ranges(3)), &answered);
         assert_eq!(rest.hashes(), [hashes[1], hashes[3]]);
         assert_eq!(ranges(3).shard_of(hashes[3].hi()), ShardId(2));
         let answered = [(ShardId(2), Bitmap::ones(1))];
@@ -122,8 +126,12 @@ mod tests {
         // Items of shards 1, 0 and 2. Shards 1 and 2 have answered when shard 2 is merged into shard 0.
         let hashes = [0xf, 0x1, 0x7].map(|top| ItemHash::new(top << 60, 0));
         let answered = [(ShardId(1), Bitmap::ones(1)), (ShardId(2), Bitmap::ones(1))];
-        let rest = Rest::all(&hashes).recut(&hashes, (ranges(3), ranges(2)), &answered);
+        let rest = Rest::all(&hashes, true).recut(&hashes, (ranges(3), ranges(2)), &answered);
         assert_eq!(rest.hashes(), [hashes[1], hashes[2]]);
         assert_eq!(rest.with(&Bitmap::from_ones(2, [1])), Bitmap::from_ones(3, [0, 2]));
+        // Without a name it would be applied twice.
+        let rest = Rest::all(&hashes, false).recut(&hashes, (ranges(3), ranges(2)), &answered);
+        assert_eq!(rest.hashes(), [hashes[1]]);
+        assert_eq!(rest.with(&Bitmap::zeros(1)), Bitmap::from_ones(3, [0, 2]));
     }
 }

@@ -13,9 +13,10 @@
 //! 1. The session is unknown, and not above the owner's forgotten sessions: *session expired*.
 //! 2. The sequence number is below the session's `expired_below` or the stamp's `acknowledged_below`:
 //!    *request expired*.
-//! 3. There is a record with this cut. With the same items its answer is returned, and nothing is applied;
-//!    with others: *request reused*.
-//! 4. There is a record whose cut overlaps this one: *cut before*, with the lowest such cut.
+//! 3. A record's cut overlaps this one; let it be the lowest such. With the same items its answer is
+//!    returned, and nothing is applied: all of the request's items in either cut are in both. (A sum names no
+//!    items, so its cut must be the same.) With other items and the same cut: *request reused*.
+//! 4. Otherwise, with such a record: *cut before*, with its cut.
 //! 5. The cut is the shard's range, or a part of it and the request has other records here: the part is
 //!    applied and its answer recorded.
 //! 6. Otherwise: *other cut*.
@@ -46,10 +47,10 @@
 //! *Bounds.* Above its limit of bytes, the table drops the oldest request of one owner: of the owner of the
 //! new record if it holds more than an equal share, otherwise of the owner that holds the most. Above a
 //! session's limit of requests, the table drops that session's request with the lowest sequence number.
-//! Dropping a request drops all its records, and those of all lower ones of its session. Above the limit of sessions, the owner with
-//! the most sessions, counting the new one, loses the one that recorded nothing for the longest time. So no
-//! owner can evict the answers or sessions of an owner that has fewer. All of this depends on the log
-//! alone, so all replicas forget alike.
+//! Dropping a request drops all its records, and those of all lower ones of its session. Above the limit of
+//! sessions, the owner with the most sessions, counting the new one, loses the one that recorded nothing for
+//! the longest time. So no owner can evict the answers or sessions of an owner that has fewer. All of this
+//! depends on the log alone, so all replicas forget alike.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -132,6 +133,13 @@ impl Asked {
         digest.push(filter.0);
         digest.push(stamp.digest);
         Self { stamp, fingerprint: digest.finish(), item_count, operation }
+    }
+
+    /// Whether a record whose cut overlaps that of the part is about all of its items.
+    fn is_answered_by(&self, record: &Record, cut: HashRange) -> bool {
+        (record.cut == cut || self.operation != Operation::Sum)
+            && record.fingerprint == self.fingerprint
+            && record.answer.len() == self.item_count
     }
 }
 
@@ -278,11 +286,10 @@ impl ReplayTable {
         let cut = HashRange::from_bounds(cut).map_err(|_| other_cut())?;
         let session = session.filter(|session| session.records_of(id.sequence).next().is_some());
         match session.map(|session| session.overlapping(id.sequence, cut)) {
-            Some(Ok(record)) if record.cut == cut => {
-                let is_same = record.fingerprint == asked.fingerprint
-                    && record.answer.len() == asked.item_count;
-                is_same.then(|| Some(record.answer.clone())).ok_or(PartError::RequestReused { id })
+            Some(Ok(record)) if asked.is_answered_by(record, cut) => {
+                Ok(Some(record.answer.clone()))
             }
+            Some(Ok(record)) if record.cut == cut => Err(PartError::RequestReused { id }),
             Some(Ok(_)) if planted::on(Planted::OtherCutTaken) => Ok(None),
             Some(Ok(record)) => {
                 let (start, last) = record.cut.bounds();

@@ -26,8 +26,9 @@ fn asked_for(
     Asked::new(stamp, operation, FilterId(1), 4)
 }
 
+/// With other items for each cut.
 fn asked(session: u64, sequence: u64, cut: HashRange) -> Asked {
-    asked_for((session, sequence), cut, Operation::Insert, 7)
+    asked_for((session, sequence), cut, Operation::Insert, cut.start() ^ cut.last())
 }
 
 fn look_up(
@@ -92,6 +93,22 @@ fn a_merged_table_answers_for_what_either_did() {
         let reused =
             look_up(table, &asked_for((1, 2), quarters(2, 3), Operation::Insert, 8), whole);
         assert!(matches!(reused, Err(PartError::RequestReused { .. })), "{reused:?}");
+    }
+}
+
+/// All items of the request are in one half.
+#[test]
+fn the_same_items_are_answered_whatever_the_cut() {
+    let mut table = ReplayTable::new(LARGE);
+    for (sequence, operation) in [(1, Operation::Insert), (2, Operation::Sum)] {
+        table.record(&asked_for((1, sequence), quarters(0, 1), operation, 7), answer(sequence));
+    }
+    for cut in [quarters(0, 0), quarters(0, 3)] {
+        let ask = |sequence, operation| {
+            look_up(&table, &asked_for((1, sequence), cut, operation, 7), quarters(0, 3))
+        };
+        assert_eq!(ask(1, Operation::Insert), Ok(Some(answer(1))));
+        assert!(is_cut_before(&ask(2, Operation::Sum), quarters(0, 1)));
     }
 }
 

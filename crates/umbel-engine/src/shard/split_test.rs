@@ -201,6 +201,7 @@ proptest! {
                 let now = list(&of_range(half.range(), items));
                 let again = cut_for(half, stamp(*session, *sequence, &now));
                 match ask(half, again, now.clone()) {
+                    Ok(PreparedInsert::Answered(same)) => prop_assert_eq!((&same, &now), (&answer, &all)),
                     Err(PartError::CutBefore { start, last, .. }) => {
                         prop_assert_eq!(before.cut, (start, last));
                         let answered = ask(half, before, all.clone());
