@@ -3,7 +3,9 @@
 //! An OR that is applied twice does no harm, but a sum that is applied twice counts twice. So a sum is
 //! stamped like an insert, and the replay table records its answer: a retried request, or a duplicate log
 //! entry, returns that answer and adds nothing. The fingerprint covers the source filters' ids; their
-//! contents may differ from shard to shard by then, as they may within one sum.
+//! contents may differ from shard to shard by then, as they may within one sum. The number is about the range
+//! of the shard that recorded it. A sum adds all of the shard's range, so after a merge of a shard that has
+//! added with one that has not, the rest is refused.
 
 use std::sync::Arc;
 

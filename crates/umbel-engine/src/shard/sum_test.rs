@@ -160,3 +160,51 @@ fn slices_that_have_grown_are_added_up() {
         state.prepare_sum((one, FIRST), vec![(FilterId(7), FIRST)], None, SliceGrowth::ANY);
     assert!(matches!(refused, Err(PartError::ShapeMismatch { .. })), "{refused:?}");
 }
+
+/// Each half has added for its own range; once they are merged, a retry gets both numbers, and nothing is
+/// added for a part of the range.
+#[test]
+fn a_sum_is_answered_for_the_ranges_for_which_it_was_asked() {
+    let kind = Kind::Counting;
+    let target = (filter_of(kind, 0), FIRST);
+    let prepare = |state: &ShardState, cut: umbel_filter::HashRange| {
+        let request = RequestStamp { cut: cut.bounds(), ..stamp(5, 1, &list(&[])) };
+        state.prepare_sum(target, sources(kind), Some(request), SliceGrowth::ANY)
+    };
+    let add = |state: &mut ShardState| {
+        let added = state.apply(&command(prepare(state, state.range()).unwrap()));
+        let ShardReply::Merged(Ok(count)) = added else { panic!("{added:?}") };
+        count
+    };
+    let at = range().start() + u64::try_from(range().width() / 2).unwrap();
+    let split = ShardCommand::Split { into: crate::ids::ShardId(7), at };
+    let halves = |mut lower: ShardState| {
+        let upper = lower.upper_half(&split).unwrap().unwrap();
+        lower.apply(&split);
+        (lower, upper)
+    };
+    // Added before the split: each half knows the number, and of which range it is.
+    let mut whole = filled(kind);
+    let number = add(&mut whole);
+    let (lower, upper) = halves(whole);
+    for half in [&lower, &upper] {
+        let refused = prepare(half, half.range());
+        let Err(PartError::CutBefore { start, last, .. }) = refused else { panic!("{refused:?}") };
+        assert_eq!((start, last), range().bounds());
+        assert_eq!(prepare(half, range()), Ok(PreparedSum::Answered(number)));
+    }
+    // Added by one half or both, before a merge.
+    let (mut lower, mut upper) = halves(filled(kind));
+    let (low, high) = (lower.range(), upper.range());
+    let below = add(&mut lower);
+    let mut merged = filled(kind);
+    merged.replay = lower.replay.clone();
+    merged.replay.merge(&upper.replay);
+    assert!(matches!(prepare(&merged, range()), Err(PartError::CutBefore { .. })));
+    assert_eq!(prepare(&merged, low), Ok(PreparedSum::Answered(below)));
+    assert!(matches!(prepare(&merged, high), Err(PartError::OtherCut { .. })));
+    let above = add(&mut upper);
+    merged.replay.merge(&upper.replay);
+    assert_eq!(prepare(&merged, low), Ok(PreparedSum::Answered(below)));
+    assert_eq!(prepare(&merged, high), Ok(PreparedSum::Answered(above)));
+}

@@ -1,12 +1,13 @@
 //! The replay table as a snapshot carries it.
 //!
 //! ```text
-//! former    0: 0..99   1: 25..49      ranges of splits, and cuts of records; not the shard's range
-//! records   12: 0 │ 13: 1 │ 13: 2     sequence number, and number of its cut; 2 is the shard's range
+//! former    0: 0..99   1: 0..49 (own)   2: 25..49     ranges of splits; the own one, and other cuts
+//! records   12: 0 │ 13: 1 │ 14: 2                     sequence number, and number of its cut
 //! ```
 //!
-//! The ranges of splits are listed whether a record is cut for them or not. So the table of a shard that was
-//! never merged looks as releases from before merges write it, also in its digest.
+//! The ranges of splits are listed whether a record is cut for them or not, and the own range only if others
+//! stand behind it; otherwise the number of ranges stands for it. So the table of a shard that was never
+//! merged looks as releases from before merges write it, also in its digest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +28,8 @@ const SPLITS_MAX: usize = 32;
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(in crate::shard) struct ReplayHead {
     forgotten: ForgottenHead,
-    /// First and last hash of each range that was split until the shard's range was left, widest first; then
-    /// of all other ranges, except the shard's, for which records are cut.
+    /// First and last hash of each range that was split until the shard's range was left, widest first. If
+    /// records are cut for other ranges: then of the shard's range, and of those in ascending order.
     former: Vec<(u64, u64)>,
     /// Least recently used first.
     sessions: Vec<SessionHead>,
@@ -47,7 +48,7 @@ struct SessionHead {
 struct RecordHead {
     id: RequestId,
     fingerprint: u64,
-    /// Which of the former ranges the part was cut for; their number stands for the shard's range.
+    /// Which of the listed ranges the part was cut for; their number stands for the shard's range.
     former: u32,
     answer: Bitmap,
 }
@@ -91,7 +92,10 @@ impl ReplayTable {
         let cuts: BTreeSet<HashRange> = cuts.map(|record| record.cut).collect();
         let of_no_split = cuts.into_iter().filter(|&cut| cut != range && !former.contains(&cut));
         let of_no_split: Vec<HashRange> = of_no_split.collect();
-        former.extend(of_no_split);
+        if !of_no_split.is_empty() {
+            former.push(range);
+            former.extend(of_no_split);
+        }
         let numbers: BTreeMap<HashRange, u32> = former.iter().copied().zip(0..).collect();
         let own = u32::try_from(former.len()).unwrap_or(u32::MAX);
         let records = self.owners.keys().flat_map(|&owner| self.requests_by_age(owner));
@@ -136,7 +140,8 @@ impl ReplayTable {
         let mut table = Self::new(limits);
         table.forgotten = Forgotten::from_head(forgotten, limits.owners_max)?;
         let mut cuts = listed(former, records.len())?;
-        table.former = splits_before(&cuts, range);
+        let split_count = cuts.iter().position(|&cut| cut == range).unwrap_or(cuts.len());
+        table.former = splits_before(&cuts[..split_count], range);
         if table.former.len() > SPLITS_MAX {
             let got = table.former.len();
             return Err(format!("{got} ranges before splits, expected at most {SPLITS_MAX}"));
@@ -206,7 +211,7 @@ fn splits_before(former: &[HashRange], range: HashRange) -> Vec<HashRange> {
 
 /// Validates the list of ranges of a table with this many records, or returns what is wrong with it.
 fn listed(bounds: &[(u64, u64)], record_count: usize) -> Result<Vec<HashRange>, String> {
-    if bounds.len() > record_count + SPLITS_MAX {
+    if bounds.len() > record_count + SPLITS_MAX + 1 {
         let got = bounds.len();
         return Err(format!("{got} ranges of {record_count} records, expected at most one each"));
     }
