@@ -26,6 +26,7 @@ mod merge;
 pub mod outlook;
 pub mod overlap;
 mod rename;
+mod sums;
 mod unfinished;
 
 /// Shards that one call asks at once: enough that 1,024 shards take a few round trips.

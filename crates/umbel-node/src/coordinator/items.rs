@@ -6,12 +6,12 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 use umbel_engine::ShardId;
 use umbel_engine::meta::FilterRecord;
-use umbel_engine::routing::BatchParts;
+use umbel_engine::routing::{BatchParts, Rest};
 use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
 use umbel_filter::{ItemHash, Kind};
 use umbel_step::planted::{self, Planted};
 
-use self::recut::Rest;
+pub(super) use self::recut::{cut_before, pieces_of};
 use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel};
 use crate::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use crate::coordinator::item_batch::ItemBatch;
@@ -36,6 +36,11 @@ pub(super) enum Operation {
 }
 
 impl Operation {
+    /// Whether shards record their answers, so that it may be sent again.
+    const fn is_named(self) -> bool {
+        matches!(self, Self::Insert { request: Some(_), .. } | Self::Remove(Some(_)))
+    }
+
     /// The request to a shard, for a part that is cut for the range `cut`.
     pub(super) fn request(
         self,
@@ -224,7 +229,7 @@ impl Coordinator {
 
     /// Asks every shard for its part. A part that was refused because the catalogues differ is sent again
     /// once this node's copy is refreshed; parts that were answered under the same generation are not,
-    /// and if shards were split meanwhile, only the items without an answer are cut anew. A request that
+    /// and if shards were split or merged meanwhile, only the rest is cut anew ([`Rest`]). A request that
     /// looks like another one of the same id is sent again if the name means another filter by now: a copy
     /// of the request may have reached that filter by a node that knew it earlier. Sets `is_begun` as soon
     /// as a part was answered, under any generation.
@@ -238,15 +243,16 @@ impl Coordinator {
     ) -> Result<Bitmap, CallFailure> {
         let mut rehashed;
         let mut hashes = hashes;
-        // After a split of shards: the items without an answer, and the answers of the others.
+        // After a split or a merge of shards: the items without an answer, and the answers of the others.
         let (mut rest, mut is_replaced): (Option<Rest>, bool) = (None, false);
         loop {
-            let parts = parts_of(&filter, rest.as_ref().map_or(hashes, |rest| &rest.hashes));
+            let parts = parts_of(&filter, rest.as_ref().map_or(hashes, Rest::hashes));
             let mut todo: Vec<(ShardId, HashList)> = parts.parts().to_vec();
             let mut answered: Vec<(ShardId, Bitmap)> = Vec::with_capacity(todo.len());
             loop {
                 let what = (hashes, operation);
-                let tried = self.try_parts(&filter, todo, what, deadline, &mut answered).await;
+                let into = (&mut answered, &mut *is_begun);
+                let tried = self.try_parts(&filter, todo, what, deadline, into).await;
                 *is_begun |= !answered.is_empty();
                 let reused;
                 (todo, reused) = match tried {
@@ -270,8 +276,9 @@ impl Coordinator {
                     _ => {}
                 }
                 if is_same && newer.ranges != filter.ranges {
-                    let all = rest.take().unwrap_or_else(|| Rest::all(hashes));
-                    rest = Some(all.without(filter.ranges, &answered));
+                    let all = rest.take();
+                    let all = all.unwrap_or_else(|| Rest::all(hashes, operation.is_named()));
+                    rest = Some(all.recut(hashes, (filter.ranges, newer.ranges), &answered));
                     filter = newer;
                     break;
                 }
@@ -307,27 +314,27 @@ impl Coordinator {
         self.live_filter(name, deadline).await
     }
 
-    /// One round over the parts; returns those that were refused because the catalogues differ.
+    /// One round over the parts; returns those that were refused because the catalogues differ. Sets
+    /// `is_begun` if a shard has answered for some hashes of the request before.
     async fn try_parts(
         &self,
         filter: &LiveFilter,
         todo: Vec<(ShardId, HashList)>,
         (whole, operation): (&[ItemHash], Operation),
         deadline: Instant,
-        answered: &mut Vec<(ShardId, Bitmap)>,
+        (answered, is_begun): (&mut Vec<(ShardId, Bitmap)>, &mut bool),
     ) -> Result<Vec<(ShardId, HashList)>, CallFailure> {
         let ask = |(shard, hashes): (ShardId, HashList)| async move {
             let cut = filter.cut_of(shard);
             let request = |growth| operation.request(filter, (hashes.clone(), cut), growth);
-            let outcome = match self.part_call(filter, shard, request, deadline).await {
-                Err(CallFailure::Part(PartError::CutBefore { start, last, .. })) => {
-                    let part = (shard, (start, last));
-                    // Boxed: it is rare, and the task of every call would reserve room for it.
-                    Box::pin(self.ask_as_before(filter, part, (whole, operation), deadline)).await
-                }
-                outcome => outcome,
+            let first = self.part_call(filter, shard, request, deadline).await;
+            let Err(CallFailure::Part(PartError::CutBefore { start, last, .. })) = first else {
+                return (shard, hashes, first, false);
             };
-            (shard, hashes, outcome)
+            let part = (shard, (start, last));
+            // Boxed: it is rare, and the task of every call would reserve room for it.
+            let rest = Box::pin(self.ask_in_pieces(filter, part, (whole, operation), deadline));
+            (shard, hashes, rest.await, true)
         };
         // Most requests are single items, which have one part: this path needs no room for several.
         let outcomes = match <[_; 1]>::try_from(todo) {
@@ -336,7 +343,8 @@ impl Coordinator {
         };
         let mut stale = Vec::new();
         let mut failure = None;
-        for (shard, hashes, outcome) in outcomes {
+        for (shard, hashes, outcome, is_cut_before) in outcomes {
+            *is_begun |= is_cut_before;
             match outcome {
                 Ok(ShardAnswer::Bits(bits)) if bits.len() == item_count(&hashes) => {
                     answered.push((shard, bits));

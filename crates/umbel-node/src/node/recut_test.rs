@@ -1,13 +1,17 @@
-//! Copies from before shards were split, loaded into the cluster after it, and the reverse.
+//! Copies from before shards were split, loaded into the cluster after it, and the reverse; requests from
+//! before that are sent again.
 
 use std::path::Path;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use umbel_engine::meta::{Distribution, FilterName, MetaError};
+use umbel_engine::shard::SetOperation;
+use umbel_engine::{OwnerId, RequestId};
 use umbel_filter::Kind;
 
 use super::node_test::{MINUTES, config, deadline, items, start};
 use super::*;
+use crate::coordinator::ClientRequest;
 use crate::coordinator::catalogue::{Hashing, NewFilter};
 use crate::coordinator::copies::{BackupPart, ExportPart, ExportWish, ImportHead, ImportPart};
 use crate::coordinator::sizes::FilterSize;
@@ -179,6 +183,60 @@ async fn a_copy_that_is_cut_anew_is_whole_or_nothing() {
     }
     import(&asked, &whole).await.unwrap();
     assert_full(&asked, "again").await;
+    drop(asked);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_before_splits_get_their_first_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    fill(&asked).await;
+    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+    let request = |sequence: u64| {
+        let id = RequestId { session, sequence };
+        Some(ClientRequest { id, acknowledged_below: 1, owner: OwnerId::default() })
+    };
+    let number = |kind: Kind| 10 * u64::from(kind.id());
+    let insert = async |kind: Kind, at: u64, range: std::ops::Range<u32>| {
+        let request = request(number(kind) + at);
+        let answer =
+            asked.insert(&kind.to_string(), &items(range), request, None, deadline()).await;
+        answer.unwrap().0
+    };
+    let counting = || Kind::ALL.into_iter().filter(|kind| kind.merges_by_sum());
+    let sum = async |kind: Kind, at: u64| {
+        let (target, sources) = (name(&format!("sum of {kind}")), [name(&kind.to_string())]);
+        let operation = (SetOperation::Union, request(number(kind) + at));
+        asked.merge(&target, &sources, operation, deadline()).await.unwrap()
+    };
+    let mut sums = Vec::new();
+    for kind in counting() {
+        let (target, like) = (name(&format!("sum of {kind}")), name(&kind.to_string()));
+        asked.create(&target, &NewFilter::Like(like), None, deadline()).await.unwrap();
+        sums.push((kind, sum(kind, 9).await));
+    }
+    let mut first = Vec::new();
+    for kind in Kind::ALL {
+        first.push((kind, insert(kind, 1, 550..650).await, insert(kind, 2, 700..701).await));
+    }
+    for shard_count in [3, 4, 5] {
+        split(&asked, shard_count).await;
+    }
+    for (kind, many, one) in first {
+        assert_eq!(insert(kind, 1, 550..650).await, many, "{kind}");
+        assert_eq!(insert(kind, 2, 700..701).await, one, "{kind}");
+        let (filter, other) = (kind.to_string(), items(551..651));
+        let reused = request(number(kind) + 1);
+        let refused = asked.insert(&filter, &other, reused, None, deadline()).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("came before with other items"), "{kind}: {refused}");
+    }
+    for (kind, new_count) in sums {
+        // It counts once, though each half of a shard has the number of the whole.
+        assert_eq!(sum(kind, 9).await, new_count, "{kind}");
+    }
     drop(asked);
     node.shutdown().await;
 }

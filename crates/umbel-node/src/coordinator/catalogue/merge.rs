@@ -1,14 +1,12 @@
 //! Merges filters into another one: shard by shard, or this node's copies, whose changes the exchange
 //! then spreads.
 
-use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 use umbel_engine::meta::{FilterName, FilterRecord};
-use umbel_engine::shard::{PartError, RequestStamp, SetOperation, ShardCommand};
-use umbel_engine::{FilterId, Generation, ShardId};
+use umbel_engine::shard::{PartError, SetOperation, ShardCommand};
 use umbel_filter::Kind;
 
-use super::{SHARD_CALLS_MAX, ranges_of};
+use super::ranges_of;
 use crate::calls::{ShardAnswer, ShardRequest};
 use crate::coordinator::items::graver;
 use crate::coordinator::replicated::of_copy;
@@ -77,42 +75,6 @@ impl Coordinator {
         }
     }
 
-    /// Adds the counts of filters to another one, shard by shard.
-    async fn add_up(
-        &self,
-        into: &LiveFilter,
-        sources: Vec<(FilterId, Generation)>,
-        request: Option<ClientRequest>,
-        deadline: Instant,
-    ) -> Result<u64, CallFailure> {
-        let target = (into.id, into.record.generation);
-        let request = request.map(|request| RequestStamp {
-            id: request.id,
-            acknowledged_below: request.acknowledged_below,
-            digest: 0,
-            cut: into.cut_of(ShardId(0)),
-            owner: request.owner,
-        });
-        let sources = &sources;
-        let ask = |shard| async move {
-            let request = request.map(|stamp| RequestStamp { cut: into.cut_of(shard), ..stamp });
-            let sum = |growth| {
-                let sources = sources.clone();
-                ShardRequest::Sum { target, sources, request, growth }
-            };
-            self.part_call(into, shard, sum, deadline).await
-        };
-        let shards = stream::iter(into.ranges.shards());
-        let answers: Vec<_> = shards.map(ask).buffered(SHARD_CALLS_MAX).collect().await;
-        let again = "the same request, sent again, adds up in the others alone";
-        let new_count = new_count_of(answers, again)?;
-        if self.are_still_cut(into.ranges, deadline).await? {
-            return Ok(new_count);
-        }
-        let what = format!("shards were split meanwhile, and {again}");
-        Err(CallFailure::OutcomeUnknown { what })
-    }
-
     /// Refuses a filter in which every position of a shard is set: it tells nothing about its items.
     async fn refuse_full(&self, filter: &LiveFilter, deadline: Instant) -> Result<(), CallFailure> {
         let (id, generation) = (filter.id, filter.record.generation);
@@ -175,7 +137,7 @@ impl Coordinator {
 }
 
 /// Newly set positions of all shards. If only some shards succeeded, `again` tells what a retry does.
-fn new_count_of(
+pub(super) fn new_count_of(
     answers: Vec<Result<ShardAnswer, CallFailure>>,
     again: &str,
 ) -> Result<u64, CallFailure> {

@@ -1,12 +1,11 @@
-//! Batches whose shards are split while they are in flight, or between two tries of one request.
+//! Parts of requests that were answered before shards were split or merged.
 
-use std::collections::BTreeMap;
+use umbel_engine::ShardId;
+use umbel_engine::routing::{PieceError, Pieces};
+use umbel_engine::shard::{Bitmap, HashList, PartError};
+use umbel_filter::{HashRange, ItemHash};
 
 use tokio::time::Instant;
-use umbel_engine::ShardId;
-use umbel_engine::placement::ShardRanges;
-use umbel_engine::shard::{Bitmap, HashList};
-use umbel_filter::ItemHash;
 
 use super::{Operation, item_count};
 use crate::calls::ShardAnswer;
@@ -14,87 +13,62 @@ use crate::coordinator::{Coordinator, LiveFilter, unexpected};
 use crate::failure::CallFailure;
 
 impl Coordinator {
-    /// Asks a shard that answered a request before it was split for the part as it was cut then, and
-    /// returns the answers for the part as it is cut now.
-    pub(super) async fn ask_as_before(
+    /// Asks a shard for its part piece by piece, after it refused the part because it has answered for the
+    /// hashes of `named` before.
+    pub(super) async fn ask_in_pieces(
         &self,
         filter: &LiveFilter,
-        (shard, (start, last)): (ShardId, (u64, u64)),
+        (shard, named): (ShardId, (u64, u64)),
         (whole, operation): (&[ItemHash], Operation),
         deadline: Instant,
     ) -> Result<ShardAnswer, CallFailure> {
-        let is_there = |hash: &ItemHash| (start..=last).contains(&hash.hi());
-        let before: Vec<ItemHash> = whole.iter().copied().filter(is_there).collect();
-        let hashes = HashList::from_hashes(&before);
-        let request = |growth| operation.request(filter, (hashes.clone(), (start, last)), growth);
-        let answers = match self.part_call(filter, shard, request, deadline).await? {
-            ShardAnswer::Bits(bits) if bits.len() == item_count(&hashes) => bits,
-            other => return Err(unexpected(&other)),
-        };
-        let is_now = |hash: &ItemHash| filter.ranges.shard_of(hash.hi()) == shard;
-        let now = before.iter().zip(answers.iter()).filter(|(hash, _)| is_now(hash));
-        Ok(ShardAnswer::Bits(Bitmap::from_bools(now.map(|(_, answer)| answer).collect::<Vec<_>>())))
-    }
-}
-
-/// The items of a batch that are not answered, after some shards have answered.
-pub(super) struct Rest {
-    /// By position in the batch; None for items without an answer.
-    answers: Vec<Option<bool>>,
-    /// The items without an answer, in their order.
-    pub(super) hashes: Vec<ItemHash>,
-}
-
-impl Rest {
-    /// No item is answered.
-    pub(super) fn all(hashes: &[ItemHash]) -> Self {
-        Self { answers: vec![None; hashes.len()], hashes: hashes.to_vec() }
-    }
-
-    /// Adds the answers of some shards, which were cut as in `ranges`.
-    pub(super) fn without(self, ranges: ShardRanges, answered: &[(ShardId, Bitmap)]) -> Self {
-        let mut answered: BTreeMap<ShardId, _> =
-            answered.iter().map(|(shard, bits)| (*shard, bits.iter())).collect();
-        let mut next = self.hashes.iter();
-        let (mut answers, mut hashes) = (self.answers, Vec::new());
-        for answer in answers.iter_mut().filter(|answer| answer.is_none()) {
-            let Some(&hash) = next.next() else { break };
-            match answered.get_mut(&ranges.shard_of(hash.hi())) {
-                Some(bits) => *answer = bits.next(),
-                None => hashes.push(hash),
+        // A filter that lies in one shard has all its items at its place.
+        let place = filter.record.settings.shape.place();
+        let position = |hash: &ItemHash| place.unwrap_or(hash.hi());
+        let mut pieces = pieces_of(filter.cut_of(shard))?;
+        cut_before(&mut pieces, named)?;
+        while let Some(piece) = pieces.next_piece() {
+            let is_there = |hash: &ItemHash| piece.contains(position(hash));
+            let items: Vec<ItemHash> = whole.iter().copied().filter(is_there).collect();
+            if items.is_empty() {
+                pieces.answered(Bitmap::zeros(0));
+                continue;
+            }
+            let hashes = HashList::from_hashes(&items);
+            let part = || (hashes.clone(), piece.bounds());
+            let request = |growth| operation.request(filter, part(), growth);
+            match self.part_call(filter, shard, request, deadline).await {
+                Ok(ShardAnswer::Bits(bits)) if bits.len() == item_count(&hashes) => {
+                    pieces.answered(bits);
+                }
+                Ok(other) => return Err(unexpected(&other)),
+                Err(CallFailure::Part(PartError::CutBefore { start, last, .. })) => {
+                    cut_before(&mut pieces, (start, last))?;
+                }
+                Err(error) => return Err(error),
             }
         }
-        Self { answers, hashes }
-    }
-
-    /// The answers for all items, with those of the rest.
-    pub(super) fn with(self, rest: &Bitmap) -> Bitmap {
-        let mut rest = rest.iter();
-        let answers = self.answers.into_iter();
-        Bitmap::from_bools(
-            answers
-                .map(|answer| answer.or_else(|| rest.next()).unwrap_or(false))
-                .collect::<Vec<_>>(),
-        )
+        let joined = pieces.join(whole.iter().map(position));
+        joined.map(ShardAnswer::Bits).ok_or_else(|| {
+            let what = format!("answers of {shard} to the pieces of a part do not fit");
+            CallFailure::Storage { what }
+        })
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The pieces of a part that is cut for the hashes from the first to the last.
+pub(in crate::coordinator) fn pieces_of<A>(cut: (u64, u64)) -> Result<Pieces<A>, CallFailure> {
+    let cut = HashRange::from_bounds(cut);
+    cut.map(Pieces::of).map_err(|error| CallFailure::Storage { what: error.to_string() })
+}
 
-    #[test]
-    fn what_was_answered_before_a_split_is_not_asked_again() {
-        let two = ShardRanges::new(2, 2).unwrap();
-        // Items of shards 1, 0, 1 and 0; the last is in the half of shard 0 that becomes shard 2.
-        let hashes = [0xf, 0x1, 0xe, 0x7].map(|top| ItemHash::new(top << 60, 0));
-        let answered = [(ShardId(1), Bitmap::from_ones(2, [1]))];
-        let rest = Rest::all(&hashes).without(two, &answered);
-        assert_eq!(rest.hashes, [hashes[1], hashes[3]]);
-        let three = two.split().unwrap();
-        assert_eq!(three.shard_of(hashes[3].hi()), ShardId(2));
-        let rest = rest.without(three, &[(ShardId(2), Bitmap::ones(1))]);
-        assert_eq!(rest.hashes, [hashes[1]]);
-        assert_eq!(rest.with(&Bitmap::zeros(1)), Bitmap::from_ones(4, [2, 3]));
-    }
+/// Takes the refusal of a piece by a shard that has answered for the hashes from the first to the last.
+pub(in crate::coordinator) fn cut_before<A>(
+    pieces: &mut Pieces<A>,
+    named: (u64, u64),
+) -> Result<(), CallFailure> {
+    let named = HashRange::from_bounds(named);
+    let named = named.map_err(|error| CallFailure::Storage { what: error.to_string() })?;
+    let taken: Result<(), PieceError> = pieces.cut_before(named);
+    taken.map_err(|error| CallFailure::Storage { what: error.to_string() })
 }
