@@ -15,7 +15,8 @@
 //! *Invariant.* No level takes more than its capacity of new items, and only the last one takes
 //! any. So the rate of all levels stays below the one that was asked for, however many
 //! items come, but for a part of another filter, whose levels may have more than their share of what the whole had:
-//! there they err as much more often. *New* is what no level called present: an item that is there already, or that a
+//! there they err as much more often; and but for two parts that were joined, which may have taken more together
+//! than one filter would have. *New* is what no level called present: an item that is there already, or that a
 //! level takes for present by mistake, sets no bit and fills nothing. A level opens when the last one is
 //! full; that of a filter which was a part of another one may be closed before, because the other parts of
 //! the level were fuller than this.
@@ -45,6 +46,7 @@ use crate::scalable_shape::ScalableShape;
 use crate::shape::{BlockShape, CreateError, LINE_BITS, Shape};
 use crate::sizing::{self, Estimate};
 
+mod counts;
 mod load;
 mod part;
 #[cfg(test)]
@@ -154,8 +156,8 @@ pub enum LevelsError {
         /// The level's share of the rate.
         expected: f64,
     },
-    /// A level holds no more than it is made for over the whole hash space, all of which may be in a part, and the
-    /// same number of items in each part of a copy.
+    /// A level holds no more than it is made for over the whole hash space, all of which may be in a part, or than
+    /// its bits are of at least, and the same number of items in each part of a copy.
     #[error("level {level} has {item_count} items, expected {least} to {capacity}")]
     ItemCount {
         /// Number of the level, from 0 on.
@@ -164,7 +166,8 @@ pub enum LevelsError {
         item_count: u64,
         /// Least number that it may have: 0, or what an earlier part said.
         least: u64,
-        /// Largest one: what the level is made for over the whole hash space, or what an earlier part said.
+        /// Largest one: what the level is made for over the whole hash space, what its bits are of at least, or what an
+        /// earlier part said.
         capacity: u64,
     },
     /// A new item sets at least one bit and at most k, so the count is wrong or the bits are.
@@ -239,12 +242,13 @@ impl FilterLevel {
         }
         // Any level may have fewer than its capacity, or more: that of a part of another filter was closed when the
         // whole was full, with what was in the part by then.
-        if item_count > whole_capacity {
-            let capacity = whole_capacity;
-            return Err(LevelsError::ItemCount { level, item_count, least: 0, capacity });
-        }
         let (one_count, probe_count) = (filter.describe().one_count, got.probe_count());
-        if one_count < item_count || one_count > item_count.saturating_mul(probe_count.into()) {
+        let proven = counts::least_of(one_count, &filter);
+        let most = whole_capacity.max(proven);
+        if item_count > most {
+            return Err(LevelsError::ItemCount { level, item_count, least: 0, capacity: most });
+        }
+        if item_count < proven || item_count > one_count {
             return Err(LevelsError::OneCount { level, one_count, item_count, probe_count });
         }
         Ok(Self { filter, capacity, whole_capacity, item_count })
@@ -320,7 +324,7 @@ impl Scalable {
     ///
     /// # Errors
     /// If there are none, one has another range or a higher rate, or a count is above what the level is made for over
-    /// the whole hash space or does not fit its filter's ones.
+    /// the whole hash space and what its filter's ones prove, or does not fit these.
     pub fn from_levels(
         shape: ScalableShape,
         levels: Vec<(Blocked, u64)>,
@@ -348,10 +352,10 @@ impl Scalable {
     }
 
     /// Sets how many new items a level took, for whoever mends it. False, and nothing changed, if there
-    /// is no such level or it is made for fewer over the whole hash space.
+    /// is no such level or it has room for fewer.
     pub fn set_level_item_count(&mut self, level: usize, item_count: u64) -> bool {
         match self.levels.get_mut(level) {
-            Some(level) if item_count <= level.whole_capacity => {
+            Some(level) if item_count <= counts::most(level.whole_capacity, &level.filter) => {
                 level.item_count = item_count;
                 true
             }

@@ -1,6 +1,6 @@
 //! Levels that come from a copy, part by part.
 
-use super::{FilterLevel, LevelsError, Scalable};
+use super::{FilterLevel, LevelsError, Scalable, counts};
 use crate::blocked::Blocked;
 
 impl Scalable {
@@ -45,7 +45,10 @@ impl Scalable {
             let ours = &mut self.levels[at];
             // A level without items is one of which nothing is known yet.
             let least = ours.item_count;
-            let most = if least == 0 { ours.whole_capacity } else { least };
+            let most = match least {
+                0 => counts::most(ours.whole_capacity, &ours.filter),
+                known => known,
+            };
             if !(least..=most).contains(&item_count) {
                 return Err(wrong(least, most));
             }
@@ -60,8 +63,9 @@ impl Scalable {
         }
         let mut next = FilterLevel::new(self.shape, level)
             .map_err(|source| LevelsError::Create { level, source })?;
-        if item_count > next.whole_capacity {
-            return Err(wrong(0, next.whole_capacity));
+        let most = counts::most(next.whole_capacity, &next.filter);
+        if item_count > most {
+            return Err(wrong(0, most));
         }
         next.item_count = item_count;
         self.levels.push(next);

@@ -1,9 +1,8 @@
 //! The filter of a part of the hash range, level by level.
 
-use super::{FilterLevel, Scalable};
+use super::{FilterLevel, Scalable, counts};
 use crate::block_array;
 use crate::blocked::Blocked;
-use crate::capability::Describe;
 use crate::range::HashRange;
 use crate::scalable_shape::ScalableShape;
 use crate::shape::CreateError;
@@ -27,10 +26,10 @@ impl FilterLevel {
         let (shape, words) = block_array::part_of(whole, self.filter.words(), range)?;
         let mut filter = Blocked::with_shape(shape)?;
         filter.words_mut().copy_from_slice(words);
-        let one_count = filter.describe().one_count;
-        let least = one_count.div_ceil(shape.probe_count().into());
-        let item_count = whole.range().cut_count(range, self.item_count).clamp(least, one_count);
-        let capacity = range.share_of(self.whole_capacity);
-        Ok(Self { filter, capacity, whole_capacity: self.whole_capacity, item_count })
+        let whole_capacity = self.whole_capacity;
+        let cut = whole.range().cut_count(range, self.item_count);
+        let (least, most) = counts::bounds(whole_capacity, &filter);
+        let capacity = range.share_of(whole_capacity);
+        Ok(Self { filter, capacity, whole_capacity, item_count: cut.clamp(least, most) })
     }
 }

@@ -261,9 +261,13 @@ fn levels_are_checked() {
         Scalable::from_levels(shape, levels).unwrap_err()
     };
     assert_eq!(refused(&|levels| levels.clear()), LevelsError::None);
+    // The second level's bits are of more items than the first is made for, but not of all.
+    let second = &filter.levels()[1].filter;
+    let proven = second.describe().one_count.div_ceil(second.block_shape().probe_count().into());
+    assert!((101..200).contains(&proven));
     assert_eq!(
         refused(&|levels| drop(levels.remove(0))),
-        LevelsError::ItemCount { level: 0, item_count: 200, least: 0, capacity: 100 }
+        LevelsError::ItemCount { level: 0, item_count: 200, least: 0, capacity: proven }
     );
     let size = sizing::scalable_level(100, 0.05, 0).unwrap();
     let small = Blocked::new(HashRange::WHOLE, 1, 6).unwrap();
@@ -354,8 +358,11 @@ fn levels_are_loaded_in_order() {
     assert_eq!(filter.level_to_load(2, 16).map(drop), Ok(()));
     let other = LevelsError::ItemCount { level: 0, item_count: 4, least: 3, capacity: 3 };
     assert_eq!(filter.level_to_load(0, 4).map(drop), Err(other));
-    let many = LevelsError::ItemCount { level: 3, item_count: 33, least: 0, capacity: 32 };
-    assert_eq!(filter.level_to_load(3, 33).map(drop), Err(many));
+    // No more than bits can be of that are all set.
+    let blocks = filter.scalable_shape().level(3).unwrap().1;
+    let capacity = blocks.position_count().div_ceil(blocks.probe_count().into());
+    let many = LevelsError::ItemCount { level: 3, item_count: capacity + 1, least: 0, capacity };
+    assert_eq!(filter.level_to_load(3, capacity + 1).map(drop), Err(many));
     let counts: Vec<u64> = filter.levels().iter().map(FilterLevel::item_count).collect();
     assert_eq!(counts, [3, 0, 16]);
 }
