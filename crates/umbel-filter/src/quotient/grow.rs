@@ -3,9 +3,6 @@
 use thiserror::Error;
 
 use super::Quotient;
-use super::page::Place;
-use super::stream::{PageBuilder, PageItems};
-use crate::bits::index;
 use crate::kind::Kind;
 use crate::shape::{BlockShape, CreateError, ShapeError};
 use crate::sizing::{QUOTIENT_PAGE_SLOTS_MAX, quotient_capacity};
@@ -56,33 +53,8 @@ impl Quotient {
     /// # Errors
     /// As of `grow`.
     pub fn grown(&self) -> Result<Self, QuotientGrowError> {
-        let shape = self.shape.grown()?;
-        let mut grown = Self::with_shape(shape)?;
-        let (ours, theirs) = (self.layout, grown.layout);
-        let first_pages = (self.shape.map().first_block(), shape.map().first_block());
-        let mut items = (first_pages.0..).zip(self.pages()).flat_map(|(page, words)| {
-            PageItems::new(ours, words).map(move |(place, count)| {
-                let quotient = page * ours.quotient_count as u64 + place.quotient as u64;
-                let upper = place.remainder >> theirs.remainder_bits & 1;
-                let remainder = place.remainder & ((1 << theirs.remainder_bits) - 1);
-                (2 * quotient + upper, remainder, count)
-            })
-        });
-        let mut next = items.next();
-        let pages = grown.bits.words_mut().chunks_exact_mut(theirs.page_words);
-        for (page, words) in (first_pages.1..).zip(pages) {
-            let first = page * theirs.quotient_count as u64;
-            let mut builder = PageBuilder::new(theirs, words);
-            while let Some((quotient, remainder, count)) = next
-                && quotient < first + theirs.quotient_count as u64
-            {
-                let quotient = index(quotient.saturating_sub(first));
-                let pushed = builder.push(Place { quotient, remainder }, count);
-                pushed.ok_or(QuotientGrowError::Crowded)?;
-                grown.taken_count += 1;
-                next = items.next();
-            }
-        }
+        let mut grown = Self::with_shape(self.shape.grown()?)?;
+        grown.fill(self.counted_positions()).ok_or(QuotientGrowError::Crowded)?;
         Ok(grown)
     }
 }

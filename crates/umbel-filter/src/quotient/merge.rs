@@ -3,7 +3,6 @@
 use thiserror::Error;
 
 use super::Quotient;
-use super::page::Place;
 use super::stream::{PageBuilder, PageItems};
 use crate::capability::InsertError;
 use crate::shape::{CreateError, ShapeMismatch};
@@ -67,11 +66,11 @@ impl Quotient {
 }
 
 /// Two sorted streams in one, where equal places have the sum of their copies, at most `mask` + 1.
-fn summed(
-    ours: impl Iterator<Item = (Place, u64)>,
-    theirs: impl Iterator<Item = (Place, u64)>,
+pub(super) fn summed<P: Ord>(
+    ours: impl Iterator<Item = (P, u64)>,
+    theirs: impl Iterator<Item = (P, u64)>,
     mask: u64,
-) -> impl Iterator<Item = (Place, u64)> {
+) -> impl Iterator<Item = (P, u64)> {
     let (mut ours, mut theirs) = (ours.peekable(), theirs.peekable());
     std::iter::from_fn(move || match (ours.peek(), theirs.peek()) {
         (Some(a), Some(b)) if a.0 == b.0 => {

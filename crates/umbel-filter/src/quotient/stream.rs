@@ -4,8 +4,46 @@
 //! filled in order is the page that inserts in any order make. That makes merging two streams and growing
 //! one pass each.
 
+use super::Quotient;
 use super::layout::{BLOCK_SLOTS, Layout, OFFSET_MAX};
 use super::page::Place;
+use crate::bits::index;
+
+impl Quotient {
+    /// What it holds by ascending position over the whole hash space, which stays as the filter grows, with copies
+    /// less one.
+    pub(super) fn counted_positions(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let (layout, remainder_bits) = (self.layout, self.layout.remainder_bits);
+        (self.shape.map().first_block()..).zip(self.pages()).flat_map(move |(page, words)| {
+            PageItems::new(layout, words).map(move |(place, count)| {
+                let quotient = page * layout.quotient_count as u64 + place.quotient as u64;
+                (quotient << remainder_bits | place.remainder, count)
+            })
+        })
+    }
+
+    /// Fills an empty filter with such items; None if there is no room for all.
+    pub(super) fn fill(&mut self, mut items: impl Iterator<Item = (u64, u64)>) -> Option<()> {
+        let (layout, first_page) = (self.layout, self.shape.map().first_block());
+        let mut next = items.next();
+        let pages = self.bits.words_mut().chunks_exact_mut(layout.page_words);
+        for (page, words) in (first_page..).zip(pages) {
+            let first = page * layout.quotient_count as u64;
+            let mut builder = PageBuilder::new(layout, words);
+            while let Some((position, count)) = next
+                && let quotient = position >> layout.remainder_bits
+                && quotient < first + layout.quotient_count as u64
+            {
+                let quotient = index(quotient.saturating_sub(first));
+                let remainder = position & ((1 << layout.remainder_bits) - 1);
+                builder.push(Place { quotient, remainder }, count)?;
+                self.taken_count += 1;
+                next = items.next();
+            }
+        }
+        Some(())
+    }
+}
 
 /// What a page holds: places, and copies less one, ascending.
 pub(super) struct PageItems<'a> {
