@@ -41,6 +41,7 @@ use crate::sizing;
 
 #[cfg(test)]
 mod aging_test;
+mod join;
 
 /// Cache lines of a block.
 const BLOCK_LINES: usize = 2;

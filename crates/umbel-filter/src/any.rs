@@ -10,7 +10,7 @@
 //! | [`merge_shared`](AnyFilter::merge_shared) | | ● | ● | ● | | | | | |
 //! | [`remove`](AnyFilter::remove) | | | | | ● | | | ● | ● |
 //! | [`seal`](AnyFilter::seal), [`clear`](AnyFilter::clear) | ● | ● | ● | ● | ● | ● | ● | ● | ● |
-//! | [`part`](AnyFilter::part) | ● | ● | ● | ● | ● | scalable | ● | ● | ● |
+//! | [`part`](AnyFilter::part), [`join`](AnyFilter::join) | ● | ● | ● | ● | ● | scalable | ● | ● | ● |
 
 use thiserror::Error;
 
@@ -38,6 +38,7 @@ use crate::stable::Stable;
 use crate::stored_single_shot::StoredSingleShot;
 use crate::window::Window;
 
+mod join;
 mod part;
 mod shared;
 

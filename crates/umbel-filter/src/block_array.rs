@@ -1,7 +1,8 @@
-//! What the kinds that are arrays of blocks of bits have in common: parts and halves.
+//! What the kinds that are arrays of blocks have in common: parts, what joins them again, and halves.
 
 use crate::bits::{BitArray, LINE_WORDS, index, wide};
 use crate::blocked::FoldError;
+use crate::join_error::FilterJoinError;
 use crate::kind::Kind;
 use crate::range::HashRange;
 use crate::shape::{BlockShape, CreateError, LINE_BITS, ShapeError, ShapeMismatch};
@@ -29,6 +30,31 @@ pub(crate) fn part_of(
     let offset = part.map().first_block() - shape.map().first_block();
     let block_words = block_words(shape);
     Ok((part, &words[index(offset) * block_words..][..index(part.map().len()) * block_words]))
+}
+
+/// The shape over the range of two neighbouring filters, which must differ in their ranges alone.
+pub(crate) fn union_of(
+    [lower, upper]: [BlockShape; 2],
+    range: HashRange,
+) -> Result<BlockShape, FilterJoinError> {
+    let mismatch = ShapeMismatch { ours: lower.into(), theirs: upper.into() };
+    let union = lower.with_range(range).map_err(CreateError::from)?;
+    let are_parts = [lower, upper].iter().all(|&part| union.offset_of(part).is_some());
+    if are_parts { Ok(union) } else { Err(mismatch.into()) }
+}
+
+/// Writes the blocks of two neighbouring filters into those of both ranges, and those of the upper one that the lower
+/// one has too by `join`: one block if the border divides it, else none.
+pub(crate) fn join_words(
+    union: &mut [u64],
+    [lower, upper]: [&[u64]; 2],
+    join: impl FnOnce(&mut [u64], &[u64]),
+) {
+    let (ours, theirs) = union.split_at_mut(lower.len());
+    ours.copy_from_slice(lower);
+    let (divided, rest) = upper.split_at(upper.len() - theirs.len());
+    theirs.copy_from_slice(rest);
+    join(&mut ours[lower.len() - divided.len()..], divided);
 }
 
 /// Neighbouring blocks ORed; of a single block, neighbouring bits.

@@ -300,6 +300,12 @@ const fn sum_even(ours: u64, theirs: u64) -> u64 {
     (sums | (beyond * COUNTER_MAX)) & EVEN
 }
 
+/// The larger of two words' counters, each.
+pub(crate) fn larger(ours: u64, theirs: u64) -> u64 {
+    let counter = |at: u32| (ours & COUNTER_MAX << at).max(theirs & COUNTER_MAX << at);
+    (0..WORD_COUNTERS).map(|place| counter(place * COUNTER_BITS)).fold(0, |word, next| word | next)
+}
+
 /// Adds counters to ours and returns how many of ours were 0 and are not any more.
 fn add(ours: &mut [u64], theirs: &[u64]) -> u64 {
     let mut new_count = 0;

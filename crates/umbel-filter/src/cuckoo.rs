@@ -42,6 +42,7 @@ use crate::slots::{BUCKET_SLOTS, Place, Slot, Slots};
 
 #[cfg(test)]
 mod cuckoo_test;
+mod join;
 mod load;
 mod paths;
 mod places;

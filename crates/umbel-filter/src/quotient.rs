@@ -30,6 +30,7 @@ use crate::shape::{BlockShape, CreateError, Shape, ShapeError};
 use crate::sizing;
 
 mod grow;
+mod join;
 pub(crate) mod layout;
 mod load;
 mod loops;

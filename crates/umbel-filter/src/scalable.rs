@@ -47,6 +47,7 @@ use crate::shape::{BlockShape, CreateError, LINE_BITS, Shape};
 use crate::sizing::{self, Estimate};
 
 mod counts;
+mod join;
 mod load;
 mod part;
 #[cfg(test)]
@@ -201,7 +202,7 @@ impl FilterLevel {
     }
 
     /// Number of new items that it took, at most its capacity; in a part of another filter, what it is taken to have
-    /// of the level's.
+    /// of the level's, and in a join of two those of both.
     #[must_use]
     pub const fn item_count(&self) -> u64 {
         self.item_count

@@ -32,6 +32,7 @@ use crate::range::HashRange;
 use crate::shape::{BlockShape, CreateError, Shape, ShapeError};
 use crate::stable_pace::StablePace;
 
+mod join;
 #[cfg(test)]
 mod stable_test;
 

@@ -28,8 +28,9 @@ use crate::capability::{
     check_in_range,
 };
 use crate::hash::ItemHash;
+use crate::join_error::FilterJoinError;
 use crate::range::HashRange;
-use crate::shape::{Shape, ShapeError, ShapeMismatch};
+use crate::shape::{CreateError, Shape, ShapeError, ShapeMismatch};
 use crate::single_shot::{PositionsError, SingleShot, SortedHashesError};
 use crate::single_shot_shape::SingleShotShape;
 use crate::sizing;
@@ -181,6 +182,23 @@ impl StoredSingleShot {
         };
         // Counted before they are coded, because the best code depends on their number.
         let run = Run::of(width, positions().count() as u64, positions());
+        Ok(Self::with_run(shape, run))
+    }
+
+    /// The filter of our range and the upper neighbour's: a position that the border divides is in it if it is in one
+    /// of the two.
+    pub(crate) fn join(&self, upper: &Self, range: HashRange) -> Result<Self, FilterJoinError> {
+        let (ours, theirs) = (self.shape, upper.shape);
+        if ours.position_count() != theirs.position_count() {
+            return Err(ShapeMismatch { ours: ours.into(), theirs: theirs.into() }.into());
+        }
+        let shape =
+            SingleShotShape::new(range, ours.position_count()).map_err(CreateError::from)?;
+        let first = theirs.first_position() - ours.first_position();
+        let above = || upper.positions().map(move |position| first + position);
+        let positions = || union(self.positions(), above());
+        // Counted before they are coded, because the best code depends on their number.
+        let run = Run::of(shape.width(), positions().count() as u64, positions());
         Ok(Self::with_run(shape, run))
     }
 

@@ -38,6 +38,7 @@ use crate::sizing::{Estimate, SLICE_BITS};
 use crate::slots::{BUCKET_SLOTS, Place, Slot, Slots};
 use crate::spread::{INCREMENT, MULTIPLIER};
 
+mod join;
 mod load;
 mod places;
 #[cfg(test)]
@@ -208,7 +209,7 @@ impl Window {
         sighting: Sighting,
     ) -> Result<Insertion, InsertError> {
         check_in_range(self.shape.range(), hash)?;
-        self.put(hash, slice.clamp(self.oldest, self.ahead()), sighting)
+        self.put(self.place(hash), slice.clamp(self.oldest, self.ahead()), sighting, hash)
     }
 
     /// The same one after the other, with one outcome an item; `outcomes` is emptied first.
@@ -229,7 +230,7 @@ impl Window {
         outcomes.reserve(hashes.len());
         for (at, &hash) in hashes.iter().enumerate() {
             self.prefetch_ahead(hashes, at);
-            outcomes.push(self.put(hash, slice, sighting)?);
+            outcomes.push(self.put(self.place(hash), slice, sighting, hash)?);
         }
         Ok(())
     }
@@ -267,13 +268,15 @@ impl Window {
         buckets.into_iter().find_map(|first| self.slots.find(words, first, fingerprint))
     }
 
+    /// Puts an item into a slice that is kept; where it has to make room, the hash decides how.
     fn put(
         &mut self,
-        hash: ItemHash,
+        place: Place,
         slice: u64,
         sighting: Sighting,
+        hash: ItemHash,
     ) -> Result<Insertion, InsertError> {
-        let (place, tag) = (self.place(hash), slice % WINDOW_SLICES_MAX);
+        let tag = slice % WINDOW_SLICES_MAX;
         let new = Slot { fingerprint: place.fingerprint, tag };
         if let Some(at) = self.find(place) {
             let old = self.slots.get(self.words(), at);

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use umbel_codec::{AssembleError, FilterAssembler, FrameKey, FrameMergeError, KeyMismatch, crc32c};
 use umbel_filter::{
-    AnyFilter, Blocked, Describe, HashRange, Kind, Scalable, SingleShot, SingleShotShape,
-    StoredSingleShot,
+    AnyFilter, Blocked, Describe, FilterJoinError, HashRange, Kind, Scalable, SingleShot,
+    SingleShotShape, StoredSingleShot,
 };
 
 use crate::filters::{KEY, MEMORY, all_filters, all_frames, emptied, items, payload_bytes, view};
@@ -49,6 +49,42 @@ proptest! {
             prop_assert!(view(frame).merge_into(&mut loaded, KEY).is_ok());
         }
         prop_assert_eq!(loaded, part);
+    }
+
+    /// Two parts that have gone on, each with items of its own, and are joined: a filter whose frames give it again.
+    #[test]
+    fn frames_of_a_join_are_the_join(
+        recipe in all_filters(), payload_bytes_max in payload_bytes(), at: u64, seed: u64, counts in [0..60u64, 0..60],
+    ) {
+        let filter = recipe.filter();
+        let range = filter.shape().range();
+        prop_assume!(range.width() > 1 && !filter.kind().is_whole());
+        let border = range.start() + 1 + u64::try_from(u128::from(at) % (range.width() - 1)).unwrap();
+        let halves = [(range.start(), border.into()), (border, range.end())];
+        let [lower, upper] = [0, 1].map(|half| {
+            let (start, end) = halves[half];
+            let range = HashRange::new(start, end).unwrap();
+            let mut part = filter.part(range).unwrap();
+            for item in items(range, seed, counts[half]) {
+                // A table may be full before.
+                let _ = umbel_filter::Insert::insert(&mut part, item);
+            }
+            part
+        });
+        let joined = match lower.join(&upper) {
+            Ok(joined) => joined,
+            Err(error) => {
+                prop_assert!(matches!(error, FilterJoinError::Full { .. }), "{}", error);
+                return Ok(());
+            }
+        };
+        let frames = all_frames(&joined, payload_bytes_max);
+        prop_assert_eq!(assemble(&joined, &frames), Ok(joined.clone()));
+        let mut loaded = emptied(&joined);
+        for frame in &frames {
+            prop_assert!(view(frame).merge_into(&mut loaded, KEY).is_ok());
+        }
+        prop_assert_eq!(loaded, joined);
     }
 
     /// One frame less, one twice, two in each other's place: never a filter.

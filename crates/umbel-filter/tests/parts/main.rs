@@ -14,6 +14,9 @@ use umbel_filter::{
     Stable, StablePace, StoredSingleShot, Window,
 };
 
+mod joined;
+mod joins;
+
 /// Items of a level, and of a generation, over the whole hash space: fewer than most cases insert.
 const FEW: u64 = 40;
 
