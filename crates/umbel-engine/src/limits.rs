@@ -8,6 +8,11 @@ pub const FILTER_NAME_BYTES_MAX: usize = 1024;
 /// 32 nodes.
 pub const SHARD_COUNT_MAX: u32 = 1024;
 
+/// Most merges of shards of a cluster, and so the last era of a shard's group: the groups of the next era
+/// would have the numbers of copies of replicated filters ([`GroupId`](crate::GroupId)). One merge a minute
+/// leads there after two years.
+pub const ERA_MAX: u32 = (1 << 20) - 1;
+
 /// Most replicas of a shard: with nine, four may fail.
 pub const REPLICA_COUNT_MAX: u32 = 9;
 

@@ -14,6 +14,8 @@ mod apply_test;
 #[cfg(test)]
 pub(super) mod drawn;
 #[cfg(test)]
+mod merge_test;
+#[cfg(test)]
 mod renamed_test;
 #[cfg(test)]
 mod replicated_test;
@@ -75,7 +77,7 @@ impl MetaState {
             }
             MetaCommand::FilterCreated { filter } => self.filter_created(*filter),
             MetaCommand::ActivateImport { filter } => self.activate_import(*filter),
-            MetaCommand::DropFilter { filter } => Ok(self.drop_filter(*filter)),
+            MetaCommand::DropFilter { filter } => self.drop_filter(*filter),
             MetaCommand::FilterDropped { filter } => self.filter_dropped(*filter),
             MetaCommand::ClearFilter { filter, generation } => {
                 self.clear_filter(*filter, *generation)
@@ -94,7 +96,7 @@ impl MetaState {
             }
             MetaCommand::SetExpiry { filter, expires_ms } => self.set_expiry(*filter, *expires_ms),
             MetaCommand::DropExpired { filter, expires_ms } => {
-                Ok(self.drop_expired(*filter, *expires_ms))
+                self.drop_expired(*filter, *expires_ms)
             }
             MetaCommand::OpenSession { key, owner } => self.open_session(log_index, *key, owner),
             MetaCommand::SubmitJob(order) => self.submit_job(log_index, order),
@@ -117,6 +119,8 @@ impl MetaState {
             MetaCommand::SetAutoSplit { is_on } => Ok(self.set_auto_split(*is_on)),
             MetaCommand::NoteZone { node, zone } => self.note_zone(*node, zone.clone()),
             MetaCommand::RaiseVersion { to, asked } => self.raise_version(*to, asked),
+            MetaCommand::MergeShard { shard_count } => self.merge_shard(*shard_count),
+            MetaCommand::ShardMerged { shard, era } => self.shard_merged(*shard, *era),
         }
     }
 
@@ -235,6 +239,8 @@ impl MetaState {
     /// Splits one shard at a time, and only while its replicas are not being moved: the new shard's
     /// replicas start on the nodes of its parent.
     fn split_shard(&mut self, shard_count: u32) -> Result<MetaReply, MetaError> {
+        // The number of shards is about to fall.
+        self.check_no_merge()?;
         let count = self.shard_count();
         if shard_count == count {
             return Ok(MetaReply::Done);
@@ -277,9 +283,12 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    /// Refuses to move replicas of a shard that is being split or split off: both halves start on the same
-    /// nodes.
+    /// Refuses to move replicas of a shard that is being split or merged, and of the other half: both have
+    /// to be on the same nodes.
     fn check_whole(&self, shard: ShardId) -> Result<(), MetaError> {
+        if [self.shard_map.merging(), self.shard_map.absorbing()].contains(&Some(shard)) {
+            return self.check_no_merge();
+        }
         let Some(into) = self.shard_map.splitting() else { return Ok(()) };
         if shard != into && self.shard_map.halved() != Some(shard) {
             return Ok(());

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! It is rounded up to a whole round of splits, `founded · 2^k`, after which all shards have equal width.
-//! It never decreases: a split cannot be undone.
+//! It never decreases, so that it cannot oscillate: shards are merged only by command.
 
 use std::collections::BTreeSet;
 
@@ -119,8 +119,8 @@ fn bytes_cut(record: &FilterRecord) -> u64 {
     if is_cut { settings.memory_bytes.saturating_add(record.growth_bytes_of_all()) } else { 0 }
 }
 
-/// The next automatic split, if one is due. None while any other change of replicas is under way, or while
-/// a node is not alive: a split while replicas are missing makes them catch up with more.
+/// The next automatic split, if one is due. None while any other change of replicas or a merge is under
+/// way, or while a node is not alive: a split while replicas are missing makes them catch up with more.
 ///
 /// ```
 /// use std::collections::BTreeSet;
@@ -142,7 +142,8 @@ fn bytes_cut(record: &FilterRecord) -> u64 {
 #[must_use]
 pub fn next_split(state: &MetaState, alive: &BTreeSet<NodeId>) -> Option<MetaCommand> {
     let count = state.shard_count();
-    if state.auto_split != Some(true) || state.shards_wanted() <= count {
+    let is_on = state.auto_split == Some(true) && state.shard_map().merging().is_none();
+    if !is_on || state.shards_wanted() <= count {
         return None;
     }
     let is_still =

@@ -17,7 +17,7 @@ pub(super) const IMBALANCE_MIN: usize = 4;
 /// The next move that spreads a shard's replicas over more zones, or otherwise evens out the nodes' replica
 /// counts: from the node with the most to the node with the fewest among those alive, without bringing more
 /// replicas of a shard into one zone. None while any other change of replicas is planned or due, so that
-/// only one replica moves at a time.
+/// only one replica moves at a time; and while shards are merged.
 ///
 /// ```
 /// use std::collections::BTreeSet;
@@ -50,7 +50,7 @@ pub fn next_move(state: &MetaState, alive: &BTreeSet<NodeId>) -> Option<MetaComm
             && record.replicas.len() == wanted_count
             && record.replicas.iter().all(|node| available.contains(node))
     };
-    if !map.shards.iter().all(is_stable) {
+    if map.merging().is_some() || !map.shards.iter().all(is_stable) {
         return None;
     }
     let counts = map.replica_counts();

@@ -194,9 +194,12 @@ impl MetaState {
         if !planted::on(Planted::QuotaRaced) {
             self.check_quota(owner, settings)?;
         }
+        let is_replicated = settings.distribution == Distribution::Replicated;
+        if !is_replicated {
+            self.check_no_merge()?;
+        }
         let id = FilterId(log_index);
         let (name, settings) = (name.clone(), settings.clone());
-        let is_replicated = settings.distribution == Distribution::Replicated;
         if is_replicated && GroupId::of_copy(id).is_none() {
             let what = format!("{id}: the numbers of replicated filters are used up");
             return Err(MetaError::Quota { what });
@@ -272,7 +275,10 @@ impl MetaState {
         }
         match growth_bytes.checked_sub(record.growth_bytes(shard)) {
             None | Some(0) => Ok(()),
-            Some(more) => self.check_growth_quota(record.owner.as_ref(), more),
+            Some(more) => {
+                self.check_merged_growth(record, shard, growth_bytes)?;
+                self.check_growth_quota(record.owner.as_ref(), more)
+            }
         }
     }
 
@@ -306,17 +312,21 @@ impl MetaState {
         Ok(MetaReply::Done)
     }
 
-    pub(super) fn drop_filter(&mut self, filter: FilterId) -> MetaReply {
+    pub(super) fn drop_filter(&mut self, filter: FilterId) -> Result<MetaReply, MetaError> {
+        let no_merge = self.check_no_merge();
         if let Some(record) = self.filters.get_mut(&filter)
             && record.state != FilterState::Dropping
         {
+            if !record.is_replicated() {
+                no_merge?;
+            }
             record.state = FilterState::Dropping;
             self.names.remove(&record.name);
             if record.is_replicated() {
                 self.filters.remove(&filter);
             }
         }
-        MetaReply::Done
+        Ok(MetaReply::Done)
     }
 
     pub(super) fn filter_dropped(&mut self, filter: FilterId) -> Result<MetaReply, MetaError> {
@@ -332,12 +342,14 @@ impl MetaState {
         filter: FilterId,
         generation: Generation,
     ) -> Result<MetaReply, MetaError> {
+        let no_merge = self.check_no_merge();
         let record = self.named(filter)?;
         let to = Generation(record.generation.0.saturating_add(1));
         match record.state {
             FilterState::Live if record.generation > generation => {}
             FilterState::Live if record.is_replicated() => record.generation = to,
             FilterState::Live => {
+                no_merge?;
                 record.state = FilterState::Clearing { to };
                 if planted::on(Planted::FenceSkipped) {
                     record.generation = to;
@@ -354,6 +366,7 @@ impl MetaState {
         filter: FilterId,
         generation: Generation,
     ) -> Result<MetaReply, MetaError> {
+        let no_merge = self.check_no_merge();
         let record = self.named(filter)?;
         if !record.settings.shape.is_rotated_by_hand() {
             let what = format!(
@@ -365,7 +378,10 @@ impl MetaState {
         let to = Generation(record.generation.0.saturating_add(1));
         match record.state {
             FilterState::Live if record.generation > generation => {}
-            FilterState::Live => record.state = FilterState::Rotating { to },
+            FilterState::Live => {
+                no_merge?;
+                record.state = FilterState::Rotating { to };
+            }
             FilterState::Rotating { .. } => {}
             _ => return Err(record.busy()),
         }

@@ -275,6 +275,22 @@ pub enum MetaCommand {
         /// The nodes that reported support: must be all members of the cluster.
         asked: Vec<NodeId>,
     },
+    /// Lowers the number of shards to `shard_count`, one less than now, by merging the last shard into its
+    /// parent, the shard that it was split from. Idempotent: does nothing if there are that many, or if
+    /// that merge is under way. It is over with `ShardMerged`.
+    MergeShard {
+        /// The new number of shards.
+        shard_count: u32,
+    },
+    /// From the controller: every hash of the shard is in its parent's state now; removes the shard.
+    /// Idempotent: does nothing if there is no such shard, or only a later one of this number.
+    ShardMerged {
+        /// The shard that was merged into its parent.
+        shard: ShardId,
+        /// The era of that shard, without which a proposal that arrives late would remove the next shard
+        /// of this number.
+        era: u32,
+    },
 }
 
 /// The reply of applying a [`MetaCommand`].
@@ -349,7 +365,8 @@ pub enum MetaError {
         /// The reason.
         what: String,
     },
-    /// A shard is being split, or its replicas are being moved: retry later.
+    /// A shard is being split or merged, its replicas are being moved, or a filter is not live and so no
+    /// shard can be merged: retry later.
     #[error("{what}")]
     ShardBusy {
         /// Which shard, and what is being done with it.
@@ -410,6 +427,12 @@ pub enum MetaError {
     /// The cluster's version cannot be raised like this.
     #[error("{what}")]
     BadVersion {
+        /// The reason.
+        what: String,
+    },
+    /// The shards cannot be merged like this. Choose another number of shards; retrying does not help.
+    #[error("{what}")]
+    BadMerge {
         /// The reason.
         what: String,
     },

@@ -92,6 +92,19 @@ pub enum Task {
         /// First hash of the new shard.
         at: u64,
     },
+    /// Merge a shard into its parent: ask the leader of `from` to end the shard, then the leader of
+    /// `shard` to take over what `from` had, and, when both have confirmed it, propose
+    /// [`MetaCommand::ShardMerged`] with `from` and `era`. Either group may have no leader now.
+    MergeShard {
+        /// The parent, which gets the whole range.
+        shard: ShardId,
+        /// The last shard, which will be gone.
+        from: ShardId,
+        /// The era of `from`.
+        era: u32,
+        /// First hash of `from`.
+        at: u64,
+    },
     /// Ask a shard to create its slice of a filter ([`FilterRecord::slice_spec`]); confirmed by
     /// [`SliceDone::Created`].
     ///
@@ -142,19 +155,20 @@ pub enum Task {
 /// group's members, then for shards, then for filters, each by number.
 ///
 /// A group without a leader gets no task: it needs its own majority to change its members, and
-/// nothing else may change them.
+/// nothing else may change them. Views are by group and not by shard, because after a merge the next shard
+/// of the same number is another group: the view of the earlier one says nothing about it.
 ///
 /// ```
 /// use std::collections::BTreeMap;
 /// use umbel_engine::meta::{GroupView, MetaCommand, MetaState, Task, next_tasks};
-/// use umbel_engine::{NodeId, ShardId};
+/// use umbel_engine::{GroupId, NodeId, ShardId};
 ///
 /// let node = NodeId(1);
 /// let mut state = MetaState::new();
 /// let nodes = vec![(node, "a:7070".to_owned())];
 /// state.apply(1, &MetaCommand::Form { cluster: 9, nodes, shard_count: 1, replica_count: 1 });
 /// let view = GroupView { leader: Some(node), voters: vec![node], ..GroupView::default() };
-/// let views = BTreeMap::from([(ShardId(0), view.clone())]);
+/// let views = BTreeMap::from([(GroupId::of_shard(ShardId(0)), view.clone())]);
 ///
 /// let formed = MetaCommand::ShardFormed { shard: ShardId(0) };
 /// let tasks = next_tasks(&state, &views, &view, &BTreeMap::new());
@@ -165,7 +179,7 @@ pub enum Task {
 #[must_use]
 pub fn next_tasks(
     state: &MetaState,
-    views: &BTreeMap<ShardId, GroupView>,
+    views: &BTreeMap<GroupId, GroupView>,
     meta_view: &GroupView,
     progress: &SliceProgress,
 ) -> Vec<Task> {
@@ -226,7 +240,7 @@ fn meta_task(state: &MetaState, view: &GroupView) -> Option<Task> {
 
 pub(super) fn shard_tasks(
     state: &MetaState,
-    views: &BTreeMap<ShardId, GroupView>,
+    views: &BTreeMap<GroupId, GroupView>,
     tasks: &mut Vec<Task>,
 ) {
     let available = state.available_nodes();
@@ -235,16 +249,19 @@ pub(super) fn shard_tasks(
     let mut map = state.shard_map().clone();
     let mut misplaced = Vec::new();
     let mut moves = 0;
-    let halved = state.shard_map().halved();
+    let map_now = state.shard_map();
+    // The shards of a split or a merge, which have to stay on the same nodes until it is over.
+    let paired = [map_now.halved(), map_now.merging(), map_now.absorbing()];
     tasks.extend(split_task(state, views));
+    tasks.extend(merge_task(state));
     for record in &state.shard_map().shards {
-        let shard = record.shard;
-        let Some(view) = views.get(&shard).filter(|view| view.leader.is_some()) else { continue };
+        let (shard, group) = (record.shard, record.group());
+        let Some(view) = views.get(&group).filter(|view| view.leader.is_some()) else { continue };
         if !record.is_formed {
             tasks.push(Task::Propose(MetaCommand::ShardFormed { shard }));
             continue;
         }
-        if halved == Some(shard) {
+        if paired.contains(&Some(shard)) {
             continue;
         }
         let wanted = record.wanted();
@@ -253,7 +270,6 @@ pub(super) fn shard_tasks(
             moves += usize::from(record.target.is_some());
             continue;
         }
-        let group = GroupId::of_shard(shard);
         if let Some(change) = change_members(group, view, wanted.to_vec(), Vec::new()) {
             if moves < SHARD_MOVES_MAX {
                 tasks.push(change);
@@ -282,12 +298,21 @@ pub(super) fn shard_tasks(
 
 /// The task for the split under way, until the new shard has a leader, whose replicas then have their
 /// state.
-fn split_task(state: &MetaState, views: &BTreeMap<ShardId, GroupView>) -> Option<Task> {
+fn split_task(state: &MetaState, views: &BTreeMap<GroupId, GroupView>) -> Option<Task> {
     let into = state.shard_map().splitting()?;
-    let is_led = views.get(&into).is_some_and(|view| view.leader.is_some());
+    let group = state.shard(into)?.group();
+    let is_led = views.get(&group).is_some_and(|view| view.leader.is_some());
     let ranges = state.shard_map().ranges().filter(|_| !is_led)?;
     let (shard, at) = (ranges.parent(into)?, ranges.first_range(into)?.start());
     Some(Task::SplitShard { shard, into, at })
+}
+
+/// The task for the merge under way, until the last shard is gone.
+fn merge_task(state: &MetaState) -> Option<Task> {
+    let map = state.shard_map();
+    let (from, shard) = (map.get(map.merging()?)?, map.absorbing()?);
+    let at = map.ranges()?.first_range(from.shard)?.start();
+    Some(Task::MergeShard { shard, from: from.shard, era: from.era, at })
 }
 
 /// New replicas for a shard that has too few, or has them on unavailable nodes. Keeps nodes where
@@ -316,7 +341,7 @@ fn replan(
 
 fn filter_tasks(
     state: &MetaState,
-    views: &BTreeMap<ShardId, GroupView>,
+    views: &BTreeMap<GroupId, GroupView>,
     progress: &SliceProgress,
     tasks: &mut Vec<Task>,
 ) {
@@ -336,14 +361,15 @@ fn filter_tasks(
             FilterState::Dropping => (SliceDone::Dropped, MetaCommand::FilterDropped { filter }),
         };
         let mut is_done = true;
-        for ShardRecord { shard, .. } in &state.shard_map().shards {
-            let shard = *shard;
+        for record_of_shard in &state.shard_map().shards {
+            let shard = record_of_shard.shard;
             if progress.get(&(filter, shard)) == Some(&done) {
                 continue;
             }
             is_done = false;
             let count = task_counts.entry(shard).or_default();
-            let has_leader = views.get(&shard).is_some_and(|view| view.leader.is_some());
+            let view = views.get(&record_of_shard.group());
+            let has_leader = view.is_some_and(|view| view.leader.is_some());
             if has_leader && *count < SLICE_TASKS_PER_SHARD_MAX {
                 *count += 1;
                 tasks.push(match done {

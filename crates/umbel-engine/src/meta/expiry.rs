@@ -41,12 +41,17 @@ impl MetaState {
         }
     }
 
-    pub(super) fn drop_expired(&mut self, filter: FilterId, expires_ms: u64) -> MetaReply {
+    pub(super) fn drop_expired(
+        &mut self,
+        filter: FilterId,
+        expires_ms: u64,
+    ) -> Result<MetaReply, MetaError> {
         let is_due = |record: &super::FilterRecord| record.expires_ms == Some(expires_ms);
-        if self.filters.get(&filter).is_some_and(is_due) {
-            self.drop_filter(filter);
+        match self.filters.get(&filter).is_some_and(is_due) {
+            // If it is refused, the controller proposes it again.
+            true => self.drop_filter(filter),
+            false => Ok(MetaReply::Done),
         }
-        MetaReply::Done
     }
 }
 

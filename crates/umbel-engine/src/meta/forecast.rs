@@ -103,6 +103,7 @@ pub fn moves_under_way(state: &MetaState) -> Vec<ShardMove> {
 pub fn forecast_moves(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<ShardMove> {
     let mut state = state.clone();
     let mut moves = moves_under_way(&state);
+    finish_merge(&mut state);
     let all = state.shard_map().shards.iter().map(|record| record.shard).collect::<Vec<_>>();
     finish_moves(&mut state, &all);
     while moves.len() < FORECAST_MOVES_MAX {
@@ -139,7 +140,7 @@ fn decisions(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<MetaCommand> {
     let view = |record: &ShardRecord| {
         let voters = record.replicas.clone();
         (
-            record.shard,
+            record.group(),
             GroupView { leader: voters.first().copied(), voters, ..GroupView::default() },
         )
     };
@@ -154,6 +155,14 @@ fn decisions(state: &MetaState, alive: &BTreeSet<NodeId>) -> Vec<MetaCommand> {
     match commands.is_empty() {
         true => next_move(state, alive).into_iter().collect(),
         false => commands,
+    }
+}
+
+/// Completes the merge that is under way, until which its shards do not move.
+fn finish_merge(state: &mut MetaState) {
+    let merging = state.shard_map().merging().and_then(|shard| state.shard_map().get(shard));
+    if let Some(&ShardRecord { shard, era, .. }) = merging {
+        state.apply(0, &MetaCommand::ShardMerged { shard, era });
     }
 }
 

@@ -13,6 +13,7 @@ impl MetaCommand {
         match self {
             Self::RaiseVersion { to, .. } => *to,
             Self::NoteCoreCount { .. } | Self::SetAutoSplit { .. } => ClusterVersion(2),
+            Self::MergeShard { .. } | Self::ShardMerged { .. } => ClusterVersion(3),
             _ => ClusterVersion::FIRST,
         }
     }

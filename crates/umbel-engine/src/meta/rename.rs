@@ -20,6 +20,7 @@ impl MetaState {
         name: &FilterName,
         replaced: Option<FilterId>,
     ) -> Result<MetaReply, MetaError> {
+        let no_merge = self.check_no_merge();
         let record = self.named(filter)?;
         if record.name == *name || record.generation > generation {
             return Ok(MetaReply::Done);
@@ -27,9 +28,13 @@ impl MetaState {
         if record.state != FilterState::Live {
             return Err(record.busy());
         }
+        if !record.is_replicated() {
+            no_merge?;
+        }
         match self.names.get(name) {
             None => {}
-            Some(&other) if Some(other) == replaced => drop(self.drop_filter(other)),
+            // The first change, so that nothing has changed if it is refused.
+            Some(&other) if Some(other) == replaced => drop(self.drop_filter(other)?),
             Some(_) => return Err(MetaError::NameTaken { name: name.as_str().to_owned() }),
         }
         let record = self.named(filter)?;

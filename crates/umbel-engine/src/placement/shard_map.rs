@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use umbel_filter::HashRange;
 
 use super::shard_ranges::ShardRanges;
-use crate::ids::{Epoch, NodeId, ShardId};
+use crate::ids::{Epoch, GroupId, NodeId, ShardId};
 
 /// All shards of a cluster with their nodes. Their hash ranges follow from [`ShardRanges`], so they tile
 /// the hash space and are not stored.
@@ -32,6 +32,14 @@ pub struct ShardMap {
     pub shards: Vec<ShardRecord>,
     /// Number of shards with which the cluster was founded; 0 before that.
     pub founded: u32,
+    /// Number of merges that the cluster has done. Not encoded, because snapshots from before merges have
+    /// no room for it ([`MetaSince3`](crate::meta::MetaSince3)).
+    #[serde(skip)]
+    pub merge_count: u32,
+    /// Whether the last shard is being merged into its parent, the shard that it was split from. Not
+    /// encoded, like `merge_count`.
+    #[serde(skip)]
+    pub is_merging: bool,
 }
 
 /// The nodes of one shard.
@@ -51,6 +59,10 @@ pub struct ShardRecord {
     /// Nodes of earlier targets that were replaced before they were reached, sorted. The group may have
     /// made them voters, so they keep running it until it reaches its target.
     pub abandoned: Vec<NodeId>,
+    /// Number of merges that the cluster had done when the shard was made. Not encoded, like
+    /// [`ShardMap::merge_count`].
+    #[serde(skip)]
+    pub era: u32,
 }
 
 impl ShardRecord {
@@ -65,7 +77,22 @@ impl ShardRecord {
             is_formed: false,
             target: None,
             abandoned: Vec::new(),
+            era: 0,
         }
+    }
+
+    /// The shard's Raft group.
+    ///
+    /// ```
+    /// use umbel_engine::placement::ShardRecord;
+    /// use umbel_engine::{GroupId, NodeId, ShardId};
+    ///
+    /// let record = ShardRecord { era: 2, ..ShardRecord::founded(vec![NodeId(1)]) };
+    /// assert_eq!(record.group(), GroupId::of_shard_in(ShardId(0), 2));
+    /// ```
+    #[must_use]
+    pub const fn group(&self) -> GroupId {
+        GroupId::of_shard_in(self.shard, self.era)
     }
 
     /// The voters that the group should have: the target, or the replicas if no change is under way.
@@ -115,14 +142,15 @@ impl ShardMap {
             record.shard = ShardId(number);
         }
         let founded = u32::try_from(shards.len()).unwrap_or(u32::MAX);
-        Self { epoch: Epoch(1), shards, founded }
+        Self { epoch: Epoch(1), shards, founded, merge_count: 0, is_merging: false }
     }
 
     /// The ranges into which the hash space is cut, or None before the cluster is formed.
     #[must_use]
     pub fn ranges(&self) -> Option<ShardRanges> {
         let count = u32::try_from(self.shards.len()).ok()?;
-        ShardRanges::new(self.founded, count).ok()
+        let ranges = ShardRanges::new(self.founded, count).ok()?;
+        Some(ranges.with_merge_count(self.merge_count))
     }
 
     /// A shard's range of the hash space, or None if there is no such shard.
@@ -150,14 +178,50 @@ impl ShardMap {
         self.ranges()?.parent(self.splitting()?)
     }
 
+    /// The shard that is being merged into its parent and will be gone then: the last one, if any.
+    #[must_use]
+    pub fn merging(&self) -> Option<ShardId> {
+        let last = self.shards.last().filter(|_| self.is_merging)?;
+        self.ranges()?.parent(last.shard).map(|_| last.shard)
+    }
+
+    /// The shard into which another one is being merged, if any.
+    #[must_use]
+    pub fn absorbing(&self) -> Option<ShardId> {
+        self.ranges()?.parent(self.merging()?)
+    }
+
     /// Adds the next shard, which starts on the nodes of its parent. None if no further split is possible.
     pub(crate) fn split(&mut self) -> Option<ShardId> {
         let ranges = self.ranges()?.split()?;
         let shard = ShardId(ranges.count() - 1);
         let founders = self.get(ranges.parent(shard)?)?.replicas.clone();
-        self.shards.push(ShardRecord { shard, ..ShardRecord::founded(founders) });
+        let era = self.merge_count;
+        self.shards.push(ShardRecord { shard, era, ..ShardRecord::founded(founders) });
         self.raise_epoch();
         Some(shard)
+    }
+
+    /// Begins to merge the last shard into its parent, if it has one and that is not under way yet.
+    /// Returns whether anything changed.
+    pub(crate) fn begin_merge(&mut self) -> bool {
+        if self.is_merging || self.ranges().and_then(ShardRanges::merge).is_none() {
+            return false;
+        }
+        self.is_merging = true;
+        self.raise_epoch();
+        true
+    }
+
+    /// Removes the shard that is being merged: its parent now has all of its range. Returns the shard and
+    /// its parent, or None if no merge is under way.
+    pub(crate) fn merged(&mut self) -> Option<(ShardId, ShardId)> {
+        let (from, into) = (self.merging()?, self.absorbing()?);
+        self.shards.pop();
+        self.is_merging = false;
+        self.merge_count = self.merge_count.saturating_add(1);
+        self.raise_epoch();
+        Some((from, into))
     }
 
     /// A shard's record, or None if there is no such shard.
@@ -253,5 +317,31 @@ mod tests {
         map.get_mut(ShardId(2)).unwrap().is_formed = true;
         assert_eq!((map.splitting(), map.split()), (None, Some(ShardId(3))));
         assert_eq!(map.members(ShardId(3)), nodes(&[3]));
+    }
+
+    #[test]
+    fn a_merge_undoes_a_split_and_the_next_split_makes_another_group() {
+        let formed = |nodes| ShardRecord { is_formed: true, ..ShardRecord::founded(nodes) };
+        let mut map = ShardMap::new(vec![formed(nodes(&[1, 2])), formed(nodes(&[3]))]);
+        // No shard was split off.
+        assert!(!map.begin_merge() && map.merged().is_none() && map.epoch == Epoch(1));
+        let before = map.clone();
+        map.split();
+        map.get_mut(ShardId(2)).unwrap().is_formed = true;
+        let first = map.get(ShardId(2)).unwrap().group();
+        assert_eq!((map.merging(), map.absorbing(), map.merged()), (None, None, None));
+        assert!(map.begin_merge() && !map.begin_merge());
+        assert_eq!((map.merging(), map.absorbing()), (Some(ShardId(2)), Some(ShardId(0))));
+        assert_eq!((map.splitting(), map.halved(), map.epoch), (None, None, Epoch(3)));
+        assert_eq!(map.merged(), Some((ShardId(2), ShardId(0))));
+        assert_eq!((&map.shards, map.epoch, map.merge_count), (&before.shards, Epoch(4), 1));
+        assert_eq!((map.merging(), map.splitting(), map.merged()), (None, None, None));
+        assert_ne!(map.ranges(), before.ranges());
+        assert_eq!(map.split(), Some(ShardId(2)));
+        let second = map.get(ShardId(2)).unwrap().group();
+        assert_eq!((first.shard(), first.era()), (second.shard(), 0));
+        assert_eq!(second.to_string(), "shard 2 (era 1)");
+        // The others are the groups that they were.
+        assert_eq!(map.shards[..2], before.shards);
     }
 }

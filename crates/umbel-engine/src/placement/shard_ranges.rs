@@ -13,6 +13,8 @@
 //!
 //! So two numbers, the initial and the current number of shards, determine all ranges, and no range is more
 //! than twice as wide as another. Hashes are uniform, so a shard's load is proportional to its width.
+//!
+//! A merge undoes the last split: the picture read upwards.
 
 use thiserror::Error;
 use umbel_filter::{CELL_COUNT_MAX, CellCount, HashRange};
@@ -41,6 +43,8 @@ pub struct ShardRanges {
     founded: u32,
     /// Current number of shards, at least `founded`.
     count: u32,
+    /// Merges that came before. It determines no range, but tells ranges from equal ones before a merge.
+    merge_count: u32,
 }
 
 /// The numbers describe no valid ranges. Refuse the message that contains them.
@@ -57,7 +61,7 @@ pub struct ShardRangesError {
 }
 
 impl ShardRanges {
-    /// The ranges of `count` shards of a cluster that was founded with `founded`.
+    /// The ranges of `count` shards of a cluster that was founded with `founded`, and never merged any.
     ///
     /// # Errors
     /// If `founded` is 0, or `count` is below `founded` or above half of [`CELL_COUNT_MAX`].
@@ -66,13 +70,37 @@ impl ShardRanges {
         if founded == 0 || count < founded || count > CELL_COUNT_MAX / 2 {
             return Err(ShardRangesError { founded, count });
         }
-        Ok(Self { founded, count })
+        Ok(Self { founded, count, merge_count: 0 })
     }
 
     /// The ranges of shards that were never split.
     #[must_use]
     pub const fn equal(cells: CellCount) -> Self {
-        Self { founded: cells.get(), count: cells.get() }
+        Self { founded: cells.get(), count: cells.get(), merge_count: 0 }
+    }
+
+    /// The same ranges in a cluster that has done this many merges. They are equal only to ranges with
+    /// the same number of merges, so that whoever compares ranges before and after a call notices a merge
+    /// that was followed by a split.
+    ///
+    /// ```
+    /// use umbel_engine::placement::ShardRanges;
+    ///
+    /// let two = ShardRanges::new(1, 2)?;
+    /// let later = two.with_merge_count(1);
+    /// assert!(two != later && two.is_cut_like(later));
+    /// # Ok::<(), umbel_engine::placement::ShardRangesError>(())
+    /// ```
+    #[must_use]
+    pub const fn with_merge_count(self, merge_count: u32) -> Self {
+        Self { merge_count, ..self }
+    }
+
+    /// Whether every shard has the same range in both, whatever was merged before: for ranges of two
+    /// clusters, or of one that does not tell its merges.
+    #[must_use]
+    pub const fn is_cut_like(self, other: Self) -> bool {
+        self.founded == other.founded && self.count == other.count
     }
 
     /// Number of shards.
@@ -87,11 +115,37 @@ impl ShardRanges {
         self.founded
     }
 
+    /// Number of merges that came before; 0 for ranges from the wire, which does not tell it.
+    #[must_use]
+    pub const fn merge_count(self) -> u32 {
+        self.merge_count
+    }
+
     /// The ranges after the next shard in turn is split; None if there are already as many shards as
     /// possible.
     #[must_use]
     pub fn split(self) -> Option<Self> {
-        Self::new(self.founded, self.count.checked_add(1)?).ok()
+        let after = Self::new(self.founded, self.count.checked_add(1)?).ok()?;
+        Some(after.with_merge_count(self.merge_count))
+    }
+
+    /// The ranges after the last shard is merged into the one that it was split from; None if no shard
+    /// was split off.
+    ///
+    /// ```
+    /// use umbel_engine::{ShardId, placement::ShardRanges};
+    ///
+    /// let two = ShardRanges::new(2, 2)?;
+    /// let merged = two.split().and_then(ShardRanges::merge).expect("shard 2 was split off");
+    /// // The ranges are as before, but they are told apart.
+    /// assert!(merged.is_cut_like(two) && merged != two && merged.merge_count() == 1);
+    /// assert_eq!(two.merge(), None);
+    /// # Ok::<(), umbel_engine::placement::ShardRangesError>(())
+    /// ```
+    #[must_use]
+    pub fn merge(self) -> Option<Self> {
+        let after = Self::new(self.founded, self.count.checked_sub(1)?).ok()?;
+        Some(after.with_merge_count(self.merge_count.saturating_add(1)))
     }
 
     /// How often every shard has been split.
@@ -290,6 +344,26 @@ mod tests {
                 for shard in ranges.shards() {
                     assert_eq!(ranges.first_range(shard), after.first_range(shard));
                 }
+                ranges = after;
+            }
+        }
+    }
+
+    #[test]
+    fn a_merge_undoes_the_last_split() {
+        for founded in 1..=5 {
+            let mut ranges = ShardRanges::new(founded, founded).unwrap();
+            assert_eq!(ranges.merge(), None);
+            for _ in 0..40 {
+                let after = ranges.split().unwrap();
+                let merged = after.merge().unwrap();
+                let all = |ranges: ShardRanges| ranges.in_order().collect::<Vec<_>>();
+                assert_eq!(all(merged), all(ranges));
+                assert!(merged.is_cut_like(ranges) && merged != ranges);
+                // The next split says how many merges came before.
+                assert_eq!(merged.split(), Some(after.with_merge_count(1)));
+                // A filter that is cut by the finer ranges is not cut finely enough by the coarser ones.
+                assert!(after.refine(merged) && !merged.refine(after));
                 ranges = after;
             }
         }

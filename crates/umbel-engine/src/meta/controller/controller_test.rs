@@ -8,6 +8,11 @@ fn nodes(numbers: &[u64]) -> Vec<NodeId> {
     numbers.iter().copied().map(NodeId).collect()
 }
 
+/// The first group of a shard.
+fn of(shard: ShardId) -> GroupId {
+    GroupId::of_shard(shard)
+}
+
 fn view(voters: &[u64], learners: &[u64]) -> GroupView {
     GroupView {
         leader: Some(NodeId(voters[0])),
@@ -21,7 +26,7 @@ fn view(voters: &[u64], learners: &[u64]) -> GroupView {
 struct Cluster {
     state: MetaState,
     log_index: u64,
-    views: BTreeMap<ShardId, GroupView>,
+    views: BTreeMap<GroupId, GroupView>,
     meta: GroupView,
     progress: SliceProgress,
 }
@@ -35,7 +40,7 @@ impl Cluster {
             state.apply(3, &MetaCommand::ShardFormed { shard });
             let voters = state.shard(shard).unwrap().replicas.clone();
             let leader = Some(voters[0]);
-            views.insert(shard, GroupView { leader, voters, ..GroupView::default() });
+            views.insert(of(shard), GroupView { leader, voters, ..GroupView::default() });
         }
         let meta = view(&[1, 2, 3], &(4..=node_count).collect::<Vec<_>>());
         Self { state, log_index: 9, views, meta, progress: BTreeMap::new() }
@@ -99,18 +104,18 @@ fn a_group_is_moved_in_three_steps() {
     assert_eq!(cluster.tasks(), [Task::Propose(plan.clone())]);
     cluster.apply(&plan);
     let change = Task::ChangeMembers {
-        group: GroupId::of_shard(shard),
+        group: of(shard),
         leader: NodeId(1),
         voters: target.clone(),
         learners: vec![],
     };
     assert_eq!(cluster.tasks(), std::slice::from_ref(&change));
     // The new member catches up, then votes; a member that is left over has to go.
-    cluster.views.insert(shard, view(&[1, 2, 3], &[4]));
+    cluster.views.insert(of(shard), view(&[1, 2, 3], &[4]));
     assert_eq!(cluster.tasks(), std::slice::from_ref(&change));
-    cluster.views.insert(shard, view(&[3, 4, 1], &[4]));
+    cluster.views.insert(of(shard), view(&[3, 4, 1], &[4]));
     let Task::ChangeMembers { leader: NodeId(3), .. } = &cluster.tasks()[0] else { panic!() };
-    cluster.views.insert(shard, view(&[3, 4, 1], &[]));
+    cluster.views.insert(of(shard), view(&[3, 4, 1], &[]));
     let changed = MetaCommand::ReplicasChanged { shard, replicas: target };
     assert_eq!(cluster.tasks(), [Task::Propose(changed.clone())]);
     cluster.apply(&changed);
@@ -132,12 +137,12 @@ fn a_change_that_was_broken_off_is_ended() {
     assert_eq!(cluster.tasks(), [change(GroupId::META)]);
     cluster.meta.is_joint = false;
     let (shard, target) = (ShardId(0), nodes(&[1, 2, 3]));
-    cluster.views.insert(shard, GroupView { is_joint: true, ..view(&[1, 2, 3], &[]) });
-    assert_eq!(cluster.tasks(), [change(GroupId::of_shard(shard))]);
+    cluster.views.insert(of(shard), GroupView { is_joint: true, ..view(&[1, 2, 3], &[]) });
+    assert_eq!(cluster.tasks(), [change(of(shard))]);
     // A move is not complete before that.
     cluster.apply(&MetaCommand::PlanReplicas { shard, target: target.clone() });
-    assert_eq!(cluster.tasks(), [change(GroupId::of_shard(shard))]);
-    cluster.views.insert(shard, view(&[1, 2, 3], &[]));
+    assert_eq!(cluster.tasks(), [change(of(shard))]);
+    cluster.views.insert(of(shard), view(&[1, 2, 3], &[]));
     assert_eq!(cluster.tasks(), []);
 }
 
@@ -145,12 +150,12 @@ fn a_change_that_was_broken_off_is_ended() {
 fn a_group_without_a_leader_is_left_alone() {
     let mut cluster = Cluster::new(4, 1, 3);
     let replicas = cluster.state.shard(ShardId(0)).unwrap().replicas.clone();
-    let leaderless = GroupView { leader: None, ..cluster.views[&ShardId(0)].clone() };
+    let leaderless = GroupView { leader: None, ..cluster.views[&of(ShardId(0))].clone() };
     cluster.meta = GroupView { leader: None, ..view(&[1], &[]) };
     cluster.drain(replicas[0].0);
     cluster.apply(&create("a", 1, false));
     assert!(!cluster.tasks().is_empty());
-    cluster.views.insert(ShardId(0), leaderless);
+    cluster.views.insert(of(ShardId(0)), leaderless);
     assert_eq!(cluster.tasks(), []);
     cluster.views.clear();
     assert_eq!(cluster.tasks(), []);
@@ -172,7 +177,7 @@ fn few_shards_move_at_once() {
         for change in changes {
             let Task::ChangeMembers { group, voters, .. } = change else { panic!("{change:?}") };
             let view = GroupView { leader: Some(voters[0]), voters, ..GroupView::default() };
-            cluster.views.insert(group.shard().unwrap(), view);
+            cluster.views.insert(group, view);
         }
         // Two moves are confirmed, and only then the next two are planned.
         let changed =
@@ -200,7 +205,7 @@ fn a_shard_that_cannot_move_does_not_hold_up_others() {
     let planned: Vec<_> = cluster.state.shards().filter(|(_, r)| r.target.is_some()).collect();
     let planned: Vec<_> = planned.into_iter().map(|(_, record)| record.shard).collect();
     for shard in planned {
-        cluster.views.remove(&shard);
+        cluster.views.remove(&of(shard));
     }
     assert_eq!(cluster.tasks().iter().filter(|task| is_plan(task)).count(), SHARD_MOVES_MAX);
 }

@@ -72,8 +72,8 @@ impl World {
     }
 
     fn tasks(&self) -> Vec<Task> {
-        let shards = (0..).map(ShardId).zip(&self.shards);
-        let views = shards.map(|(shard, group)| (shard, self.view(group))).collect();
+        let shards = self.state.shard_map().shards.iter().zip(&self.shards);
+        let views = shards.map(|(record, group)| (record.group(), self.view(group))).collect();
         let tasks = next_tasks(&self.state, &views, &self.view(&self.meta), &self.progress);
         self.check_tasks(&tasks);
         tasks
@@ -169,6 +169,7 @@ impl World {
                 self.change_members(*group, *leader, voters, learners, completely);
             }
             Task::SplitShard { shard, into, at } => self.split(*shard, *into, *at),
+            Task::MergeShard { .. } => {}
             Task::EnsureSlice { shard, filter } => {
                 let Some(record) = self.state.filter(*filter) else { return };
                 if matches!(record.state, FilterState::Creating { .. }) {

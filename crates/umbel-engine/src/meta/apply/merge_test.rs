@@ -1,0 +1,1 @@
+//! Merging shards that were split.
