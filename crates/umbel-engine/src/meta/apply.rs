@@ -22,6 +22,8 @@ mod replicated_test;
 #[cfg(test)]
 mod rotated_test;
 #[cfg(test)]
+mod shards_test;
+#[cfg(test)]
 mod split_test;
 
 impl MetaState {
@@ -49,14 +51,22 @@ impl MetaState {
     }
 
     fn try_apply(&mut self, log_index: u64, command: &MetaCommand) -> Result<MetaReply, MetaError> {
-        if let MetaCommand::Form { cluster, nodes, shard_count, replica_count } = command {
-            return self.form(*cluster, nodes, *shard_count, *replica_count);
-        }
-        if !self.is_formed() {
-            return Err(MetaError::NotFormed);
-        }
         match command {
-            // Handled above; a cluster is formed only once.
+            MetaCommand::Form { cluster, nodes, shard_count, replica_count } => {
+                self.form(*cluster, nodes, *shard_count, *replica_count)
+            }
+            _ if !self.is_formed() => Err(MetaError::NotFormed),
+            command => self.apply_formed(log_index, command),
+        }
+    }
+
+    fn apply_formed(
+        &mut self,
+        log_index: u64,
+        command: &MetaCommand,
+    ) -> Result<MetaReply, MetaError> {
+        match command {
+            // A cluster is formed only once.
             MetaCommand::Form { .. } => Ok(MetaReply::Done),
             MetaCommand::AddNode { address, nonce } => self.add_node(address, *nonce),
             MetaCommand::AdmitNode(applicant) => self.admit_node(applicant),

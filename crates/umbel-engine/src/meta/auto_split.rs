@@ -236,6 +236,23 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_split_while_shards_are_merged() {
+        let mut state = formed(1, 1, 1).at_version(crate::meta::ClusterVersion(3));
+        state.apply(4, &MetaCommand::SplitShard { shard_count: 2 });
+        state.apply(5, &MetaCommand::ShardFormed { shard: ShardId(1) });
+        state.apply(6, &MetaCommand::SetAutoSplit { is_on: true });
+        note_cores(&mut state, 1, 2);
+        let (alive, split) =
+            (state.live_nodes(), |shard_count| Some(MetaCommand::SplitShard { shard_count }));
+        assert_eq!(next_split(&state, &alive), split(3));
+        state.apply(7, &MetaCommand::MergeShard { shard_count: 1 });
+        assert_eq!(next_split(&state, &alive), None);
+        // Whoever merges for good turns automatic splits off.
+        state.apply(8, &MetaCommand::ShardMerged { shard: ShardId(1), era: 0 });
+        assert_eq!(next_split(&state, &alive), split(2));
+    }
+
+    #[test]
     fn nothing_is_split_unasked() {
         let mut state = formed(1, 1, 1);
         note_cores(&mut state, 1, 4);

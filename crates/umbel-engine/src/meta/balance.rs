@@ -251,6 +251,17 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn nothing_is_balanced_while_shards_are_merged() {
+        let mut state = formed(1, 4, 1).at_version(crate::meta::ClusterVersion(3));
+        state.apply(4, &MetaCommand::SplitShard { shard_count: 5 });
+        state.apply(5, &MetaCommand::ShardFormed { shard: ShardId(4) });
+        state.apply(6, &MetaCommand::AddNode { address: "b:1".to_owned(), nonce: 1 });
+        assert!(next_move(&state, &state.available_nodes()).is_some());
+        state.apply(7, &MetaCommand::MergeShard { shard_count: 4 });
+        assert_eq!(next_move(&state, &state.available_nodes()), None);
+    }
+
+    #[test]
     fn nodes_that_are_drained_get_nothing_and_are_nobodys_business() {
         let mut state = formed(3, 16, 2);
         state.apply(50, &MetaCommand::AddNode { address: "d:1".to_owned(), nonce: 1 });

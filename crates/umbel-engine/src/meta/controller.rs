@@ -89,6 +89,9 @@ pub enum Task {
         shard: ShardId,
         /// The new shard.
         into: ShardId,
+        /// The era of the new shard, without which an order that arrives after a merge would split the
+        /// shard again.
+        era: u32,
         /// First hash of the new shard.
         at: u64,
     },
@@ -300,11 +303,11 @@ pub(super) fn shard_tasks(
 /// state.
 fn split_task(state: &MetaState, views: &BTreeMap<GroupId, GroupView>) -> Option<Task> {
     let into = state.shard_map().splitting()?;
-    let group = state.shard(into)?.group();
+    let (era, group) = state.shard(into).map(|record| (record.era, record.group()))?;
     let is_led = views.get(&group).is_some_and(|view| view.leader.is_some());
     let ranges = state.shard_map().ranges().filter(|_| !is_led)?;
     let (shard, at) = (ranges.parent(into)?, ranges.first_range(into)?.start());
-    Some(Task::SplitShard { shard, into, at })
+    Some(Task::SplitShard { shard, into, era, at })
 }
 
 /// The task for the merge under way, until the last shard is gone.

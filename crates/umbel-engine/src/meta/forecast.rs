@@ -297,6 +297,26 @@ mod tests {
     }
 
     #[test]
+    fn shards_that_are_merged_move_after_that() {
+        let mut state = formed(2, 1, 1).at_version(crate::meta::ClusterVersion(3));
+        let commands = [
+            MetaCommand::SplitShard { shard_count: 2 },
+            MetaCommand::ShardFormed { shard: ShardId(1) },
+            MetaCommand::MergeShard { shard_count: 1 },
+        ];
+        for command in &commands {
+            state.apply(3, command);
+        }
+        let node = state.shard_map().members(ShardId(0))[0];
+        state.apply(4, &MetaCommand::Drain { node, drain: true });
+        // One shard is left by then.
+        let moves = forecast_moves(&state, &alive(&state));
+        assert_eq!(moves.len(), 1);
+        assert_eq!((moves[0].shard, moves[0].cause), (ShardId(0), MoveCause::NodeLeaves));
+        assert!(state.shard_map().merging().is_some(), "it is a forecast");
+    }
+
+    #[test]
     fn zones_are_a_cause_and_so_are_too_few() {
         let mut state = formed(4, 2, 2);
         let together = state.shard_map().get(ShardId(0)).unwrap().replicas.clone();

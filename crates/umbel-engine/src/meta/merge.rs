@@ -3,9 +3,9 @@
 //! A merge undoes the last split, so the ranges stay those of linear hashing:
 //!
 //! ```text
-//! 5 shards   │ 0   │ 4    │ 2          │ 1          │ 3          │
-//! MergeShard │ 0  <- 4    │                                           4 ends, 0 takes over its state
-//! ShardMerged│ 0          │ 2          │ 1          │ 3          │    4 shards
+//! 5 shards      │ 0   │ 4    │ 2          │ 1          │ 3          │
+//! MergeShard    │ 0 <── 4    │ 2          │ 1          │ 3          │    4 ends, 0 takes over its state
+//! ShardMerged   │ 0          │ 2          │ 1          │ 3          │    4 shards
 //! ```
 //!
 //! The controller has shard 4 ended and its state taken over by shard 0 between the two commands. From the

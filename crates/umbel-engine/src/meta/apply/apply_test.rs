@@ -3,10 +3,13 @@
 use proptest::prelude::*;
 
 use super::drawn::{command, create, form, settings, sip_key};
+use super::shards_test::check_shards;
 use super::*;
 use crate::ids::{Epoch, FilterId, Generation};
 use crate::limits::{FILTER_BYTES_MAX, FILTER_COUNT_MAX, SLICE_BYTES_MAX};
-use crate::meta::{FilterName, FilterSettings, FilterState, HashKey, NODE_ADDRESS_BYTES_MAX};
+use crate::meta::{
+    ClusterVersion, FilterName, FilterSettings, FilterState, HashKey, NODE_ADDRESS_BYTES_MAX,
+};
 
 /// A formed cluster whose entries are numbered from 10.
 pub(super) struct Cluster {
@@ -380,7 +383,7 @@ fn meta_voters_are_odd_and_stay() {
 }
 
 /// The invariants that hold after any commands.
-fn check(state: &MetaState) {
+pub(super) fn check(state: &MetaState) {
     assert!(!state.available_nodes().is_empty());
     let named = state.filters().filter(|(_, record)| record.state != FilterState::Dropping);
     let named: Vec<_> = named.map(|(id, record)| (id, record.name.as_str().to_owned())).collect();
@@ -388,6 +391,7 @@ fn check(state: &MetaState) {
     for (id, name) in named {
         assert_eq!(state.filter_by_name(&name).map(|(id, _)| id), Some(id));
     }
+    check_shards(state);
     for (_, record) in state.shards() {
         assert!(!record.replicas.is_empty() && record.replicas.is_sorted_by(|a, b| a < b));
         let members = record.members();
@@ -402,9 +406,10 @@ proptest! {
     fn every_log_can_be_applied(
         nodes in 1_u64..6,
         shard_count in 1_u32..5,
+        version in 1_u32..4,
         commands in prop::collection::vec(command(), 0..60),
     ) {
-        let mut state = MetaState::new();
+        let mut state = MetaState::new().at_version(ClusterVersion(version));
         let mut log = vec![form(nodes, shard_count, 3)];
         log.extend(commands);
         for (log_index, command) in (1..).zip(&log) {
@@ -417,14 +422,15 @@ proptest! {
                 let shards = &state.shard_map.shards;
                 let shards: Vec<_> =
                     shards.iter().map(|r| (r.replicas.clone(), r.target.clone())).collect();
-                (state.nodes.clone(), shards, state.shard_map.splitting())
+                let map = &state.shard_map;
+                (state.nodes.clone(), shards, map.splitting(), map.merging(), map.merge_count)
             };
             let rises = u64::from(placed(&state) != placed(&before));
             prop_assert_eq!(state.epoch().0, before.epoch().0 + rises);
             prop_assert!(before.nodes.keys().all(|node| state.nodes.contains_key(node)));
             check(&state);
         }
-        let mut again = MetaState::new();
+        let mut again = MetaState::new().at_version(ClusterVersion(version));
         for (log_index, command) in (1..).zip(&log) {
             again.apply(log_index, command);
         }

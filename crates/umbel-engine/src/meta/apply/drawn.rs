@@ -100,6 +100,8 @@ fn about_nodes() -> impl Strategy<Value = MetaCommand> {
             .prop_map(|(shard, replicas)| MetaCommand::ReplicasChanged { shard, replicas }),
         shard().prop_map(|shard| MetaCommand::ShardFormed { shard }),
         (1_u32..9).prop_map(|shard_count| MetaCommand::SplitShard { shard_count }),
+        (1_u32..9).prop_map(|shard_count| MetaCommand::MergeShard { shard_count }),
+        (shard(), 0_u32..3).prop_map(|(shard, era)| MetaCommand::ShardMerged { shard, era }),
         any::<bool>().prop_map(|is_on| MetaCommand::SetAutoSplit { is_on }),
         (node(), 0_u32..9)
             .prop_map(|(node, core_count)| MetaCommand::NoteCoreCount { node, core_count }),

@@ -1,8 +1,8 @@
 //! Which tasks are returned when.
 
 use super::*;
-use crate::meta::MetaReply;
 use crate::meta::apply::drawn::{create, form};
+use crate::meta::{ClusterVersion, MetaReply};
 
 fn nodes(numbers: &[u64]) -> Vec<NodeId> {
     numbers.iter().copied().map(NodeId).collect()
@@ -278,4 +278,64 @@ fn a_slow_shard_gets_few_tasks() {
     let last = Task::EnsureSlice { shard: ShardId(1), filter: FilterId(109) };
     assert_eq!(tasks.len(), SLICE_TASKS_PER_SHARD_MAX + 1);
     assert_eq!(tasks.last(), Some(&last));
+}
+
+/// A cluster at version 3 of nodes 1 to 3 whose shards were split from one, and all have leaders.
+fn split_cluster(shard_count: u32) -> Cluster {
+    let mut cluster = Cluster::new(3, 1, 3);
+    cluster.state = cluster.state.at_version(ClusterVersion(3));
+    for shard in (1..shard_count).map(ShardId) {
+        cluster.apply(&MetaCommand::SplitShard { shard_count: shard.0 + 1 });
+        cluster.apply(&MetaCommand::ShardFormed { shard });
+        cluster.views.insert(of(shard), view(&[1, 2, 3], &[]));
+    }
+    assert_eq!(cluster.tasks(), []);
+    cluster
+}
+
+#[test]
+fn a_merge_is_asked_for_until_the_shard_is_gone() {
+    let mut cluster = split_cluster(4);
+    cluster.apply(&MetaCommand::MergeShard { shard_count: 3 });
+    let (shard, from) = (ShardId(1), ShardId(3));
+    let merge = Task::MergeShard { shard, from, era: 0, at: 3 << 62 };
+    assert_eq!(cluster.tasks(), std::slice::from_ref(&merge));
+    // Neither shard moves meanwhile; the others do.
+    cluster.apply(&MetaCommand::AddNode { address: "d:1".to_owned(), nonce: 1 });
+    cluster.drain(3);
+    cluster.meta = view(&[1, 2, 4], &[3]);
+    let moved: Vec<_> = cluster.tasks().into_iter().filter(is_plan).collect();
+    let target = nodes(&[1, 2, 4]);
+    let plan = |shard| {
+        let (shard, target) = (ShardId(shard), target.clone());
+        Task::Propose(MetaCommand::PlanReplicas { shard, target })
+    };
+    assert_eq!(moved, [plan(0), plan(2)]);
+    assert_eq!(cluster.propose(), std::slice::from_ref(&merge));
+    // The controller does not depend on a leader: the task says which ones it needs.
+    cluster.views.clear();
+    assert_eq!(cluster.tasks(), [merge]);
+    cluster.apply(&MetaCommand::ShardMerged { shard: from, era: 0 });
+    assert_eq!(cluster.tasks(), []);
+    cluster.views.insert(of(shard), view(&[1, 2, 3], &[]));
+    assert_eq!(cluster.tasks(), [plan(1)]);
+}
+
+#[test]
+fn the_view_of_an_earlier_group_says_nothing_about_the_next() {
+    let mut cluster = split_cluster(2);
+    let shard = ShardId(1);
+    cluster.apply(&MetaCommand::MergeShard { shard_count: 1 });
+    cluster.apply(&MetaCommand::ShardMerged { shard, era: 0 });
+    cluster.apply(&MetaCommand::SplitShard { shard_count: 2 });
+    // The earlier group had a leader; the new one exists nowhere yet.
+    let split = Task::SplitShard { shard: ShardId(0), into: shard, era: 1, at: 1 << 63 };
+    assert_eq!(cluster.tasks(), [split]);
+    let group = GroupId::of_shard_in(shard, 1);
+    cluster.views.insert(group, view(&[1, 2, 3], &[4]));
+    let formed = Task::Propose(MetaCommand::ShardFormed { shard });
+    assert_eq!(cluster.tasks(), [formed]);
+    assert_eq!(cluster.propose(), []);
+    let [Task::ChangeMembers { group: changed, .. }] = &cluster.tasks()[..] else { panic!() };
+    assert_eq!(*changed, group);
 }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::meta::apply::drawn;
-use crate::meta::{FilterName, MetaReply, NodeRecord};
+use crate::meta::{ClusterVersion, FilterName, MergeStep, MetaReply, NodeRecord};
 
 /// Splits stop at this number, so that runs stay short.
 const SHARDS_MAX: u32 = 10;
@@ -26,6 +26,8 @@ struct World {
     /// Nodes that are unreachable now; removed nodes always are.
     down: BTreeSet<NodeId>,
     slices: BTreeMap<(FilterId, ShardId), Generation>,
+    /// The group that has ended because it is being merged, with its slices at that moment.
+    ended: Option<(GroupId, BTreeMap<FilterId, Generation>)>,
     progress: SliceProgress,
     filters: Vec<FilterId>,
 }
@@ -36,7 +38,7 @@ fn pick<T: Copy>(from: &[T], dice: u64) -> Option<T> {
 
 impl World {
     fn new(nodes: u64, shard_count: u32, replica_count: u32) -> Self {
-        let mut state = MetaState::new();
+        let mut state = MetaState::new().at_version(ClusterVersion(3));
         let form = drawn::form(nodes, shard_count, replica_count);
         assert_eq!(state.apply(3, &form), MetaReply::Done);
         let of_founders = |r: &ShardRecord| Group { voters: r.founders.clone(), learners: vec![] };
@@ -48,6 +50,7 @@ impl World {
             meta: Group { voters: vec![NodeId(1)], learners: vec![] },
             down: BTreeSet::new(),
             slices: BTreeMap::new(),
+            ended: None,
             progress: BTreeMap::new(),
             filters: vec![],
         }
@@ -85,6 +88,7 @@ impl World {
         let mut changes = 0;
         let records = self.state.shard_map().shards.iter();
         let moving = records.filter(|record| record.target.is_some());
+        let group_of = |shard: ShardId| self.state.shard(shard).unwrap().group();
         let mut planned: BTreeSet<_> = moving.map(|record| record.shard).collect();
         let before = planned.len();
         for task in tasks {
@@ -95,11 +99,9 @@ impl World {
                 }
                 Task::Propose(MetaCommand::PlanReplicas { shard, .. }) => {
                     planned.insert(*shard);
-                    GroupId::of_shard(*shard)
+                    group_of(*shard)
                 }
-                Task::Propose(MetaCommand::ReplicasChanged { shard, .. }) => {
-                    GroupId::of_shard(*shard)
-                }
+                Task::Propose(MetaCommand::ReplicasChanged { shard, .. }) => group_of(*shard),
                 _ => continue,
             };
             assert!(groups.insert(group), "{tasks:?}");
@@ -111,7 +113,13 @@ impl World {
     fn apply(&mut self, command: &MetaCommand) -> Option<MetaReply> {
         self.leader(&self.meta)?;
         self.log_index += 1;
-        Some(self.state.apply(self.log_index, command))
+        let reply = self.state.apply(self.log_index, command);
+        // No node has a replica of a shard that has not been split off yet, and nodes forget a shard that
+        // is gone.
+        let count = self.state.shard_count();
+        self.shards.resize(count as usize, Group::default());
+        self.slices.retain(|(_, shard), _| shard.0 < count);
+        Some(reply)
     }
 
     /// A user's command, valid or not.
@@ -146,16 +154,18 @@ impl World {
                     _ => MetaCommand::RenameFilter { filter, generation, name, replaced: None },
                 }
             }
-            _ if dice & 3 == 0 && self.state.shard_count() < SHARDS_MAX => {
+            7 => MetaCommand::DropFilter { filter },
+            _ if dice & 1 == 0 && self.state.shard_count() < SHARDS_MAX => {
                 MetaCommand::SplitShard { shard_count: self.state.shard_count() + 1 }
             }
-            _ => MetaCommand::DropFilter { filter },
+            _ => match self.state.merge_step(self.state.shard_count() - 1) {
+                Ok(MergeStep::Propose(command)) => command,
+                _ => return,
+            },
         };
         if let Some(MetaReply::Filter(filter)) = self.apply(&command) {
             self.filters.push(filter);
         }
-        // No node has a replica of a shard that has not been split off yet.
-        self.shards.resize(self.state.shard_count() as usize, Group::default());
     }
 
     fn execute(&mut self, task: &Task, completely: bool) {
@@ -168,8 +178,8 @@ impl World {
             Task::ChangeMembers { group, leader, voters, learners } => {
                 self.change_members(*group, *leader, voters, learners, completely);
             }
-            Task::SplitShard { shard, into, at } => self.split(*shard, *into, *at),
-            Task::MergeShard { .. } => {}
+            Task::SplitShard { shard, into, era, at } => self.split(*shard, (*into, *era), *at),
+            Task::MergeShard { shard, from, era, at } => self.merge(*shard, (*from, *era), *at),
             Task::EnsureSlice { shard, filter } => {
                 let Some(record) = self.state.filter(*filter) else { return };
                 if matches!(record.state, FilterState::Creating { .. }) {
@@ -194,7 +204,11 @@ impl World {
 
     /// Splits once: the new shard gets the members and slices that the other one has at that
     /// moment.
-    fn split(&mut self, shard: ShardId, into: ShardId, at: u64) {
+    fn split(&mut self, shard: ShardId, (into, era): (ShardId, u32), at: u64) {
+        // A shard refuses a split into a group that was merged into it.
+        if self.state.shard(into).is_none_or(|record| record.era != era) {
+            return;
+        }
         let range = |shard| self.state.shard_map().range(shard).unwrap();
         let parent = self.shards[shard.0 as usize].clone();
         if self.leader(&parent).is_none() || !self.shards[into.0 as usize].voters.is_empty() {
@@ -211,7 +225,40 @@ impl World {
         self.slices.extend(theirs.into_iter().map(|(id, generation)| ((id, into), generation)));
     }
 
+    /// Ends one group and has the other take over its slices, as far as they have leaders.
+    fn merge(&mut self, shard: ShardId, (from, era): (ShardId, u32), at: u64) {
+        let group = GroupId::of_shard_in(from, era);
+        let map = self.state.shard_map();
+        if map.merging() != Some(from) || map.get(from).is_none_or(|held| held.group() != group) {
+            return;
+        }
+        assert_eq!((map.range(from).unwrap().start(), map.absorbing()), (at, Some(shard)));
+        let slices_of = |of: ShardId| -> BTreeMap<FilterId, Generation> {
+            let slices = self.slices.iter().filter(|((_, shard), _)| *shard == of);
+            slices.map(|(&(id, _), &generation)| (id, generation)).collect()
+        };
+        let (theirs, ours) = (slices_of(from), slices_of(shard));
+        let is_led = |of: ShardId| self.leader(&self.shards[of.0 as usize]).is_some();
+        let (has_ended, can_take) = (is_led(from), is_led(shard));
+        if self.ended.as_ref().is_none_or(|(ended, _)| *ended != group) {
+            if !has_ended {
+                return;
+            }
+            self.ended = Some((group, theirs));
+        }
+        if !can_take {
+            return;
+        }
+        // No slice has changed since: every filter is the same in both.
+        assert_eq!(self.ended.as_ref().map(|(_, slices)| slices), Some(&ours), "{self:?}");
+        self.apply(&MetaCommand::ShardMerged { shard: from, era });
+    }
+
     fn slice(&mut self, shard: ShardId, id: FilterId, to: Option<Generation>, done: SliceDone) {
+        let Some(group) = self.state.shard(shard).map(ShardRecord::group) else { return };
+        if self.ended.as_ref().is_some_and(|(ended, _)| *ended == group) {
+            return;
+        }
         if self.leader(&self.shards[shard.0 as usize]).is_some() {
             match to {
                 Some(generation) => self.slices.insert((id, shard), generation),
@@ -232,7 +279,9 @@ impl World {
         let mut group = match group_id.shard() {
             None => self.meta.clone(),
             Some(shard) => {
-                if self.state.shard(shard).unwrap().wanted() != voters {
+                // The group is gone, or the shard map wants others.
+                let record = self.state.shard(shard).filter(|record| record.group() == group_id);
+                if record.is_none_or(|record| record.wanted() != voters) {
                     return;
                 }
                 self.shards[shard.0 as usize].clone()
@@ -272,7 +321,7 @@ impl World {
 
     fn step(&mut self, kind: u8, dice: u64, delayed: &mut Vec<Task>) {
         match kind {
-            0..8 => self.command(kind, dice),
+            0..8 | 20.. => self.command(kind, dice),
             8 => {
                 let nodes: Vec<_> = self.state.live_nodes().into_iter().collect();
                 let node = pick(&nodes, dice).unwrap();
@@ -325,6 +374,7 @@ impl World {
 
     fn check_stable(&self) {
         let state = &self.state;
+        assert_eq!((state.shard_map().merging(), state.shard_map().splitting()), (None, None));
         for (record, group) in state.shard_map().shards.iter().zip(&self.shards) {
             assert_eq!((&record.replicas, &record.target), (&group.voters, &None));
             assert_eq!((record.replicas.len(), record.is_formed), (state.replicas_wanted(), true));
@@ -355,7 +405,7 @@ proptest! {
         nodes in 1_u64..8,
         shard_count in 1_u32..6,
         replica_count in 1_u32..=4,
-        steps in prop::collection::vec((0_u8..20, any::<u64>()), 0..120),
+        steps in prop::collection::vec((0_u8..23, any::<u64>()), 0..120),
         dice: u64,
     ) {
         let mut world = World::new(nodes, shard_count, replica_count);
