@@ -133,6 +133,7 @@ fn meta_verdict(error: &MetaError) -> Verdict {
         MetaError::TooFewNodes { .. }
         | MetaError::BadMove { .. }
         | MetaError::BadSplit { .. }
+        | MetaError::BadMerge { .. }
         | MetaError::VersionTooLow { .. }
         | MetaError::BadVersion { .. } => refused(Code::FailedPrecondition, ErrorCode::BadChange),
         MetaError::Quota { .. } => refused(Code::ResourceExhausted, ErrorCode::Quota),
@@ -330,6 +331,7 @@ mod tests {
             (MetaError::TooFewNodes { what: text() }, C::FailedPrecondition, E::BadChange, 0),
             (MetaError::BadMove { what: text() }, C::FailedPrecondition, E::BadChange, 0),
             (MetaError::BadSplit { what: text() }, C::FailedPrecondition, E::BadChange, 0),
+            (MetaError::BadMerge { what: text() }, C::FailedPrecondition, E::BadChange, 0),
             (MetaError::ShardBusy { what: text() }, C::Unavailable, E::FilterBusy, 100),
             (MetaError::BadVersion { what: text() }, C::FailedPrecondition, E::BadChange, 0),
             (MetaError::Quota { what: text() }, C::ResourceExhausted, E::Quota, 0),

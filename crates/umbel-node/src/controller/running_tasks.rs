@@ -21,6 +21,8 @@ pub(super) enum Subject {
     Members(GroupId),
     /// A new shard that is split off.
     Split(ShardId),
+    /// The last shard, which is merged into its parent.
+    Merge(ShardId),
     /// A slice of a filter.
     Slice(ShardId, FilterId),
 }
@@ -32,6 +34,7 @@ impl Subject {
             Task::Propose(_) => None,
             Task::ChangeMembers { group, .. } => Some(Self::Members(group)),
             Task::SplitShard { into, .. } => Some(Self::Split(into)),
+            Task::MergeShard { from, .. } => Some(Self::Merge(from)),
             Task::EnsureSlice { shard, filter }
             | Task::DropSlice { shard, filter }
             | Task::ClearSlice { shard, filter, .. }
@@ -58,7 +61,7 @@ impl RunningTasks {
     pub(super) fn begin(&mut self, local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Task) {
         let Some(subject) = Subject::of(&task) else { return };
         let is_full = match subject {
-            Subject::Members(_) | Subject::Split(_) => false,
+            Subject::Members(_) | Subject::Split(_) | Subject::Merge(_) => false,
             Subject::Slice(shard, _) => self.slice_count(shard) >= SLICE_TASKS_PER_SHARD_MAX,
         };
         if is_full || !self.subjects.insert(subject) {

@@ -123,10 +123,10 @@ async fn a_release_that_cannot_run_the_cluster_stops_and_says_which_can() {
     let other = tempfile::tempdir().unwrap();
     copy(folder.path(), other.path());
     let why = stopped(other.path(), VersionRange::FIRST).await;
-    let expected = "the cluster is at version 2, and this release runs clusters of version 1: start a release that runs that";
+    let expected = "the cluster is at version 3, and this release runs clusters of version 1: start a release that runs that";
     assert!(why.contains(expected), "{why}");
     let why = stopped(folder.path(), LATER).await;
-    let expected = "the cluster is at version 2, and this release runs clusters of version 3: start the release that this node had";
+    let expected = "the cluster is at version 3, and this release runs clusters of version 4: start the release that this node had";
     assert!(why.contains(expected), "{why}");
     // The failed starts changed nothing.
     let node = start_alone(folder.path(), VersionRange::OWN).await;
@@ -161,7 +161,7 @@ async fn whoever_joins_must_run_the_clusters_version() {
             panic!("{versions} was taken")
         };
         let expected = format!(
-            "the node's release runs clusters of {versions}, and this one is at version 2: start a release that runs that"
+            "the node's release runs clusters of {versions}, and this one is at version 3: start a release that runs that"
         );
         assert_eq!(what, expected);
     }

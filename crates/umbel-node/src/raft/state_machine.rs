@@ -8,14 +8,11 @@ use openraft::entry::RaftPayload;
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::vote::leader_id_adv::LeaderId;
 use openraft::{EntryPayload, OptionalSend};
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio_stream::{Stream, StreamExt};
 use umbel_engine::limits::SNAPSHOT_FRAME_BYTES_CUT;
 use umbel_engine::meta::{ClusterVersion, MetaCommand, MetaState, VersionRange};
-use umbel_engine::shard::{
-    ShardCommand, ShardSnapshot, ShardSnapshotHead, ShardState, SnapshotLoader,
-};
+use umbel_engine::shard::{ShardCommand, ShardSnapshot, ShardState, SnapshotLoader};
 use umbel_engine::{FilterId, GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
 use umbel_ports::encoding::{ENCODED_BYTES_MAX, decode, encode};
@@ -27,6 +24,10 @@ use umbel_storage::{SnapshotFile, SnapshotStore, SnapshotWriter, Storage};
 
 use crate::ports::Observer;
 use crate::ports::observer::{Event, Payload};
+
+mod head;
+
+use head::{Head, meta_at};
 
 /// A node's replica of a group, shared by the log that changes it and its readers.
 pub(crate) struct Replica {
@@ -50,26 +51,6 @@ struct Inner {
 pub(crate) enum GroupState {
     Meta(Box<MetaState>),
     Shard(Box<ShardState>),
-}
-
-/// First record of a snapshot's body: the kind of group and its state.
-#[derive(Serialize, Deserialize)]
-enum Head {
-    /// The meta group's state in a cluster of version 1.
-    Meta(Box<MetaState>),
-    Shard(Box<ShardSnapshotHead>),
-    /// The meta group's state in a cluster of any later version, encoded as that version defines. A
-    /// node that cannot decode it can still report which version it needs.
-    MetaAt(ClusterVersion, Vec<u8>),
-}
-
-impl Head {
-    fn of_meta(state: &MetaState) -> Self {
-        match state.version() {
-            ClusterVersion::FIRST => Self::Meta(Box::new(state.clone())),
-            version => Self::MetaAt(version, encode(state).to_vec()),
-        }
-    }
 }
 
 /// A copy of the state at one moment; the snapshot is written from it while the state changes.
@@ -186,7 +167,7 @@ impl Replica {
     fn digest(&self) -> u64 {
         match &self.read().state {
             GroupState::Meta(state) => {
-                xxhash_rust::xxh3::xxh3_64(&encode(&(state.version(), state)))
+                xxhash_rust::xxh3::xxh3_64(&encode(&(state.version(), state, state.since_3())))
             }
             GroupState::Shard(state) => state.digest(),
         }
@@ -213,10 +194,7 @@ impl Replica {
             Head::MetaAt(version, _) if version > self.versions.newest => {
                 return Err(unknown_version(version, self.versions));
             }
-            Head::MetaAt(version, state) => {
-                let state: MetaState = decode(&state).map_err(invalid)?;
-                GroupState::Meta(Box::new(state.at_version(version)))
-            }
+            Head::MetaAt(version, state) => GroupState::Meta(Box::new(meta_at(version, &state)?)),
             Head::Shard(head) => {
                 let (shard, range) = (self.read_shard(ShardState::shard), self.first_range);
                 let mut loader = SnapshotLoader::new(shard, range, *head).map_err(invalid)?;

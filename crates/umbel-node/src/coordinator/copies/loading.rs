@@ -88,7 +88,7 @@ impl Loading {
             }
             false => None,
         };
-        let recut = match cuts.theirs != cuts.ours && settings.shape.place().is_none() {
+        let recut = match !cuts.theirs.is_cut_like(cuts.ours) && settings.shape.place().is_none() {
             true => {
                 let room = coordinator.import_room(step_deadline()).await?;
                 let key = settings.key.key_name();
