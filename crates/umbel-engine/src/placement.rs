@@ -12,6 +12,6 @@ mod shard_ranges;
 mod zone;
 
 pub use assign::{assign, choose_replacement};
-pub use shard_map::{ShardMap, ShardRecord};
+pub use shard_map::{GivenUpMerge, ShardMap, ShardRecord};
 pub use shard_ranges::{ShardRanges, ShardRangesError};
 pub use zone::{ZONE_BYTES_MAX, Zone, ZoneError, Zones};

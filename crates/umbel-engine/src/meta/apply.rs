@@ -14,6 +14,8 @@ mod apply_test;
 #[cfg(test)]
 pub(super) mod drawn;
 #[cfg(test)]
+mod given_up_test;
+#[cfg(test)]
 mod merge_test;
 #[cfg(test)]
 mod renamed_test;
@@ -129,6 +131,7 @@ impl MetaState {
             MetaCommand::SetAutoSplit { is_on } => Ok(self.set_auto_split(*is_on)),
             MetaCommand::NoteZone { node, zone } => self.note_zone(*node, zone.clone()),
             MetaCommand::RaiseVersion { to, asked } => self.raise_version(*to, asked),
+            MetaCommand::MergeGivenUp { since, what } => Ok(self.merge_given_up(*since, what)),
             MetaCommand::MergeShard { shard_count } => self.merge_shard(*shard_count),
             MetaCommand::ShardMerged { shard, era } => self.shard_merged(*shard, *era),
         }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{FilterId, Generation, JobId, NodeId, SessionId, ShardId};
+use crate::ids::{Epoch, FilterId, Generation, JobId, NodeId, SessionId, ShardId};
 use crate::meta::access::{Principal, PrincipalName};
 use crate::meta::filter_name::FilterName;
 use crate::meta::jobs::{JobEnd, JobOrder};
@@ -290,6 +290,14 @@ pub enum MetaCommand {
         /// The era of that shard, without which a proposal that arrives late would remove the next shard
         /// of this number.
         era: u32,
+    },
+    /// Ends a merge that began at this epoch without merging anything: the slices of a filter could not
+    /// become one, and the shard was opened again. Ignored if no such merge is under way.
+    MergeGivenUp {
+        /// The epoch at which the merge began.
+        since: Epoch,
+        /// The reason.
+        what: String,
     },
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::catalogue::FilterState;
 use super::command::MetaCommand;
 use super::state::MetaState;
-use crate::ids::{FilterId, Generation, GroupId, NodeId, ShardId};
+use crate::ids::{Epoch, FilterId, Generation, GroupId, NodeId, ShardId};
 use crate::placement::{ShardMap, ShardRecord, Zones, choose_replacement};
 
 #[cfg(test)]
@@ -105,8 +105,8 @@ pub enum Task {
         from: ShardId,
         /// The era of `from`.
         era: u32,
-        /// First hash of `from`.
-        at: u64,
+        /// The epoch at which the merge began.
+        since: Epoch,
     },
     /// Ask a shard to create its slice of a filter ([`FilterRecord::slice_spec`]); confirmed by
     /// [`SliceDone::Created`].
@@ -314,8 +314,7 @@ fn split_task(state: &MetaState, views: &BTreeMap<GroupId, GroupView>) -> Option
 fn merge_task(state: &MetaState) -> Option<Task> {
     let map = state.shard_map();
     let (from, shard) = (map.get(map.merging()?)?, map.absorbing()?);
-    let at = map.ranges()?.first_range(from.shard)?.start();
-    Some(Task::MergeShard { shard, from: from.shard, era: from.era, at })
+    Some(Task::MergeShard { shard, from: from.shard, era: from.era, since: map.merging_since? })
 }
 
 /// New replicas for a shard that has too few, or has them on unavailable nodes. Keeps nodes where

@@ -19,12 +19,15 @@ use super::command::{MetaCommand, MetaError, MetaReply};
 use super::nodes::NodeRecord;
 use super::state::MetaState;
 use super::version::ClusterVersion;
-use crate::ids::{NodeId, ShardId};
+use crate::ids::{Epoch, NodeId, ShardId};
 use crate::limits::{ERA_MAX, SLICE_BYTES_MAX};
 use crate::placement::{ShardRanges, ShardRecord};
 
 /// The version that introduced merges.
 pub(super) const MERGES_SINCE: ClusterVersion = ClusterVersion(3);
+
+/// Most characters of the reason why a merge was given up: it names a filter and what does not fit.
+const GIVEN_UP_CHARS_MAX: usize = 500;
 
 /// What brings a cluster nearer to a lower number of shards.
 ///
@@ -168,6 +171,12 @@ impl MetaState {
             self.filters.values_mut().for_each(|record| record.merge_growth(into, from));
         }
         Ok(MetaReply::Done)
+    }
+
+    pub(super) fn merge_given_up(&mut self, since: Epoch, what: &str) -> MetaReply {
+        let what = what.chars().take(GIVEN_UP_CHARS_MAX).collect();
+        self.shard_map.give_up_merge(since, what);
+        MetaReply::Done
     }
 
     /// Refuses what would change slices, or split or move shards, while a merge is under way.

@@ -13,7 +13,9 @@ impl MetaCommand {
         match self {
             Self::RaiseVersion { to, .. } => *to,
             Self::NoteCoreCount { .. } | Self::SetAutoSplit { .. } => ClusterVersion(2),
-            Self::MergeShard { .. } | Self::ShardMerged { .. } => ClusterVersion(3),
+            Self::MergeShard { .. } | Self::ShardMerged { .. } | Self::MergeGivenUp { .. } => {
+                ClusterVersion(3)
+            }
             _ => ClusterVersion::FIRST,
         }
     }

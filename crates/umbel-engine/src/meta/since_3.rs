@@ -7,7 +7,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::state::MetaState;
+use crate::ids::Epoch;
 use crate::limits::ERA_MAX;
+use crate::placement::GivenUpMerge;
 
 /// The part of the state that came with merges of shards. States of earlier versions have never merged any.
 ///
@@ -26,15 +28,17 @@ use crate::limits::ERA_MAX;
 ///     state.apply(1, &command);
 /// }
 /// let since_3 = state.since_3();
-/// assert_eq!((since_3.merge_count, since_3.is_merging, &*since_3.eras), (1, false, &[0, 1][..]));
+/// assert_eq!((since_3.merge_count, since_3.merging_since, &*since_3.eras), (1, None, &[0, 1][..]));
 /// assert_eq!(state.clone().with_since_3(since_3), Ok(state));
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct MetaSince3 {
     /// Number of merges that the cluster has done, at most [`ERA_MAX`].
     pub merge_count: u32,
-    /// Whether the last shard is being merged into its parent.
-    pub is_merging: bool,
+    /// The epoch at which the merge that is under way began.
+    pub merging_since: Option<Epoch>,
+    /// The last merge, if it was given up.
+    pub given_up: Option<GivenUpMerge>,
     /// The era of each shard, by number: at most `merge_count`.
     pub eras: Vec<u32>,
 }
@@ -74,7 +78,12 @@ impl MetaState {
     pub fn since_3(&self) -> MetaSince3 {
         let map = &self.shard_map;
         let eras = map.shards.iter().map(|record| record.era).collect();
-        MetaSince3 { merge_count: map.merge_count, is_merging: map.is_merging, eras }
+        MetaSince3 {
+            merge_count: map.merge_count,
+            merging_since: map.merging_since,
+            given_up: map.given_up.clone(),
+            eras,
+        }
     }
 
     /// The decoded state together with what was encoded beside it.
@@ -82,7 +91,7 @@ impl MetaState {
     /// # Errors
     /// If the two do not belong together.
     pub fn with_since_3(mut self, since_3: MetaSince3) -> Result<Self, MetaSince3Error> {
-        let MetaSince3 { merge_count, is_merging, eras } = since_3;
+        let MetaSince3 { merge_count, merging_since, given_up, eras } = since_3;
         let (expected, got) = (self.shard_map.shards.len(), eras.len());
         if expected != got {
             return Err(MetaSince3Error::OtherShards { expected, got });
@@ -95,9 +104,9 @@ impl MetaState {
             record.era = era;
         }
         self.shard_map.merge_count = merge_count;
-        self.shard_map.is_merging = is_merging;
+        (self.shard_map.merging_since, self.shard_map.given_up) = (merging_since, given_up);
         let may_merge = self.shard_map.merging().is_some() && self.shard_map.splitting().is_none();
-        if is_merging && !may_merge {
+        if merging_since.is_some() && !may_merge {
             return Err(MetaSince3Error::NoMerge { shard_count: expected });
         }
         Ok(self)

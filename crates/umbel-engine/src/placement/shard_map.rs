@@ -36,10 +36,24 @@ pub struct ShardMap {
     /// no room for it ([`MetaSince3`](crate::meta::MetaSince3)).
     #[serde(skip)]
     pub merge_count: u32,
-    /// Whether the last shard is being merged into its parent, the shard that it was split from. Not
-    /// encoded, like `merge_count`.
+    /// The epoch at which the merge of the last shard into its parent, the shard that it was split from,
+    /// began; None if no merge is under way. Not encoded, like `merge_count`.
     #[serde(skip)]
-    pub is_merging: bool,
+    pub merging_since: Option<Epoch>,
+    /// The last merge, if it was given up. Not encoded, like `merge_count`.
+    #[serde(skip)]
+    pub given_up: Option<GivenUpMerge>,
+}
+
+/// A merge that was given up, because slices of the two shards could not become one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GivenUpMerge {
+    /// The shard that was to be merged, and stays.
+    pub shard: ShardId,
+    /// The epoch at which the merge began.
+    pub since: Epoch,
+    /// The reason.
+    pub what: String,
 }
 
 /// The nodes of one shard.
@@ -142,7 +156,14 @@ impl ShardMap {
             record.shard = ShardId(number);
         }
         let founded = u32::try_from(shards.len()).unwrap_or(u32::MAX);
-        Self { epoch: Epoch(1), shards, founded, merge_count: 0, is_merging: false }
+        Self {
+            epoch: Epoch(1),
+            shards,
+            founded,
+            merge_count: 0,
+            merging_since: None,
+            given_up: None,
+        }
     }
 
     /// The ranges into which the hash space is cut, or None before the cluster is formed.
@@ -181,7 +202,7 @@ impl ShardMap {
     /// The shard that is being merged into its parent and will be gone then: the last one, if any.
     #[must_use]
     pub fn merging(&self) -> Option<ShardId> {
-        let last = self.shards.last().filter(|_| self.is_merging)?;
+        let last = self.shards.last().filter(|_| self.merging_since.is_some())?;
         self.ranges()?.parent(last.shard).map(|_| last.shard)
     }
 
@@ -205,10 +226,21 @@ impl ShardMap {
     /// Begins to merge the last shard into its parent, if it has one and that is not under way yet.
     /// Returns whether anything changed.
     pub(crate) fn begin_merge(&mut self) -> bool {
-        if self.is_merging || self.ranges().and_then(ShardRanges::merge).is_none() {
+        if self.merging_since.is_some() || self.ranges().and_then(ShardRanges::merge).is_none() {
             return false;
         }
-        self.is_merging = true;
+        self.raise_epoch();
+        (self.merging_since, self.given_up) = (Some(self.epoch), None);
+        true
+    }
+
+    /// Ends the merge that began at an epoch without merging anything. Returns whether it was under way.
+    pub(crate) fn give_up_merge(&mut self, since: Epoch, what: String) -> bool {
+        let Some(shard) = self.merging().filter(|_| self.merging_since == Some(since)) else {
+            return false;
+        };
+        self.merging_since = None;
+        self.given_up = Some(GivenUpMerge { shard, since, what });
         self.raise_epoch();
         true
     }
@@ -218,7 +250,7 @@ impl ShardMap {
     pub(crate) fn merged(&mut self) -> Option<(ShardId, ShardId)> {
         let (from, into) = (self.merging()?, self.absorbing()?);
         self.shards.pop();
-        self.is_merging = false;
+        self.merging_since = None;
         self.merge_count = self.merge_count.saturating_add(1);
         self.raise_epoch();
         Some((from, into))

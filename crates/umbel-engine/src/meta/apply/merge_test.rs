@@ -5,29 +5,27 @@ use super::drawn::{create, create_replicated};
 use super::*;
 use crate::ids::{Epoch, FilterId, Generation};
 use crate::limits::{ERA_MAX, SLICE_BYTES_MAX};
-use crate::meta::{
-    ClusterVersion, FilterName, FilterSettings, FilterState, MergeStep, MetaSince3, MetaSince3Error,
-};
+use crate::meta::{ClusterVersion, FilterName, FilterSettings, FilterState, MergeStep};
 use crate::shard::{LateItems, SliceShape, WindowRules, WindowTime};
 
-fn split(shard_count: u32) -> MetaCommand {
+pub(super) fn split(shard_count: u32) -> MetaCommand {
     MetaCommand::SplitShard { shard_count }
 }
 
-fn merge(shard_count: u32) -> MetaCommand {
+pub(super) fn merge(shard_count: u32) -> MetaCommand {
     MetaCommand::MergeShard { shard_count }
 }
 
-fn merged(shard: u32, era: u32) -> MetaCommand {
+pub(super) fn merged(shard: u32, era: u32) -> MetaCommand {
     MetaCommand::ShardMerged { shard: ShardId(shard), era }
 }
 
-fn formed(shard: u32) -> MetaCommand {
+pub(super) fn formed(shard: u32) -> MetaCommand {
     MetaCommand::ShardFormed { shard: ShardId(shard) }
 }
 
 /// Three nodes, and two shards with two replicas each that became this many, at version 3.
-fn cluster(shard_count: u32) -> Cluster {
+pub(super) fn cluster(shard_count: u32) -> Cluster {
     let mut cluster = Cluster::new(3, 2, 2);
     cluster.state = cluster.state.at_version(ClusterVersion(3));
     for shard in 0..shard_count {
@@ -396,40 +394,4 @@ fn a_step_waits_for_what_the_controller_does() {
     // An import may last: whoever asks decides whether to wait.
     cluster.apply(&create("f", 1, true));
     assert!(matches!(cluster.state.merge_step(2), Err(MetaError::ShardBusy { .. })));
-}
-
-#[test]
-fn the_two_parts_of_a_snapshot_belong_together() {
-    let mut cluster = cluster(4);
-    cluster.done(&merge(3));
-    cluster.done(&merged(3, 0));
-    cluster.done(&split(4));
-    cluster.done(&formed(3));
-    cluster.done(&merge(3));
-    let state = &cluster.state;
-    let eras = vec![0, 0, 0, 1];
-    let since_3 = MetaSince3 { merge_count: 1, is_merging: true, eras };
-    assert_eq!(state.since_3(), since_3);
-    // What an encoding drops.
-    let mut bare = state.clone();
-    (bare.shard_map.merge_count, bare.shard_map.is_merging) = (0, false);
-    bare.shard_map.shards.iter_mut().for_each(|record| record.era = 0);
-    assert_eq!(bare.clone().with_since_3(since_3.clone()).as_ref(), Ok(state));
-
-    let error = |since_3| bare.clone().with_since_3(since_3).unwrap_err();
-    let few = MetaSince3 { eras: vec![0; 3], ..since_3.clone() };
-    assert_eq!(error(few), MetaSince3Error::OtherShards { expected: 4, got: 3 });
-    for (merge_count, era) in [(0, 1), (ERA_MAX + 1, 1), (u32::MAX, 1)] {
-        let late = MetaSince3 { merge_count, ..since_3.clone() };
-        assert_eq!(error(late), MetaSince3Error::LateEra { era, merge_count });
-    }
-    let founded = Cluster::new(1, 2, 1).state;
-    let no_merge = MetaSince3 { eras: vec![0; 2], ..since_3 };
-    let of_founded = founded.clone().with_since_3(no_merge.clone());
-    assert_eq!(of_founded, Err(MetaSince3Error::NoMerge { shard_count: 2 }));
-    let empty = MetaSince3 { is_merging: true, ..MetaSince3::default() };
-    let of_none = MetaState::new().with_since_3(empty);
-    assert_eq!(of_none, Err(MetaSince3Error::NoMerge { shard_count: 0 }));
-    let still = MetaSince3 { is_merging: false, ..no_merge };
-    assert!(founded.with_since_3(still).is_ok());
 }

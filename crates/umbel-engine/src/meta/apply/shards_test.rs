@@ -24,9 +24,11 @@ pub(super) fn check_shards(state: &MetaState) {
     assert!(map.shards.iter().all(|record| record.era <= map.merge_count));
     // The first shards were there before any merge.
     assert!(map.shards[..map.founded as usize].iter().all(|record| record.era == 0));
-    assert!(map.merge_count == 0 && !map.is_merging || state.version() >= ClusterVersion(3));
+    assert!(
+        map.merge_count == 0 && map.merging_since.is_none() || state.version() >= ClusterVersion(3)
+    );
     assert_eq!(state.clone().with_since_3(state.since_3()).as_ref(), Ok(state));
-    assert_eq!(map.is_merging, map.merging().is_some());
+    assert_eq!(map.merging_since.is_some(), map.merging().is_some());
     let (Some(from), Some(into)) = (map.merging(), map.absorbing()) else { return };
     let [from, into] = [from, into].map(|shard| map.get(shard).unwrap());
     assert!(from.is_formed && into.is_formed && map.splitting().is_none());

@@ -298,7 +298,8 @@ fn a_merge_is_asked_for_until_the_shard_is_gone() {
     let mut cluster = split_cluster(4);
     cluster.apply(&MetaCommand::MergeShard { shard_count: 3 });
     let (shard, from) = (ShardId(1), ShardId(3));
-    let merge = Task::MergeShard { shard, from, era: 0, at: 3 << 62 };
+    let since = cluster.state.epoch();
+    let merge = Task::MergeShard { shard, from, era: 0, since };
     assert_eq!(cluster.tasks(), std::slice::from_ref(&merge));
     // Neither shard moves meanwhile; the others do.
     cluster.apply(&MetaCommand::AddNode { address: "d:1".to_owned(), nonce: 1 });

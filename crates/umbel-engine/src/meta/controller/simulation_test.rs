@@ -179,7 +179,9 @@ impl World {
                 self.change_members(*group, *leader, voters, learners, completely);
             }
             Task::SplitShard { shard, into, era, at } => self.split(*shard, (*into, *era), *at),
-            Task::MergeShard { shard, from, era, at } => self.merge(*shard, (*from, *era), *at),
+            Task::MergeShard { shard, from, era, since } => {
+                self.merge(*shard, (*from, *era), *since);
+            }
             Task::EnsureSlice { shard, filter } => {
                 let Some(record) = self.state.filter(*filter) else { return };
                 if matches!(record.state, FilterState::Creating { .. }) {
@@ -226,13 +228,13 @@ impl World {
     }
 
     /// Ends one group and has the other take over its slices, as far as they have leaders.
-    fn merge(&mut self, shard: ShardId, (from, era): (ShardId, u32), at: u64) {
+    fn merge(&mut self, shard: ShardId, (from, era): (ShardId, u32), since: Epoch) {
         let group = GroupId::of_shard_in(from, era);
         let map = self.state.shard_map();
         if map.merging() != Some(from) || map.get(from).is_none_or(|held| held.group() != group) {
             return;
         }
-        assert_eq!((map.range(from).unwrap().start(), map.absorbing()), (at, Some(shard)));
+        assert_eq!((map.merging_since, map.absorbing()), (Some(since), Some(shard)));
         let slices_of = |of: ShardId| -> BTreeMap<FilterId, Generation> {
             let slices = self.slices.iter().filter(|((_, shard), _)| *shard == of);
             slices.map(|(&(id, _), &generation)| (id, generation)).collect()
