@@ -15,6 +15,7 @@
 //! | `blocks`, `scrub` | a slice block by block: how a replica reports and repairs blocks |
 //! | `vote`, `scrubber` | which bits the replicas agree on, and how the leader has them compared |
 //! | `snapshot` | transfer of one replica's state to another |
+//! | `split`, `absorb`, `merge_marks` | a shard in two, and two shards in one |
 //! | `recut` | a copy of a slice that was cut for fewer shards |
 //!
 //! ```
@@ -45,11 +46,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod absorb;
 mod bitmap;
 mod blocks;
 mod command;
 mod digest;
 mod hash_list;
+mod merge_marks;
 mod overlap;
 mod prepare;
 mod probes;
@@ -70,6 +73,8 @@ mod sum;
 mod vote;
 mod windowed;
 
+#[cfg(test)]
+mod absorb_test;
 #[cfg(test)]
 mod cuckoo_test;
 #[cfg(test)]
@@ -112,6 +117,7 @@ pub use command::{
 };
 pub(crate) use hash_list::{HASH_BYTES, to_bytes as hash_to_bytes};
 pub use hash_list::{HashList, HashListError};
+pub use merge_marks::{Fence, MergeMarks};
 pub use overlap::OverlapCount;
 pub use prepare::{PreparedInsert, PreparedRemove, SliceGrowth};
 pub use probes::probe_hashes;

@@ -113,6 +113,8 @@ fn part_verdict(error: &PartError) -> Verdict {
             applied: Applied::Partly,
             ..refused(Code::ResourceExhausted, ErrorCode::FilterFull)
         },
+        PartError::NotJoined { .. } => refused(Code::FailedPrecondition, ErrorCode::BadChange),
+        PartError::Fenced { .. } => later(ErrorCode::FilterBusy, AFTER_BUSY_MS),
         // Only requests between nodes cause these errors, never a client's.
         PartError::ForeignHash { .. }
         | PartError::OtherCut { .. }

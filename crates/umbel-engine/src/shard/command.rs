@@ -13,7 +13,7 @@ use super::hash_list::HashList;
 use super::scrub::{RepairPart, ScrubPart};
 use super::slice_shape::SliceShape;
 use super::windowed::TimedInsert;
-use crate::ids::{FilterId, Generation, OwnerId, RequestId, ShardId};
+use crate::ids::{Epoch, FilterId, Generation, GroupId, OwnerId, RequestId, ShardId};
 
 /// One entry of a shard's log.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -95,6 +95,35 @@ pub enum ShardCommand {
         into: ShardId,
         /// The first hash of the new shard.
         at: u64,
+    },
+    /// [`Split`](Self::Split), if there was another group of the new shard's number before.
+    SplitAgain {
+        /// The new shard's group.
+        into: GroupId,
+        /// The first hash of the new shard.
+        at: u64,
+    },
+    /// Ends the shard, because it is merged into its lower neighbour: everything after this entry is
+    /// refused. Every replica keeps the final state for the group that absorbs it. Ignored if already done.
+    Fence {
+        /// The group that absorbs the shard.
+        into: GroupId,
+        /// The epoch at which the catalogue began the merge.
+        since: Epoch,
+    },
+    /// Joins the final state of the upper neighbour, which every replica has kept, to this shard's
+    /// ([`ShardState::absorb`](super::ShardState::absorb)). Ignored if already done.
+    Absorb {
+        /// The group of the neighbour.
+        from: GroupId,
+        /// Index of the neighbour's last entry, its [`Fence`](Self::Fence).
+        fence_index: u64,
+    },
+    /// Opens a shard again that its neighbour cannot absorb. Fences of this merge that come later are
+    /// refused.
+    Reopen {
+        /// The epoch at which the catalogue began the merge.
+        since: Epoch,
     },
 }
 
@@ -337,9 +366,55 @@ pub enum PartError {
         /// What was expected and what was received.
         what: String,
     },
+    /// The slices of a filter in two shards cannot become one, so the shards are not merged.
+    #[error("{filter} cannot be merged: {what}")]
+    NotJoined {
+        /// The filter.
+        filter: FilterId,
+        /// The reason.
+        what: String,
+    },
+    /// The shard is being merged into another one: refresh the shard map and retry.
+    #[error("{shard} is being merged into {into}")]
+    Fenced {
+        /// The shard that refused.
+        shard: ShardId,
+        /// The group that absorbs it.
+        into: GroupId,
+    },
 }
 
 impl ShardCommand {
+    /// The group and the first hash of the shard that the command splits off, if it does so.
+    #[must_use]
+    pub const fn splits_off(&self) -> Option<(GroupId, u64)> {
+        match *self {
+            Self::Split { into, at } => Some((GroupId::of_shard(into), at)),
+            Self::SplitAgain { into, at } => Some((into, at)),
+            _ => None,
+        }
+    }
+
+    /// The command that splits a group off at a hash. A group of the first era is named as in clusters of
+    /// version 1.
+    ///
+    /// ```
+    /// use umbel_engine::shard::ShardCommand;
+    /// use umbel_engine::{GroupId, ShardId};
+    ///
+    /// let into = GroupId::of_shard(ShardId(4));
+    /// let split = ShardCommand::split_off(into, 1 << 63);
+    /// assert_eq!(split, ShardCommand::Split { into: ShardId(4), at: 1 << 63 });
+    /// assert_eq!(split.splits_off(), Some((into, 1 << 63)));
+    /// ```
+    #[must_use]
+    pub const fn split_off(into: GroupId, at: u64) -> Self {
+        match into.shard() {
+            Some(shard) if into.era() == 0 => Self::Split { into: shard, at },
+            _ => Self::SplitAgain { into, at },
+        }
+    }
+
     /// Removes all request ids. Only for a planted bug
     /// ([`IdsOnLeaderOnly`](umbel_step::planted::Planted::IdsOnLeaderOnly)).
     pub fn forget_request_ids(&mut self) {

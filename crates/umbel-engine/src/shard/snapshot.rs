@@ -17,6 +17,7 @@ use umbel_codec::{AssembleError, FilterAssembler, FrameError, FrameView};
 use umbel_filter::{AnyFilter, HashRange};
 
 use super::command::{PartError, SliceSpec};
+use super::merge_marks::MergeMarks;
 use super::replay::{ReplayHead, ReplayLimits, ReplayTable};
 use super::scrub::NO_INDEX;
 use super::slice::{Slice, frame_key};
@@ -63,6 +64,24 @@ pub struct ShardSnapshotHead {
     /// In ascending order of filters.
     slices: Vec<SliceHead>,
     replay: ReplayHead,
+    /// Stored beside the head: see [`with_marks`](Self::with_marks).
+    #[serde(skip)]
+    marks: MergeMarks,
+}
+
+impl ShardSnapshotHead {
+    /// What merges left in the shard's state.
+    #[must_use]
+    pub const fn marks(&self) -> &MergeMarks {
+        &self.marks
+    }
+
+    /// The head with these marks. They are encoded beside the head, and only if there are some, because
+    /// nodes of clusters without merges do not know them.
+    #[must_use]
+    pub fn with_marks(self, marks: MergeMarks) -> Self {
+        Self { marks, ..self }
+    }
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -159,7 +178,7 @@ impl ShardSnapshot {
     /// The snapshot without the positions.
     #[must_use]
     pub fn head(&self) -> ShardSnapshotHead {
-        let ShardState { shard, range, ref slices, ref replay, .. } = self.state;
+        let ShardState { shard, range, ref slices, ref replay, ref marks, .. } = self.state;
         let slices = slices.values().map(|slice| SliceHead {
             spec: slice.spec.clone(),
             generation: slice.generation,
@@ -172,7 +191,8 @@ impl ShardSnapshot {
         } else {
             replay.head(range)
         };
-        ShardSnapshotHead { shard, start, last, slices: slices.collect(), replay }
+        let marks = marks.clone();
+        ShardSnapshotHead { shard, start, last, slices: slices.collect(), replay, marks }
     }
 
     /// The frames of all slices, in the head's order, with payloads of up to [`SNAPSHOT_FRAME_BYTES_CUT`].
@@ -240,7 +260,7 @@ impl SnapshotLoader {
         range: HashRange,
         head: ShardSnapshotHead,
     ) -> Result<Self, SnapshotError> {
-        let ShardSnapshotHead { shard: got, start, last, slices: heads, replay } = head;
+        let ShardSnapshotHead { shard: got, start, last, slices: heads, replay, marks } = head;
         let (got_range, expected_range) = ((start, last), range.bounds());
         let own = HashRange::from_bounds(got_range).ok();
         let own = own.filter(|own| own.start() == range.start() && own.end() <= range.end());
@@ -266,7 +286,9 @@ impl SnapshotLoader {
         }
         let replay =
             ReplayTable::from_head(ReplayLimits::SHARD, range, &replay).map_err(malformed)?;
-        let state = ShardState { shard, range, slices: BTreeMap::new(), replay, scrubbed: None };
+        marks.check(shard).map_err(malformed)?;
+        let slices = BTreeMap::new();
+        let state = ShardState { shard, range, slices, replay, scrubbed: None, marks };
         let mut loader = Self { state, heads, loaded: 0, assembler: None };
         loader.take_empty()?;
         Ok(loader)

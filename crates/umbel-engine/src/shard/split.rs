@@ -18,11 +18,12 @@ use std::sync::Arc;
 use umbel_filter::{CreateError, FilterPartError, HashRange};
 
 use super::command::{PartError, ShardCommand};
+use super::merge_marks::MergeMarks;
 use super::replay::{ReplayLimits, ReplayTable};
 use super::scrub::NO_INDEX;
 use super::slice::{Slice, stop};
 use super::state::ShardState;
-use crate::ids::ShardId;
+use crate::ids::{GroupId, ShardId};
 use umbel_step::planted::{self, Planted};
 
 impl ShardState {
@@ -48,14 +49,23 @@ impl ShardState {
     /// # Errors
     /// If the shard cannot be split there; applying the command is refused, too.
     pub fn upper_half(&self, command: &ShardCommand) -> Result<Option<Self>, PartError> {
-        let ShardCommand::Split { into, at } = *command else { return Ok(None) };
-        let Some((_, upper)) = self.halves(at)? else { return Ok(None) };
+        let Some((into, at)) = command.splits_off() else { return Ok(None) };
+        self.check_open()?;
+        let Some((_, upper)) = self.halves(into, at)? else { return Ok(None) };
+        let Some(into) = into.shard() else {
+            let what = format!("a split into {into}, expected a shard");
+            return Err(PartError::Malformed { what });
+        };
         self.part(into, upper).map(Some)
     }
 
     /// Keeps the lower part of the range.
-    pub(super) fn split(&mut self, index: u64, at: u64) -> Result<(), PartError> {
-        let Some((lower, _)) = self.halves(at)? else { return Ok(()) };
+    pub(super) fn split(
+        &mut self,
+        index: u64,
+        (into, at): (GroupId, u64),
+    ) -> Result<(), PartError> {
+        let Some((lower, _)) = self.halves(into, at)? else { return Ok(()) };
         if planted::on(Planted::SplitKeepsRange) {
             return Ok(());
         }
@@ -64,11 +74,11 @@ impl ShardState {
         Ok(())
     }
 
-    /// The ranges below and above a hash. None if the upper one belongs to another shard.
-    fn halves(&self, at: u64) -> Result<Option<(HashRange, HashRange)>, PartError> {
+    /// The ranges below and above a hash. None if the upper one was split off before.
+    fn halves(&self, into: GroupId, at: u64) -> Result<Option<(HashRange, HashRange)>, PartError> {
         let range = self.range;
-        // The range was split there before, and possibly again since.
-        if u128::from(at) >= range.end() {
+        // The range was split there before, and possibly again since, or the other half came back.
+        if u128::from(at) >= range.end() || self.has_absorbed(into) {
             return Ok(None);
         }
         let half = |start, end| HashRange::new(start, end).ok().filter(|_| range.contains(at));
@@ -97,7 +107,9 @@ impl ShardState {
             replay = ReplayTable::new(ReplayLimits::SHARD);
         }
         replay.split(whole, range);
-        Ok(Self { shard, range, slices, replay, scrubbed: None })
+        // What the shard absorbed, it has absorbed; the new one has absorbed nothing.
+        let marks = if shard == self.shard { self.marks.clone() } else { MergeMarks::NONE };
+        Ok(Self { shard, range, slices, replay, scrubbed: None, marks })
     }
 }
 

@@ -12,11 +12,12 @@ use super::command::{
 };
 use super::digest::Digest;
 use super::hash_list::HashList;
+use super::merge_marks::MergeMarks;
 use super::replay::{Asked, Operation, ReplayLimits, ReplayTable};
 use super::scrub::{NO_INDEX, ScrubbedPiece};
 use super::slice::{Slice, SliceDescription, SliceSummary};
 use super::windowed::InsertTime;
-use crate::ids::{FilterId, Generation, ShardId};
+use crate::ids::{FilterId, Generation, GroupId, ShardId};
 use crate::limits::{FILTER_COUNT_MAX, REQUEST_ITEMS_MAX};
 
 /// The slices and the replay table of one shard.
@@ -45,6 +46,8 @@ pub struct ShardState {
     /// The most recently digested piece, kept for comparison with other replicas' digests. Not part of
     /// the replicated state.
     pub(super) scrubbed: Option<ScrubbedPiece>,
+    /// What merges with other shards left.
+    pub(super) marks: MergeMarks,
 }
 
 impl ShardState {
@@ -52,7 +55,8 @@ impl ShardState {
     #[must_use]
     pub const fn new(shard: ShardId, range: HashRange) -> Self {
         let replay = ReplayTable::new(ReplayLimits::SHARD);
-        Self { shard, range, slices: BTreeMap::new(), replay, scrubbed: None }
+        let marks = MergeMarks::NONE;
+        Self { shard, range, slices: BTreeMap::new(), replay, scrubbed: None, marks }
     }
 
     /// This shard's id.
@@ -74,6 +78,11 @@ impl ShardState {
 
     /// Applies the log entry with this index.
     pub fn apply_at(&mut self, index: u64, command: &ShardCommand) -> ShardReply {
+        if let Err(fenced) = self.check_open()
+            && !matches!(command, ShardCommand::Fence { .. } | ShardCommand::Reopen { .. })
+        {
+            return Self::refuse(command, &fenced);
+        }
         self.note_written(index, command);
         match command {
             ShardCommand::Insert(parts) => {
@@ -114,11 +123,23 @@ impl ShardState {
             ShardCommand::RenewSlice { filter, generation } => {
                 ShardReply::Done(self.renew(*filter, *generation))
             }
-            ShardCommand::Split { at, .. } => ShardReply::Done(self.split(index, *at)),
+            ShardCommand::Split { into, at } => {
+                ShardReply::Done(self.split(index, (GroupId::of_shard(*into), *at)))
+            }
+            ShardCommand::SplitAgain { into, at } => {
+                ShardReply::Done(self.split(index, (*into, *at)))
+            }
+            ShardCommand::Fence { into, since } => ShardReply::Done(self.end(index, *into, *since)),
+            ShardCommand::Reopen { since } => {
+                self.reopen(*since);
+                ShardReply::Done(Ok(()))
+            }
+            ShardCommand::Absorb { from, .. } => ShardReply::Done(self.check_absorbed(*from)),
         }
     }
 
-    /// Records the index at the slices that an entry may change. Repairs and splits do so themselves.
+    /// Records the index at the slices that an entry may change. Repairs, splits and merges of shards do so
+    /// themselves.
     fn note_written(&mut self, index: u64, command: &ShardCommand) {
         let mut note = |filter: &FilterId| {
             if let Some(slice) = self.slices.get_mut(filter) {
@@ -145,6 +166,10 @@ impl ShardState {
             | ShardCommand::DropSlice(_)
             | ShardCommand::Scrub(_)
             | ShardCommand::Split { .. }
+            | ShardCommand::SplitAgain { .. }
+            | ShardCommand::Fence { .. }
+            | ShardCommand::Reopen { .. }
+            | ShardCommand::Absorb { .. }
             | ShardCommand::Repair(_) => {}
         }
     }
@@ -226,6 +251,7 @@ impl ShardState {
 
     /// The recorded answer, if the request is a retry.
     pub(super) fn answered(&self, asked: Option<&Asked>) -> Result<Option<Bitmap>, PartError> {
+        self.check_open()?;
         let here = (self.shard, self.range);
         asked.map_or(Ok(None), |asked| self.replay.look_up(asked, here))
     }
@@ -318,6 +344,7 @@ impl ShardState {
         filter: FilterId,
         generation: Generation,
     ) -> Result<&Slice, PartError> {
+        self.check_open()?;
         let shard = self.shard;
         let slice = self.slices.get(&filter);
         let slice = slice.ok_or(PartError::UnknownSlice { filter, shard })?;
@@ -403,6 +430,7 @@ impl ShardState {
         digest.push(self.slices.len() as u64);
         self.slices.values().for_each(|slice| slice.push_digest(&mut digest));
         self.replay.push_digest(self.range, &mut digest);
+        self.marks.push_digest(&mut digest);
         digest.finish()
     }
 }

@@ -40,7 +40,7 @@ fn part_refusal(error: &PartError) -> Refusal {
     match error {
         // The filter was dropped or cleared while the command was in flight.
         PartError::UnknownSlice { .. } => Refusal::NotFound,
-        PartError::StaleGeneration { .. } => coded("TRYAGAIN", error),
+        PartError::StaleGeneration { .. } | PartError::Fenced { .. } => coded("TRYAGAIN", error),
         PartError::RequestExpired { .. }
         | PartError::SessionExpired { .. }
         | PartError::RequestReused { .. } => coded("REQUEST", error),
@@ -53,6 +53,7 @@ fn part_refusal(error: &PartError) -> Refusal {
         | PartError::ForeignHash { .. }
         | PartError::OtherCut { .. }
         | PartError::CutBefore { .. }
+        | PartError::NotJoined { .. }
         | PartError::Malformed { .. } => coded("ERR", error),
     }
 }

@@ -56,7 +56,6 @@ impl ReplayTable {
 
     /// Takes in the table of a neighbour, whose hashes the shard gets. Depends only on what a snapshot of
     /// either table carries, so all replicas merge alike.
-    #[cfg_attr(not(test), expect(dead_code, reason = "shards are not merged yet"))]
     pub(in crate::shard) fn merge(&mut self, other: &Self) {
         let mut merged = Self::new(self.limits);
         // The ranges that were split until the merged one was left are among them.
