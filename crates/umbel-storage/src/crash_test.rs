@@ -25,7 +25,7 @@ pub(super) fn options() -> WalOptions {
     WalOptions { segment_bytes_max: 600, cache_bytes_max: 200, ..WalOptions::new(owner) }
 }
 
-pub(super) async fn open(disk: &FaultDisk) -> Storage {
+pub(crate) async fn open(disk: &FaultDisk) -> Storage {
     Storage::open(Arc::new(disk.clone()), options()).await.unwrap().0
 }
 

@@ -14,9 +14,9 @@
 //! Order of a start: load the identity, open the storage (which locks the folder and checks that the
 //! log belongs to the identity), save the identity if there was none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 use umbel_engine::GroupId;
@@ -46,7 +46,7 @@ pub mod testing;
 mod wrapping_test;
 
 pub use log_store::LogStore;
-pub use snapshots::{SnapshotFile, SnapshotStore, SnapshotWriter};
+pub use snapshots::{FinalStateId, SnapshotFile, SnapshotStore, SnapshotWriter};
 pub use wal::{LogOwner, OpenError, Recovered, WalHealth, WalOptions};
 pub use wrapping::Wrapping;
 
@@ -68,7 +68,11 @@ pub struct Storage {
     observer: Option<Arc<dyn Observer>>,
     wrapping: Option<Arc<Wrapping>>,
     claims: Arc<Claims>,
+    /// Final states of groups, each with the group that is to absorb it.
+    final_states: Arc<Mutex<FinalStates>>,
 }
+
+type FinalStates = BTreeSet<(GroupId, FinalStateId)>;
 
 impl Storage {
     /// Opens the data folder without a key.
@@ -98,14 +102,17 @@ impl Storage {
         wrapping::check(&*disk, wrapping.as_deref()).await?;
         let (wal, recovered) = wal::open(Arc::clone(&disk), options, guard).await?;
         let wal = wal.wrapped_by(wrapping.clone());
-        let cleaned = snapshots::clean(&*disk, &wal.groups()).await;
-        if let Err(error) = cleaned {
-            wal.close().await;
-            return Err(OpenError::io(snapshots::SNAPSHOT_FOLDER)(error));
-        }
+        let final_states = match snapshots::clean(&*disk, &wal.groups()).await {
+            Ok(kept) => Arc::new(Mutex::new(kept)),
+            Err(error) => {
+                wal.close().await;
+                return Err(OpenError::io(snapshots::SNAPSHOT_FOLDER)(error));
+            }
+        };
         let (wal, snapshots) = (Arc::new(wal), Arc::default());
         let claims = Arc::default();
-        let storage = Self { disk, wal, snapshots, observer: None, wrapping, claims };
+        let observer = None;
+        let storage = Self { disk, wal, snapshots, observer, wrapping, claims, final_states };
         if let Err(error) = storage.cover_logs().await {
             storage.close().await;
             return Err(OpenError::io("wal")(error));
@@ -171,6 +178,7 @@ impl Storage {
     }
 
     async fn remove_snapshots(&self, group: GroupId) -> io::Result<()> {
+        self.lock_final_states().retain(|&(into, _)| into != group);
         let store = self.snapshots(group);
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner).remove(&group);
         store.remove_all().await
@@ -214,6 +222,69 @@ impl Storage {
         // The log last: until it knows the group, the snapshot counts as a leftover.
         self.wal.cover(group, through).await?;
         self.claims.note_begun();
+        Ok(())
+    }
+
+    fn lock_final_states(&self) -> MutexGuard<'_, FinalStates> {
+        // No holder of the lock panics, and the set is consistent after every statement.
+        self.final_states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The final states that are kept for a group to absorb.
+    pub fn final_states(&self, into: GroupId) -> Vec<FinalStateId> {
+        let states = self.lock_final_states();
+        states.iter().filter(|(group, _)| *group == into).map(|&(_, state)| state).collect()
+    }
+
+    /// Whether the final state of a group is kept for another one.
+    pub fn has_final_state(&self, into: GroupId, id: FinalStateId) -> bool {
+        self.lock_final_states().contains(&(into, id))
+    }
+
+    /// Keeps the final state of a group, which `write` writes, for the group that is to absorb it, unless it
+    /// is kept already. Durable when this returns.
+    ///
+    /// # Errors
+    /// If the disk fails; then nothing is kept.
+    pub async fn keep_final_state(
+        &self,
+        into: GroupId,
+        id: FinalStateId,
+        meta: SnapshotMeta,
+        write: impl AsyncFnOnce(&mut SnapshotWriter) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if self.has_final_state(into, id) {
+            return Ok(());
+        }
+        let store = self.snapshots(into);
+        match store.keep_final(id, meta, write).await {
+            Ok(()) => {
+                self.lock_final_states().insert((into, id));
+                Ok(())
+            }
+            // The group left this node meanwhile, so nothing here needs the state.
+            Err(_) if store.is_forgotten() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens the final state of a group.
+    ///
+    /// # Errors
+    /// If there is none, the disk fails, or the file is damaged: the error names the file.
+    pub async fn final_state(&self, into: GroupId, id: FinalStateId) -> io::Result<SnapshotFile> {
+        self.snapshots(into).final_state(id).await
+    }
+
+    /// Removes the final state of a group, which the other group has absorbed.
+    ///
+    /// # Errors
+    /// If the disk fails; the next call tries again.
+    pub async fn drop_final_state(&self, into: GroupId, id: FinalStateId) -> io::Result<()> {
+        if self.has_final_state(into, id) {
+            self.snapshots(into).drop_final(id).await?;
+            self.lock_final_states().remove(&(into, id));
+        }
         Ok(())
     }
 

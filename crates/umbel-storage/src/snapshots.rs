@@ -16,8 +16,11 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use umbel_engine::GroupId;
 
+mod final_states;
 mod wrapped;
 mod writer;
+
+pub use final_states::FinalStateId;
 
 use wrapped::WrappedBody;
 use writer::Part;
@@ -134,16 +137,24 @@ fn order(name: &str) -> Option<Option<(u64, u64)>> {
 }
 
 /// Removes unfinished files of writers, and snapshots of groups that the log does not know: the removal
-/// of such a group was cut short.
-pub(super) async fn clean(disk: &dyn Disk, groups: &[GroupId]) -> io::Result<()> {
+/// of such a group was cut short. Returns the final states that are kept, each with the group that is to
+/// absorb it.
+pub(super) async fn clean(
+    disk: &dyn Disk,
+    groups: &[GroupId],
+) -> io::Result<BTreeSet<(GroupId, FinalStateId)>> {
     disk.make_folder(SNAPSHOT_FOLDER).await?;
     disk.sync_folder("").await?;
+    let mut kept = BTreeSet::new();
     for name in disk.list(SNAPSHOT_FOLDER).await? {
         let Some(group) = name.parse().ok().map(GroupId::from_number) else { continue };
         let is_known = groups.contains(&group);
         remove_files(disk, group, |name| !is_known || name.ends_with(".part")).await?;
+        let names = if is_known { disk.list(&folder(group)).await? } else { Vec::new() };
+        let states = names.iter().filter_map(|name| FinalStateId::of_file(name));
+        kept.extend(states.map(|state| (group, state)));
     }
-    Ok(())
+    Ok(kept)
 }
 
 async fn remove_files(
@@ -154,7 +165,8 @@ async fn remove_files(
     let folder = folder(group);
     let mut count = 0;
     for name in disk.list(&folder).await? {
-        let is_ours = order(&name).is_some() || name.ends_with(".part");
+        let is_final = FinalStateId::of_file(&name).is_some();
+        let is_ours = is_final || order(&name).is_some() || name.ends_with(".part");
         if is_ours && goes(&name) {
             disk.remove(&format!("{folder}/{name}")).await?;
             count += 1;
@@ -382,6 +394,11 @@ impl SnapshotStore {
         let meta = file.read_at(HEADER_BYTES as u64, length).await?;
         let meta = decode(&meta).map_err(|error| damaged(path, &format!("is damaged: {error}")))?;
         Ok((meta, (HEADER_BYTES + length) as u64, number(8)))
+    }
+
+    /// Whether all files of the group were removed for good.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.shared.parts().is_forgotten
     }
 
     /// Removes all files of the group for good; writers that are still at work fail.
