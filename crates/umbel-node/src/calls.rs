@@ -81,6 +81,11 @@ pub(crate) enum ShardRequest {
     /// Returns how often each item may be in a cuckoo filter. Only the leader may answer. Since version
     /// 2 of the cluster.
     Copies { filter: FilterId, generation: Generation, hashes: HashList },
+    /// Ends the shard, if its group is `of`, for `into` to absorb it; returns the index of the entry that
+    /// ended it. Since version 3 of the cluster.
+    Fence { of: GroupId, into: GroupId, since: Epoch },
+    /// Absorbs a shard that has ended. Since version 3 of the cluster.
+    Absorb { from: GroupId, fence_index: u64 },
 }
 
 impl ShardRequest {
@@ -103,6 +108,8 @@ impl ShardRequest {
             | Self::Compare { .. }
             | Self::Copies { .. }
             | Self::Scrub { .. }
+            | Self::Fence { .. }
+            | Self::Absorb { .. }
             | Self::Status => true,
             Self::ExportNext { .. } => false,
         }

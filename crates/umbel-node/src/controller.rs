@@ -24,8 +24,10 @@ use crate::coordinator::Coordinator;
 use crate::local::Local;
 use crate::peer::CallKind;
 
+mod merge;
 mod running_tasks;
 
+use merge::Merge;
 use running_tasks::{Confirmed, RunningTasks};
 
 /// How often the leader looks if its state has not changed, to notice what other nodes have done.
@@ -267,8 +269,16 @@ async fn carry_out(local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Tas
             })?;
             (shard, ShardCommand::CreateSlice(spec), filter, SliceDone::Created)
         }
-        Task::SplitShard { shard, into, at, era: _ } => {
-            let request = ShardRequest::Command(ShardCommand::Split { into, at });
+        Task::MergeShard { shard, from, era, since } => {
+            let merge = Merge { shard, from, era, since };
+            if let Err(error) = merge.carry_out(local, coordinator, deadline).await {
+                tracing::warn!(%shard, %from, %error, "a shard is not merged yet");
+            }
+            return None;
+        }
+        Task::SplitShard { shard, into, at, era } => {
+            let group = GroupId::of_shard_in(into, era);
+            let request = ShardRequest::Command(ShardCommand::split_off(group, at));
             match coordinator.shard_call(shard, request, deadline).await {
                 Ok(_) => tracing::info!(%shard, %into, "a shard was split"),
                 Err(error) => tracing::warn!(%shard, %into, %error, "a shard is not split yet"),
@@ -276,7 +286,6 @@ async fn carry_out(local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Tas
             return None;
         }
         // Carried out in a later change: the engine has no command yet that ends a shard.
-        Task::MergeShard { .. } => return None,
         Task::DropSlice { shard, filter } => {
             (shard, ShardCommand::DropSlice(filter), filter, SliceDone::Dropped)
         }

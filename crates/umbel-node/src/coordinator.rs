@@ -11,7 +11,7 @@
 )]
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +19,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaCommand, MetaReply, MetaState};
-use umbel_engine::placement::{ShardRanges, ShardRecord};
+use umbel_engine::placement::ShardRanges;
+use umbel_engine::shard::PartError;
 use umbel_engine::{FilterId, GroupId, NodeId, OwnerId, RequestId, ShardId};
 use umbel_filter::HashRange;
 use umbel_ports::Seed;
@@ -48,6 +49,7 @@ pub mod held;
 pub mod item_batch;
 mod items;
 mod jobs;
+mod leaders;
 mod levels;
 mod old_map;
 mod own_node;
@@ -136,12 +138,6 @@ impl Coordinator {
     /// The leader of the meta group, as far as this node knows.
     pub fn meta_leader(&self) -> Option<NodeId> {
         self.local.get()?.meta().leader()
-    }
-
-    /// The leader of a shard, as far as this node knows.
-    pub fn shard_leader_hint(&self, shard: ShardId) -> Option<NodeId> {
-        let own = self.local.get()?.shard(shard).and_then(|shard| shard.group().leader());
-        own.or_else(|| self.known_leader(GroupId::of_shard(shard)))
     }
 
     /// Whether a node answers now.
@@ -331,14 +327,13 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<ShardAnswer, CallFailure> {
         let local = self.local()?;
-        let group = GroupId::of_shard(shard);
         let mut tries = Tries::new(deadline);
         loop {
-            let node = self.shard_candidate(shard, tries.count)?;
+            let (group, node) = self.shard_candidate(shard, tries.count)?;
             // A request that must not be sent twice, or takes long, gets all of the remaining time.
             let is_tried_often = request.is_repeatable() && !request.takes_long();
             let timeout = if is_tried_often { tries.timeout() } else { tries.remaining() };
-            let tried = try_shard(local, node, shard, &request, timeout).await;
+            let tried = try_shard(local, node, group, &request, timeout).await;
             let open = match tried {
                 Tried::Answer(ShardAnswer::Failed(failure)) => match failure {
                     ShardFailure::NotLeader(leader) => {
@@ -385,60 +380,48 @@ impl Coordinator {
     }
 
     /// The node to try next for a shard: the known leader at every other try, otherwise replicas in turn.
-    fn shard_candidate(&self, shard: ShardId, count: usize) -> Result<NodeId, CallFailure> {
-        let mut replicas =
-            self.guess_meta(|state| state.shard(shard).map(ShardRecord::members))?
-                .ok_or_else(|| CallFailure::Invalid { what: format!("there is no {shard}") })?;
+    fn shard_candidate(
+        &self,
+        shard: ShardId,
+        count: usize,
+    ) -> Result<(GroupId, NodeId), CallFailure> {
+        let found = self.guess_meta(|state| {
+            let map = state.shard_map();
+            match map.get(shard) {
+                Some(record) => Ok((record.group(), record.members())),
+                None => Err(splits::absorbed_by(map, shard)),
+            }
+        })?;
+        let (group, mut replicas) = found.map_err(|by| match by {
+            Some(into) => CallFailure::Part(PartError::Fenced { shard, into }),
+            None => CallFailure::Invalid { what: format!("there is no {shard}") },
+        })?;
         let beats = self.local()?.beats();
         replicas.retain(|&node| !beats.is_suspected(node));
-        let known = self.shard_leader_hint(shard).filter(|leader| replicas.contains(leader));
-        match known {
-            Some(leader) if count.is_multiple_of(2) => Ok(leader),
-            _ if replicas.is_empty() => Ok(self.node()),
-            _ => Ok(replicas[count % replicas.len()]),
-        }
-    }
-
-    fn known_leader(&self, group: GroupId) -> Option<NodeId> {
-        self.lock_leaders().get(&group).copied()
-    }
-
-    /// Remembers what the node `asked` revealed about a group's leader; None forgets it as the leader.
-    fn note_leader(&self, group: GroupId, asked: NodeId, leader: Option<NodeId>) {
-        let mut leaders = self.lock_leaders();
-        match leader {
-            Some(leader) => {
-                leaders.insert(group, leader);
-            }
-            None => {
-                if leaders.get(&group) == Some(&asked) {
-                    leaders.remove(&group);
-                }
-            }
-        }
-    }
-
-    fn lock_leaders(&self) -> std::sync::MutexGuard<'_, BTreeMap<GroupId, NodeId>> {
-        // No holder of the lock panics, and the map is consistent after every statement.
-        self.leaders.lock().unwrap_or_else(PoisonError::into_inner)
+        let known = self.leader_hint(group).filter(|leader| replicas.contains(leader));
+        let node = match known {
+            Some(leader) if count.is_multiple_of(2) => leader,
+            _ if replicas.is_empty() => self.node(),
+            _ => replicas[count % replicas.len()],
+        };
+        Ok((group, node))
     }
 }
 
 async fn try_shard(
     local: &Local,
     node: NodeId,
-    shard: ShardId,
+    group: GroupId,
     request: &ShardRequest,
     timeout: Duration,
 ) -> Tried<ShardAnswer> {
     if node == local.node() {
-        let Some(leader) = local.shard(shard) else { return Tried::Elsewhere(None) };
+        let Some(leader) = local.leader_of(group) else { return Tried::Elsewhere(None) };
         return match tokio::time::timeout(timeout, leader.serve(request.clone())).await {
             Ok(answer) => Tried::Answer(answer),
             Err(_) => Tried::Unknown(format!("no answer within {} ms", timeout.as_millis())),
         };
     }
-    let group = GroupId::of_shard(shard);
     ask(local, node, CallKind::Shard, group, encode(request), timeout).await
 }
 

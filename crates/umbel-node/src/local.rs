@@ -242,8 +242,13 @@ impl Local {
         match group.shard() {
             None if group == GroupId::META => Some(Arc::clone(&self.meta)),
             None => None,
-            Some(shard) => Some(Arc::clone(self.shard(shard)?.group())),
+            Some(_) => Some(Arc::clone(self.leader_of(group)?.group())),
         }
+    }
+
+    /// This node's replica of a shard's group; None if it runs the shard's group of another era.
+    pub(crate) fn leader_of(&self, group: GroupId) -> Option<Arc<ShardLeader>> {
+        self.shard(group.shard()?).filter(|shard| shard.group().id() == group)
     }
 
     fn read_shards(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<ShardId, Arc<ShardLeader>>> {
@@ -303,12 +308,12 @@ impl Local {
         let (epoch, wanted, is_removed, version) = self.meta.replica().read_meta(|state| {
             let ranges = state.shard_map().ranges();
             let first_range = |shard| ranges.and_then(|ranges| ranges.first_range(shard));
-            let wanted: BTreeMap<ShardId, (HashRange, ShardRecord)> = state
+            let wanted: BTreeMap<GroupId, (HashRange, ShardRecord)> = state
                 .shards()
                 .filter(|(_, record)| record.members().contains(&self.node))
                 .filter(|(_, record)| self.may_start(state, record))
                 .filter_map(|(_, record)| {
-                    Some((record.shard, (first_range(record.shard)?, record.clone())))
+                    Some((record.group(), (first_range(record.shard)?, record.clone())))
                 })
                 .collect();
             let is_removed = matches!(state.node(self.node), Some(NodeRecord::Removed));
@@ -330,14 +335,15 @@ impl Local {
             ));
             return None;
         }
-        let running: BTreeSet<ShardId> = self.read_shards().keys().copied().collect();
+        let running: BTreeSet<GroupId> =
+            self.shards().iter().map(|shard| shard.group().id()).collect();
         // The running replicas, and those that an earlier process left on the disk.
-        let kept = kept.iter().copied().filter_map(GroupId::shard);
-        let held: BTreeSet<ShardId> = running.iter().copied().chain(kept).collect();
-        for &shard in held.iter().filter(|&shard| !wanted.contains_key(shard)) {
-            self.stop_shard(shard).await;
+        let kept = kept.iter().copied().filter(|group| group.shard().is_some());
+        let held: BTreeSet<GroupId> = running.iter().copied().chain(kept).collect();
+        for &group in held.iter().filter(|&group| !wanted.contains_key(group)) {
+            self.stop_shard(group).await;
         }
-        if wanted.keys().any(|shard| !running.contains(shard)) {
+        if wanted.keys().any(|group| !running.contains(group)) {
             // Nodes that were down when the meta group started may be up now.
             let (links, timeout) = (&self.links, recall::LATER_TIMEOUT);
             let asked = self.recollection.ask(links, self.node, self.addresses(), timeout);
@@ -346,11 +352,11 @@ impl Local {
                 return None;
             }
         }
-        for (&shard, (range, record)) in &wanted {
-            if !running.contains(&shard)
-                && let Err(why) = self.start_shard(shard, *range, record).await
+        for (&group, (range, record)) in &wanted {
+            if !running.contains(&group)
+                && let Err(why) = self.start_shard(group, *range, record).await
             {
-                self.fail(format!("{shard} does not start: {why}"));
+                self.fail(format!("{group} does not start: {why}"));
                 return None;
             }
         }
@@ -362,23 +368,23 @@ impl Local {
     /// elected a leader, which sends it.
     fn may_start(&self, state: &MetaState, record: &ShardRecord) -> bool {
         let is_split_off = state.shard_map().splitting() == Some(record.shard);
-        !is_split_off || self.storage.has_seen(GroupId::of_shard(record.shard))
+        !is_split_off || self.storage.has_seen(record.group())
     }
 
     async fn start_shard(
         self: &Arc<Self>,
-        shard: ShardId,
+        id: GroupId,
         range: HashRange,
         record: &ShardRecord,
     ) -> Result<(), String> {
-        let id = GroupId::of_shard(shard);
+        let shard = record.shard;
         self.storage.claim(id).await;
         let restored = self.recollection.restore(&self.storage, id).await;
         restored.map_err(|error| error.to_string())?;
         let group = Group::start(
             id,
             self.node,
-            Replica::shard(shard, range),
+            Replica::shard(id, range),
             &self.storage,
             Network::new(Arc::clone(&self.links), Arc::clone(&self.witness), id),
             Arc::clone(&self.seed),
@@ -404,16 +410,22 @@ impl Local {
         Ok(())
     }
 
-    /// Stops a replica that has moved elsewhere, and forgets it, except for its promises.
-    async fn stop_shard(&self, shard: ShardId) {
-        let stopped = self.shards.write().unwrap_or_else(PoisonError::into_inner).remove(&shard);
+    /// Stops a replica that has moved elsewhere, or was absorbed by its neighbour, and forgets it, except
+    /// for its promises.
+    async fn stop_shard(&self, group: GroupId) {
+        let stopped = {
+            let mut shards = self.shards.write().unwrap_or_else(PoisonError::into_inner);
+            let is_it = |leader: &Arc<ShardLeader>| leader.group().id() == group;
+            let shard = group.shard().filter(|shard| shards.get(shard).is_some_and(is_it));
+            shard.and_then(|shard| shards.remove(&shard))
+        };
         if let Some(stopped) = stopped {
             stopped.group().shut_down().await;
         }
-        if let Err(error) = self.storage.leave(GroupId::of_shard(shard)).await {
-            self.fail(format!("{shard} cannot be forgotten: {error}"));
+        if let Err(error) = self.storage.leave(group).await {
+            self.fail(format!("{group} cannot be forgotten: {error}"));
         }
-        tracing::info!(%shard, "replica left this node");
+        tracing::info!(%group, "replica left this node");
     }
 
     /// Reports that the node cannot continue.

@@ -47,6 +47,8 @@ mod golden_folder_test;
 #[cfg(test)]
 mod intersect_test;
 #[cfg(test)]
+mod merge_test;
+#[cfg(test)]
 pub(crate) mod node_test;
 #[cfg(test)]
 mod overlap_test;

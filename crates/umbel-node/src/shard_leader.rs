@@ -26,6 +26,7 @@ use crate::space::Space;
 mod export;
 mod growing;
 mod load;
+mod merge;
 mod scrub;
 mod scrub_turns;
 mod sum;
@@ -154,6 +155,8 @@ impl ShardLeader {
             ShardRequest::Compare { question, applied_index } => {
                 self.answer(&question, applied_index).await.map(ShardAnswer::Held)
             }
+            ShardRequest::Fence { of, into, since } => self.fence(of, into, since).await,
+            ShardRequest::Absorb { from, fence_index } => self.absorb(from, fence_index).await,
             ShardRequest::Copies { filter, generation, hashes } => {
                 self.copies(filter, generation, &hashes).await.map(ShardAnswer::Copies)
             }

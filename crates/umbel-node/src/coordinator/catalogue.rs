@@ -295,7 +295,16 @@ impl Coordinator {
     ) -> Result<bool, CallFailure> {
         let (id, record) = self.filter_in_any_state(name, deadline).await?;
         seen.map_or(Ok(()), |seen| seen.check(id, &record))?;
-        self.meta_propose(MetaCommand::DropFilter { filter: id }, deadline).await?;
+        // Whoever drops what it made itself, because a later step failed, does not try again.
+        while let Err(error) =
+            self.meta_propose(MetaCommand::DropFilter { filter: id }, deadline).await
+        {
+            let is_merging = matches!(error, CallFailure::Meta(MetaError::ShardBusy { .. }));
+            if !is_merging || Instant::now() >= deadline {
+                return Err(error);
+            }
+            self.wait_unsplit(deadline).await?;
+        }
         let is_gone = |state: &MetaState| state.filter(id).is_none().then_some(());
         match self.wait_meta(Self::patience_until(deadline), is_gone).await {
             Err(CallFailure::NoQuorum { within, .. }) => {
@@ -443,6 +452,10 @@ impl Coordinator {
                 Err(CallFailure::Part(
                     PartError::UnknownSlice { .. } | PartError::StaleGeneration { .. },
                 )) if Instant::now() < deadline => self.meta_refresh(deadline).await?,
+                // The shard is merged into another one, which takes a moment.
+                Err(CallFailure::Part(PartError::Fenced { .. })) if Instant::now() < deadline => {
+                    self.wait_unsplit(deadline).await?;
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -16,6 +16,7 @@ use umbel_engine::{FilterId, Generation, ShardId};
 use umbel_filter::{HashRange, Kind};
 use umbel_step::planted::{self, Planted};
 
+use super::splits::absorbed_by;
 use super::{Coordinator, LiveFilter, unexpected};
 use crate::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use crate::failure::CallFailure;
@@ -97,12 +98,16 @@ impl Coordinator {
     ) -> Result<(), CallFailure> {
         let (id, generation) = (filter.id, filter.record.generation);
         let allowed = self.propose_growth((id, generation), shard, growth_bytes, deadline).await;
-        allowed.map_err(|error| match error {
+        let Err(error) = allowed else { return Ok(()) };
+        Err(match error {
             // The caller finds out what became of the filter.
             CallFailure::Meta(MetaError::UnknownFilter { .. } | MetaError::Busy { .. }) => {
                 PartError::UnknownSlice { filter: id, shard }.into()
             }
-            error => error,
+            error => match self.read_meta(|state| absorbed_by(state.shard_map(), shard))? {
+                Some(into) => PartError::Fenced { shard, into }.into(),
+                None => error,
+            },
         })
     }
 

@@ -354,7 +354,8 @@ impl Coordinator {
                     PartError::UnknownSlice { .. }
                     | PartError::StaleGeneration { .. }
                     | PartError::ForeignHash { .. }
-                    | PartError::OtherCut { .. },
+                    | PartError::OtherCut { .. }
+                    | PartError::Fenced { .. },
                 )) => stale.push((shard, hashes)),
                 Err(_)
                     if planted::on(Planted::AckFirstShard)

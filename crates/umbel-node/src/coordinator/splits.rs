@@ -1,4 +1,4 @@
-//! Calls that ask every shard, while shards may be split.
+//! Splits and merges of shards, and calls that ask every shard while there may be some.
 //!
 //! A request that is cut anew when a shard refuses a hash needs none of this. A call that asks every
 //! shard once, and adds up the answers, waits until no split is in progress, and checks afterwards
@@ -7,9 +7,9 @@
 //! only after the catalogue says so.
 
 use tokio::time::Instant;
-use umbel_engine::ShardId;
-use umbel_engine::meta::{MetaCommand, MetaError, MetaState};
-use umbel_engine::placement::ShardRanges;
+use umbel_engine::meta::{MergeStep, MetaCommand, MetaError, MetaState};
+use umbel_engine::placement::{ShardMap, ShardRanges};
+use umbel_engine::{GroupId, ShardId};
 
 use umbel_step::planted::{self, Planted};
 
@@ -51,12 +51,69 @@ impl Coordinator {
         }
     }
 
-    /// Returns once no shard is being split, as far as this node knows.
+    /// Merges the last shard into the one from which it was split off, so that there are `shard_count`
+    /// shards; returns the shard that remains and the one that is gone.
+    ///
+    /// # Errors
+    /// If the catalogue refuses the merge; or if it takes until the deadline: what has begun then continues
+    /// by itself.
+    pub async fn merge_shard(
+        &self,
+        shard_count: u32,
+        deadline: Instant,
+    ) -> Result<(ShardId, ShardId), CallFailure> {
+        let merged = ShardId(shard_count);
+        let began = Instant::now();
+        self.meta_refresh(deadline).await?;
+        let epoch = self.read_meta(MetaState::epoch)?;
+        loop {
+            self.meta_refresh(deadline).await?;
+            let given_up = self.read_meta(|state| state.shard_map().given_up.clone())?;
+            if let Some(merge) = given_up.filter(|merge| merge.since > epoch) {
+                return Err(MetaError::BadMerge { what: merge.what }.into());
+            }
+            let step = self.read_meta(|state| state.merge_step(shard_count))?;
+            match step? {
+                MergeStep::Done => break,
+                MergeStep::Propose(command) => match self.meta_propose(command, deadline).await {
+                    // Something else began meanwhile, which is waited for.
+                    Ok(_) | Err(CallFailure::Meta(MetaError::ShardBusy { .. })) => {}
+                    Err(error) => return Err(error),
+                },
+                MergeStep::Wait { .. } => {}
+            }
+            let is_next = |state: &MetaState| match state.merge_step(shard_count) {
+                Ok(MergeStep::Wait { .. }) => None,
+                _ => Some(()),
+            };
+            match self.wait_meta(deadline, is_next).await {
+                Ok(()) => {}
+                Err(CallFailure::NoQuorum { .. }) => {
+                    let within = began.elapsed().as_millis();
+                    let what = format!(
+                        "{merged} is not merged after {within} ms: what has begun goes on by itself"
+                    );
+                    return Err(CallFailure::OutcomeUnknown { what });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let parent = self.read_meta(|state| absorbed_by(state.shard_map(), merged))?;
+        match parent.and_then(GroupId::shard) {
+            Some(parent) => Ok((parent, merged)),
+            None => {
+                let what = format!("no shard of this cluster had the number {}", merged.0);
+                Err(MetaError::BadMerge { what }.into())
+            }
+        }
+    }
+
+    /// Returns once no shard is being split or merged, as far as this node knows.
     ///
     /// # Errors
     /// If that takes until the deadline.
     pub(super) async fn wait_unsplit(&self, deadline: Instant) -> Result<(), CallFailure> {
-        let is_over = |state: &MetaState| state.shard_map().splitting().is_none().then_some(());
+        let is_over = |state: &MetaState| is_still(state).then_some(());
         self.wait_meta(deadline, is_over).await
     }
 
@@ -73,8 +130,29 @@ impl Coordinator {
             return Ok(true);
         }
         self.meta_refresh(deadline).await?;
-        self.read_meta(|state| state.shard_map().ranges() == Some(ranges))
+        self.read_meta(|state| state.shard_map().ranges() == Some(ranges) && is_still(state))
     }
+}
+
+/// The group that has the hashes of a shard which is gone; None if the shard is there, or never was.
+pub(super) fn absorbed_by(map: &ShardMap, shard: ShardId) -> Option<GroupId> {
+    if map.merge_count == 0 || map.get(shard).is_some() {
+        return None;
+    }
+    let before = ShardRanges::new(map.founded, shard.0.checked_add(1)?).ok()?;
+    let mut parent = before.parent(shard)?;
+    loop {
+        match map.get(parent) {
+            Some(record) => return Some(record.group()),
+            None => parent = before.parent(parent)?,
+        }
+    }
+}
+
+/// Whether no shard is being split or merged.
+fn is_still(state: &MetaState) -> bool {
+    let map = state.shard_map();
+    map.splitting().is_none() && map.merging().is_none()
 }
 
 /// The error for a copy that was made while shards were split: it would lack what moved.

@@ -90,7 +90,7 @@ impl Local {
         match kind {
             CallKind::Shard => {
                 let request: ShardRequest = argument(&body)?;
-                let shard = group.shard().and_then(|shard| self.shard(shard));
+                let shard = self.leader_of(group);
                 if planted::on(Planted::ForeignShardAbsent)
                     && shard.is_none()
                     && let ShardRequest::Contains { hashes, .. } = &request

@@ -20,6 +20,9 @@ const CARE_INTERVAL: Duration = Duration::from_secs(1);
 /// A group that was asked for a snapshot is not asked again for this long: a snapshot may take a while.
 const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
 
+/// Longest time for the snapshot of a shard that has absorbed another one. The next check tries again.
+const SETTLED_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How long a node waits for the newest shard map before it logs that and retries.
 const MAP_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -95,6 +98,7 @@ pub(super) async fn care(local: Arc<Local>) {
                 group.snapshot().await;
             }
         }
+        drop_settled(&local).await;
         let is_provoked = local.seed().provokes(Rare::SnapshotsOften);
         local.copies().save_due(local.log_bytes_max(), is_provoked).await;
         let (groups, pinning) = groups_to_snapshot(&local);
@@ -111,6 +115,15 @@ pub(super) async fn care(local: Arc<Local>) {
         }
         // Whichever comes first.
         let _ = tokio::time::timeout(CARE_INTERVAL, health.changed()).await;
+    }
+}
+
+/// Removes what merges of shards left on the disk.
+async fn drop_settled(local: &Local) {
+    for shard in local.shards() {
+        if let Err(error) = shard.group().drop_settled(SETTLED_TIMEOUT).await {
+            tracing::warn!(shard = %shard.shard(), %error, "a final state was not removed yet");
+        }
     }
 }
 

@@ -74,6 +74,7 @@ pub(crate) struct Group {
     raft: openraft::Raft<Types, StateMachine>,
     replica: Arc<Replica>,
     log: LogStore,
+    storage: Storage,
     barrier: mpsc::Sender<oneshot::Sender<Result<(), ProposeError>>>,
     seed: Arc<dyn Seed>,
     incoming: SnapshotReceiver,
@@ -94,10 +95,9 @@ impl Group {
         seed: Arc<dyn Seed>,
         beats: Arc<Beats>,
     ) -> Result<Arc<Self>, String> {
-        let entries_kept = if seed.provokes(Rare::SnapshotsOften) {
-            ENTRIES_BEHIND_PROVOKED_SNAPSHOT
-        } else {
-            ENTRIES_BEHIND_SNAPSHOT
+        let entries_kept = match seed.provokes(Rare::SnapshotsOften) {
+            true => ENTRIES_BEHIND_PROVOKED_SNAPSHOT,
+            false => ENTRIES_BEHIND_SNAPSHOT,
         };
         let log = storage.log(id);
         let suspicion_ms = u64::try_from(beats.suspicion().as_millis()).unwrap_or(u64::MAX);
@@ -161,6 +161,7 @@ impl Group {
             raft,
             replica,
             log,
+            storage: storage.clone(),
             barrier,
             seed,
             incoming,
@@ -393,8 +394,15 @@ impl Group {
         let done = async {
             let mut metrics = self.raft.metrics();
             let reaches = |id: Option<LogId>| id.is_some_and(|id| id.index >= applied.index);
-            while !reaches(metrics.borrow_watched().purged) {
-                if reaches(metrics.borrow_watched().snapshot) {
+            loop {
+                let (is_purged, is_covered) = {
+                    let metrics = metrics.borrow_watched();
+                    (reaches(metrics.purged), reaches(metrics.snapshot))
+                };
+                if is_purged {
+                    return true;
+                }
+                if is_covered {
                     self.purge_to_snapshot().await;
                 } else {
                     self.snapshot().await;
@@ -408,11 +416,13 @@ impl Group {
                 };
                 let moved = async {
                     loop {
-                        let now = metrics.borrow_watched();
-                        if now.snapshot != snapshot || now.purged != purged {
+                        let is_so = {
+                            let now = metrics.borrow_watched();
+                            now.snapshot == snapshot && now.purged == purged
+                        };
+                        if !is_so {
                             return true;
                         }
-                        drop(now);
                         if metrics.changed().await.is_err() {
                             return false;
                         }
@@ -422,7 +432,6 @@ impl Group {
                     return false;
                 }
             }
-            true
         };
         tokio::time::timeout(timeout, done).await.unwrap_or(false)
     }

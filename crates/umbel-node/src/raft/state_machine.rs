@@ -6,14 +6,13 @@ use std::sync::{Arc, RwLock};
 use bytes::{Bytes, BytesMut};
 use openraft::entry::RaftPayload;
 use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
-use openraft::vote::leader_id_adv::LeaderId;
 use openraft::{EntryPayload, OptionalSend};
 use tokio::sync::watch;
 use tokio_stream::{Stream, StreamExt};
 use umbel_engine::limits::SNAPSHOT_FRAME_BYTES_CUT;
 use umbel_engine::meta::{ClusterVersion, MetaCommand, MetaState, VersionRange};
 use umbel_engine::shard::{ShardCommand, ShardSnapshot, ShardState, SnapshotLoader};
-use umbel_engine::{FilterId, GroupId, NodeId, ShardId};
+use umbel_engine::{FilterId, GroupId, ShardId};
 use umbel_filter::HashRange;
 use umbel_ports::encoding::{ENCODED_BYTES_MAX, decode, encode};
 use umbel_step::planted::{self, Planted};
@@ -26,6 +25,7 @@ use crate::ports::Observer;
 use crate::ports::observer::{Event, Payload};
 
 mod head;
+mod merges;
 
 use head::{Head, meta_at};
 
@@ -47,6 +47,13 @@ struct Inner {
     state: GroupState,
 }
 
+impl Inner {
+    /// The last entry that was applied, and the members as of it.
+    fn position(&self) -> SnapshotMeta {
+        SnapshotMeta { last_log_id: self.applied, last_membership: self.membership.clone() }
+    }
+}
+
 /// The replicated state: of the meta group or of a shard.
 pub(crate) enum GroupState {
     Meta(Box<MetaState>),
@@ -65,10 +72,11 @@ impl Replica {
         Self { versions, ..Self::new(GroupId::META, HashRange::WHOLE, state) }
     }
 
-    /// The replica of a shard that began with this hash range.
-    pub(crate) fn shard(shard: ShardId, first_range: HashRange) -> Self {
+    /// The replica of a shard's group that began with this hash range.
+    pub(crate) fn shard(group: GroupId, first_range: HashRange) -> Self {
+        let shard = group.shard().expect("the caller names a shard's group");
         let state = ShardState::new(shard, first_range);
-        Self::new(GroupId::of_shard(shard), first_range, GroupState::Shard(Box::new(state)))
+        Self::new(group, first_range, GroupState::Shard(Box::new(state)))
     }
 
     fn new(group: GroupId, first_range: HashRange, state: GroupState) -> Self {
@@ -176,8 +184,7 @@ impl Replica {
     /// A copy of the state, with the log position and members that belong to it.
     fn copy(&self) -> (SnapshotMeta, Copied) {
         let inner = self.read();
-        let meta =
-            SnapshotMeta { last_log_id: inner.applied, last_membership: inner.membership.clone() };
+        let meta = inner.position();
         let copied = match &inner.state {
             GroupState::Meta(state) => Copied::Meta(state.clone()),
             GroupState::Shard(state) => Copied::Shard(Box::new(state.snapshot())),
@@ -195,14 +202,9 @@ impl Replica {
                 return Err(unknown_version(version, self.versions));
             }
             Head::MetaAt(version, state) => GroupState::Meta(Box::new(meta_at(version, &state)?)),
-            Head::Shard(head) => {
-                let (shard, range) = (self.read_shard(ShardState::shard), self.first_range);
-                let mut loader = SnapshotLoader::new(shard, range, *head).map_err(invalid)?;
-                while let Some(frame) = records.next().await? {
-                    loader.push(&frame).map_err(invalid)?;
-                    tokio::task::yield_now().await;
-                }
-                let mut state = loader.finish().map_err(invalid)?;
+            head @ (Head::Shard(_) | Head::MarkedShard(..)) => {
+                let shard = self.read_shard(ShardState::shard);
+                let mut state = load_slices(head, records, shard, self.first_range).await?;
                 state.loaded_at(file.meta().last_log_id.map_or(0, |id| id.index));
                 GroupState::Shard(Box::new(state))
             }
@@ -219,6 +221,38 @@ impl Replica {
         self.applied_index.send_replace(meta.last_log_id.map_or(0, |id| id.index));
         Ok(())
     }
+}
+
+/// Reads a shard's state from a file.
+async fn load_shard(
+    file: &SnapshotFile,
+    shard: ShardId,
+    first_range: HashRange,
+) -> io::Result<ShardState> {
+    let mut records = Records { file, offset: 0 };
+    let head = records.next().await?.ok_or_else(|| invalid("an empty snapshot"))?;
+    load_slices(decode(&head).map_err(invalid)?, records, shard, first_range).await
+}
+
+async fn load_slices(
+    head: Head,
+    mut records: Records<'_>,
+    shard: ShardId,
+    first_range: HashRange,
+) -> io::Result<ShardState> {
+    let head = match head {
+        Head::Shard(head) => *head,
+        Head::MarkedShard(head, marks) => head.with_marks(marks),
+        Head::Meta(_) | Head::MetaAt(..) => {
+            return Err(invalid(format!("a snapshot of another kind than {shard}'s")));
+        }
+    };
+    let mut loader = SnapshotLoader::new(shard, first_range, head).map_err(invalid)?;
+    while let Some(frame) = records.next().await? {
+        loader.push(&frame).map_err(invalid)?;
+        tokio::task::yield_now().await;
+    }
+    loader.finish().map_err(invalid)
 }
 
 /// The length-prefixed records of a snapshot's body.
@@ -277,30 +311,10 @@ impl StateMachine {
         let machine = Self { replica, storage, snapshots, observer };
         if let Some(file) = machine.snapshots.latest().await? {
             machine.replica.load(&file).await?;
+            machine.keep_ended_state().await?;
             machine.observe_loaded(file.meta());
         }
         Ok(machine)
-    }
-
-    /// If the command splits this shard, writes a first snapshot of the upper half to this node's disk,
-    /// where the new shard's group finds it. This comes before the split is applied: otherwise a
-    /// snapshot of this shard could record the split while the upper half exists nowhere.
-    async fn begin_upper_half(&self, command: &ShardCommand) -> io::Result<()> {
-        let ShardCommand::Split { into, .. } = *command else { return Ok(()) };
-        // A split that will be refused changes nothing.
-        let upper = self.replica.read_shard(|state| state.upper_half(command));
-        let Ok(Some(upper)) = upper else { return Ok(()) };
-        // The same log position as if this group's members had formed the new group.
-        let (leader_id, index) = (LeaderId { term: 0, node_id: NodeId(0) }, 0);
-        let first = LogId { leader_id, index };
-        let members = self.replica.read().membership.membership().clone();
-        let last_membership = StoredMembership::new(Some(first), members);
-        let meta = SnapshotMeta { last_log_id: Some(first), last_membership };
-        let snapshot = upper.snapshot();
-        let group = GroupId::of_shard(into);
-        self.storage
-            .begin_group(group, meta, async |writer| write_shard(writer, snapshot).await)
-            .await
     }
 
     /// Fails at an entry of a later cluster version than this node supports: the node does not know
@@ -381,7 +395,7 @@ impl RaftSnapshotBuilder<Types> for StateMachine {
 /// Writes slice by slice and drops each slice afterwards: until then, a change to the slice has to copy
 /// it.
 async fn write_shard(writer: &mut SnapshotWriter, mut snapshot: ShardSnapshot) -> io::Result<()> {
-    let head = encode(&Head::Shard(Box::new(snapshot.head())));
+    let head = encode(&Head::of_shard(snapshot.head()));
     writer.write(record(&head)?).await?;
     while let Some(slice) = snapshot.take_slice() {
         for frame in slice.frames(SNAPSHOT_FRAME_BYTES_CUT).map_err(io::Error::other)? {
@@ -421,10 +435,7 @@ impl RaftStateMachine<Types> for StateMachine {
             {
                 command.forget_request_ids();
             }
-            if let EntryPayload::Normal(Command::Shard(command)) = &entry.payload {
-                self.begin_upper_half(command).await?;
-            }
-            let reply = self.replica.apply(&entry);
+            let reply = self.prepare_and_apply(&entry).await?;
             self.check_version(&entry)?;
             self.observe_applied(&entry, &reply);
             self.replica.applied_index.send_replace(entry.log_id.index);
@@ -445,6 +456,7 @@ impl RaftStateMachine<Types> for StateMachine {
         file: SnapshotFile,
     ) -> io::Result<()> {
         self.replica.load(&file).await?;
+        self.keep_ended_state().await?;
         // Only now does the snapshot become the newest: one that openraft refuses must not outlive its
         // transfer.
         self.snapshots.adopt(&file).await?;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
-use umbel_engine::placement::ShardRanges;
+use umbel_engine::placement::{ShardRanges, ShardRecord};
 use umbel_engine::shard::HashList;
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_ports::Purpose;
@@ -139,7 +139,12 @@ impl Coordinator {
     ) -> Result<ShardAnswer, CallFailure> {
         let SliceExport { shard, holder, .. } = *copy;
         let timeout = deadline.saturating_duration_since(Instant::now());
-        let what = match try_shard(self.local()?, holder, shard, &request, timeout).await {
+        let group = self.guess_meta(|state| state.shard(shard).map(ShardRecord::group))?;
+        let Some(group) = group else {
+            let what = format!("{shard} was merged into another shard");
+            return Err(CallFailure::Overloaded { what });
+        };
+        let what = match try_shard(self.local()?, holder, group, &request, timeout).await {
             Tried::Answer(ShardAnswer::Failed(failure)) => return Err(refused(shard, failure)),
             Tried::Answer(answer) => return Ok(answer),
             Tried::Elsewhere(_) => format!("{shard}: {holder} cannot be asked"),

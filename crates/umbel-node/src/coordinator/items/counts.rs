@@ -43,11 +43,12 @@ impl Coordinator {
             match self.shard_call(shard, request, deadline).await {
                 Ok(ShardAnswer::Copies(counts)) if counts.len() == 1 => return Ok(counts[0]),
                 Ok(other) => return Err(unexpected(&other)),
-                // The filter was cleared or replaced meanwhile, or the shard was split.
+                // The filter was cleared or replaced meanwhile, or the shard was split or merged.
                 Err(CallFailure::Part(
                     PartError::UnknownSlice { .. }
                     | PartError::StaleGeneration { .. }
-                    | PartError::ForeignHash { .. },
+                    | PartError::ForeignHash { .. }
+                    | PartError::Fenced { .. },
                 )) if Instant::now() < deadline => {}
                 Err(error) => return Err(error),
             }

@@ -1,10 +1,16 @@
 //! Calls from other replicas of the group. A vote with a term that no election can have reached is
 //! refused before openraft learns of it.
 
+use std::io;
+use std::time::Duration;
+
+use openraft::EntryPayload;
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse};
 use openraft::storage::Snapshot;
-use umbel_storage::SnapshotFile;
-use umbel_storage::types::{Types, Vote};
+use umbel_engine::GroupId;
+use umbel_engine::shard::ShardCommand;
+use umbel_storage::types::{Command, Entry, Types, Vote};
+use umbel_storage::{FinalStateId, SnapshotFile};
 
 use super::Group;
 use crate::raft::network::SnapshotReceiver;
@@ -17,6 +23,7 @@ impl Group {
     ) -> Result<AppendEntriesResponse<Types>, String> {
         self.check_term(&request.vote)?;
         check_entries(&request.vote, &request.entries).map_err(|error| error.to_string())?;
+        self.check_absorbable(&request.entries)?;
         self.raft.append_entries(request).await.map_err(|error| error.to_string())
     }
 
@@ -27,6 +34,48 @@ impl Group {
         self.check_term(request.from_leader())?;
         self.check_caught_up(None)?;
         self.raft.handle_transfer_leader(request).await.map_err(|error| error.to_string())
+    }
+
+    /// Refuses an entry that absorbs a shard whose final state this node does not have: this replica could
+    /// not apply it. A leader that has applied such an entry purges its log up to it, and then sends a
+    /// snapshot instead.
+    fn check_absorbable(&self, entries: &[Entry]) -> Result<(), String> {
+        for entry in entries {
+            let EntryPayload::Normal(Command::Shard(command)) = &entry.payload else { continue };
+            if let ShardCommand::Absorb { from, fence_index } = *command
+                && !self.can_absorb(from, fence_index)
+            {
+                return Err(format!("{} lacks the final state of {from}", self.id));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this replica has the final state of a shard, or needs it no more.
+    pub(crate) fn can_absorb(&self, from: GroupId, fence_index: u64) -> bool {
+        let id = FinalStateId { of: from, fence_index };
+        self.storage.has_final_state(self.id, id)
+            || self.replica.read_shard(|state| state.has_settled(from, fence_index))
+    }
+
+    /// Removes the final states about which this replica has decided, once a snapshot of its own covers that
+    /// and its log is purged. Does nothing if that takes longer than `timeout`.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub(crate) async fn drop_settled(&self, timeout: Duration) -> io::Result<()> {
+        let states = self.storage.final_states(self.id);
+        let is_settled = |id: &FinalStateId| {
+            self.replica.read_shard(|state| state.has_settled(id.of, id.fence_index))
+        };
+        let settled: Vec<FinalStateId> = states.into_iter().filter(is_settled).collect();
+        if settled.is_empty() || !self.snapshot_and_purge(timeout).await {
+            return Ok(());
+        }
+        for id in settled {
+            self.storage.drop_final_state(self.id, id).await?;
+        }
+        Ok(())
     }
 
     /// Checks that a vote's term is one that an election can have reached.

@@ -5,7 +5,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 use umbel_engine::meta::{ClusterVersion, MetaSince3, MetaState};
-use umbel_engine::shard::ShardSnapshotHead;
+use umbel_engine::shard::{MergeMarks, ShardSnapshotHead};
 use umbel_ports::encoding::{decode, encode};
 
 use super::invalid;
@@ -19,6 +19,8 @@ pub(super) enum Head {
     /// The meta group's state in a cluster of any later version, encoded as that version defines. A
     /// node that cannot decode it can still report which version it needs.
     MetaAt(ClusterVersion, Vec<u8>),
+    /// A shard that has ended, or has absorbed others. Since version 3 of the cluster.
+    MarkedShard(Box<ShardSnapshotHead>, MergeMarks),
 }
 
 /// The first version whose snapshots contain [`MetaSince3`] behind the state.
@@ -30,6 +32,14 @@ impl Head {
             ClusterVersion::FIRST => Self::Meta(Box::new(state.clone())),
             version if version < SINCE_3 => Self::MetaAt(version, encode(state).to_vec()),
             version => Self::MetaAt(version, encode(&(state, state.since_3())).to_vec()),
+        }
+    }
+
+    pub(super) fn of_shard(head: ShardSnapshotHead) -> Self {
+        let marks = head.marks().clone();
+        match marks.are_none() {
+            true => Self::Shard(Box::new(head)),
+            false => Self::MarkedShard(Box::new(head), marks),
         }
     }
 }
@@ -69,7 +79,7 @@ mod tests {
         match head {
             Head::Meta(state) => Ok(*state),
             Head::MetaAt(version, bytes) => meta_at(version, &bytes),
-            Head::Shard(_) => panic!("it is the meta group's"),
+            Head::Shard(_) | Head::MarkedShard(..) => panic!("it is the meta group's"),
         }
     }
 
@@ -82,10 +92,11 @@ mod tests {
         let second = split(2);
         let Head::MetaAt(ClusterVersion(2), bytes) = Head::of_meta(&second) else { panic!("2") };
         assert_eq!(bytes, bare);
-        // Version 3: two shards of era 0 and no merge are a number, a flag, and a list of two numbers.
+        // Version 3: two shards of era 0 and no merge are a number, two absent values, and a list of two numbers.
         let Head::MetaAt(ClusterVersion(3), bytes) = Head::of_meta(&split(3)) else { panic!("3") };
         assert_eq!(bytes[..bare.len()], bare);
-        let added: Vec<u8> = [&[0; 4][..], &[0], &2_u64.to_le_bytes(), &[0; 4], &[0; 4]].concat();
+        let added: Vec<u8> =
+            [&[0; 4][..], &[0; 2], &2_u64.to_le_bytes(), &[0; 4], &[0; 4]].concat();
         assert_eq!(bytes[bare.len()..], added);
     }
 
@@ -108,7 +119,8 @@ mod tests {
             state.apply(1, &command);
             assert_eq!(decoded(Head::of_meta(&state)).unwrap(), state, "{command:?}");
         }
-        assert_eq!((state.since_3().merge_count, state.since_3().is_merging), (1, true));
+        let since_3 = state.since_3();
+        assert_eq!((since_3.merge_count, since_3.merging_since), (1, Some(state.epoch())));
     }
 
     #[test]

@@ -1,0 +1,70 @@
+//! Merges the last shard into its parent.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use umbel_engine::meta::MetaCommand;
+use umbel_engine::placement::ShardRecord;
+use umbel_engine::shard::{PartError, ShardCommand};
+use umbel_engine::{Epoch, GroupId, ShardId};
+
+use crate::calls::{MetaRequest, ShardAnswer, ShardRequest};
+use crate::coordinator::Coordinator;
+use crate::failure::CallFailure;
+use crate::local::Local;
+
+/// A merge that is under way.
+pub(super) struct Merge {
+    /// The parent.
+    pub(super) shard: ShardId,
+    /// The last shard.
+    pub(super) from: ShardId,
+    pub(super) era: u32,
+    /// The epoch at which it began.
+    pub(super) since: Epoch,
+}
+
+impl Merge {
+    /// Ends the shard, has its parent absorb it, and tells the catalogue. Each step does nothing if it was
+    /// done before. If the parent cannot absorb the shard, which it finds once and for all, opens the shard
+    /// again and gives up.
+    ///
+    /// # Errors
+    /// If one of the two shards does not answer: the merge goes on with the next call.
+    pub(super) async fn carry_out(
+        &self,
+        local: &Arc<Local>,
+        coordinator: &Arc<Coordinator>,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let Self { shard, from, era, since } = *self;
+        let of = GroupId::of_shard_in(from, era);
+        let into =
+            local.meta().replica().read_meta(|state| state.shard(shard).map(ShardRecord::group));
+        let Some(into) = into else { return Ok(()) };
+        let fence = ShardRequest::Fence { of, into, since };
+        let fence_index = match coordinator.shard_call(from, fence, deadline).await? {
+            ShardAnswer::Done(index) => index,
+            other => {
+                let what = format!("{from} was to end, and answered {other:?}");
+                return Err(CallFailure::OutcomeUnknown { what });
+            }
+        };
+        let absorb = ShardRequest::Absorb { from: of, fence_index };
+        let decision = match coordinator.shard_call(shard, absorb, deadline).await {
+            Ok(_) => MetaCommand::ShardMerged { shard: from, era },
+            Err(CallFailure::Part(
+                error @ (PartError::NotJoined { .. } | PartError::Malformed { .. }),
+            )) => {
+                let reopen = ShardRequest::Command(ShardCommand::Reopen { since });
+                coordinator.shard_call(from, reopen, deadline).await?;
+                MetaCommand::MergeGivenUp { since, what: error.to_string() }
+            }
+            Err(error) => return Err(error),
+        };
+        tracing::info!(%shard, %from, ?decision, "a merge is over");
+        // Proposed on this node and at once, like every decision.
+        local.serve_meta(MetaRequest::Propose(decision)).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+//! What a replica does on its disk when shards are split and merged.
+
+use std::io;
+
+use openraft::EntryPayload;
+use openraft::vote::leader_id_adv::LeaderId;
+use umbel_engine::shard::{Fence, ShardCommand, ShardState};
+use umbel_engine::{GroupId, NodeId};
+use umbel_storage::FinalStateId;
+use umbel_storage::types::{Command, Entry, LogId, Reply, SnapshotMeta, StoredMembership};
+
+use super::{GroupState, Replica, StateMachine, invalid, load_shard, write_shard};
+
+impl StateMachine {
+    /// Prepares on this node's disk what an entry needs, and applies it.
+    pub(super) async fn prepare_and_apply(&self, entry: &Entry) -> io::Result<Reply> {
+        if let EntryPayload::Normal(Command::Shard(command)) = &entry.payload {
+            match *command {
+                ShardCommand::Split { .. } | ShardCommand::SplitAgain { .. } => {
+                    self.begin_upper_half(command).await?;
+                }
+                ShardCommand::Fence { .. } => self.keep_final_state_of(entry, command).await?,
+                ShardCommand::Absorb { from, fence_index } => {
+                    let is_settled = |state: &ShardState| state.has_settled(from, fence_index);
+                    if !self.replica.read_shard(is_settled) {
+                        let upper = self.final_state(from, fence_index).await?;
+                        return Ok(self.replica.absorb(entry, from, upper));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(self.replica.apply(entry))
+    }
+
+    /// If the command splits this shard, writes a first snapshot of the upper half to this node's disk,
+    /// where the new shard's group finds it. This comes before the split is applied: otherwise a
+    /// snapshot of this shard could record the split while the upper half exists nowhere.
+    async fn begin_upper_half(&self, command: &ShardCommand) -> io::Result<()> {
+        let Some((group, _)) = command.splits_off() else { return Ok(()) };
+        // A split that will be refused changes nothing.
+        let upper = self.replica.read_shard(|state| state.upper_half(command));
+        let Ok(Some(upper)) = upper else { return Ok(()) };
+        // The same log position as if this group's members had formed the new group.
+        let (leader_id, index) = (LeaderId { term: 0, node_id: NodeId(0) }, 0);
+        let first = LogId { leader_id, index };
+        let members = self.replica.read().membership.membership().clone();
+        let last_membership = StoredMembership::new(Some(first), members);
+        let meta = SnapshotMeta { last_log_id: Some(first), last_membership };
+        let snapshot = upper.snapshot();
+        self.storage
+            .begin_group(group, meta, async |writer| write_shard(writer, snapshot).await)
+            .await
+    }
+
+    /// If the command ends this shard, keeps the state after it for the group that absorbs it. This comes
+    /// before the command is applied: a replica that has applied it has kept the state.
+    async fn keep_final_state_of(&self, entry: &Entry, command: &ShardCommand) -> io::Result<()> {
+        let index = entry.log_id.index;
+        match self.replica.read_shard(|state| state.ended(index, command)) {
+            Some(ended) => self.keep_final_state(ended).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps the state of this shard, if it has ended. A replica that was sent a snapshot of it never
+    /// applies the entry that ended it.
+    pub(super) async fn keep_ended_state(&self) -> io::Result<()> {
+        let ended = match &self.replica.read().state {
+            GroupState::Shard(state) if state.fence().is_some() => state.clone(),
+            _ => return Ok(()),
+        };
+        self.keep_final_state(*ended).await
+    }
+
+    async fn keep_final_state(&self, ended: ShardState) -> io::Result<()> {
+        let Some(Fence { into, index, .. }) = ended.fence() else { return Ok(()) };
+        let id = FinalStateId { of: self.replica.group, fence_index: index };
+        let meta = self.replica.read().position();
+        let snapshot = ended.snapshot();
+        self.storage
+            .keep_final_state(into, id, meta, async |writer| write_shard(writer, snapshot).await)
+            .await
+    }
+
+    /// Reads the final state of a shard that this one absorbs.
+    async fn final_state(&self, of: GroupId, fence_index: u64) -> io::Result<ShardState> {
+        let shard = of.shard().ok_or_else(|| invalid(format!("{of} is no shard")))?;
+        let file =
+            self.storage.final_state(self.replica.group, FinalStateId { of, fence_index }).await?;
+        let above = self.replica.read_shard(|state| state.range_above(self.replica.first_range));
+        let range = above.ok_or_else(|| {
+            invalid(format!("{} absorbs {of}, but has all of its range", self.replica.group))
+        })?;
+        load_shard(&file, shard, range).await
+    }
+}
+
+impl Replica {
+    /// Applies an entry that absorbs another shard.
+    fn absorb(&self, entry: &Entry, from: GroupId, upper: ShardState) -> Reply {
+        let mut inner = self.write();
+        inner.applied = Some(entry.log_id);
+        match &mut inner.state {
+            GroupState::Shard(state) => Reply::Shard(state.absorb(entry.log_id.index, from, upper)),
+            GroupState::Meta(_) => Reply::None,
+        }
+    }
+}
