@@ -1,9 +1,9 @@
 //! Operations on the cluster itself.
 
 use umbel_proto::v1::{
-    DrainRequest, MoveShardRequest, PutJoinTokenRequest, RemoveNodeRequest, SetAutoSplitRequest,
-    SplitShardRequest, SplitShardResponse, StatusRequest, StatusResponse, UpgradeRequest,
-    UpgradeResponse,
+    DrainRequest, MergeShardRequest, MergeShardResponse, MoveShardRequest, PutJoinTokenRequest,
+    RemoveNodeRequest, SetAutoSplitRequest, SplitShardRequest, SplitShardResponse, StatusRequest,
+    StatusResponse, UpgradeRequest, UpgradeResponse,
 };
 
 use crate::caller::{Ask, First, Repeat};
@@ -155,6 +155,22 @@ impl Client {
         self.caller
             .simple(&ask, SplitShardRequest { shard_count }, |node, request| async move {
                 node.admin().split_shard(request).await
+            })
+            .await
+    }
+
+    /// Merges the last shard into the one that it was split off, so that there are `shard_count` shards,
+    /// one fewer than now. Returns when that is done. A cluster of a version below 3, and fewer shards than
+    /// it was founded with, are refused.
+    ///
+    /// # Errors
+    /// [`ClientError`]; calling again does no harm: what has begun continues by itself.
+    pub async fn merge_shard(&self, shard_count: u32) -> Result<MergeShardResponse, ClientError> {
+        let target = format!("merge into {shard_count} shards");
+        let ask = Ask { target: &target, repeat: Repeat::Freely, first: First::InTurn };
+        self.caller
+            .simple(&ask, MergeShardRequest { shard_count }, |node, request| async move {
+                node.admin().merge_shard(request).await
             })
             .await
     }

@@ -258,6 +258,19 @@ impl Admin for AdminService {
         .await
     }
 
+    async fn merge_shard(
+        &self,
+        request: Request<v1::MergeShardRequest>,
+    ) -> Result<Response<v1::MergeShardResponse>, Status> {
+        let deadline = self.deadlines.of_all_shards(request.metadata());
+        measured("merge_shard", async {
+            let shard_count = request.into_inner().shard_count;
+            let (shard, gone) = self.coordinator.merge_shard(shard_count, deadline).await?;
+            Ok(v1::MergeShardResponse { shard: shard.0, gone: gone.0 })
+        })
+        .await
+    }
+
     type BackupStream = BoxStream<v1::BackupChunk>;
 
     async fn backup(

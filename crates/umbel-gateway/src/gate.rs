@@ -238,7 +238,7 @@ mod tests {
     }
 
     /// Every new call must be added here.
-    const NEEDS: [(&str, Need); 51] = [
+    const NEEDS: [(&str, Need); 52] = [
         ("Access/Put", Cluster(Admin)),
         ("Access/Revoke", Cluster(Admin)),
         ("Access/SetQuota", Cluster(Admin)),
@@ -257,6 +257,7 @@ mod tests {
         ("Admin/Backup", Cluster(Backup)),
         ("Admin/Restore", Cluster(Backup)),
         ("Admin/Scrub", Cluster(Admin)),
+        ("Admin/MergeShard", Cluster(Admin)),
         ("Enrolment/Enrol", Need::Nothing),
         ("Enrolment/Renew", Node),
         ("Filters/Create", Filter(Manage)),

@@ -146,6 +146,8 @@ fn table(state: &MetaState, meta: &GroupView) -> v1::StatusResponse {
         shards_wanted: state.shards_wanted(),
         cluster_version: state.version().0,
         splitting: state.shard_map().splitting().map(|shard| shard.0),
+        merging: state.shard_map().merging().map(|shard| shard.0),
+        merging_into: state.shard_map().absorbing().map(|shard| shard.0),
         ..v1::StatusResponse::default()
     }
 }
@@ -170,7 +172,7 @@ fn meta_role(meta: &GroupView, node: NodeId) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use umbel_engine::meta::MetaCommand;
+    use umbel_engine::meta::{ClusterVersion, MetaCommand};
     use umbel_engine::placement::Zone;
 
     use super::*;
@@ -207,5 +209,26 @@ mod tests {
         assert_eq!(super::table(&state, &meta).splitting, Some(4));
         state.apply(6, &MetaCommand::ShardFormed { shard: ShardId(4) });
         assert_eq!(super::table(&state, &meta).splitting, None);
+    }
+
+    #[test]
+    fn a_table_shows_which_shard_is_merged_into_which() {
+        let mut state = MetaState::new().at_version(ClusterVersion(3));
+        let nodes = vec![(NodeId(1), "node1:7070".to_owned())];
+        let form = MetaCommand::Form { cluster: 9, nodes, shard_count: 2, replica_count: 1 };
+        let formed = |shard| MetaCommand::ShardFormed { shard: ShardId(shard) };
+        let split = |shard_count| MetaCommand::SplitShard { shard_count };
+        for command in [form, formed(0), formed(1), split(3), formed(2), split(4), formed(3)] {
+            state.apply(1, &command);
+        }
+        let merging = |state: &MetaState| {
+            let table = table(state, &GroupView::default());
+            (table.shards.len(), table.merging, table.merging_into)
+        };
+        assert_eq!(merging(&state), (4, None, None));
+        state.apply(2, &MetaCommand::MergeShard { shard_count: 3 });
+        assert_eq!(merging(&state), (4, Some(3), Some(1)));
+        state.apply(3, &MetaCommand::ShardMerged { shard: ShardId(3), era: 0 });
+        assert_eq!(merging(&state), (3, None, None));
     }
 }

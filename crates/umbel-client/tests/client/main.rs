@@ -188,6 +188,7 @@ async fn the_catalogue_is_served() {
     client.remove_node(1).await.unwrap();
     client.move_shard(0, 1, 2).await.unwrap();
     assert_eq!(client.split_shard(5).await.unwrap().into, 4);
+    assert_eq!(client.merge_shard(4).await.unwrap().gone, 4);
     client.set_auto_split(true).await.unwrap();
     assert_eq!(client.upgrade(true).await.unwrap().cluster_version, 1);
     assert_eq!(client.upgrade(false).await.unwrap().cluster_version, 2);

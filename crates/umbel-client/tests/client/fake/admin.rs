@@ -34,6 +34,11 @@ impl Admin for Node {
         Ok(Response::new(SplitShardResponse { shard: 0, into }))
     }
 
+    async fn merge_shard(&self, request: Request<MergeShardRequest>) -> Answer<MergeShardResponse> {
+        let gone = request.into_inner().shard_count;
+        Ok(Response::new(MergeShardResponse { shard: 0, gone }))
+    }
+
     async fn set_auto_split(
         &self,
         _: Request<SetAutoSplitRequest>,
