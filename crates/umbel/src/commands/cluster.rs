@@ -9,6 +9,7 @@ mod cube;
 #[cfg(test)]
 mod cube_test;
 pub(crate) mod look;
+mod merge;
 mod moves;
 mod ranges;
 mod scrub;
@@ -115,6 +116,8 @@ enum AdminVerb {
     },
     /// Split shards in two, in turn, while they are in use
     Split(split::SplitArgs),
+    /// Merge shards that were split, the last one first, while they are in use
+    Merge(merge::MergeArgs),
     /// Raise the cluster's version as far as the releases of all nodes can; cannot be undone
     Upgrade(upgrade::UpgradeArgs),
     /// Compare copies and replicas of filters bit by bit, and repair what one of them has lost
@@ -214,6 +217,7 @@ impl AdminArgs {
                 print(json, &json!({ "shard": shard, "from": from, "to": to }), String::new)
             }
             AdminVerb::Split(split) => split.run(&client, json).await,
+            AdminVerb::Merge(merge) => merge.run(&client, json).await,
             AdminVerb::Upgrade(upgrade) => upgrade.run(&client, json).await,
             AdminVerb::Backup { out, overwrite, snapshot, key_file } => {
                 let key = key_of(key_file.as_deref())?;

@@ -16,6 +16,8 @@ fn wrong_usage_is_exit_code_2() {
         ("drain 1 --undo --wait", "--wait"),
         ("drain 1 --dry-run --wait", "--wait"),
         ("move 1 --from 1", "--to"),
+        ("merge --to few", "few"),
+        ("merge --auto off", "--auto"),
         ("backup", "--out"),
         ("top --interval 0", "--interval"),
         ("status --color blue", "--color"),
@@ -301,4 +303,47 @@ fn a_backup_holds_filters_of_every_kind() {
         let tally = umbel(&format!("filter contains {kind} 0 5000 5001 --count")).kept_text();
         assert!(tally.starts_with("present\t3\n"), "{tally}");
     }
+}
+
+#[test]
+fn shards_are_split_and_merged_back() {
+    let sandbox = Sandbox::new();
+    let server = Server::start(&sandbox);
+    let umbel = |args: &str| server.run(&sandbox, args);
+    let json = |args: &str| -> Value {
+        serde_json::from_str(&umbel(&format!("{args} --json")).kept_text()).unwrap()
+    };
+    let lines = |numbers: std::ops::Range<u32>| -> String {
+        numbers.map(|item| format!("{item}\n")).collect()
+    };
+    sandbox.write("before", lines(0..2_000));
+    sandbox.write("after", lines(2_000..4_000));
+    sandbox.write("all", lines(0..4_000));
+    umbel("filter create seen --capacity 1e4").kept();
+    umbel("filter insert seen --file before").kept();
+    let split = umbel("cluster split").kept_text();
+    assert_eq!(split, "shards\t2\nsplit\tshard 0, whose upper half is shard 1\n");
+    umbel("cluster split --to 4").kept();
+    umbel("filter insert seen --file after").kept();
+
+    assert_eq!(umbel("cluster merge").kept_text(), "shards\t3\nmerged\tshard 3 into shard 1\n");
+    assert_eq!(umbel("cluster merge --to 3").kept_text(), "shards\t3\nmerged\tnone\n");
+    umbel("cluster merge --to 4").refused(2, &["there are 3 shards", "cluster split --to 4"]);
+    umbel("cluster split --to 2").refused(2, &["there are 3 shards", "cluster merge --to 2"]);
+    let merges = json("cluster merge --to 1");
+    let pairs = serde_json::json!([{ "shard": 0, "gone": 2 }, { "shard": 0, "gone": 1 }]);
+    assert_eq!((&merges["shards"], &merges["merges"]), (&1.into(), &pairs));
+    umbel("cluster merge").refused(1, &["was started with 1 shards has at least 1, not 0"]);
+    let counted = "present\t4000\nabsent\t0\nlevel\tlinearizable\n";
+    assert_eq!(umbel("filter contains seen --file all --count").kept_text(), counted);
+
+    umbel("cluster split").kept();
+    umbel("cluster split --auto on").kept();
+    umbel("cluster merge").refused(1, &["split again", "`umbel cluster split --auto off` first"]);
+    umbel("cluster split --auto off").kept();
+    umbel("cluster merge --to 1").kept();
+    let status = json("cluster status");
+    assert_eq!(status["shards"].as_array().unwrap().len(), 1);
+    assert_eq!((&status["merging"], &status["merging_into"]), (&Value::Null, &Value::Null));
+    assert_eq!(umbel("filter contains seen --file all --count").kept_text(), counted);
 }

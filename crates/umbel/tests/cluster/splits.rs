@@ -1,7 +1,7 @@
-//! Shards that are split while clients insert and query.
+//! Shards that are split and merged while clients insert and query.
 
 use umbel_client::proto::ShardStatus;
-use umbel_client::{Client, ClientError, NewFilter, ReadLevel};
+use umbel_client::{Client, ClientError, NewFilter, ReadLevel, StatusResponse};
 
 use crate::history::History;
 use crate::load::{Load, contains, item, sharp_filter};
@@ -16,6 +16,23 @@ async fn split_to(cluster: &Cluster, wanted: usize) {
             return Some(());
         }
         match client.split_shard(u32::try_from(count + 1).unwrap()).await {
+            // The number of shards is read again.
+            Ok(_) | Err(ClientError::Unavailable(_) | ClientError::ChangeUnknown(_)) => None,
+            Err(error) => panic!("{error}"),
+        }
+    })
+    .await;
+}
+
+/// Merges shards until there are this many, despite failures.
+async fn merge_to(cluster: &Cluster, wanted: usize) {
+    let client = cluster.client();
+    until("the merges", || async {
+        let count = client.status().await.ok()?.shards.len();
+        if count <= wanted {
+            return Some(());
+        }
+        match client.merge_shard(u32::try_from(count - 1).unwrap()).await {
             // The number of shards is read again.
             Ok(_) | Err(ClientError::Unavailable(_) | ClientError::ChangeUnknown(_)) => None,
             Err(error) => panic!("{error}"),
@@ -63,20 +80,59 @@ async fn shards_are_split_under_load_and_amid_kills() {
     load.progress(300).await;
     let mut history = load.finish().await;
     // The new shards are on the disks of their nodes.
+    let status = restarted(&mut cluster).await;
+    assert_eq!(status.shards.len(), before + 8);
+    assert_tiled(&status.shards);
+    check_all(&client, &mut history).await;
+}
+
+/// The status after the death of all nodes at once, when each shard has a leader again.
+async fn restarted(cluster: &mut Cluster) -> StatusResponse {
     cluster.nodes.iter_mut().for_each(crate::servers::Server::kill);
     cluster.nodes.iter_mut().for_each(crate::servers::Server::start);
     for node in &mut cluster.nodes {
         node.ready().await;
     }
-    let status = cluster
+    cluster
         .status_until("a leader and three replicas of each shard", |status| {
             let is_whole = |shard: &ShardStatus| shard.leader != 0 && shard.replicas.len() == 3;
             status.shards.iter().all(is_whole)
         })
-        .await;
-    assert_eq!(status.shards.len(), before + 8);
+        .await
+}
+
+/// After the merges, the next splits give the same numbers to other shards.
+#[tokio::test(flavor = "multi_thread")]
+async fn shards_are_merged_under_load_and_amid_kills_and_split_again() {
+    let mut cluster = Cluster::form(3).await;
+    let client = cluster.client();
+    client.create("seen", &sharp_filter()).await.unwrap();
+    let before = client.status().await.unwrap().shards.len();
+    let mut load = Load::begin("seen", &addresses(&cluster));
+    split_to(&cluster, before + 4).await;
+    load.progress(1000).await;
+    merge_to(&cluster, before + 3).await;
+    load.progress(300).await;
+    // A node that was down has no final state of the shards that were merged meanwhile.
+    cluster.nodes[2].kill();
+    merge_to(&cluster, before + 1).await;
+    load.progress(300).await;
+    cluster.nodes[2].start();
+    cluster.nodes[2].ready().await;
+    merge_to(&cluster, before).await;
+    load.progress(300).await;
+    split_to(&cluster, before + 2).await;
+    load.progress(300).await;
+    merge_to(&cluster, before + 1).await;
+    let mut history = load.finish().await;
+    check_all(&client, &mut history).await;
+    let status = restarted(&mut cluster).await;
+    assert_eq!((status.shards.len(), status.merging), (before + 1, None));
     assert_tiled(&status.shards);
     check_all(&client, &mut history).await;
+    let refused = client.merge_shard(u32::try_from(before - 1).unwrap()).await.unwrap_err();
+    let founded = format!("was started with {before} shards has at least {before}");
+    assert!(refused.to_string().contains(&founded), "{refused}");
 }
 
 /// Asserts that no acknowledged item is missing.

@@ -16,7 +16,7 @@ use crate::honest::FILTER;
 use crate::siege::{Bounds, Siege};
 
 /// Methods of each service, including those with streams.
-const METHODS: [&str; 21] = [
+const METHODS: [&str; 22] = [
     "Filters/Create",
     "Filters/Info",
     "Filters/Insert",
@@ -29,6 +29,7 @@ const METHODS: [&str; 21] = [
     "Admin/Restore",
     "Admin/MoveShard",
     "Admin/SplitShard",
+    "Admin/MergeShard",
     "Admin/SetAutoSplit",
     "Admin/Upgrade",
     "Access/Put",

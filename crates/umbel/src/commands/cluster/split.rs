@@ -46,7 +46,7 @@ impl SplitArgs {
         let wanted = self.to.unwrap_or(count.saturating_add(1));
         if wanted < count {
             return Err(UsageError(format!(
-                "--to {wanted}: there are {count} shards, and none can be put together again"
+                "--to {wanted}: there are {count} shards; `umbel cluster merge --to {wanted}` makes fewer"
             ))
             .into());
         }
@@ -98,6 +98,6 @@ async fn set_auto(client: &Client, is_on: bool, json: bool) -> Result<()> {
 }
 
 /// Whether the same call may have another outcome later.
-fn is_passing(error: &ClientError) -> bool {
+pub(super) fn is_passing(error: &ClientError) -> bool {
     matches!(error, ClientError::Unavailable(_) | ClientError::ChangeUnknown(_))
 }

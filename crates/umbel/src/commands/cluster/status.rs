@@ -46,6 +46,8 @@ pub(super) fn json(status: &StatusResponse) -> Value {
         "auto_split": status.auto_split,
         "cluster_version": status.cluster_version,
         "splitting": status.splitting,
+        "merging": status.merging,
+        "merging_into": status.merging_into,
         "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
         "shards": status.shards.iter().map(shard).collect::<Vec<_>>(),
         "exchange": status.exchange.as_ref().map(exchange_json),
@@ -77,6 +79,10 @@ pub(super) fn text(status: &StatusResponse, look: Look) -> String {
     let mut text = facts_for(people, &known);
     if let Some(shard) = status.splitting {
         text += &facts_for(people, &[("being split off", format!("shard {shard}"))]);
+    }
+    if let (Some(shard), Some(into)) = (status.merging, status.merging_into) {
+        let fact = format!("shard {shard} into shard {into}");
+        text += &facts_for(people, &[("being merged", fact)]);
     }
     if people {
         text += &format!("\n{}", picture(status, look));
@@ -165,4 +171,26 @@ fn number(node: u64) -> String {
 /// A hash as hexadecimal text: many JSON readers cannot hold 64-bit integers.
 fn hash(hi: u64) -> String {
     format!("{hi:#018x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_that_are_split_and_merged_are_named() {
+        let look = Look { is_for_people: false, has_colours: false, columns: 80 };
+        let still = StatusResponse::default();
+        let named = |status: &StatusResponse| {
+            let lines = text(status, look);
+            lines.lines().filter(|line| line.starts_with("being ")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(named(&still), "");
+        let splitting = StatusResponse { splitting: Some(4), ..still.clone() };
+        assert_eq!(named(&splitting), "being split off\tshard 4");
+        let merging = StatusResponse { merging: Some(4), merging_into: Some(0), ..still };
+        assert_eq!(named(&merging), "being merged\tshard 4 into shard 0");
+        let json = json(&merging);
+        assert_eq!((&json["merging"], &json["merging_into"]), (&4.into(), &0.into()));
+    }
 }
