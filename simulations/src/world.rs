@@ -1,6 +1,7 @@
 //! A world: hosts, links, clients and their time, from the first step of a run to its verdict.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -139,6 +140,10 @@ pub(crate) fn run(plan: &Plan) -> RunReport {
     report(plan, simulated_ms, &calls, violations)
 }
 
+/// Ports of connections that a host opens. A connection to a node that is cut off keeps its port, so there are
+/// more than usual; hosts listen below.
+const PORTS: RangeInclusive<u16> = 10_000..=u16::MAX;
+
 impl World {
     fn build(plan: &Plan) -> Self {
         let mut builder = turmoil::Builder::new();
@@ -149,6 +154,7 @@ impl World {
             .min_message_latency(LATENCY[0])
             .max_message_latency(LATENCY[1])
             .tcp_capacity(SEGMENTS_MAX)
+            .ephemeral_ports(PORTS)
             .rng_seed(plan.seed)
             .enable_random_order();
         let mut sim = builder.build();

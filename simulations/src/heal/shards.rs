@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use umbel_engine::meta::FilterState;
-use umbel_engine::{FilterId, GroupId, NodeId, ShardId};
+use umbel_engine::placement::ShardRecord;
+use umbel_engine::{FilterId, NodeId, ShardId};
 use umbel_node::Node;
 
 use super::run_until;
@@ -46,7 +47,10 @@ pub(super) fn rot(world: &mut World) -> Result<(), String> {
         .collect();
     let mut lost_count = 0;
     for Rotten { shard, host, node } in &rotten {
-        watch::with(|checks| checks.reference.excuse(host, GroupId::of_shard(*shard)));
+        watch::with(|checks| {
+            let group = checks.reference.meta().shard(*shard).map(ShardRecord::group);
+            group.into_iter().for_each(|group| checks.reference.excuse(host, group));
+        });
         lost_count +=
             filters.iter().map(|&filter| node.rot_slice(*shard, filter, every, true)).sum::<u64>();
     }

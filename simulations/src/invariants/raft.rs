@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use umbel_engine::shard::{ShardCommand, ShardReply};
+use umbel_engine::meta::{MetaCommand, MetaReply};
+use umbel_engine::shard::ShardReply;
 use umbel_engine::{GroupId, NodeId};
 use umbel_node::ports::observer::{Event, GroupReport, Payload};
 
@@ -67,6 +68,8 @@ struct Host {
 pub(crate) struct RaftInvariants {
     hosts: BTreeMap<String, Host>,
     groups: BTreeMap<GroupId, GroupFacts>,
+    /// Groups that others have absorbed: nodes forget them at different times, whatever the others have.
+    ended: BTreeSet<GroupId>,
     checked: u64,
 }
 
@@ -93,6 +96,7 @@ impl RaftInvariants {
         // A copy of a replicated filter has a log, but no votes.
         let group = group_of(event).filter(|group| group.copy().is_none());
         let Some(group) = group else { return Vec::new() };
+        self.take_merge(event);
         let host = self.hosts.entry(node.to_owned()).or_default();
         if incarnation != host.incarnation {
             host.incarnation = incarnation;
@@ -111,7 +115,8 @@ impl RaftInvariants {
             Violation { invariant, at_us, what }
         };
         let is_forgetting = matches!(event, Event::Forgotten { .. });
-        if !is_forgetting && host.forgotten.contains(&group) {
+        let is_over = host.forgotten.contains(&group) || self.ended.contains(&group);
+        if !is_forgetting && is_over {
             return Vec::new();
         }
         let is_open = host.open.contains(&group);
@@ -135,18 +140,25 @@ impl RaftInvariants {
         wrong
     }
 
+    /// The catalogue removes a group that was absorbed.
+    fn take_merge(&mut self, event: &Event<'_>) {
+        if let Event::Applied { payload: Payload::Meta(command, MetaReply::Done), .. } = *event
+            && let MetaCommand::ShardMerged { shard, era } = *command
+        {
+            self.ended.insert(GroupId::of_shard_in(shard, era));
+        }
+    }
+
     /// A shard that is split off begins with the members of the split shard, as if they had formed it
     /// and applied its first entry.
     fn take_split(&mut self, node: NodeId, group: GroupId, event: &Event<'_>) {
         let Event::Applied { entry, ref payload, .. } = *event else { return };
-        let Payload::Shard(ShardCommand::Split { into, .. }, ShardReply::Done(Ok(()))) = payload
-        else {
-            return;
-        };
+        let Payload::Shard(command, ShardReply::Done(Ok(()))) = payload else { return };
+        let Some((into, _)) = command.splits_off() else { return };
         let members =
             self.groups.get(&group).and_then(|facts| facts.voters_before(node, entry.index));
         let members = members.cloned();
-        self.groups.entry(GroupId::of_shard(*into)).or_default().begin(members);
+        self.groups.entry(into).or_default().begin(members);
     }
 
     /// Takes what a host's groups report at so many simulated microseconds.
@@ -159,7 +171,9 @@ impl RaftInvariants {
         let Some(host) = self.hosts.get(node) else { return Vec::new() };
         let Some(number) = host.node else { return Vec::new() };
         let mut wrong = Vec::new();
-        for report in reports.iter().filter(|report| host.open.contains(&report.group)) {
+        let is_running =
+            |group: GroupId| host.open.contains(&group) && !self.ended.contains(&group);
+        for report in reports.iter().filter(|report| is_running(report.group)) {
             let group = report.group;
             let facts = self.groups.entry(group).or_default();
             let found = [

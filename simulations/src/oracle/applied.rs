@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use umbel_engine::shard::{
-    Bitmap, InsertPart, PartError, RepairPart, ScrubPart, ShardCommand, ShardReply, ShardState,
-    SliceSummary,
+    Bitmap, InsertPart, PartError, RepairPart, RequestStamp, ScrubPart, ShardCommand, ShardReply,
+    ShardState, SliceSummary,
 };
 use umbel_engine::{FilterId, Generation, RequestId};
 
@@ -14,6 +14,15 @@ pub(crate) const GENERATION: &str = "generation_is_checked";
 
 /// Filters are merged only if shape, key and generation are as named.
 pub(crate) const SHAPE: &str = "shape_is_checked";
+
+/// A part of a request: its id, and the first and last hash of the range for which it was cut. A shard that
+/// has absorbed another one may answer a request in two parts.
+pub(crate) type AskedPart = (RequestId, (u64, u64));
+
+/// The part of a stamped request.
+pub(crate) fn asked_part(request: Option<RequestStamp>) -> Option<AskedPart> {
+    request.map(|stamp| (stamp.id, stamp.cut))
+}
 
 /// The state of a shard's slices before an entry is applied.
 #[derive(Debug)]
@@ -40,7 +49,11 @@ impl Before {
             }
             ShardCommand::CreateSlice(_)
             | ShardCommand::Advance { .. }
-            | ShardCommand::Split { .. } => Vec::new(),
+            | ShardCommand::Split { .. }
+            | ShardCommand::SplitAgain { .. }
+            | ShardCommand::Fence { .. }
+            | ShardCommand::Reopen { .. }
+            | ShardCommand::Absorb { .. } => Vec::new(),
         };
         Self(filters.into_iter().map(|filter| (filter, state.summary(filter))).collect())
     }
@@ -61,7 +74,7 @@ impl Before {
         &self,
         command: &ShardCommand,
         reply: &ShardReply,
-        answered: &mut BTreeSet<RequestId>,
+        answered: &mut BTreeSet<AskedPart>,
     ) -> Option<(&'static str, String)> {
         match (command, reply) {
             (ShardCommand::Insert(parts), ShardReply::Inserted(replies)) => {
@@ -72,8 +85,8 @@ impl Before {
                 self.stale_inserts(parts.zip(replies), answered)
             }
             (ShardCommand::Remove(part), ShardReply::Removed(reply)) => {
-                let id = part.request.map(|stamp| stamp.id);
-                self.stale(part.filter, part.generation, id, reply.is_ok(), answered)
+                let asked = asked_part(part.request);
+                self.stale(part.filter, part.generation, asked, reply.is_ok(), answered)
             }
             (
                 ShardCommand::MergeSlices { target, generation, sources, .. },
@@ -86,12 +99,11 @@ impl Before {
     fn stale_inserts<'a>(
         &self,
         parts: impl Iterator<Item = (&'a InsertPart, &'a Result<Bitmap, PartError>)>,
-        answered: &mut BTreeSet<RequestId>,
+        answered: &mut BTreeSet<AskedPart>,
     ) -> Option<(&'static str, String)> {
         let broken = parts.filter_map(|(part, reply)| {
             let InsertPart { filter, generation, request, .. } = part;
-            let id = request.map(|stamp| stamp.id);
-            self.stale(*filter, *generation, id, reply.is_ok(), answered)
+            self.stale(*filter, *generation, asked_part(*request), reply.is_ok(), answered)
         });
         // All parts must be checked, because each records its request.
         broken.reduce(|first, _| first)
@@ -101,11 +113,11 @@ impl Before {
         &self,
         filter: FilterId,
         generation: Generation,
-        request: Option<RequestId>,
+        request: Option<AskedPart>,
         is_done: bool,
-        answered: &mut BTreeSet<RequestId>,
+        answered: &mut BTreeSet<AskedPart>,
     ) -> Option<(&'static str, String)> {
-        if !is_done || request.is_some_and(|id| !answered.insert(id)) {
+        if !is_done || request.is_some_and(|part| !answered.insert(part)) {
             return None;
         }
         if self.has(filter, generation) {
@@ -186,7 +198,7 @@ mod tests {
     fn broken(
         command: &ShardCommand,
         reply: &ShardReply,
-        answered: &mut BTreeSet<RequestId>,
+        answered: &mut BTreeSet<AskedPart>,
     ) -> Option<&'static str> {
         let found = Before::look(&state(), command).broken_by(command, reply, answered);
         found.map(|(invariant, _)| invariant)

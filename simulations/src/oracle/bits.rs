@@ -17,8 +17,8 @@ pub(crate) fn hash_of(key: HashKey, number: u32) -> ItemHash {
 /// order in which they are first seen; different shards share no positions.
 ///
 /// The two halves of a split shard share the block at their border: each starts with the old contents
-/// of the block, and does not see what the other sets later. So the positions over the initial shards
-/// bound what may be set, and those over the final shards what must be set.
+/// of the block, and does not see what the other sets later, until the two are merged. So the positions over
+/// the initial shards bound what may be set, and those over the most shards that there were what must be set.
 #[derive(Debug)]
 pub(crate) struct Probes {
     of_item: BTreeMap<u32, Box<[u32]>>,

@@ -12,7 +12,7 @@ use super::slice_models::SliceModel;
 pub(crate) const NAME: &str = "last_items_stay";
 
 /// The last items of a slice of an aging filter.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LastItems {
     /// The pace of the whole hash space.
     whole_pace: u64,
@@ -38,6 +38,11 @@ impl SliceModel for LastItems {
     /// Both halves count half of what came before as theirs, which for some items is less than came: they are
     /// looked at anew.
     fn half(&self, range: HashRange) -> Self {
+        Self::empty(self.whole_pace, range)
+    }
+
+    /// Looked at anew, as after a split.
+    fn join(&self, _: &Self, range: HashRange) -> Self {
         Self::empty(self.whole_pace, range)
     }
 

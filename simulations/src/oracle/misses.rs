@@ -18,7 +18,7 @@ pub(crate) const NAME: &str = "misses_are_few";
 const DEVIATIONS: f64 = 6.0;
 
 /// When each item was last inserted into a slice of a stable filter, and what was missed since.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Misses {
     spec: SliceSpec,
     shape: BlockShape,
@@ -44,6 +44,11 @@ impl SliceModel for Misses {
     /// With half the cells: what came before is looked at anew.
     fn half(&self, range: HashRange) -> Self {
         Self::of(&self.spec, range).expect("a slice of this shape was made before")
+    }
+
+    /// Looked at anew, as after a split.
+    fn join(&self, _: &Self, range: HashRange) -> Self {
+        self.half(range)
     }
 
     fn clear(&mut self) {

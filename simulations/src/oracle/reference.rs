@@ -8,18 +8,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use umbel_engine::meta::{FilterRecord, FilterState, MetaCommand, MetaReply, MetaState};
+use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::{ShardCommand, ShardReply, ShardState};
-use umbel_engine::{FilterId, GroupId, NodeId, RequestId, ShardId};
+use umbel_engine::{FilterId, GroupId, ShardId};
 use umbel_filter::ItemHasher;
 use umbel_node::ports::observer::{EntryId, Payload};
 
-use super::applied::Before;
+use super::applied::{AskedPart, Before};
 use super::bits::NEVER_US;
 use super::last_items::{self, LastItems};
 use super::misses::{self, Misses};
-use super::slice_models::{self, SliceModels};
+use super::slice_models::SliceModels;
 use super::windows::{self, WindowItems};
 use crate::invariants::violation::Violation;
+
+mod recut;
 
 /// Name of the invariant.
 pub(crate) const NAME: &str = "replicas_agree";
@@ -38,14 +41,19 @@ const DIGEST_EVERY_MAX: u64 = 64;
 #[derive(Default)]
 pub(crate) struct Reference {
     meta: MetaState,
-    shards: BTreeMap<ShardId, ShardState>,
+    /// The ranges of the shards when there were most of them.
+    finest: Option<ShardRanges>,
+    /// By group: a shard that is split off again, after a merge, is another group.
+    shards: BTreeMap<GroupId, ShardState>,
+    /// Groups that others have absorbed.
+    absorbed: BTreeSet<GroupId>,
     logs: BTreeMap<GroupId, Log>,
     incarnations: BTreeMap<FilterId, Incarnation>,
-    /// Requests that a shard has applied.
-    answered: BTreeMap<ShardId, BTreeSet<RequestId>>,
-    windows: BTreeMap<ShardId, SliceModels<WindowItems>>,
-    last_items: BTreeMap<ShardId, SliceModels<LastItems>>,
-    misses: BTreeMap<ShardId, SliceModels<Misses>>,
+    /// Parts of requests that a shard has applied.
+    answered: BTreeMap<GroupId, BTreeSet<AskedPart>>,
+    windows: BTreeMap<GroupId, SliceModels<WindowItems>>,
+    last_items: BTreeMap<GroupId, SliceModels<LastItems>>,
+    misses: BTreeMap<GroupId, SliceModels<Misses>>,
     compared: Compared,
     /// Replicas whose memory was corrupted, by host and group: their states are not compared.
     excused: BTreeSet<(String, GroupId)>,
@@ -155,15 +163,15 @@ impl Reference {
             (Payload::Meta(command, _), None) => {
                 (Reply::Meta(self.apply_meta(seen, command)), Ok(()))
             }
-            (Payload::Shard(command, _), Some(shard)) => {
-                let (reply, broken) = self.apply_shard(seen, shard, command)?;
+            (Payload::Shard(command, _), Some(_)) => {
+                let (reply, broken) = self.apply_shard(seen, command)?;
                 (Reply::Shard(reply), broken)
             }
             (Payload::Meta(..) | Payload::Shard(..), _) => {
                 return Err(seen.violation(NAME, "it is a command of another kind of group"));
             }
         };
-        let state = seen.group.shard().and_then(|shard| self.shards.get(&shard));
+        let state = self.shards.get(&seen.group);
         let is_digested = |state: &&ShardState| {
             let every = state.memory_bytes().div_ceil(DIGESTED_BYTES).clamp(1, DIGEST_EVERY_MAX);
             seen.entry.index.is_multiple_of(every)
@@ -175,12 +183,23 @@ impl Reference {
     }
 
     fn apply_meta(&mut self, seen: &Seen<'_>, command: &MetaCommand) -> MetaReply {
-        if let MetaCommand::DropFilter { filter } = command
-            && self.meta.filter(*filter).is_some_and(|was| was.state != FilterState::Dropping)
-        {
-            self.erased(*filter, seen.at_us);
-        }
+        let is_there = |filter: FilterId| {
+            self.meta.filter(filter).is_some_and(|was| was.state != FilterState::Dropping)
+        };
+        let dropped = match *command {
+            MetaCommand::DropFilter { filter } => Some(filter).filter(|&filter| is_there(filter)),
+            _ => None,
+        };
         let reply = self.meta.apply(seen.entry.index, command);
+        // A drop is refused while shards are merged.
+        if let Some(filter) = dropped.filter(|_| reply == MetaReply::Done) {
+            self.erased(filter, seen.at_us);
+        }
+        let count = |ranges: Option<ShardRanges>| ranges.map_or(0, ShardRanges::count);
+        let ranges = self.meta.shard_map().ranges();
+        if count(ranges) > count(self.finest) {
+            self.finest = ranges;
+        }
         if let (MetaCommand::CreateFilter { .. }, MetaReply::Filter(filter)) = (command, &reply)
             && let Some(record) = self.meta.filter(*filter)
         {
@@ -205,28 +224,34 @@ impl Reference {
     fn apply_shard(
         &mut self,
         seen: &Seen<'_>,
-        shard: ShardId,
         command: &ShardCommand,
     ) -> Result<(ShardReply, Result<(), Violation>), Violation> {
-        let first_range =
-            self.meta.shard_map().ranges().and_then(|ranges| ranges.first_range(shard));
-        let Some(first_range) = first_range else {
-            let what = format!("the cluster has {} shards", self.meta.shard_count());
-            return Err(seen.violation(NAME, &what));
-        };
-        let new = || ShardState::new(shard, first_range);
-        let state = self.shards.entry(shard).or_insert_with(new);
+        let group = seen.group;
+        if !self.shards.contains_key(&group) {
+            let ranges = self.meta.shard_map().ranges();
+            let first_range =
+                group.shard().and_then(|shard| Some((shard, ranges?.first_range(shard)?)));
+            let Some((shard, first_range)) = first_range else {
+                let what = format!("the cluster has {} shards", self.meta.shard_count());
+                return Err(seen.violation(NAME, &what));
+            };
+            self.shards.insert(group, ShardState::new(shard, first_range));
+        }
+        if let ShardCommand::Absorb { from, fence_index } = *command {
+            return self.absorb(seen, from, fence_index);
+        }
+        let state = self.shards.get_mut(&group).expect("it was inserted above");
         let range = state.range();
         let before = Before::look(state, command);
         let upper = state.upper_half(command).ok().flatten();
-        let reply = state.apply(command);
-        let answered = self.answered.entry(shard).or_default();
-        let windows = self.windows.entry(shard).or_default();
-        let forgotten = windows.follow(range, command, &reply, |id| answered.contains(&id));
-        let last_items = self.last_items.entry(shard).or_default();
-        let missed = last_items.follow(range, command, &reply, |id| answered.contains(&id));
-        let misses = self.misses.entry(shard).or_default();
-        let too_many = misses.follow(range, command, &reply, |id| answered.contains(&id));
+        let reply = state.apply_at(seen.entry.index, command);
+        let answered = self.answered.entry(group).or_default();
+        let windows = self.windows.entry(group).or_default();
+        let forgotten = windows.follow(range, command, &reply, |part| answered.contains(&part));
+        let last_items = self.last_items.entry(group).or_default();
+        let missed = last_items.follow(range, command, &reply, |part| answered.contains(&part));
+        let misses = self.misses.entry(group).or_default();
+        let too_many = misses.follow(range, command, &reply, |part| answered.contains(&part));
         let broken = before
             .broken_by(command, &reply, answered)
             .or_else(|| forgotten.map(|what| (windows::NAME, what)))
@@ -252,39 +277,13 @@ impl Reference {
             }
             _ => {}
         }
-        let torn = upper.and_then(|upper| self.split(shard, upper));
+        let torn = upper.zip(command.splits_off());
+        let torn = torn.and_then(|(upper, (into, _))| self.split((group, into), upper));
         let broken = match torn {
             Some(what) => Err(seen.violation(RANGES, &what)),
             None => broken,
         };
         Ok((reply, broken))
-    }
-
-    /// A shard was split: the other half starts as if from a snapshot of the state before. Returns a
-    /// description if the halves do not match the shard map.
-    fn split(&mut self, shard: ShardId, upper: ShardState) -> Option<String> {
-        let into = upper.shard();
-        let lower = self.shards.get(&shard)?;
-        let wanted = [shard, into].map(|shard| self.meta.shard_map().range(shard));
-        let got = [Some(lower.range()), Some(upper.range())];
-        let torn = (wanted != got).then(|| {
-            format!(
-                "{shard} was split and has {:?}, {into} has {:?}, expected {wanted:?}",
-                got[0], got[1]
-            )
-        });
-        let halves = [(shard, lower.range()), (into, upper.range())];
-        slice_models::split(&mut self.windows, halves);
-        slice_models::split(&mut self.last_items, halves);
-        slice_models::split(&mut self.misses, halves);
-        let answered = self.answered.get(&shard).cloned().unwrap_or_default();
-        self.answered.insert(into, answered);
-        let id = EntryId { term: 0, leader: NodeId(0), index: 0 };
-        let (content, reply, digest) = (0, Reply::None, Some(upper.digest()));
-        let begun = Applied { id, content, reply, digest };
-        self.logs.insert(GroupId::of_shard(into), Log { first: 0, entries: vec![begun] });
-        self.shards.insert(into, upper);
-        torn
     }
 
     fn erased(&mut self, filter: FilterId, at_us: u64) {
@@ -359,7 +358,7 @@ impl Reference {
         if let Some(log) = self.logs.get_mut(&group)
             && log.next() == entry.index + 1
             && let Some(applied) = log.entries.last_mut()
-            && let Some(state) = group.shard().and_then(|shard| self.shards.get(&shard))
+            && let Some(state) = self.shards.get(&group)
         {
             applied.digest.get_or_insert_with(|| state.digest());
         }
@@ -406,14 +405,20 @@ impl Reference {
         &self.meta
     }
 
-    /// A shard's state after all applied entries; `None` if there are none.
-    pub(crate) fn shard(&self, shard: ShardId) -> Option<&ShardState> {
-        self.shards.get(&shard)
+    /// The ranges of the shards when there were most of them: every other cut is one of whole ranges of these.
+    pub(crate) const fn finest(&self) -> Option<ShardRanges> {
+        self.finest
     }
 
-    /// The states of all shards that have applied entries.
+    /// A shard's state after all applied entries; `None` if there are none.
+    pub(crate) fn shard(&self, shard: ShardId) -> Option<&ShardState> {
+        self.shards.get(&self.meta.shard(shard)?.group())
+    }
+
+    /// The states of all shards that have applied entries and were not absorbed by others.
     pub(crate) fn shards(&self) -> impl Iterator<Item = &ShardState> {
-        self.shards.values()
+        let stands = |(group, _): &(&GroupId, &ShardState)| !self.absorbed.contains(group);
+        self.shards.iter().filter(stands).map(|(_, state)| state)
     }
 
     /// Every filter that was ever created under this name, by rising number.

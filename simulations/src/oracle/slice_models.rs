@@ -3,16 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use umbel_engine::shard::{Bitmap, InsertPart, ShardCommand, ShardReply, SliceSpec};
-use umbel_engine::{FilterId, Generation, RequestId, ShardId};
+use umbel_engine::{FilterId, Generation, GroupId};
 use umbel_filter::HashRange;
 
+use super::applied::{AskedPart, asked_part};
+
 /// A model of a slice of some kind, independent of how the product stores it.
-pub(crate) trait SliceModel: Sized {
+pub(crate) trait SliceModel: Clone {
     /// The empty slice that was created in a shard with this range; `None` if it is of another kind.
     fn of(spec: &SliceSpec, range: HashRange) -> Option<Self>;
 
     /// The slice of one half of the shard, when that is split.
     fn half(&self, range: HashRange) -> Self;
+
+    /// The slice of both ranges, when the shard absorbs another one: `range` is that of both.
+    fn join(&self, upper: &Self, range: HashRange) -> Self;
 
     /// Removes everything.
     fn clear(&mut self);
@@ -41,11 +46,21 @@ impl<M> Default for SliceModels<M> {
 
 /// A shard was split: until now its models are those of the first half.
 pub(crate) fn split<M: SliceModel>(
-    models: &mut BTreeMap<ShardId, SliceModels<M>>,
-    halves: [(ShardId, HashRange); 2],
+    models: &mut BTreeMap<GroupId, SliceModels<M>>,
+    halves: [(GroupId, HashRange); 2],
 ) {
     let Some(whole) = models.remove(&halves[0].0) else { return };
-    models.extend(halves.map(|(shard, range)| (shard, whole.half(range))));
+    models.extend(halves.map(|(group, range)| (group, whole.half(range))));
+}
+
+/// A group absorbed another one, and has this range from now on.
+pub(crate) fn join<M: SliceModel>(
+    models: &mut BTreeMap<GroupId, SliceModels<M>>,
+    (group, from): (GroupId, GroupId),
+    range: HashRange,
+) {
+    let upper = models.get(&from).map(|upper| upper.half(range)).unwrap_or_default();
+    models.entry(group).or_default().join(&upper, range);
 }
 
 impl<M: SliceModel> SliceModels<M> {
@@ -57,6 +72,25 @@ impl<M: SliceModel> SliceModels<M> {
         Self { slices: self.slices.iter().map(half).collect() }
     }
 
+    /// Takes in the models of a shard that this one absorbs. If one of the two was cleared and the other one
+    /// not yet, what that has is gone.
+    fn join(&mut self, upper: &Self, range: HashRange) {
+        for (filter, (generation, model)) in &upper.slices {
+            let Some((ours, own)) = self.slices.get_mut(filter) else {
+                self.slices.insert(*filter, (*generation, model.clone()));
+                continue;
+            };
+            let mut theirs = model.clone();
+            if *generation < *ours {
+                theirs.clear();
+            } else if *generation > *ours {
+                *ours = *generation;
+                own.clear();
+            }
+            *own = own.join(&theirs, range);
+        }
+    }
+
     /// Processes an entry of a shard with this range, and describes what is wrong with its reply, if
     /// anything. `was_answered` tells whether a request already had its answer: it then gets that
     /// again.
@@ -65,7 +99,7 @@ impl<M: SliceModel> SliceModels<M> {
         range: HashRange,
         command: &ShardCommand,
         reply: &ShardReply,
-        was_answered: impl FnMut(RequestId) -> bool,
+        was_answered: impl FnMut(AskedPart) -> bool,
     ) -> Option<String> {
         match (command, reply) {
             (ShardCommand::CreateSlice(spec), ShardReply::Done(Ok(()))) => {
@@ -116,12 +150,12 @@ impl<M: SliceModel> SliceModels<M> {
         &mut self,
         parts: impl Iterator<Item = (&'a InsertPart, &'a Result<Bitmap, E>)>,
         now_ms: Option<u64>,
-        mut was_answered: impl FnMut(RequestId) -> bool,
+        mut was_answered: impl FnMut(AskedPart) -> bool,
     ) -> Option<String> {
         let (mut wrong, mut here) = (None, BTreeSet::new());
         for (part, reply) in parts {
-            let id = part.request.map(|stamp| stamp.id);
-            let again = id.is_some_and(|id| was_answered(id) || !here.insert(id));
+            let asked = asked_part(part.request);
+            let again = asked.is_some_and(|asked| was_answered(asked) || !here.insert(asked));
             let Some((_, model)) = self.slices.get_mut(&part.filter) else { continue };
             let (Ok(reply), false) = (reply, again) else { continue };
             now_ms.into_iter().for_each(|now_ms| model.advance(now_ms));

@@ -1,10 +1,11 @@
 //! The history as the checks read it: by filter, with the copies of a request merged into one.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use umbel_engine::FilterId;
 use umbel_engine::placement::ShardRanges;
-use umbel_engine::shard::HashList;
+use umbel_engine::shard::{HashList, ShardState};
+use umbel_engine::{FilterId, GroupId};
 
 use super::bits::{NEVER_US, Probes, hash_of};
 use super::reference::{Incarnation, Reference};
@@ -107,13 +108,14 @@ impl<'a> View<'a> {
                 let named = sources.iter().chain([&place]).flat_map(|&place| &items_of[place]);
                 let settings = &incarnation.record.settings;
                 let named: BTreeSet<u32> = named.copied().collect();
-                let now = reference.meta().shard_map().ranges();
-                let first = now.and_then(|now| ShardRanges::new(now.founded(), now.founded()).ok());
+                let finest = reference.finest();
+                let first = finest
+                    .and_then(|finest| ShardRanges::new(finest.founded(), finest.founded()).ok());
                 let probes_of = |ranges: ShardRanges| {
                     let shard_of = |hi| ranges.shard_of(hi).0;
                     Probes::new(settings, shard_of, named.iter().copied())
                 };
-                let split = now.filter(|now| Some(*now) != first);
+                let split = finest.filter(|finest| Some(*finest) != first);
                 let (probes, split_probes) = (first.and_then(probes_of), split.and_then(probes_of));
                 Life { id, incarnation, probes, split_probes, sources }
             };
@@ -134,19 +136,23 @@ impl View<'_> {
         let hash = hash_of(record.settings.key, item);
         // A filter that is kept whole in one shard has all items in its own place.
         let place = record.settings.shape.place().unwrap_or(hash.hi());
-        let ranges = self.reference.meta().shard_map().ranges();
-        // The last split may still be in progress: the original shard then has the item.
-        let state = ranges.and_then(|ranges| {
-            let shard = ranges.shard_of(place);
-            let parent = || self.reference.shard(ranges.parent(shard)?);
-            self.reference.shard(shard).or_else(parent)
-        });
+        let state = self.state_with(place);
         let list = HashList::from_hashes(&[hash]);
         // A filter that has had another name for a while is at another generation.
         let now = self.reference.meta().filter(life.id).map(|record| record.generation);
         let generation = now.unwrap_or(record.generation);
         let found = state.map(|state| state.contains(life.id, generation, &list));
         found.is_some_and(|found| found.is_ok_and(|found| found.get(0)))
+    }
+
+    /// The shard with these hashes. If it has ended and is not absorbed yet, the one that absorbs it.
+    fn state_with(&self, place: u64) -> Option<Cow<'_, ShardState>> {
+        let all = || self.reference.shards();
+        let state = all().find(|state| state.range().contains(place))?;
+        let Some(fence) = state.fence() else { return Some(Cow::Borrowed(state)) };
+        let mut whole = all().find(|lower| Some(lower.shard()) == fence.into.shard())?.clone();
+        whole.absorb(0, GroupId::of_shard(state.shard()), state.clone());
+        Some(Cow::Owned(whole))
     }
 }
 

@@ -40,6 +40,16 @@ impl SliceModel for WindowItems {
         self.clone()
     }
 
+    /// At the later time of the two.
+    fn join(&self, upper: &Self, _: HashRange) -> Self {
+        let (mut joined, mut upper) = (self.clone(), upper.clone());
+        let newest = joined.newest.max(upper.newest);
+        joined.advance_to(newest);
+        upper.advance_to(newest);
+        joined.items.extend(upper.items);
+        joined
+    }
+
     fn clear(&mut self) {
         self.newest = 0;
         self.items.clear();
