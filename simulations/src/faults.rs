@@ -217,6 +217,7 @@ impl Nemesis {
             | Fault::Replace { .. }
             | Fault::MoveReplica { .. }
             | Fault::SplitShard
+            | Fault::MergeShard
             | Fault::HandOver { .. }
             | Fault::Snapshot { .. } => self.begin_cluster(world, &plan.fault, class),
             _ => self.begin_disk(world, &plan.fault, class, end_us),

@@ -31,6 +31,8 @@ pub(crate) enum Task {
     Move { shard: u32, from: u64, to: u64 },
     /// Split the next shard.
     Split,
+    /// Merge the last shard into the one from which it was split off.
+    Merge,
     /// Have the cluster split shards by itself.
     SplitByItself,
     /// Raise the cluster's version to this release's.
@@ -131,6 +133,21 @@ async fn carry_out(client: &Client, task: Task) -> Result<(), String> {
                 _ => tokio::time::sleep(TRY_PAUSE).await,
             }
         },
+        Task::Merge => {
+            let mut wanted: Option<u32> = None;
+            retry(deadline, async || {
+                let count = match wanted {
+                    Some(count) => count,
+                    None => {
+                        let shards = client.status().await?.shards.len();
+                        *wanted
+                            .insert(u32::try_from(shards.saturating_sub(1)).expect("a few shards"))
+                    }
+                };
+                client.merge_shard(count).await.map(drop)
+            })
+            .await
+        }
         Task::Split => {
             // The target is one shard more than at the first attempt, however often the request is
             // retried.

@@ -371,6 +371,8 @@ pub(crate) enum Fault {
     MoveReplica { shard: u32, who: Who },
     /// Splits the next shard in turn.
     SplitShard,
+    /// Merges the last shard into the one from which it was split off, if it was.
+    MergeShard,
     /// All nodes are stopped, one after another, `for_ms` apart, and restarted with this release. From
     /// the start of the fault on, an operator keeps trying to raise the cluster version until it
     /// succeeds.
@@ -401,6 +403,7 @@ impl Fault {
             self,
             Self::MoveReplica { .. }
                 | Self::SplitShard
+                | Self::MergeShard
                 | Self::HandOver { .. }
                 | Self::Snapshot { .. }
         )

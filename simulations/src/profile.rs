@@ -85,12 +85,13 @@ const OF_ACCESS: &[&str] = &[
     "snapshot",
 ];
 
-/// Classes of `Profile::Churn`: members and replicas change, shards are split, nodes are upgraded.
+/// Classes of `Profile::Churn`: members and replicas change, shards are split and merged, nodes are upgraded.
 const OF_CHURN: &[&str] = &[
     "join",
     "replace",
     "move_replica",
     "split_shard",
+    "merge_shard",
     "upgrade",
     "hand_over",
     "snapshot",
@@ -217,9 +218,15 @@ impl Profile {
                 &["crash", "power_loss", "freeze", "stop", "rolling_restart", "crash_storm"]
             }
             Self::Churn => OF_CHURN,
-            Self::Moves => {
-                &["move_replica", "split_shard", "hand_over", "snapshot", "crash", "isolate"]
-            }
+            Self::Moves => &[
+                "move_replica",
+                "split_shard",
+                "merge_shard",
+                "hand_over",
+                "snapshot",
+                "crash",
+                "isolate",
+            ],
             Self::Clock => &["clock_jump", "clock_drift", "wall_clock", "freeze"],
             Self::Cube => &[
                 "isolate",

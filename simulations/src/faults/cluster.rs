@@ -37,6 +37,10 @@ impl Nemesis {
                 let operation = world.operator.send(task);
                 self.at(now_us() + POLL_US, Due::Await { operation, class });
             }
+            Fault::MergeShard => {
+                let operation = world.operator.send(Task::Merge);
+                self.at(now_us() + POLL_US, Due::Await { operation, class });
+            }
             Fault::HandOver { who } | Fault::Snapshot { who } => {
                 let order = match fault {
                     Fault::HandOver { .. } => Order::HandOver,

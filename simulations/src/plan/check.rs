@@ -404,7 +404,10 @@ impl Op {
 impl Fault {
     /// Whether it has no field besides its class.
     pub(crate) const fn has_no_field(&self) -> bool {
-        matches!(self, Self::Ring | Self::RollingRestart | Self::SplitShard | Self::Upgrade)
+        matches!(
+            self,
+            Self::Ring | Self::RollingRestart | Self::SplitShard | Self::MergeShard | Self::Upgrade
+        )
     }
 
     /// The node that it affects; `None` if it names no node, or names nodes in other fields.
@@ -415,6 +418,7 @@ impl Fault {
             | Self::Ring
             | Self::RollingRestart
             | Self::SplitShard
+            | Self::MergeShard
             | Self::Upgrade
             | Self::SwapDisks { .. } => None,
             Self::Isolate { who }

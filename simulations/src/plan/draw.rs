@@ -155,8 +155,14 @@ fn add_splits(
     let mut dice = Dice::new(seed, Stream::Splits);
     let splits = draw_splits(&mut dice, run_ms);
     let cores = u32::from(!splits.is_empty() && dice.one_in(2));
-    faults.truncate(PLAN_LIMITS.faults.end() - splits.len());
+    // A cluster that splits its shards by itself would split them again at once.
+    let merges = match cores {
+        0 => draw_merges(&mut Dice::new(seed, Stream::Merges), &splits, run_ms),
+        _ => Vec::new(),
+    };
+    faults.truncate(PLAN_LIMITS.faults.end() - splits.len() - merges.len());
     faults.extend(splits);
+    faults.extend(merges);
     faults.sort_by_key(|plan| plan.at_ms);
     WorldShape { cores, ..world }
 }
@@ -193,6 +199,20 @@ fn draw_splits(dice: &mut Dice, run_ms: u64) -> Vec<FaultPlan> {
         fault: Fault::SplitShard,
     };
     (0..count).map(split).collect()
+}
+
+/// Merges after the first split, as many as splits at most. A split that comes after a merge makes another
+/// group of a number that there was before.
+fn draw_merges(dice: &mut Dice, splits: &[FaultPlan], run_ms: u64) -> Vec<FaultPlan> {
+    let Some(first_ms) = splits.iter().map(|split| split.at_ms).min() else { return Vec::new() };
+    let most = u32::try_from(splits.len()).expect("a few splits");
+    let count = dice.count(1, most);
+    let merge = |_| FaultPlan {
+        at_ms: dice.between(first_ms, first_ms.max(run_ms * 7 / 8)),
+        for_ms: 0,
+        fault: Fault::MergeShard,
+    };
+    (0..count).map(merge).collect()
 }
 
 /// Certificates, in every second world.

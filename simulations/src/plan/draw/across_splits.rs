@@ -1,10 +1,10 @@
-//! Requests during splits. Each is sent several times at once, so that one node may divide it by the
-//! shards before the split, and another by those after it.
+//! Requests during splits and merges. Each is sent several times at once, so that one node may divide it by
+//! the shards before, and another by those after.
 
 use super::dice::Dice;
 use crate::plan::{Fault, FaultPlan, FilterPlan, Op, OpPlan, WorldShape};
 
-/// How long after the order of a split requests are sent, and the mean time between two of them, in
+/// How long after the order of a split or a merge requests are sent, and the mean time between two of them, in
 /// simulated milliseconds. From the entry that decides a split to the one that carries it out takes some
 /// fifteen.
 const ONE_SPLIT_MS: (u64, u64) = (250, 2);
@@ -29,7 +29,7 @@ const CLIENT: u32 = 0;
 /// leaves no record.
 pub(super) const FIRST_ITEM: u32 = 3_000_000;
 
-/// Requests from each split's order on, within the capacity of the filter that they insert into: the
+/// Requests from the order of each split and merge on, within the capacity of the filter that they insert into: the
 /// largest one, preferably of a kind that keeps its items.
 pub(super) fn draw(
     dice: &mut Dice,
@@ -47,9 +47,10 @@ pub(super) fn draw(
     let most = usize::try_from(filter.capacity / u64::from(item_count)).unwrap_or(usize::MAX);
     let mut ops = Vec::new();
     let mut first = FIRST_ITEM;
-    for split in faults.iter().filter(|plan| plan.fault == Fault::SplitShard) {
-        let mut at_ms = split.at_ms;
-        while at_ms < run_ms.min(split.at_ms + for_ms) {
+    let is_recut = |plan: &&FaultPlan| matches!(plan.fault, Fault::SplitShard | Fault::MergeShard);
+    for recut in faults.iter().filter(is_recut) {
+        let mut at_ms = recut.at_ms;
+        while at_ms < run_ms.min(recut.at_ms + for_ms) {
             let (filter, items) = (filter.name.clone(), (first..first + item_count).collect());
             let op = Op::Insert { filter, items, copies: COPIES };
             ops.push(OpPlan { at_ms, client: CLIENT, via: dice.count(1, world.nodes), op });

@@ -38,6 +38,8 @@ pub(super) enum Stream {
     AcrossSplits = 14,
     /// Upgrades to the next release.
     Upgrades = 15,
+    /// Merges of shards.
+    Merges = 16,
 }
 
 /// Random numbers of one stream.
