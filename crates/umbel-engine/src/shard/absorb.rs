@@ -179,7 +179,7 @@ impl ShardState {
         Ok(())
     }
 
-    /// The range of both shards, if they can be joined: all is checked here, before anything changes.
+    /// The range of both shards, if they are neighbours and the upper one has ended.
     fn joined_range(&self, from: GroupId, upper: &Self) -> Result<HashRange, PartError> {
         let malformed = |what: String| Err(PartError::Malformed { what });
         if from.shard() != Some(upper.shard) || upper.shard <= self.shard {
@@ -198,15 +198,6 @@ impl ShardState {
                 self.shard
             ));
         };
-        for (filter, slice) in &upper.slices {
-            let ours = self.slices.get(filter).map(|slice| &slice.spec);
-            let theirs = &slice.spec;
-            if let Some(ours) =
-                ours.filter(|ours| (ours.shape, ours.key) != (theirs.shape, theirs.key))
-            {
-                return malformed(format!("{filter} is {ours:?}, that of {from} is {theirs:?}"));
-            }
-        }
         Ok(range)
     }
 }
@@ -218,6 +209,11 @@ fn join(
     upper_range: HashRange,
 ) -> Result<Slice, PartError> {
     let (lower, upper) = complete(pair, lower_range, upper_range)?;
+    let (ours, theirs) = (&lower.spec, &upper.spec);
+    if (ours.shape, ours.key) != (theirs.shape, theirs.key) {
+        let what = format!("it is {ours:?} and {theirs:?}");
+        return Err(PartError::NotJoined { filter: ours.filter, what });
+    }
     lower.join(upper, lower_range)
 }
 

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use umbel_filter::{HashRange, Kind};
 
 use super::shard_test::{
-    FIRST, SHARD, Step, filter_of, insert, item, list, range, remove, stamp, state, steps, take,
+    FIRST, SHARD, Step, filter_of, insert, item, list, range, remove, spec, stamp, state, steps,
+    take,
 };
 use super::{
     Fence, HashList, PartError, PreparedInsert, RequestStamp, ShardCommand, ShardReply, ShardState,
@@ -287,6 +288,29 @@ fn what_cannot_be_joined_is_refused_for_good_and_the_shard_goes_on() {
     assert!(!lower.has_settled(group(UPPER), 25));
     assert_eq!(lower.absorb(26, group(UPPER), upper), ShardReply::Done(Ok(())));
     assert_eq!(lower.range(), range());
+}
+
+/// A final state that was refused is never absorbed, whatever becomes of the filter for which it was.
+#[test]
+fn slices_of_other_keys_are_not_joined_and_that_is_final() {
+    let [mut lower, mut upper] = halves(&state());
+    let filter = filter_of(Kind::Blocked, 0);
+    lower.apply(&ShardCommand::DropSlice(filter));
+    let mut other = spec(Kind::Blocked, 0);
+    other.key.key_id += 1;
+    assert_eq!(lower.apply(&ShardCommand::CreateSlice(other)), ShardReply::Done(Ok(())));
+    fence(&mut upper);
+    let range = lower.range();
+    let reply = lower.absorb(21, group(UPPER), upper.clone());
+    let ShardReply::Done(Err(PartError::NotJoined { filter: named, .. })) = reply else {
+        panic!("{reply:?}")
+    };
+    assert_eq!((named, lower.range()), (filter, range));
+    assert!(lower.has_settled(group(UPPER), FENCE_INDEX));
+    lower.apply(&ShardCommand::DropSlice(filter));
+    let again = lower.absorb(22, group(UPPER), upper);
+    assert!(matches!(again, ShardReply::Done(Err(PartError::Malformed { .. }))), "{again:?}");
+    assert_eq!(lower.range(), range);
 }
 
 /// The part of a step that belongs to a range.

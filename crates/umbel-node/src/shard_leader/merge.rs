@@ -46,7 +46,16 @@ impl ShardLeader {
         }
         let _writing = self.writes.read().await;
         match self.propose(ShardCommand::Absorb { from, fence_index }).await? {
-            ShardReply::Done(outcome) => Ok(outcome.map(|()| ShardAnswer::Done(0))?),
+            ShardReply::Done(Ok(())) => Ok(ShardAnswer::Done(0)),
+            // Only what is refused for good may end the merge: otherwise the entry could be applied later, after
+            // the other shard was opened again.
+            ShardReply::Done(Err(error)) => {
+                let is_final = |state: &ShardState| state.has_settled(from, fence_index);
+                Err(match self.group.replica().read_shard(is_final) {
+                    true => error.into(),
+                    false => ShardFailure::Stopped(error.to_string()),
+                })
+            }
             other => Err(unexpected(&other)),
         }
     }
