@@ -285,7 +285,6 @@ async fn carry_out(local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Tas
             }
             return None;
         }
-        // Carried out in a later change: the engine has no command yet that ends a shard.
         Task::DropSlice { shard, filter } => {
             (shard, ShardCommand::DropSlice(filter), filter, SliceDone::Dropped)
         }
