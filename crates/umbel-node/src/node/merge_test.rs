@@ -2,51 +2,24 @@
 
 use std::path::Path;
 
-use umbel_engine::meta::{Distribution, FilterName, MetaError, MetaState};
+use umbel_engine::meta::{Distribution, MetaError, MetaState};
 use umbel_engine::{OwnerId, RequestId, ShardId};
 use umbel_filter::Kind;
 
-use super::node_test::{MINUTES, config, deadline, items, start};
+use super::node_test::{config, deadline, items, start};
+use super::recut_test::{ITEM_COUNT, fill, name, split};
 use super::*;
 use crate::coordinator::ClientRequest;
 use crate::coordinator::catalogue::{Hashing, NewFilter};
 use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
 
-/// Items of each filter.
-const ITEM_COUNT: u32 = 600;
-
-fn name(name: &str) -> FilterName {
-    FilterName::new(name).unwrap()
-}
-
 async fn start_alone(data: &Path) -> Node {
     start(Config { dev: true, shards: 1, replicas: 1, ..config(data) }).await
 }
 
-async fn fill(asked: &Arc<Coordinator>) {
-    for kind in Kind::ALL {
-        let size = match kind {
-            Kind::Window => FilterSize::Window { rate: 1e-4, rules: MINUTES },
-            _ => FilterSize::Rate(1e-4),
-        };
-        let (distribution, hashing) = (Distribution::Partitioned, Hashing::Keyed);
-        let new = NewFilter::Planned { kind, distribution, capacity: 4_000, size, hashing };
-        asked.create(&name(&kind.to_string()), &new, None, deadline()).await.unwrap();
-        insert(asked, kind, 0..ITEM_COUNT).await;
-    }
-}
-
 async fn insert(asked: &Coordinator, kind: Kind, numbers: std::ops::Range<u32>) {
     asked.insert(&kind.to_string(), &items(numbers), None, None, deadline()).await.unwrap();
-}
-
-/// Splits as soon as the existing shards have leaders.
-async fn split(asked: &Coordinator, shard_count: u32) {
-    while let Err(error) = asked.split_shard(shard_count, deadline()).await {
-        assert!(matches!(error, CallFailure::Meta(MetaError::ShardBusy { .. })), "{error}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
 }
 
 async fn assert_full(asked: &Coordinator, kind: Kind, item_count: u32) {
@@ -66,7 +39,7 @@ async fn shards_are_merged_with_all_that_they_have_and_split_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut node = start_alone(folder.path()).await;
     let mut asked = node.coordinator();
-    fill(&asked).await;
+    fill(&asked, 4_000).await;
     split(&asked, 2).await;
     split(&asked, 3).await;
     let session = asked.open_session(String::new(), deadline()).await.unwrap();

@@ -18,9 +18,9 @@ use crate::coordinator::sizes::FilterSize;
 use crate::failure::CallFailure;
 
 /// Items of each filter.
-const ITEM_COUNT: u32 = 600;
+pub(super) const ITEM_COUNT: u32 = 600;
 
-fn name(name: &str) -> FilterName {
+pub(super) fn name(name: &str) -> FilterName {
     FilterName::new(name).unwrap()
 }
 
@@ -28,15 +28,15 @@ async fn start_alone(data: &Path) -> Node {
     start(Config { dev: true, shards: 2, replicas: 1, ..config(data) }).await
 }
 
-/// Creates filters of every kind and inserts items.
-async fn fill(asked: &Arc<Coordinator>) {
+/// Creates filters of every kind, for so many items, and inserts some.
+pub(super) async fn fill(asked: &Arc<Coordinator>, capacity: u64) {
     for kind in Kind::ALL {
         let size = match kind {
             Kind::Window => FilterSize::Window { rate: 1e-4, rules: MINUTES },
             _ => FilterSize::Rate(1e-4),
         };
         let (distribution, hashing) = (Distribution::Partitioned, Hashing::Keyed);
-        let new = NewFilter::Planned { kind, distribution, capacity: 2_000, size, hashing };
+        let new = NewFilter::Planned { kind, distribution, capacity, size, hashing };
         asked.create(&name(&kind.to_string()), &new, None, deadline()).await.unwrap();
         asked
             .insert(&kind.to_string(), &items(0..ITEM_COUNT), None, None, deadline())
@@ -66,7 +66,7 @@ async fn import(asked: &Arc<Coordinator>, parts: &[ImportPart]) -> Result<(), Ca
 }
 
 /// Splits as soon as the existing shards have leaders.
-async fn split(asked: &Coordinator, shard_count: u32) {
+pub(super) async fn split(asked: &Coordinator, shard_count: u32) {
     loop {
         match asked.split_shard(shard_count, deadline()).await {
             Err(CallFailure::Meta(MetaError::ShardBusy { .. })) => {
@@ -95,7 +95,7 @@ async fn copies_of_before_a_split_are_loaded_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
     let asked = node.coordinator();
-    fill(&asked).await;
+    fill(&asked, 2_000).await;
     let mut exports = Vec::new();
     for kind in Kind::ALL {
         exports.push((kind, exported(&asked, &kind.to_string(), &format!("{kind} again")).await));
@@ -129,7 +129,7 @@ async fn a_copy_of_after_a_split_waits_for_one_and_says_so() {
     let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let node = start_alone(folders[0].path()).await;
     let asked = node.coordinator();
-    fill(&asked).await;
+    fill(&asked, 2_000).await;
     split(&asked, 3).await;
     let backup = asked.backup(false, deadline()).await.unwrap().into_stream();
     let backup: Vec<BackupPart> = backup.try_collect().await.unwrap();
@@ -158,7 +158,7 @@ async fn a_copy_that_is_cut_anew_is_whole_or_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
     let asked = node.coordinator();
-    fill(&asked).await;
+    fill(&asked, 2_000).await;
     let whole = exported(&asked, "cuckoo", "again").await;
     split(&asked, 3).await;
     let is_frame = |part: &&ImportPart| matches!(part, ImportPart::Frame(_));
@@ -192,7 +192,7 @@ async fn requests_of_before_splits_get_their_first_answers() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
     let asked = node.coordinator();
-    fill(&asked).await;
+    fill(&asked, 2_000).await;
     let session = asked.open_session(String::new(), deadline()).await.unwrap();
     let request = |sequence: u64| {
         let id = RequestId { session, sequence };
