@@ -134,37 +134,39 @@ async fn carry_out(client: &Client, task: Task) -> Result<(), String> {
             }
         },
         Task::Merge => {
-            let mut wanted: Option<u32> = None;
-            retry(deadline, async || {
-                let count = match wanted {
-                    Some(count) => count,
-                    None => {
-                        let shards = client.status().await?.shards.len();
-                        *wanted
-                            .insert(u32::try_from(shards.saturating_sub(1)).expect("a few shards"))
-                    }
-                };
-                client.merge_shard(count).await.map(drop)
-            })
-            .await
+            let count = async || Ok(shard_count(client).await?.saturating_sub(1));
+            let merge = async |count| client.merge_shard(count).await.map(drop);
+            recut(deadline, count, merge).await
         }
         Task::Split => {
-            // The target is one shard more than at the first attempt, however often the request is
-            // retried.
-            let mut wanted: Option<u32> = None;
-            retry(deadline, async || {
-                let count = match wanted {
-                    Some(count) => count,
-                    None => {
-                        let shards = client.status().await?.shards.len();
-                        *wanted.insert(u32::try_from(shards + 1).expect("a few shards"))
-                    }
-                };
-                client.split_shard(count).await.map(drop)
-            })
-            .await
+            let count = async || Ok(shard_count(client).await? + 1);
+            let split = async |count| client.split_shard(count).await.map(drop);
+            recut(deadline, count, split).await
         }
     }
+}
+
+async fn shard_count(client: &Client) -> Result<u32, ClientError> {
+    let shards = client.status().await?.shards.len();
+    Ok(u32::try_from(shards).expect("a few shards"))
+}
+
+/// Splits or merges until there are as many shards as `wanted` says at the first attempt, however often the
+/// request is retried.
+async fn recut(
+    deadline: Instant,
+    wanted: impl AsyncFn() -> Result<u32, ClientError>,
+    change: impl AsyncFn(u32) -> Result<(), ClientError>,
+) -> Result<(), String> {
+    let mut count: Option<u32> = None;
+    retry(deadline, async || {
+        let count = match count {
+            Some(count) => count,
+            None => *count.insert(wanted().await?),
+        };
+        change(count).await
+    })
+    .await
 }
 
 /// Drains a node until it has no replicas left, for `DRAIN_TIMEOUT` at most.
