@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use umbel_engine::FilterId;
 use umbel_engine::placement::ShardRanges;
 use umbel_engine::shard::{HashList, ShardState};
-use umbel_engine::{FilterId, GroupId};
 
 use super::bits::{NEVER_US, Probes, hash_of};
 use super::reference::{Incarnation, Reference};
@@ -151,7 +151,8 @@ impl View<'_> {
         let state = all().find(|state| state.range().contains(place))?;
         let Some(fence) = state.fence() else { return Some(Cow::Borrowed(state)) };
         let mut whole = all().find(|lower| Some(lower.shard()) == fence.into.shard())?.clone();
-        whole.absorb(0, GroupId::of_shard(state.shard()), state.clone());
+        let group = self.reference.meta().shard(state.shard())?.group();
+        whole.absorb(0, group, state.clone());
         Some(Cow::Owned(whole))
     }
 }
