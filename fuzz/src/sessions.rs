@@ -11,12 +11,12 @@
 use std::collections::VecDeque;
 
 use umbel_codec::crc32c;
-use umbel_engine::repair::{
-    Policy, RepairInput, RepairLimits, RepairOptions, RepairOutput, RepairSession, ResidueTable,
-};
 use umbel_reconcile_engine::{
     Direction, Input, Item, ItemIndex, Kind, Limits, Optimize, Options, Output, Role, Session,
     SessionError,
+};
+use umbel_replicated_engine::repair::{
+    Policy, RepairInput, RepairLimits, RepairOptions, RepairOutput, RepairSession, ResidueTable,
 };
 use umbel_step::Outbox;
 

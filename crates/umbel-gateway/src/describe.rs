@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use futures_util::{Stream, StreamExt, stream};
 use umbel_engine::NodeId;
-use umbel_engine::hypercube::{DistinctCount, DistinctEstimates};
 use umbel_filter::sizing::{self, Estimate};
 use umbel_node::calls::{CopyReport, RateProbes};
 use umbel_node::coordinator::ReadLevel;
@@ -14,6 +13,7 @@ use umbel_node::coordinator::replicated::scrub::ScrubbedPair;
 use umbel_node::coordinator::replicated::{ExchangeReport, Flushed};
 use umbel_node::coordinator::scrub::{Scrubbed, ScrubbedSlice};
 use umbel_proto::v1;
+use umbel_replicated_engine::hypercube::{DistinctCount, DistinctEstimates};
 
 use super::convert::{read_level_to_proto, summary};
 

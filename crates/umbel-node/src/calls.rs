@@ -1,13 +1,13 @@
 //! Requests between nodes besides Raft's own: plain data, encoded by [`umbel_ports::encoding`].
 
 use serde::{Deserialize, Serialize};
-use umbel_engine::hypercube::VersionVector;
 use umbel_engine::meta::{GroupView, MetaCommand, MetaReply};
 use umbel_engine::shard::{
     Bitmap, HashList, OverlapCount, PartError, ReplicaAnswer, ReplicaQuestion, RequestStamp,
     ShardCommand, SliceScrubbed,
 };
 use umbel_engine::{Epoch, FilterId, Generation, GroupId, NodeId, ShardId};
+use umbel_replicated_engine::hypercube::VersionVector;
 use umbel_storage::types::{LogId, Vote};
 
 use crate::comparisons::Comparison;

@@ -7,7 +7,7 @@
 //! | [`load`] | size and fill of a copy, for reports |
 //! | [`image`] | saves a copy to a snapshot; restores it from the snapshot and the log |
 //! | [`copies`] | all copies of this node, as the catalogue requires them |
-//! | [`exchange`] | runs sweeps over the hypercube (`umbel_engine::hypercube`) |
+//! | [`exchange`] | runs sweeps over the hypercube (`umbel_replicated_engine::hypercube`) |
 //! | [`asking`], [`answering`] | the two sides of one step of a sweep |
 //! | [`questions`] | bounds the questions that a node holds in memory |
 //! | [`settling`] | decides when a copy that was made late counts for a majority |

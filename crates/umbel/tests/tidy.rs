@@ -26,7 +26,7 @@ const CODE_LINES_MAX: usize = 400;
 const FILE_LINES_MAX: usize = 600;
 
 /// Crates of algorithms, which get all their inputs as arguments.
-const PURE: [&str; 11] = [
+const PURE: [&str; 12] = [
     "umbel-bits",
     "umbel-sketch",
     "umbel-filter",
@@ -38,6 +38,7 @@ const PURE: [&str; 11] = [
     "umbel-dedup-engine",
     "umbel-reconcile-engine",
     "umbel-engine",
+    "umbel-replicated-engine",
 ];
 
 /// Modules of `std` that pure crates must not use.

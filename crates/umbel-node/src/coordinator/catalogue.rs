@@ -3,7 +3,6 @@
 use futures_util::StreamExt;
 use futures_util::stream;
 use tokio::time::{Instant, timeout_at};
-use umbel_engine::hypercube::DistinctEstimates;
 use umbel_engine::limits::FILTER_COUNT_MAX;
 use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterSettings, FilterState, GroupView, HashKey,
@@ -14,6 +13,7 @@ use umbel_engine::shard::{PartError, SliceShape};
 use umbel_engine::{FilterId, Generation, NodeId, ShardId};
 use umbel_filter::{CellCount, Kind};
 use umbel_ports::Purpose;
+use umbel_replicated_engine::hypercube::DistinctEstimates;
 use umbel_step::planted::{self, Planted};
 
 use super::sizes::{FilterSize, planned};

@@ -10,10 +10,10 @@ use tokio::time::timeout;
 use tonic::{Status, Streaming};
 use umbel_codec::frames;
 use umbel_engine::NodeId;
-use umbel_engine::hypercube::{DeltaError, Reply};
 use umbel_filter::AnyFilter;
 use umbel_proto::v1;
 use umbel_proto::v1::exchange_part::Part;
+use umbel_replicated_engine::hypercube::{DeltaError, Reply};
 
 use super::copy::Copy;
 use super::exchange::{Asked, Event, PARTS_WAITING_MAX};

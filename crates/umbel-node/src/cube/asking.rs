@@ -12,11 +12,14 @@ use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 use umbel_engine::NodeId;
-use umbel_engine::hypercube::{ChangeReader, Delta, DeltaContent, DeltaError, ReadChanges};
-use umbel_engine::limits::{DELTA_LIST_BYTES_MAX, REPLICATED_BYTES_MAX};
+use umbel_engine::limits::REPLICATED_BYTES_MAX;
 use umbel_proto::v1;
 use umbel_proto::v1::exchange_part::Part;
 use umbel_proto::v1::peer_client::PeerClient;
+use umbel_replicated_engine::hypercube::{
+    ChangeReader, Delta, DeltaContent, DeltaError, ReadChanges,
+};
+use umbel_replicated_engine::limits::DELTA_LIST_BYTES_MAX;
 
 use super::copy::Copy;
 use super::questions::{STEP_COUNTS_MAX, counts_of};

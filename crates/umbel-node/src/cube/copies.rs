@@ -9,11 +9,11 @@ use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
-use umbel_engine::hypercube::{DeltaError, ReplicaOptions, Step};
 use umbel_engine::meta::{FilterSettings, FilterState, MetaState};
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_filter::AnyFilter;
 use umbel_ports::{Purpose, Rare, Seed};
+use umbel_replicated_engine::hypercube::{DeltaError, ReplicaOptions, Step};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::Storage;
 

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
-use umbel_engine::hypercube::{
-    ChangeReader, Delta, DeltaError, Merged, Question, ReadChanges, Replica, Reply, SampleTable,
-    VersionVector,
-};
 use umbel_engine::meta::FilterSettings;
 use umbel_engine::shard::HashList;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
 use umbel_filter::{AnyFilter, Contains, Insertion, ItemHash, ItemHasher};
+use umbel_replicated_engine::hypercube::{
+    ChangeReader, Delta, DeltaError, Merged, Question, ReadChanges, Replica, Reply, SampleTable,
+    VersionVector,
+};
 use umbel_step::planted::{self, Planted};
 
 use super::failure::CopyFailure;

@@ -11,10 +11,10 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tonic::Status;
 use tonic::transport::Channel;
-use umbel_engine::hypercube::{Members, Rank, Step, SweepInput, SweepOutput, Sweeper};
 use umbel_engine::{Epoch, NodeId};
 use umbel_proto::v1;
 use umbel_proto::v1::peer_client::PeerClient;
+use umbel_replicated_engine::hypercube::{Members, Rank, Step, SweepInput, SweepOutput, Sweeper};
 use umbel_step::Outbox;
 
 use super::answering;
@@ -451,7 +451,8 @@ mod tests {
         let local = Arc::clone(node.coordinator().local().unwrap());
         let mut exchange = Exchange::new(Arc::clone(&local), mpsc::unbounded_channel().0);
         let (own, left) = (local.node(), NodeId(99));
-        let step = wire::step_at(umbel_engine::hypercube::Cube::new(2).unwrap(), 0).unwrap();
+        let step =
+            wire::step_at(umbel_replicated_engine::hypercube::Cube::new(2).unwrap(), 0).unwrap();
         let task = exchange.tasks.spawn(std::future::pending());
         let is_answered = Arc::new(AtomicBool::new(true));
         exchange.in_flight.insert(left, InFlight { sweep: 1, step, task, is_answered });

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use umbel_codec::{FilterAssembler, FrameView, frames};
 use umbel_engine::Generation;
-use umbel_engine::hypercube::{Coverage, Replica, ReplicaOptions, SampleTable};
 use umbel_engine::limits::REPLICATED_BYTES_MAX;
 use umbel_engine::meta::FilterSettings;
 use umbel_filter::{AnyFilter, HashRange, SliceRing};
 use umbel_ports::encoding::{decode, encode};
+use umbel_replicated_engine::hypercube::{Coverage, Replica, ReplicaOptions, SampleTable};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::types::{
     Command, CopyEntry, Entry, EntryPayload, SnapshotMeta, StoredMembership, own_log_id,

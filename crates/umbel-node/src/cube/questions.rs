@@ -96,7 +96,7 @@ pub(super) fn counts_of(question: &v1::CopyQuestion) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use umbel_engine::limits::VERSION_NODES_MAX;
+    use umbel_replicated_engine::limits::VERSION_NODES_MAX;
 
     use super::*;
 

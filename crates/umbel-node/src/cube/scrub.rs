@@ -3,7 +3,7 @@
 //!
 //! Copies with equal versions are considered equal without a comparison of their bits; so a bit that
 //! memory or a bug loses would stay lost for ever. A comparison takes an image of a copy's bits at one
-//! moment, with their coverage, and runs a repair session (`umbel_engine::repair`) between two such
+//! moment, with their coverage, and runs a repair session (`umbel_replicated_engine::repair`) between two such
 //! images.
 //!
 //! ```text
@@ -31,8 +31,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::Instant;
-use umbel_engine::repair::{FilterBitsError, RepairError};
 use umbel_engine::{FilterId, NodeId};
+use umbel_replicated_engine::repair::{FilterBitsError, RepairError};
 
 use super::failure::CopyFailure;
 use crate::comparisons::{Comparison, LastComparisons};

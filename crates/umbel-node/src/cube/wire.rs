@@ -1,12 +1,12 @@
 //! Conversion of questions and deltas to and from protocol messages.
 
 use bytes::Bytes;
-use umbel_engine::hypercube::{
-    Coverage, Cube, Delta, DeltaContent, DistinctSample, NodeSample, Question, Step, VersionVector,
-};
-use umbel_engine::limits::VERSION_NODES_MAX;
 use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_proto::v1;
+use umbel_replicated_engine::hypercube::{
+    Coverage, Cube, Delta, DeltaContent, DistinctSample, NodeSample, Question, Step, VersionVector,
+};
+use umbel_replicated_engine::limits::VERSION_NODES_MAX;
 
 /// A question about a copy, and how much the asking node's samples cover.
 #[derive(Clone, PartialEq, Debug)]

@@ -3,13 +3,13 @@
 use futures_util::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use umbel_engine::meta::Distribution;
-use umbel_engine::repair::{
-    FilterBits, Policy, RepairInput, RepairLimits, RepairOptions, RepairOutput, RepairSession,
-};
 use umbel_engine::{Generation, GroupId};
 use umbel_filter::Kind;
 use umbel_proto::v1;
 use umbel_proto::v1::scrub_part::Part;
+use umbel_replicated_engine::repair::{
+    FilterBits, Policy, RepairInput, RepairLimits, RepairOptions, RepairOutput, RepairSession,
+};
 use umbel_step::Outbox;
 
 use super::node_test::{deadline, start};

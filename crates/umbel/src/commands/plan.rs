@@ -9,12 +9,12 @@ use crate::units::{count, size};
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
-use umbel_engine::distribution::{
-    DistributionAdvice, DistributionCost, DistributionError, DistributionInput, DistributionPlan,
-};
 use umbel_engine::limits::{NODE_COUNT_MAX, REPLICATED_BYTES_MAX};
 use umbel_engine::meta::Distribution;
 use umbel_node::Config;
+use umbel_replicated_engine::distribution::{
+    DistributionAdvice, DistributionCost, DistributionError, DistributionInput, DistributionPlan,
+};
 
 /// Arguments of `umbel plan`.
 #[derive(Args)]

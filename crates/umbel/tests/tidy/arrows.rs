@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The Umbel crates on which each crate may depend, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 27] = [
+const ARROWS: [(&str, &[&str]); 28] = [
     ("umbel-bits", &[]),
     ("umbel-sketch", &[]),
     ("umbel-filter", &["umbel-bits"]),
@@ -20,11 +20,13 @@ const ARROWS: [(&str, &[&str]); 27] = [
         "umbel-reconcile-engine",
         &["umbel-bits", "umbel-codec", "umbel-filter", "umbel-sketch", "umbel-step"],
     ),
+    ("umbel-engine", &["umbel-codec", "umbel-filter", "umbel-step"]),
     (
-        "umbel-engine",
+        "umbel-replicated-engine",
         &[
             "umbel-bits",
             "umbel-codec",
+            "umbel-engine",
             "umbel-filter",
             "umbel-reconcile-engine",
             "umbel-sketch",
@@ -69,6 +71,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
             "umbel-jobs",
             "umbel-ports",
             "umbel-proto",
+            "umbel-replicated-engine",
             "umbel-step",
             "umbel-storage",
             "umbel-tls",
@@ -84,6 +87,7 @@ const ARROWS: [(&str, &[&str]); 27] = [
             "umbel-ports",
             "umbel-proto",
             "umbel-rdb",
+            "umbel-replicated-engine",
             "umbel-resp",
             "umbel-step",
         ],

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
-use umbel_engine::hypercube::VersionVector;
 use umbel_engine::meta::FilterName;
 use umbel_engine::{Generation, GroupId, NodeId};
+use umbel_replicated_engine::hypercube::VersionVector;
 
 use super::{group_of, nodes_of};
 use crate::calls::{CopyAnswer, CopyRequest};

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, stream};
-use umbel_engine::hypercube::{Cube, Rank};
 use umbel_engine::meta::MetaState;
 use umbel_engine::{FilterId, Generation, GroupId, NodeId};
+use umbel_replicated_engine::hypercube::{Cube, Rank};
 
 use crate::calls::{CopyAnswer, CopyRequest};
 use crate::coordinator::Coordinator;

@@ -49,11 +49,11 @@ impl Copy {
 
 #[cfg(test)]
 mod tests {
-    use umbel_engine::hypercube::{Replica, ReplicaOptions, SampleTable};
     use umbel_engine::meta::{Distribution, FilterSettings, HashKey};
     use umbel_engine::shard::SliceShape;
     use umbel_engine::{FilterId, GroupId, NodeId};
     use umbel_filter::{Insert, ItemHash, Kind};
+    use umbel_replicated_engine::hypercube::{Replica, ReplicaOptions, SampleTable};
 
     use super::*;
     use crate::cube::copy::CopyState;

@@ -1,8 +1,8 @@
 //! Provides a copy's bits for a comparison, and sets the missing bits that it found.
 
-use umbel_engine::hypercube::{Coverage, Replica};
 use umbel_engine::{Generation, NodeId};
 use umbel_filter::AnyFilter;
+use umbel_replicated_engine::hypercube::{Coverage, Replica};
 
 use super::Copy;
 use crate::cube::CopyFailure;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use umbel_engine::NodeId;
-use umbel_engine::hypercube::{DeltaContent, Replica, ReplicaOptions};
 use umbel_filter::Kind;
+use umbel_replicated_engine::hypercube::{DeltaContent, Replica, ReplicaOptions};
 
 use crate::node::node_test::start_alone;
 use crate::node::replicated_test::create;

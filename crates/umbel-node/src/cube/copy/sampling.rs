@@ -1,7 +1,7 @@
 //! Samples of the items inserted at each node, as they are sent with deltas.
 
 use umbel_engine::Generation;
-use umbel_engine::hypercube::{DistinctEstimates, NodeSample, TakeError, VersionVector};
+use umbel_replicated_engine::hypercube::{DistinctEstimates, NodeSample, TakeError, VersionVector};
 
 use super::Copy;
 

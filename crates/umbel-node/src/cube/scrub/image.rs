@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use umbel_engine::hypercube::Coverage;
-use umbel_engine::repair::{BlockDifference, FilterBits, ResidueTable};
 use umbel_engine::{Generation, NodeId};
 use umbel_filter::{AnyFilter, ItemHasher};
+use umbel_replicated_engine::hypercube::Coverage;
+use umbel_replicated_engine::repair::{BlockDifference, FilterBits, ResidueTable};
 
 use super::{ScrubError, SetBits};
 use crate::cube::Copy;

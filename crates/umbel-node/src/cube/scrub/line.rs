@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
-use umbel_engine::hypercube::Coverage;
 use umbel_proto::v1;
 use umbel_proto::v1::scrub_part::Part;
+use umbel_replicated_engine::hypercube::Coverage;
 
 use super::{ScrubError, TURN_PATIENCE};
 use crate::cube::pacer::Pacer;

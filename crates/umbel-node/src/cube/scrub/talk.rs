@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use futures_util::future::BoxFuture;
 use tokio::runtime::{Handle, RuntimeFlavor};
-use umbel_engine::repair::{
+use umbel_ports::Purpose;
+use umbel_proto::v1::scrub_part::Part;
+use umbel_replicated_engine::repair::{
     Policy, RepairInput, RepairLimits, RepairOptions, RepairOutcome, RepairOutput, RepairSession,
     ResidueTable,
 };
-use umbel_ports::Purpose;
-use umbel_proto::v1::scrub_part::Part;
 use umbel_step::Outbox;
 
 use super::ScrubError;

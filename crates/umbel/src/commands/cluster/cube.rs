@@ -17,7 +17,7 @@ use super::show::{Rows, numbers};
 use serde_json::{Value, json};
 use umbel_client::StatusResponse;
 use umbel_client::proto::{ExchangeStatus, NodeStatus};
-use umbel_engine::hypercube::{Cube, Rank, Step};
+use umbel_replicated_engine::hypercube::{Cube, Rank, Step};
 
 /// Marks a node that does not answer.
 const SILENT_MARK: char = '!';

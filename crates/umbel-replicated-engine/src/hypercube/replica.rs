@@ -46,8 +46,8 @@ use umbel_filter::{
 use super::coverage::Coverage;
 use super::delta_log::DeltaLog;
 use super::version_vector::VersionVector;
-use crate::ids::{FilterId, Generation, NodeId};
 use crate::limits::{DELTA_LOG_ENTRIES_MAX, DELTA_MARKS_MAX};
+use umbel_engine::{FilterId, Generation, NodeId};
 
 mod absorb;
 #[cfg(test)]
@@ -82,7 +82,7 @@ const ENTRY_BYTES: usize = 8;
 ///
 /// ```
 /// use umbel_codec::FrameKey;
-/// use umbel_engine::hypercube::ReplicaOptions;
+/// use umbel_replicated_engine::hypercube::ReplicaOptions;
 /// use umbel_engine::{FilterId, Generation, NodeId};
 /// use umbel_filter::HashFunction;
 ///
@@ -156,7 +156,7 @@ struct Partner {
 ///
 /// ```
 /// use umbel_codec::FrameKey;
-/// use umbel_engine::hypercube::{Replica, ReplicaOptions};
+/// use umbel_replicated_engine::hypercube::{Replica, ReplicaOptions};
 /// use umbel_engine::{FilterId, Generation, NodeId};
 /// use umbel_filter::{AnyFilter, Blocked, HashFunction, HashRange, ItemHasher};
 ///

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use super::topology::{Cube, CubeSizeOutOfRange, Meeting, Rank, Step};
-use crate::ids::{Epoch, NodeId};
+use umbel_engine::{Epoch, NodeId};
 use umbel_step::Outbox;
 
 /// Sweep numbers are below this. No cluster reaches it; a peer that exceeds it is broken.
@@ -36,12 +36,12 @@ const SWEEP_MAX: u64 = 1 << 62;
 /// The nodes of one epoch, by rank.
 ///
 /// ```
-/// use umbel_engine::hypercube::{Members, Rank};
+/// use umbel_replicated_engine::hypercube::{Members, Rank};
 /// use umbel_engine::{Epoch, NodeId};
 ///
 /// let members = Members::new(Epoch(1), vec![NodeId(7), NodeId(2)])?;
 /// assert_eq!(members.rank_of(NodeId(7)), Some(Rank(1)));
-/// # Ok::<(), umbel_engine::hypercube::CubeSizeOutOfRange>(())
+/// # Ok::<(), umbel_replicated_engine::hypercube::CubeSizeOutOfRange>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Members {
@@ -224,7 +224,7 @@ pub enum SweepError {
 /// The sweeps of one node.
 ///
 /// ```
-/// use umbel_engine::hypercube::{Members, Step, SweepInput, SweepOutput, Sweeper};
+/// use umbel_replicated_engine::hypercube::{Members, Step, SweepInput, SweepOutput, Sweeper};
 /// use umbel_engine::{Epoch, NodeId};
 /// use umbel_step::Outbox;
 ///

@@ -87,7 +87,7 @@ impl RepairBytes {
     /// The sum of all.
     ///
     /// ```
-    /// use umbel_engine::repair::RepairBytes;
+    /// use umbel_replicated_engine::repair::RepairBytes;
     ///
     /// let bytes = RepairBytes { greeting: 62, syndromes: 16, ..RepairBytes::default() };
     /// assert_eq!(bytes.total(), 78);

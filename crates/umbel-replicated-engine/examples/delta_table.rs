@@ -8,12 +8,12 @@ use std::process::ExitCode;
 
 use umbel_bits::binary_entropy_bits;
 use umbel_codec::FrameKey;
-use umbel_engine::hypercube::{Cube, Delta, Rank, Replica, ReplicaOptions};
 use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_filter::{
     AnyFilter, Blocked, Describe, HashFunction, HashRange, ItemHash, SingleShotShape,
     StoredSingleShot,
 };
+use umbel_replicated_engine::hypercube::{Cube, Delta, Rank, Replica, ReplicaOptions};
 
 /// Number of items for which the filters of the first table are made.
 const CAPACITY: u64 = 100_000_000;

@@ -29,7 +29,7 @@ use crate::limits::CUBE_NODE_COUNT_MAX;
 /// A node's position in the cube: its index in the sorted list of the epoch's nodes.
 ///
 /// ```
-/// assert_eq!(umbel_engine::hypercube::Rank(5).to_string(), "rank 5");
+/// assert_eq!(umbel_replicated_engine::hypercube::Rank(5).to_string(), "rank 5");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Rank(pub u32);
@@ -43,7 +43,7 @@ impl fmt::Display for Rank {
 /// One step of a sweep. Every node goes through the steps in this order.
 ///
 /// ```
-/// use umbel_engine::hypercube::Step;
+/// use umbel_replicated_engine::hypercube::Step;
 ///
 /// assert_eq!(Step::Across(3).to_string(), "dimension 3");
 /// ```
@@ -71,12 +71,12 @@ impl fmt::Display for Step {
 /// A node's exchange in one step.
 ///
 /// ```
-/// use umbel_engine::hypercube::{Cube, Meeting, Rank, Step};
+/// use umbel_replicated_engine::hypercube::{Cube, Meeting, Rank, Step};
 ///
 /// let cube = Cube::new(3)?;
 /// let hand_in = Meeting { partner: Rank(0), sends: true, receives: false };
 /// assert_eq!(cube.meeting(Rank(2), Step::HandIn), Some(hand_in));
-/// # Ok::<(), umbel_engine::hypercube::CubeSizeOutOfRange>(())
+/// # Ok::<(), umbel_replicated_engine::hypercube::CubeSizeOutOfRange>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Meeting {
@@ -99,13 +99,13 @@ pub struct CubeSizeOutOfRange {
 /// The cube of a number of nodes.
 ///
 /// ```
-/// use umbel_engine::hypercube::{Cube, Rank, Step};
+/// use umbel_replicated_engine::hypercube::{Cube, Rank, Step};
 ///
 /// let cube = Cube::new(8)?;
 /// assert_eq!((cube.dimension_count(), cube.message_count()), (3, 24));
 /// let partners: Vec<_> = cube.steps().filter_map(|step| cube.meeting(Rank(5), step)).collect();
 /// assert_eq!(partners.iter().map(|meeting| meeting.partner.0).collect::<Vec<_>>(), [4, 7, 1]);
-/// # Ok::<(), umbel_engine::hypercube::CubeSizeOutOfRange>(())
+/// # Ok::<(), umbel_replicated_engine::hypercube::CubeSizeOutOfRange>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cube {

@@ -30,10 +30,10 @@ use umbel_codec::probes_bits;
 use umbel_filter::{BlockShape, CreateError, HashRange, Kind};
 
 use crate::hypercube::Cube;
-use crate::limits::{
+use umbel_engine::limits::{
     FILTER_BYTES_MAX, NODE_COUNT_MAX, REPLICA_COUNT_MAX, REPLICATED_BYTES_MAX, SLICE_BYTES_MAX,
 };
-use crate::meta::Distribution;
+use umbel_engine::meta::Distribution;
 
 #[cfg(test)]
 mod distribution_test;
@@ -55,7 +55,7 @@ const HEAD_BYTES: f64 = 100.0;
 /// The parameters of a plan.
 ///
 /// ```
-/// use umbel_engine::distribution::DistributionInput;
+/// use umbel_replicated_engine::distribution::DistributionInput;
 ///
 /// let input = DistributionInput::new(1_000_000, 0.01, 4, 50_000);
 /// assert_eq!((input.replica_count, input.sweep_item_count), (3, 10_000));
@@ -104,13 +104,13 @@ impl DistributionInput {
 /// The average cost of a filter, partitioned or replicated.
 ///
 /// ```
-/// use umbel_engine::distribution::{DistributionInput, DistributionPlan};
+/// use umbel_replicated_engine::distribution::{DistributionInput, DistributionPlan};
 ///
 /// let plan = DistributionPlan::new(&DistributionInput::new(1_000_000, 0.01, 4, 0))?;
 /// // Three of four questions go to another node: 3/4 of a round trip, and one to confirm the leader.
 /// assert_eq!(plan.partitioned.query_round_trips, 1.75);
 /// assert_eq!(plan.replicated.query_round_trips, 0.0);
-/// # Ok::<(), umbel_engine::distribution::DistributionError>(())
+/// # Ok::<(), umbel_replicated_engine::distribution::DistributionError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DistributionCost {
@@ -140,7 +140,7 @@ impl DistributionCost {
 /// The costs of both ways, and the advice.
 ///
 /// ```
-/// use umbel_engine::distribution::{DistributionAdvice, DistributionInput, DistributionPlan};
+/// use umbel_replicated_engine::distribution::{DistributionAdvice, DistributionInput, DistributionPlan};
 /// use umbel_engine::meta::Distribution;
 ///
 /// let plan = DistributionPlan::new(&DistributionInput::new(1_000_000, 0.01, 4, 0))?;
@@ -153,7 +153,7 @@ impl DistributionCost {
 /// assert_eq!(plan.break_even_query_count, Some(0.0));
 /// assert_eq!(plan.advice, DistributionAdvice::ReplicatedMovesLess);
 /// assert_eq!(plan.advice.distribution(), Distribution::Replicated);
-/// # Ok::<(), umbel_engine::distribution::DistributionError>(())
+/// # Ok::<(), umbel_replicated_engine::distribution::DistributionError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DistributionPlan {
@@ -220,7 +220,7 @@ impl DistributionPlan {
 /// guarantee that only partitioned filters give: exactly one insert of an item is answered `new`.
 ///
 /// ```
-/// use umbel_engine::distribution::DistributionAdvice;
+/// use umbel_replicated_engine::distribution::DistributionAdvice;
 /// use umbel_engine::meta::Distribution;
 ///
 /// assert_eq!(DistributionAdvice::OneNode.distribution(), Distribution::Partitioned);

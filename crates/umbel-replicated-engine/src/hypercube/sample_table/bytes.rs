@@ -20,8 +20,8 @@ use thiserror::Error;
 use super::SampleTable;
 use super::dated_sample::DatedSample;
 use crate::hypercube::{DistinctSample, SampleBytesError};
-use crate::ids::NodeId;
 use crate::limits::VERSION_NODES_MAX;
+use umbel_engine::NodeId;
 
 /// The version that is written, and the only one that can be read.
 const VERSION: u8 = 1;
@@ -96,7 +96,7 @@ impl SampleTable {
     ///
     /// ```
     /// use umbel_engine::NodeId;
-    /// use umbel_engine::hypercube::SampleTable;
+    /// use umbel_replicated_engine::hypercube::SampleTable;
     /// use umbel_filter::ItemHash;
     ///
     /// let mut table = SampleTable::new(NodeId(1));

@@ -39,7 +39,7 @@ const SPACE: f64 = (1_u128 << 64) as f64;
 /// inserted into either. The order and the repetition of inserts make no difference.
 ///
 /// ```
-/// use umbel_engine::hypercube::DistinctSample;
+/// use umbel_replicated_engine::hypercube::DistinctSample;
 ///
 /// // 1,024 hashes, the greatest is 2^54 − 1: they fill 2^-10 of the space.
 /// let full: DistinctSample = (1..=1024_u64).map(|place| (place << 44) - 1).collect();
@@ -61,7 +61,7 @@ pub struct DistinctSample {
 /// A number of distinct items, with its standard error.
 ///
 /// ```
-/// use umbel_engine::hypercube::DistinctCount;
+/// use umbel_replicated_engine::hypercube::DistinctCount;
 ///
 /// let about = DistinctCount { count: 2_000.0, standard_error: 60.0 };
 /// assert_eq!((about.relative_error(), about.is_exact()), (0.03, false));
@@ -180,7 +180,7 @@ impl DistinctSample {
     /// Merges another sample into this one.
     ///
     /// ```
-    /// use umbel_engine::hypercube::DistinctSample;
+    /// use umbel_replicated_engine::hypercube::DistinctSample;
     ///
     /// let mut sample: DistinctSample = [2, 7].into_iter().collect();
     /// sample.merge(&[5, 7].into_iter().collect());
@@ -233,7 +233,7 @@ impl DistinctSample {
     /// hash.
     ///
     /// ```
-    /// use umbel_engine::hypercube::DistinctSample;
+    /// use umbel_replicated_engine::hypercube::DistinctSample;
     ///
     /// let hashes = |places: std::ops::RangeInclusive<u64>| -> DistinctSample {
     ///     places.map(|place| (place << 44) - 1).collect()
@@ -267,7 +267,7 @@ impl DistinctSample {
     /// The sample in these bytes.
     ///
     /// ```
-    /// use umbel_engine::hypercube::{DistinctSample, SampleBytesError};
+    /// use umbel_replicated_engine::hypercube::{DistinctSample, SampleBytesError};
     ///
     /// let sample: DistinctSample = [3, 258].into_iter().collect();
     /// let bytes = [3, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0];

@@ -20,8 +20,8 @@ use umbel_filter::{AnyFilter, Contains, Insertion, ItemHash, MergeError, SliceRi
 
 use super::{Replica, SEED_BITS, entry_of};
 use crate::hypercube::delta::{Delta, DeltaError};
-use crate::ids::NodeId;
-use crate::limits::REPLICATED_BYTES_MAX;
+use umbel_engine::NodeId;
+use umbel_engine::limits::REPLICATED_BYTES_MAX;
 
 /// A log entry whose time slice is gone: a block number beyond those of any copy, which has at most
 /// [`REPLICATED_BYTES_MAX`].
@@ -32,7 +32,7 @@ impl Replica {
     ///
     /// ```
     /// # use umbel_codec::FrameKey;
-    /// # use umbel_engine::hypercube::{Replica, ReplicaOptions};
+    /// # use umbel_replicated_engine::hypercube::{Replica, ReplicaOptions};
     /// # use umbel_engine::{FilterId, Generation, NodeId};
     /// # use umbel_filter::{AnyFilter, Blocked, HashFunction, ItemHash, SliceRing};
     /// # let options = ReplicaOptions {

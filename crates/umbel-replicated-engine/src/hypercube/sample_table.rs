@@ -34,8 +34,8 @@ use umbel_filter::ItemHash;
 use self::dated_sample::DatedSample;
 use super::distinct_sample::{DistinctCount, DistinctSample};
 use super::version_vector::VersionVector;
-use crate::ids::NodeId;
 use crate::limits::{OVERLAP_NODES_MAX, VERSION_NODES_MAX};
+use umbel_engine::NodeId;
 
 mod bytes;
 #[cfg(test)]
@@ -50,7 +50,7 @@ pub use bytes::SampleTableBytesError;
 ///
 /// ```
 /// use umbel_engine::NodeId;
-/// use umbel_engine::hypercube::NodeSample;
+/// use umbel_replicated_engine::hypercube::NodeSample;
 ///
 /// let hashes = [5, 9].into_iter().collect();
 /// let sample = NodeSample { node: NodeId(1), since: 40, count: 52, hashes };
@@ -103,7 +103,7 @@ pub enum TakeError {
 ///
 /// ```
 /// use umbel_engine::NodeId;
-/// use umbel_engine::hypercube::SampleTable;
+/// use umbel_replicated_engine::hypercube::SampleTable;
 /// use umbel_filter::ItemHash;
 ///
 /// let mut table = SampleTable::new(NodeId(1));
@@ -127,7 +127,7 @@ pub struct DistinctEstimates {
 ///
 /// ```
 /// use umbel_engine::NodeId;
-/// use umbel_engine::hypercube::{DistinctCount, PairOverlap};
+/// use umbel_replicated_engine::hypercube::{DistinctCount, PairOverlap};
 ///
 /// let items = DistinctCount { count: 3.0, standard_error: 0.0 };
 /// let overlap = PairOverlap { one: NodeId(1), other: NodeId(2), items };
@@ -147,7 +147,7 @@ pub struct PairOverlap {
 ///
 /// ```
 /// use umbel_engine::NodeId;
-/// use umbel_engine::hypercube::SampleTable;
+/// use umbel_replicated_engine::hypercube::SampleTable;
 /// use umbel_filter::ItemHash;
 ///
 /// let (mut one, mut two) = (SampleTable::new(NodeId(1)), SampleTable::new(NodeId(2)));
@@ -160,7 +160,7 @@ pub struct PairOverlap {
 /// assert_eq!(two.estimates().union.count, 2.0);
 /// assert_eq!(two.overlap(NodeId(1), NodeId(2)).count, 1.0);
 /// assert!(one.newer_than(&two.counts(), 1 << 20).is_empty());
-/// # Ok::<(), umbel_engine::hypercube::TakeError>(())
+/// # Ok::<(), umbel_replicated_engine::hypercube::TakeError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct SampleTable {

@@ -47,7 +47,7 @@ impl BitBlocks for Vec<u64> {
 /// table differs from a computed one, bits have rotted.
 ///
 /// ```
-/// use umbel_engine::repair::ResidueTable;
+/// use umbel_replicated_engine::repair::ResidueTable;
 ///
 /// let mut words = vec![0u64; 1000];
 /// let mut table = ResidueTable::of_words(&words, 64_000)?;
@@ -55,7 +55,7 @@ impl BitBlocks for Vec<u64> {
 /// words[999] = 1 << 5;
 /// table.flip(64 * 999 + 5);
 /// assert_eq!(table, ResidueTable::of_words(&words, 64_000)?);
-/// # Ok::<(), umbel_engine::repair::TableError>(())
+/// # Ok::<(), umbel_replicated_engine::repair::TableError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct ResidueTable {

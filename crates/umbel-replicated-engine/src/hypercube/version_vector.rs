@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::NodeId;
+use umbel_engine::NodeId;
 
 /// How many changes of each node's own inserts a replica has, counted from the first without gaps.
 ///
@@ -13,7 +13,7 @@ use crate::ids::NodeId;
 ///
 /// ```
 /// use umbel_engine::NodeId;
-/// use umbel_engine::hypercube::VersionVector;
+/// use umbel_replicated_engine::hypercube::VersionVector;
 ///
 /// let one: VersionVector = [(NodeId(1), 40), (NodeId(2), 17)].into_iter().collect();
 /// let other: VersionVector = [(NodeId(1), 30)].into_iter().collect();

@@ -45,7 +45,7 @@ pub enum FilterBitsError {
 /// blocks are built when they are read.
 ///
 /// ```
-/// use umbel_engine::repair::{BlockDifference, FilterBits};
+/// use umbel_replicated_engine::repair::{BlockDifference, FilterBits};
 /// use umbel_filter::{AnyFilter, Contains, HashRange, Insert, ItemHash, SingleShotShape, StoredSingleShot};
 ///
 /// // 16 positions: the top hexadecimal digit of `hi`.

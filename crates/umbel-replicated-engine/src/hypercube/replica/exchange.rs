@@ -10,14 +10,14 @@ use super::{Replica, ReplicaOptions, entry_of};
 use crate::hypercube::coverage::Coverage;
 use crate::hypercube::delta::{Delta, DeltaContent, DeltaError, Merged, Question};
 use crate::hypercube::version_vector::VersionVector;
-use crate::ids::{FilterId, Generation, NodeId};
 use crate::limits::{DELTA_CHANGES_MAX, VERSION_NODES_MAX};
+use umbel_engine::{FilterId, Generation, NodeId};
 use umbel_step::planted::{self, Planted};
 
 /// An answer before encoding, which takes longer than the replica should be locked.
 ///
 /// ```
-/// use umbel_engine::hypercube::Reply;
+/// use umbel_replicated_engine::hypercube::Reply;
 ///
 /// fn frame_count(reply: Reply) -> Option<usize> {
 ///     // None: the whole filter is to be sent, as it was when the question was answered.

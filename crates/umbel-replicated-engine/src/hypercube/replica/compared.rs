@@ -22,8 +22,8 @@ use umbel_filter::{AnyFilter, MergeError};
 use super::{Replica, ReplicaOptions};
 use crate::hypercube::coverage::Coverage;
 use crate::hypercube::delta::DeltaError;
-use crate::ids::NodeId;
 use crate::limits::VERSION_NODES_MAX;
+use umbel_engine::NodeId;
 
 /// Why bits of another replica cannot be merged. Nothing was changed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]

@@ -18,7 +18,7 @@ use super::version_vector::VersionVector;
 ///
 /// ```
 /// use umbel_engine::NodeId;
-/// use umbel_engine::hypercube::{Coverage, VersionVector};
+/// use umbel_replicated_engine::hypercube::{Coverage, VersionVector};
 ///
 /// let coverage = |complete: u64, partial: u64| Coverage {
 ///     complete: [(NodeId(1), complete)].into_iter().collect(),

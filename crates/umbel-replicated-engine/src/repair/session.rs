@@ -15,7 +15,7 @@ use umbel_step::Outbox;
 ///
 /// ```
 /// use umbel_step::Outbox;
-/// use umbel_engine::repair::{
+/// use umbel_replicated_engine::repair::{
 ///     Policy, RepairInput, RepairLimits, RepairOptions, RepairOutput, RepairSession, ResidueTable,
 /// };
 ///
@@ -48,7 +48,7 @@ use umbel_step::Outbox;
 /// }
 /// // Words 512 to 599 are in block 1.
 /// assert_eq!(flips, [(1, vec![64 * 87, 64 * 87 + 1])]);
-/// # Ok::<(), umbel_engine::repair::TableError>(())
+/// # Ok::<(), umbel_replicated_engine::repair::TableError>(())
 /// ```
 #[derive(Debug)]
 pub struct RepairSession {

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::env;
 use std::time::Instant;
 
-use umbel_engine::repair::{
+use umbel_replicated_engine::repair::{
     Policy, RepairInput, RepairLimits, RepairOptions, RepairOutcome, RepairOutput, RepairSession,
     ResidueTable,
 };

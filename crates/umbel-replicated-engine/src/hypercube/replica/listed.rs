@@ -5,8 +5,8 @@ use umbel_filter::{BlockProbe, Shape, ShapeMismatch, SingleShot, SparseBlocked};
 
 use super::probe_of;
 use crate::hypercube::delta::DeltaError;
-use crate::ids::NodeId;
 use crate::limits::DELTA_LIST_BYTES_MAX;
+use umbel_engine::NodeId;
 use umbel_step::planted::{self, Planted};
 
 /// The changes that a delta lists.
@@ -62,7 +62,7 @@ impl ListedChanges {
 ///
 /// ```
 /// use umbel_engine::NodeId;
-/// use umbel_engine::hypercube::{ChangeReader, ReadChanges};
+/// use umbel_replicated_engine::hypercube::{ChangeReader, ReadChanges};
 ///
 /// fn read(reader: ChangeReader, frames: &[Vec<u8>]) -> Option<ReadChanges> {
 ///     let mut read = ReadChanges::default();
@@ -94,7 +94,7 @@ impl ReadChanges {
     /// Bytes of memory for the changes.
     ///
     /// ```
-    /// assert_eq!(umbel_engine::hypercube::ReadChanges::default().list_bytes(), 0);
+    /// assert_eq!(umbel_replicated_engine::hypercube::ReadChanges::default().list_bytes(), 0);
     /// ```
     #[must_use]
     pub const fn list_bytes(&self) -> u64 {

@@ -6,13 +6,13 @@ use umbel_filter::AheadOfClock;
 
 use super::coverage::Coverage;
 use super::version_vector::VersionVector;
-use crate::ids::{FilterId, Generation, NodeId};
 use crate::limits::VERSION_NODES_MAX;
+use umbel_engine::{FilterId, Generation, NodeId};
 
 /// A copy's request for everything that it lacks.
 ///
 /// ```
-/// use umbel_engine::hypercube::Question;
+/// use umbel_replicated_engine::hypercube::Question;
 /// use umbel_engine::{FilterId, Generation, NodeId};
 ///
 /// let question = Question {
@@ -45,7 +45,7 @@ pub struct Question {
 /// What a delta contains.
 ///
 /// ```
-/// use umbel_engine::hypercube::DeltaContent;
+/// use umbel_replicated_engine::hypercube::DeltaContent;
 ///
 /// assert_ne!(DeltaContent::Changes, DeltaContent::Whole);
 /// ```
@@ -61,7 +61,7 @@ pub enum DeltaContent {
 /// A copy's answer: frames, and the coverage that merging them gives.
 ///
 /// ```
-/// use umbel_engine::hypercube::{Coverage, Delta, DeltaContent, VersionVector};
+/// use umbel_replicated_engine::hypercube::{Coverage, Delta, DeltaContent, VersionVector};
 /// use umbel_engine::{FilterId, Generation, NodeId};
 ///
 /// let delta = Delta {
@@ -104,7 +104,7 @@ pub struct Delta {
 /// The result of merging a delta.
 ///
 /// ```
-/// use umbel_engine::hypercube::Merged;
+/// use umbel_replicated_engine::hypercube::Merged;
 ///
 /// let merged = Merged { new_change_count: 2, new_bit_count: 12 };
 /// assert!(merged.new_change_count <= merged.new_bit_count);

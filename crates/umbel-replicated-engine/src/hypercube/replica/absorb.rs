@@ -18,7 +18,7 @@ impl Replica {
     ///
     /// ```
     /// # use umbel_codec::FrameKey;
-    /// # use umbel_engine::hypercube::{Replica, ReplicaOptions};
+    /// # use umbel_replicated_engine::hypercube::{Replica, ReplicaOptions};
     /// # use umbel_engine::{FilterId, Generation, NodeId};
     /// # use umbel_filter::{AnyFilter, Blocked, HashFunction, HashRange, Insert, ItemHash};
     /// # let options = ReplicaOptions {
