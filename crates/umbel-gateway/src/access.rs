@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
+use umbel_coordinator::Coordinator;
 use umbel_engine::meta::{
     ClusterVerb, FilterVerb, Grant, MetaCommand, MetaError, MetaState, Principal, PrincipalName,
     Proof, Quota, Rates, Rights, Usage,
 };
-use umbel_node::coordinator::Coordinator;
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_ports::PeerIdentity;

@@ -25,9 +25,9 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{any, get, post};
 use tokio::sync::watch;
+use umbel_coordinator::Coordinator;
 use umbel_engine::meta::ClusterVerb;
 use umbel_node::config::{Config, ConsoleMode};
-use umbel_node::coordinator::Coordinator;
 use umbel_ports::PeerIdentity;
 
 use super::caller::{Caller, Need};

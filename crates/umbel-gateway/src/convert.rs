@@ -2,6 +2,13 @@
 
 use bytes::Bytes;
 use tonic::{Code, Status};
+use umbel_coordinator::AckLevel;
+use umbel_coordinator::catalogue::{FilterPage, Hashing, NewFilter};
+use umbel_coordinator::copies::{
+    BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportPart, ImportHead, ImportPart,
+};
+use umbel_coordinator::sizes::FilterSize;
+use umbel_coordinator::{ClientRequest, ReadLevel};
 use umbel_engine::meta::{
     Distribution, FilterName, FilterRecord, FilterState, FilterVerb, HashKey,
 };
@@ -10,13 +17,6 @@ use umbel_engine::shard::Bitmap;
 use umbel_engine::{FilterId, OwnerId, RequestId, SessionId, ShardId};
 use umbel_filter::Kind;
 use umbel_node::VERSION;
-use umbel_node::coordinator::AckLevel;
-use umbel_node::coordinator::catalogue::{FilterPage, Hashing, NewFilter};
-use umbel_node::coordinator::copies::{
-    BackupFilter, BackupHead, BackupPart, CopyEnd, CopyFrame, ExportPart, ImportHead, ImportPart,
-};
-use umbel_node::coordinator::sizes::FilterSize;
-use umbel_node::coordinator::{ClientRequest, ReadLevel};
 use umbel_node::export_change::FrameChange;
 use umbel_node::failure::CallFailure;
 use umbel_proto::v1;

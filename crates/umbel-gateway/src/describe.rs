@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use futures_util::{Stream, StreamExt, stream};
+use umbel_coordinator::ReadLevel;
+use umbel_coordinator::catalogue::overlap::Overlap;
+use umbel_coordinator::catalogue::{CopiesInfo, FilterInfo};
+use umbel_coordinator::replicated::scrub::ScrubbedPair;
+use umbel_coordinator::replicated::{ExchangeReport, Flushed};
+use umbel_coordinator::scrub::{Scrubbed, ScrubbedSlice};
 use umbel_engine::NodeId;
 use umbel_filter::sizing::{self, Estimate};
 use umbel_node::calls::{CopyReport, RateProbes};
-use umbel_node::coordinator::ReadLevel;
-use umbel_node::coordinator::catalogue::overlap::Overlap;
-use umbel_node::coordinator::catalogue::{CopiesInfo, FilterInfo};
-use umbel_node::coordinator::replicated::scrub::ScrubbedPair;
-use umbel_node::coordinator::replicated::{ExchangeReport, Flushed};
-use umbel_node::coordinator::scrub::{Scrubbed, ScrubbedSlice};
 use umbel_proto::v1;
 use umbel_replicated_engine::hypercube::{DistinctCount, DistinctEstimates};
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tonic::{Request, Response, Status};
+use umbel_coordinator::Coordinator;
 use umbel_engine::NodeId;
 use umbel_engine::meta::{
     Applicant, MetaCommand, MetaError, MetaReply, MetaState, NodeRecord, VersionRange,
 };
 use umbel_node::config::host_of;
-use umbel_node::coordinator::Coordinator;
 use umbel_node::failure::CallFailure;
 use umbel_node::peer::{PEER_PROTOCOL, cluster_bytes};
 use umbel_ports::channel::channel_to;

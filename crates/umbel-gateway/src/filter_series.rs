@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, timeout};
-use umbel_node::coordinator::Coordinator;
-use umbel_node::coordinator::held::HeldFilter as Row;
+use umbel_coordinator::Coordinator;
+use umbel_coordinator::held::HeldFilter as Row;
 
 /// Filters that are reported: those with the most memory. Series for all ten thousand filters of a
 /// cluster would be more than all other metrics together.
@@ -204,9 +204,9 @@ fn escaped(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use umbel_coordinator::catalogue::outlook::Outlook;
+    use umbel_coordinator::held::Held;
     use umbel_node::calls::RateProbes;
-    use umbel_node::coordinator::catalogue::outlook::Outlook;
-    use umbel_node::coordinator::held::Held;
 
     use super::*;
 

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::codegen::BoxStream;
 use tonic::service::Routes;
 use tonic::{Code, Request, Response, Status, Streaming};
-use umbel_node::coordinator::Coordinator;
+use umbel_coordinator::Coordinator;
 use umbel_ports::channel::channel_to;
 use umbel_ports::{Net, RealNet};
 use umbel_proto::v1;

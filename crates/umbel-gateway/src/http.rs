@@ -7,7 +7,7 @@ use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use umbel_node::coordinator::Coordinator;
+use umbel_coordinator::Coordinator;
 
 use super::RenderMetrics;
 use super::caller::Caller;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
+use umbel_coordinator::{Coordinator, NewJob};
 use umbel_engine::meta::{JobRecord, JobState};
 use umbel_engine::{JobId, NodeId};
 use umbel_node::calls::JobStanding;
-use umbel_node::coordinator::{Coordinator, NewJob};
 use umbel_node::limits::CLIENT_MESSAGE_BYTES_MAX;
 use umbel_proto::v1;
 use umbel_proto::v1::jobs_server::{Jobs, JobsServer};

@@ -25,7 +25,7 @@ use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::pb::FILE_DESCRIPTOR_SET as HEALTH_DESCRIPTORS;
 use tonic_health::server::HealthReporter;
-use umbel_node::coordinator::Coordinator;
+use umbel_coordinator::Coordinator;
 use umbel_node::limits::CLIENT_CALLS_PER_CONNECTION_MAX;
 use umbel_node::{ClientInterface, ServedNode};
 use umbel_ports::{Listener, PortFuture, channel};
@@ -83,7 +83,15 @@ struct Interface {
 
 impl ClientInterface for Interface {
     fn serve(self: Box<Self>, node: ServedNode) -> PortFuture<'static, ()> {
-        let ServedNode { config, address, listener, resp_listener, coordinator, .. } = node;
+        let coordinator = Arc::new(Coordinator::new(Arc::clone(&node.calls)));
+        (*self).serve_by(coordinator, node)
+    }
+}
+
+impl Interface {
+    /// Serves clients by this coordinator.
+    fn serve_by(self, coordinator: Arc<Coordinator>, node: ServedNode) -> PortFuture<'static, ()> {
+        let ServedNode { config, address, listener, resp_listener, .. } = node;
         let ServedNode { routes, stopped, failure, .. } = node;
         let budget = Budget::new(config.request_bytes_max);
         let console = Console::new(Arc::clone(&coordinator), &address, &config);

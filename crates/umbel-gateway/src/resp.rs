@@ -16,9 +16,9 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
+use umbel_coordinator::Coordinator;
 use umbel_filter::Kind;
 use umbel_node::config::{Config, host_of};
-use umbel_node::coordinator::Coordinator;
 use umbel_node::metrics;
 use umbel_ports::{Incoming, Listener};
 

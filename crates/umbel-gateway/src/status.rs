@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, timeout};
+use umbel_coordinator::Coordinator;
 use umbel_engine::meta::{
     GroupView, MetaCommand, MetaReply, MetaState, MoveCause, NodeRecord, ShardMove, forecast_moves,
     moves_under_way,
 };
 use umbel_engine::{NodeId, ShardId};
-use umbel_node::coordinator::Coordinator;
 use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use umbel_node::coordinator::Coordinator;
+use umbel_coordinator::Coordinator;
+pub(crate) use umbel_coordinator::testing::{create, items};
 use umbel_node::ports::Ports;
-pub(crate) use umbel_node::testing::{config, create, deadline, items};
+pub(crate) use umbel_node::testing::{config, deadline};
 use umbel_node::{ClientInterface, Config, ServedNode};
 use umbel_ports::PortFuture;
 
-use crate::client_interface;
+use crate::Interface;
 
 /// A running node, with the coordinator that serves its clients.
 pub(crate) struct Node {
@@ -40,21 +41,21 @@ impl Deref for Node {
 
 /// Serves clients, and sends the coordinator of the node.
 struct Told {
-    interface: Box<dyn ClientInterface>,
     coordinator: oneshot::Sender<Arc<Coordinator>>,
 }
 
 impl ClientInterface for Told {
     fn serve(self: Box<Self>, node: ServedNode) -> PortFuture<'static, ()> {
-        assert!(self.coordinator.send(Arc::clone(&node.coordinator)).is_ok());
-        self.interface.serve(node)
+        let coordinator = Arc::new(Coordinator::new(Arc::clone(&node.calls)));
+        assert!(self.coordinator.send(Arc::clone(&coordinator)).is_ok());
+        Interface { render_metrics: None }.serve_by(coordinator, node)
     }
 }
 
 pub(crate) async fn start(config: Config) -> Node {
     let ports = Ports::real(Path::new(&config.data)).unwrap();
     let (coordinator, told) = oneshot::channel();
-    let clients = Told { interface: client_interface(None), coordinator };
+    let clients = Told { coordinator };
     let node = umbel_node::Node::start(config, ports, Box::new(clients)).await.unwrap();
     Node { node, coordinator: told.await.unwrap() }
 }

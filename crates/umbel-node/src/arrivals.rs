@@ -19,7 +19,7 @@ pub(crate) struct Arrivals {
     began: Instant,
     rates: Mutex<BTreeMap<FilterId, (Generation, ArrivalRate)>>,
     /// Milliseconds by which a test has advanced the clock.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) ahead_ms: std::sync::atomic::AtomicU64,
 }
 
@@ -28,7 +28,7 @@ impl Default for Arrivals {
         Self {
             began: Instant::now(),
             rates: Mutex::default(),
-            #[cfg(test)]
+            #[cfg(any(test, feature = "testing"))]
             ahead_ms: std::sync::atomic::AtomicU64::default(),
         }
     }
@@ -76,7 +76,7 @@ impl Arrivals {
 
     fn now_ms(&self) -> u64 {
         let elapsed_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        #[cfg(test)]
+        #[cfg(any(test, feature = "testing"))]
         let elapsed_ms = elapsed_ms + self.ahead_ms.load(std::sync::atomic::Ordering::Relaxed);
         elapsed_ms
     }

@@ -16,7 +16,11 @@ use crate::export_change::{ExportedFrame, FrameDigests};
 
 /// A coordinator's request to a replica of a shard.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum ShardRequest {
+#[expect(
+    missing_docs,
+    reason = "fields are named after what they are; variants say what it is for"
+)]
+pub enum ShardRequest {
     /// Inserts items and returns which were new; a filter that grows may grow by as much as `growth`
     /// allows.
     Insert {
@@ -126,16 +130,20 @@ pub(crate) type SnapshotId = u64;
 
 /// How far a slice may grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct AllowedGrowth {
+pub struct AllowedGrowth {
     /// Bytes beyond the slice's plan.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Whether more growth was refused.
-    pub(crate) is_final: bool,
+    pub is_final: bool,
 }
 
 /// A replica's response.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum ShardAnswer {
+#[expect(
+    missing_docs,
+    reason = "fields are named after what they are; variants say what it is for"
+)]
+pub enum ShardAnswer {
     /// One bit per item.
     Bits(Bitmap),
     /// Nothing was done: the slice may have to grow by this many bytes beyond its plan, and needs an
@@ -172,19 +180,22 @@ pub struct SliceLoad {
     pub position_count: u64,
     /// Those of them that are set.
     pub one_count: u64,
-    pub(crate) item_count: Option<f64>,
-    pub(crate) false_positive_rate: f64,
+    /// Items in it, estimated; None if its kind cannot tell.
+    pub item_count: Option<f64>,
+    /// Probability that an absent item is reported present.
+    pub false_positive_rate: f64,
     /// Inserts that were new.
     pub new_count: u64,
     /// Bytes of memory.
     pub memory_bytes: u64,
     /// Number of new items that fit before the slice grows; None for kinds that do not grow.
-    pub(crate) room: Option<u64>,
-    pub(crate) probes: RateProbes,
+    pub room: Option<u64>,
+    /// Empty unless requested.
+    pub probes: RateProbes,
     /// Set positions that chance does not explain, if the kind can tell.
-    pub(crate) unexplained_one_count: Option<u64>,
+    pub unexplained_one_count: Option<u64>,
     /// New items per second; None if they were not measured for long enough.
-    pub(crate) new_per_second: Option<f64>,
+    pub new_per_second: Option<f64>,
 }
 
 /// Random items that were looked up in a filter, and how many of them it reported as present.
@@ -217,7 +228,7 @@ pub struct ReplicaStatus {
 
 /// Why a replica did not carry out a request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, thiserror::Error)]
-pub(crate) enum ShardFailure {
+pub enum ShardFailure {
     /// Nothing was done. Ask the leader, if it is given.
     #[error("not the leader")]
     NotLeader(Option<NodeId>),
@@ -256,7 +267,7 @@ pub(crate) enum ShardFailure {
 
 /// A request to the meta group's leader.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum MetaRequest {
+pub enum MetaRequest {
     /// Proposes a command.
     Propose(MetaCommand),
     /// Confirms leadership, and asks up to which entry a reader must have applied.
@@ -265,7 +276,7 @@ pub(crate) enum MetaRequest {
 
 /// The response of the meta group's leader.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum MetaAnswer {
+pub enum MetaAnswer {
     /// The command was applied.
     Reply(MetaReply),
     /// Everything that was committed before the request is in the entries that the leader has applied.
@@ -341,7 +352,11 @@ pub(crate) struct Standing {
 
 /// A request to a node's copy of a replicated filter. The call's group identifies the filter.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum CopyRequest {
+#[expect(
+    missing_docs,
+    reason = "fields are named after what they are; variants say what it is for"
+)]
+pub enum CopyRequest {
     /// Inserts items durably.
     Hold { generation: Generation, epoch: Epoch, hashes: HashList },
     /// Returns whether items are present.
@@ -363,7 +378,11 @@ pub(crate) enum CopyRequest {
 
 /// The response of a node's copy.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum CopyAnswer {
+#[expect(
+    missing_docs,
+    reason = "fields are named after what they are; variants say what it is for"
+)]
+pub enum CopyAnswer {
     /// One bit per item: new, or present; and whether the copy counts towards a majority.
     Bits { bits: Bitmap, is_settled: bool },
     /// A number of inserts.
@@ -421,9 +440,9 @@ pub struct CopyLoad {
     /// Milliseconds that the last inserts took to reach all nodes; None before the first whole sweep.
     pub convergence_ms: Option<u64>,
     /// Empty unless requested.
-    pub(crate) probes: RateProbes,
+    pub probes: RateProbes,
     /// New items per second from clients of this node; None if they were not measured for long enough.
-    pub(crate) new_per_second: Option<f64>,
+    pub new_per_second: Option<f64>,
 }
 
 /// Counters of a node's sweeps over the cube.
@@ -460,18 +479,23 @@ pub struct JobStanding {
 
 /// A request for a node's report, for displays of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum ReportRequest {
+pub enum ReportRequest {
     /// Asks for the node's state.
     Standing,
     /// Asks for the results of the last comparisons, for the filters that this principal may read; for
     /// all filters if None.
-    Comparisons { reader: Option<String> },
+    Comparisons {
+        /// The principal.
+        reader: Option<String>,
+    },
 }
 
 /// The response.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum ReportAnswer {
+pub enum ReportAnswer {
+    /// The node's state.
     Standing(NodeStanding),
+    /// The results of its comparisons.
     Comparisons(ComparisonsReport),
 }
 

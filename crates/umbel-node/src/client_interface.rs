@@ -7,7 +7,7 @@ use tonic::service::Routes;
 use umbel_ports::{Listener, PortFuture};
 
 use crate::config::Config;
-use crate::coordinator::Coordinator;
+use crate::leader_calls::LeaderCalls;
 
 /// What a node gives to its [`ClientInterface`].
 pub struct ServedNode {
@@ -19,8 +19,8 @@ pub struct ServedNode {
     pub listener: Box<dyn Listener>,
     /// The listener of the port of the Redis protocol; None if the node does not serve it.
     pub resp_listener: Option<Box<dyn Listener>>,
-    /// Carries out the calls of clients.
-    pub coordinator: Arc<Coordinator>,
+    /// Calls the leaders of groups, for the calls of clients.
+    pub calls: Arc<LeaderCalls>,
     /// The services for other nodes and for workers of jobs, to be served on the gRPC port.
     pub routes: Routes,
     /// Becomes true when the node stops. If the sender is dropped, the node was dropped.
@@ -32,6 +32,6 @@ pub struct ServedNode {
 /// Serves the clients of a node.
 pub trait ClientInterface: Send {
     /// Serves until the node stops. The node calls this before it is a member of a cluster, because other
-    /// nodes admit it over the same port; the coordinator refuses the calls of clients until then.
+    /// nodes admit it over the same port; all calls of leaders fail until then.
     fn serve(self: Box<Self>, node: ServedNode) -> PortFuture<'static, ()>;
 }

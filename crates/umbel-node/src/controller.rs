@@ -20,7 +20,7 @@ use umbel_engine::{GroupId, NodeId, ShardId};
 use umbel_ports::encoding::{decode, encode};
 
 use crate::calls::{GroupAnswer, GroupRequest, MetaRequest, ShardRequest};
-use crate::coordinator::Coordinator;
+use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
 use crate::peer::CallKind;
 
@@ -51,7 +51,7 @@ const MEMBERS_TIMEOUT: Duration = Duration::from_secs(65);
 const VIEW_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Carries out tasks while this node leads the meta group; never returns.
-pub(crate) async fn control(local: Arc<Local>, coordinator: Arc<Coordinator>) {
+pub(crate) async fn control(local: Arc<Local>, calls: Arc<LeaderCalls>) {
     let mut applied = local.meta().replica().applied_index();
     let mut progress = SliceProgress::new();
     let mut views = BTreeMap::new();
@@ -65,7 +65,7 @@ pub(crate) async fn control(local: Arc<Local>, coordinator: Arc<Coordinator>) {
             if is_due {
                 reviewed = Some(Instant::now());
             }
-            look(&local, &coordinator, (&mut progress, &mut views), &mut running, is_due).await;
+            look(&local, &calls, (&mut progress, &mut views), &mut running, is_due).await;
         } else {
             progress.clear();
             views.clear();
@@ -108,7 +108,7 @@ async fn pause(
 /// One round: refreshes views, decides, starts tasks.
 async fn look(
     local: &Arc<Local>,
-    coordinator: &Arc<Coordinator>,
+    calls: &Arc<LeaderCalls>,
     (progress, views): (&mut SliceProgress, &mut BTreeMap<GroupId, GroupView>),
     running: &mut RunningTasks,
     is_review: bool,
@@ -119,7 +119,7 @@ async fn look(
         Pending::Some(_) if is_review => None,
         Pending::Some(shards) => Some(shards),
     };
-    refresh_views(local, coordinator, views, asked).await;
+    refresh_views(local, calls, views, asked).await;
     let nodes = local.addresses().into_keys();
     let alive = nodes.filter(|&node| local.beats().is_alive(node)).collect();
     let tasks = local.meta().replica().read_meta(|state| {
@@ -142,7 +142,7 @@ async fn look(
         }
     }
     for task in tasks {
-        running.begin(local, coordinator, task);
+        running.begin(local, calls, task);
     }
 }
 
@@ -177,7 +177,7 @@ fn pending_shards(state: &MetaState) -> Option<Pending> {
 /// Asks the leaders of groups for the groups' members.
 async fn refresh_views(
     local: &Arc<Local>,
-    coordinator: &Arc<Coordinator>,
+    calls: &Arc<LeaderCalls>,
     views: &mut BTreeMap<GroupId, GroupView>,
     asked: Option<Vec<ShardId>>,
 ) {
@@ -192,7 +192,7 @@ async fn refresh_views(
         };
         views.retain(|&group, _| is_there(group));
     });
-    let answers = asked.into_iter().map(|shard| view_of(local, coordinator, shard));
+    let answers = asked.into_iter().map(|shard| view_of(local, calls, shard));
     for (group, view) in join_all(answers).await.into_iter().flatten() {
         match view {
             Some(view) => views.insert(group, view),
@@ -205,13 +205,13 @@ async fn refresh_views(
 /// shard.
 async fn view_of(
     local: &Arc<Local>,
-    coordinator: &Arc<Coordinator>,
+    calls: &Arc<LeaderCalls>,
     shard: ShardId,
 ) -> Option<(GroupId, Option<GroupView>)> {
     let of_record = |record: &ShardRecord| (record.group(), record.members());
     let (group, members) =
         local.meta().replica().read_meta(|state| state.shard(shard).map(of_record))?;
-    let hint = coordinator.shard_leader_hint(shard);
+    let hint = calls.shard_leader_hint(shard);
     let mut candidates: Vec<NodeId> = hint.into_iter().collect();
     candidates.extend(members.iter().filter(|&&node| Some(node) != hint));
     for node in candidates {
@@ -252,7 +252,7 @@ async fn ask_group(
 }
 
 /// Carries out one task; returns what it confirmed about a slice.
-async fn carry_out(local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Task) -> Confirmed {
+async fn carry_out(local: &Arc<Local>, calls: &Arc<LeaderCalls>, task: Task) -> Confirmed {
     let deadline = Instant::now() + TASK_TIMEOUT;
     let (shard, command, filter, done) = match task {
         Task::Propose(_) => return None,
@@ -271,7 +271,7 @@ async fn carry_out(local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Tas
         }
         Task::MergeShard { shard, from, era, since } => {
             let merge = Merge { shard, from, era, since };
-            if let Err(error) = merge.carry_out(local, coordinator, deadline).await {
+            if let Err(error) = merge.carry_out(local, calls, deadline).await {
                 tracing::warn!(%shard, %from, %error, "a shard is not merged yet");
             }
             return None;
@@ -279,7 +279,7 @@ async fn carry_out(local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Tas
         Task::SplitShard { shard, into, at, era } => {
             let group = GroupId::of_shard_in(into, era);
             let request = ShardRequest::Command(ShardCommand::split_off(group, at));
-            match coordinator.shard_call(shard, request, deadline).await {
+            match calls.shard_call(shard, request, deadline).await {
                 Ok(_) => tracing::info!(%shard, %into, "a shard was split"),
                 Err(error) => tracing::warn!(%shard, %into, %error, "a shard is not split yet"),
             }
@@ -301,7 +301,7 @@ async fn carry_out(local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Tas
             (shard, command, filter, SliceDone::Begun(generation))
         }
     };
-    match coordinator.shard_call(shard, ShardRequest::Command(command), deadline).await {
+    match calls.shard_call(shard, ShardRequest::Command(command), deadline).await {
         Ok(_) => Some(((filter, shard), done)),
         Err(error) => {
             tracing::warn!(%shard, %filter, %error, "a slice could not be changed yet");

@@ -2,17 +2,17 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`copy`] | one copy behind a lock: local inserts and lookups, deltas sent and merged |
-//! | [`journal`] | makes local inserts durable, then applies them in the order of the log |
-//! | [`load`] | size and fill of a copy, for reports |
-//! | [`image`] | saves a copy to a snapshot; restores it from the snapshot and the log |
-//! | [`copies`] | all copies of this node, as the catalogue requires them |
-//! | [`exchange`] | runs sweeps over the hypercube (`umbel_replicated_engine::hypercube`) |
-//! | [`asking`], [`answering`] | the two sides of one step of a sweep |
-//! | [`questions`] | bounds the questions that a node holds in memory |
-//! | [`settling`] | decides when a copy that was made late counts for a majority |
-//! | [`scrub`] | compares copies bit by bit with partners' copies |
-//! | [`wire`], [`pacer`] | messages, and a limit on their byte rate |
+//! | `copy` | one copy behind a lock: local inserts and lookups, deltas sent and merged |
+//! | `journal` | makes local inserts durable, then applies them in the order of the log |
+//! | `load` | size and fill of a copy, for reports |
+//! | `image` | saves a copy to a snapshot; restores it from the snapshot and the log |
+//! | `copies` | all copies of this node, as the catalogue requires them |
+//! | `exchange` | runs sweeps over the hypercube (`umbel_replicated_engine::hypercube`) |
+//! | `asking`, `answering` | the two sides of one step of a sweep |
+//! | `questions` | bounds the questions that a node holds in memory |
+//! | `settling` | decides when a copy that was made late counts for a majority |
+//! | `scrub` | compares copies bit by bit with partners' copies |
+//! | `wire`, `pacer` | messages, and a limit on their byte rate |
 
 mod answering;
 mod asking;
@@ -31,13 +31,12 @@ mod settling;
 mod wire;
 
 pub(crate) use answering::{AnswerParts, take_questions};
-pub(crate) use copies::Copies;
-pub(crate) use copy::Copy;
+pub use copies::Copies;
+pub use copy::Copy;
 pub(crate) use exchange::exchange;
-pub(crate) use failure::CopyFailure;
-pub(crate) use image::assembler;
-#[cfg(test)]
+pub use failure::CopyFailure;
+pub use image::assembler;
+#[cfg(any(test, feature = "testing"))]
 pub(crate) use scrub::shape_id;
-pub(crate) use scrub::{
-    Compared, SESSION_TIME_MAX, ScrubAnswer, answer_scrub, take_turns, turn_pause,
-};
+pub use scrub::{Compared, SESSION_TIME_MAX};
+pub(crate) use scrub::{ScrubAnswer, answer_scrub, take_turns, turn_pause};

@@ -58,7 +58,7 @@ pub struct FrameDigests {
 
 /// A frame as sent to a caller that may have an earlier one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum ExportedFrame {
+pub enum ExportedFrame {
     /// The bytes of the frame.
     Whole(Bytes),
     /// The difference from the known frame at the same position.
@@ -141,7 +141,7 @@ impl FrameChange {
 
 impl ExportedFrame {
     /// The bytes of the frame that are sent.
-    pub(crate) const fn sent(&self) -> &Bytes {
+    pub const fn sent(&self) -> &Bytes {
         match self {
             Self::Whole(frame) => frame,
             Self::Change(change) => &change.others,
@@ -151,19 +151,20 @@ impl ExportedFrame {
 
 /// The caller's digests of the frames to come, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub struct Known {
     piece_counts: std::vec::IntoIter<u32>,
     digests: Bytes,
 }
 
 impl Known {
-    pub(crate) fn new(known: FrameDigests) -> Self {
+    /// Of a receiver that has the frames with these digests.
+    pub fn new(known: FrameDigests) -> Self {
         let FrameDigests { piece_counts, digests } = known;
         Self { piece_counts: piece_counts.into_iter(), digests }
     }
 
     /// The next frame, without the known pieces.
-    pub(crate) fn leave_out(&mut self, frame: Bytes) -> ExportedFrame {
+    pub fn leave_out(&mut self, frame: Bytes) -> ExportedFrame {
         let Some(piece_count) = self.piece_counts.next() else {
             return ExportedFrame::Whole(frame);
         };

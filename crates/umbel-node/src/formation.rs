@@ -30,8 +30,8 @@ use umbel_storage::types::NodeAddress;
 
 use crate::calls::{MetaAnswer, MetaRequest};
 use crate::config::Config;
-use crate::coordinator::releases::versions_of;
 use crate::local::Local;
+use crate::local::release::versions_of;
 use crate::peer::peer_client;
 use crate::peer::{LocalIdentity, PEER_PROTOCOL, cluster_bytes, cluster_of_bytes};
 use crate::peer_admission::PeerAdmission;

@@ -17,7 +17,7 @@ mod follow;
 pub(crate) use follow::follow_ledger;
 
 /// A node's state about jobs.
-pub(crate) struct LedgerJobs {
+pub struct LedgerJobs {
     host: Arc<JobHost>,
     ports: MemberPorts,
     workshops: Option<Arc<dyn Workshops>>,
@@ -33,7 +33,7 @@ impl LedgerJobs {
     }
 
     /// The node's data of jobs; None if it takes part in no job.
-    pub(crate) fn workshops(&self) -> Option<&Arc<dyn Workshops>> {
+    pub fn workshops(&self) -> Option<&Arc<dyn Workshops>> {
         self.workshops.as_ref()
     }
 

@@ -1,4 +1,4 @@
-//! A node of an Umbel cluster: Raft groups, peers, coordinator.
+//! A node of an Umbel cluster: Raft groups, peers, copies of replicated filters.
 //!
 //! | module | what it does |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `shard_leader` | batches inserts into entries of a shard's log; confirmed reads |
 //! | `cube` | copies of replicated filters, and their exchange over the hypercube |
 //! | [`comparisons`] | the last results of comparisons between replicas |
-//! | [`coordinator`] | hashes items, cuts requests by shard, calls the leaders, joins the responses |
+//! | [`leader_calls`] | finds the leaders of groups, calls them, and calls again |
 //! | `client_interface` | what a node gives to the interface for its clients |
 //! | [`export_change`] | differences between exported frames, for both sides of an export |
 //! | `ledger_jobs` | workers of the cluster's duplicate-detection jobs on this node |
@@ -27,13 +27,13 @@ mod client_interface;
 pub mod comparisons;
 pub mod config;
 mod controller;
-pub mod coordinator;
-mod cube;
+pub mod cube;
 mod enrolment;
 pub mod export_change;
 mod exports;
 pub mod failure;
 mod formation;
+pub mod leader_calls;
 mod ledger_jobs;
 pub mod limits;
 mod local;
@@ -44,7 +44,6 @@ pub mod peer;
 mod peer_admission;
 pub mod ports;
 mod raft;
-pub mod rates;
 mod recall;
 mod renewal;
 mod self_report;
@@ -57,6 +56,7 @@ mod witness;
 pub use client_interface::{ClientInterface, ServedNode};
 pub use config::{Config, ConfigError};
 pub use enrolment::{EnrolError, enrol};
+pub use local::Local;
 pub use local_copy::{LocalCopy, LocalCopyError};
 pub use metrics::HISTOGRAMS;
 pub use node::{Node, NodeFailure, StartError};

@@ -58,7 +58,7 @@ pub const SNAPSHOTS_MAX: usize = 1;
 pub const SNAPSHOT_HOLD_MAX: Duration = Duration::from_secs(4);
 
 /// Attempts at a snapshot: each failed one may have held back writes for that long.
-pub(crate) const SNAPSHOT_TRIES_MAX: usize = 4;
+pub const SNAPSHOT_TRIES_MAX: usize = 4;
 
 /// Replicated filters that a node assembles from imports at once: each is a whole filter in memory, up
 /// to 1 GiB, besides the copy that it is merged into.
@@ -76,4 +76,4 @@ pub(crate) const RATE_PROBES_AT_ONCE: u32 = 1_000;
 
 /// Words of a filter whose ones are counted without a pause: 256 KiB, some tens of microseconds, which
 /// delay neither a heartbeat nor an insert noticeably.
-pub(crate) const COUNTED_WORDS_MAX: usize = 32 << 10;
+pub const COUNTED_WORDS_MAX: usize = 32 << 10;

@@ -13,12 +13,10 @@ use umbel_engine::placement::ShardRecord;
 use umbel_engine::{Epoch, GroupId, NodeId, ShardId};
 use umbel_filter::HashRange;
 use umbel_jobs::JobHost;
-use umbel_ports::encoding::encode;
 use umbel_ports::{Net, Purpose, Seed};
 use umbel_storage::Storage;
 
 use crate::beats::Beats;
-use crate::calls::GroupRequest;
 use crate::config::Config;
 use crate::cube::Copies;
 use crate::exports::Exports;
@@ -36,21 +34,22 @@ use crate::space::Space;
 use crate::witness::Witness;
 
 mod founding;
+mod job_standing;
+mod led_slices;
 mod measure;
+mod reach;
 mod readiness;
+pub(crate) mod release;
 mod report;
 mod serve;
 
 use readiness::Readiness;
 
-/// How long to wait for another node to answer whether it is reachable.
-const REACH_TIMEOUT: Duration = Duration::from_millis(500);
-
 /// Pause between checks whether the other founders of a shard run their replicas.
 const FOUNDING_PAUSE: Duration = Duration::from_millis(20);
 
 /// This node as a member of a cluster.
-pub(crate) struct Local {
+pub struct Local {
     cluster: u128,
     node: NodeId,
     config: Config,
@@ -140,28 +139,38 @@ impl Local {
         }))
     }
 
-    pub(crate) fn node(&self) -> NodeId {
+    /// This node's number.
+    pub fn node(&self) -> NodeId {
         self.node
     }
 
-    pub(crate) fn cluster(&self) -> u128 {
+    /// The cluster's identity.
+    pub fn cluster(&self) -> u128 {
         self.cluster
     }
 
-    pub(crate) fn meta(&self) -> &Arc<Group> {
+    /// This node's replica of the meta group.
+    pub fn meta(&self) -> &Arc<Group> {
         &self.meta
     }
 
-    pub(crate) fn storage(&self) -> &Storage {
+    /// Reads this node's copy of the catalogue and the shard map, formed or not.
+    pub fn read_meta<T>(&self, read: impl FnOnce(&MetaState) -> T) -> T {
+        self.meta.replica().read_meta(read)
+    }
+
+    /// This node's log and snapshots.
+    pub fn storage(&self) -> &Storage {
         &self.storage
     }
 
     /// This node's copies of replicated filters.
-    pub(crate) fn copies(&self) -> &Copies {
+    pub fn copies(&self) -> &Copies {
         &self.copies
     }
 
-    pub(crate) fn jobs(&self) -> &LedgerJobs {
+    /// This node's part in the jobs of the ledger.
+    pub fn jobs(&self) -> &LedgerJobs {
         &self.jobs
     }
 
@@ -174,17 +183,18 @@ impl Local {
         &self.beats
     }
 
-    pub(crate) fn net(&self) -> &Arc<dyn Net> {
+    /// This node's network.
+    pub fn net(&self) -> &Arc<dyn Net> {
         &self.net
     }
 
     /// Cluster versions that this node supports.
-    pub(crate) fn versions(&self) -> VersionRange {
+    pub fn versions(&self) -> VersionRange {
         self.versions
     }
 
     /// This node's identity.
-    pub(crate) fn identity(&self) -> LocalIdentity {
+    pub fn identity(&self) -> LocalIdentity {
         LocalIdentity { cluster: self.cluster, node: self.node }
     }
 
@@ -194,7 +204,7 @@ impl Local {
     }
 
     /// The addresses of the cluster's nodes, as far as this node knows.
-    pub(crate) fn addresses(&self) -> BTreeMap<NodeId, String> {
+    pub fn addresses(&self) -> BTreeMap<NodeId, String> {
         self.meta.replica().read_meta(|state| {
             let address =
                 |(node, record): (NodeId, &NodeRecord)| Some((node, record.address()?.to_owned()));
@@ -213,7 +223,8 @@ impl Local {
         (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 
-    pub(crate) fn seed(&self) -> &dyn Seed {
+    /// Entropy and wall-clock time.
+    pub fn seed(&self) -> &dyn Seed {
         &*self.seed
     }
 
@@ -222,17 +233,17 @@ impl Local {
     }
 
     /// This node's replica of a shard.
-    pub(crate) fn shard(&self, shard: ShardId) -> Option<Arc<ShardLeader>> {
+    pub fn shard(&self, shard: ShardId) -> Option<Arc<ShardLeader>> {
         self.read_shards().get(&shard).cloned()
     }
 
     /// All shard replicas of this node.
-    pub(crate) fn shards(&self) -> Vec<Arc<ShardLeader>> {
+    pub fn shards(&self) -> Vec<Arc<ShardLeader>> {
         self.read_shards().values().cloned().collect()
     }
 
     /// All groups of this node, the meta group first.
-    pub(crate) fn groups(&self) -> Vec<Arc<Group>> {
+    pub fn groups(&self) -> Vec<Arc<Group>> {
         let shards = self.shards();
         let groups = shards.iter().map(|shard| shard.group());
         [&self.meta].into_iter().chain(groups).cloned().collect()
@@ -254,25 +265,6 @@ impl Local {
     fn read_shards(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<ShardId, Arc<ShardLeader>>> {
         // No holder of the lock panics, and the map is consistent after every statement.
         self.shards.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether another node responds now.
-    pub(crate) async fn is_reachable(&self, node: NodeId) -> bool {
-        self.runs(node, GroupId::META).await
-    }
-
-    /// Whether another node responds, and runs its replica of a group.
-    async fn runs(&self, node: NodeId, group: GroupId) -> bool {
-        let body = encode(&GroupRequest::View);
-        self.call(node, CallKind::Group, group, body, REACH_TIMEOUT).await.is_ok()
-    }
-
-    /// Whether a node that is not in the catalogue yet responds at an address.
-    pub(crate) async fn is_there(&self, node: NodeId, address: &str) -> bool {
-        let body = encode(&GroupRequest::View);
-        let group = GroupId::META;
-        let called = self.links.call(node, address, CallKind::Group, group, body, REACH_TIMEOUT);
-        called.await.is_ok()
     }
 
     /// Calls another node.

@@ -110,7 +110,8 @@ pub(crate) fn insert_repeated(item_count: u64) {
     counter!(INSERT_REPEATED).increment(item_count);
 }
 
-pub(crate) fn contains_answered(present_count: u64, item_count: u64) {
+/// Counts items that were looked up, and those that were present.
+pub fn contains_answered(present_count: u64, item_count: u64) {
     counter!(CONTAINS_PRESENT).increment(present_count);
     counter!(CONTAINS_ABSENT).increment(item_count - present_count);
 }
@@ -207,7 +208,7 @@ pub(crate) fn meta_is_led(is_led: bool) {
 }
 
 /// The largest used share of any quota.
-pub(crate) fn quota_used(filters: f64, memory: f64) {
+pub fn quota_used(filters: f64, memory: f64) {
     gauge!(QUOTA_USED, "resource" => "filters").set(filters);
     gauge!(QUOTA_USED, "resource" => "memory").set(memory);
 }

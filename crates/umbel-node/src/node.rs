@@ -20,9 +20,9 @@ use crate::beats;
 use crate::client_interface::{ClientInterface, ServedNode};
 use crate::config::{Config, ConfigError};
 use crate::controller;
-use crate::coordinator::Coordinator;
 use crate::cube;
 use crate::formation;
+use crate::leader_calls::LeaderCalls;
 use crate::ledger_jobs::follow_ledger;
 use crate::local::Local;
 use crate::local_copy::LocalCopy;
@@ -37,43 +37,6 @@ use crate::shard_leader;
 use crate::witness::Witness;
 
 mod upkeep;
-
-#[cfg(test)]
-mod any_of_test;
-#[cfg(test)]
-mod confirm_test;
-#[cfg(test)]
-mod golden_folder_test;
-#[cfg(test)]
-mod intersect_test;
-#[cfg(test)]
-mod merge_test;
-#[cfg(test)]
-pub(crate) mod node_test;
-#[cfg(test)]
-mod overlap_test;
-#[cfg(test)]
-mod recut_test;
-#[cfg(test)]
-mod releases_test;
-#[cfg(test)]
-mod renamed_test;
-#[cfg(test)]
-mod replicated_copies_test;
-#[cfg(test)]
-pub(crate) mod replicated_test;
-#[cfg(test)]
-mod scrub_test;
-#[cfg(test)]
-mod shard_scrub_test;
-#[cfg(test)]
-mod sum_test;
-#[cfg(test)]
-mod unreachable_test;
-#[cfg(test)]
-mod windowed_copies_test;
-#[cfg(test)]
-mod windowed_test;
 
 /// How long a shutdown may take before connections are cut.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -166,7 +129,7 @@ impl Node {
         let admission =
             PeerAdmission::new(Arc::clone(&cell), identity, kept, known, founders, versions);
         let admission = Arc::new(admission);
-        let coordinator = Arc::new(Coordinator::new(Arc::clone(&cell), Arc::clone(&ports.seed)));
+        let calls = Arc::new(LeaderCalls::new(Arc::clone(&cell), Arc::clone(&ports.seed)));
         let peers = PeerService::new(Arc::clone(&admission) as _);
         let links = peers.closer();
         let jobs = JobHost::new();
@@ -178,7 +141,7 @@ impl Node {
             address: address.clone(),
             listener,
             resp_listener: resp,
-            coordinator: Arc::clone(&coordinator),
+            calls: Arc::clone(&calls),
             routes: Routes::new(peers.into_server())
                 .add_service(jobs.control_service())
                 .add_service(jobs.exchange_service()),
@@ -191,18 +154,18 @@ impl Node {
         let parts = (&config, &ports, address.as_str());
         let kept = (storage, witness);
         let local = become_part(parts, &admission, &cell, kept, failure, jobs).await?;
-        let jobs_coordinator = Arc::clone(&coordinator);
+        let jobs_calls = Arc::clone(&calls);
         let mut tasks = JoinSet::new();
         tasks.spawn(beats::send::beat(Arc::clone(&local)));
-        tasks.spawn(upkeep::follow(Arc::clone(&local), Arc::clone(&coordinator)));
-        let proposer = Arc::clone(&coordinator);
+        tasks.spawn(upkeep::follow(Arc::clone(&local), Arc::clone(&calls)));
+        let proposer = Arc::clone(&calls);
         let report = SelfReport::of(&config, ports.versions);
         tasks.spawn(self_report::propose_report(Arc::clone(&local), proposer, report));
-        tasks.spawn(controller::control(Arc::clone(&local), coordinator));
+        tasks.spawn(controller::control(Arc::clone(&local), calls));
         tasks.spawn(upkeep::care(Arc::clone(&local)));
         tasks.spawn(keep_certificate(Arc::clone(&local)));
         tasks.spawn(upkeep::follow_catalogue(Arc::clone(&local)));
-        tasks.spawn(follow_ledger(Arc::clone(&local), jobs_coordinator));
+        tasks.spawn(follow_ledger(Arc::clone(&local), jobs_calls));
         tasks.spawn(cube::exchange(Arc::clone(&local), local.sweep_interval()));
         tasks.spawn(cube::take_turns(Arc::clone(&local), local.scrub_interval()));
         tasks.spawn(shard_leader::take_turns(Arc::clone(&local), local.scrub_interval()));
@@ -211,6 +174,13 @@ impl Node {
             .map_err(StartError::Membership)?;
         let (stop, links, server) = starting.done();
         Ok(Self { address, resp_address, local, failure: failed, stop, links, tasks, server })
+    }
+
+    /// The node as a member of its cluster, for tests of what is above it.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn local(&self) -> &Arc<Local> {
+        &self.local
     }
 
     /// The address at which other nodes reach this node, with the port that was chosen.

@@ -21,10 +21,11 @@ mod service_test;
 #[cfg(test)]
 pub(crate) mod test_node;
 
-pub(crate) use clients::{member_client, peer_client};
+pub(crate) use clients::member_client;
+pub use clients::peer_client;
 pub(crate) use link::Links;
 pub(crate) use service::{CallHandler, LinkCloser, PeerService};
-pub(crate) use session::add_hello;
+pub use session::add_hello;
 /// Why a call was refused. With `Unspecified` the call may have been carried out; with all other
 /// reasons it was not.
 pub(crate) use umbel_proto::v1::link_refusal::Reason as RefusalReason;
@@ -34,11 +35,11 @@ pub const PEER_PROTOCOL: u32 = 1;
 
 /// The identity of this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct LocalIdentity {
+pub struct LocalIdentity {
     /// Its cluster.
-    pub(crate) cluster: u128,
+    pub cluster: u128,
     /// Its number in the cluster.
-    pub(crate) node: NodeId,
+    pub node: NodeId,
 }
 
 impl LocalIdentity {
@@ -163,7 +164,7 @@ impl Refusal {
 
 /// Why a call has no result.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub(crate) enum CallError {
+pub enum CallError {
     /// There is no link, or it broke before the response came. The call may have been carried out if
     /// `was_sent`, certainly not otherwise. Retry later, or elsewhere.
     #[error("{node} at {address} cannot be reached: {cause}")]

@@ -11,8 +11,8 @@ use umbel_engine::placement::Zone;
 use umbel_step::planted::{self, Planted};
 
 use crate::config::Config;
-use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
+use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
 
 /// Time limit of one attempt.
@@ -110,21 +110,17 @@ enum Progress {
 
 /// Proposes this node's facts until the cluster knows them, then ends. Facts that need a later cluster
 /// version wait until the version is raised.
-pub(crate) async fn propose_report(
-    local: Arc<Local>,
-    coordinator: Arc<Coordinator>,
-    report: SelfReport,
-) {
+pub(crate) async fn propose_report(local: Arc<Local>, calls: Arc<LeaderCalls>, report: SelfReport) {
     let node = local.node();
     let mut applied = local.meta().replica().applied_index();
     loop {
         let deadline = Instant::now() + TELL_TIMEOUT;
         let proposed = async {
-            coordinator.meta_refresh(deadline).await?;
-            match coordinator.read_meta(|state| report.news(node, state))? {
+            calls.meta_refresh(deadline).await?;
+            match calls.read_meta(|state| report.news(node, state))? {
                 News::Complete => Ok(Progress::All),
                 News::Next(command) => {
-                    coordinator.meta_propose(command, deadline).await?;
+                    calls.meta_propose(command, deadline).await?;
                     Ok(Progress::Some)
                 }
                 News::Later(version) => Ok::<_, CallFailure>(Progress::Later(version)),

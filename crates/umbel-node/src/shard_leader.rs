@@ -46,7 +46,7 @@ struct Waiting {
 }
 
 /// Serves one shard on this node.
-pub(crate) struct ShardLeader {
+pub struct ShardLeader {
     node: NodeId,
     group: Arc<Group>,
     queue: mpsc::Sender<Waiting>,
@@ -106,7 +106,7 @@ impl ShardLeader {
         })
     }
 
-    pub(crate) fn group(&self) -> &Arc<Group> {
+    pub fn group(&self) -> &Arc<Group> {
         &self.group
     }
 
@@ -312,7 +312,7 @@ impl ShardLeader {
     }
 
     /// The status of this replica.
-    pub(crate) fn status(&self) -> ReplicaStatus {
+    pub fn status(&self) -> ReplicaStatus {
         ReplicaStatus {
             view: self.group.view(),
             applied_index: self.group.applied_index(),

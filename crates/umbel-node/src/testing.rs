@@ -1,23 +1,30 @@
-//! What tests of nodes share with the tests of what serves clients. Compiled for tests and with the feature `testing`.
+//! Nodes for tests, here and above. Compiled for tests and with the feature `testing`.
 #![expect(clippy::missing_panics_doc, reason = "a panic fails the test")]
 
-use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
-use umbel_engine::FilterId;
-use umbel_engine::meta::{Distribution, FilterName};
-use umbel_engine::shard::{LateItems, WindowRules, WindowTime};
-use umbel_filter::Kind;
-use umbel_proto::v1::Items;
+use umbel_engine::meta::{ClusterVersion, MetaError};
+use umbel_engine::{FilterId, Generation, NodeId, ShardId};
+use umbel_ports::{PortFuture, RealSeed, Seed, channel};
+use umbel_replicated_engine::repair::ResidueTable;
 
+use crate::client_interface::{ClientInterface, ServedNode};
 use crate::config::Config;
-use crate::coordinator::Coordinator;
-use crate::coordinator::catalogue::{Hashing, NewFilter};
-use crate::coordinator::item_batch::ItemBatch;
-use crate::coordinator::sizes::FilterSize;
+use crate::cube::{self, Copy};
+use crate::formation;
+use crate::leader_calls::LeaderCalls;
+use crate::node::Node;
+use crate::ports::Ports;
+
+#[cfg(test)]
+mod filters;
+
+#[cfg(test)]
+pub(crate) use filters::create_filter;
 
 /// A time that no call of a test needs.
 pub fn deadline() -> Instant {
@@ -35,33 +42,106 @@ pub fn config(data: &Path) -> Config {
     }
 }
 
-/// A window of an hour, by minutes.
-pub const MINUTES: WindowRules = WindowRules {
-    slice_ms: 60_000,
-    slice_count: 60,
-    time: WindowTime::Ingest,
-    late: LateItems::Reject,
-    refresh: false,
-};
+/// Serves other nodes, and no clients.
+pub struct PeersOnly;
 
-/// Creates a partitioned filter for 10,000 items, with a false positive rate of 1 in 10,000.
-pub async fn create(coordinator: &Coordinator, name: &str, kind: Kind) -> FilterId {
-    let new = NewFilter::Planned {
-        kind,
-        distribution: Distribution::Partitioned,
-        capacity: 10_000,
-        size: match kind {
-            Kind::Window => FilterSize::Window { rate: 1e-4, rules: MINUTES },
-            _ => FilterSize::Rate(1e-4),
-        },
-        hashing: Hashing::Keyed,
-    };
-    let name = FilterName::new(name).expect("the name is valid");
-    coordinator.create(&name, &new, None, deadline()).await.expect("the filter is created").0
+impl ClientInterface for PeersOnly {
+    fn serve(self: Box<Self>, node: ServedNode) -> PortFuture<'static, ()> {
+        Box::pin(async move {
+            let ServedNode { listener, routes, mut stopped, .. } = node;
+            let stop = async move {
+                // A dropped sender means that the node was dropped.
+                let _ = stopped.wait_for(|&is_stopped| is_stopped).await;
+            };
+            let server = channel::server().add_routes(routes);
+            let incoming = channel::incoming(listener);
+            server.serve_with_incoming_shutdown(incoming, stop).await.expect("it serves");
+        })
+    }
 }
 
-/// The items of these numbers.
-pub fn items(range: Range<u32>) -> ItemBatch {
-    let items = range.map(|item| Bytes::from(format!("item {item}"))).collect();
-    ItemBatch::from_proto(Some(Items { items, ..Items::default() })).expect("the items are short")
+/// Starts a node on a real disk that serves other nodes alone.
+pub async fn start(config: Config) -> Node {
+    let ports = Ports::real(Path::new(&config.data)).expect("the folder can be used");
+    Node::start(config, ports, Box::new(PeersOnly)).await.expect("the node starts")
+}
+
+/// Starts a node that is a cluster of its own, with four shards.
+pub async fn start_alone(data: &Path) -> Node {
+    start(Config { dev: true, shards: 4, replicas: 1, ..config(data) }).await
+}
+
+/// Addresses that were free a moment ago, in the order in which founders are numbered: the first one's node
+/// is node 1. Ports come in any order, and a test that means node 1 would now and then have another.
+pub async fn free_addresses(count: usize) -> Vec<String> {
+    let mut listeners = Vec::new();
+    for _ in 0..count {
+        listeners.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port"));
+    }
+    let address = |listener: &tokio::net::TcpListener| {
+        listener.local_addr().expect("it is bound").to_string()
+    };
+    let mut addresses: Vec<String> = listeners.iter().map(address).collect();
+    addresses.sort_unstable();
+    addresses
+}
+
+/// Starts a cluster of nodes with four shards, one in each folder.
+pub async fn start_cluster<F: AsRef<Path>>(folders: &[F]) -> Vec<Node> {
+    let addresses = free_addresses(folders.len()).await;
+    let starts = folders.iter().zip(&addresses).map(|(folder, address)| {
+        start(Config {
+            listen: address.clone(),
+            initial_cluster: addresses.clone(),
+            shards: 4,
+            ..config(folder.as_ref())
+        })
+    });
+    futures_util::future::join_all(starts).await
+}
+
+/// What both sides of a comparison must have in common, for a partner that lies about the rest.
+#[must_use]
+pub fn shape_id(copy: &Copy, of: (Generation, Option<u64>), table: &ResidueTable) -> u64 {
+    cube::shape_id(copy, of, table)
+}
+
+/// Raises the cluster's version as its founder does, over the nodes that it has asked.
+///
+/// # Errors
+/// If the cluster refuses it.
+pub async fn raise_to(
+    node: &Node,
+    newest: ClusterVersion,
+    asked: &[NodeId],
+) -> Result<(), MetaError> {
+    formation::raise_to(node.local(), newest, asked).await
+}
+
+impl LeaderCalls {
+    /// Calls of a node that belongs to no cluster.
+    #[must_use]
+    pub fn without_cluster() -> Self {
+        Self::new(Arc::default(), Arc::new(RealSeed))
+    }
+}
+
+impl Node {
+    /// Calls of this node beside its own ones.
+    #[must_use]
+    pub fn leader_calls(&self, seed: Arc<dyn Seed>) -> LeaderCalls {
+        LeaderCalls::new(Arc::new(OnceLock::from(Arc::clone(self.local()))), seed)
+    }
+
+    /// What clients of this node insert into a replicated filter comes later by so much.
+    pub fn let_arrivals_wait(&self, filter: FilterId, ms: u64) {
+        let copy = self.local().copies().get(filter).expect("the node has a copy");
+        copy.arrivals.ahead_ms.fetch_add(ms, Ordering::Relaxed);
+    }
+
+    /// What is inserted into this node's replica of a shard comes later by so much.
+    pub fn let_shard_arrivals_wait(&self, shard: ShardId, ms: u64) {
+        let leader = self.local().shard(shard).expect("the node has a replica");
+        leader.arrivals.ahead_ms.fetch_add(ms, Ordering::Relaxed);
+    }
 }

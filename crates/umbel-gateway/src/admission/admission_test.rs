@@ -17,7 +17,7 @@ use tonic::body::Body;
 use tonic::service::Routes;
 use tonic::transport::Channel;
 use tower::{Service, ServiceExt};
-use umbel_node::coordinator::Coordinator;
+use umbel_coordinator::Coordinator;
 use umbel_ports::channel::channel_to;
 use umbel_ports::memory_net::MemoryNet;
 use umbel_ports::{Connection, Net};

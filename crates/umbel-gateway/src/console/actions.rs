@@ -18,10 +18,10 @@ use axum::body::Bytes;
 use axum::http::StatusCode;
 use prost::Message as _;
 use tonic::{Code, Status};
+use umbel_coordinator::Coordinator;
 use umbel_engine::NodeId;
 use umbel_engine::meta::{ClusterVerb, FilterVerb, MetaState};
 use umbel_node::config::ConsoleMode;
-use umbel_node::coordinator::Coordinator;
 use umbel_proto::v1;
 
 use crate::admin::AdminService;

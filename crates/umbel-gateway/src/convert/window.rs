@@ -1,9 +1,9 @@
 //! Conversions of windows between messages and the node's types.
 
+use umbel_coordinator::sizes::FilterSize;
 use umbel_engine::meta::FilterSettings;
 use umbel_engine::shard::{LateItems, WindowRules, WindowTime};
 use umbel_filter::Kind;
-use umbel_node::coordinator::sizes::FilterSize;
 use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 

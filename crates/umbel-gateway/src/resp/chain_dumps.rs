@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
+use umbel_coordinator::copies::{ExportPart, ExportParts, ExportWish};
 use umbel_engine::meta::FilterName;
 use umbel_filter::Kind;
-use umbel_node::coordinator::copies::{ExportPart, ExportParts, ExportWish};
 use umbel_resp::Refusal;
 
 use super::answers::refusal;

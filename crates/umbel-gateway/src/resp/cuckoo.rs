@@ -6,13 +6,13 @@
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
+use umbel_coordinator::catalogue::{FilterInfo, Hashing, NewFilter as Plan};
+use umbel_coordinator::item_batch::ItemBatch;
+use umbel_coordinator::sizes::FilterSize;
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
 use umbel_engine::shard::PartError;
 use umbel_filter::Kind;
 use umbel_filter::sizing::{CUCKOO_BUCKETS_LOOKED_AT, WINDOW_BUCKET_SLOTS};
-use umbel_node::coordinator::catalogue::{FilterInfo, Hashing, NewFilter as Plan};
-use umbel_node::coordinator::item_batch::ItemBatch;
-use umbel_node::coordinator::sizes::FilterSize;
 use umbel_node::failure::CallFailure;
 use umbel_resp::{Arguments, CuckooCommand, CuckooInsert, Items, Protocol, Refusal, Reply};
 

@@ -7,11 +7,11 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use prost::Message as _;
-use umbel_engine::ShardId;
-use umbel_engine::meta::FilterName;
-use umbel_node::coordinator::copies::{
+use umbel_coordinator::copies::{
     CopyEnd, CopyFrame, ExportPart, FRAME_BYTES_MAX, ImportHead, ImportPart,
 };
+use umbel_engine::ShardId;
+use umbel_engine::meta::FilterName;
 use umbel_node::export_change::EXPORT_FILE_MAGIC;
 use umbel_proto::v1;
 

@@ -21,12 +21,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_stream::wrappers::ReceiverStream;
+use umbel_coordinator::copies::{
+    CopyEnd, CopyFrame, ExportParts, ExportWish, ImportHead, ImportPart, one_shard,
+};
 use umbel_engine::ShardId;
 use umbel_engine::meta::{FilterName, FilterState, FilterVerb};
 use umbel_filter::Kind;
-use umbel_node::coordinator::copies::{
-    CopyEnd, CopyFrame, ExportParts, ExportWish, ImportHead, ImportPart, one_shard,
-};
 use umbel_node::export_change::EXPORT_FILE_MAGIC;
 use umbel_node::failure::CallFailure;
 use umbel_node::limits::RETRY_WAIT_MIN;

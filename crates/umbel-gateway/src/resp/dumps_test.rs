@@ -2,8 +2,8 @@
 
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
+use umbel_coordinator::copies::{ExportParts, ExportWish};
 use umbel_engine::meta::FilterName;
-use umbel_node::coordinator::copies::{ExportParts, ExportWish};
 
 use super::dumps::IDLE_MAX;
 use super::resp_test::{Client, node};

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use umbel_coordinator::copies::{CopyEnd, CopyFrame, ExportPart, ExportWish, ImportPart};
 use umbel_engine::ShardId;
 use umbel_engine::meta::{FilterName, FilterState, FilterVerb, MetaError};
-use umbel_node::coordinator::copies::{CopyEnd, CopyFrame, ExportPart, ExportWish, ImportPart};
 use umbel_node::failure::CallFailure;
 use umbel_rdb::{checked_payload, read_module_value};
 use umbel_resp::{Expiry, PayloadCommand, Refusal, Reply};

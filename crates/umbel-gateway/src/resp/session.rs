@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
+use umbel_coordinator::CaughtUp;
 use umbel_engine::meta::{FilterName, FilterVerb, MetaState};
-use umbel_node::coordinator::CaughtUp;
 use umbel_node::failure::CallFailure;
 use umbel_node::metrics;
 use umbel_ports::PeerIdentity;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use umbel_coordinator::Coordinator;
 use umbel_filter::Kind;
-use umbel_node::coordinator::Coordinator;
 use umbel_resp::Protocol;
 
 use super::chain_dumps::ChainDumps;

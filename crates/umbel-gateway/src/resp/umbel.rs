@@ -1,11 +1,11 @@
 //! Umbel's own commands, except those for sessions and requests.
 
+use umbel_coordinator::catalogue::{Hashing, NewFilter as Plan};
+use umbel_coordinator::sizes::FilterSize;
 use umbel_engine::limits::REQUEST_ITEMS_MAX;
 use umbel_engine::meta::{Distribution, FilterName, FilterVerb};
 use umbel_engine::shard::{LateItems, SetOperation, WindowRules, WindowTime};
 use umbel_filter::Kind;
-use umbel_node::coordinator::catalogue::{Hashing, NewFilter as Plan};
-use umbel_node::coordinator::sizes::FilterSize;
 use umbel_resp::{
     Arguments, Items, NewFilter, NewSize, NewWindow, Refusal, Reply, SetEstimate, UmbelCommand,
     WindowEnd,

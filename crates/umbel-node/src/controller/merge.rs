@@ -9,8 +9,8 @@ use umbel_engine::shard::{PartError, ShardCommand};
 use umbel_engine::{Epoch, GroupId, ShardId};
 
 use crate::calls::{MetaRequest, ShardAnswer, ShardRequest};
-use crate::coordinator::Coordinator;
 use crate::failure::CallFailure;
+use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
 
 /// A merge that is under way.
@@ -34,7 +34,7 @@ impl Merge {
     pub(super) async fn carry_out(
         &self,
         local: &Arc<Local>,
-        coordinator: &Arc<Coordinator>,
+        calls: &Arc<LeaderCalls>,
         deadline: Instant,
     ) -> Result<(), CallFailure> {
         let Self { shard, from, era, since } = *self;
@@ -43,7 +43,7 @@ impl Merge {
             local.meta().replica().read_meta(|state| state.shard(shard).map(ShardRecord::group));
         let Some(into) = into else { return Ok(()) };
         let fence = ShardRequest::Fence { of, into, since };
-        let fence_index = match coordinator.shard_call(from, fence, deadline).await? {
+        let fence_index = match calls.shard_call(from, fence, deadline).await? {
             ShardAnswer::Done(index) => index,
             other => {
                 let what = format!("{from} was to end, and answered {other:?}");
@@ -51,13 +51,13 @@ impl Merge {
             }
         };
         let absorb = ShardRequest::Absorb { from: of, fence_index };
-        let decision = match coordinator.shard_call(shard, absorb, deadline).await {
+        let decision = match calls.shard_call(shard, absorb, deadline).await {
             Ok(_) => MetaCommand::ShardMerged { shard: from, era },
             Err(CallFailure::Part(
                 error @ (PartError::NotJoined { .. } | PartError::Malformed { .. }),
             )) => {
                 let reopen = ShardRequest::Command(ShardCommand::Reopen { since });
-                coordinator.shard_call(from, reopen, deadline).await?;
+                calls.shard_call(from, reopen, deadline).await?;
                 MetaCommand::MergeGivenUp { since, what: error.to_string() }
             }
             Err(error) => return Err(error),

@@ -10,7 +10,7 @@ use umbel_engine::meta::{SLICE_TASKS_PER_SHARD_MAX, SliceDone, Task};
 use umbel_engine::{FilterId, GroupId, ShardId};
 
 use super::carry_out;
-use crate::coordinator::Coordinator;
+use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
 
 /// The subject of a task. Of two tasks with the same subject the second waits: an earlier order must not
@@ -58,7 +58,7 @@ pub(super) struct RunningTasks {
 impl RunningTasks {
     /// Starts a task, unless one with the same subject is in progress, or too many are: then a later
     /// round starts it.
-    pub(super) fn begin(&mut self, local: &Arc<Local>, coordinator: &Arc<Coordinator>, task: Task) {
+    pub(super) fn begin(&mut self, local: &Arc<Local>, calls: &Arc<LeaderCalls>, task: Task) {
         let Some(subject) = Subject::of(&task) else { return };
         let is_full = match subject {
             Subject::Members(_) | Subject::Split(_) | Subject::Merge(_) => false,
@@ -67,8 +67,8 @@ impl RunningTasks {
         if is_full || !self.subjects.insert(subject) {
             return;
         }
-        let (local, coordinator) = (Arc::clone(local), Arc::clone(coordinator));
-        self.running.spawn(async move { (subject, carry_out(&local, &coordinator, task).await) });
+        let (local, calls) = (Arc::clone(local), Arc::clone(calls));
+        self.running.spawn(async move { (subject, carry_out(&local, &calls, task).await) });
     }
 
     fn slice_count(&self, shard: ShardId) -> usize {

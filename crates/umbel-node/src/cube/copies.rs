@@ -61,7 +61,7 @@ const FRAMES_AHEAD: usize = 2;
 const WHOLE_SENDS_MAX: usize = 1;
 
 /// All copies of this node.
-pub(crate) struct Copies {
+pub struct Copies {
     node: NodeId,
     storage: Storage,
     seed: Arc<dyn Seed>,
@@ -144,12 +144,12 @@ impl Copies {
     }
 
     /// The copy of a filter, if this node has one.
-    pub(crate) fn get(&self, filter: FilterId) -> Option<Arc<Copy>> {
+    pub fn get(&self, filter: FilterId) -> Option<Arc<Copy>> {
         Some(Arc::clone(&self.read().get(&filter)?.copy))
     }
 
     /// All copies, ordered by filter.
-    pub(crate) fn all(&self) -> Vec<Arc<Copy>> {
+    pub fn all(&self) -> Vec<Arc<Copy>> {
         self.read().values().map(|held| Arc::clone(&held.copy)).collect()
     }
 
@@ -168,12 +168,12 @@ impl Copies {
     }
 
     /// Watches the index in the meta group's log up to which the copies have followed the catalogue.
-    pub(crate) fn followed(&self) -> watch::Receiver<u64> {
+    pub fn followed(&self) -> watch::Receiver<u64> {
         self.followed.subscribe()
     }
 
     /// Counters of the sweeps.
-    pub(crate) fn sweeps(&self) -> SweepCounts {
+    pub fn sweeps(&self) -> SweepCounts {
         *self.sweeps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -191,12 +191,12 @@ impl Copies {
     }
 
     /// Number of refused messages of the exchange.
-    pub(crate) fn refused_count(&self) -> u64 {
+    pub fn refused_count(&self) -> u64 {
         self.refused_count.load(Ordering::Relaxed)
     }
 
     /// Bytes of deltas that were sent and received.
-    pub(crate) fn traffic_bytes(&self) -> (u64, u64) {
+    pub fn traffic_bytes(&self) -> (u64, u64) {
         let loads = self.all().into_iter().map(|copy| copy.traffic_bytes());
         loads.fold((0, 0), |(sent, received), (s, r)| (sent + s, received + r))
     }
@@ -418,7 +418,7 @@ impl Copies {
     /// # Errors
     /// If there is no such copy, it has another generation or shape, or the disk is nearly full or
     /// fails.
-    pub(crate) async fn absorb(
+    pub async fn absorb(
         &self,
         filter: FilterId,
         generation: Generation,
@@ -435,14 +435,16 @@ impl Copies {
     }
 
     /// Waits for room in memory for a filter that is assembled to be absorbed.
-    pub(crate) async fn import_room(&self) -> OwnedSemaphorePermit {
+    #[expect(clippy::missing_panics_doc, reason = "the semaphore is never closed")]
+    pub async fn import_room(&self) -> OwnedSemaphorePermit {
         let imports = Arc::clone(&self.imports);
         imports.acquire_owned().await.expect("it is never closed")
     }
 
     /// The newest time slice of a windowed copy, and the frames of the copy's current state, encoded as
     /// they are read. With `is_raw` the frames contain plain words.
-    pub(crate) async fn frames(
+    #[expect(clippy::missing_panics_doc, reason = "the semaphore is never closed")]
+    pub async fn frames(
         &self,
         copy: &Copy,
         is_raw: bool,
@@ -468,7 +470,7 @@ impl Copies {
 
     /// Saves each copy that has a long log, keeps the oldest segment of the shared log from being
     /// removed, or has merges that have not been on disk for a long time.
-    pub(crate) async fn save_due(&self, log_bytes_max: u64, is_provoked: bool) {
+    pub async fn save_due(&self, log_bytes_max: u64, is_provoked: bool) {
         let is_long = self.storage.wal_bytes() > log_bytes_max;
         let oldest =
             if is_long { self.storage.groups_holding_oldest_segment() } else { Vec::new() };

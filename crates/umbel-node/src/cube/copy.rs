@@ -29,7 +29,7 @@ mod slices;
 pub(super) use slices::SliceClock;
 
 /// A copy, shared by inserts, lookups and the exchange.
-pub(crate) struct Copy {
+pub struct Copy {
     pub(super) node: NodeId,
     pub(super) filter: FilterId,
     pub(super) group: GroupId,
@@ -176,7 +176,7 @@ impl Copy {
     }
 
     /// The group that identifies the copy in calls and on disk.
-    pub(crate) const fn group(&self) -> GroupId {
+    pub const fn group(&self) -> GroupId {
         self.group
     }
 
@@ -196,7 +196,8 @@ impl Copy {
         self.read().generation()
     }
 
-    pub(crate) fn is_settled(&self) -> bool {
+    /// Whether the copy counts towards a majority.
+    pub fn is_settled(&self) -> bool {
         self.read().is_settled
     }
 
@@ -213,7 +214,7 @@ impl Copy {
     ///
     /// # Errors
     /// If the copy is at another generation.
-    pub(crate) fn contains(
+    pub fn contains(
         &self,
         generation: Generation,
         hashes: &[ItemHash],
@@ -244,8 +245,8 @@ impl Copy {
     /// count once, on however many nodes the items are held.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
-    pub(crate) async fn insert_arriving(
+    /// As `insert`.
+    pub async fn insert_arriving(
         self: &Arc<Self>,
         generation: Generation,
         hashes: &[ItemHash],
@@ -447,7 +448,7 @@ impl Copy {
     ///
     /// # Errors
     /// If the copy is at another generation.
-    pub(crate) fn inserted(&self, generation: Generation) -> Result<u64, CopyFailure> {
+    pub fn inserted(&self, generation: Generation) -> Result<u64, CopyFailure> {
         let state = self.read();
         self.check(&state, generation)?;
         Ok(state.replica.inserted())

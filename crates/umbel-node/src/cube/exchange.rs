@@ -408,19 +408,18 @@ impl Exchange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::node_test::{deadline, start_alone};
-    use crate::node::replicated_test::{create, name};
+    use umbel_engine::meta::Distribution;
+
+    use crate::testing::{create_filter, start_alone};
 
     /// An exchange beside the node's own.
     #[tokio::test]
     async fn one_settling_task_runs_at_a_time_and_ends_with_the_exchange() {
         let folder = tempfile::tempdir().unwrap();
         let node = start_alone(folder.path()).await;
-        let asked = node.coordinator();
-        let id = create(&asked, "seen", umbel_filter::Kind::Blocked).await;
-        asked.flush(&name("seen"), deadline()).await.unwrap();
-        let copy = asked.local().unwrap().copies().get(id).unwrap();
-        let local = Arc::clone(asked.local().unwrap());
+        let id = create_filter(&node, Distribution::Replicated, (10_000, 1e-6)).await;
+        let local = Arc::clone(node.local());
+        let copy = local.copies().get(id).unwrap();
         let mut exchange = Exchange::new(Arc::clone(&local), mpsc::unbounded_channel().0);
         copy.write().is_settled = false;
         for _ in 0..5 {
@@ -440,7 +439,7 @@ mod tests {
         drop(exchange);
         tokio::task::yield_now().await;
         assert!(Arc::strong_count(&local) < held);
-        drop((asked, copy, local));
+        drop((copy, local));
         node.shutdown().await;
     }
 
@@ -448,7 +447,7 @@ mod tests {
     async fn nodes_that_left_are_forgotten() {
         let folder = tempfile::tempdir().unwrap();
         let node = start_alone(folder.path()).await;
-        let local = Arc::clone(node.coordinator().local().unwrap());
+        let local = Arc::clone(node.local());
         let mut exchange = Exchange::new(Arc::clone(&local), mpsc::unbounded_channel().0);
         let (own, left) = (local.node(), NodeId(99));
         let step =

@@ -5,7 +5,7 @@ use umbel_engine::{Epoch, FilterId, Generation};
 
 /// Why a copy did not carry out a request. Nothing was done, unless the variant says otherwise.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
-pub(crate) enum CopyFailure {
+pub enum CopyFailure {
     /// The node does not know of the filter yet, or knows that it was dropped. Read the catalogue
     /// again, and retry.
     #[error("this node has no copy of {filter}")]

@@ -243,7 +243,7 @@ impl Pieces<'_> {
 ///
 /// # Errors
 /// If the settings are not those of a copy, or there is not enough memory.
-pub(crate) fn assembler(settings: &FilterSettings) -> Result<FilterAssembler, String> {
+pub fn assembler(settings: &FilterSettings) -> Result<FilterAssembler, String> {
     let shape = settings.shape.shape(HashRange::WHOLE).map_err(|error| error.to_string())?;
     let assembler = FilterAssembler::new(shape, settings.frame_key(), COPY_BYTES_MAX);
     assembler.map_err(|error| error.to_string())

@@ -31,7 +31,7 @@ impl Copy {
     /// Describes the copy. Counts all of its bits, up to a gibibyte, in pieces; between two pieces the
     /// copy and the thread are free for others. Not for frequent use. With a seed, it also looks up
     /// random items made from the seed.
-    pub(crate) async fn load(&self, probe_seed: Option<u64>) -> CopyLoad {
+    pub async fn load(&self, probe_seed: Option<u64>) -> CopyLoad {
         let probes = match probe_seed {
             Some(seed) => self.probe(seed).await,
             None => RateProbes::default(),

@@ -46,7 +46,7 @@ mod turns;
 
 pub(crate) use answering::{ScrubAnswer, answer_scrub};
 pub(crate) use asking::compare;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub(crate) use image::shape_id;
 pub(crate) use turns::{take_turns, turn_pause};
 
@@ -59,7 +59,7 @@ const SESSIONS_MAX: usize = 1;
 const WAITING_MAX: usize = 16;
 
 /// Time limit of one comparison: enough for the largest filter at 60 Mbit/s if all of it differs.
-pub(crate) const SESSION_TIME_MAX: Duration = Duration::from_secs(300);
+pub const SESSION_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// How long a partner waits while another one is being answered.
 const TURN_PATIENCE: Duration = Duration::from_secs(60);

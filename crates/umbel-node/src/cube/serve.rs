@@ -22,7 +22,10 @@ const WAIT_MAX: Duration = Duration::from_millis(500);
 
 impl Local {
     /// Sends a request to a node's copy of a filter, which may be this node's own.
-    pub(crate) async fn copy_call(
+    ///
+    /// # Errors
+    /// If the node did not answer: the error says whether the request may have reached it.
+    pub async fn copy_call(
         &self,
         node: NodeId,
         group: GroupId,

@@ -1,7 +1,7 @@
 //! Starts and ends the workers of this node as the ledger in the catalogue says.
 //!
 //! A worker starts when its node learns of the job, and ends when the ledger says so. The first node to
-//! learn how a job ended writes that to the ledger; usually that is the coordinator. Before a worker
+//! learn how a job ended writes that to the ledger; usually that is the calls. Before a worker
 //! starts, the ledger must be up to date: a node that starts replays old entries, and would otherwise
 //! start jobs again that ended long ago.
 
@@ -22,7 +22,7 @@ use umbel_jobs::{
 };
 
 use super::Board;
-use crate::coordinator::Coordinator;
+use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
 
 /// Time limit for reading the newest ledger, or writing an entry, before a retry.
@@ -48,7 +48,7 @@ impl Drop for Running {
 }
 
 /// Starts and ends the workers of this node as the ledger says; never ends.
-pub(crate) async fn follow_ledger(local: Arc<Local>, coordinator: Arc<Coordinator>) {
+pub(crate) async fn follow_ledger(local: Arc<Local>, calls: Arc<LeaderCalls>) {
     let Some(workshops) = local.jobs().workshops().cloned() else { return };
     let mut applied = local.meta().replica().applied_index();
     let mut running: BTreeMap<JobId, Running> = BTreeMap::new();
@@ -57,13 +57,13 @@ pub(crate) async fn follow_ledger(local: Arc<Local>, coordinator: Arc<Coordinato
         applied.borrow_and_update();
         let jobs = jobs_of(&local);
         if seen.as_ref() != Some(&jobs) {
-            if let Err(error) = coordinator.meta_refresh(Instant::now() + LEDGER_TIMEOUT).await {
+            if let Err(error) = calls.meta_refresh(Instant::now() + LEDGER_TIMEOUT).await {
                 tracing::info!(%error, "the newest ledger of jobs is not known yet");
                 tokio::time::sleep(LEDGER_PAUSE).await;
                 continue;
             }
             let jobs = jobs_of(&local);
-            follow(&local, &coordinator, &*workshops, &mut running, &jobs);
+            follow(&local, &calls, &*workshops, &mut running, &jobs);
             seen = Some(jobs);
         }
         loop {
@@ -88,7 +88,7 @@ fn jobs_of(local: &Local) -> BTreeMap<JobId, JobRecord> {
 
 fn follow(
     local: &Arc<Local>,
-    coordinator: &Arc<Coordinator>,
+    calls: &Arc<LeaderCalls>,
     workshops: &dyn Workshops,
     running: &mut BTreeMap<JobId, Running>,
     jobs: &BTreeMap<JobId, JobRecord>,
@@ -102,12 +102,8 @@ fn follow(
     for (&job, record) in jobs.iter().filter(|(_, record)| record.state.is_active()) {
         let worker = running.entry(job).or_insert_with(|| {
             let (cancel, cancelled) = watch::channel(false);
-            let attending = attend(
-                Arc::clone(local),
-                Arc::clone(coordinator),
-                (job, record.clone()),
-                cancelled,
-            );
+            let attending =
+                attend(Arc::clone(local), Arc::clone(calls), (job, record.clone()), cancelled);
             Running { run: record.run, cancel, task: tokio::spawn(attending) }
         });
         if record.state == JobState::Cancelling {
@@ -134,7 +130,7 @@ fn tidy(workshops: &dyn Workshops, jobs: Option<&BTreeMap<JobId, JobRecord>>) {
 /// would.
 async fn attend(
     local: Arc<Local>,
-    coordinator: Arc<Coordinator>,
+    calls: Arc<LeaderCalls>,
     (job, record): (JobId, JobRecord),
     cancelled: watch::Receiver<bool>,
 ) {
@@ -160,17 +156,17 @@ async fn attend(
     let knows = is_coordinator || was_aborted;
     if knows && *cancelled.borrow() && matches!(end, JobEnd::Failed { .. }) {
         // The job was being cancelled anyway.
-        return write_end(&coordinator, job, record.run, JobEnd::Cancelled).await;
+        return write_end(&calls, job, record.run, JobEnd::Cancelled).await;
     }
-    write_end(&coordinator, job, record.run, end).await;
+    write_end(&calls, job, record.run, end).await;
 }
 
 /// Writes an end to the ledger, retrying until it succeeds.
-async fn write_end(coordinator: &Coordinator, job: JobId, run: u32, end: JobEnd) {
+async fn write_end(calls: &LeaderCalls, job: JobId, run: u32, end: JobEnd) {
     let command = MetaCommand::EndJob { job, run, end };
     loop {
         let deadline = Instant::now() + LEDGER_TIMEOUT;
-        match coordinator.meta_propose(command.clone(), deadline).await {
+        match calls.meta_propose(command.clone(), deadline).await {
             Ok(_) => return,
             Err(error) => {
                 tracing::info!(%job, %error, "the end of a job is not in the ledger yet");
@@ -206,7 +202,7 @@ fn cause(local: &Local, record: &JobRecord, error: &MemberError) -> String {
     }
 }
 
-/// Opens this node's data of a job and runs its worker; returns the summary at the coordinator.
+/// Opens this node's data of a job and runs its worker; returns the summary at the calls.
 async fn work(
     local: &Local,
     job: JobId,

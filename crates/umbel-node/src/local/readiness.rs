@@ -33,8 +33,11 @@ const FOLLOW_TIMEOUT: Duration = Duration::from_millis(1000);
 pub(super) struct Readiness(Mutex<Option<(Instant, Result<(), String>)>>);
 
 impl Local {
-    /// Checks whether this node should get traffic; otherwise returns the reason.
-    pub(crate) async fn is_ready(&self) -> Result<(), String> {
+    /// Checks whether this node should get traffic.
+    ///
+    /// # Errors
+    /// If it should not: why.
+    pub async fn is_ready(&self) -> Result<(), String> {
         self.runs_all()?;
         let mut last = self.readiness.0.lock().await;
         if let Some((at, answer)) = &*last

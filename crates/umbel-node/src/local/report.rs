@@ -1,9 +1,11 @@
 //! A node's report on itself: its state, and the results of its comparisons.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterVerb, MetaState, Rights};
+use umbel_engine::{FilterId, GroupId, NodeId};
+use umbel_ports::encoding::{decode, encode};
 
 use super::Local;
 use crate::VERSION;
@@ -11,6 +13,7 @@ use crate::calls::{
     ComparedRow, Compares, ComparisonsReport, NodeStanding, ReportAnswer, ReportRequest,
 };
 use crate::comparisons::{Comparison, Ending};
+use crate::peer::CallKind;
 
 /// Most comparisons in a report; the worst are chosen.
 const ROWS_MAX: usize = 200;
@@ -55,6 +58,21 @@ impl ComparisonsReport {
 }
 
 impl Local {
+    /// A node's report on itself; None if it does not answer in time.
+    pub async fn report_of(
+        &self,
+        node: NodeId,
+        request: ReportRequest,
+        timeout: Duration,
+    ) -> Option<ReportAnswer> {
+        if node == self.node() {
+            return Some(self.report(request).await);
+        }
+        let body = encode(&request);
+        let called = self.call(node, CallKind::Report, GroupId::META, body, timeout).await;
+        decode(&called.ok()?).ok()
+    }
+
     /// Responds to a report request.
     pub(crate) async fn report(&self, request: ReportRequest) -> ReportAnswer {
         match request {

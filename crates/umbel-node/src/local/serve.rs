@@ -22,7 +22,7 @@ use crate::raft::group::{Group, ProposeError};
 impl Local {
     /// Responds as the meta group's leader, if this node leads it. Also returns the index that a reader
     /// of its own replica must wait for.
-    pub(crate) async fn serve_meta(&self, request: MetaRequest) -> (MetaAnswer, u64) {
+    pub async fn serve_meta(&self, request: MetaRequest) -> (MetaAnswer, u64) {
         let outcome = match request {
             MetaRequest::Propose(command) => {
                 if let Some(refused) = self.refuse_unwritable(&command).await {

@@ -10,7 +10,7 @@ use umbel_engine::meta::MetaState;
 use umbel_ports::Rare;
 use umbel_storage::WalHealth;
 
-use crate::coordinator::Coordinator;
+use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
 use crate::raft::group::Group;
 
@@ -33,7 +33,7 @@ const MAP_PAUSE: Duration = Duration::from_millis(100);
 ///
 /// The map must be the newest one: a node that starts replays old maps, and would otherwise form a
 /// group again, or forget a replica that has long been assigned to it again.
-pub(super) async fn follow(local: Arc<Local>, coordinator: Arc<Coordinator>) {
+pub(super) async fn follow(local: Arc<Local>, calls: Arc<LeaderCalls>) {
     let mut applied = local.meta().replica().applied_index();
     let mut begun = local.storage().begun_count();
     let mut followed = None;
@@ -45,7 +45,7 @@ pub(super) async fn follow(local: Arc<Local>, coordinator: Arc<Coordinator>) {
             local.meta().replica().read_meta(|state| state.is_formed().then(|| state.epoch()));
         if epoch.is_some() && epoch != followed {
             let kept = local.storage().groups();
-            match coordinator.meta_refresh(Instant::now() + MAP_TIMEOUT).await {
+            match calls.meta_refresh(Instant::now() + MAP_TIMEOUT).await {
                 Ok(()) => followed = local.follow_shard_map(&kept).await,
                 Err(error) => {
                     tracing::info!(%error, "the newest shard map is not known yet");

@@ -11,15 +11,14 @@ use umbel_proto::v1::peer_client::PeerClient;
 use super::limits::LINK_MESSAGE_BYTES_MAX;
 
 /// A client of the peer service at `host:port`, for [`Adopt`] and [`WhoAreYou`]; calls travel over
-/// [`Links`].
+/// `Links`.
 ///
 /// # Errors
 /// `InvalidInput` if the text is not an address.
 ///
 /// [`Adopt`]: umbel_proto::v1::AdoptRequest
 /// [`WhoAreYou`]: umbel_proto::v1::WhoAreYouRequest
-/// [`Links`]: super::Links
-pub(crate) fn peer_client(net: &Arc<dyn Net>, address: &str) -> io::Result<PeerClient<Channel>> {
+pub fn peer_client(net: &Arc<dyn Net>, address: &str) -> io::Result<PeerClient<Channel>> {
     Ok(limited(channel(net, address)?))
 }
 

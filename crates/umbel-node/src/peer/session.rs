@@ -30,7 +30,7 @@ use super::{CallError, CallKind, LocalIdentity, PEER_PROTOCOL, RefusalReason, cl
 pub(super) const HELLO: &str = "umbel-hello-bin";
 
 /// Adds the caller's and the called node's identity to a request.
-pub(crate) fn add_hello<T>(request: &mut Request<T>, identity: LocalIdentity, to: NodeId) {
+pub fn add_hello<T>(request: &mut Request<T>, identity: LocalIdentity, to: NodeId) {
     let hello = Hello {
         protocol: PEER_PROTOCOL,
         cluster_id: cluster_bytes(identity.cluster),

@@ -11,8 +11,8 @@ use umbel_ports::{RealNet, RealSeed};
 use umbel_storage::types::{Types, Vote};
 
 use crate::node::Node;
-use crate::node::node_test::{deadline, start_alone};
 use crate::peer::{CallError, CallKind, Links, LocalIdentity};
+use crate::testing::{deadline, start_alone};
 
 /// Links of a caller that claims to be this node of the cluster.
 fn links_of(node: &Node, number: u64) -> Links {
@@ -33,15 +33,15 @@ async fn send(
 async fn who_was_removed_or_never_was_opens_no_link() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let coordinator = node.coordinator();
+    let calls = node.leader_calls(Arc::new(RealSeed));
     let add = MetaCommand::AddNode { address: "127.0.0.1:1".to_owned(), nonce: 7 };
-    let added = coordinator.meta_propose(add, deadline()).await.unwrap();
+    let added = calls.meta_propose(add, deadline()).await.unwrap();
     let MetaReply::Node(removed) = added else { panic!("{added:?}") };
     let view = encode(&crate::calls::GroupRequest::View);
     let links = links_of(&node, removed.0);
     send(&links, &node, CallKind::Group, view.clone()).await.unwrap();
 
-    coordinator.meta_propose(MetaCommand::RemoveNode { node: removed }, deadline()).await.unwrap();
+    calls.meta_propose(MetaCommand::RemoveNode { node: removed }, deadline()).await.unwrap();
     // The open link is refused from now on, and a new one is not admitted.
     let refused = send(&links, &node, CallKind::Group, view.clone()).await.unwrap_err();
     assert!(refused.to_string().contains("was removed from the cluster"), "{refused}");
@@ -58,7 +58,7 @@ async fn a_term_that_no_election_leads_to_ends_none() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
     let links = links_of(&node, 99);
-    let term = node.coordinator().local().unwrap().meta().term();
+    let term = node.local().meta().term();
     let leader = Vote::new_committed(u64::MAX, NodeId(99));
     let append = AppendEntriesRequest::<Types> {
         vote: leader,
@@ -76,8 +76,8 @@ async fn a_term_that_no_election_leads_to_ends_none() {
         let refused = send(&links, &node, kind, body).await.unwrap_err();
         assert!(refused.to_string().contains("no election leads there"), "{kind:?}: {refused}");
     }
-    assert_eq!(node.coordinator().local().unwrap().meta().term(), term);
+    assert_eq!(node.local().meta().term(), term);
     let add = MetaCommand::AddNode { address: "127.0.0.1:1".to_owned(), nonce: 7 };
-    node.coordinator().meta_propose(add, deadline()).await.unwrap();
+    node.leader_calls(Arc::new(RealSeed)).meta_propose(add, deadline()).await.unwrap();
     node.shutdown().await;
 }

@@ -69,7 +69,7 @@ pub(crate) enum ProposeError {
 }
 
 /// A Raft group's replica that runs on this node.
-pub(crate) struct Group {
+pub struct Group {
     id: GroupId,
     raft: openraft::Raft<Types, StateMachine>,
     replica: Arc<Replica>,
@@ -175,7 +175,7 @@ impl Group {
         self.id
     }
 
-    pub(crate) fn replica(&self) -> &Replica {
+    pub fn replica(&self) -> &Replica {
         &self.replica
     }
 
@@ -185,7 +185,7 @@ impl Group {
     }
 
     /// Whether this node believes that it is the leader.
-    pub(crate) fn is_leader(&self) -> bool {
+    pub fn is_leader(&self) -> bool {
         self.raft.is_leader()
     }
 
@@ -198,7 +198,7 @@ impl Group {
     }
 
     /// This node's current term.
-    pub(crate) fn term(&self) -> u64 {
+    pub fn term(&self) -> u64 {
         self.raft.metrics().borrow_watched().current_term
     }
 
@@ -215,7 +215,7 @@ impl Group {
     }
 
     /// The group's leader and members as this node knows them.
-    pub(crate) fn view(&self) -> GroupView {
+    pub fn view(&self) -> GroupView {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let members = metrics.committed_membership_config.membership();
@@ -304,7 +304,7 @@ impl Group {
     }
 
     /// Index of the last entry that this node applied.
-    pub(crate) fn applied_index(&self) -> u64 {
+    pub fn applied_index(&self) -> u64 {
         *self.replica.applied_index().borrow()
     }
 
@@ -356,7 +356,7 @@ impl Group {
     /// Whether this node leads, is the only voter, and has applied an entry of its own term, and so all
     /// earlier entries. No other node can lead then, and whatever is acknowledged is applied here. A
     /// voter that joins appears in this log before it votes.
-    pub(crate) fn decides_alone(&self) -> bool {
+    pub fn decides_alone(&self) -> bool {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let applied_term = metrics.last_applied.map(|id| id.leader_id.term);
@@ -382,7 +382,7 @@ impl Group {
     }
 
     /// Starts to write a snapshot; the entries that it covers are purged some time later.
-    pub(crate) async fn snapshot(&self) {
+    pub async fn snapshot(&self) {
         // A stopped group has nothing to snapshot; its failure is reported elsewhere.
         let _ = self.raft.trigger().snapshot().await;
     }
@@ -438,7 +438,7 @@ impl Group {
 
     /// Purges every entry that the snapshot covers, including those that are kept for followers that
     /// lag a little.
-    pub(crate) async fn purge_to_snapshot(&self) {
+    pub async fn purge_to_snapshot(&self) {
         let metrics = self.raft.metrics();
         let (snapshot, purged) = {
             let metrics = metrics.borrow_watched();

@@ -30,7 +30,7 @@ mod merges;
 use head::{Head, meta_at};
 
 /// A node's replica of a group, shared by the log that changes it and its readers.
-pub(crate) struct Replica {
+pub struct Replica {
     group: GroupId,
     /// The hash range with which the shard began; the current range may be the first part of it, after
     /// a split.
@@ -86,12 +86,12 @@ impl Replica {
     }
 
     /// Watches the index of the last applied entry.
-    pub(crate) fn applied_index(&self) -> watch::Receiver<u64> {
+    pub fn applied_index(&self) -> watch::Receiver<u64> {
         self.applied_index.subscribe()
     }
 
     /// Index of the first entry that is not applied.
-    pub(crate) fn first_unapplied(&self) -> u64 {
+    pub fn first_unapplied(&self) -> u64 {
         self.read().applied.map_or(0, |id| id.index + 1)
     }
 
@@ -99,7 +99,7 @@ impl Replica {
     ///
     /// # Panics
     /// If this is the meta group's replica.
-    pub(crate) fn read_shard<T>(&self, read: impl FnOnce(&ShardState) -> T) -> T {
+    pub fn read_shard<T>(&self, read: impl FnOnce(&ShardState) -> T) -> T {
         match &self.read().state {
             GroupState::Shard(state) => read(state),
             GroupState::Meta(_) => unreachable!("the caller asks a shard's replica"),
@@ -138,7 +138,7 @@ impl Replica {
     ///
     /// # Panics
     /// If this is a shard's replica.
-    pub(crate) fn read_meta<T>(&self, read: impl FnOnce(&MetaState) -> T) -> T {
+    pub fn read_meta<T>(&self, read: impl FnOnce(&MetaState) -> T) -> T {
         match &self.read().state {
             GroupState::Meta(state) => read(state),
             GroupState::Shard(_) => unreachable!("the caller asks the meta group's replica"),

@@ -177,7 +177,7 @@ mod tests {
 
     use futures_util::future::join_all;
     use umbel_engine::ShardId;
-    use umbel_engine::meta::{Distribution, FilterName};
+    use umbel_engine::meta::Distribution;
     use umbel_engine::shard::{
         Bitmap, HashList, InsertPart, KeyName, SetOperation, ShardCommand, SliceSpec,
         SnapshotLoader, probe_hashes,
@@ -185,9 +185,8 @@ mod tests {
     use umbel_filter::{AnyFilter, Describe, HashFunction, HashRange, Insert, Insertion};
 
     use super::*;
-    use crate::coordinator::catalogue::{Hashing, NewFilter};
-    use crate::coordinator::sizes::FilterSize;
-    use crate::node::node_test::{deadline, items, start_alone};
+    use crate::calls::{ShardAnswer, ShardRequest};
+    use crate::testing::{create_filter, start_alone};
 
     /// A slice into which that many items were inserted one by one, chosen by `choose` from random
     /// ones.
@@ -262,20 +261,15 @@ mod tests {
     async fn a_flood_of_questions_costs_two_counts_and_stops_nobody() {
         let folder = tempfile::tempdir().unwrap();
         let node = start_alone(folder.path()).await;
-        let asked = node.coordinator();
-        let new = NewFilter::Planned {
-            kind: Kind::Blocked,
-            distribution: Distribution::Partitioned,
-            capacity: 20_000_000,
-            size: FilterSize::Rate(1e-4),
-            hashing: Hashing::Keyed,
-        };
-        let name = FilterName::new("seen").unwrap();
-        let filter = asked.create(&name, &new, None, deadline()).await.unwrap().0;
-        asked.insert("seen", &items(0..1000), None, None, deadline()).await.unwrap();
-        let leader = node.shard_leader(ShardId(0));
+        let filter = create_filter(&node, Distribution::Partitioned, (20_000_000, 1e-4)).await;
+        let leader = node.local().shard(ShardId(0)).unwrap();
         let state = leader.group.replica();
         let generation = state.read_shard(|state| state.slices().next().unwrap().1);
+        let range = state.read_shard(ShardState::range);
+        let hashes = HashList::from_hashes(&probe_hashes(3, range, 250));
+        let (request, growth, at_ms) = (None, None, None);
+        let insert = ShardRequest::Insert { filter, generation, request, hashes, growth, at_ms };
+        assert!(matches!(leader.serve(insert).await, ShardAnswer::Bits(_)));
         let whole = state.read_shard(|state| state.describe(filter)).unwrap();
 
         let ticks = Arc::new(AtomicUsize::new(0));
@@ -302,7 +296,7 @@ mod tests {
 
         let stale = loads.describe(&leader.group, filter, Generation(generation.0 + 1)).await;
         assert!(matches!(stale, Err(PartError::StaleGeneration { .. })));
-        drop((asked, leader));
+        drop(leader);
         node.shutdown().await;
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The Umbel crates on which each crate may depend, from the bottom layer to the top.
-const ARROWS: [(&str, &[&str]); 28] = [
+const ARROWS: [(&str, &[&str]); 29] = [
     ("umbel-bits", &[]),
     ("umbel-sketch", &[]),
     ("umbel-filter", &["umbel-bits"]),
@@ -78,9 +78,23 @@ const ARROWS: [(&str, &[&str]); 28] = [
         ],
     ),
     (
+        "umbel-coordinator",
+        &[
+            "umbel-codec",
+            "umbel-engine",
+            "umbel-filter",
+            "umbel-node",
+            "umbel-ports",
+            "umbel-proto",
+            "umbel-replicated-engine",
+            "umbel-step",
+        ],
+    ),
+    (
         "umbel-gateway",
         &[
             "umbel-codec",
+            "umbel-coordinator",
             "umbel-engine",
             "umbel-filter",
             "umbel-node",
@@ -136,8 +150,9 @@ const BINARY_ONLY: [&str; 14] = [
 
 /// Crates above the algorithms that may depend on some of these: for a runtime; for unique names; the
 /// ports for entropy; and stores for marks and pauses that no two processes share.
-const ALLOWED: [(&str, &str); 14] = [
+const ALLOWED: [(&str, &str); 15] = [
     ("umbel-client", "tokio"),
+    ("umbel-coordinator", "tokio"),
     ("umbel-dedup", "glob"),
     ("umbel-dedup", "tempfile"),
     ("umbel-dedup", "tokio"),

@@ -12,10 +12,11 @@ const CIRCLE_FILES_MAX: usize = 4;
 
 /// The checked sources, each with the number of files in its largest circle; numbers above four may only
 /// decrease.
-const ROOMS: [(&str, usize); 24] = [
+const ROOMS: [(&str, usize); 25] = [
     ("crates/umbel-bits/src", CIRCLE_FILES_MAX),
     ("crates/umbel-client/src", 8),
     ("crates/umbel-codec/src", CIRCLE_FILES_MAX),
+    ("crates/umbel-coordinator/src", CIRCLE_FILES_MAX),
     ("crates/umbel-dedup/src", CIRCLE_FILES_MAX),
     ("crates/umbel-dedup-engine/src", CIRCLE_FILES_MAX),
     ("crates/umbel-engine/src", 8),

@@ -2,8 +2,8 @@
 
 use futures_util::StreamExt;
 use tonic::{Request, Status};
+use umbel_coordinator::catalogue::Seen;
 use umbel_engine::{FilterId, Generation, NodeId};
-use umbel_node::coordinator::catalogue::Seen;
 use umbel_proto::v1;
 use umbel_proto::v1::admin_server::Admin;
 use umbel_proto::v1::filters_server::Filters;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, stream};
+use umbel_coordinator::Coordinator;
 use umbel_engine::NodeId;
 use umbel_engine::meta::MetaState;
 use umbel_node::calls::NodeStanding;
-use umbel_node::coordinator::Coordinator;
 use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
+use umbel_coordinator::Coordinator;
+use umbel_coordinator::catalogue::FilterInfo;
 use umbel_engine::NodeId;
 use umbel_engine::meta::{FilterRecord, FilterState, MetaState};
 use umbel_node::calls::{CopyReport, SweepCounts};
-use umbel_node::coordinator::Coordinator;
-use umbel_node::coordinator::catalogue::FilterInfo;
 use umbel_node::failure::CallFailure;
 use umbel_replicated_engine::hypercube::{Cube, Rank};
 

@@ -2,11 +2,11 @@
 
 use futures_util::{StreamExt, stream};
 use tokio::time::{Duration, Instant};
+use umbel_coordinator::Coordinator;
+use umbel_coordinator::catalogue::FilterInfo;
 use umbel_engine::FilterId;
 use umbel_engine::meta::{FilterRecord, FilterState, FilterVerb};
 use umbel_filter::Kind;
-use umbel_node::coordinator::Coordinator;
-use umbel_node::coordinator::catalogue::FilterInfo;
 use umbel_node::failure::CallFailure;
 use umbel_proto::v1;
 

@@ -2,10 +2,10 @@
 
 use futures_util::{StreamExt, stream};
 use tokio::time::{Duration, Instant};
+use umbel_coordinator::Coordinator;
 use umbel_engine::meta::{JobRecord, JobState, MetaState};
 use umbel_engine::{JobId, NodeId};
 use umbel_node::calls::JobStanding;
-use umbel_node::coordinator::Coordinator;
 use umbel_node::failure::CallFailure;
 
 use super::job_outcome::{outcome, summary_of};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, stream};
+use umbel_coordinator::Coordinator;
 use umbel_engine::meta::MetaState;
 use umbel_engine::{FilterId, NodeId};
 use umbel_node::calls::{ComparedRow, Compares, ComparisonsReport};
-use umbel_node::coordinator::Coordinator;
 use umbel_node::failure::CallFailure;
 
 use crate::caller::Caller;

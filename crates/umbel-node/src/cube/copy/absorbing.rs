@@ -30,11 +30,10 @@ impl Copy {
     }
 
     /// ORs the copy into another filter.
-    pub(crate) fn add_to(
-        &self,
-        generation: Generation,
-        other: &mut AnyFilter,
-    ) -> Result<(), CopyFailure> {
+    ///
+    /// # Errors
+    /// If the copy is at another generation, or the filters cannot be merged; the other one is as it was.
+    pub fn add_to(&self, generation: Generation, other: &mut AnyFilter) -> Result<(), CopyFailure> {
         let state = self.read();
         self.check(&state, generation)?;
         let merged = other.merge(state.replica.filter());

@@ -3,20 +3,18 @@
 use std::sync::Arc;
 
 use umbel_engine::NodeId;
-use umbel_filter::Kind;
+use umbel_engine::meta::Distribution;
 use umbel_replicated_engine::hypercube::{DeltaContent, Replica, ReplicaOptions};
 
-use crate::node::node_test::start_alone;
-use crate::node::replicated_test::create;
+use crate::testing::{create_filter, start_alone};
 
 /// A save in the middle of a whole filter contains only the frames before it.
 #[tokio::test]
 async fn what_comes_behind_a_save_is_on_no_disk() {
     let folder = tempfile::tempdir().unwrap();
     let node = start_alone(folder.path()).await;
-    let asked = node.coordinator();
-    let id = create(&asked, "seen", Kind::Blocked).await;
-    let copies = Arc::clone(asked.local().unwrap());
+    let id = create_filter(&node, Distribution::Replicated, (10_000, 1e-6)).await;
+    let copies = Arc::clone(node.local());
     let copy = copies.copies().get(id).unwrap();
     let (own, partner) = (copies.node(), NodeId(99));
     let options = ReplicaOptions {
@@ -44,6 +42,6 @@ async fn what_comes_behind_a_save_is_on_no_disk() {
     assert!(!copy.is_volatile());
     assert!(copy.merge_whole_frame(partner, &delta, &delta.frames[1]).unwrap() > 0);
     assert!(copy.is_volatile());
-    drop((asked, copies, copy));
+    drop((copies, copy));
     node.shutdown().await;
 }

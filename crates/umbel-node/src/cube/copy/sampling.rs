@@ -37,7 +37,7 @@ impl Copy {
     }
 
     /// Estimates of how many distinct items were inserted at each node.
-    pub(crate) fn estimates(&self) -> DistinctEstimates {
+    pub fn estimates(&self) -> DistinctEstimates {
         self.samples().estimates()
     }
 }

@@ -1,0 +1,154 @@
+//! Why a change of a filter is not complete: what the shards report that have not done their part.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tokio::time::Instant;
+use umbel_engine::meta::{FilterRecord, FilterState};
+use umbel_engine::shard::PartError;
+use umbel_engine::{FilterId, Generation, ShardId};
+
+use super::super::Coordinator;
+use super::SHARD_CALLS_MAX;
+use umbel_node::calls::{ShardAnswer, ShardRequest};
+use umbel_node::failure::CallFailure;
+
+/// Time before a call's deadline that is reserved to ask shards why they are late: two tries at a leader
+/// on a busy machine.
+const REASON_TIME: Duration = Duration::from_secs(1);
+
+/// Most reasons in one message; shards on one full disk all give the same.
+const REASONS_MAX: usize = 3;
+
+impl Coordinator {
+    /// Until when to wait for a change of the catalogue, so that time is left to ask why it is late: at
+    /// least half of the remaining time.
+    pub(super) fn patience_until(deadline: Instant) -> Instant {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        deadline - REASON_TIME.min(remaining / 2)
+    }
+
+    /// The error if the meta group has agreed, but not every shard has followed: names the late shards,
+    /// and why.
+    pub(super) async fn unfinished(
+        &self,
+        filter: FilterId,
+        within: Duration,
+        deadline: Instant,
+    ) -> CallFailure {
+        let within = within.as_millis();
+        let mut what = format!("not every shard has done its part for {filter} within {within} ms");
+        let reasons = self.late_shards(filter, deadline).await;
+        for reason in reasons.iter().take(REASONS_MAX) {
+            what += "; ";
+            what += reason;
+        }
+        if reasons.len() > REASONS_MAX {
+            what += &format!("; and {} more", reasons.len() - REASONS_MAX);
+        }
+        CallFailure::OutcomeUnknown { what }
+    }
+
+    /// Asks every shard for its slice of a filter that is being created, cleared or dropped. It only
+    /// asks: a slice that was created here might arrive after the filter's end, and nothing would drop
+    /// it.
+    async fn late_shards(&self, filter: FilterId, deadline: Instant) -> Vec<String> {
+        let wanted = self.read_meta(|state| {
+            let record = state.filter(filter)?;
+            let (generation, part) = Part::of(record)?;
+            let request = ShardRequest::Describe { filter, generation };
+            Some((state.shard_map().ranges()?, request, part))
+        });
+        let Ok(Some((ranges, request, part))) = wanted else { return Vec::new() };
+        let ask = |shard| self.ask_late(shard, request.clone(), part, deadline);
+        let answers = stream::iter(ranges.shards().map(ask)).buffered(SHARD_CALLS_MAX);
+        answers.filter_map(std::future::ready).collect().await
+    }
+
+    async fn ask_late(
+        &self,
+        shard: ShardId,
+        request: ShardRequest,
+        part: Part,
+        deadline: Instant,
+    ) -> Option<String> {
+        let why = part.why_late(self.shard_call(shard, request, deadline).await)?;
+        Some(match self.shard_leader_hint(shard) {
+            Some(leader) => format!("{shard} on {leader}: {why}"),
+            None => format!("{shard}: {why}"),
+        })
+    }
+}
+
+/// What every shard does for a change of the catalogue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    /// To have a slice of the generation to which the change leads.
+    Have,
+    /// To have no slice any more.
+    Forget,
+}
+
+impl Part {
+    /// The part that is awaited, and the generation that it is about; None if nothing is changing.
+    fn of(record: &FilterRecord) -> Option<(Generation, Self)> {
+        match record.state {
+            FilterState::Creating { .. } => Some((record.generation, Self::Have)),
+            FilterState::Clearing { to }
+            | FilterState::Rotating { to }
+            | FilterState::Renaming { to } => Some((to, Self::Have)),
+            FilterState::Dropping => Some((record.generation, Self::Forget)),
+            FilterState::Importing | FilterState::Live => None,
+        }
+    }
+
+    /// Why the part is not done, from the shard's answer about its slice; None if it is done.
+    fn why_late(self, described: Result<ShardAnswer, CallFailure>) -> Option<String> {
+        match (self, described) {
+            (Self::Have, Ok(_))
+            | (Self::Forget, Err(CallFailure::Part(PartError::UnknownSlice { .. }))) => None,
+            (Self::Forget, Ok(_) | Err(CallFailure::Part(PartError::StaleGeneration { .. }))) => {
+                Some("has not forgotten its slice".to_owned())
+            }
+            (_, Err(error)) => Some(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILTER: FilterId = FilterId(7);
+
+    fn stale() -> CallFailure {
+        let [got, current] = [2, 1].map(Generation);
+        PartError::StaleGeneration { filter: FILTER, got, current }.into()
+    }
+
+    fn unknown() -> CallFailure {
+        PartError::UnknownSlice { filter: FILTER, shard: ShardId(3) }.into()
+    }
+
+    #[test]
+    fn a_slice_of_the_generation_before_is_late_for_both_parts() {
+        let emptied = Part::Have.why_late(Err(stale())).unwrap();
+        assert!(emptied.contains("generation 1") && emptied.contains("generation 2"), "{emptied}");
+        let dropped = Part::Forget.why_late(Err(stale()));
+        assert_eq!(dropped.as_deref(), Some("has not forgotten its slice"));
+    }
+
+    #[test]
+    fn no_slice_is_late_where_one_is_wanted_and_done_where_none_is() {
+        assert_eq!(Part::Have.why_late(Err(unknown())), Some(unknown().to_string()));
+        assert_eq!(Part::Forget.why_late(Err(unknown())), None);
+    }
+
+    #[test]
+    fn a_shard_that_does_not_answer_says_why_for_both_parts() {
+        for part in [Part::Have, Part::Forget] {
+            let silent = CallFailure::OutcomeUnknown { what: "nobody leads".to_owned() };
+            assert!(part.why_late(Err(silent)).unwrap().contains("nobody leads"));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Copies of filters inside the cluster: an export is imported under another name.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use tokio::time::Instant;
+use umbel_engine::FilterId;
+use umbel_engine::meta::{FilterName, PrincipalName};
+use umbel_ports::Purpose;
+
+use super::loading::drop_half;
+use super::outgoing::{ExportWish, unknown_change};
+use super::{ExportPart, ImportHead, ImportPart, one_shard};
+use crate::Coordinator;
+use umbel_node::failure::CallFailure;
+
+impl Coordinator {
+    /// Creates a copy of a filter, with all shards as they are at one moment, and with the filter's expiry.
+    ///
+    /// # Errors
+    /// If there is no such filter, the name is taken, there is no room, or the expiry cannot be set: no part of a
+    /// copy is left then.
+    pub async fn copy_filter(
+        self: &Arc<Self>,
+        name: &FilterName,
+        new_name: &FilterName,
+        owner: Option<PrincipalName>,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let expiry = self.expiry(name, deadline).await?.flatten();
+        let wish = ExportWish { known: None, is_snapshot: true };
+        let parts = self.export(name, wish, deadline).await?.into_stream();
+        let parts = parts.map(|part| {
+            Ok(match part? {
+                ExportPart::Head(head) => ImportPart::Head(ImportHead {
+                    name: new_name.clone(),
+                    ranges: head.ranges,
+                    settings: head.settings,
+                }),
+                ExportPart::Frame(frame) => ImportPart::Frame(frame),
+                ExportPart::End(end) => ImportPart::End(end),
+                ExportPart::Change(shard, _) => return Err(unknown_change(shard)),
+            })
+        });
+        let (made, _) = self.import(Box::pin(parts), owner).await?;
+        self.expire_or_drop((made, new_name), expiry, deadline).await
+    }
+
+    /// The same in place of a filter that has the name. The copy is made under another name, and the old
+    /// filter serves requests until the copy does.
+    ///
+    /// # Errors
+    /// As for [`copy_filter`](Self::copy_filter); the filter that has the name stays then.
+    pub async fn copy_over(
+        self: &Arc<Self>,
+        name: &FilterName,
+        new_name: &FilterName,
+        owner: Option<PrincipalName>,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let beside = self.name_beside()?;
+        self.copy_filter(name, &beside, owner, deadline).await?;
+        self.put_over(&beside, new_name, deadline).await
+    }
+
+    /// Creates a filter, cut for one shard, from the parts of an import that follow its head, with an
+    /// expiry if one is given. If it replaces another filter, that one serves requests until the new one
+    /// does.
+    ///
+    /// # Errors
+    /// As for [`import`](Self::import); no part of the new filter is left then, and the filter that has
+    /// the name stays.
+    pub async fn import_whole(
+        self: &Arc<Self>,
+        (name, replaces): (&FilterName, bool),
+        settings: Bytes,
+        parts: Vec<ImportPart>,
+        (owner, expires_at_ms): (Option<PrincipalName>, Option<u64>),
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let made = if replaces { self.name_beside()? } else { name.clone() };
+        let head = ImportHead { name: made.clone(), ranges: one_shard(), settings };
+        let parts = [ImportPart::Head(head)].into_iter().chain(parts).map(Ok);
+        let (filter, _) = self.import(stream::iter(parts), owner).await?;
+        self.expire_or_drop((filter, &made), expires_at_ms, deadline).await?;
+        match replaces {
+            true => self.put_over(&made, name, deadline).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Sets the expiry of a filter that was just made, if it has one; the filter is dropped if that fails, also
+    /// because the deadline has passed.
+    async fn expire_or_drop(
+        self: &Arc<Self>,
+        (made, name): (FilterId, &FilterName),
+        expires_at_ms: Option<u64>,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        if expires_at_ms.is_none() {
+            return Ok(());
+        }
+        let timed = self.expire(name, expires_at_ms, deadline).await;
+        if timed.is_err() {
+            drop_half(Arc::clone(self), made).await;
+        }
+        timed
+    }
+
+    /// A random name, which no other filter has, for a filter that is to replace another one.
+    fn name_beside(&self) -> Result<FilterName, CallFailure> {
+        let name = format!("copying-{:016x}", self.seed().number(Purpose::Snapshot));
+        FilterName::new(name).map_err(|error| CallFailure::Invalid { what: error.to_string() })
+    }
+
+    /// Renames a filter to its final name, in place of the filter that has it.
+    async fn put_over(
+        self: &Arc<Self>,
+        beside: &FilterName,
+        name: &FilterName,
+        deadline: Instant,
+    ) -> Result<(), CallFailure> {
+        let renamed = self.rename(beside, name, true, deadline).await;
+        if renamed.is_err() {
+            // Nobody else knows its name. The caller gets the error of the renaming, whatever this returns.
+            let _ = self.drop_filter(beside, None, deadline).await;
+        }
+        renamed.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_filter::Kind;
+
+    use super::*;
+    use crate::nodes_test::Coordinated;
+    use crate::nodes_test::node_test::{create, deadline, start_alone};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_copy_whose_expiry_cannot_be_set_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let asked = node.coordinator();
+        let made = create(&asked, "copy", Kind::Blocked).await;
+        let name = |name: &str| FilterName::new(name).unwrap();
+        let (copy, absent) = (name("copy"), name("absent"));
+        let expires_at_ms = Some(u64::MAX);
+        asked.expire_or_drop((made, &copy), expires_at_ms, deadline()).await.unwrap();
+        assert_eq!(asked.expiry(&copy, deadline()).await.unwrap(), Some(expires_at_ms));
+        // An expiry is refused for a name that no filter has.
+        let refused = asked.expire_or_drop((made, &absent), expires_at_ms, deadline()).await;
+        assert!(matches!(refused, Err(CallFailure::UnknownFilter { .. })), "{refused:?}");
+        assert!(asked.live_filter("copy", deadline()).await.is_err(), "the copy stays");
+        drop(asked);
+        node.shutdown().await;
+    }
+}

@@ -1,0 +1,304 @@
+//! A filter while its frames arrive: invisible until the last frame is verified, and dropped if that does
+//! not arrive.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinSet;
+use umbel_engine::meta::{
+    Distribution, FilterName, FilterRecord, FilterSettings, FilterState, MetaCommand, PrincipalName,
+};
+use umbel_engine::placement::ShardRanges;
+use umbel_engine::shard::{PartError, Recut, ShardCommand, SliceShape};
+use umbel_engine::{FilterId, Generation, ShardId};
+use umbel_filter::{HashRange, Kind};
+
+use super::whole::Assembly;
+use super::{
+    CopyEnd, CopyFrame, FRAME_BYTES_MAX, FrameSum, LOADS_IN_FLIGHT_MAX, invalid, step_deadline,
+};
+use crate::Coordinator;
+use crate::catalogue::is_answering;
+use umbel_node::calls::{ShardAnswer, ShardRequest};
+use umbel_node::failure::CallFailure;
+use umbel_node::leader_calls::unexpected;
+use umbel_node::limits::EXPORT_FRAME_PAYLOAD_BYTES_MAX;
+
+/// The shards for which a copy was cut, and the shards of this cluster.
+#[derive(Clone, Copy)]
+pub(super) struct Cuts {
+    pub(super) theirs: ShardRanges,
+    pub(super) ours: ShardRanges,
+}
+
+/// A filter that is being loaded. Unless that finishes, the filter is dropped, also when the call that
+/// loads it is dropped.
+pub(super) struct Loading {
+    coordinator: Arc<Coordinator>,
+    filter: FilterId,
+    generation: Generation,
+    cuts: Cuts,
+    /// The shard for all frames, whatever shard they name, if the filter lies in one shard.
+    home: Option<ShardId>,
+    /// Whether the frames of a slice must be loaded one after the other.
+    is_ordered: bool,
+    /// For a replicated filter: what has arrived so far, until it is complete, and a permit for its memory.
+    assembly: Option<(Assembly, OwnedSemaphorePermit)>,
+    /// For a filter that was cut for fewer shards: the current slice, and a permit for its memory.
+    recut: Option<(Recut, OwnedSemaphorePermit)>,
+    /// Frames in flight; for ordered kinds, frames of different shards.
+    in_flight: JoinSet<Result<(), CallFailure>>,
+    /// The shard of the last frame that arrived.
+    last_shard: Option<ShardId>,
+    /// The shard to which the last frame was sent.
+    last_sent: Option<ShardId>,
+    sum: FrameSum,
+    is_finished: bool,
+}
+
+impl Loading {
+    /// Creates the filter. In a separate task, so that a caller that gives up halfway cannot leave a
+    /// filter behind: a result that nobody receives is dropped.
+    pub(super) async fn begin(
+        coordinator: Arc<Coordinator>,
+        (name, owner): (&FilterName, Option<PrincipalName>),
+        settings: FilterSettings,
+        cuts: Cuts,
+    ) -> Result<Self, CallFailure> {
+        let name = name.clone();
+        let made = async move { Self::make(coordinator, (&name, owner), settings, cuts).await };
+        tokio::spawn(made)
+            .await
+            .unwrap_or_else(|error| Err(CallFailure::Storage { what: error.to_string() }))
+    }
+
+    async fn make(
+        coordinator: Arc<Coordinator>,
+        (name, owner): (&FilterName, Option<PrincipalName>),
+        mut settings: FilterSettings,
+        cuts: Cuts,
+    ) -> Result<Self, CallFailure> {
+        let kind = Kind::from_id(settings.kind);
+        let is_ordered = kind.is_some_and(|kind| !kind.merges_by_or());
+        let is_replicated = settings.distribution == Distribution::Replicated;
+        let assembly = match is_replicated {
+            true => {
+                let room = coordinator.import_room(step_deadline()).await?;
+                Some((Assembly::new(&settings)?, room))
+            }
+            false => None,
+        };
+        let recut = match !cuts.theirs.is_cut_like(cuts.ours) && settings.shape.place().is_none() {
+            true => {
+                let room = coordinator.import_room(step_deadline()).await?;
+                let key = settings.key.key_name();
+                Some((Recut::new(settings.shape, key, cuts.theirs, cuts.ours)?, room))
+            }
+            false => None,
+        };
+        if let SliceShape::Ring { newest, .. } = &mut settings.shape {
+            *newest = 0;
+        }
+        coordinator.meta_refresh(step_deadline()).await?;
+        coordinator.refuse_taken(name)?;
+        let filter =
+            coordinator.propose_filter(name, &settings, (true, owner), step_deadline()).await?;
+        let home = settings.shape.place().map(|place| cuts.ours.shard_of(place));
+        // From here on the filter is dropped unless loading finishes.
+        let mut loading = Self {
+            home,
+            coordinator: Arc::clone(&coordinator),
+            filter,
+            generation: Generation(1),
+            cuts,
+            is_ordered,
+            assembly,
+            recut,
+            in_flight: JoinSet::new(),
+            last_shard: None,
+            last_sent: None,
+            sum: FrameSum::default(),
+            is_finished: false,
+        };
+        match loading.wait_empty().await {
+            Ok(()) => Ok(loading),
+            Err(error) => Err(loading.give_up(error).await),
+        }
+    }
+
+    /// Waits until the slices, or this node's copy, can be loaded.
+    async fn wait_empty(&mut self) -> Result<(), CallFailure> {
+        let is_empty = |state| state == FilterState::Importing;
+        let record = self.coordinator.wait_filter(self.filter, step_deadline(), is_empty).await?;
+        self.generation = record.generation;
+        if self.assembly.is_some() {
+            self.coordinator.wait_copy(self.filter, step_deadline()).await?;
+        }
+        Ok(())
+    }
+
+    /// Loads with `work`, then makes the filter live; drops the filter if either fails.
+    pub(super) async fn run(
+        mut self,
+        work: impl AsyncFnOnce(&mut Self) -> Result<(), CallFailure>,
+    ) -> Result<(FilterId, FilterRecord), CallFailure> {
+        let outcome = match work(&mut self).await {
+            Ok(()) => self.activate().await,
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(record) => {
+                self.is_finished = true;
+                Ok((self.filter, record))
+            }
+            Err(error) => Err(self.give_up(error).await),
+        }
+    }
+
+    /// Sends a frame to its shard, or adds it to this node's copy, or to a slice that is cut anew.
+    pub(super) async fn load(&mut self, frame: CopyFrame) -> Result<(), CallFailure> {
+        let CopyFrame { shard, frame } = frame;
+        let (shard, ranges) = match self.home {
+            Some(home) => (home, self.cuts.ours),
+            None => (shard, self.cuts.theirs),
+        };
+        let (shard_count, byte_count) = (ranges.count(), frame.len());
+        if shard.0 >= shard_count {
+            return Err(invalid(format!("a frame is of {shard}, but there are {shard_count}")));
+        }
+        if byte_count > FRAME_BYTES_MAX {
+            let what =
+                format!("a frame has {byte_count} bytes, at most {FRAME_BYTES_MAX} are allowed");
+            return Err(invalid(what));
+        }
+        let start_of = |shard| ranges.range(shard).map(HashRange::start);
+        if self.last_shard.is_some_and(|last| start_of(shard) < start_of(last)) {
+            return Err(invalid("frames must come in the order of the shards' ranges".to_owned()));
+        }
+        self.last_shard = Some(shard);
+        self.sum.add(&frame);
+        if let Some((assembly, _)) = &mut self.assembly {
+            return assembly.take(&frame);
+        }
+        let Some((recut, _)) = &mut self.recut else { return self.send(shard, frame).await };
+        let Some(slice) = recut.push(shard, &frame)? else { return Ok(()) };
+        for (shard, part) in slice.parts() {
+            for frame in part?.frames(EXPORT_FRAME_PAYLOAD_BYTES_MAX) {
+                let bad = |what: String| CallFailure::from(PartError::BadFrame { what });
+                let frame = frame.map_err(|error| bad(error.to_string()))?;
+                self.send(shard, frame.into()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a frame to a shard of this cluster.
+    async fn send(&mut self, shard: ShardId, frame: Bytes) -> Result<(), CallFailure> {
+        let is_same = self.last_sent.replace(shard) == Some(shard);
+        let most = if self.is_ordered && is_same { 0 } else { LOADS_IN_FLIGHT_MAX - 1 };
+        self.wait_until(most).await?;
+        let coordinator = Arc::clone(&self.coordinator);
+        let (filter, generation) = (self.filter, self.generation);
+        if let Some(range) = self.cuts.ours.range(shard) {
+            let part = (shard, range);
+            coordinator.grow_for_frame((filter, generation), part, &frame, step_deadline()).await?;
+        }
+        self.in_flight.spawn(load_frame(coordinator, shard, filter, generation, frame));
+        Ok(())
+    }
+
+    /// Waits until at most this many frames are in flight.
+    async fn wait_until(&mut self, most: usize) -> Result<(), CallFailure> {
+        while self.in_flight.len() > most {
+            match self.in_flight.join_next().await {
+                Some(Ok(outcome)) => outcome?,
+                // Tasks neither are aborted nor panic while this exists; if one did, a frame would be missing.
+                Some(Err(error)) => {
+                    return Err(CallFailure::Storage { what: error.to_string() });
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all frames, and compares their count and checksum with the sender's. A replicated filter
+    /// is then absorbed into this node's copy.
+    pub(super) async fn verify(&mut self, end: CopyEnd) -> Result<(), CallFailure> {
+        self.wait_until(0).await?;
+        let got = self.sum.end();
+        if self.recut.as_ref().is_some_and(|(recut, _)| recut.is_within_a_slice()) {
+            return Err(ended_early());
+        }
+        if got == end {
+            if let Some((assembly, room)) = self.assembly.take() {
+                let (whole, newest_slice) = assembly.finish()?;
+                let whole = (whole, newest_slice, room);
+                self.coordinator.absorb(self.filter, self.generation, whole).await?;
+            }
+            return Ok(());
+        }
+        let what = format!(
+            "{} frames with checksum {:#010x} came, expected {} with {:#010x}",
+            got.frame_count, got.checksum, end.frame_count, end.checksum
+        );
+        Err(PartError::BadFrame { what }.into())
+    }
+
+    async fn activate(&self) -> Result<FilterRecord, CallFailure> {
+        let filter = self.filter;
+        let command = MetaCommand::ActivateImport { filter };
+        self.coordinator.meta_propose(command, step_deadline()).await?;
+        self.coordinator.wait_filter(filter, step_deadline(), is_answering).await
+    }
+
+    /// Drops the filter before the error is returned, so that its name is free when the client learns of
+    /// the error.
+    async fn give_up(mut self, error: CallFailure) -> CallFailure {
+        self.in_flight.abort_all();
+        self.is_finished = true;
+        drop_half(Arc::clone(&self.coordinator), self.filter).await;
+        error
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        if self.is_finished {
+            return;
+        }
+        // The client is gone. Without a runtime, as when the node stops, nothing can be done.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(drop_half(Arc::clone(&self.coordinator), self.filter));
+        }
+    }
+}
+
+async fn load_frame(
+    coordinator: Arc<Coordinator>,
+    shard: ShardId,
+    filter: FilterId,
+    generation: Generation,
+    frame: Bytes,
+) -> Result<(), CallFailure> {
+    let command = ShardCommand::LoadFrame { filter, generation, frame };
+    let request = ShardRequest::Command(command);
+    match coordinator.shard_call(shard, request, step_deadline()).await? {
+        ShardAnswer::Done(_) => Ok(()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Drops a filter that was not completed. If the command does not reach the cluster, the filter stays
+/// invisible, and can be dropped by its name.
+pub(super) async fn drop_half(coordinator: Arc<Coordinator>, filter: FilterId) {
+    let command = MetaCommand::DropFilter { filter };
+    if let Err(error) = coordinator.meta_propose(command, step_deadline()).await {
+        tracing::warn!(%filter, %error, "a filter that was half loaded could not be dropped");
+    }
+}
+
+pub(super) fn ended_early() -> CallFailure {
+    invalid("the copy ends early: its last part is missing".to_owned())
+}

@@ -1,0 +1,514 @@
+//! Batches of items: hashed here and nowhere else; cut by shard, joined in the order of the request.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+use umbel_engine::ShardId;
+use umbel_engine::meta::FilterRecord;
+use umbel_engine::routing::{BatchParts, Rest};
+use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
+use umbel_filter::{ItemHash, Kind};
+use umbel_step::planted::{self, Planted};
+
+pub(super) use self::recut::{cut_before, pieces_of};
+use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel};
+use crate::item_batch::ItemBatch;
+use umbel_node::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
+use umbel_node::failure::CallFailure;
+use umbel_node::limits::RETRY_WAIT_MAX;
+
+mod counts;
+mod recut;
+
+/// What to do with a part of a batch.
+#[derive(Clone, Copy)]
+pub(super) enum Operation {
+    /// With the items' time, in milliseconds since 1970, if the client sets one.
+    Insert {
+        request: Option<ClientRequest>,
+        at_ms: Option<u64>,
+    },
+    Remove(Option<ClientRequest>),
+    Contains {
+        confirmed: bool,
+    },
+}
+
+impl Operation {
+    /// Whether shards record their answers, so that it may be sent again.
+    const fn is_named(self) -> bool {
+        matches!(self, Self::Insert { request: Some(_), .. } | Self::Remove(Some(_)))
+    }
+
+    /// The request to a shard, for a part that is cut for the range `cut`.
+    pub(super) fn request(
+        self,
+        filter: &LiveFilter,
+        (hashes, cut): (HashList, (u64, u64)),
+        growth: Option<AllowedGrowth>,
+    ) -> ShardRequest {
+        let (id, generation) = (filter.id, filter.record.generation);
+        let stamp = |request: Option<ClientRequest>| {
+            request.map(|request| RequestStamp {
+                id: request.id,
+                acknowledged_below: request.acknowledged_below,
+                digest: hashes.digest(),
+                cut,
+                owner: request.owner,
+            })
+        };
+        match self {
+            Self::Insert { request, at_ms } => {
+                let request = stamp(request);
+                ShardRequest::Insert { filter: id, generation, request, hashes, growth, at_ms }
+            }
+            Self::Remove(request) => {
+                let request = stamp(request);
+                ShardRequest::Remove { filter: id, generation, request, hashes }
+            }
+            Self::Contains { confirmed } => {
+                ShardRequest::Contains { filter: id, generation, hashes, confirmed }
+            }
+        }
+    }
+}
+
+impl Coordinator {
+    /// Inserts items; a one means that the item was new. Also returns the level of the answer: the
+    /// requested one, or the filter's default.
+    pub async fn insert(
+        &self,
+        filter: &str,
+        items: &ItemBatch,
+        request: Option<ClientRequest>,
+        level: Option<AckLevel>,
+        deadline: Instant,
+    ) -> Result<(Bitmap, AckLevel), CallFailure> {
+        self.insert_of(filter, items, request, (level, None), deadline).await
+    }
+
+    /// Inserts items with a time, in milliseconds since 1970, if one is given: only windows may accept it.
+    pub async fn insert_of(
+        &self,
+        filter: &str,
+        items: &ItemBatch,
+        request: Option<ClientRequest>,
+        (level, at_ms): (Option<AckLevel>, Option<u64>),
+        deadline: Instant,
+    ) -> Result<(Bitmap, AckLevel), CallFailure> {
+        let live = self.live_filter(filter, deadline).await?;
+        if at_ms.is_some() && live.record.settings.kind != Kind::Window.id() {
+            let what = format!("at_ms is set, but {filter:?} has no window");
+            return Err(CallFailure::Invalid { what });
+        }
+        if live.record.is_replicated() {
+            if at_ms.is_some() {
+                let what = format!(
+                    "at_ms is set, but {filter:?} is replicated: its items come when they arrive"
+                );
+                return Err(PartError::WrongKind { what }.into());
+            }
+            let level = level.unwrap_or(AckLevel::Local);
+            return Ok((self.insert_replicated(live, items, level, deadline).await?, level));
+        }
+        if !matches!(level, None | Some(AckLevel::Majority)) {
+            return Err(no_level("insert"));
+        }
+        let operation = Operation::Insert { request, at_ms };
+        Ok((self.each_part(live, items, operation, deadline).await?, AckLevel::Majority))
+    }
+
+    /// Removes items; a one means that the item was present.
+    pub async fn remove(
+        &self,
+        filter: &str,
+        items: &ItemBatch,
+        request: Option<ClientRequest>,
+        deadline: Instant,
+    ) -> Result<Bitmap, CallFailure> {
+        let live = self.live_filter(filter, deadline).await?;
+        if live.record.is_replicated() {
+            let what = format!("nothing can be removed from {filter:?}: it is replicated");
+            return Err(CallFailure::Invalid { what });
+        }
+        self.each_part(live, items, Operation::Remove(request), deadline).await
+    }
+
+    /// Looks up items; a one means that the item is present. Also returns the level of the answer.
+    pub async fn contains(
+        &self,
+        filter: &str,
+        items: &ItemBatch,
+        level: Option<ReadLevel>,
+        deadline: Instant,
+    ) -> Result<(Bitmap, ReadLevel), CallFailure> {
+        let live = self.live_filter(filter, deadline).await?;
+        let level = read_level(&live.record, level)?;
+        if live.record.is_replicated() {
+            return Ok((self.contains_replicated(live, items, level, deadline).await?, level));
+        }
+        let present =
+            if level == ReadLevel::AnyReplica && is_final_anywhere(live.record.settings.kind) {
+                self.contains_anywhere(filter, &live, items, deadline).await?
+            } else {
+                let operation = Operation::Contains { confirmed: true };
+                self.each_part(live, items, operation, deadline).await?
+            };
+        Ok((present, level))
+    }
+
+    /// Takes every "present" from this node's replicas, and asks the leaders about the other items.
+    async fn contains_anywhere(
+        &self,
+        name: &str,
+        filter: &LiveFilter,
+        items: &ItemBatch,
+        deadline: Instant,
+    ) -> Result<Bitmap, CallFailure> {
+        let hashes = hashed(filter, items)?;
+        let parts = parts_of(filter, &hashes);
+        let answers = parts.parts().iter().map(|(shard, hashes)| {
+            let local = self.local_contains(filter, *shard, hashes);
+            (*shard, local.unwrap_or_else(|| Bitmap::zeros(item_count(hashes))))
+        });
+        let mut present: Vec<bool> = joined(&parts, answers.collect())?.iter().collect();
+        let absent: Vec<usize> = (0..hashes.len()).filter(|&at| !present[at]).collect();
+        if !absent.is_empty() && !planted::on(Planted::AnyReplicaNo) {
+            let rest: Vec<ItemHash> = absent.iter().map(|&at| hashes[at]).collect();
+            let operation = Operation::Contains { confirmed: true };
+            let answers = self.each_part_of(name, filter.clone(), &rest, None, operation, deadline);
+            for (&at, is_present) in absent.iter().zip(answers.await?.iter()) {
+                present[at] = is_present;
+            }
+        }
+        Ok(Bitmap::from_bools(present))
+    }
+
+    /// The answer of this node's replica of a shard, if it has one.
+    fn local_contains(
+        &self,
+        filter: &LiveFilter,
+        shard: ShardId,
+        hashes: &HashList,
+    ) -> Option<Bitmap> {
+        let leader = self.local().ok()?.shard(shard)?;
+        let replica = leader.group().replica();
+        replica.read_shard(|state| state.contains(filter.id, filter.record.generation, hashes)).ok()
+    }
+
+    async fn each_part(
+        &self,
+        filter: LiveFilter,
+        items: &ItemBatch,
+        operation: Operation,
+        deadline: Instant,
+    ) -> Result<Bitmap, CallFailure> {
+        let name = filter.record.name.as_str().to_owned();
+        let hashes = hashed(&filter, items)?;
+        self.each_part_of(&name, filter, &hashes, Some(items), operation, deadline).await
+    }
+
+    /// Asks every shard for its part. If some items were inserted or removed and others were not, for
+    /// whatever reason, the error tells so.
+    async fn each_part_of(
+        &self,
+        name: &str,
+        filter: LiveFilter,
+        hashes: &[ItemHash],
+        items: Option<&ItemBatch>,
+        operation: Operation,
+        deadline: Instant,
+    ) -> Result<Bitmap, CallFailure> {
+        let mut is_begun = false;
+        let what = (hashes, items, operation);
+        let done = self.ask_parts(name, filter, what, deadline, &mut is_begun).await;
+        let is_read = matches!(operation, Operation::Contains { .. });
+        done.map_err(|error| if is_begun && !is_read { partly(error) } else { error })
+    }
+
+    /// Asks every shard for its part. A part that was refused because the catalogues differ is sent again
+    /// once this node's copy is refreshed; parts that were answered under the same generation are not,
+    /// and if shards were split or merged meanwhile, only the rest is cut anew ([`Rest`]). A request that
+    /// looks like another one of the same id is sent again if the name means another filter by now: a copy
+    /// of the request may have reached that filter by a node that knew it earlier. Sets `is_begun` as soon
+    /// as a part was answered, under any generation.
+    async fn ask_parts(
+        &self,
+        name: &str,
+        mut filter: LiveFilter,
+        (hashes, items, operation): (&[ItemHash], Option<&ItemBatch>, Operation),
+        deadline: Instant,
+        is_begun: &mut bool,
+    ) -> Result<Bitmap, CallFailure> {
+        let mut rehashed;
+        let mut hashes = hashes;
+        // After a split or a merge of shards: the items without an answer, and the answers of the others.
+        let (mut rest, mut is_replaced): (Option<Rest>, bool) = (None, false);
+        loop {
+            let parts = parts_of(&filter, rest.as_ref().map_or(hashes, Rest::hashes));
+            let mut todo: Vec<(ShardId, HashList)> = parts.parts().to_vec();
+            let mut answered: Vec<(ShardId, Bitmap)> = Vec::with_capacity(todo.len());
+            loop {
+                let what = (hashes, operation);
+                let into = (&mut answered, &mut *is_begun);
+                let tried = self.try_parts(&filter, todo, what, deadline, into).await;
+                *is_begun |= !answered.is_empty();
+                let reused;
+                (todo, reused) = match tried {
+                    Err(error @ CallFailure::Part(PartError::RequestReused { .. })) => {
+                        (Vec::new(), Some(error))
+                    }
+                    tried => (tried?, None),
+                };
+                if todo.is_empty() && reused.is_none() {
+                    let answers = joined(&parts, answered)?;
+                    return Ok(match rest {
+                        Some(rest) => rest.with(&answers),
+                        None => answers,
+                    });
+                }
+                let newer = self.refreshed(name, deadline).await?;
+                let is_same =
+                    newer.id == filter.id && newer.record.generation == filter.record.generation;
+                match reused {
+                    Some(error) if newer.id == filter.id => return Err(error),
+                    _ => {}
+                }
+                if is_same && newer.ranges != filter.ranges {
+                    let all = rest.take();
+                    let all = all.unwrap_or_else(|| Rest::all(hashes, operation.is_named()));
+                    rest = Some(all.recut(hashes, (filter.ranges, newer.ranges), &answered));
+                    filter = newer;
+                    break;
+                }
+                if !is_same {
+                    (filter, rest) = (newer, None);
+                    is_replaced = true;
+                    break;
+                }
+                // The shard does not know yet what the meta group decided.
+                tokio::time::sleep(RETRY_WAIT_MAX / 4).await;
+            }
+            if !std::mem::take(&mut is_replaced) {
+                continue;
+            }
+            // Another filter of the name, or another generation: all items are sent again.
+            if let Some(items) = items {
+                rehashed = hashed(&filter, items)?;
+                hashes = &rehashed;
+            } else {
+                let what = format!("filter {name:?} was replaced meanwhile");
+                return Err(CallFailure::OutcomeUnknown { what });
+            }
+        }
+    }
+
+    /// The filter of that name as the majority knows it now, after a try with what this node knew.
+    async fn refreshed(&self, name: &str, deadline: Instant) -> Result<LiveFilter, CallFailure> {
+        if Instant::now() >= deadline {
+            let what = format!("filter {name:?} changes all the time");
+            return Err(CallFailure::OutcomeUnknown { what });
+        }
+        self.meta_refresh(deadline).await?;
+        self.live_filter(name, deadline).await
+    }
+
+    /// One round over the parts; returns those that were refused because the catalogues differ. Sets
+    /// `is_begun` if a shard has answered for some hashes of the request before.
+    async fn try_parts(
+        &self,
+        filter: &LiveFilter,
+        todo: Vec<(ShardId, HashList)>,
+        (whole, operation): (&[ItemHash], Operation),
+        deadline: Instant,
+        (answered, is_begun): (&mut Vec<(ShardId, Bitmap)>, &mut bool),
+    ) -> Result<Vec<(ShardId, HashList)>, CallFailure> {
+        let ask = |(shard, hashes): (ShardId, HashList)| async move {
+            let cut = filter.cut_of(shard);
+            let request = |growth| operation.request(filter, (hashes.clone(), cut), growth);
+            let first = self.part_call(filter, shard, request, deadline).await;
+            let Err(CallFailure::Part(PartError::CutBefore { start, last, .. })) = first else {
+                return (shard, hashes, first, false);
+            };
+            let part = (shard, (start, last));
+            // Boxed: it is rare, and the task of every call would reserve room for it.
+            let rest = Box::pin(self.ask_in_pieces(filter, part, (whole, operation), deadline));
+            (shard, hashes, rest.await, true)
+        };
+        // Most requests are single items, which have one part: this path needs no room for several.
+        let outcomes = match <[_; 1]>::try_from(todo) {
+            Ok([part]) => vec![ask(part).await],
+            Err(todo) => join_all(todo.into_iter().map(ask)).await,
+        };
+        let mut stale = Vec::new();
+        let mut failure = None;
+        for (shard, hashes, outcome, is_cut_before) in outcomes {
+            *is_begun |= is_cut_before;
+            match outcome {
+                Ok(ShardAnswer::Bits(bits)) if bits.len() == item_count(&hashes) => {
+                    answered.push((shard, bits));
+                }
+                Ok(other) => return Err(umbel_node::leader_calls::unexpected(&other)),
+                Err(CallFailure::Part(
+                    PartError::UnknownSlice { .. }
+                    | PartError::StaleGeneration { .. }
+                    | PartError::ForeignHash { .. }
+                    | PartError::OtherCut { .. }
+                    | PartError::Fenced { .. },
+                )) => stale.push((shard, hashes)),
+                Err(_)
+                    if planted::on(Planted::AckFirstShard)
+                        && matches!(operation, Operation::Insert { .. })
+                        && !answered.is_empty() =>
+                {
+                    answered.push((shard, Bitmap::zeros(item_count(&hashes))));
+                }
+                Err(error) => failure = Some(graver(failure, error)),
+            }
+        }
+        failure.map_or(Ok(stale), Err)
+    }
+}
+
+/// Whether a "present" of any replica is final: not for kinds that allow removals, or forget items.
+fn is_final_anywhere(kind: u8) -> bool {
+    Kind::from_id(kind).is_none_or(Kind::is_monotone)
+}
+
+/// Of two errors, the one that tells less about what was changed.
+pub(super) fn graver(one: Option<CallFailure>, other: CallFailure) -> CallFailure {
+    match one {
+        Some(unknown @ CallFailure::OutcomeUnknown { .. }) => unknown,
+        Some(full @ CallFailure::Part(PartError::Full { .. }))
+            if !matches!(other, CallFailure::OutcomeUnknown { .. }) =>
+        {
+            full
+        }
+        _ => other,
+    }
+}
+
+/// The error of one part when others were done: the request as a whole was not "not applied".
+fn partly(error: CallFailure) -> CallFailure {
+    match error {
+        CallFailure::DiskFull { free_bytes, .. } => {
+            CallFailure::DiskFull { free_bytes, is_partial: true }
+        }
+        error @ (CallFailure::OutcomeUnknown { .. }
+        | CallFailure::Part(PartError::Full { .. } | PartError::RequestReused { .. })) => error,
+        error => {
+            let what = format!("some items were inserted, others were not: {error}");
+            CallFailure::OutcomeUnknown { what }
+        }
+    }
+}
+
+/// The level of a read of this filter: the requested one, or the filter's default.
+///
+/// # Errors
+/// [`CallFailure::Invalid`] if the filter does not support the level.
+pub(super) fn read_level(
+    record: &FilterRecord,
+    level: Option<ReadLevel>,
+) -> Result<ReadLevel, CallFailure> {
+    use ReadLevel::{AnyReplica, Linearizable, Local, Majority};
+    let is_replicated = record.is_replicated();
+    let own = if is_replicated { Local } else { Linearizable };
+    let level = level.unwrap_or(own);
+    let is_had = match level {
+        Local | Majority => is_replicated,
+        AnyReplica | Linearizable => !is_replicated,
+    };
+    is_had.then_some(level).ok_or_else(|| no_level("contains"))
+}
+
+/// The error for a level that the filter does not support.
+fn no_level(call: &str) -> CallFailure {
+    let what = format!(
+        "level: this {call} is about a filter that does not have it: a partitioned one has \
+         majority, linearizable and any-replica, a replicated one local, one-partner and majority"
+    );
+    CallFailure::Invalid { what }
+}
+
+pub(super) fn hashed(filter: &LiveFilter, items: &ItemBatch) -> Result<Vec<ItemHash>, CallFailure> {
+    let mut hashes = Vec::with_capacity(items.len());
+    items.hash(&filter.record.settings.key, &mut hashes)?;
+    Ok(hashes)
+}
+
+/// Cuts a batch by shard, or into one part if the filter lies in one shard.
+fn parts_of(filter: &LiveFilter, hashes: &[ItemHash]) -> BatchParts {
+    match filter.record.settings.shape.place() {
+        Some(place) => BatchParts::whole(hashes, filter.ranges.shard_of(place)),
+        None => BatchParts::cut(hashes, filter.ranges),
+    }
+}
+
+fn joined(parts: &BatchParts, mut answers: Vec<(ShardId, Bitmap)>) -> Result<Bitmap, CallFailure> {
+    if parts.parts().len() == 1
+        && let Some((_, all)) = answers.pop()
+    {
+        return Ok(all);
+    }
+    let mut answers: BTreeMap<ShardId, Bitmap> = answers.into_iter().collect();
+    parts
+        .join(|shard| answers.remove(&shard))
+        .map_err(|error| CallFailure::Storage { what: format!("answers do not fit: {error}") })
+}
+
+fn item_count(hashes: &HashList) -> u32 {
+    u32::try_from(hashes.len()).expect("a request has at most 65,536 items")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use umbel_engine::{FilterId, RequestId, SessionId};
+
+    use super::*;
+
+    fn unknown() -> CallFailure {
+        CallFailure::OutcomeUnknown { what: "shard 1 did not answer".to_owned() }
+    }
+
+    fn full() -> CallFailure {
+        CallFailure::Part(PartError::Full { filter: FilterId(1), what: "too large".to_owned() })
+    }
+
+    fn no_quorum() -> CallFailure {
+        CallFailure::NoQuorum { what: "shard 2".to_owned(), within: Duration::from_secs(1) }
+    }
+
+    #[test]
+    fn an_unknown_outcome_is_hidden_by_no_other_error() {
+        for other in [unknown(), full(), no_quorum()] {
+            assert_eq!(graver(Some(unknown()), other.clone()), unknown());
+            assert_eq!(graver(Some(other), unknown()), unknown());
+        }
+        assert_eq!(graver(Some(full()), no_quorum()), full());
+        assert_eq!(graver(Some(no_quorum()), full()), full());
+        assert_eq!(graver(None, no_quorum()), no_quorum());
+    }
+
+    #[test]
+    fn an_error_beside_done_parts_never_says_that_nothing_was_changed() {
+        let disk = |is_partial| CallFailure::DiskFull { free_bytes: 5, is_partial };
+        assert_eq!(partly(disk(false)), disk(true));
+        assert_eq!(partly(unknown()), unknown());
+        assert_eq!(partly(full()), full());
+        // A retry would be refused again.
+        let id = RequestId { session: SessionId(1), sequence: 1 };
+        let reused = CallFailure::Part(PartError::RequestReused { id });
+        assert_eq!(partly(reused.clone()), reused);
+        let name = "gone".to_owned();
+        let refusals = [no_quorum(), CallFailure::UnknownFilter { name }, CallFailure::NotFormed];
+        for error in refusals {
+            let partly = partly(error.clone());
+            let CallFailure::OutcomeUnknown { what } = &partly else { panic!("{partly}") };
+            assert!(what.ends_with(&error.to_string()), "{what}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What a coordinator takes from the calls of leaders.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use umbel_engine::meta::{MetaCommand, MetaReply, MetaState};
+use umbel_engine::{NodeId, ShardId};
+
+use super::Coordinator;
+use umbel_node::Local;
+use umbel_node::calls::{ShardAnswer, ShardRequest};
+use umbel_node::failure::CallFailure;
+
+impl Coordinator {
+    pub(crate) fn local(&self) -> Result<&Arc<Local>, CallFailure> {
+        self.calls.local()
+    }
+
+    /// The leader of the meta group, as far as this node knows.
+    pub fn meta_leader(&self) -> Option<NodeId> {
+        self.calls.meta_leader()
+    }
+
+    /// The leader of a shard, as far as this node knows.
+    pub fn shard_leader_hint(&self, shard: ShardId) -> Option<NodeId> {
+        self.calls.shard_leader_hint(shard)
+    }
+
+    /// Whether a node answers now.
+    pub fn is_reachable(&self, node: NodeId) -> impl Future<Output = bool> {
+        self.calls.is_reachable(node)
+    }
+
+    /// Reads this node's copy of the catalogue and the shard map.
+    ///
+    /// # Errors
+    /// If the cluster is not formed.
+    pub fn read_meta<T>(&self, read: impl FnOnce(&MetaState) -> T) -> Result<T, CallFailure> {
+        self.calls.read_meta(read)
+    }
+
+    /// Waits until this node's copy of the catalogue shows what `until` looks for.
+    pub(crate) fn wait_meta<T>(
+        &self,
+        deadline: Instant,
+        until: impl FnMut(&MetaState) -> Option<T>,
+    ) -> impl Future<Output = Result<T, CallFailure>> {
+        self.calls.wait_meta(deadline, until)
+    }
+
+    /// Proposes a command to the meta group; returns once this node, too, has applied it.
+    pub fn meta_propose(
+        &self,
+        command: MetaCommand,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<MetaReply, CallFailure>> {
+        self.calls.meta_propose(command, deadline)
+    }
+
+    /// Returns once this node's copy of the catalogue has all that was committed before the call.
+    pub fn meta_refresh(&self, deadline: Instant) -> impl Future<Output = Result<(), CallFailure>> {
+        self.calls.meta_refresh(deadline)
+    }
+
+    /// Calls a shard's leader, whichever node that is, or, if the request allows it, any replica.
+    pub(crate) fn shard_call(
+        &self,
+        shard: ShardId,
+        request: ShardRequest,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<ShardAnswer, CallFailure>> {
+        self.calls.shard_call(shard, request, deadline)
+    }
+}

@@ -1,0 +1,124 @@
+//! Shards that are split off and merged again.
+
+use std::path::Path;
+
+use umbel_engine::meta::{Distribution, MetaError, MetaState};
+use umbel_engine::{OwnerId, RequestId, ShardId};
+use umbel_filter::Kind;
+
+use super::node_test::{config, deadline, items, start};
+use super::recut_test::{ITEM_COUNT, fill, name, split};
+use super::*;
+use crate::ClientRequest;
+use crate::catalogue::{Hashing, NewFilter};
+use crate::sizes::FilterSize;
+use umbel_node::failure::CallFailure;
+
+async fn start_alone(data: &Path) -> Node {
+    start(Config { dev: true, shards: 1, replicas: 1, ..config(data) }).await
+}
+
+async fn insert(asked: &Coordinator, kind: Kind, numbers: std::ops::Range<u32>) {
+    asked.insert(&kind.to_string(), &items(numbers), None, None, deadline()).await.unwrap();
+}
+
+async fn assert_full(asked: &Coordinator, kind: Kind, item_count: u32) {
+    let all = items(0..item_count);
+    let found = asked.contains(&kind.to_string(), &all, None, deadline()).await.unwrap().0;
+    assert_eq!(found.count_ones(), item_count, "{kind}");
+}
+
+/// The counts of a filter's new items, over all shards.
+async fn new_count(asked: &Coordinator, kind: Kind) -> u64 {
+    let info = asked.info(&name(&kind.to_string()), deadline()).await.unwrap();
+    info.slices.iter().map(|(_, load)| load.new_count).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shards_are_merged_with_all_that_they_have_and_split_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = start_alone(folder.path()).await;
+    let mut asked = node.coordinator();
+    fill(&asked, 4_000).await;
+    split(&asked, 2).await;
+    split(&asked, 3).await;
+    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+    let request = |sequence| ClientRequest {
+        id: RequestId { session, sequence },
+        acknowledged_below: 0,
+        owner: OwnerId::default(),
+    };
+    let second = items(ITEM_COUNT..2 * ITEM_COUNT);
+    let mut answers = Vec::new();
+    for (kind, sequence) in Kind::ALL.into_iter().zip(1..) {
+        let (filter, request) = (kind.to_string(), Some(request(sequence)));
+        let answer = asked.insert(&filter, &second, request, None, deadline()).await.unwrap();
+        answers.push((kind, sequence, answer));
+    }
+    let mut counts = Vec::new();
+    for kind in Kind::ALL {
+        counts.push((kind, new_count(&asked, kind).await));
+    }
+    for shard_count in [2, 1] {
+        let (stays, gone) = asked.merge_shard(shard_count, deadline()).await.unwrap();
+        assert_eq!((stays, gone), (ShardId(0), ShardId(shard_count)));
+    }
+    assert_eq!(asked.read_meta(MetaState::shard_count).unwrap(), 1);
+    for round in 0..2 {
+        for &(kind, count) in &counts {
+            assert_full(&asked, kind, 2 * ITEM_COUNT).await;
+            assert_eq!(new_count(&asked, kind).await, count, "{kind}");
+        }
+        for (kind, sequence, first) in &answers {
+            let again = asked
+                .insert(&kind.to_string(), &second, Some(request(*sequence)), None, deadline())
+                .await;
+            assert_eq!(again.as_ref(), Ok(first), "{kind}");
+        }
+        if round == 0 {
+            // From the disk.
+            drop(asked);
+            node.shutdown().await;
+            node = start_alone(folder.path()).await;
+            asked = node.coordinator();
+        }
+    }
+    // The number is given to another group.
+    split(&asked, 2).await;
+    for kind in Kind::ALL {
+        insert(&asked, kind, 2 * ITEM_COUNT..3 * ITEM_COUNT).await;
+        assert_full(&asked, kind, 3 * ITEM_COUNT).await;
+    }
+    // Each split and merge counts the divided block of a cuckoo filter once more, until it has no room.
+    asked.drop_filter(&name("cuckoo"), None, deadline()).await.unwrap();
+    asked.merge_shard(1, deadline()).await.unwrap();
+    for kind in Kind::ALL.into_iter().filter(|&kind| kind != Kind::Cuckoo) {
+        assert_full(&asked, kind, 3 * ITEM_COUNT).await;
+    }
+    drop(asked);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_merge_that_a_filter_does_not_allow_is_given_up_and_nothing_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    let (distribution, hashing) = (Distribution::Partitioned, Hashing::Keyed);
+    let (kind, size) = (Kind::Cuckoo, FilterSize::Rate(1e-4));
+    let new = NewFilter::Planned { kind, distribution, capacity: 2_000, size, hashing };
+    asked.create(&name("cuckoo"), &new, None, deadline()).await.unwrap();
+    // The block that the border divides is more than half full, and both shards have all of it.
+    insert(&asked, kind, 0..1_900).await;
+    split(&asked, 2).await;
+    let refused = asked.merge_shard(1, deadline()).await.unwrap_err();
+    let CallFailure::Meta(MetaError::BadMerge { what }) = &refused else { panic!("{refused}") };
+    assert!(what.contains("cannot be merged"), "{what}");
+    assert_eq!(asked.read_meta(MetaState::shard_count).unwrap(), 2);
+    assert_full(&asked, kind, 1_900).await;
+    // Without the filter they are merged.
+    asked.drop_filter(&name("cuckoo"), None, deadline()).await.unwrap();
+    asked.merge_shard(1, deadline()).await.unwrap();
+    drop(asked);
+    node.shutdown().await;
+}

@@ -1,0 +1,326 @@
+//! Whole nodes on loopback and real disks, asked through their coordinators.
+
+use umbel_engine::meta::FilterName;
+use umbel_engine::{GroupId, ShardId};
+use umbel_filter::Kind;
+
+use super::*;
+pub(crate) use crate::testing::{MINUTES, create, items};
+use crate::{ClientRequest, ReadLevel};
+pub(crate) use umbel_node::testing::{
+    PeersOnly, config, deadline, free_addresses, start, start_alone, start_cluster,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_node_to_learn_of_the_formation_waits_for_it() {
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut addresses = free_addresses(2).await;
+    addresses.sort_unstable();
+    let both = folders.iter().zip(&addresses).map(|(folder, address)| Config {
+        listen: address.clone(),
+        initial_cluster: addresses.clone(),
+        shards: 1,
+        ..config(folder.path())
+    });
+    let [founder, other]: [Config; 2] = both.collect::<Vec<_>>().try_into().unwrap();
+    // The other one is there before the first one can form the cluster with it.
+    let early = async {
+        let node = start(other).await;
+        create(&node.coordinator(), "seen", Kind::Blocked).await;
+        node
+    };
+    let (founder, other) = tokio::join!(start(founder), early);
+    assert!(
+        founder.coordinator().info(&FilterName::new("seen").unwrap(), deadline()).await.is_ok()
+    );
+    founder.shutdown().await;
+    other.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_node_remembers_and_is_elected_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    create(&asked, "seen", Kind::Blocked).await;
+    let new = asked.insert("seen", &items(0..1000), None, None, deadline()).await.unwrap().0;
+    assert_eq!((new.len(), new.count_ones()), (1000, 1000));
+    let shard = node.local().shard(ShardId(0)).unwrap();
+    let term = shard.group().term();
+    drop((asked, shard));
+    node.shutdown().await;
+
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    let level = ReadLevel::Linearizable;
+    let present = asked.contains("seen", &items(0..1001), Some(level), deadline()).await.unwrap().0;
+    assert_eq!(present.count_ones(), 1000);
+    let new = asked.insert("seen", &items(500..1500), None, None, deadline()).await.unwrap().0;
+    assert_eq!(new.count_ones(), 500);
+    // With openraft's leader restore on, it would have gone on in the term that it had.
+    assert!(node.local().shard(ShardId(0)).unwrap().group().term() > term);
+    drop(asked);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_nodes_answer_alike() {
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let nodes = start_cluster(&folders).await;
+    let asked: Vec<_> = nodes.iter().map(Node::coordinator).collect();
+    create(&asked[0], "seen", Kind::Blocked).await;
+    let new = asked[1].insert("seen", &items(0..1000), None, None, deadline()).await.unwrap().0;
+    assert_eq!(new.count_ones(), 1000);
+    for coordinator in &asked {
+        for level in [ReadLevel::Linearizable, ReadLevel::AnyReplica] {
+            let asked = items(0..1001);
+            let present =
+                coordinator.contains("seen", &asked, Some(level), deadline()).await.unwrap().0;
+            assert_eq!(present.count_ones(), 1000);
+        }
+    }
+    // What is present costs no entry of a log.
+    let applied = |node: &Node| -> u64 {
+        node.local().shards().iter().map(|shard| shard.group().applied_index()).sum()
+    };
+    let before: Vec<u64> = nodes.iter().map(applied).collect();
+    let again = asked[2].insert("seen", &items(0..1000), None, None, deadline()).await.unwrap().0;
+    assert_eq!(again.count_ones(), 0);
+    assert_eq!(nodes.iter().map(applied).collect::<Vec<_>>(), before);
+    drop(asked);
+    futures_util::future::join_all(nodes.into_iter().map(Node::shutdown)).await;
+}
+
+/// What any of them inserted counts at once at all others, whoever leads the item's shard.
+#[tokio::test(flavor = "multi_thread")]
+async fn three_nodes_count_alike() {
+    let folders = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let nodes = start_cluster(&folders).await;
+    let asked: Vec<_> = nodes.iter().map(Node::coordinator).collect();
+    create(&asked[0], "counted", Kind::Cuckoo).await;
+    for (inserting, expected) in asked.iter().zip(1..) {
+        inserting.insert("counted", &items(7..8), None, None, deadline()).await.unwrap();
+        for coordinator in &asked {
+            let copies = coordinator.copies_of_item("counted", &items(7..8), deadline()).await;
+            assert_eq!(copies, Ok(expected));
+        }
+    }
+    drop(asked);
+    futures_util::future::join_all(nodes.into_iter().map(Node::shutdown)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_request_gets_its_first_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    create(&asked, "seen", Kind::Blocked).await;
+    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+    let request = |sequence| {
+        let id = umbel_engine::RequestId { session, sequence };
+        Some(ClientRequest { id, acknowledged_below: 1, owner: umbel_engine::OwnerId::default() })
+    };
+    let first = asked.insert("seen", &items(0..100), request(1), None, deadline()).await.unwrap().0;
+    assert_eq!(first.count_ones(), 100);
+    let other =
+        asked.insert("seen", &items(50..150), request(2), None, deadline()).await.unwrap().0;
+    assert_eq!(other.count_ones(), 50);
+    let again = asked.insert("seen", &items(0..100), request(1), None, deadline()).await.unwrap().0;
+    assert_eq!(again, first);
+    let reused = asked.insert("seen", &items(1..101), request(1), None, deadline()).await;
+    assert!(reused.unwrap_err().to_string().contains("came before with other items"));
+    drop(asked);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_answers_and_clears() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    for kind in Kind::ALL {
+        let name = kind.to_string();
+        create(&asked, &name, kind).await;
+        let new = asked.insert(&name, &items(0..200), None, None, deadline()).await.unwrap().0;
+        assert_eq!(new.count_ones(), 200, "{kind}");
+        let level = ReadLevel::AnyReplica;
+        let present =
+            asked.contains(&name, &items(0..300), Some(level), deadline()).await.unwrap().0;
+        assert_eq!(present.count_ones(), 200, "{kind}");
+        let removed = asked.remove(&name, &items(0..50), None, deadline()).await;
+        assert_eq!(removed.is_ok(), kind.removes(), "{kind}: {removed:?}");
+        let filter = FilterName::new(name.as_str()).unwrap();
+        asked.clear(&filter, None, deadline()).await.unwrap();
+        let present =
+            asked.contains(&name, &items(0..300), Some(level), deadline()).await.unwrap().0;
+        assert_eq!(present.count_ones(), 0, "{kind}");
+        asked.drop_filter(&filter, None, deadline()).await.unwrap();
+        let gone = asked.contains(&name, &items(0..1), Some(level), deadline()).await;
+        assert!(matches!(gone, Err(umbel_node::failure::CallFailure::UnknownFilter { .. })));
+    }
+    drop(asked);
+    node.shutdown().await;
+}
+
+/// The meta group has fewer entries than are kept behind a snapshot, and must not keep the whole
+/// log with them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_of_few_entries_lets_go_of_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    create(&asked, "seen", Kind::Blocked).await;
+    let meta = node.local().meta();
+    assert!(node.local().storage().log_bytes(GroupId::META) > 0);
+    let let_go = async {
+        while node.local().storage().log_bytes(GroupId::META) > 0 {
+            meta.snapshot().await;
+            meta.purge_to_snapshot().await;
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), let_go).await.unwrap();
+    drop(asked);
+    node.shutdown().await;
+}
+
+/// Makes every rare choice.
+struct Provoking;
+
+impl umbel_ports::Seed for Provoking {
+    fn fill(&self, purpose: Purpose, bytes: &mut [u8]) {
+        RealSeed.fill(purpose, bytes);
+    }
+
+    fn wall_ms(&self) -> u64 {
+        RealSeed.wall_ms()
+    }
+
+    fn provokes(&self, _rare: Rare) -> bool {
+        true
+    }
+}
+
+/// Remembers which kinds of events there were, and digests by group and entry.
+#[derive(Default)]
+struct RecordingObserver {
+    kinds: std::sync::Mutex<std::collections::BTreeSet<&'static str>>,
+    digests: std::sync::Mutex<std::collections::BTreeMap<(GroupId, u64), u64>>,
+}
+
+impl umbel_node::ports::Observer for RecordingObserver {
+    fn observe(&self, event: &Event<'_>) {
+        let kind = match event {
+            Event::LogOpened { last: None, .. } => "new log",
+            Event::LogOpened { last: Some(last), ends, .. } => {
+                assert!(ends.last().is_none_or(|end| end == last));
+                "log opened"
+            }
+            Event::Appended { .. } => "appended",
+            Event::Durable { .. } => "durable",
+            Event::Truncated { .. } => "truncated",
+            Event::Purged { .. } => "purged",
+            Event::VoteSaved { .. } => "vote saved",
+            Event::Applied { group, entry, digest, .. } => {
+                let digest = digest();
+                let mut digests = self.digests.lock().unwrap();
+                assert_eq!(*digests.entry((*group, entry.index)).or_insert(digest), digest);
+                "applied"
+            }
+            Event::SnapshotBuilt { .. } => "snapshot built",
+            Event::SnapshotLoaded { group, through, digest } => {
+                let digests = self.digests.lock().unwrap();
+                let applied = digests[&(*group, through.unwrap().index)];
+                assert_eq!(digest(), applied);
+                "snapshot loaded"
+            }
+            Event::Forgotten { .. } => "forgotten",
+            Event::DamageFound { .. } => "damage found",
+            Event::EntryUnknown { .. } => "entry unknown",
+        };
+        self.kinds.lock().unwrap().insert(kind);
+    }
+}
+
+/// Has every group write a snapshot and let go of its log, as far as it had applied this when it was asked:
+/// the catalogue may get an entry of its own meanwhile.
+async fn snapshot_and_purge(node: &Node) {
+    let applied: Vec<_> = node.groups().iter().map(|group| group.applied).collect();
+    assert!(node.snapshot().await);
+    for (group, applied) in node.groups().iter().zip(applied) {
+        assert!(applied.is_some() && group.snapshot >= applied && group.purged >= applied);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_is_missing_is_named_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = async || {
+        let config = Config { dev: true, shards: 2, replicas: 1, ..config(folder.path()) };
+        let mut ports = Ports::real(folder.path()).unwrap();
+        ports.seed = Arc::new(Provoking);
+        Node::start(config, ports, Box::new(PeersOnly)).await
+    };
+    let node = start().await.unwrap();
+    create(&node.coordinator(), "seen", Kind::Blocked).await;
+    snapshot_and_purge(&node).await;
+    node.shutdown().await;
+    let snapshots = folder.path().join("snapshots");
+    for group in std::fs::read_dir(&snapshots).unwrap() {
+        std::fs::remove_dir_all(group.unwrap().path()).unwrap();
+    }
+    let refused = start().await.map(drop).unwrap_err().to_string();
+    for words in ["snapshots/", "is missing", "put it back", "empty data folder"] {
+        assert!(refused.contains(words), "{words}: {refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_reports_its_events_to_the_observer() {
+    let folder = tempfile::tempdir().unwrap();
+    let observer = Arc::new(RecordingObserver::default());
+    let start = async || {
+        let config = Config { dev: true, shards: 4, replicas: 1, ..config(folder.path()) };
+        let mut ports = Ports::real(folder.path()).unwrap();
+        ports.seed = Arc::new(Provoking);
+        ports.observer = Some(Arc::clone(&observer) as _);
+        Node::start(config, ports, Box::new(PeersOnly)).await
+    };
+    let node = start().await.unwrap();
+    let asked = node.coordinator();
+    create(&asked, "seen", Kind::Blocked).await;
+    for item in 0..100 {
+        asked.insert("seen", &items(item..item + 1), None, None, deadline()).await.unwrap();
+    }
+    let groups = node.groups();
+    assert_eq!(groups.len(), 5);
+    assert!(groups.iter().all(|group| group.is_leader && group.failure.is_none()));
+    snapshot_and_purge(&node).await;
+    // Nobody is there to take the leaderships.
+    node.hand_over().await;
+    drop(asked);
+    node.shutdown().await;
+    let node = start().await.unwrap();
+    let asked = node.coordinator();
+    let level = ReadLevel::Linearizable;
+    let present = asked.contains("seen", &items(0..101), Some(level), deadline()).await.unwrap().0;
+    assert_eq!(present.count_ones(), 100);
+    drop(asked);
+    node.shutdown().await;
+    let damaged = folder.path().join("identity");
+    std::fs::write(&damaged, b"what is no identity").unwrap();
+    assert!(start().await.is_err());
+    let expected = [
+        "appended",
+        "applied",
+        "damage found",
+        "durable",
+        "log opened",
+        "new log",
+        "purged",
+        "snapshot built",
+        "snapshot loaded",
+        "vote saved",
+    ];
+    assert_eq!(observer.kinds.lock().unwrap().iter().copied().collect::<Vec<_>>(), expected);
+}

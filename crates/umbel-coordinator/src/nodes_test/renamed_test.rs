@@ -1,0 +1,105 @@
+//! Filters that are renamed during another operation on them.
+
+use std::sync::Arc;
+
+use umbel_engine::meta::{Distribution, FilterName};
+use umbel_engine::shard::{Bitmap, PartError};
+use umbel_engine::{OwnerId, RequestId};
+use umbel_filter::Kind;
+use umbel_ports::{Purpose, Rare, RealSeed, Seed};
+
+use super::Coordinated;
+use super::node_test::{create, deadline, items, start_alone};
+use crate::catalogue::{Hashing, NewFilter};
+use crate::copies::BackupPart;
+use crate::sizes::FilterSize;
+use crate::{ClientRequest, Coordinator};
+use umbel_node::failure::CallFailure;
+
+fn name(text: &str) -> FilterName {
+    FilterName::new(text).unwrap()
+}
+
+/// One filter replaces another that is still to be copied, one gets an unused name, one is dropped.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_has_each_filter_under_the_name_that_it_had() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    let new = NewFilter::Planned {
+        kind: Kind::Blocked,
+        distribution: Distribution::Partitioned,
+        capacity: 1_000,
+        size: FilterSize::Rate(0.01),
+        hashing: Hashing::Keyed,
+    };
+    for filter in ["a", "b", "c", "d"] {
+        asked.create(&name(filter), &new, None, deadline()).await.unwrap();
+        asked.insert(filter, &items(0..10), None, None, deadline()).await.unwrap();
+    }
+    let mut backup = asked.backup(false, deadline()).await.unwrap();
+    assert!(matches!(backup.next().await.unwrap(), Some(BackupPart::Head(_))));
+    for (filter, new_name, replaces) in [("a", "z", false), ("b", "c", true)] {
+        asked.rename(&name(filter), &name(new_name), replaces, deadline()).await.unwrap();
+    }
+    asked.drop_filter(&name("d"), None, deadline()).await.unwrap();
+    let mut names = Vec::new();
+    while let Some(part) = backup.next().await.unwrap() {
+        match part {
+            BackupPart::Filter(filter) => names.push(filter.name),
+            BackupPart::End { filter_count } => assert_eq!(filter_count, 2),
+            _ => {}
+        }
+    }
+    assert_eq!(names, ["a", "b"]);
+}
+
+/// Lets a coordinator work with a copy of the catalogue that is up to two seconds old.
+struct Lagging;
+
+impl Seed for Lagging {
+    fn fill(&self, purpose: Purpose, bytes: &mut [u8]) {
+        RealSeed.fill(purpose, bytes);
+    }
+
+    fn wall_ms(&self) -> u64 {
+        RealSeed.wall_ms()
+    }
+
+    fn provokes(&self, rare: Rare) -> bool {
+        rare == Rare::OldMap
+    }
+}
+
+/// Copies of a request reach a new filter of the name by one node, and by another one the filter that had
+/// the name before, which was dropped or renamed: the second node was behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_behind_returns_the_first_answer_to_a_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+    for (turn, is_renamed) in [(1, false), (2, true)] {
+        create(&asked, "f", Kind::Blocked).await;
+        let behind = Coordinator::new(Arc::new(node.leader_calls(Arc::new(Lagging))));
+        behind.contains("f", &items(0..1), None, deadline()).await.unwrap();
+        if is_renamed {
+            asked.rename(&name("f"), &name("g"), false, deadline()).await.unwrap();
+        } else {
+            asked.drop_filter(&name("f"), None, deadline()).await.unwrap();
+        }
+        create(&asked, "f", Kind::Blocked).await;
+        let id = RequestId { session, sequence: turn };
+        let request = Some(ClientRequest { id, acknowledged_below: 0, owner: OwnerId(0) });
+        let (first, _) = asked.insert("f", &items(0..20), request, None, deadline()).await.unwrap();
+        assert_eq!(first, Bitmap::ones(20));
+        let (again, _) =
+            behind.insert("f", &items(0..20), request, None, deadline()).await.unwrap();
+        assert_eq!(again, first);
+        let other = behind.insert("f", &items(20..40), request, None, deadline()).await;
+        let other = other.unwrap_err();
+        assert!(matches!(other, CallFailure::Part(PartError::RequestReused { .. })), "{other}");
+        asked.drop_filter(&name("f"), None, deadline()).await.unwrap();
+    }
+    node.shutdown().await;
+}

@@ -1,0 +1,308 @@
+//! Replicated filters that leave nodes and return: exports, backups, merges.
+
+use bytes::Bytes;
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
+use umbel_engine::meta::Distribution;
+use umbel_engine::placement::ShardRanges;
+use umbel_engine::shard::SetOperation;
+use umbel_filter::Kind;
+
+use super::node_test::{deadline, items, start};
+use super::replicated_test::{KINDS, create, flush_all, insert, name, present, start_quiet, stop};
+use super::*;
+use crate::ReadLevel;
+use crate::catalogue::{Hashing, NewFilter};
+use crate::copies::{BackupPart, ExportPart, ExportWish, ImportHead, ImportPart, one_shard};
+use crate::sizes::FilterSize;
+use umbel_node::failure::CallFailure;
+use umbel_node::limits::WHOLE_IMPORTS_MAX;
+
+const UNION: SetOperation = SetOperation::Union;
+
+/// An export, converted to an import under a name.
+pub(super) async fn exported(
+    coordinator: &Arc<Coordinator>,
+    filter: &str,
+    to: &str,
+) -> Vec<ImportPart> {
+    let parts = coordinator.export(&name(filter), ExportWish::default(), deadline()).await.unwrap();
+    let imported = |part| match part {
+        ExportPart::Head(head) => {
+            assert_eq!(head.ranges, one_shard());
+            let (name, settings) = (name(to), head.settings);
+            ImportPart::Head(ImportHead { name, ranges: head.ranges, settings })
+        }
+        ExportPart::Frame(frame) => ImportPart::Frame(frame),
+        ExportPart::Change(..) => panic!("nothing was known"),
+        ExportPart::End(end) => ImportPart::End(end),
+    };
+    parts.into_stream().map_ok(imported).try_collect().await.unwrap()
+}
+
+pub(super) async fn import(
+    coordinator: &Arc<Coordinator>,
+    parts: Vec<ImportPart>,
+) -> Result<FilterId, CallFailure> {
+    let parts = stream::iter(parts.into_iter().map(Ok));
+    let (id, record) = coordinator.import(parts, None).await?;
+    assert!(record.is_replicated());
+    Ok(id)
+}
+
+/// How many items each node finds once all have received everything.
+async fn present_everywhere(nodes: &[Node], filter: &str, range: std::ops::Range<u32>) -> Vec<u32> {
+    let mut counts = Vec::new();
+    flush_all(&nodes[0].coordinator(), filter).await;
+    for node in nodes {
+        let asked = node.coordinator();
+        counts.push(present(&asked, filter, range.clone(), ReadLevel::Local).await);
+    }
+    counts
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_comes_back_under_another_name_on_all_nodes() {
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let (configs, mut nodes) = start_quiet(&folders).await;
+    for kind in KINDS {
+        let (filter, again) = (kind.to_string(), format!("{kind} again"));
+        let (one, two) = (nodes[0].coordinator(), nodes[1].coordinator());
+        let first = create(&one, &filter, kind).await;
+        insert(&one, &filter, 0..1000).await;
+        let parts = exported(&one, &filter, &again).await;
+        let id = import(&two, parts).await.unwrap();
+        assert!(one.unconfirmed(deadline()).await.unwrap().is_empty());
+        assert_eq!(present_everywhere(&nodes, &again, 0..1000).await, [1000; 2]);
+        let original = nodes[0].copy(first).unwrap().1;
+        for node in &nodes {
+            assert!(node.copy(id).unwrap().1 == original, "{} differs", node.id());
+        }
+        // Inserts continue afterwards, and are exchanged as usual.
+        insert(&two, &again, 1000..1100).await;
+        insert(&one, &again, 1100..1200).await;
+        assert_eq!(present_everywhere(&nodes, &again, 0..1200).await, [1200; 2]);
+        drop((one, two));
+
+        let restarted = nodes.remove(1);
+        restarted.shutdown().await;
+        nodes.push(start(configs[1].clone()).await);
+        let two = nodes[1].coordinator();
+        assert_eq!(present(&two, &again, 0..1100, ReadLevel::Local).await, 1100);
+        insert(&two, &again, 1200..1300).await;
+        assert_eq!(present_everywhere(&nodes, &again, 0..1300).await, [1300; 2]);
+    }
+    stop(nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_right_after_an_import_keeps_all_of_it() {
+    let folders = [tempfile::tempdir().unwrap()];
+    let (configs, mut nodes) = start_quiet(&folders).await;
+    let asked = nodes[0].coordinator();
+    for kind in KINDS {
+        let filter = kind.to_string();
+        create(&asked, &filter, kind).await;
+        insert(&asked, &filter, 0..1000).await;
+        let parts = exported(&asked, &filter, &format!("{kind} again")).await;
+        import(&asked, parts).await.unwrap();
+    }
+    drop(asked);
+    let node = nodes.remove(0);
+    node.shutdown().await;
+    let node = start(configs[0].clone()).await;
+    let asked = node.coordinator();
+    for kind in KINDS {
+        let again = format!("{kind} again");
+        assert_eq!(present(&asked, &again, 0..1000, ReadLevel::Local).await, 1000);
+        assert!(present(&asked, &again, 1000..2000, ReadLevel::Local).await < 5);
+    }
+    drop(asked);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_import_leaves_nothing() {
+    let folders = [tempfile::tempdir().unwrap()];
+    let (_, nodes) = start_quiet(&folders).await;
+    let asked = nodes[0].coordinator();
+    create(&asked, "seen", Kind::Blocked).await;
+    insert(&asked, "seen", 0..1000).await;
+    let good = exported(&asked, "seen", "again").await;
+    let groups = nodes[0].local().storage().groups();
+    let mut damaged = good.clone();
+    let ImportPart::Frame(frame) = &mut damaged[1] else { panic!("a frame comes second") };
+    let mut bytes = frame.frame.to_vec();
+    *bytes.last_mut().unwrap() ^= 1;
+    frame.frame = Bytes::from(bytes);
+    let mut other_sum = good.clone();
+    let Some(ImportPart::End(end)) = other_sum.last_mut() else { panic!("the end comes last") };
+    end.checksum ^= 1;
+    let mut incomplete = good.clone();
+    incomplete.remove(1);
+    let mut on_shards = good.clone();
+    let ImportPart::Head(head) = &mut on_shards[0] else { panic!("the head comes first") };
+    head.ranges = ShardRanges::new(4, 4).unwrap();
+    let cut = good[..2].to_vec();
+    for (parts, expected) in [
+        (damaged, "frame 0: "),
+        (other_sum, "1 frames with checksum"),
+        (incomplete, "0 frames with checksum"),
+        (on_shards, "made on 4 shards"),
+        (cut, "ends early"),
+    ] {
+        let error = import(&asked, parts).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{error:?} does not say {expected:?}");
+        assert!(asked.unconfirmed(deadline()).await.unwrap().is_empty());
+        assert_eq!(nodes[0].local().storage().groups(), groups, "{expected}");
+        let again = asked.info(&name("again"), deadline()).await;
+        assert!(matches!(again, Err(CallFailure::UnknownFilter { .. })));
+    }
+    import(&asked, good).await.unwrap();
+    assert_eq!(present(&asked, "again", 0..1000, ReadLevel::Local).await, 1000);
+    drop(asked);
+    stop(nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn imports_that_hold_whole_filters_wait_for_room() {
+    let folders = [tempfile::tempdir().unwrap()];
+    let (_, nodes) = start_quiet(&folders).await;
+    let asked = nodes[0].coordinator();
+    let id = create(&asked, "seen", Kind::Blocked).await;
+    insert(&asked, "seen", 0..100).await;
+    let (mut unended, mut senders) = (Vec::new(), Vec::new());
+    for number in 0..WHOLE_IMPORTS_MAX {
+        let mut parts = exported(&asked, "seen", &format!("unended {number}")).await;
+        parts.pop();
+        let (sender, more) = tokio::sync::mpsc::channel(1);
+        let more = tokio_stream::wrappers::ReceiverStream::new(more);
+        let asked = Arc::clone(&asked);
+        unended.push(tokio::spawn(async move {
+            asked
+                .import(stream::iter(parts.into_iter().map(Ok)).chain(more), None)
+                .await
+                .map(|_| ())
+        }));
+        senders.push(sender);
+    }
+    let copies = nodes[0].local().copies();
+    let end = deadline();
+    while copies.import_room().now_or_never().is_some() {
+        assert!(Instant::now() < end, "the imports do not begin");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let error = asked.import_room(Instant::now() + Duration::from_millis(20)).await.unwrap_err();
+    assert!(error.to_string().contains("try again later"), "{error}");
+    // A caller that gives up frees its room, and a waiting one gets it.
+    let parts = exported(&asked, "seen", "again").await;
+    let (imported, ()) = tokio::join!(import(&asked, parts), async { drop(senders.pop()) });
+    let again = imported.unwrap();
+    assert!(nodes[0].copy(again).unwrap().1 == nodes[0].copy(id).unwrap().1);
+    drop(senders);
+    for unended in unended {
+        assert!(unended.await.unwrap().is_err());
+    }
+    drop(asked);
+    stop(nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn merges_take_the_room_of_imports() {
+    let folders = [tempfile::tempdir().unwrap()];
+    let (_, nodes) = start_quiet(&folders).await;
+    let asked = nodes[0].coordinator();
+    create(&asked, "into", Kind::Blocked).await;
+    asked.create(&name("from"), &NewFilter::Like(name("into")), None, deadline()).await.unwrap();
+    insert(&asked, "from", 0..100).await;
+    let mut rooms = Vec::new();
+    for _ in 0..WHOLE_IMPORTS_MAX {
+        rooms.push(nodes[0].local().copies().import_room().await);
+    }
+    let soon = Instant::now() + Duration::from_millis(20);
+    let error = asked.merge(&name("into"), &[name("from")], (UNION, None), soon).await.unwrap_err();
+    assert!(error.to_string().contains("try again later"), "{error}");
+    rooms.pop();
+    assert!(
+        asked.merge(&name("into"), &[name("from")], (UNION, None), deadline()).await.unwrap() > 0
+    );
+    // The merge has freed its room.
+    let room = tokio::time::timeout_at(deadline(), nodes[0].local().copies().import_room()).await;
+    drop((room.unwrap(), rooms, asked));
+    stop(nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_holds_filters_of_both_distributions() {
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let (_, nodes) = start_quiet(&folders).await;
+    let asked = nodes[0].coordinator();
+    let partitioned = NewFilter::Planned {
+        kind: Kind::Blocked,
+        distribution: Distribution::Partitioned,
+        capacity: 10_000,
+        size: FilterSize::Rate(1e-4),
+        hashing: Hashing::Keyed,
+    };
+    asked.create(&name("cut"), &partitioned, None, deadline()).await.unwrap();
+    asked.insert("cut", &items(0..500), None, None, deadline()).await.unwrap();
+    for kind in KINDS {
+        create(&asked, &kind.to_string(), kind).await;
+        insert(&asked, &kind.to_string(), 0..1000).await;
+    }
+    let backup = asked.backup(true, deadline()).await.unwrap().into_stream();
+    let backup: Vec<BackupPart> = backup.try_collect().await.unwrap();
+    drop(asked);
+    stop(nodes).await;
+
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let (_, nodes) = start_quiet(&folders).await;
+    let asked = nodes[0].coordinator();
+    let restored =
+        asked.restore(stream::iter(backup.into_iter().map(Ok)).boxed(), None).await.unwrap();
+    let mut expected = KINDS.map(|kind| kind.to_string()).to_vec();
+    expected.push("cut".to_owned());
+    expected.sort_unstable();
+    assert_eq!(restored, expected);
+    assert!(asked.unconfirmed(deadline()).await.unwrap().is_empty());
+    for kind in KINDS {
+        let filter = kind.to_string();
+        assert_eq!(present_everywhere(&nodes, &filter, 0..1000).await, [1000; 2]);
+    }
+    let level = ReadLevel::Linearizable;
+    assert_eq!(present(&nodes[1].coordinator(), "cut", 0..500, level).await, 500);
+    drop(asked);
+    stop(nodes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_this_node_has_of_filters_is_merged_on_all() {
+    let folders = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let (_, nodes) = start_quiet(&folders).await;
+    let (one, two) = (nodes[0].coordinator(), nodes[1].coordinator());
+    for kind in KINDS {
+        let [a, b, c] = ["a", "b", "c"].map(|letter| format!("{kind} {letter}"));
+        create(&one, &a, kind).await;
+        for other in [&b, &c] {
+            let like = NewFilter::Like(name(&a));
+            one.create(&name(other), &like, None, deadline()).await.unwrap();
+        }
+        assert!(one.unconfirmed(deadline()).await.unwrap().is_empty());
+        insert(&one, &a, 0..100).await;
+        insert(&one, &b, 100..200).await;
+        insert(&two, &c, 200..300).await;
+        flush_all(&two, &c).await;
+        let sources = [name(&b), name(&c)];
+        assert!(one.merge(&name(&a), &sources, (UNION, None), deadline()).await.unwrap() > 0);
+        assert_eq!(present_everywhere(&nodes, &a, 0..300).await, [300; 2]);
+        assert!(present(&two, &a, 300..1000, ReadLevel::Local).await < 5);
+        assert_eq!(one.merge(&name(&a), &sources, (UNION, None), deadline()).await.unwrap(), 0);
+        // The same settings, but another key.
+        let other = format!("{kind} d");
+        create(&one, &other, kind).await;
+        let error =
+            one.merge(&name(&a), &[name(&other)], (UNION, None), deadline()).await.unwrap_err();
+        assert!(error.to_string().contains("hash items differently"), "{error}");
+    }
+    drop((one, two));
+    stop(nodes).await;
+}

@@ -1,0 +1,164 @@
+//! Windowed filters, on a node whose clock the test controls.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use umbel_engine::meta::{Distribution, FilterName};
+use umbel_engine::shard::{LateItems, PartError, WindowRules, WindowTime};
+use umbel_filter::Kind;
+
+use super::node_test::{PeersOnly, config, deadline, items};
+use super::*;
+use crate::ReadLevel;
+use crate::catalogue::{Hashing, NewFilter};
+use crate::sizes::FilterSize;
+use umbel_node::failure::CallFailure;
+
+/// A wall clock that stands still unless the test advances it.
+pub(super) struct Clock(pub(super) AtomicU64);
+
+impl umbel_ports::Seed for Clock {
+    fn fill(&self, purpose: Purpose, bytes: &mut [u8]) {
+        RealSeed.fill(purpose, bytes);
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+async fn start(data: &Path, clock: &Arc<Clock>) -> Node {
+    let config = Config { dev: true, shards: 4, replicas: 1, ..config(data) };
+    let seed: Arc<dyn umbel_ports::Seed> = Arc::clone(clock) as _;
+    let ports = Ports { seed, ..Ports::real(data).unwrap() };
+    Node::start(config, ports, Box::new(PeersOnly)).await.unwrap()
+}
+
+async fn create(coordinator: &Coordinator, name: &str, rules: WindowRules) {
+    let new = NewFilter::Planned {
+        kind: Kind::Window,
+        distribution: Distribution::Partitioned,
+        capacity: 10_000,
+        size: FilterSize::Window { rate: 1e-9, rules },
+        hashing: Hashing::Keyed,
+    };
+    coordinator.create(&FilterName::new(name).unwrap(), &new, None, deadline()).await.unwrap();
+}
+
+/// Five slices of a minute each.
+pub(super) const RULES: WindowRules = WindowRules {
+    slice_ms: 60_000,
+    slice_count: 5,
+    time: WindowTime::Ingest,
+    late: LateItems::Reject,
+    refresh: false,
+};
+
+pub(super) const MINUTE_MS: u64 = 60_000;
+
+async fn present(coordinator: &Coordinator, name: &str, range: std::ops::Range<u32>) -> u32 {
+    let level = Some(ReadLevel::AnyReplica);
+    let answer = coordinator.contains(name, &items(range), level, deadline()).await;
+    answer.unwrap().0.count_ones()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_forgets_with_the_leaders_clock_and_survives_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Clock(AtomicU64::new(1_000 * MINUTE_MS)));
+    let node = start(folder.path(), &clock).await;
+    let asked = node.coordinator();
+    create(&asked, "minutes", RULES).await;
+    let insert = async |asked: &Coordinator, range| {
+        let answer = asked.insert("minutes", &items(range), None, None, deadline()).await;
+        answer.unwrap().0.count_ones()
+    };
+    assert_eq!(insert(&asked, 0..100).await, 100);
+    clock.0.fetch_add(2 * MINUTE_MS, Ordering::Relaxed);
+    assert_eq!(insert(&asked, 50..150).await, 50);
+    drop(asked);
+    node.shutdown().await;
+
+    // After the sixth minute, only the second minute's items are left.
+    clock.0.fetch_add(3 * MINUTE_MS, Ordering::Relaxed);
+    let node = start(folder.path(), &clock).await;
+    let asked = node.coordinator();
+    assert_eq!(present(&asked, "minutes", 0..150).await, 150);
+    clock.0.fetch_add(MINUTE_MS, Ordering::Relaxed);
+    assert_eq!(present(&asked, "minutes", 0..150).await, 50);
+    assert_eq!(insert(&asked, 0..150).await, 100);
+    let info = asked.info(&FilterName::new("minutes").unwrap(), deadline()).await.unwrap();
+    assert_eq!(info.sum(|slice| slice.one_count), 150);
+    // A clock that is set back makes nothing expire, and keeps nothing longer.
+    clock.0.fetch_sub(100 * MINUTE_MS, Ordering::Relaxed);
+    assert_eq!(present(&asked, "minutes", 0..150).await, 150);
+    drop(asked);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn items_bring_their_own_time_where_the_window_takes_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let now_ms = 1_000 * MINUTE_MS;
+    let clock = Arc::new(Clock(AtomicU64::new(now_ms)));
+    let node = start(folder.path(), &clock).await;
+    let asked = node.coordinator();
+    create(&asked, "events", WindowRules { time: WindowTime::Event, ..RULES }).await;
+    create(&asked, "arrivals", RULES).await;
+    node_test::create(&asked, "plain", Kind::Blocked).await;
+    let insert = async |name, range, at_ms| {
+        let terms = (None, Some(at_ms));
+        asked.insert_of(name, &items(range), None, terms, deadline()).await
+    };
+    let new = insert("events", 0..10, now_ms - 5 * MINUTE_MS).await.unwrap().0;
+    assert_eq!(new.count_ones(), 10);
+    let late = insert("events", 10..11, now_ms - 5 * MINUTE_MS - 1).await.unwrap_err();
+    assert!(matches!(late, CallFailure::Part(PartError::LateItem { .. })), "{late}");
+    let early = insert("events", 10..11, now_ms + 2 * MINUTE_MS).await.unwrap_err();
+    assert!(matches!(early, CallFailure::Part(PartError::FutureItem { .. })), "{early}");
+    let refused = insert("arrivals", 0..1, now_ms).await.unwrap_err();
+    assert!(matches!(refused, CallFailure::Part(PartError::WrongKind { .. })), "{refused}");
+    let refused = insert("plain", 0..1, now_ms).await.unwrap_err();
+    assert!(refused.to_string().contains("has no window"), "{refused}");
+    clock.0.fetch_add(MINUTE_MS, Ordering::Relaxed);
+    assert_eq!(present(&asked, "events", 0..11).await, 0);
+    drop(asked);
+    node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_window_by_hand_is_rotated_in_all_shards() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Clock(AtomicU64::new(1_000 * MINUTE_MS)));
+    let node = start(folder.path(), &clock).await;
+    let asked = node.coordinator();
+    let rules = WindowRules { slice_ms: 0, slice_count: 1, time: WindowTime::Manual, ..RULES };
+    create(&asked, "runs", rules).await;
+    create(&asked, "minutes", RULES).await;
+    let name = FilterName::new("runs").unwrap();
+    let insert = async |asked: &Coordinator, range| {
+        let answer = asked.insert("runs", &items(range), None, None, deadline()).await;
+        answer.unwrap().0.count_ones()
+    };
+    assert_eq!(insert(&asked, 0..100).await, 100);
+    clock.0.fetch_add(1 << 40, Ordering::Relaxed);
+    assert_eq!(asked.rotate(&name, deadline()).await.unwrap().0, 2);
+    assert_eq!(insert(&asked, 50..150).await, 50);
+    drop(asked);
+    node.shutdown().await;
+
+    let node = start(folder.path(), &clock).await;
+    let asked = node.coordinator();
+    assert_eq!(present(&asked, "runs", 0..150).await, 150);
+    assert_eq!(asked.rotate(&name, deadline()).await.unwrap().0, 3);
+    assert_eq!(present(&asked, "runs", 0..150).await, 50);
+    // Windows that follow a clock cannot be rotated by hand, nor can filters without slices.
+    node_test::create(&asked, "plain", Kind::Blocked).await;
+    for other in ["minutes", "plain"] {
+        let refused = asked.rotate(&FilterName::new(other).unwrap(), deadline()).await;
+        let is_wrong = matches!(refused, Err(CallFailure::Part(PartError::WrongKind { .. })));
+        assert!(is_wrong, "{refused:?}");
+    }
+    drop(asked);
+    node.shutdown().await;
+}

@@ -1,0 +1,49 @@
+//! What a coordinator says of its own node.
+
+use std::sync::Arc;
+
+use umbel_engine::NodeId;
+use umbel_ports::{Net, Seed};
+
+use super::Coordinator;
+use umbel_node::failure::CallFailure;
+
+impl Coordinator {
+    /// This node's number, 0 while it belongs to no cluster.
+    pub fn node(&self) -> NodeId {
+        self.calls.node()
+    }
+
+    /// The cluster's identity, 0 while the node belongs to none.
+    pub fn cluster_id(&self) -> u128 {
+        self.local().map_or(0, |local| local.cluster())
+    }
+
+    /// Entropy and wall-clock time.
+    pub fn seed(&self) -> &dyn Seed {
+        self.calls.seed()
+    }
+
+    /// The node's network.
+    ///
+    /// # Errors
+    /// If the node belongs to no cluster yet.
+    pub fn net(&self) -> Result<&Arc<dyn Net>, CallFailure> {
+        Ok(self.local()?.net())
+    }
+
+    /// Bytes of memory of the filters in this node's shards; 0 while it belongs to no cluster.
+    pub fn memory_bytes(&self) -> u64 {
+        let shards = self.local().map(|local| local.shards()).unwrap_or_default();
+        shards.iter().map(|shard| shard.status().memory_bytes).sum()
+    }
+
+    /// Whether this node should get traffic.
+    ///
+    /// # Errors
+    /// If it should not: why.
+    pub async fn is_ready(&self) -> Result<(), String> {
+        let local = self.local().map_err(|error| error.to_string())?;
+        local.is_ready().await
+    }
+}

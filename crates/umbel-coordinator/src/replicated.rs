@@ -1,0 +1,374 @@
+//! Replicated filters: items go to this node's copy, and to other nodes' copies if the level requires it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::Instant;
+use umbel_engine::meta::MetaState;
+use umbel_engine::shard::{Bitmap, HashList, PartError};
+use umbel_engine::{Epoch, Generation, GroupId, NodeId};
+use umbel_filter::ItemHash;
+use umbel_ports::Purpose;
+
+use super::catalogue::{CopiesInfo, FilterInfo};
+use super::items::hashed;
+use super::{AckLevel, Coordinator, LiveFilter, ReadLevel};
+use crate::item_batch::ItemBatch;
+use umbel_node::Local;
+use umbel_node::calls::{CopyAnswer, CopyReport, CopyRequest, SweepCounts};
+use umbel_node::cube::{Copy, CopyFailure};
+use umbel_node::failure::CallFailure;
+use umbel_node::limits::{RETRY_WAIT_MAX, RETRY_WAIT_MIN, TRY_TIMEOUT};
+
+mod flush;
+mod gathered;
+pub mod scrub;
+
+use gathered::Gathered;
+
+pub use flush::Flushed;
+
+/// How long another node may take to describe its copy.
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The state of the exchange of a node's copies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExchangeReport {
+    /// Copies on this node.
+    pub copy_count: usize,
+    /// Its sweeps over the cube.
+    pub sweeps: SweepCounts,
+    /// Bytes of deltas that were sent.
+    pub sent_bytes: u64,
+    /// Bytes of deltas that were received.
+    pub received_bytes: u64,
+    /// Exchanges that were refused.
+    pub refused_count: u64,
+}
+
+/// The nodes of an epoch.
+struct Nodes {
+    epoch: Epoch,
+    all: BTreeSet<NodeId>,
+}
+
+impl Nodes {
+    fn majority(&self) -> usize {
+        self.all.len() / 2 + 1
+    }
+}
+
+/// What to do with this node's copy.
+#[derive(Clone, Copy)]
+enum Act<'i> {
+    Insert(&'i ItemBatch),
+    Contains(&'i ItemBatch),
+    /// Only check that the copy exists.
+    Look,
+}
+
+impl Act<'_> {
+    /// The items' hashes in this filter: another filter of the name has another key.
+    fn hashes(self, filter: &LiveFilter) -> Result<Vec<ItemHash>, CallFailure> {
+        match self {
+            Self::Insert(items) | Self::Contains(items) => hashed(filter, items),
+            Self::Look => Ok(Vec::new()),
+        }
+    }
+
+    /// One bit for each item: whether it was new, or is present.
+    async fn on(
+        self,
+        copy: &Arc<Copy>,
+        generation: Generation,
+        hashes: &[ItemHash],
+    ) -> Result<Vec<bool>, CopyFailure> {
+        match self {
+            Self::Insert(_) => copy.insert_arriving(generation, hashes).await,
+            Self::Contains(_) => copy.contains(generation, hashes),
+            Self::Look => copy.inserted(generation).map(|_| Vec::new()),
+        }
+    }
+}
+
+/// The result of this node's copy.
+struct OwnAnswer {
+    /// The filter whose copy it was.
+    filter: LiveFilter,
+    copy: Arc<Copy>,
+    /// The items' hashes in that filter.
+    hashes: Vec<ItemHash>,
+    /// One bit for each item.
+    bits: Vec<bool>,
+}
+
+impl Coordinator {
+    /// Inserts into a replicated filter; a one means that the item was new on every node that answered.
+    pub(super) async fn insert_replicated(
+        &self,
+        filter: LiveFilter,
+        items: &ItemBatch,
+        level: AckLevel,
+        deadline: Instant,
+    ) -> Result<Bitmap, CallFailure> {
+        let local = self.local()?;
+        if level == AckLevel::OnePartner && nodes_of(local).all.len() < 2 {
+            let what = "level: one-partner wants the items on two nodes, and this cluster has one: insert at level \
+                        local, or add a node"
+                .to_owned();
+            return Err(CallFailure::Invalid { what });
+        }
+        let act = Act::Insert(items);
+        let own = self.on_own_copy(filter, deadline, act).await?;
+        let OwnAnswer { filter, copy, hashes, bits } = own;
+        if level == AckLevel::Local {
+            return Ok(Bitmap::from_bools(bits));
+        }
+        let settled_count = usize::from(copy.is_settled());
+        let mut gathered = Gathered { bits, ones_win: false, count: 1, settled_count };
+        let enough = |nodes: &Nodes, gathered: &Gathered| match level {
+            AckLevel::Local => true,
+            AckLevel::OnePartner => gathered.count >= 2,
+            AckLevel::Majority => gathered.settled_count >= nodes.majority(),
+        };
+        let list = HashList::from_hashes(&hashes);
+        let generation = filter.record.generation;
+        let request = |epoch| CopyRequest::Hold { generation, epoch, hashes: list.clone() };
+        if gather(local, (copy.group(), request), &mut gathered, enough, deadline).await {
+            return Ok(Bitmap::from_bools(gathered.bits));
+        }
+        let what = format!(
+            "the items are on {} of {} nodes, fewer than the level asks for, and will come to the \
+             others",
+            gathered.count,
+            nodes_of(local).all.len()
+        );
+        Err(CallFailure::OutcomeUnknown { what })
+    }
+
+    /// Looks up items in a replicated filter.
+    pub(super) async fn contains_replicated(
+        &self,
+        filter: LiveFilter,
+        items: &ItemBatch,
+        level: ReadLevel,
+        deadline: Instant,
+    ) -> Result<Bitmap, CallFailure> {
+        let local = self.local()?;
+        let own = self.on_own_copy(filter, deadline, Act::Contains(items)).await?;
+        let OwnAnswer { filter, copy, hashes, mut bits } = own;
+        let absent: Vec<usize> = (0..hashes.len()).filter(|&at| !bits[at]).collect();
+        umbel_node::metrics::contains_answered(
+            (bits.len() - absent.len()) as u64,
+            bits.len() as u64,
+        );
+        // "Present" is final: bits only rise within a generation.
+        if level == ReadLevel::Local || absent.is_empty() {
+            return Ok(Bitmap::from_bools(bits));
+        }
+        let rest: Vec<ItemHash> = absent.iter().map(|&at| hashes[at]).collect();
+        let settled_count = usize::from(copy.is_settled());
+        let mut gathered =
+            Gathered { bits: vec![false; rest.len()], ones_win: true, count: 1, settled_count };
+        let list = HashList::from_hashes(&rest);
+        let generation = filter.record.generation;
+        let request = |epoch| CopyRequest::Find { generation, epoch, hashes: list.clone() };
+        let enough = |nodes: &Nodes, gathered: &Gathered| {
+            gathered.settled_count >= nodes.majority() || gathered.bits.iter().all(|&bit| bit)
+        };
+        let began = Instant::now();
+        if !gather(local, (copy.group(), request), &mut gathered, enough, deadline).await {
+            let what = format!("a majority of {} nodes", nodes_of(local).all.len());
+            return Err(CallFailure::NoQuorum { what, within: began.elapsed() });
+        }
+        for (at, is_present) in absent.into_iter().zip(gathered.bits) {
+            bits[at] = is_present;
+        }
+        Ok(Bitmap::from_bools(bits))
+    }
+
+    /// This node's copy, once it is the one that the catalogue names.
+    pub(super) async fn own_copy(
+        &self,
+        filter: LiveFilter,
+        deadline: Instant,
+    ) -> Result<(LiveFilter, Arc<Copy>), CallFailure> {
+        let OwnAnswer { filter, copy, .. } = self.on_own_copy(filter, deadline, Act::Look).await?;
+        Ok((filter, copy))
+    }
+
+    /// Applies `act` to this node's copy, once it is the one that the catalogue names.
+    async fn on_own_copy(
+        &self,
+        mut filter: LiveFilter,
+        deadline: Instant,
+        act: Act<'_>,
+    ) -> Result<OwnAnswer, CallFailure> {
+        let local = self.local()?;
+        let mut wait = RETRY_WAIT_MIN;
+        loop {
+            let hashes = act.hashes(&filter)?;
+            let outcome = match local.copies().get(filter.id) {
+                Some(copy) => {
+                    let done = act.on(&copy, filter.record.generation, &hashes).await;
+                    done.map(|bits| (copy, bits))
+                }
+                None => Err(CopyFailure::UnknownCopy { filter: filter.id }),
+            };
+            match outcome {
+                Ok((copy, bits)) => return Ok(OwnAnswer { filter, copy, hashes, bits }),
+                Err(failure) if is_passing(&failure) && Instant::now() < deadline => {
+                    // The node's copy and its catalogue agree soon.
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(RETRY_WAIT_MAX);
+                    let name = filter.record.name.as_str().to_owned();
+                    filter = self.live_filter(&name, deadline).await?;
+                }
+                Err(failure) => return Err(of_copy(failure)),
+            }
+        }
+    }
+
+    /// Describes a replicated filter.
+    pub(super) async fn replicated_info(
+        &self,
+        filter: LiveFilter,
+        deadline: Instant,
+    ) -> Result<FilterInfo, CallFailure> {
+        let (filter, copy) = self.own_copy(filter, deadline).await?;
+        let all = self.describe_copies(&filter).await?;
+        let probe_seed = Some(self.seed().number(Purpose::RateProbes));
+        let copies =
+            CopiesInfo { own: copy.load(probe_seed).await, all, distinct: copy.estimates() };
+        let LiveFilter { id, record, ranges } = filter;
+        Ok(FilterInfo { id, record, ranges, slices: Vec::new(), copies: Some(copies) })
+    }
+
+    /// The report of each node about its copy; None for nodes that do not answer.
+    async fn describe_copies(
+        &self,
+        filter: &LiveFilter,
+    ) -> Result<Vec<(NodeId, Option<CopyReport>)>, CallFailure> {
+        let local = self.local()?;
+        let group = group_of(filter)?;
+        let asked = nodes_of(local).all.into_iter().map(|node| async move {
+            let answer =
+                local.copy_call(node, group, &CopyRequest::Describe, DESCRIBE_TIMEOUT).await;
+            match answer {
+                Ok(CopyAnswer::Load(report)) => (node, Some(*report)),
+                _ => (node, None),
+            }
+        });
+        Ok(join_all(asked).await)
+    }
+
+    /// The state of the exchange of this node's copies.
+    pub fn exchange_status(&self) -> Result<ExchangeReport, CallFailure> {
+        let copies = self.local()?.copies();
+        let (sent_bytes, received_bytes) = copies.traffic_bytes();
+        Ok(ExchangeReport {
+            copy_count: copies.all().len(),
+            sweeps: copies.sweeps(),
+            sent_bytes,
+            received_bytes,
+            refused_count: copies.refused_count(),
+        })
+    }
+}
+
+fn nodes_of(local: &Local) -> Nodes {
+    let read = |state: &MetaState| Nodes { epoch: state.epoch(), all: state.live_nodes() };
+    local.read_meta(read)
+}
+
+fn group_of(filter: &LiveFilter) -> Result<GroupId, CallFailure> {
+    GroupId::of_copy(filter.id)
+        .ok_or_else(|| CallFailure::Storage { what: format!("{} cannot have copies", filter.id) })
+}
+
+/// Asks the other nodes, all at once, until enough have answered; false if too few did before the deadline.
+async fn gather(
+    local: &Arc<Local>,
+    (group, request): (GroupId, impl Fn(Epoch) -> CopyRequest),
+    gathered: &mut Gathered,
+    enough: impl Fn(&Nodes, &Gathered) -> bool,
+    deadline: Instant,
+) -> bool {
+    let mut answered = BTreeSet::from([local.node()]);
+    loop {
+        let nodes = nodes_of(local);
+        if enough(&nodes, gathered) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        let timeout = TRY_TIMEOUT.min(deadline - Instant::now());
+        let request = &request(nodes.epoch);
+        let mut asked: FuturesUnordered<_> = nodes
+            .all
+            .difference(&answered)
+            .map(
+                |&node| async move { (node, local.copy_call(node, group, request, timeout).await) },
+            )
+            .collect();
+        let mut answered_now = Vec::new();
+        while let Some((node, answer)) = asked.next().await {
+            match answer {
+                Ok(CopyAnswer::Bits { bits, is_settled }) => {
+                    if let Err(why) = gathered.take(&bits, is_settled) {
+                        tracing::warn!(%node, why, "a copy's answer is passed over");
+                        continue;
+                    }
+                    answered_now.push(node);
+                    if enough(&nodes, gathered) {
+                        return true;
+                    }
+                }
+                Ok(CopyAnswer::Failed(failure)) if !is_passing(&failure) => {
+                    tracing::debug!(%node, %failure, "a copy does not do its part");
+                }
+                _ => {}
+            }
+        }
+        drop(asked);
+        answered.extend(answered_now);
+        let wait = RETRY_WAIT_MAX.min(deadline.saturating_duration_since(Instant::now()));
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// Whether a failure goes away when both sides have the newest catalogue.
+const fn is_passing(failure: &CopyFailure) -> bool {
+    matches!(
+        failure,
+        CopyFailure::UnknownCopy { .. }
+            | CopyFailure::StaleGeneration { .. }
+            | CopyFailure::StaleEpoch { .. }
+    )
+}
+
+/// The client's error for a failure of this node's own copy.
+pub(super) fn of_copy(failure: CopyFailure) -> CallFailure {
+    match failure {
+        CopyFailure::DiskFull { free_bytes } => {
+            CallFailure::DiskFull { free_bytes, is_partial: false }
+        }
+        CopyFailure::Overloaded => CallFailure::Overloaded { what: failure.to_string() },
+        CopyFailure::BadHashes(what) => CallFailure::Invalid { what },
+        CopyFailure::Stopped(why) | CopyFailure::NotSaved(why) => {
+            CallFailure::OutcomeUnknown { what: why }
+        }
+        CopyFailure::Unmergeable(what) => PartError::ShapeMismatch { what }.into(),
+        CopyFailure::UnknownCopy { .. }
+        | CopyFailure::StaleGeneration { .. }
+        | CopyFailure::StaleEpoch { .. } => {
+            let (name, state) = (failure.to_string(), "not here yet".to_owned());
+            CallFailure::FilterBusy { name, state }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Comparisons of replicas and copies on request.
+
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt, stream};
+use tokio::time::Instant;
+use umbel_engine::meta::{FilterState, MetaState};
+use umbel_engine::shard::SliceScrubbed;
+use umbel_engine::{FilterId, Generation, ShardId};
+
+use super::catalogue::ranges_of;
+use super::replicated::scrub::ScrubbedPair;
+use crate::Coordinator;
+use umbel_node::calls::{ShardAnswer, ShardRequest};
+use umbel_node::cube::SESSION_TIME_MAX;
+use umbel_node::failure::CallFailure;
+
+/// Shards of a filter whose replicas are compared at once: each comparison makes a shard wait some
+/// milliseconds for every 16 MiB, and the other shards serve meanwhile.
+const SHARDS_AT_ONCE_MAX: usize = 4;
+
+/// What was compared.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Scrubbed {
+    /// Two copies of a replicated filter.
+    Pair(ScrubbedPair),
+    /// The replicas of a slice of a partitioned filter.
+    Slice(ScrubbedSlice),
+}
+
+/// A filter's slice in a shard, and how its replicas differed or why they were not compared.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ScrubbedSlice {
+    /// The name of the filter.
+    pub filter: String,
+    /// The shard.
+    pub shard: ShardId,
+    /// The differences, or why they were not compared.
+    pub compared: Result<SliceScrubbed, String>,
+}
+
+/// A filter to compare.
+#[derive(Clone)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) filter: FilterId,
+    pub(super) generation: Generation,
+}
+
+impl Coordinator {
+    /// Compares a filter wherever it is, or all live filters: for a replicated filter each pair of
+    /// partners in the cube once, for a partitioned one the replicas of each shard. Reports arrive as
+    /// comparisons end.
+    ///
+    /// # Errors
+    /// If there is no such filter. Nothing was compared.
+    pub async fn scrub(
+        self: &Arc<Self>,
+        name: Option<&str>,
+        deadline: Instant,
+    ) -> Result<impl Stream<Item = Scrubbed> + use<>, CallFailure> {
+        let (replicated, partitioned) = match name {
+            Some(name) => {
+                let filter = self.live_filter(name, deadline).await?;
+                let (name, generation) = (name.to_owned(), filter.record.generation);
+                let wanted = vec![Wanted { name, filter: filter.id, generation }];
+                match filter.record.is_replicated() {
+                    true => (wanted, Vec::new()),
+                    false => (Vec::new(), wanted),
+                }
+            }
+            None => {
+                self.meta_refresh(deadline).await?;
+                self.read_meta(all_live)?
+            }
+        };
+        let pairs = self.scrub_pairs(replicated)?.map(Scrubbed::Pair);
+        let slices = self.scrub_slices(partitioned)?.map(Scrubbed::Slice);
+        Ok(pairs.chain(slices))
+    }
+
+    fn scrub_slices(
+        self: &Arc<Self>,
+        filters: Vec<Wanted>,
+    ) -> Result<impl Stream<Item = ScrubbedSlice> + use<>, CallFailure> {
+        let ranges = self.read_meta(ranges_of)??;
+        let of_filter =
+            move |filter: Wanted| ranges.shards().map(move |shard| (filter.clone(), shard));
+        let coordinator = Arc::clone(self);
+        let compared = stream::iter(filters.into_iter().flat_map(of_filter)).map(move |slice| {
+            let coordinator = Arc::clone(&coordinator);
+            async move { coordinator.scrub_slice(slice).await }
+        });
+        Ok(compared.buffer_unordered(SHARDS_AT_ONCE_MAX))
+    }
+
+    async fn scrub_slice(&self, (wanted, shard): (Wanted, ShardId)) -> ScrubbedSlice {
+        let Wanted { name, filter, generation } = wanted;
+        let request = ShardRequest::Scrub { filter, generation };
+        let answer = self.shard_call(shard, request, Instant::now() + SESSION_TIME_MAX).await;
+        let compared = match answer {
+            Ok(ShardAnswer::Scrubbed(report)) => Ok(report),
+            Ok(other) => Err(umbel_node::leader_calls::unexpected(&other).to_string()),
+            Err(failure) => Err(failure.to_string()),
+        };
+        ScrubbedSlice { filter: name, shard, compared }
+    }
+}
+
+/// The live filters, replicated and partitioned ones apart, in ascending order of their ids.
+fn all_live(state: &MetaState) -> (Vec<Wanted>, Vec<Wanted>) {
+    let live = state.filters().filter(|(_, record)| record.state == FilterState::Live);
+    let (replicated, partitioned): (Vec<_>, Vec<_>) =
+        live.partition(|(_, record)| record.is_replicated());
+    let wanted = |all: Vec<(FilterId, &umbel_engine::meta::FilterRecord)>| {
+        let wanted = |(filter, record): (FilterId, &umbel_engine::meta::FilterRecord)| Wanted {
+            name: record.name.to_string(),
+            filter,
+            generation: record.generation,
+        };
+        all.into_iter().map(wanted).collect()
+    };
+    (wanted(replicated), wanted(partitioned))
+}

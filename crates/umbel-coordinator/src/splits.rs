@@ -1,0 +1,148 @@
+//! Splits and merges of shards, and calls that ask every shard while there may be some.
+//!
+//! A request that is cut anew when a shard refuses a hash needs none of this. A call that asks every
+//! shard once, and adds up the answers, waits until no split is in progress, and checks afterwards
+//! whether one began meanwhile: a shard that was cut before it was asked has answered only for its lower
+//! half. The check reads a copy of the catalogue that is as new as the last answer, and a shard is cut
+//! only after the catalogue says so.
+
+use tokio::time::Instant;
+use umbel_engine::meta::{MergeStep, MetaCommand, MetaError, MetaState};
+use umbel_engine::placement::ShardRanges;
+use umbel_engine::{GroupId, ShardId};
+
+use umbel_step::planted::{self, Planted};
+
+use super::Coordinator;
+use umbel_node::failure::CallFailure;
+use umbel_node::leader_calls::absorbed_by;
+
+impl Coordinator {
+    /// Splits the next shard in two, so that there are `shard_count` shards; returns that shard and the
+    /// new one, once the new one has a leader.
+    ///
+    /// # Errors
+    /// If the catalogue refuses the split; or if it takes until the deadline, and then continues by itself.
+    pub async fn split_shard(
+        &self,
+        shard_count: u32,
+        deadline: Instant,
+    ) -> Result<(ShardId, ShardId), CallFailure> {
+        self.meta_propose(MetaCommand::SplitShard { shard_count }, deadline).await?;
+        let into = ShardId(shard_count.saturating_sub(1));
+        let began = Instant::now();
+        let is_over =
+            |state: &MetaState| (state.shard_map().splitting() != Some(into)).then_some(());
+        let waited = self.wait_meta(deadline, is_over).await;
+        let parent = self.read_meta(|state| state.shard_map().ranges()?.parent(into))?;
+        let Some(parent) = parent else {
+            let what = format!("there were {shard_count} shards from the beginning");
+            return Err(MetaError::BadSplit { what }.into());
+        };
+        match waited {
+            Ok(()) => Ok((parent, into)),
+            Err(CallFailure::NoQuorum { .. }) => {
+                let within = began.elapsed().as_millis();
+                let what = format!(
+                    "{into} is being split off {parent}, and has no leader after {within} ms; it goes on by itself"
+                );
+                Err(CallFailure::OutcomeUnknown { what })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Merges the last shard into the one from which it was split off, so that there are `shard_count`
+    /// shards; returns the shard that remains and the one that is gone.
+    ///
+    /// # Errors
+    /// If the catalogue refuses the merge; or if it takes until the deadline: what has begun then continues
+    /// by itself.
+    pub async fn merge_shard(
+        &self,
+        shard_count: u32,
+        deadline: Instant,
+    ) -> Result<(ShardId, ShardId), CallFailure> {
+        let merged = ShardId(shard_count);
+        let began = Instant::now();
+        self.meta_refresh(deadline).await?;
+        let epoch = self.read_meta(MetaState::epoch)?;
+        loop {
+            self.meta_refresh(deadline).await?;
+            let given_up = self.read_meta(|state| state.shard_map().given_up.clone())?;
+            if let Some(merge) = given_up.filter(|merge| merge.since > epoch) {
+                return Err(MetaError::BadMerge { what: merge.what }.into());
+            }
+            let step = self.read_meta(|state| state.merge_step(shard_count))?;
+            match step? {
+                MergeStep::Done => break,
+                MergeStep::Propose(command) => match self.meta_propose(command, deadline).await {
+                    // Something else began meanwhile, which is waited for.
+                    Ok(_) | Err(CallFailure::Meta(MetaError::ShardBusy { .. })) => {}
+                    Err(error) => return Err(error),
+                },
+                MergeStep::Wait { .. } => {}
+            }
+            let is_next = |state: &MetaState| match state.merge_step(shard_count) {
+                Ok(MergeStep::Wait { .. }) => None,
+                _ => Some(()),
+            };
+            match self.wait_meta(deadline, is_next).await {
+                Ok(()) => {}
+                Err(CallFailure::NoQuorum { .. }) => {
+                    let within = began.elapsed().as_millis();
+                    let what = format!(
+                        "{merged} is not merged after {within} ms: what has begun goes on by itself"
+                    );
+                    return Err(CallFailure::OutcomeUnknown { what });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let parent = self.read_meta(|state| absorbed_by(state.shard_map(), merged))?;
+        match parent.and_then(GroupId::shard) {
+            Some(parent) => Ok((parent, merged)),
+            None => {
+                let what = format!("no shard of this cluster had the number {}", merged.0);
+                Err(MetaError::BadMerge { what }.into())
+            }
+        }
+    }
+
+    /// Returns once no shard is being split or merged, as far as this node knows.
+    ///
+    /// # Errors
+    /// If that takes until the deadline.
+    pub(super) async fn wait_unsplit(&self, deadline: Instant) -> Result<(), CallFailure> {
+        let is_over = |state: &MetaState| is_still(state).then_some(());
+        self.wait_meta(deadline, is_over).await
+    }
+
+    /// Whether the shards are still cut as in `ranges`.
+    ///
+    /// # Errors
+    /// If the catalogue cannot be refreshed.
+    pub(super) async fn are_still_cut(
+        &self,
+        ranges: ShardRanges,
+        deadline: Instant,
+    ) -> Result<bool, CallFailure> {
+        if planted::on(Planted::SplitUnnoticed) {
+            return Ok(true);
+        }
+        self.meta_refresh(deadline).await?;
+        self.read_meta(|state| state.shard_map().ranges() == Some(ranges) && is_still(state))
+    }
+}
+
+/// Whether no shard is being split or merged.
+fn is_still(state: &MetaState) -> bool {
+    let map = state.shard_map();
+    map.splitting().is_none() && map.merging().is_none()
+}
+
+/// The error for a copy that was made while shards were split: it would lack what moved.
+pub(super) fn split_meanwhile() -> CallFailure {
+    let what = "shards were split meanwhile: try again".to_owned();
+    CallFailure::Overloaded { what }
+}

@@ -1,0 +1,63 @@
+//! What tests of coordinators share with the tests of what serves clients. Compiled for tests and with the feature `testing`.
+#![expect(clippy::missing_panics_doc, reason = "a panic fails the test")]
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use umbel_engine::FilterId;
+use umbel_engine::meta::{Distribution, FilterName};
+use umbel_engine::shard::{LateItems, WindowRules, WindowTime};
+use umbel_filter::Kind;
+use umbel_node::leader_calls::LeaderCalls;
+use umbel_node::testing::deadline;
+use umbel_proto::v1::Items;
+
+use crate::Coordinator;
+use crate::catalogue::{Hashing, NewFilter};
+use crate::item_batch::ItemBatch;
+use crate::sizes::FilterSize;
+
+impl Coordinator {
+    /// The coordinator of a node that belongs to no cluster.
+    #[must_use]
+    pub fn without_cluster() -> Self {
+        Self::new(Arc::new(LeaderCalls::without_cluster()))
+    }
+
+    /// Treats this node's catalogue as current, although no majority was asked.
+    pub fn skip_catch_up(&self) {
+        let _ = self.caught_up.set(());
+    }
+}
+
+/// A window of an hour, by minutes.
+pub const MINUTES: WindowRules = WindowRules {
+    slice_ms: 60_000,
+    slice_count: 60,
+    time: WindowTime::Ingest,
+    late: LateItems::Reject,
+    refresh: false,
+};
+
+/// Creates a partitioned filter for 10,000 items, with a false positive rate of 1 in 10,000.
+pub async fn create(coordinator: &Coordinator, name: &str, kind: Kind) -> FilterId {
+    let new = NewFilter::Planned {
+        kind,
+        distribution: Distribution::Partitioned,
+        capacity: 10_000,
+        size: match kind {
+            Kind::Window => FilterSize::Window { rate: 1e-4, rules: MINUTES },
+            _ => FilterSize::Rate(1e-4),
+        },
+        hashing: Hashing::Keyed,
+    };
+    let name = FilterName::new(name).expect("the name is valid");
+    coordinator.create(&name, &new, None, deadline()).await.expect("the filter is created").0
+}
+
+/// The items of these numbers.
+pub fn items(range: Range<u32>) -> ItemBatch {
+    let items = range.map(|item| Bytes::from(format!("item {item}"))).collect();
+    ItemBatch::from_proto(Some(Items { items, ..Items::default() })).expect("the items are short")
+}

@@ -1,0 +1,401 @@
+//! Calls of the leaders of groups, and what this node knows of the cluster.
+//!
+//! Every call ends at its deadline at the latest, with an answer or with an error that tells whether
+//! anything was changed. A repeatable request is sent again if its reply was lost; any other request then
+//! fails with "the outcome is unknown".
+
+#![expect(
+    clippy::missing_errors_doc,
+    reason = "each variant of `CallFailure` says whether anything was changed, and what the caller does"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+use umbel_engine::meta::{MetaCommand, MetaReply, MetaState};
+use umbel_engine::placement::{ShardMap, ShardRanges, ShardRecord};
+use umbel_engine::shard::PartError;
+use umbel_engine::{GroupId, NodeId, ShardId};
+use umbel_ports::Seed;
+use umbel_ports::encoding::{decode, encode};
+use umbel_step::planted::{self, Planted};
+
+use self::old_map::OldMap;
+use crate::calls::{MetaAnswer, MetaRequest, ShardAnswer, ShardFailure, ShardRequest};
+use crate::failure::CallFailure;
+use crate::local::Local;
+use crate::peer::CallKind;
+
+mod leaders;
+mod old_map;
+mod refusals;
+mod tries;
+
+use self::refusals::refused;
+pub use self::refusals::unexpected;
+pub use self::tries::Tries;
+
+/// Finds the leaders of groups and calls them, for this node and for its clients.
+pub struct LeaderCalls {
+    /// Set once the node belongs to a cluster.
+    local: Arc<OnceLock<Arc<Local>>>,
+    seed: Arc<dyn Seed>,
+    /// The leader of each group, according to the last answer.
+    leaders: Mutex<BTreeMap<GroupId, NodeId>>,
+    old_map: OldMap,
+}
+
+/// The outcome of one try at one node.
+enum Tried<T> {
+    Answer(T),
+    /// The node did nothing; the leader, if the node named it.
+    Elsewhere(Option<NodeId>),
+    /// The node may have done it.
+    Unknown(String),
+}
+
+impl LeaderCalls {
+    pub(crate) fn new(local: Arc<OnceLock<Arc<Local>>>, seed: Arc<dyn Seed>) -> Self {
+        Self { local, seed, leaders: Mutex::default(), old_map: OldMap::default() }
+    }
+
+    /// This node's number, 0 while it belongs to no cluster.
+    pub fn node(&self) -> NodeId {
+        self.local.get().map_or(NodeId(0), |local| local.node())
+    }
+
+    /// Entropy and wall-clock time.
+    pub fn seed(&self) -> &dyn Seed {
+        &*self.seed
+    }
+
+    /// This node as a member of its cluster.
+    pub fn local(&self) -> Result<&Arc<Local>, CallFailure> {
+        self.local.get().ok_or(CallFailure::NotFormed)
+    }
+
+    /// The leader of the meta group, as far as this node knows.
+    pub fn meta_leader(&self) -> Option<NodeId> {
+        self.local.get()?.meta().leader()
+    }
+
+    /// Whether a node answers now.
+    pub async fn is_reachable(&self, node: NodeId) -> bool {
+        match self.local.get() {
+            Some(local) => node == local.node() || local.is_reachable(node).await,
+            None => false,
+        }
+    }
+
+    /// Reads this node's copy of the catalogue and the shard map.
+    ///
+    /// # Errors
+    /// If the cluster is not formed.
+    pub fn read_meta<T>(&self, read: impl FnOnce(&MetaState) -> T) -> Result<T, CallFailure> {
+        let read = |state: &MetaState| state.is_formed().then(|| read(state));
+        self.local()?.meta().replica().read_meta(read).ok_or(CallFailure::NotFormed)
+    }
+
+    /// Waits until this node's copy of the catalogue shows what `until` looks for.
+    pub async fn wait_meta<T>(
+        &self,
+        deadline: Instant,
+        mut until: impl FnMut(&MetaState) -> Option<T>,
+    ) -> Result<T, CallFailure> {
+        let began = Instant::now();
+        let mut applied = self.local()?.meta().replica().applied_index();
+        loop {
+            applied.borrow_and_update();
+            if let Some(found) = self.read_meta(&mut until)? {
+                return Ok(found);
+            }
+            let changed = tokio::time::timeout_at(deadline, applied.changed()).await;
+            if !matches!(changed, Ok(Ok(()))) {
+                let within = began.elapsed();
+                return Err(CallFailure::NoQuorum {
+                    what: "part of the cluster".to_owned(),
+                    within,
+                });
+            }
+        }
+    }
+
+    /// Proposes a command to the meta group; returns once this node, too, has applied it.
+    pub async fn meta_propose(
+        &self,
+        command: MetaCommand,
+        deadline: Instant,
+    ) -> Result<MetaReply, CallFailure> {
+        let (answer, index) = self.meta_call(&MetaRequest::Propose(command), deadline).await?;
+        let MetaAnswer::Reply(reply) = answer else { return Err(unexpected(&answer)) };
+        self.wait_applied(index, deadline).await?;
+        match reply {
+            MetaReply::Refused(error) => Err(error.into()),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Returns once this node's copy of the catalogue has all that was committed before the call.
+    pub async fn meta_refresh(&self, deadline: Instant) -> Result<(), CallFailure> {
+        let refreshed = async {
+            let (_, index) = self.meta_call(&MetaRequest::Confirm, deadline).await?;
+            self.wait_applied(index, deadline).await
+        };
+        // Boxed: calls about items seldom need it, and each of their tasks would reserve room for it.
+        Box::pin(refreshed).await?;
+        self.old_map.forget();
+        Ok(())
+    }
+
+    async fn wait_applied(&self, index: u64, deadline: Instant) -> Result<(), CallFailure> {
+        let began = Instant::now();
+        let mut applied = self.local()?.meta().replica().applied_index();
+        let reached = applied.wait_for(|&applied| applied >= index);
+        match tokio::time::timeout_at(deadline, reached).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(CallFailure::OutcomeUnknown {
+                what: format!(
+                    "this node did not hear of entry {index} of the meta group within {} ms",
+                    began.elapsed().as_millis()
+                ),
+            }),
+        }
+    }
+
+    /// Calls the meta group's leader; finds out which node that is.
+    async fn meta_call(
+        &self,
+        request: &MetaRequest,
+        deadline: Instant,
+    ) -> Result<(MetaAnswer, u64), CallFailure> {
+        let local = self.local()?;
+        let mut tries = Tries::new(deadline);
+        // Every command of the meta group may be sent twice, so after a lost reply it is sent again.
+        loop {
+            let node = self.meta_candidate(local, tries.count);
+            match self.try_meta(local, node, request, tries.timeout()).await {
+                Tried::Answer((MetaAnswer::NotLeader(leader), _)) | Tried::Elsewhere(leader) => {
+                    self.note_leader(GroupId::META, node, leader);
+                    tries.pause(leader.is_some()).await;
+                }
+                Tried::Answer((MetaAnswer::Unknown, _)) => {
+                    tries.open = Some("the meta group's leader changed".to_owned());
+                    tries.pause(false).await;
+                }
+                Tried::Answer(answer) => {
+                    self.note_leader(GroupId::META, node, Some(node));
+                    return Ok(answer);
+                }
+                Tried::Unknown(why) => {
+                    self.note_leader(GroupId::META, node, None);
+                    tries.open = Some(why);
+                    tries.pause(false).await;
+                }
+            }
+            if tries.is_over() {
+                return Err(tries.failure("the meta group"));
+            }
+        }
+    }
+
+    /// The node to try next for the meta group.
+    fn meta_candidate(&self, local: &Local, count: usize) -> NodeId {
+        let is_trusted = |node: &NodeId| !local.beats().is_suspected(*node);
+        let known = local.meta().leader().or_else(|| self.known_leader(GroupId::META));
+        let known = known.filter(is_trusted);
+        let mut voters = local.meta().view().voters;
+        voters.retain(is_trusted);
+        match known {
+            Some(leader) if count.is_multiple_of(2) => leader,
+            _ if voters.is_empty() => self.node(),
+            _ => voters[count % voters.len()],
+        }
+    }
+
+    async fn try_meta(
+        &self,
+        local: &Local,
+        node: NodeId,
+        request: &MetaRequest,
+        timeout: Duration,
+    ) -> Tried<(MetaAnswer, u64)> {
+        if node == self.node() {
+            let served = local.serve_meta(request.clone());
+            return match tokio::time::timeout(timeout, served).await {
+                Ok(answer) => Tried::Answer(answer),
+                Err(_) => Tried::Unknown("this node's meta group did not answer".to_owned()),
+            };
+        }
+        ask(local, node, CallKind::Meta, GroupId::META, encode(request), timeout).await
+    }
+
+    /// Calls a shard's leader, whichever node that is, or, if the request allows it, any replica.
+    ///
+    /// Never returns [`ShardAnswer::Failed`]: it becomes a [`CallFailure`].
+    pub async fn shard_call(
+        &self,
+        shard: ShardId,
+        mut request: ShardRequest,
+        deadline: Instant,
+    ) -> Result<ShardAnswer, CallFailure> {
+        let local = self.local()?;
+        let mut tries = Tries::new(deadline);
+        loop {
+            let (group, node) = self.shard_candidate(shard, tries.count)?;
+            // A request that must not be sent twice, or takes long, gets all of the remaining time.
+            let is_tried_often = request.is_repeatable() && !request.takes_long();
+            let timeout = if is_tried_often { tries.timeout() } else { tries.remaining() };
+            let tried = try_shard(local, node, group, &request, timeout).await;
+            let open = match tried {
+                Tried::Answer(ShardAnswer::Failed(failure)) => match failure {
+                    ShardFailure::NotLeader(leader) => {
+                        self.note_leader(group, node, leader);
+                        tries.pause(leader.is_some()).await;
+                        None
+                    }
+                    ShardFailure::Unknown | ShardFailure::Stopped(_) => Some(failure.to_string()),
+                    failure => return Err(refused(shard, failure)),
+                },
+                Tried::Answer(answer) => {
+                    self.note_leader(group, node, Some(node));
+                    return Ok(answer);
+                }
+                Tried::Elsewhere(leader) => {
+                    self.note_leader(group, node, leader);
+                    tries.pause(leader.is_some()).await;
+                    None
+                }
+                Tried::Unknown(why) => {
+                    self.note_leader(group, node, None);
+                    Some(why)
+                }
+            };
+            if let Some(why) = open {
+                let what = format!("{shard}: {why}");
+                if !request.is_repeatable() {
+                    return Err(CallFailure::OutcomeUnknown { what });
+                }
+                tries.open = Some(what);
+                tries.pause(false).await;
+                if planted::on(Planted::RetryNewId)
+                    && let ShardRequest::Insert { request: stamp, .. } = &mut request
+                {
+                    *stamp = None;
+                }
+            } else if planted::on(Planted::OpenForgotten) {
+                tries.open = None;
+            }
+            if tries.is_over() {
+                return Err(tries.failure(&shard.to_string()));
+            }
+        }
+    }
+
+    /// Calls one node's replica of a shard once, whichever node leads the shard by now.
+    pub async fn replica_call(
+        &self,
+        (shard, holder): (ShardId, NodeId),
+        request: ShardRequest,
+        deadline: Instant,
+    ) -> Result<ShardAnswer, CallFailure> {
+        let timeout = deadline.saturating_duration_since(Instant::now());
+        let group = self.guess_meta(|state| state.shard(shard).map(ShardRecord::group))?;
+        let Some(group) = group else {
+            let what = format!("{shard} was merged into another shard");
+            return Err(CallFailure::Overloaded { what });
+        };
+        let what = match try_shard(self.local()?, holder, group, &request, timeout).await {
+            Tried::Answer(ShardAnswer::Failed(failure)) => return Err(refused(shard, failure)),
+            Tried::Answer(answer) => return Ok(answer),
+            Tried::Elsewhere(_) => format!("{shard}: {holder} cannot be asked"),
+            Tried::Unknown(why) => format!("{shard}: {why}"),
+        };
+        Err(CallFailure::Overloaded { what })
+    }
+
+    /// The node to try next for a shard: the known leader at every other try, otherwise replicas in turn.
+    fn shard_candidate(
+        &self,
+        shard: ShardId,
+        count: usize,
+    ) -> Result<(GroupId, NodeId), CallFailure> {
+        let found = self.guess_meta(|state| {
+            let map = state.shard_map();
+            match map.get(shard) {
+                Some(record) => Ok((record.group(), record.members())),
+                None => Err(absorbed_by(map, shard)),
+            }
+        })?;
+        let (group, mut replicas) = found.map_err(|by| match by {
+            Some(into) => CallFailure::Part(PartError::Fenced { shard, into }),
+            None => CallFailure::Invalid { what: format!("there is no {shard}") },
+        })?;
+        let beats = self.local()?.beats();
+        replicas.retain(|&node| !beats.is_suspected(node));
+        let known = self.leader_hint(group).filter(|leader| replicas.contains(leader));
+        let node = match known {
+            Some(leader) if count.is_multiple_of(2) => leader,
+            _ if replicas.is_empty() => self.node(),
+            _ => replicas[count % replicas.len()],
+        };
+        Ok((group, node))
+    }
+}
+
+async fn try_shard(
+    local: &Local,
+    node: NodeId,
+    group: GroupId,
+    request: &ShardRequest,
+    timeout: Duration,
+) -> Tried<ShardAnswer> {
+    if node == local.node() {
+        let Some(leader) = local.leader_of(group) else { return Tried::Elsewhere(None) };
+        return match tokio::time::timeout(timeout, leader.serve(request.clone())).await {
+            Ok(answer) => Tried::Answer(answer),
+            Err(_) => Tried::Unknown(format!("no answer within {} ms", timeout.as_millis())),
+        };
+    }
+    ask(local, node, CallKind::Shard, group, encode(request), timeout).await
+}
+
+/// One try over a link to another node.
+async fn ask<T: DeserializeOwned>(
+    local: &Local,
+    node: NodeId,
+    kind: CallKind,
+    group: GroupId,
+    body: Bytes,
+    timeout: Duration,
+) -> Tried<T> {
+    match local.call(node, kind, group, body, timeout).await {
+        Ok(body) => match decode(&body) {
+            Ok(answer) => Tried::Answer(answer),
+            Err(error) => Tried::Unknown(format!("{node} answered nonsense: {error}")),
+        },
+        Err(error) if !error.is_certainly_undone() => Tried::Unknown(format!("{node}: {error}")),
+        Err(error) => {
+            tracing::debug!(%node, %group, %error, "a try failed");
+            Tried::Elsewhere(None)
+        }
+    }
+}
+
+/// The group that has the hashes of a shard which is gone; None if the shard is there, or never was.
+pub fn absorbed_by(map: &ShardMap, shard: ShardId) -> Option<GroupId> {
+    if map.merge_count == 0 || map.get(shard).is_some() {
+        return None;
+    }
+    let before = ShardRanges::new(map.founded, shard.0.checked_add(1)?).ok()?;
+    let mut parent = before.parent(shard)?;
+    loop {
+        match map.get(parent) {
+            Some(record) => return Some(record.group()),
+            None => parent = before.parent(parent)?,
+        }
+    }
+}

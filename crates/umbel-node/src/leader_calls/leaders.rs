@@ -1,0 +1,46 @@
+//! Which node leads which group, as far as this node knows.
+
+use std::collections::BTreeMap;
+use std::sync::{MutexGuard, PoisonError};
+
+use umbel_engine::placement::ShardRecord;
+use umbel_engine::{GroupId, NodeId, ShardId};
+
+use super::LeaderCalls;
+
+impl LeaderCalls {
+    /// The leader of a shard, as far as this node knows.
+    pub fn shard_leader_hint(&self, shard: ShardId) -> Option<NodeId> {
+        let group = self.guess_meta(|state| state.shard(shard).map(ShardRecord::group)).ok()??;
+        self.leader_hint(group)
+    }
+
+    pub(super) fn leader_hint(&self, group: GroupId) -> Option<NodeId> {
+        let own = self.local.get()?.leader_of(group).and_then(|shard| shard.group().leader());
+        own.or_else(|| self.known_leader(group))
+    }
+
+    pub(super) fn known_leader(&self, group: GroupId) -> Option<NodeId> {
+        self.lock_leaders().get(&group).copied()
+    }
+
+    /// Remembers what the node `asked` revealed about a group's leader; None forgets it as the leader.
+    pub(super) fn note_leader(&self, group: GroupId, asked: NodeId, leader: Option<NodeId>) {
+        let mut leaders = self.lock_leaders();
+        match leader {
+            Some(leader) => {
+                leaders.insert(group, leader);
+            }
+            None => {
+                if leaders.get(&group) == Some(&asked) {
+                    leaders.remove(&group);
+                }
+            }
+        }
+    }
+
+    fn lock_leaders(&self) -> MutexGuard<'_, BTreeMap<GroupId, NodeId>> {
+        // No holder of the lock panics, and the map is consistent after every statement.
+        self.leaders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,49 @@
+//! The release that each node runs, as the node reports it.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use umbel_engine::NodeId;
+use umbel_engine::meta::VersionRange;
+use umbel_proto::v1::{WhoAreYouRequest, WhoAreYouResponse};
+
+use super::Local;
+use crate::VERSION;
+use crate::peer::{cluster_bytes, member_client};
+
+/// How long a node may take to report its release.
+const ASK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The versions that an answer names.
+pub(crate) const fn versions_of(answer: &WhoAreYouResponse) -> VersionRange {
+    VersionRange::of_wire(answer.oldest_version, answer.newest_version)
+}
+
+impl Local {
+    /// The release of a node, empty if the node does not report it, and which cluster versions it can run.
+    ///
+    /// # Errors
+    /// If the node did not answer: why.
+    pub async fn release_of(
+        &self,
+        node: NodeId,
+        address: &str,
+    ) -> Result<(String, VersionRange), String> {
+        if node == self.node() {
+            return Ok((VERSION.to_owned(), self.versions()));
+        }
+        let identity = self.identity();
+        let mut client = member_client(self.net(), address, identity.member(node))
+            .map_err(|error| error.to_string())?;
+        let answer = match timeout(ASK_TIMEOUT, client.who_are_you(WhoAreYouRequest {})).await {
+            Ok(Ok(answer)) => answer.into_inner(),
+            Ok(Err(status)) => return Err(status.message().to_owned()),
+            Err(_) => return Err(format!("no answer within {} ms", ASK_TIMEOUT.as_millis())),
+        };
+        if answer.cluster_id != cluster_bytes(identity.cluster) || answer.node != node.0 {
+            return Err(format!("another node answers at {address}"));
+        }
+        let versions = versions_of(&answer);
+        Ok((answer.release, versions))
+    }
+}
