@@ -276,10 +276,7 @@ impl Liveness {
     /// Whether a majority of each of these sets is alive, counting this node.
     #[must_use]
     pub fn has_majority(&self, voters: &[BTreeSet<NodeId>]) -> bool {
-        voters.iter().all(|set| {
-            let live_count = set.iter().filter(|&&node| self.is_alive(node)).count();
-            2 * live_count > set.len()
-        })
+        is_majority(voters, |node| self.is_alive(node))
     }
 
     /// Whether a live node other than the candidate leads the group in this term or a later one. If so,
@@ -409,6 +406,23 @@ impl Liveness {
             outbox.push(Order::HandOver { group: standing.group, to: home });
         }
     }
+}
+
+/// Whether the nodes for which `has` holds are a majority of each of these sets: of the voters of a Raft
+/// group, which are two sets while they change.
+///
+/// ```
+/// use std::collections::BTreeSet;
+/// use umbel_engine::NodeId;
+/// use umbel_engine::liveness::is_majority;
+///
+/// let voters = [BTreeSet::from([1, 2, 3, 4].map(NodeId))];
+/// assert!(is_majority(&voters, |node| node != NodeId(2)));
+/// assert!(!is_majority(&voters, |node| node < NodeId(3)), "two of four");
+/// ```
+#[must_use]
+pub fn is_majority(voters: &[BTreeSet<NodeId>], has: impl Fn(NodeId) -> bool) -> bool {
+    voters.iter().all(|set| 2 * set.iter().filter(|&&node| has(node)).count() > set.len())
 }
 
 /// All voters of a group by number, starting at a different one for each group: the first is its home. The

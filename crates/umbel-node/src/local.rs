@@ -27,6 +27,7 @@ use crate::ports::Ports;
 use crate::raft::group::Group;
 use crate::raft::known_members::known_members;
 use crate::raft::network::Network;
+use crate::raft::read_rounds::ReadRounds;
 use crate::raft::state_machine::Replica;
 use crate::recall::{self, Recollection};
 use crate::shard_leader::ShardLeader;
@@ -58,6 +59,7 @@ pub struct Local {
     links: Arc<Links>,
     beats: Arc<Beats>,
     witness: Arc<Witness>,
+    rounds: ReadRounds,
     recollection: Arc<Recollection>,
     readiness: Readiness,
     meta: Arc<Group>,
@@ -93,6 +95,7 @@ impl Local {
         let seed = Arc::clone(&ports.seed);
         let links = Arc::new(Links::new(Arc::clone(&ports.net), Arc::clone(&seed), identity));
         let beats = Arc::new(Beats::new(node, seed.number(Purpose::Incarnation), &config));
+        let rounds = ReadRounds::start(node, Arc::clone(&links), Arc::clone(&beats));
         let failed = |error: std::io::Error| format!("{}: {error}", GroupId::META);
         let mut nodes = founders;
         nodes.extend(known_members(&storage, GroupId::META).await.map_err(failed)?);
@@ -104,7 +107,7 @@ impl Local {
             node,
             Replica::meta(ports.versions),
             &storage,
-            Network::new(Arc::clone(&links), Arc::clone(&witness), GroupId::META),
+            Network::new(Arc::clone(&links), Arc::clone(&witness), rounds.clone(), GroupId::META),
             Arc::clone(&ports.seed),
             Arc::clone(&beats),
         )
@@ -123,6 +126,7 @@ impl Local {
             links,
             beats,
             witness,
+            rounds,
             recollection,
             readiness: Readiness::default(),
             meta,
@@ -363,6 +367,11 @@ impl Local {
         !is_split_off || self.storage.has_seen(record.group())
     }
 
+    fn network(&self, group: GroupId) -> Network {
+        let (links, witness) = (Arc::clone(&self.links), Arc::clone(&self.witness));
+        Network::new(links, witness, self.rounds.clone(), group)
+    }
+
     async fn start_shard(
         self: &Arc<Self>,
         id: GroupId,
@@ -378,7 +387,7 @@ impl Local {
             self.node,
             Replica::shard(id, range),
             &self.storage,
-            Network::new(Arc::clone(&self.links), Arc::clone(&self.witness), id),
+            self.network(id),
             Arc::clone(&self.seed),
             Arc::clone(&self.beats),
         )

@@ -92,11 +92,14 @@ pub(crate) enum CallKind {
     Report = 14,
     /// A heartbeat that also names the groups that the caller leads.
     Beat = 15,
+    /// Raft: whether a later leader may have been elected, for many groups at once. A node of a release
+    /// that does not know the call refuses it, and each group asks by itself.
+    ConfirmReads = 16,
 }
 
 impl CallKind {
     /// All kinds, by number.
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Append,
         Self::Vote,
         Self::PreVote,
@@ -112,6 +115,7 @@ impl CallKind {
         Self::Recall,
         Self::Report,
         Self::Beat,
+        Self::ConfirmReads,
     ];
 
     /// The number on the wire.
@@ -126,13 +130,15 @@ impl CallKind {
 
     /// Whether a group needs the call to stay alive; such calls have a separate allowance.
     pub(crate) const fn is_raft(self) -> bool {
-        self.number() <= Self::SnapshotEnd.number() || matches!(self, Self::Beat)
+        self.number() <= Self::SnapshotEnd.number()
+            || matches!(self, Self::Beat | Self::ConfirmReads)
     }
 
     /// The queue of the call: Raft's calls go ahead of waiting ones, except snapshots, which are large
     /// and can wait.
     const fn queue(self) -> outbox::QueueName {
-        if self.number() <= Self::TransferLeader.number() || matches!(self, Self::Beat) {
+        let is_number_of_raft = self.number() <= Self::TransferLeader.number();
+        if is_number_of_raft || matches!(self, Self::Beat | Self::ConfirmReads) {
             outbox::QueueName::Raft
         } else {
             outbox::QueueName::Bulk
@@ -246,9 +252,10 @@ mod tests {
         for (index, kind) in CallKind::ALL.into_iter().enumerate() {
             assert_eq!(kind.number() as usize, index + 1);
             assert_eq!(CallKind::from_number(kind.number()), Some(kind));
-            assert_eq!(kind.is_raft(), index < 7 || kind == CallKind::Beat);
+            let is_late = matches!(kind, CallKind::Beat | CallKind::ConfirmReads);
+            assert_eq!(kind.is_raft(), index < 7 || is_late);
         }
-        for unknown in [0, 16, u32::MAX] {
+        for unknown in [0, 17, u32::MAX] {
             assert_eq!(CallKind::from_number(unknown), None);
         }
     }

@@ -85,6 +85,8 @@ planted! {
     LocalRead = "local_read", "network", READ_EARLY;
     /// A confirmation of leadership is reused for later queries.
     ReuseReadIndex = "reuse_read_index", "network", READ_EARLY;
+    /// A replica confirms a leader for reads although it has voted for another one.
+    AnyLeaderConfirmed = "any_leader_confirmed", "network", READ_EARLY;
     /// A replica answers that an item is absent without asking the leader.
     AnyReplicaNo = "any_replica_no", "calm", READ_EARLY;
     /// Items that are waiting to be proposed are answered as present at once.

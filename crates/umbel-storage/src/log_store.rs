@@ -110,11 +110,17 @@ impl LogStore {
         self.wal.log_state(self.group).last_log_id
     }
 
+    /// The replica's vote: at least the highest one that it has told another node of. None before the
+    /// first one.
+    pub fn vote(&self) -> Option<Vote> {
+        self.wal.vote(self.group)
+    }
+
     /// The vote, and the last entry that the replica on `node` must have had as far as this node knows:
     /// the last committed one, or the last one that `node` proposed.
     pub fn standing_of(&self, node: NodeId) -> (Option<Vote>, Option<LogId>) {
         let proposed = self.wal.last_proposed_by(self.group, node);
-        (self.wal.vote(self.group), self.wal.committed(self.group).max(proposed))
+        (self.vote(), self.wal.committed(self.group).max(proposed))
     }
 
     /// The entry that this log must reach before the replica takes part in elections: set if the

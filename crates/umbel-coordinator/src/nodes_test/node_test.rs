@@ -30,9 +30,7 @@ async fn the_last_node_to_learn_of_the_formation_waits_for_it() {
         node
     };
     let (founder, other) = tokio::join!(start(founder), early);
-    assert!(
-        founder.coordinator().info(&FilterName::new("seen").unwrap(), deadline()).await.is_ok()
-    );
+    founder.coordinator().info(&FilterName::new("seen").unwrap(), deadline()).await.unwrap();
     founder.shutdown().await;
     other.shutdown().await;
 }

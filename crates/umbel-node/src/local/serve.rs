@@ -9,7 +9,7 @@ use umbel_engine::shard::Bitmap;
 use umbel_engine::{GroupId, NodeId};
 use umbel_ports::encoding::{decode, encode};
 use umbel_step::planted::{self, Planted};
-use umbel_storage::types::{Command, NodeAddress, Reply};
+use umbel_storage::types::{Command, NodeAddress, Reply, Vote};
 
 use super::Local;
 use crate::calls::{
@@ -114,6 +114,13 @@ impl Local {
                 }
                 Ok(encode(&self.beats.take(from, beat)))
             }
+            CallKind::ConfirmReads => {
+                let claims: Vec<(GroupId, Vote)> = argument(&body)?;
+                let follows = |(group, vote): &(GroupId, Vote)| {
+                    self.group(*group).is_some_and(|group| group.follows(vote))
+                };
+                Ok(encode(&claims.iter().map(follows).collect::<Vec<bool>>()))
+            }
             _ => self.serve_raft(from, kind, group, &body).await,
         }
     }
@@ -147,7 +154,8 @@ impl Local {
             | CallKind::Job
             | CallKind::Recall
             | CallKind::Report
-            | CallKind::Beat => unreachable!("these have been served already"),
+            | CallKind::Beat
+            | CallKind::ConfirmReads => unreachable!("these have been served already"),
         }
     }
 

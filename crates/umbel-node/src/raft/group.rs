@@ -7,8 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use openraft::ReadPolicy;
-use openraft::errors::{ClientWriteError, LinearizableReadError, RaftError};
+use openraft::errors::{ClientWriteError, RaftError};
 use openraft_rt::WatchReceiver;
 use tokio::sync::{mpsc, oneshot};
 use umbel_engine::meta::GroupView;
@@ -26,10 +25,9 @@ use crate::ports::observer::{Event, GroupReport};
 mod calls;
 mod elections;
 mod members;
+mod reads;
 
-/// Reads that may wait for one confirmation of leadership. The gateway admits fewer than a thousand
-/// batches at once.
-const BARRIER_QUEUE_MAX: usize = 4096;
+use reads::{BARRIER_QUEUE_MAX, ConfirmedReads};
 
 /// Pauses of a leader between tries to send entries to a node that does not answer, from the first to the longest. A node that
 /// has just started waits for one of them, and does not serve its shards before. A try costs nothing while the link is down.
@@ -153,7 +151,9 @@ impl Group {
         .await
         .map_err(|error| format!("{id}: {error}"))?;
         let (barrier, waiting) = mpsc::channel(BARRIER_QUEUE_MAX);
-        tokio::spawn(confirm_reads(raft.clone(), waiting, beats.election()));
+        let rounds = network.rounds().clone();
+        let reads = ConfirmedReads { id, raft: raft.clone(), log: log.clone(), rounds };
+        tokio::spawn(reads.run(waiting, beats.election()));
         let incoming = SnapshotReceiver::new(storage.snapshots(id));
         let is_handing_over = AtomicBool::new(false);
         Ok(Arc::new(Self {
@@ -463,43 +463,6 @@ impl Group {
 fn leader_of(metrics: &openraft::RaftMetrics<Types>) -> Option<NodeId> {
     let leader = metrics.current_leader?;
     (leader != metrics.id || metrics.state.is_leader()).then_some(leader)
-}
-
-/// Confirms leadership once for all reads that are waiting when the confirmation begins.
-async fn confirm_reads(
-    raft: openraft::Raft<Types, StateMachine>,
-    mut waiting: mpsc::Receiver<oneshot::Sender<Result<(), ProposeError>>>,
-    patience: Duration,
-) {
-    let mut readers = Vec::new();
-    let mut is_confirmed = false;
-    while waiting.recv_many(&mut readers, BARRIER_QUEUE_MAX).await > 0 {
-        if planted::on(Planted::ReuseReadIndex) && is_confirmed && raft.is_leader() {
-            readers.drain(..).for_each(|reader| drop(reader.send(Ok(()))));
-            continue;
-        }
-        let confirmed = raft.ensure_linearizable(ReadPolicy::ReadIndex);
-        let outcome = match tokio::time::timeout(patience, confirmed).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward)))) => {
-                Err(ProposeError::NotLeader(forward.leader_id))
-            }
-            Ok(Err(RaftError::APIError(error))) => {
-                tracing::debug!(%error, "no quorum confirmed the leader");
-                Err(ProposeError::NotLeader(None))
-            }
-            Ok(Err(error)) => Err(ProposeError::Stopped(error.to_string())),
-            Err(_) => {
-                tracing::debug!(?patience, "no quorum confirmed the leader");
-                Err(ProposeError::NotLeader(None))
-            }
-        };
-        is_confirmed = outcome.is_ok();
-        for reader in readers.drain(..) {
-            // A reader that gave up has dropped its receiver.
-            let _ = reader.send(outcome.clone());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use umbel_storage::types::{LogId, NodeAddress, Types, Vote};
 
 use crate::metrics;
 use crate::peer::{CallError, CallKind, Links};
+use crate::raft::read_rounds::ReadRounds;
 use crate::recall::notify_lost;
 use crate::witness::{Restarted, Witness};
 
@@ -52,6 +53,7 @@ const SMALL_CHUNK_BYTES: usize = 1 << 10;
 pub(crate) struct Network {
     links: Arc<Links>,
     witness: Arc<Witness>,
+    rounds: ReadRounds,
     group: GroupId,
     /// Snapshot transfers that this group has started; numbers them.
     transfer_count: Arc<AtomicU64>,
@@ -59,8 +61,18 @@ pub(crate) struct Network {
 
 impl Network {
     /// Creates the network to pass to the group's `Raft::new`.
-    pub(crate) fn new(links: Arc<Links>, witness: Arc<Witness>, group: GroupId) -> Self {
-        Self { links, witness, group, transfer_count: Arc::default() }
+    pub(crate) fn new(
+        links: Arc<Links>,
+        witness: Arc<Witness>,
+        rounds: ReadRounds,
+        group: GroupId,
+    ) -> Self {
+        Self { links, witness, rounds, group, transfer_count: Arc::default() }
+    }
+
+    /// The node's rounds of read confirmations.
+    pub(crate) const fn rounds(&self) -> &ReadRounds {
+        &self.rounds
     }
 
     fn replica(&self, to: NodeId, address: &str) -> PeerReplica {

@@ -13,7 +13,7 @@ use openraft::raft::{VoteRequest, VoteResponse};
 use openraft::vote::leader_id_adv::LeaderId;
 use openraft_rt::WatchReceiver;
 use umbel_engine::NodeId;
-use umbel_engine::liveness::GroupStanding;
+use umbel_engine::liveness::{GroupStanding, is_majority};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::types::{LogId, Types, Vote};
 
@@ -81,7 +81,7 @@ impl Group {
             }
         };
         let mut answers: FuturesUnordered<_> = others.into_iter().map(ask).collect();
-        while !is_majority(&standing.voters, &granted) {
+        while !is_majority(&standing.voters, |voter| granted.contains(&voter)) {
             match answers.next().await {
                 Some(answer) => granted.extend(answer),
                 None => return,
@@ -204,9 +204,4 @@ impl Group {
             let _ = tokio::time::timeout(timeout, self.leadership_lost()).await;
         }
     }
-}
-
-/// Whether `nodes` is a majority of each of the sets.
-fn is_majority(sets: &[BTreeSet<NodeId>], nodes: &BTreeSet<NodeId>) -> bool {
-    sets.iter().all(|set| 2 * set.intersection(nodes).count() > set.len())
 }

@@ -29,9 +29,12 @@ use super::snapshot_receiver::{
     SnapshotReceiver, chunk_body,
 };
 use super::{Network, PeerReplica};
+use crate::beats::Beats;
 use crate::calls::{RecallAnswer, RecallRequest};
+use crate::config::Config;
 use crate::peer::test_node::{TestNode, identity, links, serve_handler};
 use crate::peer::{CallHandler, CallKind, LocalIdentity, Refusal, RefusalReason};
+use crate::raft::read_rounds::ReadRounds;
 
 const GROUP: GroupId = GroupId::of_shard(ShardId(3));
 
@@ -132,7 +135,10 @@ async fn pair(never_ends: bool) -> Pair {
     let (last, notified) = (Mutex::new(0), Mutex::default());
     let follower = Arc::new(Follower { last, notified, receiver, installed, never_ends });
     let follower = serve_handler(&*net, "two:1", follower).await;
-    let mut network = Network::new(Arc::new(links(&net, 1)), Arc::default(), GROUP);
+    let links = Arc::new(links(&net, 1));
+    let beats = Arc::new(Beats::new(NodeId(1), 1, &Config::default()));
+    let rounds = ReadRounds::start(NodeId(1), Arc::clone(&links), beats);
+    let mut network = Network::new(links, Arc::default(), rounds, GROUP);
     let replica = network.new_client(NodeId(2), &NodeAddress("two:1".to_owned())).await;
     Pair { replica, follower, leader_storage, _folders: folders }
 }
