@@ -151,8 +151,13 @@ impl Group {
         .await
         .map_err(|error| format!("{id}: {error}"))?;
         let (barrier, waiting) = mpsc::channel(BARRIER_QUEUE_MAX);
-        let rounds = network.rounds().clone();
-        let reads = ConfirmedReads { id, raft: raft.clone(), log: log.clone(), rounds };
+        let reads = ConfirmedReads {
+            id,
+            raft: raft.clone(),
+            log: log.clone(),
+            replica: Arc::clone(&replica),
+            network: network.clone(),
+        };
         tokio::spawn(reads.run(waiting, beats.election()));
         let incoming = SnapshotReceiver::new(storage.snapshots(id));
         let is_handing_over = AtomicBool::new(false);
@@ -344,7 +349,7 @@ impl Group {
     /// Waits until this node has been confirmed as leader after the call began, and has applied
     /// everything that was committed before: a read is then linearizable.
     pub(crate) async fn confirm(&self) -> Result<(), ProposeError> {
-        if self.decides_alone() {
+        if self.decides_alone() && self.applied_index() >= self.network.announced() {
             return Ok(());
         }
         let (sender, receiver) = oneshot::channel();

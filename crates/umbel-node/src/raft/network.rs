@@ -55,6 +55,8 @@ pub(crate) struct Network {
     witness: Arc<Witness>,
     rounds: ReadRounds,
     group: GroupId,
+    /// The highest index up to which a follower was told that entries are committed.
+    announced: Arc<AtomicU64>,
     /// Snapshot transfers that this group has started; numbers them.
     transfer_count: Arc<AtomicU64>,
 }
@@ -67,7 +69,14 @@ impl Network {
         rounds: ReadRounds,
         group: GroupId,
     ) -> Self {
-        Self { links, witness, rounds, group, transfer_count: Arc::default() }
+        let (announced, transfer_count) = Default::default();
+        Self { links, witness, rounds, group, announced, transfer_count }
+    }
+
+    /// The index up to which followers may have applied entries because this node told them of the
+    /// commit; 0 before the first. Known before any of them is told.
+    pub(crate) fn announced(&self) -> u64 {
+        self.announced.load(Ordering::SeqCst)
     }
 
     /// The node's rounds of read confirmations.
@@ -181,8 +190,11 @@ impl PeerReplica {
         request: &AppendEntriesRequest<Types>,
         timeout: Duration,
     ) -> Result<AppendEntriesResponse<Types>, ReplicaError> {
-        let Network { witness, group, links, .. } = &self.network;
+        let Network { witness, group, links, announced, .. } = &self.network;
         let ticket = witness.ticket(self.to, *group, request.vote);
+        if let Some(committed) = request.leader_commit {
+            announced.fetch_max(committed.index, Ordering::SeqCst);
+        }
         metrics::append_sent();
         let answer = self.ask(CallKind::Append, request, timeout).await?;
         let confirmed = match &answer {

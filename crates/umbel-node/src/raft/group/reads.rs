@@ -1,19 +1,22 @@
 //! Confirms leadership for the reads of one group.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::ReadPolicy;
 use openraft::errors::{LinearizableReadError, RaftError};
 use openraft_rt::WatchReceiver;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use umbel_engine::GroupId;
 use umbel_step::planted::{self, Planted};
 use umbel_storage::LogStore;
 use umbel_storage::types::{Types, Vote};
 
 use super::{Group, ProposeError};
-use crate::raft::read_rounds::{Claim, ReadRounds};
-use crate::raft::state_machine::StateMachine;
+use crate::raft::network::Network;
+use crate::raft::read_rounds::Claim;
+use crate::raft::state_machine::{Replica, StateMachine};
 
 /// Reads that may wait for one confirmation of leadership. The gateway admits fewer than a thousand
 /// batches at once.
@@ -24,7 +27,8 @@ pub(super) struct ConfirmedReads {
     pub(super) id: GroupId,
     pub(super) raft: openraft::Raft<Types, StateMachine>,
     pub(super) log: LogStore,
-    pub(super) rounds: ReadRounds,
+    pub(super) replica: Arc<Replica>,
+    pub(super) network: Network,
 }
 
 impl ConfirmedReads {
@@ -42,7 +46,9 @@ impl ConfirmedReads {
                 continue;
             }
             let is_led = match self.claim() {
-                Some(claim) => self.rounds.confirm(claim).await,
+                Some(claim) => {
+                    self.network.rounds().confirm(claim).await && self.catch_up(patience).await
+                }
                 None => false,
             };
             let outcome = if is_led { Ok(()) } else { self.confirm_alone(patience).await };
@@ -72,10 +78,19 @@ impl ConfirmedReads {
         })
     }
 
+    /// Waits until this node has applied what followers may have applied: they learn of a commit while the
+    /// leader still applies it, and their clients may have seen it. Returns false if that takes too long.
+    async fn catch_up(&self, patience: Duration) -> bool {
+        let announced = self.network.announced();
+        let mut applied = self.replica.applied_index();
+        let reached = applied.wait_for(|&applied| applied >= announced);
+        matches!(timeout(patience, reached).await, Ok(Ok(_)))
+    }
+
     /// Lets openraft confirm that this node leads, by a heartbeat of this group alone.
     async fn confirm_alone(&self, patience: Duration) -> Result<(), ProposeError> {
         let confirmed = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
-        match tokio::time::timeout(patience, confirmed).await {
+        match timeout(patience, confirmed).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward)))) => {
                 Err(ProposeError::NotLeader(forward.leader_id))
