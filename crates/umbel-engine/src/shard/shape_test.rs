@@ -94,6 +94,52 @@ fn no_block_is_shared_where_the_shards_are_a_power_of_two() {
     }
 }
 
+/// Whether no two of the shards have a block in common, up to so many of them.
+fn is_cut_at_blocks(shape: SliceShape, shard_count: u32) -> bool {
+    let block_count = |range| match shape.shape(range).unwrap() {
+        Shape::Blocks(slice) => slice.map().len(),
+        other => panic!("{other:?}"),
+    };
+    let shards = cells(shard_count);
+    let sum: u64 = (0..shard_count).map(|at| block_count(HashRange::cell(at, shards))).sum();
+    sum == block_count(HashRange::WHOLE)
+}
+
+#[test]
+fn splits_divide_no_block_where_that_costs_little() {
+    let kinds = [(Kind::Cuckoo, 10_700), (Kind::Cuckoo, 40_000_000), (Kind::Counting, 2_000_000)];
+    for ((kind, capacity), halvings) in kinds.into_iter().zip([2, 4, 4]) {
+        let shape = SliceShape::plan(kind, capacity, 0.01, cells(4)).unwrap();
+        for shard_count in (0..=halvings).map(|halvings| 4 << halvings) {
+            assert!(is_cut_at_blocks(shape, shard_count), "{kind} of {capacity}: {shard_count}");
+        }
+        assert!(!is_cut_at_blocks(shape, 1024), "{kind} of {capacity}");
+    }
+    // 10 million and 6 deviations for each shard, of which the pages are at most a 32nd more than they must be.
+    let least = sizing::cuckoo_size(10_018_974, 0.01, 1 << 16).unwrap();
+    let least_slots = least.page_count * u64::from(least.page_slots);
+    let shape = SliceShape::plan(Kind::Cuckoo, 40_000_000, 0.01, cells(4)).unwrap();
+    let SliceShape::Blocks { block_count, block_bits, .. } = shape else { panic!("{shape:?}") };
+    let slots = block_count / 4 * u64::from(block_bits);
+    assert!((least_slots + 1..=least_slots + least_slots / 32).contains(&slots), "{slots}");
+}
+
+/// A table that is almost full is the same again after it was cut in four and put together: no page was in two
+/// parts.
+#[test]
+fn a_table_that_was_split_and_merged_is_as_before() {
+    let shape = SliceShape::plan(Kind::Cuckoo, 10_700, 0.01, cells(4)).unwrap();
+    let mut whole = shape.create(HashRange::WHOLE).unwrap();
+    let items: Vec<ItemHash> = (0..10_700).map(hash).collect();
+    whole.insert_batch(&items, &mut Vec::new()).unwrap();
+    for shard in 0..4 {
+        let slice = whole.part(HashRange::cell(shard, cells(4))).unwrap();
+        let part = |at| slice.part(HashRange::cell(4 * shard + at, cells(16))).unwrap();
+        let [lower, upper] = [0, 2].map(|at| part(at).join(&part(at + 1)).unwrap());
+        assert_eq!(lower.join(&upper).unwrap(), slice, "{shard}");
+    }
+}
+
 /// Borders of three shards cannot coincide with blocks: both shards store the block at a border,
 /// and each finds its own items in it, apart from those that only the other one has.
 #[test]

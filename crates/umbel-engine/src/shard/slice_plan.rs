@@ -20,6 +20,11 @@
 //! items, and shard 0 has at most a 2^-24-th of the space in it: one block too many. To make this
 //! negligible, blocks of 64 KiB are cut smaller, so that a shard has 64 or more.
 //!
+//! *Halves.* A split cuts a slice in its middle. Where copies are counted, a block that this divides is in
+//! both halves, and when they are merged again, what it had is counted twice. So the blocks of a shard are a
+//! multiple of two, four, and so on, up to the highest one that is almost free: that many splits of a shard
+//! divide no block. If the number of shards is no power of two, borders and blocks do not coincide anyway.
+//!
 //! Levels of a scalable filter have as many lines as the items of all shards need, whatever the number of
 //! shards, so both shards at a border may store the same line.
 
@@ -39,6 +44,16 @@ const SPREAD: f64 = 6.0;
 /// Minimum number of blocks in a slice whose last block may lie across its border: that block costs at most
 /// a 64th.
 const SHARED_BORDER_BLOCKS: u64 = 64;
+
+/// Splits of a shard that are to divide no block of its slices, at most: from 16 shards to 1,024.
+const HALVINGS_MAX: u32 = 6;
+
+/// Share of a cuckoo filter that this may cost, as 1 in so many: its pages are large, and one that is
+/// divided may forbid a merge.
+const HALVED_PAGES_COST: u128 = 32;
+
+/// Share of a counting filter that this may cost, as 1 in so many: its blocks are single lines.
+const HALVED_LINES_COST: u128 = 512;
 
 /// While the rate is too high, the size is raised by 1/512.
 const GROWTH_STEP: u64 = 512;
@@ -132,9 +147,14 @@ impl SliceShape {
         let shape = match kind {
             Kind::Blocked | Kind::Counting => {
                 let size = sizing::blocked_block_count(item_count, false_positive_rate)?;
-                let block_count = over_all(size.block_count, shard_count);
+                let lines = (size.block_count, LINE_BITS);
+                let (count, block_bits) = match kind {
+                    Kind::Counting => halvable(&[lines], HALVED_LINES_COST, shard_count),
+                    _ => lines,
+                };
+                let block_count = over_all(count, shard_count);
                 let (kind, probe_count) = (kind.id(), size.probe_count);
-                Self::Blocks { kind, block_count, block_bits: LINE_BITS, probe_count }
+                Self::Blocks { kind, block_count, block_bits, probe_count }
             }
             Kind::Classic | Kind::Partitioned => {
                 spread_blocks(kind, item_count, false_positive_rate, shard_count)?
@@ -158,14 +178,7 @@ impl SliceShape {
                 return Self::plan_redis_bloom(shape, shard_count);
             }
             Kind::Window => return Err(PlanError::NoWindow),
-            Kind::Cuckoo => {
-                let most = block_bits_max(item_count, shard_count);
-                let size = sizing::cuckoo_size(item_count, false_positive_rate, most)?;
-                let sizing::CuckooSize { page_count, page_slots, fingerprint_bits } = size;
-                let block_count = over_all(page_count, shard_count);
-                let (block_bits, probe_count) = (page_slots, fingerprint_bits);
-                Self::Blocks { kind: kind.id(), block_count, block_bits, probe_count }
-            }
+            Kind::Cuckoo => cuckoo_pages(item_count, false_positive_rate, shard_count)?,
             Kind::Quotient => {
                 let most = block_bits_max(item_count, shard_count);
                 let size = sizing::quotient_size(item_count, false_positive_rate, most)?;
@@ -407,6 +420,45 @@ fn items_of_a_shard(capacity: u64, shard_count: CellCount) -> u64 {
 /// The number over all shards. A number that is too large is refused later, as a shape.
 fn over_all(of_a_shard: u64, shard_count: CellCount) -> u64 {
     of_a_shard.saturating_mul(shard_count.get().into())
+}
+
+/// The pages of a cuckoo filter: of the size of which there are the fewest slots, or of a smaller one of which
+/// there are more.
+fn cuckoo_pages(
+    item_count: u64,
+    rate: f64,
+    shard_count: CellCount,
+) -> Result<SliceShape, PlanError> {
+    let most = block_bits_max(item_count, shard_count);
+    let size = sizing::cuckoo_size(item_count, rate, most)?;
+    let sizes = std::iter::successors(Some(size), |size| {
+        let most = Some(size.page_slots / 2).filter(|&most| most >= LINE_BITS)?;
+        sizing::cuckoo_size(item_count, rate, most).ok()
+    });
+    let sizes: Vec<_> = sizes.map(|size| (size.page_count, size.page_slots)).collect();
+    let (page_count, block_bits) = halvable(&sizes, HALVED_PAGES_COST, shard_count);
+    let (kind, block_count) = (Kind::Cuckoo.id(), over_all(page_count, shard_count));
+    Ok(SliceShape::Blocks { kind, block_count, block_bits, probe_count: size.fingerprint_bits })
+}
+
+/// Of some sizes of one slice, each a number of blocks and their size, the one that can be halved most often
+/// within whole blocks, with as many blocks more as that takes; and of several such the smallest one. It is
+/// larger than the smallest given one, which comes first, by at most 1 in `cost`.
+fn halvable(sizes: &[(u64, u32)], cost: u128, shard_count: CellCount) -> (u64, u32) {
+    let bits = |&(count, block): &(u64, u32)| u128::from(count) * u128::from(block);
+    let least = sizes.first().copied().unwrap_or((u64::MAX, LINE_BITS));
+    if !shard_count.get().is_power_of_two() {
+        return least;
+    }
+    let most = bits(&least) + bits(&least) / cost;
+    let halved = |halvings: u32| {
+        let whole = |&(count, block): &(u64, u32)| {
+            Some((count.checked_next_multiple_of(1 << halvings)?, block))
+        };
+        let smallest = sizes.iter().filter_map(whole).min_by_key(|size| (bits(size), size.0));
+        smallest.filter(|size| bits(size) <= most)
+    };
+    (0..=HALVINGS_MAX).rev().find_map(halved).unwrap_or(least)
 }
 
 /// The smallest number of equal blocks for a kind that spreads its probes.
