@@ -177,6 +177,16 @@ planted! {
     OtherCutTaken = "other_cut_taken", "churn", ANSWERED_TWICE;
     /// A merge of filters does not notice that shards were split meanwhile.
     SplitUnnoticed = "split_unnoticed", "churn", NO_MOMENT;
+    /// A shard that was fenced for a merge keeps applying commands.
+    EndedShardServes = "ended_shard_serves", "churn", &["replicas_agree", ACKED, "answers_linearize"];
+    /// A shard that absorbs another one takes over none of its recorded answers.
+    AbsorbForgetsAnswers = "absorb_forgets_answers", "churn", ANSWERED_TWICE;
+    /// A replica appends the entry that absorbs a shard without the final state of that shard.
+    AbsorbUnready = "absorb_unready", "churn", &[HEALS, "heals_and_agrees"];
+    /// The final state of an absorbed shard is removed before a snapshot covers the entry that absorbs it.
+    FinalStateDropped = "final_state_dropped", "churn", &[HEALS, "heals_and_agrees"];
+    /// A shard takes one that is split off after a merge for the one that it absorbed.
+    ErasAlike = "eras_alike", "churn", &[HEALS, "heals_and_agrees", "ranges_tile"];
     /// The cluster's version is raised without asking the nodes which versions they support.
     RaiseUnasked = "raise_unasked", "churn", &["entries_are_known"];
     /// A command is written to the log before the cluster is at the version that introduced it.
