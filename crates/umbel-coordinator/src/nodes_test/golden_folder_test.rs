@@ -1,24 +1,34 @@
 //! A data folder that an earlier build wrote must stay readable for ever.
 //!
-//! `testdata/folders/1` contains a log and snapshots, filters of every kind and a replicated one,
-//! answers to requests, a shard that was split, and inserts after the snapshots. A changed format gets
-//! a new number, a reader for the old one, and a folder beside this one; existing folders are never
-//! rewritten.
+//! Each folder in `testdata/folders` has the number of the newest version of the cluster when it was written.
+//! They contain a log and snapshots, filters of every kind and a replicated one, answers to requests, and
+//! inserts after the snapshots:
+//!
+//! * `1` has a shard that was split;
+//! * `3` has one that was absorbed and split off again, so that it is of a later era, and one whose final state
+//!   is still on the disk, because no snapshot covers the entry that absorbed it.
+//!
+//! A changed format gets a new number, a reader for the old one, and a folder beside these; existing folders
+//! are never rewritten.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use umbel_engine::meta::{Distribution, FilterName};
-use umbel_engine::{OwnerId, RequestId, SessionId};
+use tempfile::TempDir;
+use umbel_engine::meta::{ClusterVersion, Distribution, FilterName, MetaState};
+use umbel_engine::{OwnerId, RequestId, SessionId, ShardId};
 use umbel_filter::Kind;
 
 use super::node_test::{MINUTES, config, deadline, items, start};
+use super::recut_test::split;
 use super::*;
 use crate::ClientRequest;
 use crate::catalogue::{Hashing, NewFilter};
 use crate::sizes::FilterSize;
 
-/// If this variable is set and the folder does not exist, the test writes it: `UMBEL_WRITE_FOLDER=1`.
+/// If this variable is set and a folder does not exist, its test writes it: `UMBEL_WRITE_FOLDER=1`.
 const WRITE: &str = "UMBEL_WRITE_FOLDER";
 
 /// A file that does not belong to a node: the session of the test's requests.
@@ -26,8 +36,9 @@ const SESSION: &str = "session.txt";
 
 const REPLICATED: &str = "replicated";
 
-pub(super) fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/folders/1")
+pub(super) fn golden(version: ClusterVersion) -> PathBuf {
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/folders");
+    folders.join(version.0.to_string())
 }
 
 async fn start_alone(data: &Path) -> Node {
@@ -64,38 +75,76 @@ const fn request(session: u64, sequence: u64) -> Option<ClientRequest> {
 /// Items of each filter: the first half was inserted before the snapshots, the second half after.
 const ITEM_COUNT: u32 = 200;
 
-async fn write(folder: &Path) {
-    let node = start_alone(folder).await;
-    let asked = node.coordinator();
-    let session = asked.open_session(String::new(), deadline()).await.unwrap();
-    let names = Kind::ALL.map(|kind| (kind.to_string(), kind, Distribution::Partitioned));
-    let replicated = (REPLICATED.to_owned(), Kind::Blocked, Distribution::Replicated);
-    let names = || names.iter().chain([&replicated]);
-    for (name, kind, distribution) in names() {
-        create(&asked, name, *kind, *distribution).await;
-        let first = items(0..ITEM_COUNT / 2);
-        asked.insert(name, &first, None, None, deadline()).await.unwrap();
+/// The filters: one of each kind, and a replicated one.
+fn filters() -> impl Iterator<Item = (String, Kind, Distribution)> {
+    let all = Kind::ALL.into_iter();
+    let all = all.map(|kind| (kind.to_string(), kind, Distribution::Partitioned));
+    all.chain([(REPLICATED.to_owned(), Kind::Blocked, Distribution::Replicated)])
+}
+
+async fn insert_into_all(asked: &Coordinator, numbers: Range<u32>) {
+    for (name, ..) in filters() {
+        asked.insert(&name, &items(numbers.clone()), None, None, deadline()).await.unwrap();
     }
+}
+
+/// Creates all filters, inserts the first half into each, and repeats some of it under a name.
+async fn write_first_half(asked: &Coordinator) -> SessionId {
+    let session = asked.open_session(String::new(), deadline()).await.unwrap();
+    for (name, kind, distribution) in filters() {
+        create(asked, &name, kind, distribution).await;
+    }
+    insert_into_all(asked, 0..ITEM_COUNT / 2).await;
     asked.insert("blocked", &items(0..20), request(session.0, 1), None, deadline()).await.unwrap();
+    session
+}
+
+async fn write_second_half(asked: &Coordinator, session: SessionId) {
+    insert_into_all(asked, ITEM_COUNT / 2..ITEM_COUNT).await;
+    let more = items(ITEM_COUNT - 10..ITEM_COUNT + 10);
+    asked.insert("classic", &more, request(session.0, 2), None, deadline()).await.unwrap();
+}
+
+async fn write_split(node: &Node) -> SessionId {
+    let asked = node.coordinator();
+    let session = write_first_half(&asked).await;
     for group in node.local().groups() {
         group.snapshot().await;
     }
-    asked.split_shard(3, deadline()).await.unwrap();
-    for (name, ..) in names() {
-        let second = items(ITEM_COUNT / 2..ITEM_COUNT);
-        asked.insert(name, &second, None, None, deadline()).await.unwrap();
-    }
-    let more = items(ITEM_COUNT - 10..ITEM_COUNT + 10);
-    asked.insert("classic", &more, request(session.0, 2), None, deadline()).await.unwrap();
-    drop(asked);
-    node.shutdown().await;
-    fs::write(folder.join(SESSION), session.0.to_string()).unwrap();
+    split(&asked, 3).await;
+    write_second_half(&asked, session).await;
+    session
 }
 
-async fn check(asked: &Coordinator, session: u64) {
-    assert_eq!(asked.read_meta(umbel_engine::meta::MetaState::shard_count).unwrap(), 3);
-    let names = Kind::ALL.iter().map(ToString::to_string).chain([REPLICATED.to_owned()]);
-    for name in names {
+/// Shard 2 is absorbed by shard 0, and split off again; shard 3 is absorbed by shard 1.
+async fn write_merged(node: &Node) -> SessionId {
+    let asked = node.coordinator();
+    split(&asked, 3).await;
+    let session = write_first_half(&asked).await;
+    asked.merge_shard(2, deadline()).await.unwrap();
+    let parent = node.local().shard(ShardId(0)).unwrap();
+    parent.group().drop_settled(Duration::from_secs(60)).await.unwrap();
+    for shard_count in [3, 4] {
+        split(&asked, shard_count).await;
+    }
+    for group in node.local().groups() {
+        group.snapshot().await;
+    }
+    write_second_half(&asked, session).await;
+    asked.merge_shard(3, deadline()).await.unwrap();
+    session
+}
+
+/// Whether a final state is kept for some shard.
+fn has_final_state(folder: &Path) -> bool {
+    let name_of = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
+    let groups = fs::read_dir(folder.join("snapshots")).unwrap();
+    let mut files = groups.flat_map(|group| fs::read_dir(group.unwrap().path()).unwrap());
+    files.any(|file| name_of(file.unwrap()).ends_with(".state"))
+}
+
+async fn check(asked: &Coordinator, session: SessionId) {
+    for (name, ..) in filters() {
         let all = items(0..ITEM_COUNT + 100);
         let found = asked.contains(&name, &all, None, deadline()).await.unwrap().0;
         let count = found.iter().take(ITEM_COUNT as usize).filter(|&is_present| is_present).count();
@@ -105,33 +154,75 @@ async fn check(asked: &Coordinator, session: u64) {
         let wrong = found.iter().skip(ITEM_COUNT as usize + 10).filter(|&is_present| is_present);
         assert_eq!(wrong.count(), 0, "{name}");
     }
-    // Repeated requests get their first answers, also those from before the split.
+    // Repeated requests get their first answers, also those from before a split or a merge.
     for (filter, range, sequence, new_count) in
         [("blocked", 0..20, 1, 0), ("classic", ITEM_COUNT - 10..ITEM_COUNT + 10, 2, 10)]
     {
-        let asked_again = request(session, sequence);
+        let asked_again = request(session.0, sequence);
         let new =
             asked.insert(filter, &items(range), asked_again, None, deadline()).await.unwrap().0;
         assert_eq!(new.count_ones(), new_count, "{filter}");
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_folder_of_an_earlier_build_is_read() {
-    if std::env::var_os(WRITE).is_some() && !golden().exists() {
+/// A copy of the folder of a version, and the session of its requests. Where the folder is to be written
+/// first, `write` makes its content on a new node.
+async fn copied(
+    version: ClusterVersion,
+    write: impl AsyncFnOnce(&Node) -> SessionId,
+) -> (TempDir, SessionId) {
+    let golden = golden(version);
+    if std::env::var_os(WRITE).is_some() && !golden.exists() {
         let folder = tempfile::tempdir().unwrap();
-        write(folder.path()).await;
-        copy(folder.path(), &golden());
+        let node = start_alone(folder.path()).await;
+        let session = write(&node).await;
+        node.shutdown().await;
+        fs::write(folder.path().join(SESSION), session.0.to_string()).unwrap();
+        copy(folder.path(), &golden);
     }
     let folder = tempfile::tempdir().unwrap();
-    copy(&golden(), folder.path());
-    let session: u64 = fs::read_to_string(folder.path().join(SESSION)).unwrap().parse().unwrap();
+    copy(&golden, folder.path());
+    let session = fs::read_to_string(folder.path().join(SESSION)).unwrap();
+    (folder, SessionId(session.parse().unwrap()))
+}
+
+fn shard_count(asked: &Coordinator) -> u32 {
+    asked.read_meta(MetaState::shard_count).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_of_an_earlier_build_is_read() {
+    let (folder, session) = copied(ClusterVersion::FIRST, write_split).await;
     for _ in 0..2 {
         let node = start_alone(folder.path()).await;
         let asked = node.coordinator();
+        assert_eq!(shard_count(&asked), 3);
         check(&asked, session).await;
         drop(asked);
         // This build also reads what it writes.
+        node.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_with_merged_shards_is_read() {
+    let (folder, session) = copied(ClusterVersion(3), write_merged).await;
+    // A node removes the final state about a second after the merge: write the folder once more if it is gone.
+    assert!(has_final_state(folder.path()));
+    for shards_at_start in [3, 4] {
+        let node = start_alone(folder.path()).await;
+        let asked = node.coordinator();
+        let map = asked.read_meta(|state| state.shard_map().clone()).unwrap();
+        assert_eq!(shard_count(&asked), shards_at_start);
+        assert_eq!((map.merge_count, map.get(ShardId(2)).unwrap().era), (2, 1));
+        check(&asked, session).await;
+        if shards_at_start == 3 {
+            split(&asked, 4).await;
+            insert_into_all(&asked, ITEM_COUNT + 100..ITEM_COUNT + 101).await;
+            let map = asked.read_meta(|state| state.shard_map().clone()).unwrap();
+            assert_eq!(map.get(ShardId(3)).unwrap().era, 2);
+        }
+        drop(asked);
         node.shutdown().await;
     }
 }

@@ -45,7 +45,7 @@ fn version(asked: &Coordinator) -> ClusterVersion {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_of_the_first_version_is_upgraded() {
     let folder = tempfile::tempdir().unwrap();
-    copy(&golden(), folder.path());
+    copy(&golden(ClusterVersion::FIRST), folder.path());
     let node = start_alone(folder.path(), VersionRange::OWN).await;
     let asked = node.coordinator();
     assert_eq!(version(&asked), ClusterVersion::FIRST);
@@ -138,7 +138,7 @@ async fn a_release_that_cannot_run_the_cluster_stops_and_says_which_can() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_founder_does_not_raise_over_a_node_that_it_has_not_asked() {
     let folder = tempfile::tempdir().unwrap();
-    copy(&golden(), folder.path());
+    copy(&golden(ClusterVersion::FIRST), folder.path());
     let node = start_alone(folder.path(), VersionRange::OWN).await;
     let asked = node.coordinator();
     assert_eq!(version(&asked), ClusterVersion::FIRST);

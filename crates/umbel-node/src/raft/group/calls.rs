@@ -65,7 +65,7 @@ impl Group {
     ///
     /// # Errors
     /// If the disk fails.
-    pub(crate) async fn drop_settled(&self, timeout: Duration) -> io::Result<()> {
+    pub async fn drop_settled(&self, timeout: Duration) -> io::Result<()> {
         let states = self.storage.final_states(self.id);
         let is_settled = |id: &FinalStateId| {
             self.replica.read_shard(|state| state.has_settled(id.of, id.fence_index))
