@@ -1,5 +1,6 @@
 //! Jobs of a run: what the founders hold, what became of it, and what the users asked for.
 
+mod attempt;
 mod data;
 mod planned;
 mod users;

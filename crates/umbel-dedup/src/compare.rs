@@ -15,7 +15,7 @@ use umbel_dedup_engine::{Item, Rank, RecordId, Suspect, WorkerId};
 use umbel_filter::ItemHash;
 
 /// The records to compare.
-pub struct Suspects {
+pub(crate) struct Suspects {
     rows: Vec<(SharedBits, SharedBits)>,
 }
 
@@ -46,23 +46,37 @@ pub(crate) fn run(
     scratch: &Arc<ScratchFile>,
     bar: &Bar<'_>,
 ) -> Result<()> {
-    let groups = job.cells().get() as usize;
     // The buffers of writers and the groups in memory share the memory that the entries had.
-    let gathered = job.resident_bytes() / 2;
-    let store = GroupedBytes::new(groups, gathered, Arc::clone(scratch))
-        .with_buffers(buffer_bytes(gathered, job.threads, groups));
+    let memory = (job.resident_bytes() / 2, job.resident_bytes() / 2);
+    let store = read_again(job, suspects, decisions.facts, memory, scratch, bar)?;
+    compare(exchange, |cell| decode(&store.take(cell as usize)?), decisions)
+}
+
+/// Reads the suspects' items again, into one group per cell. The groups may take the first number of bytes of memory, the
+/// buffers of the threads the second.
+pub(crate) fn read_again(
+    job: &Job<'_>,
+    suspects: &Suspects,
+    facts: &[ChunkFacts],
+    (resident_bytes, buffered_bytes): (u64, u64),
+    scratch: &Arc<ScratchFile>,
+    bar: &Bar<'_>,
+) -> Result<GroupedBytes> {
+    let groups = job.cells().get() as usize;
+    let store = GroupedBytes::new(groups, resident_bytes, Arc::clone(scratch))
+        .with_buffers(buffer_bytes(buffered_bytes, job.threads, groups));
     run_tasks(
         job.threads,
         job.chunks.len(),
         || Ok(GroupWriter::new(&store)),
-        |writer, chunk| read_items(job, chunk, suspects, &decisions.facts[chunk], writer, bar),
+        |writer, chunk| read_items(job, chunk, suspects, &facts[chunk], writer, bar),
         GroupWriter::finish,
     )?;
-    compare(exchange, |cell| decode(&store.take(cell as usize)?), decisions)
+    Ok(store)
 }
 
 /// Reads the suspects' items of a chunk into the groups of their cells.
-pub(crate) fn read_items(
+fn read_items(
     job: &Job<'_>,
     index: usize,
     suspects: &Suspects,

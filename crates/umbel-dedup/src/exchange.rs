@@ -19,8 +19,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
 use umbel_dedup_engine::{
-    Coordinator, CoordinatorInput, CoordinatorOutput, Drops, ExchangeReport, Input, Item, Output,
-    Plan, SampleOrder, Suspect, Worker, WorkerId,
+    Coordinator, CoordinatorInput, CoordinatorOutput, Drops, Entry, ExchangeReport, Input, Item,
+    JobShape, Output, Plan, SampleOrder, Suspect, Worker, WorkerId,
 };
 use umbel_filter::HashRange;
 use umbel_step::Outbox;
@@ -241,14 +241,7 @@ fn sample(
     state: &mut ThreadState<'_>,
 ) -> Result<()> {
     for worker in job.worker_ids() {
-        let mut lists = Vec::new();
-        for owner in 0..job.shape.workers {
-            let range = job.shape.sample_range(owner);
-            let cell = owner * job.shape.cells_per_owner;
-            let CellEntries { mut entries, .. } = runs.cell(worker.0, cell)?;
-            entries.retain(|entry| range.contains(entry.hash.hi()));
-            lists.push(entries);
-        }
+        let lists = sample_lists(job.shape, |cell| runs.cell(worker.0, cell))?;
         if job.references.shape().is_some() {
             let range = job.shape.sample_range(worker.0.into());
             let hashes = job.references.hashes(range)?;
@@ -257,6 +250,20 @@ fn sample(
         state.step(worker, Input::Sample { order, lists })?;
     }
     Ok(())
+}
+
+/// A worker's entries in every owner's sample, one list per owner; `entries` returns those of a cell.
+pub(crate) fn sample_lists(
+    shape: JobShape,
+    entries: impl Fn(u32) -> Result<CellEntries>,
+) -> Result<Vec<Vec<Entry>>> {
+    let list = |owner: u32| {
+        let range = shape.sample_range(owner);
+        let CellEntries { mut entries, .. } = entries(owner * shape.cells_per_owner)?;
+        entries.retain(|entry| range.contains(entry.hash.hi()));
+        Ok(entries)
+    };
+    (0..shape.workers).map(list).collect()
 }
 
 /// Level `bytes`: gives the workers the items that they requested, cell by cell, and exchanges these to the end.

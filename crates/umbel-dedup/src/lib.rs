@@ -7,7 +7,7 @@
 //! exchange  cell by cell: all workers' entries go through the state machines and frames of umbel-dedup-engine
 //! compare   level bytes only: items with equal hashes are read again and compared
 //! output    second reading: kept records in input order, or annotations; reports of dropped records; the summary
-//! worker_data   the same for one worker among many machines: each step is durable; the caller drives it
+//! worker_data   the same for one worker among many machines: each step is durable; umbel-jobs drives it
 //! gathered_items  hashes of items for other programs, read like the input of a job
 //! observer  progress and cancellation                 error      why there is no result
 //! ```
@@ -90,7 +90,6 @@ pub use agreement::{agreed, check_possible, rules, spec_digest};
 pub use best::BestField;
 pub use clock::{ProcessorTime, Stopwatch};
 pub use commit::{write_file, write_stdout};
-pub use compare::Suspects;
 pub use error::{DedupError, InputError, chain_text};
 pub use filter_address::FilterAddress;
 pub use format_rule::FormatRule;

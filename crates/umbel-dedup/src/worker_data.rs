@@ -13,6 +13,7 @@
 //! Every step appends its data, syncs it, and then appends a journal record. A restarted process reads the
 //! journal, truncates the data files to the lengths in it, and continues from there.
 
+mod attempt;
 mod bench;
 #[cfg(test)]
 mod cancel_test;

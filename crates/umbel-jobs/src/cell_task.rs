@@ -13,7 +13,7 @@ use umbel_step::Outbox;
 
 use super::outgoing::PeerQueues;
 use super::wire::error_text;
-use super::workshop::{Workshop, WorkshopError};
+use super::workshop::{Attempt, CellItems, WorkshopError};
 
 /// Input of a cell task.
 pub(super) enum CellTaskInput {
@@ -25,7 +25,7 @@ pub(super) enum CellTaskInput {
     /// Exchange the task's share of all cells, except the given ones.
     Begin(Box<Plan>, CellSet),
     /// The items were fetched.
-    Fetched,
+    Fetched(CellItems),
 }
 
 /// Events of a cell task, or of a stream of frames.
@@ -49,13 +49,12 @@ pub(super) enum CellTaskEvent {
 }
 
 /// The current pass over the cells.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Pass {
     /// Nothing was ordered yet, or everything is done.
     Rest,
     Hashes,
     /// Level `bytes`: the cells whose items are compared.
-    Items,
+    Items(CellItems),
 }
 
 /// One cell task.
@@ -64,7 +63,7 @@ pub(super) struct CellTask {
     pub(super) number: u32,
     pub(super) cell_tasks: u32,
     pub(super) machine: Worker,
-    pub(super) workshop: Arc<dyn Workshop>,
+    pub(super) attempt: Arc<dyn Attempt>,
     pub(super) queues: Arc<PeerQueues>,
     pub(super) events: mpsc::UnboundedSender<CellTaskEvent>,
     pub(super) figures: Arc<Mutex<ExchangeReport>>,
@@ -115,15 +114,17 @@ impl CellTask {
     /// Opens as many cells as the window permits.
     async fn open_cells(&mut self) -> Result<(), WorkshopError> {
         while let Some(cell) = self.progress.window.as_mut().and_then(CellWindow::open) {
-            if self.progress.pass == Pass::Hashes {
-                self.know(cell)?;
-                let (entries, ranks) = self.workshop.ranked_entries(cell)?;
-                self.step(Input::Cell { cell, entries, ranks })?;
-            } else if self.progress.compared.remove(&cell) {
-                let items = self.workshop.items(cell)?;
-                self.step(Input::Items { cell, items })?;
-            } else {
-                self.sent(cell);
+            match &self.progress.pass {
+                Pass::Items(items) if self.progress.compared.remove(&cell) => {
+                    let items = items(cell)?;
+                    self.step(Input::Items { cell, items })?;
+                }
+                Pass::Hashes => {
+                    self.know(cell)?;
+                    let (entries, ranks) = self.attempt.entries(cell)?;
+                    self.step(Input::Cell { cell, entries, ranks })?;
+                }
+                Pass::Items(_) | Pass::Rest => self.sent(cell),
             }
             while let Ok(input) = self.inbox.try_recv() {
                 self.take(input)?;
@@ -144,13 +145,13 @@ impl CellTask {
         if plan.shape.owner(cell) != u32::from(self.me.0) {
             return Ok(());
         }
-        let hashes = self.workshop.references(HashRange::cell(cell, plan.shape.cells()))?;
+        let hashes = self.attempt.references(HashRange::cell(cell, plan.shape.cells()))?;
         self.step(Input::References { cell, hashes })
     }
 
     fn end_pass(&mut self) {
         let compares = self.progress.begun.as_ref().is_some_and(|(plan, _)| plan.compares_bytes());
-        let is_first = self.progress.pass == Pass::Hashes;
+        let is_first = matches!(self.progress.pass, Pass::Hashes);
         self.progress.pass = Pass::Rest;
         if is_first && compares {
             // Sent even if no items are compared here: as an owner, the task must receive items.
@@ -172,9 +173,9 @@ impl CellTask {
                 self.progress.begun = Some((*plan, decided));
                 self.step(Input::Plan(*plan))
             }
-            CellTaskInput::Fetched => {
+            CellTaskInput::Fetched(items) => {
                 if let Some((plan, decided)) = self.progress.begun.take() {
-                    self.begin(&plan, &decided, Pass::Items);
+                    self.begin(&plan, &decided, Pass::Items(items));
                 }
                 Ok(())
             }
@@ -226,12 +227,12 @@ impl CellTask {
                     self.send_event(CellTaskEvent::Sampled { entries, candidates });
                 }
                 Output::Compare { cell, suspects } => {
-                    self.workshop.suspect(cell, &suspects)?;
+                    self.attempt.suspect(cell, &suspects)?;
                     self.progress.compared.insert(cell);
                     self.sent(cell);
                 }
                 Output::Decided { cell, drops } => {
-                    self.workshop.decide(cell, drops)?;
+                    self.attempt.decide(cell, drops)?;
                     self.send_event(CellTaskEvent::Decided);
                     self.sent(cell);
                 }
@@ -255,8 +256,10 @@ impl CellTask {
         let machine = &self.machine;
         let Some(window) = window else { return };
         owing.retain(|&cell| {
-            let owes =
-                if *pass == Pass::Items { machine.owes(cell) } else { machine.owes_hashes(cell) };
+            let owes = match pass {
+                Pass::Items(_) => machine.owes(cell),
+                Pass::Hashes | Pass::Rest => machine.owes_hashes(cell),
+            };
             if !owes {
                 window.close(cell);
             }

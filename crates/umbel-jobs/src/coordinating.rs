@@ -206,9 +206,11 @@ impl Coordinating {
             for output in out.take() {
                 let carried_out = match output {
                     JobOutput::Journal(mark) if mark.is_end() => {
-                        self.workshop.mark_end(&coordinator_mark(&mark))
+                        self.workshop.append_end_record(&coordinator_mark(&mark))
                     }
-                    JobOutput::Journal(mark) => self.workshop.mark(&coordinator_mark(&mark)),
+                    JobOutput::Journal(mark) => {
+                        self.workshop.append_record(&coordinator_mark(&mark))
+                    }
                     JobOutput::Send(worker, order) => {
                         inputs.extend(self.send_order(worker, &order));
                         Ok(())

@@ -16,7 +16,7 @@ use super::observer::JobObserver;
 use super::outgoing::{PeerQueues, Reach};
 use super::overseer::{Figures, Overseer};
 use super::tallier::{Tallier, TallyFrame};
-use super::workshop::{Workshop, WorkshopError};
+use super::workshop::{Attempt, BegunAttempt, Workshop, WorkshopError};
 
 /// The exchange of one worker.
 pub(super) struct Exchanger {
@@ -29,11 +29,14 @@ pub(super) struct Exchanger {
     pub(super) inlet: Arc<watch::Sender<Inlet>>,
     /// Events for the worker's driver.
     pub(super) events: mpsc::UnboundedSender<WorkerEvent>,
+    /// The attempt that has begun and is not running yet.
+    pub(super) begun: Option<BegunAttempt>,
     pub(super) running: Option<Running>,
 }
 
 /// A running attempt. Dropping it ends all its tasks.
 pub(super) struct Running {
+    data: Arc<dyn Attempt>,
     cell_tasks: Vec<mpsc::Sender<CellTaskInput>>,
     queues: Arc<PeerQueues>,
     cell_task_events: mpsc::UnboundedSender<CellTaskEvent>,
@@ -49,7 +52,9 @@ impl Exchanger {
     pub(super) async fn stop(&mut self, attempt: u32) -> Result<WorkerEvent, WorkshopError> {
         self.end().await?;
         self.inlet.send_replace(Inlet::of_attempt(attempt));
-        let (decided, _) = self.workshop.sealed()?;
+        let begun = self.workshop.begin_attempt()?;
+        let decided = begun.sealed.clone();
+        self.begun = Some(begun);
         Ok(WorkerEvent::Stopped { attempt, decided })
     }
 
@@ -64,7 +69,7 @@ impl Exchanger {
         });
         running.tasks.shutdown().await;
         if running.is_exchanging && !planted::on(Planted::UnsealedTold) {
-            self.workshop.seal(&running.figures.sum())?;
+            running.data.seal(&running.figures.sum())?;
         }
         Ok(())
     }
@@ -76,10 +81,9 @@ impl Exchanger {
         shape: JobShape,
         order: SampleOrder,
     ) -> Result<(), WorkshopError> {
-        let lists = self.workshop.sample()?;
         let own = shape.sample_range(self.reach.identity.worker.0.into());
-        let references = self.workshop.references(own)?;
         let running = self.running(attempt, shape)?;
+        let (lists, references) = (running.data.sample()?, running.data.references(own)?);
         // If the task has ended, it has reported the reason.
         let _ =
             running.cell_tasks[0].send(CellTaskInput::Sample { order, lists, references }).await;
@@ -123,7 +127,7 @@ impl Exchanger {
             me,
             machine,
             order,
-            workshop: Arc::clone(&self.workshop),
+            attempt: Arc::clone(&running.data),
             queues: Arc::clone(&running.queues),
             events: running.cell_task_events.clone(),
             inbox,
@@ -144,10 +148,11 @@ impl Exchanger {
         Ok(self.running.as_mut().expect("it has just been put there"))
     }
 
-    fn start(&self, attempt: u32, shape: JobShape) -> Result<Running, WorkshopError> {
+    fn start(&mut self, attempt: u32, shape: JobShape) -> Result<Running, WorkshopError> {
         let cell_task_count = self.cell_tasks.clamp(1, CELL_TASKS_MAX);
-        let (decided, base) = self.workshop.sealed()?;
-        let figures = Arc::new(Figures::new(base, cell_task_count));
+        let begun = self.begun.take().map_or_else(|| self.workshop.begin_attempt(), Ok)?;
+        let BegunAttempt { sealed, report, attempt: data } = begun;
+        let figures = Arc::new(Figures::new(report, cell_task_count));
         let (events, received) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
         let queues = PeerQueues::open(&self.reach, attempt, &events, &mut tasks, &self.runtime);
@@ -165,7 +170,7 @@ impl Exchanger {
                 number,
                 cell_tasks: cell_task_count,
                 machine,
-                workshop: Arc::clone(&self.workshop),
+                attempt: Arc::clone(&data),
                 queues: Arc::clone(&queues),
                 events: events.clone(),
                 figures: figures.of_cell_task(number),
@@ -177,8 +182,8 @@ impl Exchanger {
         let overseer = Overseer {
             attempt,
             cells: shape.cells().get(),
-            decided: decided.count(),
-            workshop: Arc::clone(&self.workshop),
+            decided: sealed.count(),
+            data: Arc::clone(&data),
             observer: Arc::clone(&self.observer),
             figures: Arc::clone(&figures),
             cell_tasks: cell_tasks.clone(),
@@ -197,6 +202,15 @@ impl Exchanger {
         let inboxes = Arc::new(inboxes);
         self.inlet.send_modify(|inlet| inlet.cell_tasks = Some(inboxes));
         let (tally, is_exchanging) = (Some(tallied), false);
-        Ok(Running { cell_tasks, queues, cell_task_events, tally, figures, tasks, is_exchanging })
+        Ok(Running {
+            data,
+            cell_tasks,
+            queues,
+            cell_task_events,
+            tally,
+            figures,
+            tasks,
+            is_exchanging,
+        })
     }
 }

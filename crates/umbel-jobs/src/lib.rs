@@ -51,6 +51,8 @@ mod job_world;
 #[cfg(test)]
 mod jobs_test;
 #[cfg(test)]
+mod memory_attempt;
+#[cfg(test)]
 mod memory_records;
 #[cfg(test)]
 mod memory_workshop;
@@ -61,4 +63,7 @@ pub use member::{
 };
 pub use observer::{JobObserver, JobProgress};
 pub use wire::OptionDigest;
-pub use workshop::{JobSite, OpenJob, Workshop, WorkshopError, Workshops};
+pub use workshop::{
+    Attempt, BegunAttempt, CellItems, GatheredGroups, JobSite, OpenJob, Workshop, WorkshopError,
+    Workshops,
+};

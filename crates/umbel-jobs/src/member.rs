@@ -337,7 +337,7 @@ struct Part {
 impl Part {
     async fn run(mut self) -> Result<Option<JobResult>, MemberError> {
         let workshop = Arc::clone(&self.workshop);
-        let marks = match workshop.marks() {
+        let marks = match workshop.journal_records() {
             Ok(marks) => read_marks(&marks),
             Err(error) => Err(error),
         };
@@ -426,6 +426,7 @@ impl Part {
             cell_tasks: self.config.cell_tasks,
             inlet: Arc::clone(&self.inlet),
             events: events.clone(),
+            begun: None,
             running: None,
         };
         if !coordinates {

@@ -6,19 +6,18 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use umbel_dedup_engine::job::{
-    CellSet, Counts, Forecast, GroupCountOrder, JobResult, KnownReferences, ReadOrder, WriteOrder,
-    Written,
+    CellSet, Counts, Forecast, JobResult, KnownReferences, ReadOrder, WriteOrder, Written,
 };
 use umbel_dedup_engine::{
-    Claim, Drops, Entry, ExchangeReport, Group, IndexBits, Item, Rank, RecordId, RecordPart,
-    RecordRange, ReferenceShape, Suspect, WorkerId,
+    Drops, Entry, ExchangeReport, IndexBits, Item, RecordId, RecordPart, ReferenceShape, Suspect,
 };
-use umbel_filter::{HashRange, ItemHash};
+use umbel_filter::ItemHash;
 use umbel_ports::PortFuture;
 
 use super::cut_net::CutNet;
-use super::memory_records::{CHUNKS, hash, part, place, rank};
-use super::{Workshop, WorkshopError};
+use super::memory_attempt::MemoryAttempt;
+use super::memory_records::{CHUNKS, hash, place, rank};
+use super::{BegunAttempt, Workshop, WorkshopError};
 
 /// Points at which a process can be trapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,15 +73,15 @@ pub(super) struct MemoryDisk {
 }
 
 #[derive(Default)]
-struct Kept {
+pub(super) struct Kept {
     marks: Vec<Vec<u8>>,
-    order: Option<ReadOrder>,
-    sealed: BTreeMap<u32, Drops>,
-    report: ExchangeReport,
+    pub(super) order: Option<ReadOrder>,
+    pub(super) sealed: BTreeMap<u32, Drops>,
+    pub(super) report: ExchangeReport,
     /// Sizes of groups by kept record, once sealed.
-    groups: Option<BTreeMap<RecordId, u64>>,
+    pub(super) groups: Option<BTreeMap<RecordId, u64>>,
     /// Parts of kept records that other workers have sent.
-    parts: BTreeMap<RecordId, RecordPart>,
+    pub(super) parts: BTreeMap<RecordId, RecordPart>,
     aside: Option<Vec<RecordId>>,
     output: Option<Vec<RecordId>>,
     /// What was added to the filter, and how many times.
@@ -92,7 +91,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn dropped(&self) -> BTreeMap<RecordId, RecordId> {
+    pub(super) fn dropped(&self) -> BTreeMap<RecordId, RecordId> {
         let pairs = |drops: &Drops| drops.record_ids.clone().into_iter().zip(drops.kept.clone());
         self.sealed.values().flat_map(pairs).collect()
     }
@@ -150,19 +149,7 @@ impl MemoryDisk {
 }
 
 /// A disk as seen by one process.
-pub(super) struct MemoryWorkshop {
-    disk: Arc<MemoryDisk>,
-    decided: Mutex<BTreeMap<u32, Drops>>,
-    suspects: Mutex<BTreeMap<u32, Vec<Suspect>>>,
-    groups: Mutex<Vec<Group>>,
-    trap: Option<Trap>,
-    calls: AtomicU32,
-    sprung: mpsc::UnboundedSender<()>,
-    /// The network of the process.
-    net: Arc<CutNet>,
-    /// The process has ended: no call changes the disk any more.
-    is_dead: AtomicBool,
-}
+pub(super) struct MemoryWorkshop(Arc<Process>);
 
 impl MemoryWorkshop {
     /// Creates a process; `sprung` is notified when the trap has sprung.
@@ -172,21 +159,35 @@ impl MemoryWorkshop {
         sprung: mpsc::UnboundedSender<()>,
         net: &Arc<CutNet>,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self(Arc::new(Process {
             disk: Arc::clone(disk),
-            decided: Mutex::default(),
-            suspects: Mutex::default(),
-            groups: Mutex::default(),
             trap,
             calls: AtomicU32::new(0),
             sprung,
             net: Arc::clone(net),
             is_dead: AtomicBool::new(false),
-        })
+        })))
     }
 
     /// Cuts the process off from disk and network.
     pub(super) fn kill(&self) {
+        self.0.kill();
+    }
+}
+
+pub(super) struct Process {
+    pub(super) disk: Arc<MemoryDisk>,
+    trap: Option<Trap>,
+    calls: AtomicU32,
+    sprung: mpsc::UnboundedSender<()>,
+    /// The network of the process.
+    net: Arc<CutNet>,
+    /// The process has ended: no call changes the disk any more.
+    is_dead: AtomicBool,
+}
+
+impl Process {
+    fn kill(&self) {
         self.net.kill();
         self.is_dead.store(true, Ordering::SeqCst);
     }
@@ -229,11 +230,15 @@ impl MemoryWorkshop {
         }
     }
 
-    fn now<T>(&self, point: Point, call: impl FnOnce(&mut Kept) -> T) -> Result<T, WorkshopError> {
+    pub(super) fn now<T>(
+        &self,
+        point: Point,
+        call: impl FnOnce(&mut Kept) -> T,
+    ) -> Result<T, WorkshopError> {
         self.at(point, call).map(|(done, _)| done)
     }
 
-    fn later<'a, T: Send + 'a>(
+    pub(super) fn later<'a, T: Send + 'a>(
         &'a self,
         point: Point,
         call: impl FnOnce(&mut Kept) -> T + Send + 'a,
@@ -248,7 +253,7 @@ impl MemoryWorkshop {
         })
     }
 
-    fn entries_where(
+    pub(super) fn entries_where(
         &self,
         kept: &Kept,
         is_meant: impl Fn(ItemHash) -> bool,
@@ -262,119 +267,14 @@ impl MemoryWorkshop {
         let entries = records.iter().enumerate().map(entry);
         entries.filter(|(entry, _)| is_meant(entry.hash)).collect()
     }
-}
 
-impl Workshop for MemoryWorkshop {
-    fn marks(&self) -> Result<Vec<Vec<u8>>, WorkshopError> {
-        Ok(self.disk.kept.lock().unwrap().marks.clone())
-    }
-
-    fn mark(&self, mark: &[u8]) -> Result<(), WorkshopError> {
-        self.now(Point::Mark, |kept| kept.marks.push(mark.to_vec()))
-    }
-
-    fn forecast(&self) -> Result<Forecast, WorkshopError> {
-        let records = self.disk.records.len() as u64;
-        if self.disk.records.first().is_some_and(|record| record == b"missing") {
-            let cause = "no file matches /data/*.txt".to_owned();
-            return Err(WorkshopError { cause, resumable: false });
-        }
-        // An amount of memory that results in about eight cells per owner.
-        let memory_bytes = (records * 192).max(1);
-        let content_bytes = records * 8;
-        Ok(Forecast {
-            stored_bytes: content_bytes,
-            content_bytes,
-            records,
-            chunks: CHUNKS,
-            memory_bytes,
-            references: self.disk.references(),
-        })
-    }
-
-    fn read(&self, order: ReadOrder) -> PortFuture<'_, Result<Counts, WorkshopError>> {
-        let records = self.disk.records.len();
-        self.later(Point::Read, move |kept| {
-            kept.order = Some(order);
-            Counts {
-                items: records as u64,
-                records: records as u64,
-                chunk_items_max: records as u64,
-                bad: 0,
-                catalogue: vec![7; 3],
-            }
-        })
-    }
-
-    fn sample(&self) -> Result<Vec<Vec<Entry>>, WorkshopError> {
-        self.now(Point::Sample, |kept| {
-            let shape = kept.order.unwrap().shape;
-            let range = |owner| shape.sample_range(owner);
-            let list = |owner| {
-                let entries = self.entries_where(kept, |hash| range(owner).contains(hash.hi()));
-                entries.into_iter().map(|(entry, _)| entry).collect()
-            };
-            (0..shape.workers).map(list).collect()
-        })
-    }
-
-    fn entries(&self, cell: u32) -> Result<Vec<Entry>, WorkshopError> {
-        self.now(Point::Entries, |kept| {
-            let cells = kept.order.unwrap().shape.cells();
-            let entries = self.entries_where(kept, |hash| cells.cell_of(hash.hi()) == cell);
-            entries.into_iter().map(|(entry, _)| entry).collect()
-        })
-    }
-
-    fn ranked_entries(&self, cell: u32) -> Result<(Vec<Entry>, Vec<Rank>), WorkshopError> {
-        let entries = self.entries(cell)?;
-        let shape = self.disk.kept.lock().unwrap().order.unwrap().shape;
-        let ranked = if shape.ranks_entries() { &entries[..] } else { &[] };
-        let ranks = ranked.iter().map(|entry| rank(entry.record_id)).collect();
-        Ok((entries, ranks))
-    }
-
-    fn references(&self, range: HashRange) -> Result<Vec<ItemHash>, WorkshopError> {
-        let known = self.disk.known.iter().copied();
-        Ok(known.filter(|hash| range.contains(hash.hi())).collect())
-    }
-
-    fn decide(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError> {
-        self.now(Point::Decide, |_| {
-            self.decided.lock().unwrap().insert(cell, drops);
-        })
-    }
-
-    fn seal(&self, report: &ExchangeReport) -> Result<(), WorkshopError> {
-        self.now(Point::Seal, |kept| {
-            kept.sealed.append(&mut self.decided.lock().unwrap());
-            kept.report = *report;
-        })
-    }
-
-    fn sealed(&self) -> Result<(CellSet, ExchangeReport), WorkshopError> {
-        self.decided.lock().unwrap().clear();
-        self.suspects.lock().unwrap().clear();
-        let kept = self.disk.kept.lock().unwrap();
-        let mut cells = CellSet::new(kept.order.unwrap().shape.cells().get());
-        kept.sealed.keys().for_each(|&cell| cells.insert(cell));
-        Ok((cells, kept.report))
-    }
-
-    fn suspect(&self, cell: u32, suspects: &[Suspect]) -> Result<(), WorkshopError> {
-        let earlier = self.suspects.lock().unwrap().insert(cell, suspects.to_vec());
-        assert!(earlier.is_none(), "cell {cell} is compared once an attempt");
-        Ok(())
-    }
-
-    fn fetch(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
-        self.later(Point::Fetch, |_| ())
-    }
-
-    fn items(&self, cell: u32) -> Result<Vec<Item>, WorkshopError> {
+    pub(super) fn items(
+        &self,
+        suspects: &BTreeMap<u32, Vec<Suspect>>,
+        cell: u32,
+    ) -> Result<Vec<Item>, WorkshopError> {
         self.now(Point::Items, |kept| {
             let all = self.entries_where(kept, |_| true);
-            let suspects = self.suspects.lock().unwrap();
             let item = |suspect: &Suspect| {
                 let (entry, index) =
                     *all.iter().find(|(e, _)| e.record_id == suspect.record_id).unwrap();
@@ -390,54 +290,67 @@ impl Workshop for MemoryWorkshop {
             suspects.get(&cell).into_iter().flatten().map(item).collect()
         })
     }
+}
 
-    fn gather(&self, order: GroupCountOrder) -> PortFuture<'_, Result<Vec<u64>, WorkshopError>> {
-        self.later(Point::Gather, move |kept| {
-            assert!(order.chunk_bases.contains(&kept.order.unwrap().chunk_base));
-            self.groups.lock().unwrap().clear();
-            let records = self.disk.records.len();
-            let first = records.div_ceil(CHUNKS as usize);
-            vec![first as u64, (records - first) as u64]
+impl Workshop for MemoryWorkshop {
+    fn journal_records(&self) -> Result<Vec<Vec<u8>>, WorkshopError> {
+        Ok(self.0.disk.kept.lock().unwrap().marks.clone())
+    }
+
+    fn append_record(&self, record: &[u8]) -> Result<(), WorkshopError> {
+        self.0.now(Point::Mark, |kept| kept.marks.push(record.to_vec()))
+    }
+
+    fn forecast(&self) -> Result<Forecast, WorkshopError> {
+        let records = self.0.disk.records.len() as u64;
+        if self.0.disk.records.first().is_some_and(|record| record == b"missing") {
+            let cause = "no file matches /data/*.txt".to_owned();
+            return Err(WorkshopError { cause, resumable: false });
+        }
+        // An amount of memory that results in about eight cells per owner.
+        let memory_bytes = (records * 192).max(1);
+        let content_bytes = records * 8;
+        Ok(Forecast {
+            stored_bytes: content_bytes,
+            content_bytes,
+            records,
+            chunks: CHUNKS,
+            memory_bytes,
+            references: self.0.disk.references(),
         })
     }
 
-    fn claims(&self, range: RecordRange) -> Result<Vec<Claim>, WorkshopError> {
-        self.now(Point::Claims, |kept| {
-            let mut claims: BTreeMap<RecordId, u64> = BTreeMap::new();
-            let dropped = kept.dropped().into_iter().filter(|(place, kept)| place != kept);
-            let dropped = dropped.filter(|(_, kept)| range.contains(*kept));
-            dropped.for_each(|(_, kept)| *claims.entry(kept).or_default() += 1);
-            claims.into_iter().map(|(kept, dropped)| Claim { kept, dropped }).collect()
-        })
-    }
-
-    fn parts(&self, places: &[RecordId]) -> Result<Vec<RecordPart>, WorkshopError> {
-        Ok(places.iter().map(|place| part(*place)).collect())
-    }
-
-    fn learn(&self, _: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError> {
-        self.now(Point::Learn, |_| self.groups.lock().unwrap().extend(groups))
-    }
-
-    fn seal_groups(&self) -> Result<Vec<u8>, WorkshopError> {
-        self.now(Point::SealGroups, |kept| {
-            if kept.groups.is_none() {
-                let groups = self.groups.lock().unwrap().clone();
-                let named = groups.iter().filter_map(|group| Some((group.kept, group.part?)));
-                kept.parts = named.collect();
-                kept.groups = Some(groups.iter().map(|group| (group.kept, group.size)).collect());
+    fn read(&self, order: ReadOrder) -> PortFuture<'_, Result<Counts, WorkshopError>> {
+        let records = self.0.disk.records.len();
+        self.0.later(Point::Read, move |kept| {
+            kept.order = Some(order);
+            Counts {
+                items: records as u64,
+                records: records as u64,
+                chunk_items_max: records as u64,
+                bad: 0,
+                catalogue: vec![7; 3],
             }
-            vec![9; 2]
         })
+    }
+
+    fn begin_attempt(&self) -> Result<BegunAttempt, WorkshopError> {
+        let kept = self.0.disk.kept.lock().unwrap();
+        let mut sealed = CellSet::new(kept.order.unwrap().shape.cells().get());
+        kept.sealed.keys().for_each(|&cell| sealed.insert(cell));
+        let process = Arc::clone(&self.0);
+        let attempt = Arc::new(MemoryAttempt::new(process));
+        Ok(BegunAttempt { sealed, report: kept.report, attempt })
     }
 
     fn write(&self, order: WriteOrder) -> PortFuture<'_, Result<Written, WorkshopError>> {
-        self.later(Point::Write, move |kept| {
+        self.0.later(Point::Write, move |kept| {
             assert!(order.catalogues.iter().all(|catalogue| *catalogue == [7; 3]));
             // If groups were not counted, no weights are reported.
             let weights: &[u8] = if kept.groups.is_some() { &[9; 2] } else { &[] };
             assert!(order.weights.iter().all(|received| received == weights));
             let mut places: Vec<RecordId> = self
+                .0
                 .entries_where(kept, |_| true)
                 .iter()
                 .map(|(entry, _)| entry.record_id)
@@ -452,11 +365,11 @@ impl Workshop for MemoryWorkshop {
     }
 
     fn commit(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
-        self.later(Point::Commit, |kept| kept.output.clone_from(&kept.aside))
+        self.0.later(Point::Commit, |kept| kept.output.clone_from(&kept.aside))
     }
 
     fn add(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
-        self.later(Point::Add, |kept| {
+        self.0.later(Point::Add, |kept| {
             let times = kept.added.take().map_or(0, |(_, times)| times);
             kept.added = kept.output.clone().map(|places| (places, times + 1));
         })
@@ -464,12 +377,12 @@ impl Workshop for MemoryWorkshop {
 
     fn conclude(&self, result: &JobResult) -> PortFuture<'_, Result<(), WorkshopError>> {
         let result = result.clone();
-        self.later(Point::Conclude, move |kept| kept.result = Some(result))
+        self.0.later(Point::Conclude, move |kept| kept.result = Some(result))
     }
 
     fn end(&self, keep_scratch: bool) {
-        if !self.is_dead.load(Ordering::SeqCst) {
-            self.disk.kept.lock().unwrap().ended = Some(keep_scratch);
+        if !self.0.is_dead.load(Ordering::SeqCst) {
+            self.0.disk.kept.lock().unwrap().ended = Some(keep_scratch);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::JobProgress;
 use super::cell_task::{CellTaskEvent, CellTaskInput};
 use super::limits::{SEAL_CELLS, SEAL_INTERVAL};
 use super::observer::JobObserver;
-use super::workshop::{Workshop, WorkshopError};
+use super::workshop::{Attempt, CellItems, WorkshopError};
 
 /// Counters of an attempt's tasks, on top of those of earlier attempts.
 pub(super) struct Figures {
@@ -49,7 +49,7 @@ pub(super) struct Overseer {
     pub(super) cells: u32,
     /// How many of them are decided at this worker.
     pub(super) decided: u32,
-    pub(super) workshop: Arc<dyn Workshop>,
+    pub(super) data: Arc<dyn Attempt>,
     pub(super) observer: Arc<dyn JobObserver>,
     pub(super) figures: Arc<Figures>,
     pub(super) cell_tasks: Vec<mpsc::Sender<CellTaskInput>>,
@@ -61,7 +61,7 @@ pub(super) struct Overseer {
 struct Watch {
     unsealed: u32,
     compared: usize,
-    fetching: Option<PortFuture<'static, Result<(), WorkshopError>>>,
+    fetching: Option<PortFuture<'static, Result<CellItems, WorkshopError>>>,
     done: usize,
     /// Events do not matter to this worker now, unless groups are counted next.
     is_over: bool,
@@ -84,7 +84,7 @@ impl Overseer {
                 fetched = wait(&mut watch.fetching) => {
                     watch.fetching = None;
                     match fetched {
-                        Ok(()) => self.compare().await,
+                        Ok(items) => self.compare(&items).await,
                         Err(error) => Err(error),
                     }
                 }
@@ -115,8 +115,8 @@ impl Overseer {
             CellTaskEvent::Compared => {
                 watch.compared += 1;
                 if watch.compared == self.cell_tasks.len() {
-                    let workshop = Arc::clone(&self.workshop);
-                    let fetch = async move { workshop.fetch().await };
+                    let data = Arc::clone(&self.data);
+                    let fetch = async move { data.fetch().await };
                     watch.fetching = Some(Box::pin(fetch));
                 }
             }
@@ -169,17 +169,17 @@ impl Overseer {
         if watch.unsealed < cells_min || watch.is_over {
             return Ok(());
         }
-        self.workshop.seal(&self.figures.sum())?;
+        self.data.seal(&self.figures.sum())?;
         watch.unsealed = 0;
         let (attempt, decided, cells) = (self.attempt, self.decided, self.cells);
         self.observer.progress(JobProgress { attempt, decided, cells });
         Ok(())
     }
 
-    async fn compare(&self) -> Result<(), WorkshopError> {
+    async fn compare(&self, items: &CellItems) -> Result<(), WorkshopError> {
         for cell_task in &self.cell_tasks {
             // A task that has ended has reported the reason.
-            let _ = cell_task.send(CellTaskInput::Fetched).await;
+            let _ = cell_task.send(CellTaskInput::Fetched(Arc::clone(items))).await;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use umbel_step::Outbox;
 use super::cell_task::{CellTaskEvent, broken};
 use super::outgoing::PeerQueues;
 use super::wire::error_text;
-use super::workshop::{Workshop, WorkshopError};
+use super::workshop::{Attempt, GatheredGroups, WorkshopError};
 
 /// A frame of a peer, not decoded yet.
 pub(super) type TallyFrame = (WorkerId, Vec<u8>);
@@ -24,7 +24,7 @@ pub(super) struct Tallier {
     pub(super) me: WorkerId,
     pub(super) machine: GroupCounter,
     pub(super) order: GroupCountOrder,
-    pub(super) workshop: Arc<dyn Workshop>,
+    pub(super) attempt: Arc<dyn Attempt>,
     pub(super) queues: Arc<PeerQueues>,
     pub(super) events: mpsc::UnboundedSender<CellTaskEvent>,
     pub(super) inbox: mpsc::Receiver<TallyFrame>,
@@ -42,21 +42,28 @@ impl Tallier {
     }
 
     async fn work(&mut self) -> Result<(), WorkshopError> {
-        let workshop = Arc::clone(&self.workshop);
-        let record_counts = workshop.gather(self.order.clone()).await?;
-        self.step(GroupCountInput::Begin { record_counts })?;
+        let attempt = Arc::clone(&self.attempt);
+        let mut gathered = attempt.gather(self.order.clone()).await?;
+        let groups = &mut *gathered;
+        let record_counts = groups.record_counts();
+        self.step(GroupCountInput::Begin { record_counts }, groups)?;
         while let Some((from, bytes)) = self.inbox.recv().await {
-            self.on_frame(from, bytes)?;
+            self.on_frame(from, bytes, groups)?;
             tokio::task::yield_now().await;
         }
         Ok(())
     }
 
     /// Processes a peer's frame; a frame that is refused is reported as trouble with the peer.
-    fn on_frame(&mut self, from: WorkerId, bytes: Vec<u8>) -> Result<(), WorkshopError> {
+    fn on_frame(
+        &mut self,
+        from: WorkerId,
+        bytes: Vec<u8>,
+        groups: &mut dyn GatheredGroups,
+    ) -> Result<(), WorkshopError> {
         let mut out = Outbox::new();
         match self.machine.step(GroupCountInput::Frame { from, bytes }, &mut out) {
-            Ok(()) => self.carry_out(out),
+            Ok(()) => self.carry_out(out, groups),
             Err(error @ (ExchangeError::Frame { .. } | ExchangeError::OutOfPhase { .. })) => {
                 let cause = error_text(error.to_string(), std::error::Error::source(&error));
                 let _ = self.events.send(CellTaskEvent::Trouble { peer: from, cause });
@@ -66,13 +73,21 @@ impl Tallier {
         }
     }
 
-    fn step(&mut self, input: GroupCountInput) -> Result<(), WorkshopError> {
+    fn step(
+        &mut self,
+        input: GroupCountInput,
+        groups: &mut dyn GatheredGroups,
+    ) -> Result<(), WorkshopError> {
         let mut out = Outbox::new();
         self.machine.step(input, &mut out).map_err(|error| broken(&error))?;
-        self.carry_out(out)
+        self.carry_out(out, groups)
     }
 
-    fn carry_out(&mut self, mut out: Outbox<GroupCountOutput>) -> Result<(), WorkshopError> {
+    fn carry_out(
+        &mut self,
+        mut out: Outbox<GroupCountOutput>,
+        groups: &mut dyn GatheredGroups,
+    ) -> Result<(), WorkshopError> {
         let mut orders: VecDeque<GroupCountOutput> = out.take().into();
         while let Some(order) = orders.pop_front() {
             let input = match order {
@@ -84,21 +99,21 @@ impl Tallier {
                     continue;
                 }
                 GroupCountOutput::Read { owner, range } => {
-                    GroupCountInput::Claims { owner, claims: self.workshop.claims(range)? }
+                    GroupCountInput::Claims { owner, claims: groups.claims(range)? }
                 }
-                GroupCountOutput::Groups(groups) => {
-                    self.workshop.learn(self.me, groups)?;
+                GroupCountOutput::Groups(own) => {
+                    groups.learn(self.me, own)?;
                     continue;
                 }
-                GroupCountOutput::Name(places) => {
-                    GroupCountInput::Parts(self.workshop.parts(&places)?)
+                GroupCountOutput::Name(record_ids) => {
+                    GroupCountInput::Parts(groups.parts(&record_ids)?)
                 }
                 GroupCountOutput::Sizes { owner, range, sizes } => {
-                    self.on_sizes(owner, range, sizes)?;
+                    learn_sizes(groups, owner, range, sizes)?;
                     continue;
                 }
                 GroupCountOutput::Done => {
-                    let weights = self.workshop.seal_groups()?;
+                    let weights = groups.seal()?;
                     let tallied = GroupCountResult { report: self.machine.report(), weights };
                     let _ = self.events.send(CellTaskEvent::Tallied(Box::new(tallied)));
                     continue;
@@ -109,18 +124,17 @@ impl Tallier {
         }
         Ok(())
     }
+}
 
-    /// Stores the sizes that another worker has sent for its groups, in the order of the claims on
-    /// them.
-    fn on_sizes(
-        &self,
-        owner: WorkerId,
-        range: RecordRange,
-        sizes: Vec<GroupSize>,
-    ) -> Result<(), WorkshopError> {
-        let claims = self.workshop.claims(range)?;
-        let groups = claims.iter().map(|claim| claim.kept).zip(sizes);
-        let group = |(kept, GroupSize { size, part })| Group { kept, size, part };
-        self.workshop.learn(owner, groups.map(group).collect())
-    }
+/// Stores the sizes that another worker has sent for its groups, in the order of the claims on them.
+fn learn_sizes(
+    groups: &mut dyn GatheredGroups,
+    owner: WorkerId,
+    range: RecordRange,
+    sizes: Vec<GroupSize>,
+) -> Result<(), WorkshopError> {
+    let claims = groups.claims(range)?;
+    let sized = claims.iter().map(|claim| claim.kept).zip(sizes);
+    let group = |(kept, GroupSize { size, part })| Group { kept, size, part };
+    groups.learn(owner, sized.map(group).collect())
 }

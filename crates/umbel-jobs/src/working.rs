@@ -103,7 +103,7 @@ impl Working {
         if self.exchanger.reach.identity.worker == COORDINATOR {
             return;
         }
-        if let Err(error) = self.workshop.mark_end(&worker_mark(mark)) {
+        if let Err(error) = self.workshop.append_end_record(&worker_mark(mark)) {
             // The job has ended nevertheless; only if the process crashes now, it waits for the
             // coordinator once more after its restart.
             tracing::warn!(%error, "the end of the job is not durable");
@@ -224,7 +224,7 @@ impl Working {
         let workshop = Arc::clone(&self.workshop);
         match output {
             WorkerOutput::Journal(mark) if mark.is_end() => self.mark_end(&mark),
-            WorkerOutput::Journal(mark) => workshop.mark(&worker_mark(&mark))?,
+            WorkerOutput::Journal(mark) => workshop.append_record(&worker_mark(&mark))?,
             WorkerOutput::Send(word) => self.send_word(&word)?,
             WorkerOutput::Read(order) => {
                 self.spawn(async move { workshop.read(order).await.map(WorkerEvent::Read) });

@@ -33,30 +33,28 @@ pub struct WorkshopError {
 /// A worker's own data, for one job and one worker. A worker that is restarted opens the same scratch
 /// space and finds what was durable.
 ///
-/// Order of calls: `forecast`; `read` until it has succeeded once; then any number of attempts, each
-/// with `entries` and `decide` for cells in any order and `seal` in between, and if outputs report
-/// groups, with `gather` and then `claims` and `learn`; then `write`, `commit`, and `add` if the job
-/// adds the surviving records to a filter.
+/// What a call needs from an earlier one is in the type of that one's result: entries and decisions are
+/// those of a begun [`Attempt`], items those that were fetched, claims those that were gathered.
 pub trait Workshop: Send + Sync + 'static {
     /// The journal records written so far, oldest first.
     ///
     /// # Errors
     /// If the journal is damaged before its end; a torn end is cut off.
-    fn marks(&self) -> Result<Vec<Vec<u8>>, WorkshopError>;
+    fn journal_records(&self) -> Result<Vec<Vec<u8>>, WorkshopError>;
 
     /// Appends a journal record. On return, the record and all earlier ones are durable.
     ///
     /// # Errors
     /// If it cannot be made durable.
-    fn mark(&self, mark: &[u8]) -> Result<(), WorkshopError>;
+    fn append_record(&self, record: &[u8]) -> Result<(), WorkshopError>;
 
-    /// Like [`Workshop::mark`], for a record after which only the journal is needed: a process that is
-    /// restarted finds it even if an earlier process has removed part of the scratch space.
+    /// Like [`Workshop::append_record`], for a record after which only the journal is needed: a process
+    /// that is restarted finds it even if an earlier process has removed part of the scratch space.
     ///
     /// # Errors
-    /// As [`Workshop::mark`].
-    fn mark_end(&self, mark: &[u8]) -> Result<(), WorkshopError> {
-        self.mark(mark)
+    /// As [`Workshop::append_record`].
+    fn append_end_record(&self, record: &[u8]) -> Result<(), WorkshopError> {
+        self.append_record(record)
     }
 
     /// Estimates the worker's input.
@@ -72,121 +70,12 @@ pub trait Workshop: Send + Sync + 'static {
     /// The first bad record that is not permitted, a full disk, an input that has changed.
     fn read(&self, order: ReadOrder) -> PortFuture<'_, Result<Counts, WorkshopError>>;
 
-    /// The worker's entries in every owner's sample, one list per owner.
+    /// Begins an attempt at the exchange, and discards what earlier attempts have not sealed. Only one
+    /// attempt is used at a time.
     ///
     /// # Errors
     /// If scratch space cannot be read.
-    fn sample(&self) -> Result<Vec<Vec<Entry>>, WorkshopError>;
-
-    /// The worker's entries in a cell, including repetitions, in any order.
-    ///
-    /// # Errors
-    /// If scratch space cannot be read.
-    fn entries(&self, cell: u32) -> Result<Vec<Entry>, WorkshopError>;
-
-    /// Like `entries`, with the rank of each entry if the job keeps the best: one rank per entry in the
-    /// same order if the shape says so ([`JobShape::ranks_entries`]), otherwise none.
-    ///
-    /// # Errors
-    /// If scratch space cannot be read.
-    ///
-    /// [`JobShape::ranks_entries`]: umbel_dedup_engine::JobShape::ranks_entries
-    fn ranked_entries(&self, cell: u32) -> Result<(Vec<Entry>, Vec<Rank>), WorkshopError> {
-        Ok((self.entries(cell)?, Vec::new()))
-    }
-
-    /// Hashes that earlier jobs have kept in a range of the hash space, in any order; none if the
-    /// forecast has no references.
-    ///
-    /// # Errors
-    /// If an index cannot be read or is damaged.
-    fn references(&self, range: HashRange) -> Result<Vec<ItemHash>, WorkshopError> {
-        let _ = range;
-        Ok(Vec::new())
-    }
-
-    /// Records that a cell is decided: these items are dropped. Not durable before the next [`seal`];
-    /// if a cell is decided again, it has the same drops.
-    ///
-    /// # Errors
-    /// If scratch space cannot be written.
-    ///
-    /// [`seal`]: Workshop::seal
-    fn decide(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError>;
-
-    /// Makes all decisions so far durable, together with the counters.
-    ///
-    /// # Errors
-    /// If they cannot be made durable: the previous seal then still holds.
-    fn seal(&self, report: &ExchangeReport) -> Result<(), WorkshopError>;
-
-    /// The sealed cells, and the counters of the last seal. The call discards unsealed decisions and
-    /// all suspects.
-    ///
-    /// # Errors
-    /// If scratch space cannot be read.
-    fn sealed(&self) -> Result<(CellSet, ExchangeReport), WorkshopError>;
-
-    /// Level `bytes`: records suspects of a cell, whose items must be compared, until
-    /// [`Workshop::sealed`] is called for the next attempt. There can be as many as records, so they
-    /// are not collected in memory first.
-    ///
-    /// # Errors
-    /// If scratch space cannot be read.
-    fn suspect(&self, cell: u32, suspects: &[Suspect]) -> Result<(), WorkshopError>;
-
-    /// Level `bytes`: reads the items of all suspects again, for [`Workshop::items`].
-    ///
-    /// # Errors
-    /// As for `read`.
-    fn fetch(&self) -> PortFuture<'_, Result<(), WorkshopError>>;
-
-    /// The fetched items of a cell.
-    ///
-    /// # Errors
-    /// If scratch space cannot be read.
-    fn items(&self, cell: u32) -> Result<Vec<Item>, WorkshopError>;
-
-    /// Called when all cells are decided at all workers: sorts this worker's dropped records by their
-    /// kept record, for [`Workshop::claims`], and discards all groups that were not sealed. Returns the
-    /// number of record ids in each of its own chunks.
-    ///
-    /// # Errors
-    /// If scratch space cannot be read or written.
-    fn gather(&self, order: GroupCountOrder) -> PortFuture<'_, Result<Vec<u64>, WorkshopError>>;
-
-    /// For each kept record in a range of record ids, in ascending order, how many of this worker's
-    /// records were dropped for it. A record that was dropped for a reference is in no claim.
-    ///
-    /// # Errors
-    /// If scratch space cannot be read.
-    fn claims(&self, range: RecordRange) -> Result<Vec<Claim>, WorkshopError>;
-
-    /// If records have parts: the part that each of these record ids stands for, in the same order. All
-    /// ids must be this worker's.
-    ///
-    /// # Errors
-    /// If an id is not one of those.
-    fn parts(&self, places: &[RecordId]) -> Result<Vec<RecordPart>, WorkshopError> {
-        let cause = format!("{} records of a job without parts have none", places.len());
-        Err(WorkshopError { cause, resumable: false })
-    }
-
-    /// Stores the sizes of groups: all of this worker's own, or those of another worker for which it
-    /// has dropped records. Groups of one worker arrive in ascending order. Not durable before
-    /// [`Workshop::seal_groups`], after which no more groups are stored.
-    ///
-    /// # Errors
-    /// If scratch space cannot be written.
-    fn learn(&self, owner: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError>;
-
-    /// Makes all groups durable, and returns how much of this worker's files was repeated; the order to
-    /// write contains this from all workers ([`WriteOrder::weights`]). Empty if no output reports
-    /// files.
-    ///
-    /// # Errors
-    /// If they cannot be made durable.
-    fn seal_groups(&self) -> Result<Vec<u8>, WorkshopError>;
+    fn begin_attempt(&self) -> Result<BegunAttempt, WorkshopError>;
 
     /// Writes all outputs under temporary names. Durable on return; outputs that an earlier call had
     /// finished are not written again. If the job drops what a cluster's filter contains, the filter is
@@ -209,9 +98,7 @@ pub trait Workshop: Send + Sync + 'static {
     ///
     /// # Errors
     /// If the filter does not respond, or the input has changed since it was read.
-    fn add(&self) -> PortFuture<'_, Result<(), WorkshopError>> {
-        Box::pin(async { Ok(()) })
-    }
+    fn add(&self) -> PortFuture<'_, Result<(), WorkshopError>>;
 
     /// At the coordinator, once all workers have completed the job: writes the summary, durable on
     /// return.
@@ -229,6 +116,117 @@ pub trait Workshop: Send + Sync + 'static {
     /// of an earlier call may have been dropped before its end: whatever it left running must have
     /// stopped when this returns.
     fn end(&self, keep_scratch: bool);
+}
+
+/// An attempt that has begun, and what earlier attempts have sealed.
+pub struct BegunAttempt {
+    /// The sealed cells.
+    pub sealed: CellSet,
+    /// The counters of the last seal.
+    pub report: ExchangeReport,
+    /// The worker's data during the attempt.
+    pub attempt: Arc<dyn Attempt>,
+}
+
+/// A worker's data during one attempt at the exchange, after the input was read.
+pub trait Attempt: Send + Sync {
+    /// The worker's entries in every owner's sample, one list per owner.
+    ///
+    /// # Errors
+    /// If scratch space cannot be read.
+    fn sample(&self) -> Result<Vec<Vec<Entry>>, WorkshopError>;
+
+    /// The worker's entries in a cell, including repetitions, in any order, with the rank of each entry
+    /// if the job keeps the best: one rank per entry in the same order if the shape says so
+    /// ([`JobShape::ranks_entries`]), otherwise none.
+    ///
+    /// # Errors
+    /// If scratch space cannot be read.
+    ///
+    /// [`JobShape::ranks_entries`]: umbel_dedup_engine::JobShape::ranks_entries
+    fn entries(&self, cell: u32) -> Result<(Vec<Entry>, Vec<Rank>), WorkshopError>;
+
+    /// Hashes that earlier jobs have kept in a range of the hash space, in any order; none if the
+    /// forecast has no references.
+    ///
+    /// # Errors
+    /// If an index cannot be read or is damaged.
+    fn references(&self, range: HashRange) -> Result<Vec<ItemHash>, WorkshopError>;
+
+    /// Records that a cell is decided: these items are dropped. Not durable before the next
+    /// [`Attempt::seal`]; if a cell is decided again, it has the same drops.
+    ///
+    /// # Errors
+    /// If scratch space cannot be written.
+    fn decide(&self, cell: u32, drops: Drops) -> Result<(), WorkshopError>;
+
+    /// Makes all decisions so far durable, together with the counters.
+    ///
+    /// # Errors
+    /// If they cannot be made durable: the previous seal then still holds.
+    fn seal(&self, report: &ExchangeReport) -> Result<(), WorkshopError>;
+
+    /// Level `bytes`: records suspects of a cell, whose items must be compared. There can be as many as
+    /// records, so they are not collected in memory first.
+    ///
+    /// # Errors
+    /// If scratch space cannot be read.
+    fn suspect(&self, cell: u32, suspects: &[Suspect]) -> Result<(), WorkshopError>;
+
+    /// Level `bytes`: reads the items of all suspects again.
+    ///
+    /// # Errors
+    /// As for [`Workshop::read`].
+    fn fetch(&self) -> PortFuture<'_, Result<CellItems, WorkshopError>>;
+
+    /// Called when all cells are decided at all workers: sorts this worker's dropped records by their
+    /// kept record, and discards all groups that were not sealed.
+    ///
+    /// # Errors
+    /// If scratch space cannot be read or written.
+    fn gather(
+        &self,
+        order: GroupCountOrder,
+    ) -> PortFuture<'_, Result<Box<dyn GatheredGroups>, WorkshopError>>;
+}
+
+/// The fetched items of each cell.
+pub type CellItems = Arc<dyn Fn(u32) -> Result<Vec<Item>, WorkshopError> + Send + Sync>;
+
+/// A worker's dropped records, sorted by their kept record, and the sizes of groups as they arrive.
+pub trait GatheredGroups: Send + Sync {
+    /// The number of record ids in each of this worker's own chunks.
+    fn record_counts(&self) -> Vec<u64>;
+
+    /// For each kept record in a range of record ids, in ascending order, how many of this worker's
+    /// records were dropped for it. A record that was dropped for a reference is in no claim.
+    ///
+    /// # Errors
+    /// If scratch space cannot be read.
+    fn claims(&self, range: RecordRange) -> Result<Vec<Claim>, WorkshopError>;
+
+    /// If records have parts: the part that each of these record ids stands for, in the same order. All
+    /// ids must be this worker's.
+    ///
+    /// # Errors
+    /// If an id is not one of those.
+    fn parts(&self, record_ids: &[RecordId]) -> Result<Vec<RecordPart>, WorkshopError>;
+
+    /// Stores the sizes of groups: all of this worker's own, or those of another worker for which it
+    /// has dropped records. Groups of one worker arrive in ascending order. Not durable before
+    /// [`GatheredGroups::seal`], after which no more groups are stored.
+    ///
+    /// # Errors
+    /// If scratch space cannot be written.
+    fn learn(&mut self, owner: WorkerId, groups: Vec<Group>) -> Result<(), WorkshopError>;
+
+    /// Makes all groups durable, and returns how much of this worker's files was repeated; the order to
+    /// write contains this from all workers ([`WriteOrder::weights`]). Empty if no output reports
+    /// files.
+    ///
+    /// # Errors
+    /// If they cannot be made durable.
+    fn seal(&mut self) -> Result<Vec<u8>, WorkshopError>;
 }
 
 /// What a node's worker of a job needs to know.

@@ -16,7 +16,6 @@ mod screen;
 mod stderr;
 mod units;
 mod waiting;
-mod workshop;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -4,7 +4,7 @@
 use super::super::error::chain_text;
 use super::super::observer::Unwatched;
 use super::bench::Membership;
-use super::fixture_test::{Fixture, WORKERS};
+use super::fixture_test::{Fixture, WORKERS, wait};
 use super::group_count_test;
 use super::workshop::FileWorkshop;
 use serde_json::Value;
@@ -18,6 +18,7 @@ use umbel_dedup_engine::{
     Coordinator, CoordinatorInput, CoordinatorOutput, ExchangeReport, FilterChoice, Input,
     JobShape, Keep, Level, Output, Plan, Suspect, Worker, WorkerId,
 };
+use umbel_jobs::{Attempt, Workshop as _};
 use umbel_step::Outbox;
 
 /// The state of a job that the test drives.
@@ -30,12 +31,6 @@ struct Carrier<'a> {
     reports: Vec<ExchangeReport>,
     steps: u32,
     crash_at: u32,
-}
-
-fn fetch(shop: &FileWorkshop) {
-    if let Some(suspects) = shop.take_suspects() {
-        shop.fetch(&suspects).unwrap();
-    }
 }
 
 impl Carrier<'_> {
@@ -52,7 +47,7 @@ impl Carrier<'_> {
     }
 
     fn read(&mut self) -> (JobShape, Vec<u32>, Vec<Counts>) {
-        let forecasts: Vec<_> = self.shops.iter().map(FileWorkshop::forecast).collect();
+        let forecasts: Vec<_> = self.shops.iter().map(|shop| shop.forecast().unwrap()).collect();
         let mut shape = shape_for(self.rules, &forecasts);
         shape.cells_per_owner = 2;
         let mut bases = vec![0];
@@ -64,7 +59,7 @@ impl Carrier<'_> {
         let mut counts = Vec::new();
         for (worker, &chunk_base) in bases.iter().enumerate() {
             let order = ReadOrder { shape, chunk_base };
-            counts.push(self.shops[worker].read(order).unwrap());
+            counts.push(wait(self.shops[worker].read(order)).unwrap());
             self.step();
         }
         (shape, bases, counts)
@@ -74,7 +69,7 @@ impl Carrier<'_> {
         let mut coordinator = Coordinator::new(shape, FilterChoice::Auto).unwrap();
         let mut outbox = Outbox::new();
         for (worker, counts) in (0u16..).zip(counts) {
-            let chunks = self.shops[usize::from(worker)].forecast().chunks;
+            let chunks = self.shops[usize::from(worker)].forecast().unwrap().chunks;
             let counted = CoordinatorInput::Counted {
                 worker: WorkerId(worker),
                 items: counts.items,
@@ -89,6 +84,11 @@ impl Carrier<'_> {
         }
     }
 
+    /// Begins an attempt at each worker.
+    fn attempts(&self) -> Vec<Arc<dyn Attempt>> {
+        self.shops.iter().map(|shop| shop.begin_attempt().unwrap().attempt).collect()
+    }
+
     /// Exchanges a cell, and seals it.
     fn exchange(&mut self, plan: Plan, cell: u32) {
         let mut workers: Vec<Worker> =
@@ -97,8 +97,9 @@ impl Carrier<'_> {
         let mut outbox = Outbox::new();
         let mut suspects: BTreeMap<WorkerId, Vec<Suspect>> = BTreeMap::new();
         let mut inputs: Vec<(WorkerId, Input)> = Vec::new();
-        for id in 0..WORKERS {
-            let (entries, ranks) = self.shops[usize::from(id)].ranked_entries(cell).unwrap();
+        let attempts = self.attempts();
+        for (id, attempt) in (0..WORKERS).zip(&attempts) {
+            let (entries, ranks) = attempt.entries(cell).unwrap();
             inputs.push((WorkerId(id), Input::Plan(plan)));
             inputs.push((WorkerId(id), Input::Cell { cell, entries, ranks }));
         }
@@ -112,7 +113,7 @@ impl Carrier<'_> {
                     inputs.push((to, Input::Frame { from, bytes: frame }));
                 }
                 Some((id, Output::Decided { cell, drops })) => {
-                    self.shops[id.index()].record_drops(cell, &drops).unwrap();
+                    attempts[id.index()].decide(cell, drops).unwrap();
                 }
                 Some((id, Output::Compare { suspects: found, .. })) => {
                     suspects.insert(id, found);
@@ -121,17 +122,17 @@ impl Carrier<'_> {
                 None if suspects.is_empty() => break,
                 None => {
                     for (id, found) in std::mem::take(&mut suspects) {
-                        let shop = &self.shops[id.index()];
-                        shop.suspect(&found).unwrap();
-                        fetch(shop);
-                        inputs.push((id, Input::Items { cell, items: shop.items(cell).unwrap() }));
+                        let attempt = &attempts[id.index()];
+                        attempt.suspect(cell, &found).unwrap();
+                        let items = wait(attempt.fetch()).unwrap()(cell).unwrap();
+                        inputs.push((id, Input::Items { cell, items }));
                     }
                 }
             }
         }
-        for ((shop, worker), report) in self.shops.iter().zip(&workers).zip(&mut self.reports) {
+        for ((attempt, worker), report) in attempts.iter().zip(&workers).zip(&mut self.reports) {
             *report += worker.report();
-            shop.seal(report).unwrap();
+            attempt.seal(report).unwrap();
         }
     }
 
@@ -140,7 +141,8 @@ impl Carrier<'_> {
         let (shape, bases, counts) = self.read();
         let plan = self.plan(shape, &bases, &counts);
         for cell in 0..shape.cells().get() {
-            let is_sealed = |shop: &FileWorkshop| shop.sealed().unwrap().0.contains(cell);
+            let is_sealed =
+                |shop: &FileWorkshop| shop.begin_attempt().unwrap().sealed.contains(cell);
             assert!(!self.shops.iter().any(is_sealed));
             self.exchange(plan, cell);
             self.step();
@@ -149,7 +151,7 @@ impl Carrier<'_> {
         // A crash after the seals: groups are counted again, and none is recorded twice.
         let mut weights = Vec::new();
         for _ in 0..2 {
-            let counted = group_count_test::carry(&self.shops, &bases);
+            let counted = group_count_test::carry(&self.attempts(), &bases);
             assert!(weights.is_empty() || weights == counted);
             weights = counted;
             self.step();
@@ -161,31 +163,28 @@ impl Carrier<'_> {
         };
         let mut written: Vec<Written> = Vec::new();
         for worker in 0..usize::from(WORKERS) {
-            let shop = &self.shops[worker];
-            shop.forget_claims();
-            written.push(shop.write(&order).unwrap());
-            let again = self.shops[worker].write(&order).unwrap();
+            written.push(wait(self.shops[worker].write(order.clone())).unwrap());
+            let again = wait(self.shops[worker].write(order.clone())).unwrap();
             assert_eq!(again, written[worker]);
             self.step();
             // A restarted coordinator exchanges the undecided cells: none.
-            fetch(&self.shops[worker]);
+            wait(self.attempts()[worker].fetch()).map(drop).unwrap();
         }
         for _ in 0..2 {
             for worker in 0..usize::from(WORKERS) {
-                self.shops[worker].commit().unwrap();
+                wait(self.shops[worker].commit()).unwrap();
                 self.step();
             }
         }
         let mut report = ExchangeReport::default();
         for (shop, expected) in self.shops.iter().zip(&self.reports) {
-            assert_eq!(shop.sealed().unwrap().1, *expected);
+            assert_eq!(shop.begin_attempt().unwrap().report, *expected);
             // As if all cells had been exchanged twice: the summary must still count each drop once.
             report += *expected;
             report += *expected;
         }
         let result = JobResult { plan, report, counts, weights, written, attempts: 1 };
-        let draw = |_: &Value| unreachable!("no page is wanted");
-        self.shops[0].conclude(&result, draw).unwrap();
+        wait(self.shops[0].conclude(&result)).unwrap();
         self.step();
         self.shops.iter().for_each(|shop| shop.end(false));
         self.steps >= self.crash_at
@@ -328,7 +327,8 @@ fn a_folder_is_refused_to_other_jobs_and_after_its_input_has_changed() {
         let spec =
             fixture.spec(vec![fixture.input(0)], Level::Fingerprint, Keep::First, "out0.txt");
         let member = Membership { worker: 0, job, spec_digest: [3; 16] };
-        FileWorkshop::open(spec, member, &fixture.path("job0"), Arc::new(Unwatched))
+        let folder = fixture.path("job0");
+        FileWorkshop::open(spec, member, &folder, Arc::new(Unwatched), |_| unreachable!())
             .err()
             .map(|error| chain_text(&error))
     };

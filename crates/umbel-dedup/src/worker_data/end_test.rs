@@ -3,6 +3,7 @@
 use super::fixture_test::Fixture;
 use super::remove_old;
 use std::time::{Duration, UNIX_EPOCH};
+use umbel_jobs::Workshop as _;
 
 /// Any of the files may have been removed before, except for the journal, which is removed last.
 #[test]
@@ -12,7 +13,7 @@ fn a_folder_that_is_half_removed_behind_the_end_is_removed_at_the_next_start() {
         let fixture = Fixture::new();
         let folder = fixture.path("job0");
         let shop = fixture.open_first();
-        shop.append_job_record(b"on the way").unwrap();
+        shop.append_record(b"on the way").unwrap();
         assert!(!shop.has_ended());
         shop.append_end_record(b"the end").unwrap();
         drop(shop);
@@ -21,7 +22,7 @@ fn a_folder_that_is_half_removed_behind_the_end_is_removed_at_the_next_start() {
         std::fs::remove_dir_all(fixture.path("in0")).unwrap();
         let shop = fixture.open_first();
         assert!(shop.has_ended());
-        assert_eq!(shop.job_records(), [&b"on the way"[..], b"the end"]);
+        assert_eq!(shop.journal_records().unwrap(), [&b"on the way"[..], b"the end"]);
         shop.end(false);
         assert!(!folder.exists(), "behind {removed} files");
     }
@@ -33,12 +34,12 @@ fn a_folder_that_is_half_removed_without_an_end_is_a_new_one() {
     let fixture = Fixture::new();
     let folder = fixture.path("job0");
     let shop = fixture.open_first();
-    shop.append_job_record(b"on the way").unwrap();
+    shop.append_record(b"on the way").unwrap();
     drop(shop);
     std::fs::write(folder.join("runs"), b"what was read").unwrap();
     std::fs::remove_file(folder.join("journal")).unwrap();
     let shop = fixture.open_first();
-    assert!(shop.job_records().is_empty() && !shop.has_ended());
+    assert!(shop.journal_records().unwrap().is_empty() && !shop.has_ended());
     assert_eq!(std::fs::read(folder.join("runs")).unwrap(), b"");
     shop.end(false);
     assert!(!folder.exists());

@@ -9,6 +9,7 @@ use super::super::spec::{BinaryFiles, BySize, EmptyItems, JobSpec, MissingKey, O
 use super::super::{format_rule::FormatRule, name_filter::NameFilter, scope::Scope};
 use super::bench::{Bench, Membership};
 use super::workshop::FileWorkshop;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -16,6 +17,11 @@ use umbel_dedup_engine::{FilterChoice, Keep, Level};
 use umbel_records::Granularity;
 
 pub(super) const WORKERS: u16 = 3;
+
+/// Waits for slow work of a workshop.
+pub(super) fn wait<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work)
+}
 
 /// A directory with three workers' inputs.
 pub(super) struct Fixture {
@@ -140,6 +146,7 @@ impl Fixture {
         let spec = self.spec(vec![self.input(worker)], level, keep, &output);
         let member = Membership { worker, job: 77, spec_digest: [3; 16] };
         let folder = self.path(&format!("job{worker}"));
-        FileWorkshop::open(spec, member, &folder, Arc::new(Unwatched)).unwrap()
+        let draw = |_: &Value| unreachable!("no page is wanted");
+        FileWorkshop::open(spec, member, &folder, Arc::new(Unwatched), draw).unwrap()
     }
 }

@@ -1,12 +1,12 @@
 //! Runs one worker of a job over many machines as a process of its own: opens its data and joins the
 //! other workers.
 
+use super::page::page_of;
 use super::summary;
 use super::terminal::Terminal;
 use crate::clock::unix_seconds;
 use crate::exit::{Exit, UsageError};
 use crate::stderr::eprint_line;
-use crate::workshop::AsWorkshop;
 use anyhow::{Context, Error, Result};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,9 @@ use umbel_dedup::{
 use umbel_dedup_engine::job::{JobEvent, JobFailure};
 use umbel_dedup_engine::{Route, WorkerId};
 use umbel_filter::ItemHasher;
-use umbel_jobs::{JobObserver, MemberConfig, MemberError, MemberPorts, OptionDigest, run_member};
+use umbel_jobs::{
+    JobObserver, MemberConfig, MemberError, MemberPorts, OptionDigest, Workshop, run_member,
+};
 use umbel_ports::{RealDisk, RealNet, RealSeed, SecretNet, SecretRefusal, SecretTls};
 use umbel_tls::Derived;
 
@@ -209,9 +211,9 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
         return Ok(if bad > 0 { Exit::BadSkipped } else { Exit::Done });
     }
     let (cell_tasks, tasks_runtime) = start_cell_tasks(spec.memory_bytes)?;
-    let workshop = Arc::new(
-        FileWorkshop::open(spec, member, &folder, Arc::new(Terminal::new(quiet)))?.removing_last(),
-    );
+    let terminal = Arc::new(Terminal::new(quiet));
+    let workshop = FileWorkshop::open(spec, member, &folder, terminal, page_of)?.removing_last();
+    let workshop = Arc::new(workshop);
     let had_ended = workshop.has_ended();
     let network = runtime(NETWORK_THREADS, "network")?;
     let config = MemberConfig {
@@ -235,12 +237,9 @@ pub(super) fn run_as_member(mut spec: JobSpec, peers: &PeerSpec, quiet: bool) ->
     let refusals = Refusals::default();
     let net = SecretNet::new(Arc::new(RealNet), tls, move |from, why| refusals.print(from, why));
     let ports = MemberPorts { net: Arc::new(net), seed: Arc::new(RealSeed) };
-    let outcome = network.block_on(run_member(
-        config,
-        &ports,
-        Arc::new(AsWorkshop(Arc::clone(&workshop))),
-        Arc::new(EventPrinter { quiet, peers: peers.peers.clone() }),
-    ));
+    let data = Arc::clone(&workshop);
+    let printer = Arc::new(EventPrinter { quiet, peers: peers.peers.clone() });
+    let outcome = network.block_on(run_member(config, &ports, data, printer));
     network.shutdown_timeout(THREADS_END);
     tasks_runtime.shutdown_timeout(THREADS_END);
     // Only the coordinator has the summary, once it is written.

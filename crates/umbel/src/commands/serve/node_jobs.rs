@@ -2,10 +2,9 @@
 //! the node allows.
 
 use crate::cluster_client::Credentials;
-use crate::commands::dedup::{spec_of, start_cell_tasks};
+use crate::commands::dedup::{page_of, spec_of, start_cell_tasks};
 use crate::exit::UsageError;
 use crate::stderr::eprint_line;
-use crate::workshop::AsWorkshop;
 use anyhow::{Context, Result, bail};
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -175,8 +174,9 @@ impl NodeJobs {
         let rules = rules(&spec);
         let digest = spec_digest(&spec);
         let member = Membership { worker: site.worker.0, job: site.job.0, spec_digest: digest };
-        let workshop = FileWorkshop::open(spec, member, &self.folder(site.job), Arc::new(Log))?;
-        Ok(OpenJob { workshop: Arc::new(AsWorkshop(Arc::new(workshop))), rules, route: None })
+        let folder = self.folder(site.job);
+        let workshop = FileWorkshop::open(spec, member, &folder, Arc::new(Log), page_of)?;
+        Ok(OpenJob { workshop: Arc::new(workshop), rules, route: None })
     }
 }
 
