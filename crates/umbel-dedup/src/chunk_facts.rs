@@ -5,6 +5,30 @@ use super::drops::SharedBits;
 use super::record_starts::RecordStarts;
 use umbel_records::ContentDigest;
 
+/// Sums of facts over chunks; the meaning of each is that of the same field of [`ChunkFacts`].
+#[derive(Clone, Copy, Default)]
+pub(crate) struct FactTotals {
+    pub(crate) items: u64,
+    pub(crate) records: u64,
+    pub(crate) exempt: u64,
+    pub(crate) left_out: u64,
+    pub(crate) early_drops: u64,
+}
+
+impl FactTotals {
+    /// The sums of these facts.
+    pub(crate) fn of(facts: &[ChunkFacts]) -> Self {
+        let sum = |part: fn(&ChunkFacts) -> u64| facts.iter().map(part).sum();
+        Self {
+            items: sum(|facts| facts.items),
+            records: sum(|facts| facts.records),
+            exempt: sum(|facts| facts.exempt),
+            left_out: sum(|facts| facts.left_out),
+            early_drops: sum(|facts| facts.early_drops),
+        }
+    }
+}
+
 /// Facts of a chunk.
 #[derive(Default)]
 pub(crate) struct ChunkFacts {

@@ -2,7 +2,7 @@
 
 use super::bad::BadRecords;
 use super::by_size;
-use super::chunk_facts::ChunkFacts;
+use super::chunk_facts::{ChunkFacts, FactTotals};
 use super::chunks::{Chunk, cut};
 use super::commit::commit;
 use super::compare::{self, Suspects};
@@ -25,7 +25,7 @@ use super::progress::Bar;
 use super::references::References;
 use super::report::records_before;
 use super::reports::{self, Drops, ReportOutputs};
-use super::save_index::{self, KeptOfJob};
+use super::save_index;
 use super::sink::Complete;
 use super::sources::open_sources;
 use super::spec::JobSpec;
@@ -153,24 +153,21 @@ fn execute(
     written.complete.extend(reported.complete.into_iter().chain(index));
     written.was_closed |= reported.was_closed;
     let mut chunk_facts = local.facts;
-    let found = take_facts(job, &mut chunk_facts);
-    written.complete.extend(write_bad(spec, job.observer, bad_list, &found.bad)?);
+    let totals = FactTotals::of(&chunk_facts);
+    let bad = take_bad(job, &mut chunk_facts);
+    written.complete.extend(write_bad(spec, job.observer, bad_list, &bad)?);
     phases.push(("output", watch.lap()));
 
     let summary = Summary::new(&Facts {
         job,
-        items: found.items,
-        records: found.records,
-        exempt: found.exempt,
-        left_out: found.left_out,
-        dropped: DroppedItems::of_one_process(found.early_drops, &exchange.report, &asked),
+        totals,
+        dropped: DroppedItems::of_one_process(totals.early_drops, &exchange.report, &asked),
         exchange: &exchange,
         asked: &asked,
-        bad: &found.bad,
+        bad: &bad,
         groups: reported.groups,
         files: reported.files,
         written: written.records,
-        early_drops: found.early_drops,
         phases: &phases,
         wall: total.elapsed(),
         cpu_s: cpu.seconds(),
@@ -201,8 +198,12 @@ fn save_index(
     let (Some(runs), Some(save), Some(named)) = (runs, &job.spec.save_index, index) else {
         return Ok(None);
     };
-    let kept = KeptOfJob { job, runs: &runs, facts };
-    save_index::write(job, &kept, save.bits, scratch, named.sink()?).map(Some)
+    let entries = |cell| {
+        let of_workers = job.worker_ids().map(|worker| runs.cell(worker.0, cell));
+        let of_workers = of_workers.map(|found| Ok(found?.entries));
+        Ok(of_workers.collect::<Result<Vec<_>>>()?.concat())
+    };
+    save_index::write(job, (facts, 0), &entries, save.bits, scratch, named.sink()?).map(Some)
 }
 
 /// Exchanges all entries, and compares suspects at level `bytes`; calls `done` at the end of each phase. Also returns all
@@ -236,30 +237,14 @@ fn decide(
     Ok((exchange.outcome, runs))
 }
 
-/// The sum of the facts of all chunks.
-#[derive(Default)]
-struct Found {
-    items: u64,
-    records: u64,
-    bad: BadRecords,
-    early_drops: u64,
-    exempt: u64,
-    left_out: u64,
-}
-
-/// Adds up the facts of chunks, and takes their bad records.
-fn take_facts(job: &Job<'_>, facts: &mut [ChunkFacts]) -> Found {
+/// Takes the bad records of all chunks.
+fn take_bad(job: &Job<'_>, facts: &mut [ChunkFacts]) -> BadRecords {
     let before = records_before(job.chunks, facts);
-    let mut found = Found::default();
+    let mut list = BadRecords::default();
     for ((chunk, facts), before) in job.chunks.iter().zip(facts).zip(before) {
-        found.items += facts.items;
-        found.records += facts.records;
-        found.early_drops += facts.early_drops;
-        found.exempt += facts.exempt;
-        found.left_out += facts.left_out;
         for bad in std::mem::take(&mut facts.bad) {
-            found.bad.add(bad, &job.sources[chunk.source], before);
+            list.add(bad, &job.sources[chunk.source], before);
         }
     }
-    found
+    list
 }

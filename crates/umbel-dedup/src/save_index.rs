@@ -6,15 +6,13 @@
 
 use super::chunk_facts::ChunkFacts;
 use super::context::Job;
-use super::drops::SharedBits;
-use super::hash_runs::HashRuns;
 use super::references::spec_digest;
 use super::sink::{Complete, Sink};
 use super::spill::ScratchFile;
 use super::turns::{Turns, lock, run_tasks};
-use crate::error::Result;
+use crate::error::{Context, Result};
 use std::sync::Mutex;
-use umbel_dedup_engine::{IndexBits, IndexSpec, IndexWriter, RecordId};
+use umbel_dedup_engine::{Entry, IndexBits, IndexSpec, IndexWriter};
 use umbel_filter::{HashRange, ItemHash};
 
 /// Bytes of blocks that are buffered before a write.
@@ -73,52 +71,14 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// The hashes of kept items of a job, or of one of its workers.
-pub(crate) trait KeptHashes: Sync {
-    /// About how many hashes there are.
-    fn count(&self) -> u64;
+/// Reads the entries of a cell, in any order.
+pub(crate) type CellEntriesOf<'a> = dyn Fn(u32) -> Result<Vec<Entry>> + Sync + 'a;
 
-    /// Appends the hashes of a cell, in any order.
-    ///
-    /// # Errors
-    ///
-    /// If scratch cannot be read.
-    fn of_cell(&self, cell: u32, hashes: &mut Vec<ItemHash>) -> Result<()>;
-}
-
-/// The number of record ids that are not dropped in chunks with these facts.
-pub(crate) fn kept_count(facts: &[ChunkFacts]) -> u64 {
-    facts.iter().map(|facts| facts.id_count - SharedBits::count(&facts.dropped)).sum()
-}
-
-/// The kept hashes of a job in one process.
-pub(crate) struct KeptOfJob<'a> {
-    pub(crate) job: &'a Job<'a>,
-    pub(crate) runs: &'a HashRuns,
-    pub(crate) facts: &'a [ChunkFacts],
-}
-
-impl KeptHashes for KeptOfJob<'_> {
-    fn count(&self) -> u64 {
-        kept_count(self.facts)
-    }
-
-    fn of_cell(&self, cell: u32, hashes: &mut Vec<ItemHash>) -> Result<()> {
-        let is_kept = |record_id: RecordId| {
-            !self.facts[record_id.chunk() as usize].dropped.get(record_id.item())
-        };
-        for worker in self.job.worker_ids() {
-            let entries = self.runs.cell(worker.0, cell)?.entries.into_iter();
-            hashes.extend(entries.filter(|entry| is_kept(entry.record_id)).map(|entry| entry.hash));
-        }
-        Ok(())
-    }
-}
-
-/// Writes the index of kept items.
+/// Writes the index of kept items: of a job, or of one of its workers, whose chunks begin with `first_chunk`.
 pub(crate) fn write(
     job: &Job<'_>,
-    kept: &dyn KeptHashes,
+    (facts, first_chunk): (&[ChunkFacts], u32),
+    entries: &CellEntriesOf<'_>,
     bits: Option<IndexBits>,
     scratch: &ScratchFile,
     sink: Sink,
@@ -128,14 +88,25 @@ pub(crate) fn write(
     let spec = IndexSpec { bits, seed: job.spec.seed, digest: spec_digest(job.spec) };
     let updated = job.references.updated();
     let known = updated.map_or(0, |index| index.header().count);
-    let blocks = Mutex::new(Blocks::new(spec, kept.count() + known, scratch));
+    let kept: u64 = facts.iter().map(|facts| facts.id_count - facts.dropped.count()).sum();
+    let blocks = Mutex::new(Blocks::new(spec, kept + known, scratch));
     let turns = Turns::new();
     let work = |hashes: &mut Vec<ItemHash>, cell: usize| {
         hashes.clear();
         let number = u32::try_from(cell).expect("at most 2^20 cells");
         let range = HashRange::cell(number, job.cells());
         let known = updated.map_or(Ok(()), |index| index.append_in(range, hashes));
-        let outcome = known.and_then(|()| kept.of_cell(number, hashes));
+        let outcome = known.and_then(|()| entries(number)).and_then(|entries| {
+            for Entry { hash, record_id } in entries {
+                let chunk = record_id.chunk().checked_sub(first_chunk);
+                let facts = chunk.and_then(|chunk| facts.get(chunk as usize));
+                let facts = facts.filter(|facts| record_id.item() < facts.id_count);
+                if !facts.context("scratch is damaged")?.dropped.get(record_id.item()) {
+                    hashes.push(hash);
+                }
+            }
+            Ok(())
+        });
         hashes.sort_unstable();
         if outcome.is_ok() && !turns.wait(cell) {
             return Ok(()); // Another task has failed and returns the error.

@@ -3,6 +3,7 @@
 //! Field names are a public interface. Only `job`, `seed`, `plan`, `exchange` and `run` may differ between equal jobs.
 
 use super::bad::BadRecords;
+use super::chunk_facts::FactTotals;
 use super::context::Job;
 use super::exchange::Outcome;
 use super::ledger_line::ledger_line;
@@ -44,10 +45,7 @@ impl DroppedItems {
 /// The facts that the summary is made from.
 pub(crate) struct Facts<'a> {
     pub(crate) job: &'a Job<'a>,
-    pub(crate) items: u64,
-    pub(crate) records: u64,
-    pub(crate) exempt: u64,
-    pub(crate) left_out: u64,
+    pub(crate) totals: FactTotals,
     /// Not taken from the counters of the exchange, in which cells that were exchanged twice count twice.
     pub(crate) dropped: DroppedItems,
     pub(crate) exchange: &'a Outcome,
@@ -59,7 +57,6 @@ pub(crate) struct Facts<'a> {
     pub(crate) files: Option<(Value, Value)>,
     /// How many records were written, if that depends on the sizes of groups.
     pub(crate) written: Option<u64>,
-    pub(crate) early_drops: u64,
     pub(crate) phases: &'a [(&'static str, Duration)],
     pub(crate) wall: Duration,
     pub(crate) cpu_s: f64,
@@ -86,13 +83,13 @@ impl Summary {
             "spec": spec(facts.job),
             "level": level_name(facts),
             "keep": facts.job.spec.keep_name(),
-            "records": facts.records,
-            "items": facts.items,
-            "distinct": facts.items.saturating_sub(dropped).saturating_sub(known),
-            "exempt": facts.exempt,
+            "records": facts.totals.records,
+            "items": facts.totals.items,
+            "distinct": facts.totals.items.saturating_sub(dropped).saturating_sub(known),
+            "exempt": facts.totals.exempt,
             "written": facts.written,
             "collisions": report.collisions,
-            "dropped": { "input": dropped, "reference": known, "missing_key": facts.left_out },
+            "dropped": { "input": dropped, "reference": known, "missing_key": facts.totals.left_out },
             "groups": groups,
             "most_repeated": most_repeated,
             "files": files,
@@ -161,8 +158,8 @@ fn references(facts: &Facts<'_>) -> Value {
         json!({ "filter": name, "false_positive_rate": rate, "asked": asked, "dropped": dropped })
     });
     let online: Vec<Value> = online.collect();
-    let wrong =
-        references.expected_wrong_drops(facts.items) + facts.asked.iter().map(wrongly).sum::<f64>();
+    let wrong = references.expected_wrong_drops(facts.totals.items)
+        + facts.asked.iter().map(wrongly).sum::<f64>();
     json!({ "files": files, "online": online, "expected_wrong_drops": wrong })
 }
 
@@ -258,7 +255,7 @@ fn exchange(facts: &Facts<'_>) -> Value {
             "verdict2": entropy(FrameKind::RefineVerdict),
         },
         "predicted_bits_per_item": facts.exchange.plan.predicted_bits_per_entry,
-        "local_duplicates": facts.early_drops + report.local_drops,
+        "local_duplicates": facts.totals.early_drops + report.local_drops,
         "candidates": report.candidates,
         "survivors": report.survivors,
         "network_bytes": report.network_bytes,

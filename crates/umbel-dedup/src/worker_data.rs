@@ -36,7 +36,6 @@ mod group_file;
 mod group_reports;
 mod journal;
 mod journal_records;
-mod kept_index;
 mod part_names;
 mod reading;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! summary.
 
 use super::super::bad::BadRecords;
+use super::super::chunk_facts::FactTotals;
 use super::super::commit::commit;
 use super::super::destinations::upload_to;
 use super::super::exchange::Outcome;
@@ -125,10 +126,13 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary>
     };
     let facts = Facts {
         job: &job,
-        items: result.counts.iter().map(|counts| counts.items).sum(),
-        records: result.counts.iter().map(|counts| counts.records).sum(),
-        exempt: sum(|part| part.exempt),
-        left_out: sum(|part| part.left_out),
+        totals: FactTotals {
+            items: result.counts.iter().map(|counts| counts.items).sum(),
+            records: result.counts.iter().map(|counts| counts.records).sum(),
+            exempt: sum(|part| part.exempt),
+            left_out: sum(|part| part.left_out),
+            early_drops: sum(|part| part.early_drops),
+        },
         dropped: DroppedItems { input: dropped.saturating_sub(known), reference: known },
         exchange: &exchange,
         written: None,
@@ -136,7 +140,6 @@ fn summary(bench: &Bench, result: &JobResult, parts: &[Part]) -> Result<Summary>
         bad: &BadRecords::default(),
         groups: catalogues.as_ref().map(|names| groups(names, parts)).transpose()?,
         files,
-        early_drops: sum(|part| part.early_drops),
         phases: &[],
         wall: bench.clocks.0.elapsed(),
         cpu_s: parts.iter().map(|part| part.cpu_s).sum(),

@@ -5,7 +5,7 @@
 //! runs of a chunk exceed a segment, they become segments of their own, which are valid once the chunk is
 //! journaled.
 
-use super::super::chunk_facts::ChunkFacts;
+use super::super::chunk_facts::{ChunkFacts, FactTotals};
 use super::super::context::Job;
 use super::super::drop_rows::DropRow;
 use super::super::hash_runs::{Run, entry_bytes};
@@ -127,9 +127,10 @@ fn counts(bench: &Bench) -> Result<Counts> {
     } else {
         Vec::new()
     };
+    let totals = FactTotals::of(facts);
     Ok(Counts {
-        items: facts.iter().map(|facts| facts.items).sum(),
-        records: facts.iter().map(|facts| facts.records).sum(),
+        items: totals.items,
+        records: totals.records,
         chunk_items_max: facts.iter().map(|facts| facts.id_count).max().unwrap_or(0),
         bad: facts.iter().map(|facts| facts.bad.len() as u64).sum(),
         catalogue,

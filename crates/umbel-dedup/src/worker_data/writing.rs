@@ -4,22 +4,23 @@
 
 use super::super::addresses::is_object;
 use super::super::bad::BadRecords;
-use super::super::chunk_facts::ChunkFacts;
+use super::super::chunk_facts::{ChunkFacts, FactTotals};
 use super::super::object_inputs::{OPENING_THREADS, ObjectStores, each_of};
 use super::super::observer::Unit;
 use super::super::output::{OutputFiles, OutputTimes, directory, stream};
 use super::super::outputs::{BAD_LIST_NAME, Named, write_bad};
 use super::super::progress::Bar;
 use super::super::report::records_before;
+use super::super::save_index;
 use super::super::sink::{Complete, Kept, Sink, compression_of_name, path_aside};
 use super::super::spec::OutputTarget;
+use super::super::spill::ScratchFile;
 use super::super::turns::lock;
 use super::bench::{Bench, ReadState};
 use super::filters;
 use super::folder::sync_folder;
 use super::group_reports::{self, Annotating};
 use super::journal_records::{JournalRecord, JournalState, JournaledAside, JournaledOutput};
-use super::kept_index;
 use super::repeats;
 use super::report;
 use super::times::Part;
@@ -178,8 +179,16 @@ pub(super) fn write(bench: &Bench, order: &WriteOrder) -> Result<Written> {
         write_one(bench, path, |sink| group_reports::write_list(bench, &state, order, sink))?;
     }
     if let Some(index) = &bench.spec.save_index {
+        let scratch = ScratchFile::new(bench.folder.path());
+        let (facts, base) = (&state.facts[..], state.reading.chunk_base);
+        let entries = |cell| {
+            bench.check_wanted()?;
+            Ok(state.cells.entries(cell)?.entries)
+        };
+        let job = bench.job(state.reading);
+        let write =
+            |sink| save_index::write(&job, (facts, base), &entries, index.bits, &scratch, sink);
         // Never compressed, because later jobs read it block by block.
-        let write = |sink| kept_index::write(bench, &state, index, sink);
         write_packed(bench, &index.path, Compression::Plain, write)?;
     }
     write_bad_list(bench, &state)?;
@@ -290,7 +299,7 @@ fn write_bad_list(bench: &Bench, state: &ReadState) -> Result<()> {
 
 /// The report to the coordinator.
 fn written(bench: &Bench, state: &ReadState, order: &WriteOrder) -> Result<Written> {
-    let items: u64 = state.facts.iter().map(|facts| facts.items).sum();
+    let items = FactTotals::of(&state.facts).items;
     let gone: u64 = state.facts.iter().map(|facts| facts.dropped.count()).sum();
     let gone_otherwise = |facts: &ChunkFacts| facts.id_count - facts.items - facts.exempt;
     // Bad records, and those without a key, are also marked as dropped.
@@ -327,6 +336,7 @@ fn part(bench: &Bench, state: &ReadState) -> Result<Part> {
         ("write", output.write),
     ];
     let row = |(name, time): (&str, Duration)| (name.to_owned(), seconds(time));
+    let totals = FactTotals::of(&state.facts);
     let mut bad_by_cause = BTreeMap::new();
     for bad in state.facts.iter().flat_map(|facts| &facts.bad) {
         *bad_by_cause.entry(bad.cause.name().into_owned()).or_default() += 1;
@@ -336,9 +346,9 @@ fn part(bench: &Bench, state: &ReadState) -> Result<Part> {
     Ok(Part {
         inputs: bench.spec.inputs.clone(),
         bad_by_cause,
-        exempt: state.facts.iter().map(|facts| facts.exempt).sum(),
-        left_out: state.facts.iter().map(|facts| facts.left_out).sum(),
-        early_drops: state.facts.iter().map(|facts| facts.early_drops).sum(),
+        exempt: totals.exempt,
+        left_out: totals.left_out,
+        early_drops: totals.early_drops,
         reference_drops: lock(&bench.decided_cells).reference_drops
             + asked.iter().map(|asked| asked.dropped).sum::<u64>(),
         asked,
