@@ -292,7 +292,9 @@ impl SenderCell {
     fn suspects(&self, shared: &[u32]) -> Vec<Suspect> {
         let mut suspects = Vec::new();
         let mut shared = shared.iter().peekable();
-        let mut repeats = self.list.repeats().iter().peekable();
+        let mut repeats = self.list.repeats().to_vec();
+        repeats.sort_by_key(|repeat| repeat.index); // fast if the list is sorted
+        let mut repeats = repeats.iter().peekable();
         for (index, entry) in (0u32..).zip(self.list.entries()) {
             let is_shared = shared.next_if(|&&at| at == index).is_some();
             let mut suspect = |record_id| suspects.push(Suspect { record_id, shared: is_shared });

@@ -309,7 +309,7 @@ impl Worker {
     fn cell(
         &mut self,
         cell: u32,
-        entries: Vec<Entry>,
+        mut entries: Vec<Entry>,
         ranks: &[Rank],
         out: &mut Outbox<Output>,
     ) -> Result<(), ExchangeError> {
@@ -326,17 +326,18 @@ impl Worker {
         }
         self.ahead.remove(&cell);
         self.report.items += entries.len() as u64;
-        let entries = match plan.truncation {
-            Some(truncation) => truncated(entries, truncation),
-            None => entries,
-        };
+        if let Some(truncation) = plan.truncation {
+            entries.iter_mut().for_each(|entry| entry.hash = truncation.apply(entry.hash));
+        }
         let range = HashRange::cell(cell, self.shape.cells());
         let list = if self.shape.ranks_entries() {
             LocalList::build_ranked(&entries, ranks, range)
+        } else if plan.mode == Mode::Local {
+            LocalList::build_unsorted(entries, range, self.shape.keep)
         } else {
             LocalList::build(entries, range, self.shape.keep)
         };
-        self.report.entries += list.entries().len() as u64;
+        self.report.entries += list.distinct_count() as u64;
         if plan.mode == Mode::Filter && !list.entries().is_empty() {
             let count = list.entries().len() as f64;
             let width = plan.cell_shape(cell).width() as f64;
@@ -521,12 +522,4 @@ impl Worker {
         let early = std::mem::take(&mut self.early);
         early.into_iter().try_for_each(|(from, bytes)| self.frame(from, bytes, out))
     }
-}
-
-/// The entries with their hashes truncated.
-fn truncated(mut entries: Vec<Entry>, truncation: super::plan::Truncation) -> Vec<Entry> {
-    for entry in &mut entries {
-        entry.hash = truncation.apply(entry.hash);
-    }
-    entries
 }
