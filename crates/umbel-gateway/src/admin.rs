@@ -45,21 +45,26 @@ impl AdminService {
     }
 
     fn shard_map_now(&self) -> Result<v1::ShardMapResponse, CallFailure> {
-        let leader = |shard| self.coordinator.shard_leader_hint(shard).map_or(0, |node| node.0);
-        self.coordinator.read_meta(|state| {
+        let mut map = self.coordinator.read_meta(|state| {
             let ranges = state.shard_map().ranges();
             let in_order = ranges.into_iter().flat_map(ShardRanges::in_order);
             let shards = in_order.map(|(shard, range)| v1::ShardRoute {
                 shard: shard.0,
                 range_last: range.last(),
-                leader: leader(shard),
+                leader: 0,
             });
             let nodes = state.nodes().filter_map(|(node, record)| {
                 Some(v1::NodeRoute { node: node.0, address: record.address()?.to_owned() })
             });
             let (shards, nodes) = (shards.collect(), nodes.collect());
             v1::ShardMapResponse { epoch: state.epoch().0, shards, nodes }
-        })
+        })?;
+        // Behind that read, because it reads the catalogue, too.
+        for route in &mut map.shards {
+            let leader = self.coordinator.shard_leader_hint(ShardId(route.shard));
+            route.leader = leader.map_or(0, |node| node.0);
+        }
+        Ok(map)
     }
 }
 

@@ -26,8 +26,10 @@ use crate::ports::observer::{Event, Payload};
 
 mod head;
 mod merges;
+mod nesting;
 
 use head::{Head, meta_at};
+use nesting::{Reading, check_not_nested};
 
 /// A node's replica of a group, shared by the log that changes it and its readers.
 pub struct Replica {
@@ -100,7 +102,8 @@ impl Replica {
     /// # Panics
     /// If this is the meta group's replica.
     pub fn read_shard<T>(&self, read: impl FnOnce(&ShardState) -> T) -> T {
-        match &self.read().state {
+        let (inner, _reading) = (self.read(), Reading::begin(self));
+        match &inner.state {
             GroupState::Shard(state) => read(state),
             GroupState::Meta(_) => unreachable!("the caller asks a shard's replica"),
         }
@@ -111,7 +114,7 @@ impl Replica {
     /// # Panics
     /// If this is the meta group's replica.
     pub(crate) fn read_shard_at<T>(&self, read: impl FnOnce(u64, &ShardState) -> T) -> T {
-        let inner = self.read();
+        let (inner, _reading) = (self.read(), Reading::begin(self));
         match &inner.state {
             GroupState::Shard(state) => read(inner.applied.map_or(0, |id| id.index), state),
             GroupState::Meta(_) => unreachable!("the caller asks a shard's replica"),
@@ -139,13 +142,15 @@ impl Replica {
     /// # Panics
     /// If this is a shard's replica.
     pub fn read_meta<T>(&self, read: impl FnOnce(&MetaState) -> T) -> T {
-        match &self.read().state {
+        let (inner, _reading) = (self.read(), Reading::begin(self));
+        match &inner.state {
             GroupState::Meta(state) => read(state),
             GroupState::Shard(_) => unreachable!("the caller asks the meta group's replica"),
         }
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Inner> {
+        check_not_nested(self);
         self.inner.read().expect("no holder of the lock panics")
     }
 
