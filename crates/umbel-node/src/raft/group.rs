@@ -27,7 +27,7 @@ mod elections;
 mod members;
 mod reads;
 
-use reads::{BARRIER_QUEUE_MAX, ConfirmedReads};
+use reads::{ConfirmedReads, Reader};
 
 /// Pauses of a leader between tries to send entries to a node that does not answer, from the first to the longest. A node that
 /// has just started waits for one of them, and does not serve its shards before. A try costs nothing while the link is down.
@@ -73,7 +73,7 @@ pub struct Group {
     replica: Arc<Replica>,
     log: LogStore,
     storage: Storage,
-    barrier: mpsc::Sender<oneshot::Sender<Result<(), ProposeError>>>,
+    barrier: mpsc::Sender<Reader>,
     seed: Arc<dyn Seed>,
     incoming: SnapshotReceiver,
     network: Network,
@@ -150,15 +150,8 @@ impl Group {
         )
         .await
         .map_err(|error| format!("{id}: {error}"))?;
-        let (barrier, waiting) = mpsc::channel(BARRIER_QUEUE_MAX);
-        let reads = ConfirmedReads {
-            id,
-            raft: raft.clone(),
-            log: log.clone(),
-            replica: Arc::clone(&replica),
-            network: network.clone(),
-        };
-        tokio::spawn(reads.run(waiting, beats.election()));
+        let reads = ConfirmedReads::new(id, &raft, &log, &replica, &network);
+        let barrier = reads.start(beats.election());
         let incoming = SnapshotReceiver::new(storage.snapshots(id));
         let is_handing_over = AtomicBool::new(false);
         Ok(Arc::new(Self {

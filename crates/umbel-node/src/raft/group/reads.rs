@@ -20,24 +20,41 @@ use crate::raft::state_machine::{Replica, StateMachine};
 
 /// Reads that may wait for one confirmation of leadership. The gateway admits fewer than a thousand
 /// batches at once.
-pub(super) const BARRIER_QUEUE_MAX: usize = 4096;
+const BARRIER_QUEUE_MAX: usize = 4096;
+
+/// A read that waits for the confirmation.
+pub(super) type Reader = oneshot::Sender<Result<(), ProposeError>>;
 
 /// What the task needs that confirms the reads of a group.
 pub(super) struct ConfirmedReads {
-    pub(super) id: GroupId,
-    pub(super) raft: openraft::Raft<Types, StateMachine>,
-    pub(super) log: LogStore,
-    pub(super) replica: Arc<Replica>,
-    pub(super) network: Network,
+    id: GroupId,
+    raft: openraft::Raft<Types, StateMachine>,
+    log: LogStore,
+    replica: Arc<Replica>,
+    network: Network,
 }
 
 impl ConfirmedReads {
+    pub(super) fn new(
+        id: GroupId,
+        raft: &openraft::Raft<Types, StateMachine>,
+        log: &LogStore,
+        replica: &Arc<Replica>,
+        network: &Network,
+    ) -> Self {
+        let (raft, log, replica) = (raft.clone(), log.clone(), Arc::clone(replica));
+        Self { id, raft, log, replica, network: network.clone() }
+    }
+
+    /// Starts the task, which ends when the result is dropped.
+    pub(super) fn start(self, patience: Duration) -> mpsc::Sender<Reader> {
+        let (barrier, waiting) = mpsc::channel(BARRIER_QUEUE_MAX);
+        tokio::spawn(self.run(waiting, patience));
+        barrier
+    }
+
     /// Confirms leadership once for all reads that are waiting when the confirmation begins.
-    pub(super) async fn run(
-        self,
-        mut waiting: mpsc::Receiver<oneshot::Sender<Result<(), ProposeError>>>,
-        patience: Duration,
-    ) {
+    async fn run(self, mut waiting: mpsc::Receiver<Reader>, patience: Duration) {
         let mut readers = Vec::new();
         let mut is_confirmed = false;
         while waiting.recv_many(&mut readers, BARRIER_QUEUE_MAX).await > 0 {
