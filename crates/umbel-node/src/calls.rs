@@ -121,7 +121,8 @@ impl ShardRequest {
 
     /// Whether the response may take so long that a single attempt gets all the remaining time.
     pub(crate) fn takes_long(&self) -> bool {
-        matches!(self, Self::Scrub { .. })
+        // An absorption that is refused says why once: a second attempt finds it decided.
+        matches!(self, Self::Scrub { .. } | Self::Fence { .. } | Self::Absorb { .. })
     }
 }
 

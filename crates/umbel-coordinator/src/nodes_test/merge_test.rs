@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use umbel_engine::meta::{Distribution, MetaError, MetaState};
-use umbel_engine::{OwnerId, RequestId, ShardId};
+use umbel_engine::shard::ShardCommand;
+use umbel_engine::{Epoch, OwnerId, RequestId, ShardId};
 use umbel_filter::Kind;
 
 use super::node_test::{config, deadline, items, start};
@@ -12,6 +13,7 @@ use super::*;
 use crate::ClientRequest;
 use crate::catalogue::{Hashing, NewFilter};
 use crate::sizes::FilterSize;
+use umbel_node::calls::ShardRequest;
 use umbel_node::failure::CallFailure;
 
 async fn start_alone(data: &Path) -> Node {
@@ -93,6 +95,28 @@ async fn shards_are_merged_with_all_that_they_have_and_split_again() {
     for kind in Kind::ALL {
         assert_full(&asked, kind, 3 * ITEM_COUNT).await;
     }
+    drop(asked);
+    node.shutdown().await;
+}
+
+/// The shard was opened again and the merge given up, but the leader that did so was deposed before it told the
+/// catalogue.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_merge_whose_end_was_not_told_is_given_up_by_the_next_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = start_alone(folder.path()).await;
+    let asked = node.coordinator();
+    split(&asked, 2).await;
+    let next = Epoch(asked.read_meta(MetaState::epoch).unwrap().0 + 1);
+    let reopen = ShardRequest::Command(ShardCommand::Reopen { since: next });
+    asked.shard_call(ShardId(1), reopen, deadline()).await.unwrap();
+    let refused = asked.merge_shard(1, deadline()).await.unwrap_err();
+    let CallFailure::Meta(MetaError::BadMerge { what }) = &refused else { panic!("{refused}") };
+    assert!(what.contains("given up"), "{what}");
+    assert_eq!(asked.read_meta(MetaState::shard_count).unwrap(), 2);
+    // Nothing stands in the way of the next one.
+    asked.merge_shard(1, deadline()).await.unwrap();
+    assert_eq!(asked.read_meta(MetaState::shard_count).unwrap(), 1);
     drop(asked);
     node.shutdown().await;
 }

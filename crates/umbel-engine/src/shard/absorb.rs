@@ -147,7 +147,10 @@ impl ShardState {
         if self.has_absorbed(from) {
             return Ok(());
         }
-        let what = format!("{} cannot absorb {from}, or lacks its final state", self.shard);
+        let what = format!(
+            "{} cannot absorb {from}: a filter does not fit, as was found before, or its final state is missing",
+            self.shard
+        );
         Err(PartError::Malformed { what })
     }
 

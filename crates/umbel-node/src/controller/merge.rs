@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
-use umbel_engine::meta::MetaCommand;
+use umbel_engine::meta::{MetaCommand, MetaReply};
 use umbel_engine::placement::ShardRecord;
 use umbel_engine::shard::{PartError, ShardCommand};
 use umbel_engine::{Epoch, GroupId, ShardId};
 
-use crate::calls::{MetaRequest, ShardAnswer, ShardRequest};
+use crate::calls::{MetaAnswer, MetaRequest, ShardAnswer, ShardRequest};
 use crate::failure::CallFailure;
 use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
@@ -43,12 +43,18 @@ impl Merge {
             local.meta().replica().read_meta(|state| state.shard(shard).map(ShardRecord::group));
         let Some(into) = into else { return Ok(()) };
         let fence = ShardRequest::Fence { of, into, since };
-        let fence_index = match calls.shard_call(from, fence, deadline).await? {
-            ShardAnswer::Done(index) => index,
-            other => {
+        let fence_index = match calls.shard_call(from, fence, deadline).await {
+            Ok(ShardAnswer::Done(index)) => index,
+            Ok(other) => {
                 let what = format!("{from} was to end, and answered {other:?}");
                 return Err(CallFailure::OutcomeUnknown { what });
             }
+            // An earlier call opened the shard again, and its decision did not reach the catalogue.
+            Err(CallFailure::Part(error @ PartError::Malformed { .. })) => {
+                let decision = MetaCommand::MergeGivenUp { since, what: error.to_string() };
+                return self.decide(local, decision).await;
+            }
+            Err(error) => return Err(error),
         };
         let absorb = ShardRequest::Absorb { from: of, fence_index };
         let decision = match calls.shard_call(shard, absorb, deadline).await {
@@ -62,9 +68,22 @@ impl Merge {
             }
             Err(error) => return Err(error),
         };
-        tracing::info!(%shard, %from, ?decision, "a merge is over");
-        // Proposed on this node and at once, like every decision.
-        local.serve_meta(MetaRequest::Propose(decision)).await;
-        Ok(())
+        self.decide(local, decision).await
+    }
+
+    /// Tells the catalogue how the merge ended. Proposed on this node and at once, like every decision; a
+    /// later call finds the same, and proposes it again, until the catalogue has it.
+    async fn decide(&self, local: &Arc<Local>, decision: MetaCommand) -> Result<(), CallFailure> {
+        let Self { shard, from, .. } = *self;
+        match local.serve_meta(MetaRequest::Propose(decision.clone())).await.0 {
+            MetaAnswer::Reply(MetaReply::Done) => {
+                tracing::info!(%shard, %from, ?decision, "a merge is over");
+                Ok(())
+            }
+            other => {
+                let what = format!("{decision:?} was answered {other:?}");
+                Err(CallFailure::OutcomeUnknown { what })
+            }
+        }
     }
 }
