@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::catalogue::FilterState;
+use super::catalogue::{FilterRecord, FilterState};
 use super::command::MetaCommand;
+use super::filter_name::FilterName;
 use super::state::MetaState;
 use crate::ids::{Epoch, FilterId, Generation, GroupId, NodeId, ShardId};
 use crate::placement::{ShardMap, ShardRecord, Zones, choose_replacement};
@@ -347,21 +348,10 @@ fn filter_tasks(
     progress: &SliceProgress,
     tasks: &mut Vec<Task>,
 ) {
+    let freed = FreedNames::new(state, progress);
     let mut task_counts: BTreeMap<ShardId, usize> = BTreeMap::new();
     for (filter, record) in state.filters() {
-        let (done, when_done) = match record.state {
-            FilterState::Live | FilterState::Importing => continue,
-            FilterState::Creating { .. } => {
-                (SliceDone::Created, MetaCommand::FilterCreated { filter })
-            }
-            FilterState::Clearing { to: generation }
-            | FilterState::Rotating { to: generation }
-            | FilterState::Renaming { to: generation } => {
-                let when_done = MetaCommand::FilterCleared { filter, generation };
-                (SliceDone::Begun(generation), when_done)
-            }
-            FilterState::Dropping => (SliceDone::Dropped, MetaCommand::FilterDropped { filter }),
-        };
+        let Some((done, when_done)) = wanted_of(filter, record) else { continue };
         let mut is_done = true;
         for record_of_shard in &state.shard_map().shards {
             let shard = record_of_shard.shard;
@@ -389,8 +379,68 @@ fn filter_tasks(
                 });
             }
         }
-        if is_done {
+        if is_done && freed.may_become_live(record) {
             tasks.push(Task::Propose(when_done));
+        }
+    }
+}
+
+/// What all slices of a filter should confirm, and the command that follows; None for a steady filter.
+fn wanted_of(filter: FilterId, record: &FilterRecord) -> Option<(SliceDone, MetaCommand)> {
+    Some(match record.state {
+        FilterState::Live | FilterState::Importing => return None,
+        FilterState::Creating { .. } => (SliceDone::Created, MetaCommand::FilterCreated { filter }),
+        FilterState::Clearing { to: generation }
+        | FilterState::Rotating { to: generation }
+        | FilterState::Renaming { to: generation } => {
+            let when_done = MetaCommand::FilterCleared { filter, generation };
+            (SliceDone::Begun(generation), when_done)
+        }
+        FilterState::Dropping => (SliceDone::Dropped, MetaCommand::FilterDropped { filter }),
+    })
+}
+
+/// Names whose earlier holders some shards still serve.
+///
+/// A drop or a rename frees a name at once, but until all shards have confirmed it, a node whose copy of the
+/// catalogue is outdated can still send requests under that name to the earlier holder. The next holder
+/// becomes live when no shard would answer them any more: otherwise an insert that such a node acknowledges
+/// would be missing in the filter that all other nodes find under the name.
+struct FreedNames<'a> {
+    /// Names of filters that are being dropped.
+    dropped: BTreeSet<&'a FilterName>,
+    /// Whether a filter is being renamed. Its record has only its new name, so any name may be its earlier one.
+    any: bool,
+}
+
+impl<'a> FreedNames<'a> {
+    fn new(state: &'a MetaState, progress: &SliceProgress) -> Self {
+        let mut freed = Self { dropped: BTreeSet::new(), any: false };
+        for (filter, record) in state.filters() {
+            let is_freeing =
+                matches!(record.state, FilterState::Dropping | FilterState::Renaming { .. });
+            let Some((done, _)) = wanted_of(filter, record).filter(|_| is_freeing) else {
+                continue;
+            };
+            let mut shards = state.shard_map().shards.iter();
+            if shards.all(|of| progress.get(&(filter, of.shard)) == Some(&done)) {
+                continue;
+            }
+            match record.state {
+                FilterState::Dropping => drop(freed.dropped.insert(&record.name)),
+                _ => freed.any = true,
+            }
+        }
+        freed
+    }
+
+    /// Whether a filter that got its name by its creation or a rename may serve requests under it.
+    fn may_become_live(&self, record: &FilterRecord) -> bool {
+        match record.state {
+            FilterState::Creating { .. } | FilterState::Renaming { .. } => {
+                !self.any && !self.dropped.contains(&record.name)
+            }
+            _ => true,
         }
     }
 }

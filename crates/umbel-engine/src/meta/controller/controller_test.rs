@@ -265,6 +265,51 @@ fn a_filter_is_done_when_every_shard_is() {
 }
 
 #[test]
+fn a_freed_name_has_its_next_holder_when_no_shard_serves_the_earlier_one() {
+    let mut cluster = Cluster::new(3, 1, 3);
+    let (shard, generation) = (ShardId(0), Generation(2));
+    let name = |name: &str| FilterName::new(name).unwrap();
+    let [first, second, third, other] = [10, 13, 17, 18].map(FilterId);
+    let created = |filter| Task::Propose(MetaCommand::FilterCreated { filter });
+    let ensure = |filter| Task::EnsureSlice { shard, filter };
+    cluster.apply(&create("a", 1, false));
+    cluster.progress.insert((first, shard), SliceDone::Created);
+    assert_eq!(cluster.propose(), []);
+    forget_finished(&mut cluster.progress, &cluster.state);
+    // The filter is called b, and another one a.
+    let rename = MetaCommand::RenameFilter {
+        filter: first,
+        generation: Generation(1),
+        name: name("b"),
+        replaced: None,
+    };
+    assert_eq!(cluster.apply(&rename), MetaReply::Done);
+    cluster.apply(&create("a", 1, false));
+    let renew = Task::RenewSlice { shard, filter: first, generation };
+    assert_eq!(cluster.tasks(), [renew.clone(), ensure(second)]);
+    cluster.progress.insert((second, shard), SliceDone::Created);
+    assert_eq!(cluster.tasks(), [renew]);
+    cluster.progress.insert((first, shard), SliceDone::Begun(generation));
+    let cleared = Task::Propose(MetaCommand::FilterCleared { filter: first, generation });
+    assert_eq!(cluster.tasks(), [cleared, created(second)]);
+    assert_eq!(cluster.propose(), []);
+    // The second one is dropped, and a third one is called a. A filter of another name need not wait.
+    cluster.apply(&MetaCommand::DropFilter { filter: second });
+    for new in ["a", "c"] {
+        cluster.apply(&create(new, 1, false));
+    }
+    for filter in [third, other] {
+        cluster.progress.insert((filter, shard), SliceDone::Created);
+    }
+    let drop = Task::DropSlice { shard, filter: second };
+    assert_eq!(cluster.tasks(), [drop, created(other)]);
+    cluster.progress.insert((second, shard), SliceDone::Dropped);
+    assert_eq!(cluster.propose(), []);
+    let state = |filter| cluster.state.filter(filter).map(|record| record.state);
+    assert_eq!([state(second), state(third)], [None, Some(FilterState::Live)]);
+}
+
+#[test]
 fn a_slow_shard_gets_few_tasks() {
     let mut cluster = Cluster::new(3, 2, 3);
     for i in 0..100 {
