@@ -26,6 +26,16 @@ pub struct Cleared {
     pub unconfirmed_nodes: Vec<u64>,
 }
 
+/// A filter that was renamed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Renamed {
+    /// The filter's entry in the catalogue, under its new name.
+    pub filter: FilterSummary,
+    /// For a replicated filter: nodes that did not confirm in time that they know the new name. Until they
+    /// learn of it, they answer under the old one.
+    pub unconfirmed_nodes: Vec<u64>,
+}
+
 /// A filter that was dropped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dropped {

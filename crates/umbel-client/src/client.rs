@@ -10,7 +10,7 @@ use umbel_proto::v1::{
 };
 
 use crate::caller::{Ask, Caller, First, Repeat};
-use crate::catalogue::{Cleared, Created, Dropped, Flushed};
+use crate::catalogue::{Cleared, Created, Dropped, Flushed, Renamed};
 use crate::connector::Connector;
 use crate::error::{ClientError, Failure};
 use crate::filter::Filter;
@@ -348,7 +348,7 @@ impl Client {
     /// # Errors
     /// [`ClientError`]; `Refused` if the name is taken; `ChangeUnknown` if it may have been renamed:
     /// [`info`](Self::info) shows it.
-    pub async fn rename(&self, name: &str, new_name: &str) -> Result<FilterSummary, ClientError> {
+    pub async fn rename(&self, name: &str, new_name: &str) -> Result<Renamed, ClientError> {
         self.rename_as(name, new_name, false).await
     }
 
@@ -357,11 +357,7 @@ impl Client {
     ///
     /// # Errors
     /// As for [`rename`](Self::rename).
-    pub async fn rename_over(
-        &self,
-        name: &str,
-        new_name: &str,
-    ) -> Result<FilterSummary, ClientError> {
+    pub async fn rename_over(&self, name: &str, new_name: &str) -> Result<Renamed, ClientError> {
         self.rename_as(name, new_name, true).await
     }
 
@@ -370,7 +366,7 @@ impl Client {
         name: &str,
         new_name: &str,
         replace: bool,
-    ) -> Result<FilterSummary, ClientError> {
+    ) -> Result<Renamed, ClientError> {
         let target = format!("filter {name:?}");
         let ask = Ask { target: &target, repeat: Repeat::IfUnchanged, first: First::InTurn };
         let (name, new_name) = (name.to_owned(), new_name.to_owned());
@@ -381,7 +377,8 @@ impl Client {
                     node.filters().rename(request).await
                 })
                 .await?;
-        answer.filter.ok_or_else(|| missing("the filter", "rename"))
+        let filter = answer.filter.ok_or_else(|| missing("the filter", "rename"))?;
+        Ok(Renamed { filter, unconfirmed_nodes: answer.unconfirmed_nodes })
     }
 
     /// Makes the copies of a replicated filter exchange their contents; returns once every node that

@@ -95,7 +95,7 @@ mod transfer;
 
 pub use answers::{Answers, Inserted, Removed};
 pub use any_of::FirstFilters;
-pub use catalogue::{Cleared, Created, Dropped, Flushed};
+pub use catalogue::{Cleared, Created, Dropped, Flushed, Renamed};
 pub use change::{Outcome, PendingInsert, PendingRemove, PendingRequest};
 pub use client::{Client, NewFilter};
 pub use connector::{Connecting, Connection, Connector};

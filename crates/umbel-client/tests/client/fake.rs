@@ -388,7 +388,8 @@ impl Filters for Node {
             _ => {
                 let name = request.into_inner().new_name;
                 let filter = Some(FilterSummary { name, ..FilterSummary::default() });
-                Ok(Response::new(RenameResponse { filter }))
+                let unconfirmed_nodes = world.silent_nodes.clone();
+                Ok(Response::new(RenameResponse { filter, unconfirmed_nodes }))
             }
         }
     }

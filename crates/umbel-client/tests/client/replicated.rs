@@ -160,6 +160,8 @@ async fn nodes_that_did_not_confirm_come_through() {
     assert_eq!(created.unconfirmed_nodes, [3]);
     let cleared = client.clear("near").await.unwrap();
     assert_eq!((cleared.generation, cleared.unconfirmed_nodes), (2, vec![3]));
+    let renamed = client.rename("near", "nearer").await.unwrap();
+    assert_eq!((renamed.filter.name.as_str(), renamed.unconfirmed_nodes), ("nearer", vec![3]));
     let flushed = client.flush("near").await.unwrap();
     assert!(!flushed.is_complete());
     assert_eq!((flushed.nodes, flushed.missing_nodes), (vec![1, 2], vec![3]));

@@ -22,8 +22,13 @@ pub(super) async fn rename(
     let coordinator = &session.shared.coordinator;
     let is_same = name == new_name;
     match coordinator.rename(&name, &new_name, replaces, deadline).await {
-        Ok(_) if replaces => Ok(Reply::OK),
-        Ok(_) => Ok(Reply::Integer(i64::from(!is_same))),
+        Ok((_, record)) => {
+            // Nodes that do not confirm it cannot be named in the reply: they answer under the old name until they
+            // learn of the new one.
+            let confirmed = coordinator.unconfirmed_soon(record.is_replicated(), deadline).await;
+            confirmed.map_err(|failure| refusal(&failure))?;
+            Ok(if replaces { Reply::OK } else { Reply::Integer(i64::from(!is_same)) })
+        }
         Err(CallFailure::UnknownFilter { .. }) => Err(Refusal::NoSuchKey),
         Err(CallFailure::Meta(MetaError::NameTaken { .. })) if !replaces => Ok(Reply::Integer(0)),
         Err(failure) => Err(refusal(&failure)),

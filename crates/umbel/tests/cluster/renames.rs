@@ -50,7 +50,7 @@ async fn a_filter_takes_the_place_of_another_and_nobody_meets_neither() {
     for round in 1..=ROUNDS {
         client.create("next", &sharp_filter()).await.unwrap();
         insert(&client.filter("next"), &[round]).await;
-        let renamed = client.rename_over("next", "current").await.unwrap();
+        let renamed = client.rename_over("next", "current").await.unwrap().filter;
         assert_eq!((renamed.name.as_str(), renamed.state.as_str()), ("current", "live"));
         newest.fetch_max(round, Ordering::SeqCst);
         // No node knows the old name any more.

@@ -1,11 +1,11 @@
 //! Changes of whole filters: clear, rotate, rename, drop.
 
 use super::replicated::report_unconfirmed;
-use super::show;
+use super::show::{summary_facts, summary_json};
 use crate::commands::cluster::show::{facts, print};
 use anyhow::Result;
 use serde_json::json;
-use umbel_client::{Cleared, Client, Dropped};
+use umbel_client::{Cleared, Client, Dropped, Renamed};
 
 /// Clears a filter, and lists the nodes that have not confirmed that their copies are empty.
 pub(super) async fn clear(client: &Client, name: &str, json: bool) -> Result<()> {
@@ -30,18 +30,26 @@ pub(super) async fn rotate(client: &Client, name: &str, json: bool) -> Result<()
     })
 }
 
-/// Renames a filter; with `replaces`, a filter that has the new name is dropped.
+/// Renames a filter, and lists the nodes that have not confirmed the new name; with `replaces`, a filter that
+/// has that name is dropped.
 pub(super) async fn rename(
     client: &Client,
     (name, new_name): (&str, &str),
     replaces: bool,
     json: bool,
 ) -> Result<()> {
-    let renamed = match replaces {
+    let Renamed { filter, unconfirmed_nodes } = match replaces {
         true => client.rename_over(name, new_name).await?,
         false => client.rename(name, new_name).await?,
     };
-    show::print_summary(json, &renamed)
+    let mut value = summary_json(&filter);
+    value["unconfirmed_nodes"] = unconfirmed_nodes.as_slice().into();
+    print(json, &value, || facts(&summary_facts(&filter)))?;
+    report_unconfirmed(
+        &unconfirmed_nodes,
+        "each renames its copy as soon as it hears of it, and answers under the old name until then",
+    );
+    Ok(())
 }
 
 /// Drops a filter, and lists the nodes that have not confirmed that their copies are gone.
