@@ -16,7 +16,6 @@ use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel};
 use crate::item_batch::ItemBatch;
 use umbel_node::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
-use umbel_node::limits::RETRY_WAIT_MAX;
 
 mod counts;
 mod recut;
@@ -287,8 +286,7 @@ impl Coordinator {
                     is_replaced = true;
                     break;
                 }
-                // The shard does not know yet what the meta group decided.
-                tokio::time::sleep(RETRY_WAIT_MAX / 4).await;
+                self.wait_for_shards(deadline).await?;
             }
             if !std::mem::take(&mut is_replaced) {
                 continue;

@@ -16,6 +16,7 @@ use umbel_step::planted::{self, Planted};
 use super::Coordinator;
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::absorbed_by;
+use umbel_node::limits::RETRY_WAIT_MAX;
 
 impl Coordinator {
     /// Splits the next shard in two, so that there are `shard_count` shards; returns that shard and the
@@ -116,6 +117,20 @@ impl Coordinator {
     pub(super) async fn wait_unsplit(&self, deadline: Instant) -> Result<(), CallFailure> {
         let is_over = |state: &MetaState| is_still(state).then_some(());
         self.wait_meta(deadline, is_over).await
+    }
+
+    /// Waits before a part is sent again that a shard refused because it does not know yet what the meta group
+    /// decided, or because it has ended: then until the merge is over, so that the waiting requests do not ask the
+    /// meta group, which has to end the merge, again and again.
+    ///
+    /// # Errors
+    /// If the merge takes until the deadline.
+    pub(super) async fn wait_for_shards(&self, deadline: Instant) -> Result<(), CallFailure> {
+        if self.read_meta(|state| state.shard_map().merging().is_some())? {
+            return self.wait_unsplit(deadline).await;
+        }
+        tokio::time::sleep(RETRY_WAIT_MAX / 4).await;
+        Ok(())
     }
 
     /// Whether the shards are still cut as in `ranges`.

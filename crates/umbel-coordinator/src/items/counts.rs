@@ -11,7 +11,6 @@ use crate::item_batch::ItemBatch;
 use umbel_node::calls::{ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 use umbel_node::leader_calls::unexpected;
-use umbel_node::limits::RETRY_WAIT_MAX;
 
 /// The cluster version since which the call between nodes exists.
 const SINCE: ClusterVersion = ClusterVersion(2);
@@ -54,8 +53,7 @@ impl Coordinator {
                 Err(error) => return Err(error),
             }
             self.meta_refresh(deadline).await?;
-            // The shard may not know yet what the meta group decided.
-            tokio::time::sleep(RETRY_WAIT_MAX / 4).await;
+            self.wait_for_shards(deadline).await?;
         }
     }
 }
