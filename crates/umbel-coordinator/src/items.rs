@@ -11,6 +11,8 @@ use umbel_engine::shard::{Bitmap, HashList, PartError, RequestStamp};
 use umbel_filter::{ItemHash, Kind};
 use umbel_step::planted::{self, Planted};
 
+use self::outcomes::partly;
+pub(super) use self::outcomes::{beside_done, graver};
 pub(super) use self::recut::{cut_before, pieces_of};
 use super::{AckLevel, ClientRequest, Coordinator, LiveFilter, ReadLevel};
 use crate::item_batch::ItemBatch;
@@ -18,6 +20,7 @@ use umbel_node::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
 
 mod counts;
+mod outcomes;
 mod recut;
 
 /// What to do with a part of a batch.
@@ -374,34 +377,6 @@ fn is_final_anywhere(kind: u8) -> bool {
     Kind::from_id(kind).is_none_or(Kind::is_monotone)
 }
 
-/// Of two errors, the one that tells less about what was changed.
-pub(super) fn graver(one: Option<CallFailure>, other: CallFailure) -> CallFailure {
-    match one {
-        Some(unknown @ CallFailure::OutcomeUnknown { .. }) => unknown,
-        Some(full @ CallFailure::Part(PartError::Full { .. }))
-            if !matches!(other, CallFailure::OutcomeUnknown { .. }) =>
-        {
-            full
-        }
-        _ => other,
-    }
-}
-
-/// The error of one part when others were done: the request as a whole was not "not applied".
-fn partly(error: CallFailure) -> CallFailure {
-    match error {
-        CallFailure::DiskFull { free_bytes, .. } => {
-            CallFailure::DiskFull { free_bytes, is_partial: true }
-        }
-        error @ (CallFailure::OutcomeUnknown { .. }
-        | CallFailure::Part(PartError::Full { .. } | PartError::RequestReused { .. })) => error,
-        error => {
-            let what = format!("some items were inserted, others were not: {error}");
-            CallFailure::OutcomeUnknown { what }
-        }
-    }
-}
-
 /// The level of a read of this filter: the requested one, or the filter's default.
 ///
 /// # Errors
@@ -458,55 +433,4 @@ fn joined(parts: &BatchParts, mut answers: Vec<(ShardId, Bitmap)>) -> Result<Bit
 
 fn item_count(hashes: &HashList) -> u32 {
     u32::try_from(hashes.len()).expect("a request has at most 65,536 items")
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use umbel_engine::{FilterId, RequestId, SessionId};
-
-    use super::*;
-
-    fn unknown() -> CallFailure {
-        CallFailure::OutcomeUnknown { what: "shard 1 did not answer".to_owned() }
-    }
-
-    fn full() -> CallFailure {
-        CallFailure::Part(PartError::Full { filter: FilterId(1), what: "too large".to_owned() })
-    }
-
-    fn no_quorum() -> CallFailure {
-        CallFailure::NoQuorum { what: "shard 2".to_owned(), within: Duration::from_secs(1) }
-    }
-
-    #[test]
-    fn an_unknown_outcome_is_hidden_by_no_other_error() {
-        for other in [unknown(), full(), no_quorum()] {
-            assert_eq!(graver(Some(unknown()), other.clone()), unknown());
-            assert_eq!(graver(Some(other), unknown()), unknown());
-        }
-        assert_eq!(graver(Some(full()), no_quorum()), full());
-        assert_eq!(graver(Some(no_quorum()), full()), full());
-        assert_eq!(graver(None, no_quorum()), no_quorum());
-    }
-
-    #[test]
-    fn an_error_beside_done_parts_never_says_that_nothing_was_changed() {
-        let disk = |is_partial| CallFailure::DiskFull { free_bytes: 5, is_partial };
-        assert_eq!(partly(disk(false)), disk(true));
-        assert_eq!(partly(unknown()), unknown());
-        assert_eq!(partly(full()), full());
-        // A retry would be refused again.
-        let id = RequestId { session: SessionId(1), sequence: 1 };
-        let reused = CallFailure::Part(PartError::RequestReused { id });
-        assert_eq!(partly(reused.clone()), reused);
-        let name = "gone".to_owned();
-        let refusals = [no_quorum(), CallFailure::UnknownFilter { name }, CallFailure::NotFormed];
-        for error in refusals {
-            let partly = partly(error.clone());
-            let CallFailure::OutcomeUnknown { what } = &partly else { panic!("{partly}") };
-            assert!(what.ends_with(&error.to_string()), "{what}");
-        }
-    }
 }

@@ -60,6 +60,7 @@ fn verdict(failure: &CallFailure) -> Verdict {
         CallFailure::FilterBusy { .. } => later(ErrorCode::FilterBusy, AFTER_BUSY_MS),
         CallFailure::Invalid { .. } => refused(Code::InvalidArgument, ErrorCode::Invalid),
         CallFailure::Part(error) => part_verdict(error),
+        CallFailure::Partly(error) => partly_verdict(error),
         CallFailure::Meta(error) => meta_verdict(error),
         CallFailure::NoQuorum { .. } => later(ErrorCode::NoQuorum, AFTER_ELECTION_MS),
         CallFailure::Overloaded { .. } => later(ErrorCode::Overloaded, AFTER_OVERLOAD_MS),
@@ -82,6 +83,19 @@ fn verdict(failure: &CallFailure) -> Verdict {
         CallFailure::NotFormed => later(ErrorCode::NotFormed, AFTER_FORMING_MS),
         CallFailure::Denied { .. } => refused(Code::PermissionDenied, ErrorCode::Denied),
         CallFailure::Storage { .. } => open(Code::Internal, ErrorCode::StorageFailed),
+    }
+}
+
+/// The verdict on a request of which a part was done and the rest refused for good.
+fn partly_verdict(error: &PartError) -> Verdict {
+    match error {
+        // A client that is told that its session is lost opens another one and sends all of the request again; kinds
+        // that count would count the done part twice.
+        PartError::RequestExpired { .. } | PartError::SessionExpired { .. } => Verdict {
+            applied: Applied::Partly,
+            ..refused(Code::FailedPrecondition, ErrorCode::OutcomeUnknown)
+        },
+        error => Verdict { applied: Applied::Partly, retry_after_ms: 0, ..part_verdict(error) },
     }
 }
 
@@ -305,6 +319,25 @@ mod tests {
         ];
         for (error, code, cause, applied, retry_after_ms) in table {
             check(&CallFailure::Part(error), code, cause, applied, retry_after_ms);
+        }
+    }
+
+    #[test]
+    fn what_was_done_in_part_is_not_sent_again() {
+        let (filter, id) = (FilterId(1), RequestId { session: SessionId(3), sequence: 4 });
+        let (open, range) = (Code::FailedPrecondition, Code::OutOfRange);
+        let table = [
+            (PartError::RequestReused { id }, open, ErrorCode::RequestReused),
+            (PartError::RequestExpired { id }, open, ErrorCode::OutcomeUnknown),
+            (PartError::SessionExpired { id }, open, ErrorCode::OutcomeUnknown),
+            (
+                PartError::LateItem { filter, at_ms: 1, oldest_ms: 2 },
+                range,
+                ErrorCode::OutsideWindow,
+            ),
+        ];
+        for (error, code, cause) in table {
+            check(&CallFailure::Partly(error), code, cause, Applied::Partly, 0);
         }
     }
 

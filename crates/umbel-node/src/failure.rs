@@ -37,6 +37,10 @@ pub enum CallFailure {
     /// A shard refused its part of the request.
     #[error(transparent)]
     Part(#[from] PartError),
+    /// A part of the request was done, and a shard refused the rest for good: the same request, sent again,
+    /// will be refused again. Call `contains` to see what was done.
+    #[error("a part of the request was done, and the rest refused: {0}")]
+    Partly(PartError),
     /// The meta group refused the command. Nothing was changed.
     #[error(transparent)]
     Meta(#[from] MetaError),

@@ -7,7 +7,7 @@ use umbel_engine::shard::{PartError, SetOperation, ShardCommand};
 use umbel_filter::Kind;
 
 use super::ranges_of;
-use crate::items::graver;
+use crate::items::{beside_done, graver};
 use crate::replicated::of_copy;
 use crate::{ClientRequest, Coordinator, LiveFilter};
 use umbel_node::calls::{ShardAnswer, ShardRequest};
@@ -157,9 +157,9 @@ pub(super) fn new_count_of(
     match failure {
         None => Ok(new_count),
         Some(error) if done_count == 0 => Err(error),
-        Some(error) => Err(CallFailure::OutcomeUnknown {
-            what: format!("{done_count} of {shard_count} shards have merged, and {again}: {error}"),
-        }),
+        Some(error) => Err(beside_done(error, |error| {
+            format!("{done_count} of {shard_count} shards have merged, and {again}: {error}")
+        })),
     }
 }
 

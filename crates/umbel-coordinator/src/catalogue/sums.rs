@@ -14,7 +14,7 @@ use umbel_filter::HashRange;
 
 use super::SHARD_CALLS_MAX;
 use super::merge::new_count_of;
-use crate::items::{cut_before, pieces_of};
+use crate::items::{beside_done, cut_before, pieces_of};
 use crate::{ClientRequest, Coordinator, LiveFilter};
 use umbel_node::calls::{AllowedGrowth, ShardAnswer, ShardRequest};
 use umbel_node::failure::CallFailure;
@@ -94,9 +94,9 @@ impl Coordinator {
                 }
                 Err(CallFailure::Part(PartError::OtherCut { .. })) if is_begun => return Ok(None),
                 Err(error) if is_begun => {
-                    let what =
-                        format!("{shard} has added for some hashes and not for all: {error}");
-                    return Err(CallFailure::OutcomeUnknown { what });
+                    return Err(beside_done(error, |error| {
+                        format!("{shard} has added for some hashes and not for all: {error}")
+                    }));
                 }
                 Err(error) => return Err(error),
             }

@@ -18,6 +18,12 @@ pub(super) fn refusal(failure: &CallFailure) -> Refusal {
     match failure {
         CallFailure::UnknownFilter { .. } => Refusal::NotFound,
         CallFailure::Part(error) => part_refusal(error),
+        CallFailure::Partly(
+            PartError::RequestExpired { .. }
+            | PartError::SessionExpired { .. }
+            | PartError::RequestReused { .. },
+        ) => coded("REQUEST", failure),
+        CallFailure::Partly(_) => coded("ERR", failure),
         CallFailure::Meta(error) => meta_refusal(error),
         CallFailure::FilterBusy { .. }
         | CallFailure::Overloaded { .. }

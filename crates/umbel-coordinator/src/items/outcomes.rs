@@ -1,0 +1,108 @@
+//! The outcome of a request of several parts, some of which failed.
+
+use umbel_engine::shard::PartError;
+use umbel_node::failure::CallFailure;
+
+/// Of two errors, the one that tells less about what was changed.
+pub(crate) fn graver(one: Option<CallFailure>, other: CallFailure) -> CallFailure {
+    match one {
+        Some(unknown @ CallFailure::OutcomeUnknown { .. }) => unknown,
+        Some(full @ CallFailure::Part(PartError::Full { .. }))
+            if !matches!(other, CallFailure::OutcomeUnknown { .. }) =>
+        {
+            full
+        }
+        _ => other,
+    }
+}
+
+/// The error of one part when others were done: the request as a whole was not "not applied".
+pub(super) fn partly(error: CallFailure) -> CallFailure {
+    match error {
+        CallFailure::DiskFull { free_bytes, .. } => {
+            CallFailure::DiskFull { free_bytes, is_partial: true }
+        }
+        error
+        @ (CallFailure::OutcomeUnknown { .. } | CallFailure::Part(PartError::Full { .. })) => error,
+        error => beside_done(error, |error| {
+            format!("some items were inserted, others were not: {error}")
+        }),
+    }
+}
+
+/// The error of one part when others were done: [`CallFailure::Partly`] if the part is refused for good,
+/// otherwise an unknown outcome with this text, so that the request is sent again.
+pub(crate) fn beside_done(
+    error: CallFailure,
+    text: impl FnOnce(&CallFailure) -> String,
+) -> CallFailure {
+    match error {
+        CallFailure::Part(
+            error @ (PartError::RequestReused { .. }
+            | PartError::RequestExpired { .. }
+            | PartError::SessionExpired { .. }
+            | PartError::LateItem { .. }
+            | PartError::FutureItem { .. }),
+        ) => CallFailure::Partly(error),
+        error => CallFailure::OutcomeUnknown { what: text(&error) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use umbel_engine::{FilterId, RequestId, SessionId};
+
+    use super::*;
+
+    fn unknown() -> CallFailure {
+        CallFailure::OutcomeUnknown { what: "shard 1 did not answer".to_owned() }
+    }
+
+    fn full() -> CallFailure {
+        CallFailure::Part(PartError::Full { filter: FilterId(1), what: "too large".to_owned() })
+    }
+
+    fn no_quorum() -> CallFailure {
+        CallFailure::NoQuorum { what: "shard 2".to_owned(), within: Duration::from_secs(1) }
+    }
+
+    #[test]
+    fn an_unknown_outcome_is_hidden_by_no_other_error() {
+        for other in [unknown(), full(), no_quorum()] {
+            assert_eq!(graver(Some(unknown()), other.clone()), unknown());
+            assert_eq!(graver(Some(other), unknown()), unknown());
+        }
+        assert_eq!(graver(Some(full()), no_quorum()), full());
+        assert_eq!(graver(Some(no_quorum()), full()), full());
+        assert_eq!(graver(None, no_quorum()), no_quorum());
+    }
+
+    #[test]
+    fn an_error_beside_done_parts_never_says_that_nothing_was_changed() {
+        let disk = |is_partial| CallFailure::DiskFull { free_bytes: 5, is_partial };
+        assert_eq!(partly(disk(false)), disk(true));
+        assert_eq!(partly(unknown()), unknown());
+        assert_eq!(partly(full()), full());
+        // A retry would be refused again.
+        let id = RequestId { session: SessionId(1), sequence: 1 };
+        let filter = FilterId(1);
+        for refused in [
+            PartError::RequestReused { id },
+            PartError::RequestExpired { id },
+            PartError::SessionExpired { id },
+            PartError::LateItem { filter, at_ms: 1, oldest_ms: 2 },
+            PartError::FutureItem { filter, at_ms: 3, latest_ms: 2 },
+        ] {
+            assert_eq!(partly(refused.clone().into()), CallFailure::Partly(refused));
+        }
+        let name = "gone".to_owned();
+        let refusals = [no_quorum(), CallFailure::UnknownFilter { name }, CallFailure::NotFormed];
+        for error in refusals {
+            let partly = partly(error.clone());
+            let CallFailure::OutcomeUnknown { what } = &partly else { panic!("{partly}") };
+            assert!(what.ends_with(&error.to_string()), "{what}");
+        }
+    }
+}
