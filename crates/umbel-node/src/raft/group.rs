@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -15,7 +15,7 @@ use umbel_engine::{GroupId, NodeId};
 use umbel_ports::{Purpose, Rare, Seed};
 use umbel_step::planted::{self, Planted};
 use umbel_storage::types::{Command, LogId, NodeAddress, Reply, Runtime, Types, entry_id};
-use umbel_storage::{LogStore, Storage};
+use umbel_storage::{FinalStateId, LogStore, Storage};
 
 use super::network::{Network, SnapshotReceiver};
 use super::state_machine::{Replica, StateMachine};
@@ -78,6 +78,8 @@ pub struct Group {
     incoming: SnapshotReceiver,
     network: Network,
     beats: Arc<Beats>,
+    /// What this replica had applied when it was first seen that it had decided about a final state.
+    settled_at: Mutex<BTreeMap<FinalStateId, u64>>,
     /// True from the request for a leadership transfer until this node is no longer the leader.
     is_handing_over: AtomicBool,
 }
@@ -165,6 +167,7 @@ impl Group {
             incoming,
             network,
             beats,
+            settled_at: Mutex::default(),
             is_handing_over,
         }))
     }
@@ -389,9 +392,14 @@ impl Group {
     /// true when that is done, false if it failed or took longer than `timeout`.
     pub(crate) async fn snapshot_and_purge(&self, timeout: Duration) -> bool {
         let Some(applied) = self.report().applied else { return true };
+        self.snapshot_and_purge_to(applied.index, timeout).await
+    }
+
+    /// The same for everything up to an entry, which has been applied.
+    pub(super) async fn snapshot_and_purge_to(&self, index: u64, timeout: Duration) -> bool {
         let done = async {
             let mut metrics = self.raft.metrics();
-            let reaches = |id: Option<LogId>| id.is_some_and(|id| id.index >= applied.index);
+            let reaches = |id: Option<LogId>| id.is_some_and(|id| id.index >= index);
             loop {
                 let (is_purged, is_covered) = {
                     let metrics = metrics.borrow_watched();

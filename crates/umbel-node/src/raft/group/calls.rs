@@ -2,6 +2,7 @@
 //! refused before openraft learns of it.
 
 use std::io;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use openraft::EntryPayload;
@@ -71,11 +72,16 @@ impl Group {
             self.replica.read_shard(|state| state.has_settled(id.of, id.fence_index))
         };
         let settled: Vec<FinalStateId> = states.into_iter().filter(is_settled).collect();
-        if settled.is_empty() {
-            return Ok(());
-        }
+        // The same aim for each call: a snapshot that takes longer than the timeout counts for the next one.
+        let aim = {
+            let applied = self.applied_index();
+            let mut aims = self.settled_at.lock().unwrap_or_else(PoisonError::into_inner);
+            aims.retain(|id, _| settled.contains(id));
+            settled.iter().map(|&id| *aims.entry(id).or_insert(applied)).max()
+        };
+        let Some(aim) = aim else { return Ok(()) };
         let is_early = planted::on(Planted::FinalStateDropped);
-        if !is_early && !self.snapshot_and_purge(timeout).await {
+        if !is_early && !self.snapshot_and_purge_to(aim, timeout).await {
             return Ok(());
         }
         for id in settled {
