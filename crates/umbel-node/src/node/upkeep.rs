@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use umbel_engine::GroupId;
 use umbel_engine::meta::MetaState;
+use umbel_engine::shard::{ShardCommand, ShardState};
+use umbel_engine::{FilterId, GroupId};
 use umbel_ports::Rare;
 use umbel_storage::WalHealth;
 
+use crate::calls::ShardRequest;
 use crate::leader_calls::LeaderCalls;
 use crate::local::Local;
 use crate::raft::group::Group;
@@ -19,6 +21,9 @@ const CARE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A group that was asked for a snapshot is not asked again for this long: a snapshot may take a while.
 const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
+
+/// How often a node looks for slices without a filter in the shards that it leads. They only take memory.
+const ORPHANS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Longest time for the snapshot of a shard that has absorbed another one. The next check tries again.
 const SETTLED_TIMEOUT: Duration = Duration::from_secs(5);
@@ -88,6 +93,7 @@ pub(super) async fn follow_catalogue(local: Arc<Local>) {
 pub(super) async fn care(local: Arc<Local>) {
     let mut health = local.storage().health();
     let mut asked: BTreeMap<GroupId, Instant> = BTreeMap::new();
+    let mut orphans_at = Instant::now() + ORPHANS_INTERVAL;
     loop {
         if *health.borrow_and_update() == WalHealth::Failed {
             local.fail("the log cannot be written: see the error above".to_owned());
@@ -99,6 +105,10 @@ pub(super) async fn care(local: Arc<Local>) {
             }
         }
         drop_settled(&local).await;
+        if Instant::now() >= orphans_at {
+            drop_orphans(&local).await;
+            orphans_at = Instant::now() + ORPHANS_INTERVAL;
+        }
         let is_provoked = local.seed().provokes(Rare::SnapshotsOften);
         local.copies().save_due(local.log_bytes_max(), is_provoked).await;
         let (groups, pinning) = groups_to_snapshot(&local);
@@ -127,6 +137,29 @@ async fn drop_settled(local: &Local) {
     }
 }
 
+/// Drops the slices whose filters the catalogue does not have, in the shards that this node leads. A deposed
+/// controller's order to create a slice can arrive after the filter was dropped.
+///
+/// A filter's number is the index of the entry that created it, and is never used again, so a catalogue that
+/// has applied that entry and lacks the filter will never have it.
+async fn drop_orphans(local: &Local) {
+    for shard in local.shards().iter().filter(|shard| shard.group().is_leader()) {
+        let there = |state: &ShardState| state.slices().map(|(filter, _)| filter).collect();
+        let there: Vec<FilterId> = shard.group().replica().read_shard(there);
+        let index = local.meta().applied_index();
+        let orphans: Vec<FilterId> = local.meta().replica().read_meta(|state| {
+            let is_orphan =
+                |filter: &FilterId| filter.0 <= index && state.filter(*filter).is_none();
+            there.into_iter().filter(is_orphan).collect()
+        });
+        for filter in orphans {
+            let drop = ShardRequest::Command(ShardCommand::DropSlice(filter));
+            let answer = shard.serve(drop).await;
+            tracing::info!(shard = %shard.shard(), %filter, ?answer, "a slice without a filter was dropped");
+        }
+    }
+}
+
 /// Groups that need a snapshot: those with much log of their own and, if the whole log is long, those
 /// that keep its oldest segment; the latter are also returned separately.
 fn groups_to_snapshot(local: &Local) -> (Vec<Arc<Group>>, Vec<Arc<Group>>) {
@@ -140,4 +173,45 @@ fn groups_to_snapshot(local: &Local) -> (Vec<Arc<Group>>, Vec<Arc<Group>>) {
     let is_pinning = |group: &Group| oldest.contains(&group.id());
     let large = all().filter(|group| is_large(group) || is_pinning(group)).cloned().collect();
     (large, all().filter(|group| is_pinning(group)).cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use umbel_engine::meta::Distribution;
+    use umbel_engine::shard::SliceSpec;
+
+    use super::*;
+    use crate::calls::ShardAnswer;
+    use crate::testing::{create_filter, deadline, start_alone};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn slices_whose_filters_are_gone_are_dropped_and_no_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = start_alone(folder.path()).await;
+        let local = node.local();
+        let filter = create_filter(&node, Distribution::Partitioned, (1_000, 0.01)).await;
+        let shard = local.shards()[0].shard();
+        let slices = || {
+            let shard = local.shard(shard).unwrap();
+            shard
+                .group()
+                .replica()
+                .read_shard(|state| state.slices().map(|(filter, _)| filter).collect::<Vec<_>>())
+        };
+        let spec = local.meta().replica().read_meta(|state| {
+            state.filter(filter).map(|record| record.slice_spec(filter)).unwrap()
+        });
+        // One whose filter is gone, one whose filter this node has not learnt of yet.
+        let calls = node.leader_calls(Arc::new(umbel_ports::RealSeed));
+        let (gone, unknown) = (FilterId(filter.0 - 1), FilterId(u64::MAX));
+        for filter in [gone, unknown] {
+            let create = ShardCommand::CreateSlice(SliceSpec { filter, ..spec.clone() });
+            let created = calls.shard_call(shard, ShardRequest::Command(create), deadline()).await;
+            assert_eq!(created.unwrap(), ShardAnswer::Done(0));
+        }
+        assert_eq!(slices(), [gone, filter, unknown]);
+        drop_orphans(local).await;
+        assert_eq!(slices(), [filter, unknown]);
+        node.shutdown().await;
+    }
 }
