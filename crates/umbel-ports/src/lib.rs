@@ -11,6 +11,7 @@
 //! | `connections` | how many connections a process accepts, and which of them make room |
 //! | `disk`, `issued`, `wrapping` | a folder; certificates in files; encryption of what is stored |
 //! | `seed`, `memory` | entropy and wall-clock time; how much memory the process may use |
+//! | `long_work` | how a task computes for long without keeping others waiting |
 //! | [`channel`] | gRPC over [`Net`]; `frame_watch` and `frame_allowance` bound what a connection may send |
 //! | [`encoding`] | bytes of what only nodes and workers read |
 //! | [`metrics`] | measurements of connections |
@@ -31,6 +32,7 @@ mod frame_allowance;
 mod frame_watch;
 mod issued;
 mod limits;
+mod long_work;
 mod memory;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory_net;
@@ -44,6 +46,7 @@ mod wrapping;
 pub use connections::{Connection, ConnectionSlot, raise_descriptor_limit};
 pub use disk::RealDisk;
 pub use issued::IssuedFiles;
+pub use long_work::beside_others;
 pub use memory::memory_limit_bytes;
 pub use net::RealNet;
 pub use secret::{NotProved, OnRefused, SecretNet};

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use futures_util::future::BoxFuture;
-use tokio::runtime::{Handle, RuntimeFlavor};
-use umbel_ports::Purpose;
+use umbel_ports::{Purpose, beside_others};
 use umbel_proto::v1::scrub_part::Part;
 use umbel_replicated_engine::repair::{
     Policy, RepairInput, RepairLimits, RepairOptions, RepairOutcome, RepairOutput, RepairSession,
@@ -105,15 +104,6 @@ impl<T: Send + 'static> Queue<'_, T> {
             sent?;
         }
         Ok(())
-    }
-}
-
-/// Runs work that takes long for a large filter, while other threads take over the tasks of this one.
-/// Simulated nodes have a single thread, and no time passes there.
-fn beside_others<T>(work: impl FnOnce() -> T) -> T {
-    match Handle::current().runtime_flavor() {
-        RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
-        _ => work(),
     }
 }
 
