@@ -12,7 +12,7 @@
 //! *Law.* The shard answers queries for items of both ranges, and retried requests, as the two shards
 //! would have done before.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use umbel_filter::{CreateError, FilterJoinError, HashRange};
@@ -122,6 +122,10 @@ impl ShardState {
     /// It is refused, for good, if a table has no room for the entries of both in the block that the border
     /// divides.
     ///
+    /// This reads all slices and makes new ones, so a caller with readers applies it to a copy of the state: the
+    /// slices of both shards stay in memory until the joined ones are there, except that each slice of `upper`
+    /// goes as soon as it was joined.
+    ///
     /// ```
     /// use umbel_engine::shard::{ShardCommand, ShardReply, ShardState};
     /// use umbel_engine::{Epoch, GroupId, ShardId};
@@ -163,20 +167,20 @@ impl ShardState {
         let range = self.joined_range(from, &upper)?;
         let filters: BTreeSet<FilterId> =
             self.slices.keys().chain(upper.slices.keys()).copied().collect();
-        // All slices are joined twice, first to see whether they can be: nothing may change unless all can.
-        // Keeping the results would take the memory of both shards once more.
-        for &filter in &filters {
-            let pair = (self.slices.get(&filter).cloned(), upper.slices.get(&filter).cloned());
-            if let Err(error) = join(pair, self.range, upper.range) {
-                self.marks.refused.insert(upper.shard, (from.era(), fence_index));
-                return Err(error);
-            }
-        }
+        // Nothing may change unless all slices can be joined, so those of this shard stay until then. Those of
+        // the upper one go one by one, so that both shards are in memory once more, not twice.
+        let mut slices = BTreeMap::new();
         for filter in filters {
-            let pair = (self.slices.remove(&filter), upper.slices.remove(&filter));
-            let joined = join(pair, self.range, upper.range)?;
-            self.slices.insert(filter, Slice { written_index: index, ..joined });
+            let pair = (self.slices.get(&filter).cloned(), upper.slices.remove(&filter));
+            match join(pair, self.range, upper.range) {
+                Ok(joined) => slices.insert(filter, Slice { written_index: index, ..joined }),
+                Err(error) => {
+                    self.marks.refused.insert(upper.shard, (from.era(), fence_index));
+                    return Err(error);
+                }
+            };
         }
+        self.slices = slices;
         if !planted::on(Planted::AbsorbForgetsAnswers) {
             self.replay.merge(&upper.replay);
         }

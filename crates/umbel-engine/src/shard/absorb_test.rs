@@ -313,6 +313,26 @@ fn slices_of_other_keys_are_not_joined_and_that_is_final() {
     assert_eq!(lower.range(), range);
 }
 
+/// Slices are joined one by one. Those before the one that cannot be joined stay as they were, too.
+#[test]
+fn a_join_that_is_refused_at_the_last_slice_changes_none() {
+    let [mut lower, mut upper] = halves(&state());
+    let last = Kind::ALL.into_iter().max_by_key(|kind| kind.id()).unwrap();
+    let mut other = spec(last, 2);
+    other.key.key_id += 1;
+    assert_eq!(lower.slices().last(), Some((other.filter, FIRST)));
+    lower.apply(&ShardCommand::DropSlice(other.filter));
+    assert_eq!(lower.apply(&ShardCommand::CreateSlice(other)), ShardReply::Done(Ok(())));
+    fence(&mut upper);
+    let before = lower.clone();
+    let reply = lower.absorb(21, group(UPPER), upper);
+    assert!(matches!(reply, ShardReply::Done(Err(PartError::NotJoined { .. }))), "{reply:?}");
+    // It only remembers that it is refused.
+    assert!(lower.has_settled(group(UPPER), FENCE_INDEX));
+    lower.marks = before.marks.clone();
+    assert_eq!(lower.digest(), before.digest());
+}
+
 /// The part of a step that belongs to a range.
 fn part_of(step: &Step, range: HashRange) -> Step {
     match step {
