@@ -1,7 +1,7 @@
 //! The state machine of a group: the engine's state behind a lock, and its snapshots.
 
 use std::io;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use bytes::{Bytes, BytesMut};
 use openraft::entry::RaftPayload;
@@ -40,6 +40,8 @@ pub struct Replica {
     /// Cluster versions that this node supports.
     versions: VersionRange,
     inner: RwLock<Inner>,
+    /// Taken by whoever changes the state, before it reads what the change begins with. Readers do without.
+    turn: Mutex<()>,
     applied_index: watch::Sender<u64>,
 }
 
@@ -83,8 +85,9 @@ impl Replica {
 
     fn new(group: GroupId, first_range: HashRange, state: GroupState) -> Self {
         let inner = Inner { applied: None, membership: StoredMembership::default(), state };
-        let (inner, applied_index) = (RwLock::new(inner), watch::Sender::new(0));
-        Self { group, first_range, versions: VersionRange::OWN, inner, applied_index }
+        let (inner, turn) = (RwLock::new(inner), Mutex::default());
+        let (versions, applied_index) = (VersionRange::OWN, watch::Sender::new(0));
+        Self { group, first_range, versions, inner, turn, applied_index }
     }
 
     /// Watches the index of the last applied entry.
@@ -123,7 +126,7 @@ impl Replica {
 
     /// For tests and simulations of repair: flips bits of a slice, or only clears some.
     pub(crate) fn rot(&self, filter: FilterId, every: usize, only_clears: bool) -> u64 {
-        match &mut self.write().state {
+        match &mut self.write(&self.turn()).state {
             GroupState::Shard(state) => state.rot(filter, every, only_clears),
             GroupState::Meta(_) => 0,
         }
@@ -132,7 +135,7 @@ impl Replica {
     /// Applies a command that is not in the log, as a planted bug does
     /// ([`ReplicaClock`](umbel_step::planted::Planted::ReplicaClock)).
     pub(crate) fn apply_unlogged(&self, command: &ShardCommand) {
-        if let GroupState::Shard(state) = &mut self.write().state {
+        if let GroupState::Shard(state) = &mut self.write(&self.turn()).state {
             state.apply(command);
         }
     }
@@ -154,13 +157,20 @@ impl Replica {
         self.inner.read().expect("no holder of the lock panics")
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Inner> {
+    /// The turn to change the state: nobody else begins a change before it is given back, and readers go on.
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().expect("no holder of the turn panics")
+    }
+
+    /// Keeps readers waiting, so whoever has the turn does before what takes long.
+    fn write(&self, _turn: &MutexGuard<'_, ()>) -> std::sync::RwLockWriteGuard<'_, Inner> {
         self.inner.write().expect("no holder of the lock panics")
     }
 
     /// Applies one entry.
     fn apply(&self, entry: &Entry) -> Reply {
-        let mut inner = self.write();
+        let turn = self.turn();
+        let mut inner = self.write(&turn);
         inner.applied = Some(entry.log_id);
         if let Some(membership) = entry.payload.get_membership() {
             inner.membership = StoredMembership::new(Some(entry.log_id), membership);
@@ -214,15 +224,18 @@ impl Replica {
                 GroupState::Shard(Box::new(state))
             }
         };
-        let mut inner = self.write();
+        let turn = self.turn();
+        let mut inner = self.write(&turn);
         if std::mem::discriminant(&inner.state) != std::mem::discriminant(&state) {
             return Err(invalid(format!("a snapshot of another kind than {}'s", self.group)));
         }
         let meta = file.meta();
         inner.applied = meta.last_log_id;
         inner.membership = meta.last_membership.clone();
-        inner.state = state;
+        let before = std::mem::replace(&mut inner.state, state);
         drop(inner);
+        // Readers do not wait until the memory of all slices is given back.
+        drop(before);
         self.applied_index.send_replace(meta.last_log_id.map_or(0, |id| id.index));
         Ok(())
     }
